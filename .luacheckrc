@@ -1,0 +1,3 @@
+std = "luajit"
+max_line_length = 140
+files["tests"] = { std = "luajit+busted" }

@@ -1,0 +1,31 @@
+# Thin: each target is one line of work; the work is in cmake/, CMakeLists.txt and the programs.
+#   make demo   set up, build, run the first experiment on any CPU
+#   make test   set up, build, run all tests
+BUILD ?= build
+PRESET ?= release
+export PATH := $(CURDIR)/.deps/venv/bin:$(PATH)
+
+.PHONY: help setup build demo test lint format clean
+help:
+	@sed -n '2,4p' Makefile
+
+setup:
+	@cmake/bootstrap
+
+build: setup
+	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET)
+
+demo: build
+	@cmake/timed demo $(BUILD)/bin/moonshard run examples/01_first_sweep.lua
+
+test: build
+	@cmake/timed test ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
+
+lint: setup
+	@cmake/lint
+
+format:
+	@git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
+
+clean:
+	rm -rf $(BUILD)

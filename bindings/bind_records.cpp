@@ -1,0 +1,125 @@
+// Run folders for the Lua library: thin calls on the records writer and reader.
+#include "bindings/bindings.h"
+#include "bindings/convert.h"
+#include "bindings/usertype.h"
+#include "runtime/records/plot_spec.h"
+#include "runtime/records/reader.h"
+#include "runtime/records/statistics.h"
+#include "runtime/records/writer.h"
+
+namespace moonshard::bindings {
+namespace {
+
+using records::RunFolderWriter;
+
+RunFolderWriter& writer(const Arguments& args) {
+  return args.object<RunFolderWriter>(1, "run folder");
+}
+
+std::vector<records::PlannedPoint> read_points(const Json& list) {
+  std::vector<records::PlannedPoint> points;
+  for (const Json& entry : list) {
+    points.push_back({entry.at("id").get<std::string>(), entry.at("options"),
+                      entry.at("file").get<std::string>(), entry.value("asked", Json::object())});
+  }
+  return points;
+}
+
+sol::object write_sweep(const Arguments& args) {
+  const Json sweep = args.json(2);
+  writer(args).write_sweep(
+      records::string_or(sweep, "name", ""), sweep.value("request", Json::object()),
+      sweep.at("axes").get<std::vector<std::string>>(), read_points(sweep.at("points")));
+  return sol::make_object(args.state(), sol::lua_nil);
+}
+
+sol::object load(const Arguments& args) {
+  const records::RunFolder run = records::load_run_folder(args.text(1, "folder"));
+  Json points = Json::array();
+  for (const records::PointRecord& point : run.points) {
+    points.push_back({{"id", point.id},
+                      {"status", point.status},
+                      {"error", point.error},
+                      {"options", point.options},
+                      {"metrics", point.metrics},
+                      {"result", point.result}});
+  }
+  return to_lua(args.state(), Json{{"path", run.path.string()},
+                                   {"name", run.name},
+                                   {"created", run.created},
+                                   {"axes", run.axes},
+                                   {"environment", run.environment},
+                                   {"points", std::move(points)},
+                                   {"plots", run.plots},
+                                   {"problems", run.problems}});
+}
+
+}  // namespace
+
+void bind_records(sol::table native) {
+  lua_State* L = native.lua_state();
+  new_type<RunFolderWriter>(L, "moonshard.RunFolder");
+  sol::table records_table(L, sol::create);
+  const auto add = [&](const char* name, const char* signature, const char* text, auto function) {
+    define(records_table, "records", name, signature, text, function);
+  };
+  add("create", "(root, name) -> folder", "Makes root/run_DATE_TIME[_name].",
+      [](const Arguments& args) {
+        return sol::make_object(
+            args.state(), RunFolderWriter::create(args.text(1, "root"), args.text(2, "name")));
+      });
+  add("open", "(path) -> folder", "Opens a run folder to go on with it.",
+      [](const Arguments& args) {
+        return sol::make_object(args.state(), RunFolderWriter::open(args.text(1, "folder")));
+      });
+  add("path", "(folder) -> text", "Where it lies.", [](const Arguments& args) {
+    return sol::make_object(args.state(), writer(args).path().string());
+  });
+  add("point_folder", "(folder, id) -> text", "Folder of one point.", [](const Arguments& args) {
+    return sol::make_object(args.state(), writer(args).point_folder(args.text(2, "id")).string());
+  });
+  add("write_sweep", "(folder, sweep)", "Freezes the grid in sweep.json.", write_sweep);
+  add("write_environment", "(folder, table)", "env.json.",
+      [](const Arguments& args) { writer(args).write_environment(args.json(2)); });
+  add("write_status", "(folder, id, word)", "A point's status.", [](const Arguments& args) {
+    writer(args).write_status(args.text(2, "id"), args.text(3, "status"));
+  });
+  add("write_result", "(folder, id, record)", "A point's record.",
+      [](const Arguments& args) { writer(args).write_result(args.text(2, "id"), args.json(3)); });
+  add("write_index", "(folder)", "index.csv.",
+      [](const Arguments& args) { writer(args).write_index(); });
+  add("write_file", "(folder, name, text)", "Any other file, whole or not at all.",
+      [](const Arguments& args) {
+        writer(args).write_file(args.text(2, "name"), args.text(3, "text"));
+      });
+  add("write_plot", "(folder, name, spec)",
+      "visualizations/NAME.plot.json, after checking that it can be drawn.",
+      [](const Arguments& args) {
+        const std::string name = args.text(2, "name");
+        const records::PlotSpec spec =
+            records::plot_spec_from_json(args.json(3), "plot '" + name + "'");
+        writer(args).write_file("visualizations/" + name + ".plot.json",
+                                records::to_text(records::to_json(spec)));
+      });
+  add("load", "(path) -> table", "All that lies in a run folder.", load);
+  add("log_tail", "(path, id, bytes) -> text", "The end of a point's log.",
+      [](const Arguments& args) {
+        return sol::make_object(
+            args.state(), records::read_log_tail(args.text(1, "folder"), args.text(2, "id"),
+                                                 static_cast<size_t>(args.integer(3, "bytes"))));
+      });
+  add("to_json", "(value) -> text", "JSON text of a value.", [](const Arguments& args) {
+    return sol::make_object(args.state(), records::to_text(args.json(1)));
+  });
+  add("summarize", "(numbers) -> table", "count, mean, median, min, max, p95, iqr.",
+      [](const Arguments& args) {
+        return to_lua(
+            args.state(),
+            records::to_json(records::summarize(args.json(1).get<std::vector<double>>())));
+      });
+  native["records"] = records_table;
+  // Lua's nil cannot stand in a list; this can.
+  native["null"] = sol::lightuserdata_value(nullptr);
+}
+
+}  // namespace moonshard::bindings

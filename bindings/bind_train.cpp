@@ -1,0 +1,252 @@
+// Training piece by piece for Lua: ms.trainer and what it is put together from.
+#include <ATen/ATen.h>
+
+#include "bindings/bindings.h"
+#include "bindings/convert.h"
+#include "bindings/docs.h"
+#include "bindings/handles.h"
+#include "bindings/tensor_handle.h"
+#include "bindings/usertype.h"
+#include "runtime/models/registry.h"
+
+namespace moonshard::bindings {
+namespace {
+
+struct DataOptions {
+  int64_t batch_size = 0, seq_length = 0;
+};
+
+const OptionSchema& clip_schema() {
+  static const OptionSchema schema = [] {
+    OptionSchema s("clip");
+    privacy::add_clip_options<privacy::ClipOptions>(s);
+    return s;
+  }();
+  return schema;
+}
+
+const OptionSchema& optimizer_schema() {
+  static const OptionSchema schema = [] {
+    OptionSchema s("optim");
+    optim::add_optimizer_options<optim::OptimizerOptions>(s);
+    return s;
+  }();
+  return schema;
+}
+
+const OptionSchema& data_schema() {
+  static const OptionSchema schema = [] {
+    OptionSchema s("data.synthetic");
+    s.integer<DataOptions>("batch_size", &DataOptions::batch_size, 0, 1e9,
+                           "samples per step; 0 takes the model preset's");
+    s.integer<DataOptions>("seq_length", &DataOptions::seq_length, 0, 1e8,
+                           "tokens per sample; 0 takes the model preset's");
+    return s;
+  }();
+  return schema;
+}
+
+// ms.clip and ms.optim.* check their options now and hand them on as a plain table, which prints
+// well and can be copied; ms.trainer reads it back through the same schema.
+sol::object checked_clip(const Arguments& args) {
+  privacy::ClipOptions options;
+  Json table = args.options(2);
+  table["mode"] = args.text(1, "engine");
+  clip_schema().assign_all(&options, table);
+  return to_lua(args.state(), clip_schema().to_json(&options));
+}
+
+template <int N>
+sol::object checked_optimizer(const Arguments& args, const char (&name)[N]) {
+  optim::OptimizerOptions options;
+  Json table = args.options(1);
+  MS_CHECK(!table.contains("optimizer"),
+           "ms.optim.{}: unknown option 'optimizer'; the function's name says which", name);
+  optimizer_schema().assign_all(&options, table);
+  options.optimizer = name;
+  return to_lua(args.state(), optimizer_schema().to_json(&options));
+}
+
+std::shared_ptr<data::SyntheticData> bind_data(const DataHandle& handle,
+                                               const models::Model& model) {
+  const models::Preset& preset = models::find_preset(model.options().model);
+  return std::make_shared<data::SyntheticData>(
+      model.options(), handle.batch_size > 0 ? handle.batch_size : preset.batch_size,
+      handle.seq_length > 0 ? handle.seq_length : preset.seq_length);
+}
+
+sol::object make_data(const Arguments& args) {
+  DataHandle handle;
+  Json options = Json::object();
+  std::shared_ptr<models::Model> model;
+  if (!args.missing(1)) {
+    sol::table table = args.table(1, "options");
+    const sol::object given = table["model"];
+    if (given.is<ModelHandle>()) model = given.as<ModelHandle&>().model;
+    sol::table rest(args.state(), sol::create);
+    for (const auto& [key, value] : table) {
+      if (model == nullptr || !key.is<std::string>() || key.as<std::string>() != "model")
+        rest[key] = value;
+    }
+    sol::stack::push(args.state(), rest);
+    options = to_json(args.state(), -1, args.function_name());
+    lua_pop(args.state(), 1);
+  }
+  DataOptions read;
+  data_schema().assign_all(&read, options);
+  handle.batch_size = read.batch_size;
+  handle.seq_length = read.seq_length;
+  if (model != nullptr) handle.source = bind_data(handle, *model);
+  return sol::make_object(args.state(), std::move(handle));
+}
+
+sol::object next_batch(const Arguments& args) {
+  DataHandle& handle = args.self<DataHandle>("Data");
+  MS_CHECK(handle.source != nullptr,
+           "{}: expected data that knows its model's shapes; make it with ms.data.synthetic {{ "
+           "model = m }}",
+           args.function_name());
+  const Batch batch = handle.source->next();
+  sol::table table(args.state(), sol::create);
+  const std::pair<const char*, const at::Tensor*> fields[] = {
+      {"input_ids", &batch.input_ids},
+      {"attention_mask", &batch.attention_mask},
+      {"labels", &batch.labels},
+      {"inputs", &batch.inputs},
+      {"targets", &batch.targets}};
+  for (const auto& [name, tensor] : fields) {
+    if (tensor->defined()) table[name] = push_tensor(args.state(), *tensor);
+  }
+  return table;
+}
+
+// ---- the trainer ------------------------------------------------------------------------------
+
+Json part(const sol::table& table, const char* name) {
+  const sol::object value = table[name];
+  if (!value.valid() || value.get_type() == sol::type::lua_nil) return Json::object();
+  lua_State* L = table.lua_state();
+  sol::stack::push(L, value);
+  Json json = to_json(L, -1, std::string("trainer: option '") + name + "'");
+  lua_pop(L, 1);
+  return json;
+}
+
+sol::object make_trainer(const Arguments& args) {
+  const sol::table table = args.table(1, "options");
+  const std::vector<std::string> known = {"model", "clip", "optimizer", "data"};
+  for (const auto& [key, value] : table) {
+    const std::string name = key.is<std::string>() ? key.as<std::string>() : "(a number)";
+    MS_CHECK(std::find(known.begin(), known.end(), name) != known.end(),
+             "trainer: unknown option '{}'; did you mean '{}'? known: model, clip, optimizer, data",
+             name, nearest_name(name, known));
+  }
+  const sol::object model = table["model"];
+  MS_CHECK(model.is<ModelHandle>(),
+           "trainer: option 'model': expected a model, got something else; make one with ms.model");
+  privacy::ClipOptions clip;
+  clip_schema().assign_all(&clip, part(table, "clip"));
+  optim::OptimizerOptions optimizer;
+  optimizer_schema().assign_all(&optimizer, part(table, "optimizer"));
+  DataHandle data;
+  const sol::object given = table["data"];
+  if (given.valid() && given.get_type() != sol::type::lua_nil) {
+    MS_CHECK(given.is<DataHandle>(),
+             "trainer: option 'data': expected a data source, got something else; make one with "
+             "ms.data.synthetic");
+    data = given.as<DataHandle&>();
+  }
+  TrainerHandle handle;
+  handle.model = model.as<ModelHandle&>().model;
+  handle.trainer = std::make_shared<train::Trainer>(
+      handle.model, clip, optimizer,
+      std::make_unique<data::SyntheticData>(*bind_data(data, *handle.model)));
+  return sol::make_object(args.state(), std::move(handle));
+}
+
+train::Trainer& open_trainer(const Arguments& args) {
+  const TrainerHandle& handle = args.self<TrainerHandle>("Trainer");
+  MS_CHECK(handle.trainer != nullptr, "{}: expected a trainer, got one that was closed",
+           args.function_name());
+  return *handle.trainer;
+}
+
+sol::object run_step(const Arguments& args) {
+  const train::StepReport report = open_trainer(args).step();
+  Json phases = Json::object();
+  for (const auto& [phase, ms] : report.phases) phases[phase] = ms;
+  return to_lua(args.state(), Json{{"step", report.step},
+                                   {"loss", report.loss},
+                                   {"batch_size", report.batch_size},
+                                   {"tokens", report.tokens},
+                                   {"norms", report.norms},
+                                   {"clip_fraction", report.clip_fraction},
+                                   {"time_ms", report.time_ms},
+                                   {"phases", phases},
+                                   {"memory",
+                                    {{"allocated_bytes", report.memory.allocated_bytes},
+                                     {"max_allocated_bytes", report.memory.max_allocated_bytes},
+                                     {"reserved_bytes", report.memory.reserved_bytes},
+                                     {"rss_bytes", report.memory.rss_bytes}}}});
+}
+
+sol::object read_field(const Arguments& args) {
+  const std::string name = args.text(2, "field");
+  train::Trainer& trainer = open_trainer(args);
+  if (name == "model")
+    return sol::make_object(args.state(), ModelHandle{args.self<TrainerHandle>("Trainer").model});
+  if (name == "engine") return sol::make_object(args.state(), std::string(trainer.engine().name()));
+  if (name == "private") return sol::make_object(args.state(), trainer.engine().is_private());
+  throw UsageError(fmt::format(
+      "Trainer: expected a field (model, engine, private) or a method (step, close), got '{}'",
+      name));
+}
+
+}  // namespace
+
+void bind_train(sol::table ms) {
+  lua_State* L = ms.lua_state();
+  auto trainer = new_type<TrainerHandle>(L, "moonshard.Trainer");
+  sol::table methods(L, sol::create);
+  define(methods, "Trainer:", "step",
+         "() -> { loss, norms, clip_fraction, time_ms, phases, memory, … }",
+         "One training step on the next batch.", run_step);
+  define(methods, "Trainer:", "close", "()",
+         "Gives the optimizer's and the engine's memory back now.", [](const Arguments& args) {
+           TrainerHandle& handle = args.self<TrainerHandle>("Trainer");
+           handle.trainer.reset();
+           handle.model.reset();
+         });
+  add_methods(trainer, methods, {"model", "engine", "private"});
+  add_fields(trainer, "Trainer", read_field);
+  add_text(trainer, "Trainer", [](const TrainerHandle& handle) {
+    if (handle.trainer == nullptr) return std::string("Trainer (closed)");
+    return fmt::format("Trainer of {} with engine {}", handle.model->options().model,
+                       handle.trainer->engine().name());
+  });
+  auto data = new_type<DataHandle>(L, "moonshard.Data");
+  sol::table data_methods(L, sol::create);
+  define(data_methods, "Data:", "next", "() -> batch", "The next batch, a table of tensors.",
+         next_batch);
+  add_methods(data, data_methods);
+  add_text(data, "Data", [](const DataHandle&) { return std::string("Data (synthetic)"); });
+
+  define(ms, "ms", "trainer", "{ model, clip, optimizer, data } -> Trainer",
+         "Puts a model, a clipping engine, an optimizer and data together.", make_trainer);
+  define(ms, "ms", "clip", "(engine, { max_grad_norm, noise_multiplier }) -> table",
+         "A clipping engine's options, checked. ms.engines() lists the engines.", checked_clip);
+  sol::table optim(L, sol::create);
+  define(optim, "ms.optim", "sgd", "{ lr } -> table", "Stochastic gradient descent.",
+         [](const Arguments& args) { return checked_optimizer(args, "sgd"); });
+  define(optim, "ms.optim", "adamw", "{ lr, weight_decay, beta1, beta2, eps } -> table",
+         "AdamW, fused.", [](const Arguments& args) { return checked_optimizer(args, "adamw"); });
+  ms["optim"] = optim;
+  document(optim, "ms.optim", "ms.optim", "Optimizers: sgd, adamw.");
+  sol::table sources(L, sol::create);
+  define(sources, "ms.data", "synthetic", "{ batch_size, seq_length, model } -> Data",
+         "Random batches of the model's shapes. No privacy claim comes with them.", make_data);
+  ms["data"] = sources;
+  document(sources, "ms.data", "ms.data", "Data sources: synthetic.");
+}
+
+}  // namespace moonshard::bindings

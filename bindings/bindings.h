@@ -1,0 +1,23 @@
+// The subjects of the Lua module, one file each. Order matters only in that docs come first.
+#pragma once
+
+#include "bindings/sol.h"
+
+namespace moonshard::bindings {
+
+void bind_tensor(sol::table ms);  // ms.zeros, ms.tensor, ms.scope, Tensor
+void bind_model(sol::table ms);   // ms.model, ms.models, Model
+void bind_train(sol::table ms);   // ms.trainer, ms.clip, ms.optim, ms.data, Trainer
+void bind_experiment(sol::table ms,
+                     sol::table native);  // ms.run, ms.resolve, ms.options, ms.engines
+void bind_records(sol::table native);     // run folders, for the Lua library
+void bind_launch(sol::table ms,
+                 sol::table native);  // ms.memory, ms.machine; processes for the Lua library
+
+/// Puts the Lua library's folder in front of package.path, once.
+void add_scripts_to_path(lua_State* L);
+
+/// Opens the module in a state and pushes its table; what luaopen_moonshard does.
+int open_module(lua_State* L);
+
+}  // namespace moonshard::bindings

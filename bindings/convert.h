@@ -1,0 +1,25 @@
+// Lua values to JSON and back. Bounded in depth, refuses cycles, keeps int64 digits.
+#pragma once
+
+#include <string>
+
+#include "bindings/sol.h"
+#include "runtime/records/json.h"
+
+namespace moonshard::bindings {
+
+using records::Json;
+
+/// The value at a stack position. Tables with keys 1…n are lists, an empty table is an object, all
+/// other keys must be strings, ms.null (a null pointer) is null. Throws UsageError "where: …" for
+/// functions, userdata, mixed keys, or depth > 64.
+Json to_json(lua_State* L, int index, const std::string& where);
+
+/// Pushes a JSON value. Integers beyond 2^53 become LuaJIT int64 values.
+void push_json(lua_State* L, const Json& value);
+sol::object to_lua(lua_State* L, const Json& value);
+
+/// Pushes an integer without losing digits: a number up to 2^53, an int64 FFI value beyond.
+void push_integer(lua_State* L, int64_t value);
+
+}  // namespace moonshard::bindings

@@ -1,0 +1,148 @@
+#include "bindings/host/commands.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "bindings/host/flags.h"
+#include "bindings/lua_error.h"
+#include "runtime/launch/doctor.h"
+#include "runtime/launch/process.h"
+#include "runtime/records/atomic_file.h"
+#include "runtime/records/writer.h"
+#include "runtime/train/experiment.h"
+
+namespace moonshard::host {
+namespace {
+
+constexpr int kExitOutOfMemory = 3;
+
+void print_step(const train::StepReport& report, bool is_warmup) {
+  fmt::print("step {}{}: loss {:.4f}, {:.2f} ms, peak {:.1f} MiB\n", report.step,
+             is_warmup ? " (warm-up)" : "", report.loss, report.time_ms,
+             static_cast<double>(report.memory.max_allocated_bytes) / 1048576.0);
+  std::fflush(stdout);
+}
+
+void print_record(const Json& record) {
+  const Json& metrics = record["metrics"];
+  const Json& options = record["options"];
+  fmt::print("\n{} {}, batch {}, {} tokens, {} on {}\n", options["model"].get<std::string>(),
+             options["mode"].get<std::string>(), options["batch_size"].get<int64_t>(),
+             options["seq_length"].get<int64_t>(), options["dtype"].get<std::string>(),
+             options["device"].get<std::string>());
+  const Json& time = record["time"]["step_ms"];
+  fmt::print("  step      median {:.2f} ms, min {:.2f}, p95 {:.2f}, IQR {:.2f} over {} steps\n",
+             time["median"].get<double>(), time["min"].get<double>(), time["p95"].get<double>(),
+             time["iqr"].get<double>(), time["count"].get<int64_t>());
+  for (const auto& [phase, summary] : record["time"]["phases_ms"].items()) {
+    fmt::print("    {:<14} {:8.2f} ms\n", phase, summary["median"].get<double>());
+  }
+  fmt::print("  memory    peak {:.1f} MiB (parameters {:.1f}, optimizer {:.1f})\n",
+             metrics["peak_memory_mb"].get<double>(),
+             metrics["parameter_bytes"].get<double>() / 1048576.0,
+             metrics["optimizer_bytes"].get<double>() / 1048576.0);
+  fmt::print("  speed     {:.0f} tokens/s, {:.1f} samples/s\n",
+             metrics["tokens_per_s"].get<double>(), metrics["samples_per_s"].get<double>());
+  fmt::print("  loss      {:.4f}\n", metrics["final_loss"].get<double>());
+  fmt::print("  privacy   no epsilon: {}\n",
+             record["privacy"]["why_no_epsilon"].get<std::string>());
+}
+
+// The entry of a point in sweep.json: id, file, asked, options.
+Json planned_point(const std::string& folder, const std::string& id) {
+  const Json sweep = records::read_json_file(std::filesystem::path(folder) / "sweep.json");
+  for (const Json& point : sweep.at("points")) {
+    if (records::string_or(point, "id", "") == id) return point;
+  }
+  throw UsageError(fmt::format("point: expected an id of {}/sweep.json, got '{}'", folder, id));
+}
+
+}  // namespace
+
+std::string profile_help() {
+  const train::ExperimentOptions defaults;
+  return "Runs one experiment and prints what it measured. Options [type: default]:\n" +
+         describe_flags(train::experiment_schema(), &defaults);
+}
+
+int profile_command(const std::vector<std::string>& words, bool as_json,
+                    const std::string& output) {
+  train::ExperimentOptions options;
+  read_flags(train::experiment_schema(), words, &options);
+  const Json record = train::run_experiment(options, as_json ? train::StepObserver() : &print_step);
+  if (!output.empty()) {
+    const bool whole = record["status"] == "ok";
+    Json file = whole ? train::seed_result(record) : Json::object();
+    file["schema_version"] = records::kSchemaVersion;
+    file["status"] = record["status"];
+    file["record"] = record;
+    records::write_file_atomically(output, records::to_text(file));
+  }
+  if (as_json) {
+    fmt::print("{}", records::to_text(record));
+  } else if (record["status"] == "ok") {
+    print_record(record);
+  }
+  if (record["status"] != "oom") return 0;
+  fmt::print(stderr, "moonshard: {}\n", record["error"].get<std::string>());
+  return kExitOutOfMemory;
+}
+
+int point_command(const std::string& folder, const std::string& id) {
+  launch::die_with_parent();
+  records::RunFolderWriter writer = records::RunFolderWriter::open(folder);
+  const Json planned = planned_point(folder, id);
+  const Json& options = planned.at("options");
+  Json record;
+  int code = 0;
+  try {
+    train::ExperimentOptions read;
+    train::experiment_schema().assign_all(&read, options);
+    record = train::run_experiment(read, &print_step);
+    if (record["status"] == "oom") code = kExitOutOfMemory;
+  } catch (const std::exception& error) {
+    record = Json{
+        {"schema_version", records::kSchemaVersion}, {"status", "failed"}, {"options", options}};
+    record["error"] = bindings::readable_message(error);
+    fmt::print("{}\n", record["error"].get<std::string>());
+    code = 1;
+  }
+  record["id"] = id;
+  writer.write_result(id, record);
+  if (record["status"] == "ok") {
+    Json seed = train::seed_result(record);
+    if (planned.at("asked").contains("mode")) seed["mode"] = planned.at("asked").at("mode");
+    writer.write_seed_result(planned.at("file").get<std::string>(), seed);
+  }
+  return code;
+}
+
+int doctor_command(bool as_json) {
+  const std::vector<launch::Finding> findings = launch::examine_machine();
+  if (as_json) {
+    fmt::print("{}", records::to_text(launch::to_json(findings)));
+    return 0;
+  }
+  static constexpr const char* kMarks[] = {"ok  ", "note", "BAD "};
+  for (const launch::Finding& finding : findings) {
+    fmt::print("{}  {:<11} {}\n", kMarks[static_cast<int>(finding.health)], finding.subject,
+               finding.found);
+    if (!finding.advice.empty()) fmt::print("                  -> {}\n", finding.advice);
+  }
+  return 0;
+}
+
+int view_command(const std::vector<std::string>& words) {
+  const std::string program = launch::sibling_program("moonshard-view").string();
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
+  throw IoError(fmt::format("{}: cannot start the viewer: {}; build it with -DMOONSHARD_VIEWER=ON",
+                            program, std::strerror(errno)));
+}
+
+}  // namespace moonshard::host

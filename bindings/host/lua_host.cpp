@@ -1,0 +1,142 @@
+#include "bindings/host/lua_host.h"
+
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "bindings/bindings.h"
+#include "bindings/lua_error.h"
+#include "bindings/moonshard_lua.h"
+#include "runtime/core/check.h"
+#include "runtime/core/interrupt.h"
+#include "runtime/records/json.h"
+
+namespace moonshard::host {
+namespace {
+
+lua_State* interrupted_state = nullptr;
+
+void raise_interrupted(lua_State* L, lua_Debug*) {
+  lua_sethook(L, nullptr, 0, 0);
+  luaL_error(L, "interrupted");
+}
+
+// First Ctrl-C: stop at the next safe point. Second: the default, at once; a loop that LuaJIT
+// compiled looks at no hook.
+void on_interrupt(int) {
+  ::signal(SIGINT, SIG_DFL);
+  request_interrupt();
+  if (interrupted_state != nullptr) {
+    lua_sethook(interrupted_state, &raise_interrupted, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT,
+                1);
+  }
+}
+
+// Message handler: keeps error tables as they are, adds a traceback to texts.
+int add_traceback(lua_State* L) {
+  if (lua_type(L, 1) != LUA_TSTRING) return 1;
+  luaL_traceback(L, L, lua_tostring(L, 1), 1);
+  return 1;
+}
+
+std::string text_of(lua_State* L, int index) {
+  const char* text = lua_tostring(L, index);
+  return text != nullptr ? text : std::string("an error object of type ") + luaL_typename(L, index);
+}
+
+int requested_exit_code(lua_State* L) {
+  // moonshard.sweep notes failed points; a script that never swept has not even loaded it.
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "moonshard.sweep");
+  bool failed = false;
+  if (lua_istable(L, -1)) {
+    lua_getfield(L, -1, "some_failed");
+    failed = lua_toboolean(L, -1) != 0;
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 2);
+  return failed ? 5 : 0;
+}
+
+}  // namespace
+
+LuaHost::LuaHost() : state_(luaL_newstate()) {
+  MS_CHECK(state_ != nullptr, "lua: no memory for a Lua state");
+  luaL_openlibs(state_);
+  bindings::allow_source_text_only(state_);
+  bindings::add_scripts_to_path(state_);
+  lua_getglobal(state_, "package");
+  lua_getfield(state_, -1, "preload");
+  lua_pushcfunction(state_, &luaopen_moonshard);
+  lua_setfield(state_, -2, "moonshard");
+  lua_pop(state_, 2);
+}
+
+LuaHost::~LuaHost() {
+  interrupted_state = nullptr;
+  lua_close(state_);
+}
+
+int LuaHost::run_file(const std::string& path, const std::vector<std::string>& arguments) {
+  const std::string source = records::read_text_file(path, 64u << 20);
+  bindings::refuse_byte_code(source, path);
+  // A first line "#!…" is the shell's; the line break stays, so that line numbers are right.
+  const size_t start = source.rfind("#", 0) == 0 ? std::min(source.find('\n'), source.size()) : 0;
+  if (luaL_loadbuffer(state_, source.data() + start, source.size() - start, ("@" + path).c_str()) !=
+      0) {
+    std::fprintf(stderr, "moonshard: %s\n", text_of(state_, -1).c_str());
+    return 1;
+  }
+  lua_newtable(state_);
+  lua_pushstring(state_, path.c_str());
+  lua_rawseti(state_, -2, 0);
+  int index = 0;
+  for (const std::string& argument : arguments) {
+    lua_pushlstring(state_, argument.data(), argument.size());
+    lua_rawseti(state_, -2, ++index);
+  }
+  lua_setglobal(state_, "arg");
+  for (const std::string& argument : arguments)
+    lua_pushlstring(state_, argument.data(), argument.size());
+  return run(index, false);
+}
+
+int LuaHost::call_command(const char* function, const std::vector<std::string>& words) {
+  if (luaL_loadstring(state_,
+                      "require 'moonshard' local name = ... return "
+                      "require('moonshard.cli')[name](select(2, ...))") != 0)
+    return 1;
+  lua_pushstring(state_, function);
+  for (const std::string& word : words) lua_pushlstring(state_, word.data(), word.size());
+  return run(static_cast<int>(words.size()) + 1, true);
+}
+
+int LuaHost::run(int argument_count, bool is_command) {
+  const int function = lua_gettop(state_) - argument_count;
+  lua_pushcfunction(state_, &add_traceback);
+  lua_insert(state_, function);
+  interrupted_state = state_;
+  ::signal(SIGINT, &on_interrupt);
+  const int status = lua_pcall(state_, argument_count, 1, function);
+  ::signal(SIGINT, SIG_DFL);
+  interrupted_state = nullptr;
+  if (status != 0) {
+    std::fflush(stdout);
+    if (interrupt_requested()) {
+      std::fprintf(stderr, "moonshard: interrupted\n");
+      return 130;
+    }
+    std::string message = text_of(state_, -1);
+    // A command's mistakes are the user's words, not code of theirs: no traceback.
+    const bool usage = is_command && message.find("moonshard/cli.lua") == std::string::npos;
+    if (is_command) message = message.substr(0, message.find("\nstack traceback:"));
+    std::fprintf(stderr, "moonshard: %s\n", message.c_str());
+    if (message.find("memory: ") != std::string::npos) return 3;
+    return usage ? 2 : 1;
+  }
+  if (is_command && lua_isnumber(state_, -1)) return static_cast<int>(lua_tointeger(state_, -1));
+  return requested_exit_code(state_);
+}
+
+}  // namespace moonshard::host

@@ -1,0 +1,188 @@
+// The moonshard program. Exit codes: 0 good, 1 error, 2 usage, 3 out of memory, 4 verification
+// failed, 5 sweep finished with failed points, 130 interrupted.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "bindings/host/commands.h"
+#include "bindings/host/lua_host.h"
+#include "bindings/host/repl.h"
+#include "bindings/host/verbs.h"
+#include "bindings/lua_error.h"
+#include "runtime/core/check.h"
+#include "runtime/core/options.h"
+#include "runtime/launch/machine.h"
+#include "runtime/launch/process.h"
+#include "runtime/profile/memory.h"
+
+namespace {
+
+using namespace moonshard;
+using Words = std::vector<std::string>;
+
+std::string help_text() {
+  std::string text =
+      "moonshard: experiments on private and sharded training, in Lua.\n\nusage: moonshard VERB "
+      "[options]\n\n";
+  for (const host::Verb& verb : host::kVerbs)
+    text += fmt::format("  {:<11} {}\n", verb.name, verb.doc);
+  return text +
+         "\nmoonshard VERB --help explains a verb; --version prints the version.\n"
+         "Exit codes: 0 good, 1 error, 2 usage, 3 out of memory, 5 a sweep has failed points, 130 "
+         "interrupted.\n";
+}
+
+// One parser per verb. Words that are not the verb's own flags stay in order for the verb itself.
+class VerbLine {
+ public:
+  VerbLine(const char* verb, const char* usage, const char* doc)
+      : app_(std::string(doc)), usage_(fmt::format("usage: moonshard {} {}\n", verb, usage)) {
+    app_.allow_extras();
+  }
+  CLI::App* operator->() { return &app_; }
+
+  /// Parses; returns the words that were left over. --help throws CLI::CallForHelp.
+  Words parse(Words words) {
+    std::reverse(words.begin(), words.end());  // CLI11 takes its words from the back
+    app_.parse(words);
+    return app_.remaining();
+  }
+  std::string help() const {
+    std::string text = app_.help();
+    const size_t own_usage = text.find("Usage:");  // CLI11's line does not know the verb's words
+    if (own_usage != std::string::npos)
+      text.erase(own_usage, text.find('\n', own_usage) - own_usage + 1);
+    return usage_ + text;
+  }
+
+  int print_help() const {
+    std::cout << help();
+    return 0;
+  }
+
+ private:
+  CLI::App app_;
+  std::string usage_;
+};
+
+void expect_no_more(const Words& words) {
+  MS_CHECK(words.empty(), "command line: expected no more words, got '{}'",
+           words.empty() ? "" : words[0]);
+}
+
+int run_verb(const Words& words) {
+  // Everything after the script is the script's own, --help too.
+  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+    std::cout << "usage: moonshard run SCRIPT.lua [arguments]\nRuns a Lua script; its arguments "
+                 "are in `arg` and `...`.\n";
+    return words.empty() ? 2 : 0;
+  }
+  host::LuaHost lua;
+  return lua.run_file(words[0], Words(words.begin() + 1, words.end()));
+}
+
+int profile_verb(const Words& words) {
+  VerbLine line("profile", "[--model NAME] [--mode ENGINE] …", "One experiment by flags.");
+  bool as_json = false;
+  std::string output;
+  line->add_flag("--json", as_json, "print the whole record as JSON");
+  line->add_option("--output,--out", output, "write the result to this file");
+  Words rest;
+  try {
+    rest = line.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << line.help() << "\n" << host::profile_help();
+    return 0;
+  }
+  return host::profile_command(rest, as_json, output);
+}
+
+int repl_verb(const Words& words) {
+  expect_no_more(words);
+  host::LuaHost lua;
+  return host::run_repl(lua.state(),
+                        host::default_repl_options((launch::shared_files() / "scripts").string()));
+}
+
+// Verbs whose work is Lua: the words go to the function of that name in moonshard.cli.
+int lua_verb(const char* name, const char* usage, const char* doc, const Words& words) {
+  if (std::find(words.begin(), words.end(), "--help") != words.end() ||
+      std::find(words.begin(), words.end(), "-h") != words.end()) {
+    std::cout << "usage: moonshard " << name << " " << usage << "\n" << doc << "\n";
+    return 0;
+  }
+  host::LuaHost lua;
+  return lua.call_command(name, words);
+}
+
+int doctor_verb(const Words& words) {
+  VerbLine line("doctor", "[--json]",
+                "Looks at this machine and says what to do about each problem.");
+  bool as_json = false;
+  line->add_flag("--json", as_json, "print findings as JSON");
+  try {
+    expect_no_more(line.parse(words));
+  } catch (const CLI::CallForHelp&) {
+    return line.print_help();
+  }
+  return host::doctor_command(as_json);
+}
+
+int dispatch(const std::string& verb, const Words& words) {
+  if (verb == "run") return run_verb(words);
+  if (verb == "profile") return profile_verb(words);
+  if (verb == "repl") return repl_verb(words);
+  if (verb == "view") return host::view_command(words);
+  if (verb == "doctor") return doctor_verb(words);
+  if (verb == "completion") return host::completion_command(words.empty() ? "" : words[0]);
+  if (verb == "sweep") {
+    return lua_verb("sweep",
+                    "NAME|FILE.lua [--set KEY=VALUE] [--only KEY=GLOB] [--resume DIR] [--dry-run]",
+                    "Runs a sweep script: a path, or a name from scripts/sweep.", words);
+  }
+  if (verb == "plot")
+    return lua_verb("plot", "DIR [FIGURE]", "Draws the figures of a run folder as PNG.", words);
+  if (verb == "models") return lua_verb("models", "[--json]", "Lists the model presets.", words);
+  if (verb == "engines")
+    return lua_verb("engines", "[--json]", "Lists the clipping engines.", words);
+  if (verb == "point" && words.size() == 2) return host::point_command(words[0], words[1]);
+  Words names;
+  for (const host::Verb& known : host::kVerbs) names.emplace_back(known.name);
+  const std::string near = nearest_name(verb, names);
+  throw UsageError(fmt::format("expected a verb (moonshard --help lists them), got '{}'{}", verb,
+                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Words words(argv + 1, argv + argc);
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    std::cout << help_text();
+    return words.empty() ? 2 : 0;
+  }
+  if (words[0] == "--version") {
+    std::cout << "moonshard " << launch::version() << "\n";
+    return 0;
+  }
+  profile::install_cpu_memory_hook();
+  try {
+    return dispatch(words[0], Words(words.begin() + 1, words.end()));
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "moonshard: " << error.what() << "\n";
+    return 2;
+  } catch (const UsageError& error) {
+    std::cerr << "moonshard: " << error.what() << "\n";
+    return 2;
+  } catch (const OutOfMemoryError& error) {
+    std::cerr << "moonshard: " << error.what() << "\n";
+    return 3;
+  } catch (const Interrupted&) {
+    std::cerr << "moonshard: interrupted\n";
+    return 130;
+  } catch (const std::exception& error) {
+    std::cerr << "moonshard: " << bindings::readable_message(error) << "\n";
+    return 1;
+  }
+}

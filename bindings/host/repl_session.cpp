@@ -1,0 +1,200 @@
+// See repl_session.h. Functions that Lua calls (and that may therefore be left by a jump) hold
+// plain data only; text comes out of them as malloc'ed copies that the caller owns.
+#include "bindings/host/repl_session.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "bindings/host/interruptible_call.h"
+
+namespace moonshard::host {
+
+namespace {
+
+constexpr int kDefaultWidth = 80;
+
+int now(lua_State* L) {
+  struct timespec time = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  lua_pushnumber(L, static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9);
+  return 1;
+}
+
+int width(lua_State* L) {
+  struct winsize size = {};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  lua_pushinteger(L, known ? size.ws_col : kDefaultWidth);
+  return 1;
+}
+
+// list_dir(path): names in a folder, folders with a slash at the end; empty when unreadable.
+int list_dir(lua_State* L) {
+  const char* path = luaL_checkstring(L, 1);
+  lua_newtable(L);
+  DIR* folder = ::opendir(path);
+  if (!folder) return 1;
+  int count = 0;
+  while (const struct dirent* entry = ::readdir(folder)) {
+    if (std::strcmp(entry->d_name, ".") == 0 || std::strcmp(entry->d_name, "..") == 0) continue;
+    struct stat status = {};
+    const bool is_folder =
+        ::fstatat(::dirfd(folder), entry->d_name, &status, 0) == 0 && S_ISDIR(status.st_mode);
+    // Only running out of memory could raise here, at the price of one open folder.
+    lua_pushfstring(L, is_folder ? "%s/" : "%s", entry->d_name);
+    lua_rawseti(L, -2, ++count);
+  }
+  ::closedir(folder);
+  return 1;
+}
+
+// history(count): the last entries, oldest first. Upvalue: the list, owned by the REPL.
+int history(lua_State* L) {
+  const auto* entries =
+      static_cast<const std::vector<std::string>*>(lua_touserdata(L, lua_upvalueindex(1)));
+  const double asked =
+      std::clamp(luaL_checknumber(L, 1), 0.0, static_cast<double>(entries->size()));
+  const size_t first = entries->size() - static_cast<size_t>(asked);
+  lua_newtable(L);
+  for (size_t i = first; i < entries->size(); ++i) {
+    lua_pushlstring(L, (*entries)[i].data(), (*entries)[i].size());
+    lua_rawseti(L, -2, static_cast<int>(i - first + 1));
+  }
+  return 1;
+}
+
+char* copy_string(lua_State* L, int index) {
+  if (lua_type(L, index) != LUA_TSTRING) return nullptr;
+  const char* text = lua_tolstring(L, index, nullptr);
+  return ::strdup(text);
+}
+
+std::string take(char* text) {
+  std::string result(text ? text : "");
+  std::free(text);
+  return result;
+}
+
+}  // namespace
+
+// One call: what goes in, and what came out.
+struct ReplSession::Request {
+  int ref = LUA_NOREF;
+  const char* method = nullptr;
+  const char* text = nullptr;
+  size_t size = 0;
+  const void* history = nullptr;
+  bool truth = false;
+  char* first = nullptr;
+  char* second = nullptr;
+};
+
+// Called under lua_cpcall: makes moonshard.repl's session and keeps it in the registry.
+int ReplSession::open_in_lua(lua_State* L) {
+  auto* request = static_cast<Request*>(lua_touserdata(L, 1));
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "moonshard.repl");
+  lua_call(L, 1, 1);
+  const int module = lua_gettop(L);
+  lua_getfield(L, module, "new");
+  lua_newtable(L);
+  lua_getfield(L, module, "error_info");
+  push_interruptible_call(L);
+  lua_setfield(L, -2, "call");
+  lua_pushcfunction(L, now);
+  lua_setfield(L, -2, "now");
+  lua_pushcfunction(L, width);
+  lua_setfield(L, -2, "width");
+  lua_pushcfunction(L, list_dir);
+  lua_setfield(L, -2, "list_dir");
+  lua_pushlightuserdata(L, const_cast<void*>(request->history));
+  lua_pushcclosure(L, history, 1);
+  lua_setfield(L, -2, "history");
+  lua_call(L, 1, 1);
+  request->ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+// Called under lua_cpcall: session:method(text), at most two results.
+int ReplSession::call_in_lua(lua_State* L) {
+  auto* request = static_cast<Request*>(lua_touserdata(L, 1));
+  lua_rawgeti(L, LUA_REGISTRYINDEX, request->ref);
+  lua_getfield(L, -1, request->method);
+  lua_insert(L, -2);
+  lua_pushlstring(L, request->text, request->size);
+  lua_call(L, 2, 2);
+  request->truth = lua_toboolean(L, -2) != 0;
+  request->first = copy_string(L, -2);
+  request->second = copy_string(L, -1);
+  return 0;
+}
+
+ReplSession::ReplSession(lua_State* L, const std::vector<std::string>* entries) : lua_(L) {
+  Request request;
+  request.history = entries;
+  if (lua_cpcall(L, &ReplSession::open_in_lua, &request) == 0) {
+    ref_ = request.ref;
+    return;
+  }
+  const char* message = lua_tostring(L, -1);
+  problem_ = message ? message : "an error without a text";
+  lua_pop(L, 1);
+}
+
+ReplSession::~ReplSession() {
+  luaL_unref(lua_, LUA_REGISTRYINDEX, ref_);
+}
+
+bool ReplSession::call(const char* method, const std::string& text, Request* request) {
+  request->ref = ref_;
+  request->method = method;
+  request->text = text.data();
+  request->size = text.size();
+  if (lua_cpcall(lua_, &ReplSession::call_in_lua, request) == 0) return true;
+  // The session catches the user's errors itself; what arrives here is out of memory or our bug.
+  const char* message = lua_tostring(lua_, -1);
+  std::fprintf(stderr, "repl: %s failed: %s\n", method, message ? message : "(no text)");
+  lua_pop(lua_, 1);
+  return false;
+}
+
+bool ReplSession::is_complete(const std::string& text) {
+  Request request;
+  return !call("is_complete", text, &request) || request.truth;
+}
+
+Outcome ReplSession::run(const std::string& text) {
+  Request request;
+  if (!call("run", text, &request)) return Outcome::Failed;
+  const bool leave = take(request.first) == "exit";
+  take(request.second);
+  if (leave) return Outcome::Exit;
+  return request.truth ? Outcome::Good : Outcome::Failed;
+}
+
+Outcome ReplSession::run_file(const std::string& path) {
+  Request request;
+  return call("run_file", path, &request) && request.truth ? Outcome::Good : Outcome::Failed;
+}
+
+Completion ReplSession::complete(const std::string& before_cursor) {
+  Request request;
+  if (!call("complete", before_cursor, &request)) return {};
+  return {take(request.first), take(request.second)};
+}
+
+std::string ReplSession::banner() {
+  Request request;
+  if (!call("banner", "", &request)) return "moonshard";
+  return take(request.first);
+}
+
+}  // namespace moonshard::host

@@ -1,0 +1,95 @@
+#include "bindings/lua_error.h"
+
+#include <c10/util/Exception.h>
+
+#include "runtime/core/check.h"
+
+namespace moonshard::bindings {
+namespace {
+
+int push_error(lua_State* L, sol::optional<const std::exception&> error, sol::string_view what) {
+  // A nested scope: the std::string is gone before sol2 calls lua_error.
+  luaL_where(L, 1);
+  {
+    const std::string text = error ? readable_message(*error) : std::string(what);
+    lua_pushlstring(L, text.data(), text.size());
+  }
+  lua_concat(L, 2);
+  return 1;
+}
+
+// Run once in the state of our own programs. Written in Lua because these functions must behave
+// like the originals in every other way (environments, readers, chunk names).
+constexpr const char* kSourceTextOnly = R"lua(
+local load, loadfile, io_open = load, loadfile, io.open
+local refusal = "expected source text, got byte code; moonshard does not run byte code"
+local function is_byte_code(text) return text:sub(1, 1) == "\27" end
+
+function _G.load(chunk, name, mode, env)
+  if type(chunk) == "function" then
+    local parts = {}
+    while true do
+      local part = chunk()
+      if part == nil or part == "" then break end
+      parts[#parts + 1] = part
+    end
+    chunk = table.concat(parts)
+    name = name or "=(load)"
+  end
+  if type(chunk) == "string" and is_byte_code(chunk) then return nil, "load: " .. refusal end
+  if env ~= nil then return load(chunk, name, "t", env) end
+  return load(chunk, name, "t")
+end
+_G.loadstring = function(chunk, name) return _G.load(chunk, name) end
+
+function _G.loadfile(path, mode, env)
+  if path ~= nil then
+    local file, reason = io_open(path, "rb")
+    if not file then return nil, reason end
+    local first = file:read(1)
+    file:close()
+    if first and is_byte_code(first) then return nil, path .. ": " .. refusal end
+  end
+  if env ~= nil then return loadfile(path, "t", env) end
+  return loadfile(path, "t")
+end
+function _G.dofile(path)
+  local chunk, reason = _G.loadfile(path)
+  if not chunk then error(reason, 2) end
+  return chunk()
+end
+-- require's own loader reads files itself; a searcher before it looks at the first byte.
+table.insert(package.loaders, 2, function(name)
+  local path = package.searchpath and package.searchpath(name, package.path)
+  if not path then return nil end
+  local chunk, reason = _G.loadfile(path)
+  if not chunk then error(("error loading module '%s' from file '%s':\n\t%s"):format(name, path, reason), 0) end
+  return chunk
+end)
+)lua";
+
+}  // namespace
+
+std::string readable_message(const std::exception& error) {
+  if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error)) {
+    return fmt::format("libtorch: {}", torch_error->what_without_backtrace());
+  }
+  return error.what();
+}
+
+void install_error_handler(lua_State* L) {
+  sol::state_view(L).set_exception_handler(&push_error);
+}
+
+void refuse_byte_code(const std::string& chunk, const std::string& where) {
+  MS_CHECK(chunk.empty() || chunk[0] != '\x1b',
+           "{}: expected source text, got byte code; moonshard does not run byte code", where);
+}
+
+void allow_source_text_only(lua_State* L) {
+  const auto result =
+      sol::state_view(L).safe_script(kSourceTextOnly, sol::script_pass_on_error, "=moonshard");
+  MS_ASSERT(result.valid(), "{}", result.get<sol::error>().what());
+}
+
+}  // namespace moonshard::bindings

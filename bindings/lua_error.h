@@ -1,0 +1,25 @@
+// From C++ exceptions to Lua errors, in one place.
+#pragma once
+
+#include <string>
+
+#include "bindings/sol.h"
+
+namespace moonshard::bindings {
+
+/// Makes every std::exception that leaves a bound function a Lua error at the caller's line.
+/// LibTorch's errors lose their C++ stack. The exception is gone before the Lua error is raised:
+/// nothing is jumped over.
+void install_error_handler(lua_State* L);
+
+/// Text for a user of an exception: LibTorch's own backtrace is cut off.
+std::string readable_message(const std::exception& error);
+
+/// Refuses byte code: LuaJIT does not verify it. Throws UsageError "where: …".
+void refuse_byte_code(const std::string& chunk, const std::string& where);
+
+/// Replaces load, loadstring, loadfile and dofile by versions that take source text only. For
+/// programs of ours; a host's own state is left as it is.
+void allow_source_text_only(lua_State* L);
+
+}  // namespace moonshard::bindings

@@ -1,0 +1,21 @@
+# The same layout in the build folder and where it is installed: bin/, lib/, share/moonshard/scripts.
+# The build folder's scripts are a link to the sources, so that an edited script needs no build.
+include(CMakePackageConfigHelpers)
+
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/moonshard)
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/scripts ${CMAKE_BINARY_DIR}/share/moonshard/scripts SYMBOLIC)
+install(DIRECTORY scripts/ DESTINATION ${CMAKE_INSTALL_DATADIR}/moonshard/scripts)
+
+# The C++ library: find_package(moonshard), then link moonshard::runtime, or moonshard::bindings for Lua.
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moonshard)
+set_target_properties(moonshard_json PROPERTIES EXPORT_NAME json)
+install(TARGETS moonshard_json moonshard_records moonshard_kernels moonshard_runtime moonshard_bindings
+        EXPORT moonshardTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT moonshardTargets NAMESPACE moonshard:: DESTINATION ${package_dir})
+install(DIRECTORY runtime kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moonshard FILES_MATCHING PATTERN "*.h")
+install(FILES bindings/moonshard_lua.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moonshard/bindings)
+configure_package_config_file(cmake/moonshardConfig.cmake.in ${CMAKE_BINARY_DIR}/moonshardConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/moonshardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/moonshardConfig.cmake ${CMAKE_BINARY_DIR}/moonshardConfigVersion.cmake
+              cmake/FindLibTorch.cmake cmake/FindLuaJIT.cmake cmake/versions.ini DESTINATION ${package_dir})

@@ -1,0 +1,42 @@
+#include "kernels/counter_noise/counter_noise.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "runtime/core/check.h"
+
+namespace moonshard::kernels {
+namespace {
+
+int format_code(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return 0;
+    case at::kDouble:
+      return 1;
+    case at::kBFloat16:
+      return 2;
+    case at::kHalf:
+      return 3;
+    default:
+      return -1;
+  }
+}
+
+}  // namespace
+
+void add_counter_noise(at::Tensor& target, double std, const NoiseStream& stream,
+                       int64_t first_element) {
+  MS_CHECK(
+      target.is_contiguous() && format_code(target.scalar_type()) >= 0 && first_element >= 0,
+      "add_counter_noise: expected a contiguous float tensor and first_element >= 0, got {} of "
+      "strides {} and {}",
+      c10::toString(target.scalar_type()), c10::str(target.strides()), first_element);
+  if (target.numel() == 0) return;
+  if (target.is_cpu()) return add_counter_noise_ref(target, std, stream, first_element);
+  const c10::impl::VirtualGuardImpl guard(target.device().type());
+  const c10::Stream current = guard.getStream(target.device());
+  launch_counter_noise(target.data_ptr(), format_code(target.scalar_type()), target.numel(), std,
+                       stream, first_element, current.native_handle());
+}
+
+}  // namespace moonshard::kernels

@@ -1,0 +1,23 @@
+// The part of counter_noise that needs no ATen: the stream's name and the raw launcher.
+#pragma once
+
+#include <cstdint>
+
+namespace moonshard::kernels {
+
+/// Names one stream of normals. Noise of training uses (run key, step, parameter); initial weights
+/// use the same generator with another purpose.
+struct NoiseStream {
+  uint64_t key = 0;        ///< of the run: from the seed, or from the OS
+  uint32_t step = 0;       ///< optimizer step, or 0 for initial weights
+  uint32_t parameter = 0;  ///< index of the parameter; its highest bit is the purpose, see below
+};
+
+inline constexpr uint32_t kPurposeInitialWeights = 0x80000000u;
+
+// Raw launcher (counter_noise.cu, or no_cuda.cpp that throws). format: 0 float, 1 double, 2
+// bfloat16, 3 half.
+void launch_counter_noise(void* data, int format, int64_t count, double std,
+                          const NoiseStream& stream, int64_t first_element, void* cuda_stream);
+
+}  // namespace moonshard::kernels

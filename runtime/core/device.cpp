@@ -1,0 +1,104 @@
+#include "runtime/core/device.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include "runtime/core/check.h"
+
+namespace moonshard {
+namespace {
+
+struct CudaState {
+  int devices = 0;
+  std::string reason;  ///< why there is no GPU
+};
+
+// LibTorch looks for its CUDA half once and remembers the answer, so the library must be loaded
+// before the first question. Everything that asks about GPUs comes through here.
+const CudaState& cuda_state() {
+  static const CudaState state = [] {
+    CudaState found;
+    if (::access("/dev/nvidiactl", F_OK) != 0 && ::access("/dev/nvidia0", F_OK) != 0) {
+      found.reason = "no NVIDIA driver here (no /dev/nvidiactl)";
+      return found;
+    }
+    if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+      const char* error = dlerror();
+      found.reason = std::string("this LibTorch has no CUDA: ") + (error != nullptr ? error : "");
+      return found;
+    }
+    try {
+      found.devices = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
+      if (found.devices == 0)
+        found.reason = "the driver shows no GPU (nvidia-smi; CUDA_VISIBLE_DEVICES)";
+    } catch (const std::exception& error) {
+      found.reason = error.what();
+    }
+    return found;
+  }();
+  return state;
+}
+
+constexpr std::array<std::pair<const char*, c10::ScalarType>, 9> kDtypes = {{
+    {"float32", c10::ScalarType::Float},
+    {"float64", c10::ScalarType::Double},
+    {"bfloat16", c10::ScalarType::BFloat16},
+    {"float16", c10::ScalarType::Half},
+    {"int64", c10::ScalarType::Long},
+    {"int32", c10::ScalarType::Int},
+    {"uint8", c10::ScalarType::Byte},
+    {"int8", c10::ScalarType::Char},
+    {"bool", c10::ScalarType::Bool},
+}};
+
+}  // namespace
+
+int cuda_device_count() {
+  return cuda_state().devices;
+}
+std::string cuda_absence_reason() {
+  return cuda_state().reason;
+}
+
+c10::Device resolve_device(const std::string& name) {
+  if (name == "cpu") return c10::Device(c10::kCPU);
+  if (name == "meta") return c10::Device(c10::kMeta);
+  if (name == "auto") {
+    return cuda_device_count() > 0 ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
+  }
+  const bool is_cuda = name == "cuda" || name.rfind("cuda:", 0) == 0;
+  MS_CHECK(is_cuda, "device: expected auto, cpu, cuda or cuda:N, got '{}'", name);
+  MS_CHECK(cuda_device_count() > 0,
+           "device: expected a GPU for '{}', got none: {}; use device = \"cpu\" or run "
+           "'moonshard doctor'",
+           name, cuda_absence_reason());
+  const int index = name == "cuda" ? 0 : std::atoi(name.c_str() + 5);
+  MS_CHECK(index >= 0 && index < cuda_device_count(),
+           "device: expected cuda:0 to cuda:{}, got '{}'", cuda_device_count() - 1, name);
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+c10::ScalarType dtype_from_name(const std::string& name) {
+  std::string known;
+  for (const auto& [text, type] : kDtypes) {
+    if (name == text) return type;
+    known += (known.empty() ? "" : ", ") + std::string(text);
+  }
+  throw UsageError(fmt::format("dtype: expected one of {}, got '{}'", known, name));
+}
+
+std::string dtype_name(c10::ScalarType type) {
+  for (const auto& [text, known] : kDtypes) {
+    if (known == type) return text;
+  }
+  return c10::toString(type);
+}
+
+}  // namespace moonshard

@@ -1,0 +1,48 @@
+#include "runtime/data/synthetic.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "runtime/core/device.h"
+
+namespace moonshard::data {
+
+SyntheticData::SyntheticData(const models::ModelOptions& model, int64_t batch_size,
+                             int64_t seq_length)
+    : model_(model), batch_size_(batch_size), seq_length_(seq_length) {
+  MS_CHECK(batch_size > 0, "data.synthetic: expected batch_size > 0, got {}", batch_size);
+  MS_CHECK(seq_length > 0, "data.synthetic: expected seq_length > 0, got {}", seq_length);
+}
+
+Batch SyntheticData::next() {
+  // A generator of its own per step: the batch depends on (seed, step) alone. Drawn on the host, so
+  // that it is the same on every device.
+  const uint64_t mixed = (static_cast<uint64_t>(model_.seed) + 1) * 0x9E3779B97F4A7C15ull + step_++;
+  at::Generator generator = at::detail::createCPUGenerator(mixed);
+  const c10::Device device = resolve_device(model_.device);
+  const auto ids = [&](int64_t high, at::IntArrayRef shape) {
+    return at::randint(0, high, shape, generator, at::TensorOptions().dtype(at::kLong)).to(device);
+  };
+  Batch batch;
+  if (model_.task == "regress") {
+    const auto drawn =
+        at::randn({2, batch_size_, model_.hidden_dim}, generator, at::TensorOptions());
+    const auto vectors = drawn.to(device, dtype_from_name(model_.dtype));
+    batch.inputs = vectors[0];
+    batch.targets = vectors[1];
+    return batch;
+  }
+  batch.input_ids = ids(model_.vocab_size, {batch_size_, seq_length_});
+  batch.attention_mask =
+      at::ones({batch_size_, seq_length_}, at::TensorOptions().dtype(at::kBool).device(device));
+  if (model_.task == "classify") {
+    batch.labels = ids(model_.num_labels, {batch_size_});
+  } else {
+    // Next-token labels: shifted left, the last position has none.
+    batch.labels = at::full_like(batch.input_ids, -100);
+    batch.labels.slice(1, 0, seq_length_ - 1).copy_(batch.input_ids.slice(1, 1));
+  }
+  return batch;
+}
+
+}  // namespace moonshard::data

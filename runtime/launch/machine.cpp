@@ -1,0 +1,75 @@
+#include "runtime/launch/machine.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <torch/csrc/api/include/torch/version.h>
+
+#include "moonshard_build.h"
+
+namespace moonshard::launch {
+namespace {
+
+// Value of the first "key … : value" line of a file in /proc; "" when there is none.
+std::string proc_field(const std::filesystem::path& file, const std::string& key) {
+  std::ifstream in(file);
+  std::string line;
+  while (std::getline(in, line)) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || line.rfind(key, 0) != 0) continue;
+    const size_t start = line.find_first_not_of(" \t", colon + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+std::string operating_system() {
+  std::ifstream in("/etc/os-release");
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.rfind("PRETTY_NAME=\"", 0) == 0) return line.substr(13, line.size() - 14);
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+std::string version() {
+  return MOONSHARD_VERSION;
+}
+
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+    names.push_back(proc_field(entry.path() / "information", "Model"));
+  }
+  return names;
+}
+
+Json describe_machine() {
+  utsname system{};
+  ::uname(&system);
+  std::string cpu = proc_field("/proc/cpuinfo", "model name");
+  if (cpu.empty()) cpu = system.machine;
+  return Json{
+      {"schema_version", records::kSchemaVersion},
+      {"moonshard", MOONSHARD_VERSION},
+      {"commit", MOONSHARD_COMMIT},
+      {"build_type", MOONSHARD_BUILD_TYPE},
+      {"compiler", MOONSHARD_COMPILER},
+      {"cuda_kernels", MOONSHARD_WITH_CUDA != 0},
+      {"libtorch", TORCH_VERSION},
+      {"os", operating_system()},
+      {"kernel", system.release},
+      {"machine", system.machine},
+      {"cpu", cpu},
+      {"cores", sysconf(_SC_NPROCESSORS_ONLN)},
+      {"memory_bytes", static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE)},
+      {"gpus", gpu_names()}};
+}
+
+}  // namespace moonshard::launch

@@ -1,0 +1,18 @@
+// Per-sample losses: one number per sample, so that its gradient is that sample's own.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace moonshard::models {
+
+/// scores [B, C], labels [B] -> cross-entropy per sample [B], in float32 or wider.
+at::Tensor classification_losses(const at::Tensor& scores, const at::Tensor& labels);
+
+/// scores [B, T, V], labels [B, T] -> mean cross-entropy over each sample's tokens [B]; -100 is
+/// ignored.
+at::Tensor token_losses(const at::Tensor& scores, const at::Tensor& labels);
+
+/// outputs, targets [B, …] -> mean squared error per sample [B].
+at::Tensor regression_losses(const at::Tensor& outputs, const at::Tensor& targets);
+
+}  // namespace moonshard::models

@@ -1,0 +1,45 @@
+#include "runtime/optim/adamw.h"
+
+#include <ATen/ATen.h>
+
+namespace moonshard::optim {
+
+AdamW::State& AdamW::state_of(const models::Parameter& parameter) {
+  State& state = states_[parameter.index];
+  if (!state.mean.defined()) {
+    state.mean = at::zeros_like(parameter.value);
+    state.mean_square = at::zeros_like(parameter.value);
+    state.step =
+        at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(parameter.value.device()));
+  }
+  return state;
+}
+
+void AdamW::step(const std::vector<std::unique_ptr<models::Parameter>>& parameters) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> values, grads, means, mean_squares, steps;
+  for (const auto& parameter : parameters) {
+    if (!parameter->grad.defined()) continue;
+    State& state = state_of(*parameter);
+    state.step.add_(1);
+    values.push_back(parameter->value);
+    grads.push_back(parameter->grad);
+    means.push_back(state.mean);
+    mean_squares.push_back(state.mean_square);
+    steps.push_back(state.step);
+  }
+  if (values.empty()) return;
+  at::_fused_adamw_(values, grads, means, mean_squares, /*max_exp_avg_sqs=*/{}, steps, options_.lr,
+                    options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
+                    /*amsgrad=*/false, /*maximize=*/false);
+}
+
+int64_t AdamW::state_bytes() const {
+  int64_t total = 0;
+  for (const auto& [index, state] : states_) {
+    total += static_cast<int64_t>(state.mean.nbytes() + state.mean_square.nbytes());
+  }
+  return total;
+}
+
+}  // namespace moonshard::optim

@@ -1,0 +1,33 @@
+// Memory as numbers: bytes that tensors hold on the host and on GPUs, with their peaks, and the
+// process's resident set. Host tensors are counted through a hook in LibTorch's CPU allocator.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <c10/core/Device.h>
+
+namespace moonshard::profile {
+
+struct MemoryReading {
+  int64_t allocated_bytes = 0;      ///< held by tensors now
+  int64_t max_allocated_bytes = 0;  ///< the peak since the last reset
+  int64_t reserved_bytes = 0;       ///< held by the allocator (GPU); equals allocated on the CPU
+  int64_t max_reserved_bytes = 0;
+  int64_t rss_bytes = 0;  ///< of the whole process
+};
+
+/// Puts the counting hook into the CPU allocator. Idempotent; tensors made before are not counted,
+/// so programs call it first.
+void install_cpu_memory_hook();
+
+/// Host tensors may hold at most this many bytes; above it an allocation fails as it would on a
+/// full machine. 0 means no limit.
+void set_cpu_memory_limit(int64_t bytes);
+
+MemoryReading read_memory(c10::Device device);
+void reset_peak_memory(c10::Device device);
+
+int64_t resident_set_bytes();
+
+}  // namespace moonshard::profile

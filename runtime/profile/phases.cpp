@@ -1,0 +1,63 @@
+#include "runtime/profile/phases.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace moonshard::profile {
+
+using Clock = std::chrono::steady_clock;
+
+// A moment: on the CPU a reading of the clock, on a GPU an event in the stream.
+struct PhaseTimer::Mark {
+  const char* phase;
+  Clock::time_point time;
+  std::unique_ptr<c10::Event> event;
+};
+
+PhaseTimer::PhaseTimer(c10::Device device) : device_(device) {}
+PhaseTimer::~PhaseTimer() = default;
+
+void PhaseTimer::mark(const char* phase) {
+  auto mark = std::make_unique<Mark>();
+  mark->phase = phase;
+  if (device_.is_cuda()) {
+    const c10::impl::VirtualGuardImpl guard(device_.type());
+    // BACKEND_DEFAULT is the flag under which CUDA events keep their time.
+    mark->event = std::make_unique<c10::Event>(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+    mark->event->record(guard.getStream(device_));
+  } else {
+    mark->time = Clock::now();
+  }
+  marks_.push_back(std::move(mark));
+}
+
+void PhaseTimer::begin(const char* phase) {
+  mark(phase);
+}
+
+std::vector<std::pair<std::string, double>> PhaseTimer::finish() {
+  std::vector<std::pair<std::string, double>> phases;
+  if (marks_.empty()) return phases;
+  mark(nullptr);
+  if (device_.is_cuda()) marks_.back()->event->synchronize();
+  for (size_t i = 0; i + 1 < marks_.size(); ++i) {
+    const Mark &from = *marks_[i], &to = *marks_[i + 1];
+    const double ms = device_.is_cuda()
+                          ? from.event->elapsedTime(*to.event)
+                          : std::chrono::duration<double, std::milli>(to.time - from.time).count();
+    const auto known = std::find_if(phases.begin(), phases.end(),
+                                    [&](const auto& entry) { return entry.first == from.phase; });
+    if (known != phases.end()) {
+      known->second += ms;
+    } else {
+      phases.emplace_back(from.phase, ms);
+    }
+  }
+  marks_.clear();
+  return phases;
+}
+
+}  // namespace moonshard::profile

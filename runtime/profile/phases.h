@@ -1,0 +1,38 @@
+// Times the phases of a step. On the CPU by the monotonic clock; on a GPU by events on the compute
+// stream, read once at the end of the step, so that timing does not serialise the work.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/Device.h>
+
+namespace moonshard::profile {
+
+/// Phase names of the design, used alike in results, logs and traces.
+inline constexpr const char* kPhases[] = {"data",         "forward",     "backward", "norms",
+                                          "clip_factors", "clipped_sum", "noise",    "optimizer"};
+
+class PhaseTimer {
+ public:
+  explicit PhaseTimer(c10::Device device);
+  ~PhaseTimer();
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+
+  /// Ends the running phase, if any, and begins this one.
+  void begin(const char* phase);
+  /// Ends the last phase; returns (phase, milliseconds) in order. A phase entered twice is summed.
+  std::vector<std::pair<std::string, double>> finish();
+
+ private:
+  struct Mark;
+  void mark(const char* phase);
+
+  c10::Device device_;
+  std::vector<std::unique_ptr<Mark>> marks_;
+};
+
+}  // namespace moonshard::profile

@@ -1,0 +1,20 @@
+// Comma-separated tables with a header line, quoted where needed (RFC 4180).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moonshard::records {
+
+struct CsvTable {
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;  ///< each as long as columns
+};
+
+std::string to_csv(const CsvTable& table);
+
+/// Parses text; short rows are padded, a torn last line is dropped. Throws IoError above max_rows.
+CsvTable parse_csv(std::string_view text, const std::string& where, size_t max_rows = 10'000'000);
+
+}  // namespace moonshard::records

@@ -1,0 +1,47 @@
+// Reads a run folder, also while it is being written and whoever wrote it. A damaged point becomes
+// a point with status "unreadable" and the reason; it never hides the others.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/records/json.h"
+
+namespace moonshard::records {
+
+/// One point of a sweep. Options and metrics are flat objects of numbers, strings and booleans.
+struct PointRecord {
+  std::string id;      ///< hash of the point's effective options; the name of its folder
+  std::string status;  ///< planned, running, ok, oom, failed, interrupted, unreadable
+  std::string error;   ///< why, when the status is not ok
+  Json options =
+      Json::object();  ///< effective options; before a point ran, what the sweep asked for
+  Json metrics = Json::object();  ///< avg_time_ms, peak_memory_bytes, final_loss, …
+  Json result = Json::object();   ///< the whole result.json
+};
+
+struct RunFolder {
+  std::filesystem::path path;
+  std::string name;
+  std::string created;                ///< ISO time, as the writer's clock said
+  std::vector<std::string> axes;      ///< swept option names, in grid order
+  Json environment = Json::object();  ///< env.json
+  std::vector<PointRecord> points;    ///< in the sweep's order
+  std::vector<std::string> plots;     ///< file names of visualizations/*.plot.json
+  std::vector<std::string> problems;  ///< what could not be read, for the reader's eyes
+};
+
+/// Loads a folder. Throws IoError only when it is not a run folder at all (no readable sweep.json).
+/// Links that lead out of the folder are not followed.
+RunFolder load_run_folder(const std::filesystem::path& path);
+
+/// True when a path exists and really lies in the folder, links followed. Folders from others may
+/// hold links to anywhere; only what lies inside is read.
+bool lies_inside(const std::filesystem::path& folder, const std::filesystem::path& path);
+
+/// Last bytes of a point's log (log.rank0.txt), for error reports and the log panel.
+std::string read_log_tail(const std::filesystem::path& run_folder, const std::string& point_id,
+                          size_t max_bytes = 16384);
+
+}  // namespace moonshard::records

@@ -1,0 +1,160 @@
+#include "runtime/records/writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <set>
+
+#include "runtime/records/atomic_file.h"
+#include "runtime/records/csv.h"
+#include "runtime/records/reader.h"
+
+namespace moonshard::records {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string format_time(const char* format, bool utc) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  utc ? gmtime_r(&now, &parts) : localtime_r(&now, &parts);
+  char text[64];
+  return std::string(text, std::strftime(text, sizeof text, format, &parts));
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw IoError(fmt::format("{}: cannot make the folder: {}; choose another 'out' folder",
+                              folder.string(), error.message()));
+  }
+}
+
+std::string cell_text(const Json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+}  // namespace
+
+RunFolderWriter RunFolderWriter::create(const fs::path& root, const std::string& name) {
+  make_folder(root);
+  const std::string base =
+      "run_" + format_time("%Y%m%d_%H%M%S", false) + (name.empty() ? "" : "_" + name);
+  for (int attempt = 1; attempt < 1000; ++attempt) {
+    const fs::path folder = root / (attempt == 1 ? base : fmt::format("{}-{}", base, attempt));
+    std::error_code error;
+    if (fs::create_directory(folder, error)) return RunFolderWriter(folder);
+    if (error) {
+      throw IoError(fmt::format("{}: cannot make the folder: {}; choose another 'out' folder",
+                                folder.string(), error.message()));
+    }
+  }
+  throw IoError(fmt::format("{}: a thousand runs in one second", (root / base).string()));
+}
+
+RunFolderWriter RunFolderWriter::open(const fs::path& folder) {
+  load_run_folder(folder);  // throws unless it is one
+  RunFolderWriter writer(folder);
+  sweep_stale_temporaries(folder);
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder / "points", error)) {
+    if (entry.is_directory()) sweep_stale_temporaries(entry.path());
+  }
+  sweep_stale_temporaries(folder / "visualizations");
+  return writer;
+}
+
+fs::path RunFolderWriter::point_folder(const std::string& id) const {
+  return path_ / "points" / id;
+}
+
+void RunFolderWriter::write_sweep(const std::string& name, const Json& request,
+                                  const std::vector<std::string>& axes,
+                                  const std::vector<PlannedPoint>& points) {
+  Json list = Json::array();
+  for (const PlannedPoint& point : points) {
+    list.push_back(Json{{"id", point.id},
+                        {"file", point.file_name},
+                        {"asked", point.asked},
+                        {"options", point.options}});
+  }
+  const Json sweep{{"schema_version", kSchemaVersion},
+                   {"name", name},
+                   {"created", timestamp_utc()},
+                   {"request", request},
+                   {"axes", axes},
+                   {"points", std::move(list)}};
+  write_file_atomically(path_ / "sweep.json", to_text(sweep));
+}
+
+void RunFolderWriter::write_environment(const Json& environment) {
+  write_file_atomically(path_ / "env.json", to_text(environment));
+}
+
+void RunFolderWriter::write_status(const std::string& id, const std::string& status) {
+  make_folder(point_folder(id));
+  write_file_atomically(point_folder(id) / "status", status + "\n");
+}
+
+void RunFolderWriter::write_result(const std::string& id, const Json& result) {
+  make_folder(point_folder(id));
+  write_file_atomically(point_folder(id) / "result.json", to_text(result));
+}
+
+void RunFolderWriter::write_seed_result(const std::string& file_name, const Json& result) {
+  write_file_atomically(path_ / file_name, to_text(result));
+}
+
+void RunFolderWriter::write_file(const std::string& relative_path, const std::string& bytes) {
+  const fs::path target = path_ / relative_path;
+  make_folder(target.parent_path());
+  write_file_atomically(target, bytes);
+}
+
+void RunFolderWriter::write_index() {
+  const RunFolder run = load_run_folder(path_);
+  std::set<std::string> metric_names;
+  for (const PointRecord& point : run.points) {
+    for (const auto& [key, value] : point.metrics.items()) {
+      if (value.is_primitive()) metric_names.insert(key);
+    }
+  }
+  CsvTable table;
+  table.columns = {"id", "status"};
+  table.columns.insert(table.columns.end(), run.axes.begin(), run.axes.end());
+  table.columns.insert(table.columns.end(), metric_names.begin(), metric_names.end());
+  table.columns.push_back("error");
+  for (const PointRecord& point : run.points) {
+    std::vector<std::string> row{point.id, point.status};
+    for (const std::string& axis : run.axes)
+      row.push_back(cell_text(point.options.value(axis, Json())));
+    for (const std::string& name : metric_names)
+      row.push_back(cell_text(point.metrics.value(name, Json())));
+    row.push_back(point.error);
+    table.rows.push_back(std::move(row));
+  }
+  write_file_atomically(path_ / "index.csv", to_csv(table));
+}
+
+std::string options_hash(const Json& options) {
+  // FNV-1a over sorted "key=value" lines: stable over platforms, releases and key order. It names
+  // folders; nothing trusts it against forgery.
+  std::map<std::string, std::string> sorted;
+  for (const auto& [key, value] : options.items()) sorted[key] = value.dump();
+  uint64_t hash = 1469598103934665603ull;
+  for (const auto& [key, value] : sorted) {
+    for (const char letter : key + "=" + value + "\n") {
+      hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ull;
+    }
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+std::string timestamp_utc() {
+  return format_time("%Y-%m-%dT%H:%M:%SZ", true);
+}
+
+}  // namespace moonshard::records

@@ -1,0 +1,41 @@
+// An experiment: one flat table of named options in, one result record out. The same schema feeds
+// command-line flags, Lua tables, result files, --help and completion.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "runtime/models/model_options.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/privacy/clip_engine.h"
+#include "runtime/train/trainer.h"
+
+namespace moonshard::train {
+
+struct ExperimentOptions : models::ModelOptions, privacy::ClipOptions, optim::OptimizerOptions {
+  int64_t batch_size = 0;
+  int64_t seq_length = 0;
+  int64_t iters = 3;
+  int64_t warmup = 1;
+  int64_t threads = 0;
+  int64_t memory_limit_mb = 0;
+};
+
+const OptionSchema& experiment_schema();
+
+/// Checks and fills in: every size is the preset's or the user's, the device is named.
+ExperimentOptions resolve_experiment(const ExperimentOptions& options);
+
+/// The same for a table: unknown keys and bad values raise UsageError. Returns effective options.
+Json resolve_experiment_table(const Json& table);
+
+using StepObserver = std::function<void(const StepReport& report, bool is_warmup)>;
+
+/// Runs warm-up and measured steps; returns the record of points/<id>/result.json. Running out of
+/// memory is an outcome, not an error: status "oom" with the phase's text. Other errors are thrown.
+Json run_experiment(const ExperimentOptions& options, const StepObserver& observer = {});
+
+/// The seed documents' result file, made from a record: their keys exactly.
+Json seed_result(const Json& record);
+
+}  // namespace moonshard::train

@@ -1,0 +1,200 @@
+--- Commands of the prompt that are not Lua: `%time`, `%jit`, `.save`, `?x` and the like.
+-- A command is `{ usage, text, run(session, argument) }`; `code = true` says that the argument is
+-- Lua and may go on over several lines. `run` returns false after an error, "exit" to leave.
+-- @module moonshard.repl.commands
+local chunk_of = require "moonshard.repl.chunk"
+local help = require "moonshard.repl.help"
+local measure = require "moonshard.repl.measure"
+
+local M = {}
+local commands = {}
+
+local function compiled(session, argument, usage)
+  if argument == "" then
+    session:fail(usage .. ": expected an expression or a statement, got nothing; add one")
+    return nil
+  end
+  local chunk, message = session:compile(argument)
+  if not chunk then session:fail(message) end
+  return chunk
+end
+
+commands["%time"] = {
+  usage = "%time EXPR", text = "run once and print the wall time", code = true,
+  run = function(session, argument)
+    local chunk = compiled(session, argument, "%time EXPR")
+    if not chunk then return false end
+    local now = session.host.now
+    local start = now()
+    local results = session:call(chunk.fn)
+    local spent = now() - start
+    if not session:finish(chunk, results) then return false end
+    session.host.out(("time: %.3f ms\n"):format(spent * 1e3))
+    return true
+  end,
+}
+
+commands["%timeit"] = {
+  usage = "%timeit EXPR", text = "run for about a second: median and quartiles", code = true,
+  run = function(session, argument)
+    local chunk = compiled(session, argument, "%timeit EXPR")
+    if not chunk then return false end
+    local results = session:call(measure.repeat_timing, chunk.fn, session.host.now)
+    if not results[1] then return session:show_error(results[2], results[3]) end
+    local timing = results[2]
+    session.host.out(("median %s, IQR %s (%s to %s), %d samples of %d runs\n"):format(
+      measure.duration(timing.median), measure.duration(timing.q3 - timing.q1),
+      measure.duration(timing.q1), measure.duration(timing.q3), timing.samples, timing.runs))
+    return true
+  end,
+}
+
+commands["%mem"] = {
+  usage = "%mem EXPR", text = "run once and print what it left in memory", code = true,
+  run = function(session, argument)
+    local chunk = compiled(session, argument, "%mem EXPR")
+    if not chunk then return false end
+    local before = measure.memory(session.module)
+    local results = session:call(chunk.fn)
+    local after = measure.memory(session.module)
+    if not session:finish(chunk, results) then return false end
+    session.host.out(measure.memory_change(before, after) .. "\n")
+    return true
+  end,
+}
+
+commands["%jit"] = {
+  usage = "%jit on|off|status", text = "the JIT compiler; off at the start, so that Ctrl-C works",
+  run = function(session, argument)
+    if argument == "on" then
+      jit.on()
+      session.host.out("JIT on: loops run faster, but Ctrl-C cannot stop a compiled loop "
+        .. "(three presses end the program)\n")
+    elseif argument == "off" then
+      jit.off()
+      jit.flush()
+      session.host.out("JIT off: Ctrl-C stops any Lua loop\n")
+    elseif argument == "status" or argument == "" then
+      session.host.out("JIT " .. (jit.status() and "on" or "off") .. "\n")
+    else
+      session:fail(("%%jit: expected on, off or status, got '%s'"):format(argument))
+      return false
+    end
+    return true
+  end,
+}
+
+-- Entries as one script. A line that starts with a parenthesis would continue the one before it.
+local function script_of(session)
+  local lines = { "-- Saved by the moonshard prompt.", 'local ms = require "moonshard"', "" }
+  for _, chunk in ipairs(session.good) do
+    local text = chunk_of.as_script(chunk)
+    if text:match("^%s*%(") then lines[#lines] = lines[#lines] .. (#lines > 3 and "\n;" or "") end
+    lines[#lines + 1] = text
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+commands[".save"] = {
+  usage = ".save FILE", text = "write the entries that worked as a Lua script",
+  run = function(session, argument)
+    local path = argument:match("^['\"](.*)['\"]$") or argument
+    if path == "" then
+      session:fail(".save: expected a file name, got nothing; write .save session.lua")
+      return false
+    end
+    local script = script_of(session)
+    local compiles, problem = load(script, "=" .. path, "t")
+    local file, reason = io.open(path, "w")
+    if not file then
+      session:fail((".save: cannot write '%s' (%s); choose another file"):format(path, reason))
+      return false
+    end
+    file:write(script)
+    file:close()
+    session.host.out(("%d entries written to %s\n"):format(#session.good, path))
+    if not compiles then
+      session:fail(".save: the script needs a look before it runs: " .. tostring(problem))
+      return false
+    end
+    return true
+  end,
+}
+
+commands[".history"] = {
+  usage = ".history [N]", text = "the last N entries (20)",
+  run = function(session, argument)
+    local count = argument == "" and 20 or tonumber(argument)
+    if not count or count < 1 then
+      session:fail((".history: expected a count of 1 or more, got '%s'"):format(argument))
+      return false
+    end
+    for _, entry in ipairs(session.host.history(math.floor(count))) do
+      session.host.out("  " .. entry:gsub("\n", "\n  .. ") .. "\n")
+    end
+    return true
+  end,
+}
+
+commands[".help"] = {
+  usage = ".help", text = "this list",
+  run = function(session)
+    session.host.out(help.general() .. "\n\n")
+    for _, name in ipairs(M.names()) do
+      session.host.out(("  %-20s %s\n"):format(commands[name].usage, commands[name].text))
+    end
+    return true
+  end,
+}
+
+commands[".exit"] = {
+  usage = ".exit", text = "leave (also Ctrl-D)",
+  run = function() return "exit" end,
+}
+
+-- ?x: a dotted name is looked up, anything else is evaluated.
+local question = {
+  usage = "?NAME", text = "help", code = true,
+  run = function(session, argument)
+    if argument == "" then
+      session.host.out(help.general() .. "\n")
+      return true
+    end
+    if argument:match("^[%a_][%w_.:]*$") then
+      local text, known = help.on_name(session, argument)
+      session.host[known and "out" or "err"](text .. "\n")
+      return known
+    end
+    local chunk = compiled(session, argument, "?NAME")
+    if not chunk then return false end
+    local results = session:call(chunk.fn)
+    if not results[1] then return session:show_error(results[2], results[3]) end
+    session.host.out(help.on_value(session, results[2], argument) .. "\n")
+    return true
+  end,
+}
+
+--- Names of all commands, sorted.
+-- @treturn table
+function M.names()
+  local names = {}
+  for name in pairs(commands) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+--- Find the command that an entry calls.
+-- @tparam string text the entry
+-- @treturn ?table command; nil when the entry is Lua
+-- @treturn ?string its argument, or the unknown command's name when the command is false
+function M.find(text)
+  local asked = text:match("^%s*%?%s*(.-)%s*$")
+  if asked then return question, asked end
+  -- ".5" is a number; no Lua entry starts with a dot and a letter, or with a percent sign.
+  local name, argument = text:match("^%s*([.%%][%a_]+)%s*(.-)%s*$")
+  if not name then return nil end
+  if not commands[name] then return false, name end
+  return commands[name], argument
+end
+
+return M

@@ -1,0 +1,202 @@
+--- Which folder may know which (style.md section 3, design.md section 1), read from the #include lines and the
+-- require calls; and the size that a file may have.
+local root = debug.getinfo(1, "S").source:sub(2):match("^(.*)tests/layout/layering_spec%.lua$")
+if root == "" then root = "./" end
+
+local function files(folder, names)
+  local list = {}
+  local pipe = assert(io.popen(("cd '%s' && find %s -type f \\( %s \\) | sort"):format(root, folder, names), "r"))
+  for path in pipe:lines() do list[#list + 1] = path end
+  pipe:close()
+  return list
+end
+
+local cpp_names = "-name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh'"
+
+local function lines_of(path)
+  local lines = {}
+  for line in io.lines(root .. path) do lines[#lines + 1] = line end
+  return lines
+end
+
+--- All includes of a folder: { file, line, name, quoted }.
+local function includes(folder)
+  local list = {}
+  for _, path in ipairs(files(folder, cpp_names)) do
+    for number, line in ipairs(lines_of(path)) do
+      local mark, name = line:match('^%s*#%s*include%s*([<"])([^>"]+)[>"]')
+      if name then list[#list + 1] = { file = path, line = number, name = name, quoted = mark == '"' } end
+    end
+  end
+  return list
+end
+
+local function matches_any(name, patterns)
+  for _, pattern in ipairs(patterns) do
+    if name:match(pattern) then return true end
+  end
+  return false
+end
+
+--- Fails with the file and line of every include that `is_wrong` names.
+local function expect_none(list, is_wrong)
+  local wrong = {}
+  for _, include in ipairs(list) do
+    local reason = is_wrong(include)
+    if reason then
+      wrong[#wrong + 1] = ("%s:%d includes %s%s"):format(include.file, include.line, include.name, reason ~= true and ": " .. reason or "")
+    end
+  end
+  if #wrong > 0 then error(#wrong .. " includes against the rule\n  " .. table.concat(wrong, "\n  "), 0) end
+end
+
+local own_folders = { "^runtime/", "^bindings/", "^kernels/", "^viewer/", "^tests/", "^examples/", "^scripts/" }
+local torch = { "^ATen/", "^c10/", "^torch/", "^caffe2/" }
+local lua = { "^lua%.h", "^lauxlib%.h", "^lualib%.h", "^luajit%.h", "^lua%.hpp", "^sol/", "^sol%.hpp" }
+local drawing = { "^imgui", "^implot", "^GLFW/", "^GL/", "^EGL/", "^glad", "^stb[_/]" }
+
+describe("layers", function()
+  it("nobody includes tests or examples", function()
+    for _, folder in ipairs { "runtime", "bindings", "kernels", "viewer" } do
+      expect_none(includes(folder), function(include) return matches_any(include.name, { "^tests/", "^examples/", "%.%./" }) end)
+    end
+  end)
+
+  it("kernels see kernels, LibTorch, CUDA, and of the runtime only core/check.h", function()
+    expect_none(includes("kernels"), function(include)
+      if include.name == "runtime/core/check.h" or include.name:match("^kernels/") then return false end
+      return matches_any(include.name, own_folders) or matches_any(include.name, lua) or matches_any(include.name, drawing)
+    end)
+  end)
+
+  it("the runtime sees neither Lua nor the bindings nor the viewer", function()
+    expect_none(includes("runtime"), function(include)
+      return matches_any(include.name, { "^bindings/", "^viewer/" }) or matches_any(include.name, lua) or matches_any(include.name, drawing)
+    end)
+  end)
+
+  it("the runtime sees of the kernels only the headers <op>/<op>.h", function()
+    expect_none(includes("runtime"), function(include)
+      local folder, header = include.name:match("^kernels/([^/]+)/([^/]+)%.h$")
+      return include.name:match("^kernels/") ~= nil and folder ~= header
+    end)
+  end)
+
+  it("records and core/check know no LibTorch", function()
+    local list = includes("runtime/records")
+    for _, include in ipairs(includes("runtime/core")) do
+      if include.file:match("/check%.") then list[#list + 1] = include end
+    end
+    expect_none(list, function(include) return matches_any(include.name, torch) end)
+  end)
+
+  it("records see only records and core/check.h of this project", function()
+    expect_none(includes("runtime/records"), function(include)
+      if include.name:match("^runtime/records/") or include.name == "runtime/core/check.h" then return false end
+      return matches_any(include.name, own_folders)
+    end)
+  end)
+
+  it("inside the runtime no arrow turns back", function()
+    -- records, core < profile < {models, data, sharding, weights} < {privacy, optim} < train < plan. Folders of one level
+    -- that may see each other: data takes its shapes from models.
+    local level = { records = 1, core = 1, profile = 2, models = 3, data = 3, sharding = 3, weights = 3, privacy = 4, optim = 4, train = 5,
+      plan = 6 }
+    local launch_sees = { records = true, core = true, profile = true, launch = true }
+    expect_none(includes("runtime"), function(include)
+      local from, to = include.file:match("^runtime/([^/]+)/"), include.name:match("^runtime/([^/]+)/")
+      if not from or not to then return false end
+      if from == "launch" then return not launch_sees[to] end
+      if to == "launch" then return "launch is above all of the runtime" end
+      if not level[from] or not level[to] then return "the spec knows no level of " .. (level[from] and to or from) end
+      return level[to] > level[from]
+    end)
+  end)
+
+  it("models know nothing of sharding or privacy", function()
+    expect_none(includes("runtime/models"), function(include)
+      return matches_any(include.name, { "sharding", "privacy", "^runtime/optim/", "^runtime/train/" })
+    end)
+  end)
+
+  it("bindings see the runtime, sol2, LuaJIT and themselves, not the viewer, and no kernels", function()
+    expect_none(includes("bindings"), function(include)
+      return matches_any(include.name, { "^viewer/", "^kernels/" }) or matches_any(include.name, drawing)
+    end)
+  end)
+
+  it("sol2 is included in one place", function()
+    expect_none(includes("bindings"), function(include) return include.name:match("^sol/") ~= nil and include.file ~= "bindings/sol.h" end)
+  end)
+
+  it("the viewer sees records, core/check.h, itself and drawing libraries", function()
+    expect_none(includes("viewer"), function(include)
+      if matches_any(include.name, { "^viewer/", "^runtime/records/" }) or include.name == "runtime/core/check.h" then return false end
+      if matches_any(include.name, own_folders) then return true end
+      if matches_any(include.name, torch) or matches_any(include.name, lua) then return true end
+      if matches_any(include.name, drawing) or include.name:match("^CLI/") or include.name:match("^fmt/") then return false end
+      -- The C and C++ libraries and the system's own headers remain.
+      return not matches_any(include.name, { "^[%a_]+$", "^[%a_]+%.h$", "^sys/", "^nlohmann/" })
+    end)
+  end)
+
+  it("includes of our own are written from the root and exist", function()
+    for _, folder in ipairs { "runtime", "bindings", "kernels", "viewer" } do
+      expect_none(includes(folder), function(include)
+        if not include.quoted or matches_any(include.name, { "^imgui", "^implot", "^stb_", "^moonshard_build%.h$" }) then return false end
+        local file = io.open(root .. include.name)
+        if file then file:close() end
+        return file == nil and "there is no such file"
+      end)
+    end
+  end)
+end)
+
+describe("the Lua library", function()
+  it("requires only moonshard, moonshard.* and plot.*", function()
+    local wrong = {}
+    for _, path in ipairs(files("scripts", "-name '*.lua'")) do
+      for number, line in ipairs(lines_of(path)) do
+        local code = line:gsub("^%s*%-%-.*", "")
+        for name in code:gmatch([=[require%s*%(?%s*["']([^"']+)["']]=]) do
+          local good = name == "moonshard" or name:match("^moonshard%.") or name:match("^plot%.") or name == "ffi" or name == "jit"
+          if not good then wrong[#wrong + 1] = ("%s:%d requires %s"):format(path, number, name) end
+        end
+      end
+    end
+    assert.are.same({}, wrong)
+  end)
+
+  it("sets no globals", function()
+    local wrong = {}
+    for _, path in ipairs(files("scripts", "-name '*.lua'")) do
+      local pipe = io.popen(("luajit -bl '%s' 2>/dev/null | grep GSET"):format(root .. path))
+      for line in pipe:lines() do wrong[#wrong + 1] = path .. ": " .. line end
+      pipe:close()
+    end
+    assert.are.same({}, wrong)
+  end)
+end)
+
+describe("files", function()
+  it("have at most 800 lines", function()
+    local wrong = {}
+    for _, folder in ipairs { "runtime", "bindings", "kernels", "viewer", "scripts", "tests", "examples" } do
+      for _, path in ipairs(files(folder, cpp_names .. " -o -name '*.lua'")) do
+        local count = #lines_of(path)
+        if count > 800 then wrong[#wrong + 1] = ("%s has %d"):format(path, count) end
+      end
+    end
+    assert.are.same({}, wrong)
+  end)
+
+  it("headers open with #pragma once", function()
+    local wrong = {}
+    for _, folder in ipairs { "runtime", "bindings", "kernels", "viewer" } do
+      for _, path in ipairs(files(folder, "-name '*.h' -o -name '*.cuh'")) do
+        if not table.concat(lines_of(path), "\n"):find("#pragma once", 1, true) then wrong[#wrong + 1] = path end
+      end
+    end
+    assert.are.same({}, wrong)
+  end)
+end)

@@ -1,0 +1,128 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "runtime/records/csv.h"
+#include "runtime/records/reader.h"
+#include "runtime/records/writer.h"
+#include "tests/support/temporary_folder.h"
+
+namespace moonshard::records {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+RunFolderWriter two_points(const fs::path& root) {
+  RunFolderWriter writer = RunFolderWriter::create(root, "test");
+  writer.write_environment({{"schema_version", 1}});
+  writer.write_sweep("test", Json::object(), {"mode"},
+                     {{"aa", {{"mode", "none"}}, "none_result.json"},
+                      {"bb", {{"mode", "materialize"}}, "m_result.json"}});
+  return writer;
+}
+
+TEST(RunFolder, IsReadableWhileItIsWritten) {
+  const TemporaryFolder root;
+  RunFolderWriter writer = two_points(root.path());
+  EXPECT_EQ(load_run_folder(writer.path()).points[0].status, "planned");
+  writer.write_status("aa", "running");
+  EXPECT_EQ(load_run_folder(writer.path()).points[0].status, "running");
+  writer.write_result(
+      "aa",
+      {{"status", "ok"}, {"options", {{"mode", "none"}}}, {"metrics", {{"avg_time_ms", 2.5}}}});
+  const RunFolder run = load_run_folder(writer.path());
+  // The parent may have died before it wrote the word: the record decides.
+  EXPECT_EQ(run.points[0].status, "ok");
+  EXPECT_EQ(run.points[0].metrics["avg_time_ms"], 2.5);
+  EXPECT_EQ(run.points[1].status, "planned");
+  EXPECT_EQ(run.axes, std::vector<std::string>{"mode"});
+}
+
+TEST(RunFolder, TwoInOneSecondGetTwoNames) {
+  const TemporaryFolder root;
+  EXPECT_NE(RunFolderWriter::create(root.path(), "x").path(),
+            RunFolderWriter::create(root.path(), "x").path());
+}
+
+TEST(RunFolder, ADamagedPointDoesNotHideTheOthers) {
+  const TemporaryFolder root;
+  RunFolderWriter writer = two_points(root.path());
+  writer.write_result("aa", {{"status", "ok"}});
+  writer.write_status("bb", "running");
+  std::ofstream(writer.point_folder("bb") / "result.json") << "{\"status\": ";
+  const RunFolder run = load_run_folder(writer.path());
+  EXPECT_EQ(run.points[0].status, "ok");
+  EXPECT_EQ(run.points[1].status, "unreadable");
+  EXPECT_THAT(run.points[1].error, HasSubstr("result.json"));
+  EXPECT_EQ(run.problems.size(), 1u);
+}
+
+TEST(RunFolder, LinksThatLeadOutAreNotFollowed) {
+  const TemporaryFolder root, outside;
+  RunFolderWriter writer = two_points(root.path());
+  std::ofstream(outside.path() / "result.json") << R"({"status": "ok", "error": "secret"})";
+  fs::create_directories(writer.path() / "points" / "aa");
+  fs::create_symlink(outside.path() / "result.json",
+                     writer.path() / "points" / "aa" / "result.json");
+  fs::create_directory_symlink(outside.path(), writer.path() / "points" / "bb");
+  const RunFolder run = load_run_folder(writer.path());
+  EXPECT_EQ(run.points[0].status, "unreadable");
+  EXPECT_EQ(run.points[1].status, "unreadable");
+  EXPECT_THAT(run.points[0].error, Not(HasSubstr("secret")));
+  EXPECT_EQ(read_log_tail(writer.path(), "../..", 100), "");
+}
+
+TEST(RunFolder, IdsThatAreNotPlainNamesAreRefused) {
+  const TemporaryFolder root;
+  std::ofstream(root.path() / "sweep.json")
+      << R"({"schema_version": 1, "points": [{"id": "../../etc"}, {"id": "ok1"}]})";
+  const RunFolder run = load_run_folder(root.path());
+  ASSERT_EQ(run.points.size(), 1u);
+  EXPECT_EQ(run.points[0].id, "ok1");
+  EXPECT_FALSE(run.problems.empty());
+}
+
+TEST(RunFolder, WhatIsNotOneIsAClearError) {
+  const TemporaryFolder root;
+  const auto error_of = [](const fs::path& path) {
+    try {
+      load_run_folder(path);
+    } catch (const IoError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error_of(root.path()),
+              HasSubstr("expected a run folder with sweep.json, got a folder without one"));
+  EXPECT_THAT(error_of(root.path() / "no"), HasSubstr("got nothing at that path"));
+  std::ofstream(root.path() / "sweep.json") << R"({"schema_version": 99})";
+  EXPECT_THAT(error_of(root.path()), HasSubstr("open it with a newer moonshard"));
+}
+
+TEST(RunFolder, IndexHasOneLinePerPoint) {
+  const TemporaryFolder root;
+  RunFolderWriter writer = two_points(root.path());
+  writer.write_result(
+      "aa",
+      {{"status", "ok"}, {"options", {{"mode", "none"}}}, {"metrics", {{"avg_time_ms", 2.5}}}});
+  writer.write_result(
+      "bb", {{"status", "oom"}, {"options", {{"mode", "materialize"}}}, {"error", "memory, gone"}});
+  writer.write_index();
+  const CsvTable table = parse_csv(read_text_file(writer.path() / "index.csv", 1 << 20), "index");
+  EXPECT_EQ(table.columns,
+            (std::vector<std::string>{"id", "status", "mode", "avg_time_ms", "error"}));
+  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"aa", "ok", "none", "2.5", ""}));
+  EXPECT_EQ(table.rows[1],
+            (std::vector<std::string>{"bb", "oom", "materialize", "", "memory, gone"}));
+}
+
+TEST(OptionsHash, DependsOnValuesNotOnOrder) {
+  EXPECT_EQ(options_hash({{"a", 1}, {"b", "x"}}), options_hash({{"b", "x"}, {"a", 1}}));
+  EXPECT_NE(options_hash({{"a", 1}}), options_hash({{"a", 2}}));
+  EXPECT_NE(options_hash({{"a", 1}}), options_hash({{"a", "1"}}));
+}
+
+}  // namespace
+}  // namespace moonshard::records

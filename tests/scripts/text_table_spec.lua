@@ -1,0 +1,60 @@
+package.loaded["moonshard.text_table"] = nil
+local text_table = require "moonshard.text_table"
+
+describe("text tables", function()
+  it("align texts left, numbers right, under their titles", function()
+    assert.are.equal(table.concat({
+      "mode          ms",
+      "-----------  ---",
+      "none           5",
+      "materialize  120",
+    }, "\n"), text_table.format({ "mode", "ms" }, { { "none", 5 }, { "materialize", 120 } }))
+  end)
+
+  it("show numbers with the digits that matter", function()
+    local text = text_table.format({ "x" }, { { 1234.56 }, { 12.345 }, { 0.012345 }, { 1e20 }, { 0 } })
+    for _, wanted in ipairs { "1234.6", "12.35", "0.0123", "1e+20", "0" } do
+      assert.is_true(text:find(wanted, 1, true) ~= nil, wanted .. " in " .. text)
+    end
+  end)
+
+  it("show a missing value as a dash, also in the last column", function()
+    local text = text_table.format({ "a", "b", "c" }, { { 1, nil, nil }, { nil, 2, 3 } })
+    assert.are.equal("1  -  -", text:match("\n([^\n]+)\n[^\n]+$"))
+    assert.are.equal("-  2  3", text:match("([^\n]+)$"))
+  end)
+
+  it("a column with one word is aligned left", function()
+    assert.are.equal("oom", text_table.format({ "ms" }, { { 5 }, { "oom" } }):match("([^\n]+)$"))
+    assert.are.equal("5", text_table.format({ "ms" }, { { 5 }, { "oom" } }):match("\n([^\n]+)\n[^\n]+$"))
+  end)
+
+  it("count letters, not bytes", function()
+    local lines = {}
+    for line in text_table.format({ "n", "x" }, { { "é", 1 }, { "ab", 2 } }):gmatch("[^\n]+") do lines[#lines + 1] = line end
+    assert.are.equal("é   1", lines[3])
+    assert.are.equal("ab  2", lines[4])
+  end)
+
+  it("not-a-number and infinities do not raise", function()
+    assert.matches("nan", text_table.format({ "x" }, { { 0 / 0 } }))
+    assert.matches("inf", text_table.format({ "x" }, { { math.huge } }))
+    assert.matches("-inf", text_table.format({ "x" }, { { -math.huge } }), 1, true)
+  end)
+
+  it("without rows only the titles remain", function()
+    assert.are.equal("a  b\n-  -", text_table.format({ "a", "b" }, {}))
+  end)
+
+  it("a cell keeps to its line", function()
+    local text = text_table.format({ "error" }, { { "one\ntwo" } })
+    local _, breaks = text:gsub("\n", "")
+    assert.are.equal(2, breaks)
+  end)
+
+  it("Markdown escapes what would end a cell", function()
+    assert.are.equal("| a | b |\n| --- | --- |\n| x\\|y | 1 |", text_table.markdown({ "a", "b" }, { { "x|y", 1 } }))
+    local _, breaks = text_table.markdown({ "a" }, { { "one\ntwo" } }):gsub("\n", "")
+    assert.are.equal(2, breaks)
+  end)
+end)

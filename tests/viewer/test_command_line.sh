@@ -1,0 +1,60 @@
+#!/bin/sh
+# Exit codes and one-line messages of moonshard-view.
+# Usage: test_command_line.sh PATH/TO/moonshard-view
+# Exits 77 (skipped) where nothing can be drawn without a display.
+view=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+# expect CODE TEXT ARGUMENTS...: the program ends with CODE and one line on stderr that holds TEXT.
+expect() {
+  code=$1 text=$2
+  shift 2
+  "$view" "$@" >"$work/out" 2>"$work/err"
+  got=$?
+  lines=$(wc -l <"$work/err")
+  if [ "$got" != "$code" ] || { [ -n "$text" ] && ! grep -qF -- "$text" "$work/err"; } ||
+     { [ "$code" != 0 ] && [ "$lines" != 1 ]; }; then
+    echo "FAILED: $* -> exit $got (expected $code), $lines lines: $(cat "$work/err")"
+    failed=1
+  fi
+}
+
+cat >"$work/good.plot.json" <<'SPEC'
+{"schema_version": 1, "width": 300, "height": 200,
+ "panels": [{"kind": "bars", "x": {"categories": ["a"]}, "series": [{"x": [0], "y": [1]}]}]}
+SPEC
+printf '{"schema_version": 1, "panels": [{"kind": "\\u001b[31m"}]}' >"$work/bad.plot.json"
+
+if ! "$view" --render "$work/good.plot.json" -o "$work/good.png" 2>"$work/err"; then
+  grep -q "without a display" "$work/err" && { echo "skipped: $(cat "$work/err")"; exit 77; }
+fi
+[ -s "$work/good.png" ] || { echo "FAILED: no picture: $(cat "$work/err")"; failed=1; }
+
+expect 0 "" --version
+expect 0 "" --help
+expect 2 "expected a run folder"
+expect 2 "see --help" --no-such-option
+expect 2 "theme" "$work" --theme blue
+expect 2 "--size" "$work" --screenshot "$work/x.png" --size huge
+expect 2 "one file per spec" --render "$work/good.plot.json" "$work/good.plot.json" -o "$work/x.png"
+expect 1 "sweep.json" "$work" --screenshot "$work/x.png"
+expect 1 "nothing at that path" "$work/missing" --screenshot "$work/x.png"
+expect 1 "docs/plots.md" --render "$work/bad.plot.json" -o "$work/x.png"
+expect 1 "missing.plot.json" --render "$work/missing.plot.json" -o "$work/x.png"
+expect 1 "" --render "$work/good.plot.json" -o "$work/no/such/folder/x.png"
+[ -e "$work/x.png" ] && { echo "FAILED: a failed command left a picture"; failed=1; }
+
+# A damaged spec does not keep the others from being drawn.
+mkdir "$work/pictures"
+expect 1 "bad.plot.json" --render "$work/bad.plot.json" "$work/good.plot.json" \
+  --out-dir "$work/pictures"
+[ -s "$work/pictures/good.png" ] || { echo "FAILED: --out-dir drew nothing"; failed=1; }
+
+# Without a display the window says what to do.
+unset DISPLAY WAYLAND_DISPLAY
+printf '{"schema_version": 1, "axes": [], "points": []}' >"$work/sweep.json"
+expect 1 "--screenshot" "$work" --frames 1
+expect 0 "" "$work" --screenshot "$work/empty.png"
+exit $failed

@@ -1,0 +1,106 @@
+// What becomes of a spec before anything is drawn.
+#include "viewer/render/plot_layout.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tests/viewer/sample_run.h"
+
+namespace moonshard::viewer {
+namespace {
+
+using records::PlotKind;
+
+records::PlotSpec lines_spec(std::vector<double> x, std::vector<std::optional<double>> y) {
+  records::PlotSpec spec;
+  records::PlotPanel panel;
+  panel.kind = PlotKind::Lines;
+  panel.series.push_back({"s", std::move(x), std::move(y), {}, {}});
+  spec.panels.push_back(panel);
+  return spec;
+}
+
+TEST(PlotLayout, KeepsPointsWithoutAFigureAsMissing) {
+  const PreparedPlot plot = prepare_plot(sample_plot());
+  const PreparedSeries& ghost = plot.panels[0].series[1];
+  EXPECT_EQ(ghost.y, std::vector<double>{15.0});
+  ASSERT_EQ(ghost.missing.size(), 1u);
+  EXPECT_EQ(ghost.missing[0].text, "oom");
+  EXPECT_EQ(ghost.missing[0].source, 1u);
+}
+
+TEST(PlotLayout, CallsAMissingPointWithoutStatusNoValue) {
+  const PreparedPlot plot = prepare_plot(lines_spec({1, 2}, {1.0, std::nullopt}));
+  EXPECT_EQ(plot.panels[0].series[0].missing.at(0).text, "no value");
+}
+
+TEST(PlotLayout, PutsBarsOfOneCategorySideBySide) {
+  const PreparedPanel panel = prepare_plot(sample_plot()).panels[0];
+  EXPECT_NEAR(panel.series[1].x[0] - panel.series[0].x[0], panel.bar_width, 1e-12);
+  EXPECT_LT(panel.bar_width * 2, 1.0);
+  EXPECT_DOUBLE_EQ(panel.y_range.min, 0.0);
+}
+
+TEST(PlotLayout, GivesBarsOverNumbersOneCategoryEach) {
+  records::PlotSpec spec = lines_spec({2048, 64, 512}, {1.0, 2.0, 3.0});
+  spec.panels[0].kind = PlotKind::Bars;
+  const PreparedPanel panel = prepare_plot(spec).panels[0];
+  EXPECT_EQ(panel.categories, (std::vector<std::string>{"64", "512", "2048"}));
+  EXPECT_DOUBLE_EQ(panel.series[0].x[0], 2.0);
+}
+
+TEST(PlotLayout, MarksValuesALogAxisCannotShow) {
+  records::PlotSpec spec = lines_spec({1, 2, 3}, {0.0, -1.0, 10.0});
+  spec.panels[0].y.log_scale = true;
+  const PreparedPanel panel = prepare_plot(spec).panels[0];
+  EXPECT_EQ(panel.series[0].y.size(), 1u);
+  EXPECT_EQ(panel.series[0].missing.size(), 2u);
+  EXPECT_GT(panel.y_range.min, 0.0);
+}
+
+TEST(PlotLayout, SurvivesExtremeAndEqualNumbers) {
+  const std::vector<std::vector<std::optional<double>>> cases = {
+      {1e308, -1e308}, {5e-324, 5e-324}, {1e16, 1e16 + 2}, {0.0, 0.0}, {-7.0, -7.0}};
+  for (const auto& y : cases) {
+    for (const PlotKind kind : {PlotKind::Bars, PlotKind::Lines, PlotKind::Scatter}) {
+      records::PlotSpec spec = lines_spec({1e308, 1e308}, y);
+      spec.panels[0].kind = kind;
+      const PreparedPanel panel = prepare_plot(spec).panels[0];
+      for (const Range& range : {panel.x_range, panel.y_range}) {
+        EXPECT_TRUE(std::isfinite(range.size()));
+        EXPECT_GT(range.size(), 0.0);
+        const double largest = std::max(std::abs(range.min), std::abs(range.max));
+        EXPECT_GE(range.size(), largest * 1e-10);  // ticks can still step
+      }
+    }
+  }
+}
+
+TEST(PlotLayout, SharesOneLegendOnlyBetweenEqualPanels) {
+  records::PlotSpec spec = sample_plot();
+  spec.panels.push_back(spec.panels[0]);
+  EXPECT_TRUE(prepare_plot(spec).shared_legend);
+  spec.panels[1].series[1].name = "flash";
+  EXPECT_FALSE(prepare_plot(spec).shared_legend);
+}
+
+TEST(PlotLayout, LeavesTheAskedRoomAboveTheData) {
+  const Range linear = with_room_above({0, 80}, 100, 20, false);
+  EXPECT_NEAR(linear.max, 100.0, 1e-9);
+  const Range log = with_room_above({1, 100}, 100, 20, true);
+  EXPECT_NEAR(std::log10(log.max), 2.5, 1e-9);
+}
+
+TEST(PlotLayout, UsesFewDistinctXValuesAsTicks) {
+  EXPECT_EQ(prepare_plot(lines_spec({64, 128}, {1.0, 2.0})).panels[0].x_ticks.size(), 2u);
+  std::vector<double> x(300);
+  std::vector<std::optional<double>> y(300, 1.0);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
+  const PreparedPanel dense = prepare_plot(lines_spec(x, y)).panels[0];
+  EXPECT_TRUE(dense.x_ticks.empty());
+  EXPECT_FALSE(dense.markers);
+}
+
+}  // namespace
+}  // namespace moonshard::viewer

@@ -1,0 +1,111 @@
+// Frames into a window, by GLFW. The only place that knows there is a desktop.
+#define GLFW_INCLUDE_NONE
+#include <GL/gl.h>
+#include <GLFW/glfw3.h>
+
+#include <imgui.h>
+#include <imgui_impl_glfw.h>
+#include <imgui_impl_opengl3.h>
+
+#include "runtime/core/check.h"
+#include "viewer/backend.h"
+
+namespace moonshard::viewer {
+namespace {
+
+// GLFW reports by callback; the text goes into the exception of the call that failed.
+std::string& last_error() {
+  static std::string text;
+  return text;
+}
+
+[[noreturn]] void fail(const char* wanted) {
+  const std::string reason = last_error().empty() ? "no reason given" : last_error();
+  throw IoError(
+      fmt::format("window: expected {}, got '{}'; set DISPLAY or WAYLAND_DISPLAY, or use "
+                  "--screenshot OUT.png, which needs no display",
+                  wanted, reason));
+}
+
+class GlfwLibrary {
+ public:
+  GlfwLibrary() {
+    glfwSetErrorCallback([](int, const char* text) { last_error() = text ? text : ""; });
+    if (!glfwInit()) fail("a display");
+  }
+  ~GlfwLibrary() { glfwTerminate(); }
+  GlfwLibrary(const GlfwLibrary&) = delete;
+  GlfwLibrary& operator=(const GlfwLibrary&) = delete;
+};
+
+class Window final : public Backend {
+ public:
+  explicit Window(const WindowOptions& options) {
+    glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
+    glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
+    glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
+    glfwWindowHint(GLFW_SCALE_TO_MONITOR, GLFW_TRUE);
+    window_ =
+        glfwCreateWindow(options.width, options.height, options.title.c_str(), nullptr, nullptr);
+    if (!window_) fail("a window with OpenGL 3.3 (Debian: libgl1-mesa-dri for software drawing)");
+    glfwMakeContextCurrent(window_);
+    glfwSwapInterval(1);
+    if (!ImGui_ImplGlfw_InitForOpenGL(window_, true) ||
+        !ImGui_ImplOpenGL3_Init("#version 330 core")) {
+      fail("OpenGL 3.3 to start");
+    }
+  }
+
+  ~Window() override {
+    ImGui_ImplOpenGL3_Shutdown();
+    ImGui_ImplGlfw_Shutdown();
+    glfwDestroyWindow(window_);
+  }
+
+  bool begin_frame(double wait_s) override {
+    wait_s > 0 ? glfwWaitEventsTimeout(wait_s) : glfwPollEvents();
+    if (glfwWindowShouldClose(window_)) return false;
+    ImGui_ImplOpenGL3_NewFrame();
+    ImGui_ImplGlfw_NewFrame();
+    ImGui::NewFrame();
+    return true;
+  }
+
+  void end_frame() override {
+    ImGui::Render();
+    int width = 0, height = 0;
+    glfwGetFramebufferSize(window_, &width, &height);
+    glViewport(0, 0, width, height);
+    const ImVec4 backdrop = ImGui::GetStyleColorVec4(ImGuiCol_WindowBg);
+    glClearColor(backdrop.x, backdrop.y, backdrop.z, 1.0f);
+    glClear(GL_COLOR_BUFFER_BIT);
+    ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+    glfwSwapBuffers(window_);
+  }
+
+  float density() const override {
+    float scale_x = 1.0f, scale_y = 1.0f;
+    glfwGetWindowContentScale(window_, &scale_x, &scale_y);
+    int width = 0, height = 0, pixels_x = 0, pixels_y = 0;
+    glfwGetWindowSize(window_, &width, &height);
+    glfwGetFramebufferSize(window_, &pixels_x, &pixels_y);
+    // Where the framebuffer is already larger than the window (Wayland), ImGui scales by that
+    // ratio.
+    const float ratio = width > 0 ? static_cast<float>(pixels_x) / static_cast<float>(width) : 1.0f;
+    return ratio > 0 ? scale_x / ratio : scale_x;
+  }
+
+  void wake() override { glfwPostEmptyEvent(); }
+
+ private:
+  GlfwLibrary library_;
+  GLFWwindow* window_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_window_backend(const WindowOptions& options) {
+  return std::make_unique<Window>(options);
+}
+
+}  // namespace moonshard::viewer

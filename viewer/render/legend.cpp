@@ -1,0 +1,150 @@
+#include "viewer/render/legend.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <implot.h>
+
+#include "viewer/render/plot_text.h"
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr std::array<ImPlotMarker, 5> kMarkers = {ImPlotMarker_Circle, ImPlotMarker_Square,
+                                                  ImPlotMarker_Diamond, ImPlotMarker_Up,
+                                                  ImPlotMarker_Down};
+constexpr size_t kMaxRows = 4;
+constexpr float kMaxNameEm = 22.0f;
+
+struct Entry {
+  size_t series;  // index, or the number of series for the "+ n more" entry
+  std::string text;
+  float width;  // with its sign and the gap after it
+};
+
+using Row = std::vector<Entry>;
+
+float sign_width(records::PlotKind kind) {
+  return ImGui::GetFontSize() * (kind == records::PlotKind::Lines ? 1.9f : 0.95f);
+}
+
+float row_height() {
+  return ImGui::GetTextLineHeight() * 1.3f;
+}
+
+float row_width(const Row& row) {
+  float width = -1.4f * ImGui::GetFontSize();  // the last entry has no gap
+  for (const Entry& entry : row) width += entry.width;
+  return width;
+}
+
+std::vector<Row> layout_rows(const PreparedPanel& panel, float width) {
+  const float em = ImGui::GetFontSize();
+  std::vector<Row> rows(1);
+  for (size_t i = 0; i < panel.series.size(); ++i) {
+    Entry entry{i, fit_text(panel.series[i].name, std::min(kMaxNameEm * em, width * 0.9f)), 0};
+    entry.width = sign_width(panel.kind) + 0.4f * em + text_size(entry.text).x + 1.4f * em;
+    if (!rows.back().empty() && row_width(rows.back()) + entry.width > width) {
+      if (rows.size() == kMaxRows) {
+        rows.back().back().text = fmt::format("+ {} more", panel.series.size() - i + 1);
+        rows.back().back().series = panel.series.size();
+        return rows;
+      }
+      rows.emplace_back();
+    }
+    rows.back().push_back(std::move(entry));
+  }
+  return rows;
+}
+
+bool has_legend(const PreparedPanel& panel) {
+  return panel.series.size() > 1 || (panel.series.size() == 1 && !panel.series[0].name.empty());
+}
+
+}  // namespace
+
+int series_marker(size_t index) {
+  return kMarkers[index % kMarkers.size()];
+}
+
+void draw_marker(ImDrawList* draw, ImVec2 center, size_t index, float radius, ImU32 color) {
+  // Sizes by eye, so that all shapes carry the same weight.
+  const float r = radius * 1.12f, s = radius * 0.82f, w = radius * 1.0f, h = radius * 0.62f;
+  switch (series_marker(index)) {
+    case ImPlotMarker_Square:
+      draw->AddRectFilled(center - ImVec2(s, s), center + ImVec2(s, s), color);
+      break;
+    case ImPlotMarker_Diamond:
+      draw->AddQuadFilled(center + ImVec2(0, -r), center + ImVec2(r, 0), center + ImVec2(0, r),
+                          center + ImVec2(-r, 0), color);
+      break;
+    case ImPlotMarker_Up:
+      draw->AddTriangleFilled(center + ImVec2(0, -r), center + ImVec2(w, h), center + ImVec2(-w, h),
+                              color);
+      break;
+    case ImPlotMarker_Down:
+      draw->AddTriangleFilled(center + ImVec2(0, r), center + ImVec2(-w, -h),
+                              center + ImVec2(w, -h), color);
+      break;
+    default:
+      draw->AddCircleFilled(center, radius * 0.92f, color);
+  }
+}
+
+void draw_series_sign(ImDrawList* draw, ImVec2 center, const PreparedPanel& panel, size_t index,
+                      ImU32 color) {
+  const float em = ImGui::GetFontSize();
+  if (panel.kind == records::PlotKind::Bars) {
+    const ImVec2 half(0.42f * em, 0.36f * em);
+    draw->AddRectFilled(center - half, center + half, color);
+    return;
+  }
+  if (panel.kind == records::PlotKind::Lines) {
+    draw->AddLine(center - ImVec2(0.9f * em, 0), center + ImVec2(0.9f * em, 0), color, 0.13f * em);
+  }
+  if (panel.markers) draw_marker(draw, center, index, 0.33f * em, color);
+}
+
+float legend_height(const PreparedPanel& panel, float width) {
+  if (!has_legend(panel)) return 0;
+  return (static_cast<float>(layout_rows(panel, width).size()) + 0.25f) * row_height();
+}
+
+void draw_legend(const PreparedPanel& panel, ImVec2 top_left, float width, const UiStyle& style,
+                 bool interactive, std::set<size_t>& hidden) {
+  if (!has_legend(panel)) return;
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  const float em = ImGui::GetFontSize();
+  const PlotColors& colors = plot_colors(style.theme);
+  float y = top_left.y;
+  for (const Row& row : layout_rows(panel, width)) {
+    float x = std::round(top_left.x + (width - row_width(row)) / 2);
+    for (const Entry& entry : row) {
+      const bool is_series = entry.series < panel.series.size();
+      const bool off = hidden.contains(entry.series);
+      if (is_series) {
+        const ImU32 color = series_color(entry.series, style.theme);
+        const ImVec2 center(x + sign_width(panel.kind) / 2, y + row_height() / 2);
+        draw_series_sign(draw, center, panel, entry.series, with_alpha(color, off ? 0.3f : 1));
+      }
+      const ImVec2 text_at(x + sign_width(panel.kind) + 0.4f * em,
+                           std::round(y + (row_height() - ImGui::GetTextLineHeight()) / 2));
+      draw->AddText(text_at, off ? colors.muted_text : colors.text, entry.text.data(),
+                    entry.text.data() + entry.text.size());
+      if (interactive && is_series) {
+        ImGui::SetCursorScreenPos(ImVec2(x, y));
+        ImGui::PushID(static_cast<int>(entry.series));
+        if (ImGui::InvisibleButton("##legend", ImVec2(entry.width - 1.4f * em, row_height()))) {
+          if (!hidden.erase(entry.series)) hidden.insert(entry.series);
+        }
+        ImGui::PopID();
+      }
+      x += entry.width;
+    }
+    y += row_height();
+  }
+}
+
+}  // namespace moonshard::viewer

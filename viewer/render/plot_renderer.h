@@ -1,0 +1,27 @@
+// Draws a plot spec with ImPlot. The panel in the window and the PNG export both call draw_plot, so
+// the picture in the folder and the one on the screen are the same code.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include <imgui.h>
+
+#include "viewer/context.h"
+#include "viewer/render/plot_layout.h"
+
+namespace moonshard::viewer {
+
+/// What the user changed about a plot. One per shown plot, kept by the caller.
+struct PlotState {
+  std::vector<std::set<size_t>>
+      hidden;       ///< per panel: series switched off by a click in the legend
+  bool fit = true;  ///< set: the next draw shows the whole range again
+};
+
+/// Draws the figure into size pixels at the cursor of the current ImGui window. Interactive plots
+/// can be panned and zoomed and show a tooltip; the others stand still.
+void draw_plot(const PreparedPlot& plot, PlotState& state, ImVec2 size, const UiStyle& style,
+               bool interactive);
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,103 @@
+#include "viewer/render/plot_text.h"
+
+#include <cmath>
+
+#include <imgui_internal.h>
+
+namespace moonshard::viewer {
+namespace {
+
+bool breaks_after(char c, char next) {
+  if (c == '.') return next < '0' || next > '9';  // not inside a number
+  return c == ' ' || c == '_' || c == '-' || c == '/' || c == '+' || c == ',';
+}
+
+// Pieces that must stay on one line, each with its separator at the end.
+std::vector<std::string> split_words(const std::string& text) {
+  std::vector<std::string> words(1);
+  for (size_t i = 0; i < text.size(); ++i) {
+    words.back() += text[i];
+    if (i + 1 < text.size() && breaks_after(text[i], text[i + 1])) words.emplace_back();
+  }
+  return words;
+}
+
+std::string without_end_spaces(std::string text) {
+  while (text.ends_with(' ')) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+ImVec2 text_size(std::string_view text) {
+  return ImGui::CalcTextSize(text.data(), text.data() + text.size());
+}
+
+std::string fit_text(const std::string& text, float max_width) {
+  if (text_size(text).x <= max_width) return text;
+  size_t low = 0, high = text.size();
+  while (low < high) {  // longest prefix that fits
+    const size_t middle = (low + high + 1) / 2;
+    if (text_size(text.substr(0, middle) + "...").x <= max_width) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  while (low > 0 && (static_cast<unsigned char>(text[low]) & 0xC0) == 0x80) --low;
+  return text.substr(0, low) + "...";
+}
+
+std::vector<std::string> wrap_text(const std::string& text, float max_width, size_t max_lines) {
+  std::vector<std::string> lines(1);
+  for (const std::string& word : split_words(text)) {
+    if (!lines.back().empty() && text_size(without_end_spaces(lines.back() + word)).x > max_width) {
+      lines.emplace_back();
+    }
+    lines.back() += word;
+    if (lines.size() > max_lines || text_size(without_end_spaces(lines.back())).x > max_width) {
+      return {};
+    }
+  }
+  for (std::string& line : lines) line = without_end_spaces(line);
+  return lines;
+}
+
+void draw_text_centered(ImDrawList* draw, ImVec2 center, ImU32 color, std::string_view text) {
+  const ImVec2 size = text_size(text);
+  // Whole pixels keep the glyphs sharp.
+  const ImVec2 at(std::round(center.x - size.x / 2), std::round(center.y - size.y / 2));
+  draw->AddText(at, color, text.data(), text.data() + text.size());
+}
+
+void draw_text_turned(ImDrawList* draw, ImVec2 anchor, float angle, float align, ImU32 color,
+                      std::string_view text) {
+  // ImGui draws level text only; as ImPlot does for its vertical labels, place each glyph's quad.
+  const ImVec2 size = text_size(text);
+  const float cosine = std::cos(angle), sine = std::sin(angle);
+  const ImVec2 origin(-size.x * align, -size.y / 2);
+  const auto turned = [&](float x, float y) {
+    return ImVec2(anchor.x + (x + origin.x) * cosine + (y + origin.y) * sine,
+                  anchor.y - (x + origin.x) * sine + (y + origin.y) * cosine);
+  };
+  ImFontBaked* font = ImGui::GetFontBaked();
+  const float scale = ImGui::GetFontSize() / font->Size;
+  float pen = 0;
+  for (const char *at = text.data(), *end = at + text.size(); at < end;) {
+    unsigned code = 0;
+    at += ImTextCharFromUtf8(&code, at, end);
+    if (code == 0) break;
+    const ImFontGlyph* glyph = font->FindGlyph(static_cast<ImWchar>(code));
+    if (glyph->Visible) {
+      const float x0 = pen + glyph->X0 * scale, x1 = pen + glyph->X1 * scale;
+      const float y0 = glyph->Y0 * scale, y1 = glyph->Y1 * scale;
+      draw->PrimReserve(6, 4);
+      draw->PrimQuadUV(turned(x0, y0), turned(x1, y0), turned(x1, y1), turned(x0, y1),
+                       ImVec2(glyph->U0, glyph->V0), ImVec2(glyph->U1, glyph->V0),
+                       ImVec2(glyph->U1, glyph->V1), ImVec2(glyph->U0, glyph->V1), color);
+    }
+    pen += glyph->AdvanceX * scale;
+  }
+}
+
+}  // namespace moonshard::viewer

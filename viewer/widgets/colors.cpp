@@ -1,0 +1,133 @@
+#include "viewer/widgets/colors.h"
+
+#include <array>
+
+#include <implot.h>
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr ImU32 rgb(unsigned value) {
+  return IM_COL32((value >> 16) & 0xFF, (value >> 8) & 0xFF, value & 0xFF, 0xFF);
+}
+
+// Okabe and Ito's set, strongest contrast first. Black and yellow, which vanish on a dark or a
+// white background, come last and give way to a grey and a darker yellow.
+constexpr std::array<ImU32, 8> kLightSeries = {rgb(0x0072B2), rgb(0xD55E00), rgb(0x009E73),
+                                               rgb(0xE69F00), rgb(0xCC79A7), rgb(0x56B4E9),
+                                               rgb(0x7F7F7F), rgb(0xB8A800)};
+constexpr std::array<ImU32, 8> kDarkSeries = {rgb(0x3D9BDC), rgb(0xEE7733), rgb(0x22B88C),
+                                              rgb(0xE8AC1C), rgb(0xD98DB8), rgb(0x8CCBF2),
+                                              rgb(0xA8A8A8), rgb(0xF0E442)};
+
+constexpr PlotColors kLightPlot = {rgb(0xFFFFFF), rgb(0x1A1A1A), rgb(0x5A5A5A), rgb(0xDEDEDE),
+                                   rgb(0x707070)};
+constexpr PlotColors kDarkPlot = {rgb(0x17191E), rgb(0xE6E6E6), rgb(0xA0A4AB), rgb(0x34383F),
+                                  rgb(0x6A707A)};
+
+ImVec4 vec(ImU32 color) {
+  return ImGui::ColorConvertU32ToFloat4(color);
+}
+
+void set_window_colors(ImGuiStyle& style, Theme theme) {
+  theme == Theme::Dark ? ImGui::StyleColorsDark(&style) : ImGui::StyleColorsLight(&style);
+  ImVec4* colors = style.Colors;
+  const PlotColors& plot = plot_colors(theme);
+  const ImU32 accent = series_color(0, theme);
+  const bool dark = theme == Theme::Dark;
+  colors[ImGuiCol_Text] = vec(plot.text);
+  colors[ImGuiCol_TextDisabled] = vec(plot.muted_text);
+  colors[ImGuiCol_WindowBg] = vec(plot.background);
+  colors[ImGuiCol_PopupBg] = vec(dark ? rgb(0x22252B) : rgb(0xFFFFFF));
+  colors[ImGuiCol_Border] = vec(dark ? rgb(0x30343B) : rgb(0xC9CCD1));
+  colors[ImGuiCol_FrameBg] = vec(dark ? rgb(0x24272E) : rgb(0xEEF0F3));
+  colors[ImGuiCol_FrameBgHovered] = vec(with_alpha(accent, 0.30f));
+  colors[ImGuiCol_FrameBgActive] = vec(with_alpha(accent, 0.45f));
+  colors[ImGuiCol_MenuBarBg] = vec(dark ? rgb(0x1D2026) : rgb(0xF3F4F6));
+  colors[ImGuiCol_TitleBg] = colors[ImGuiCol_TitleBgActive] = colors[ImGuiCol_MenuBarBg];
+  colors[ImGuiCol_Tab] = colors[ImGuiCol_TabDimmed] = colors[ImGuiCol_MenuBarBg];
+  colors[ImGuiCol_TabSelected] = colors[ImGuiCol_TabDimmedSelected] = vec(plot.background);
+  colors[ImGuiCol_TabHovered] = vec(with_alpha(accent, 0.35f));
+  colors[ImGuiCol_TabSelectedOverline] = vec(accent);
+  colors[ImGuiCol_Header] = vec(with_alpha(accent, 0.28f));
+  colors[ImGuiCol_HeaderHovered] = vec(with_alpha(accent, 0.18f));
+  colors[ImGuiCol_HeaderActive] = vec(with_alpha(accent, 0.40f));
+  colors[ImGuiCol_Button] = vec(with_alpha(accent, 0.25f));
+  colors[ImGuiCol_ButtonHovered] = vec(with_alpha(accent, 0.40f));
+  colors[ImGuiCol_ButtonActive] = vec(with_alpha(accent, 0.55f));
+  colors[ImGuiCol_TableHeaderBg] = vec(dark ? rgb(0x22252B) : rgb(0xEEF0F3));
+  colors[ImGuiCol_TableBorderLight] = vec(dark ? rgb(0x272A31) : rgb(0xE3E5E9));
+  colors[ImGuiCol_TableBorderStrong] = vec(dark ? rgb(0x30343B) : rgb(0xC9CCD1));
+  colors[ImGuiCol_TableRowBgAlt] = vec(dark ? IM_COL32(255, 255, 255, 6) : IM_COL32(0, 0, 0, 8));
+  colors[ImGuiCol_DockingEmptyBg] = vec(plot.background);
+}
+
+void set_plot_colors(ImPlotStyle& style, Theme theme) {
+  const PlotColors& plot = plot_colors(theme);
+  style.Colors[ImPlotCol_FrameBg] = ImVec4(0, 0, 0, 0);
+  style.Colors[ImPlotCol_PlotBg] = vec(plot.background);
+  style.Colors[ImPlotCol_PlotBorder] = vec(plot.border);
+  style.Colors[ImPlotCol_AxisText] = vec(plot.text);
+  style.Colors[ImPlotCol_AxisGrid] = vec(plot.grid);
+  style.Colors[ImPlotCol_AxisTick] = vec(plot.border);
+  style.Colors[ImPlotCol_InlayText] = vec(plot.text);
+  style.Colors[ImPlotCol_AxisBgHovered] = vec(with_alpha(series_color(0, theme), 0.15f));
+  style.Colors[ImPlotCol_AxisBgActive] = vec(with_alpha(series_color(0, theme), 0.25f));
+}
+
+}  // namespace
+
+void apply_theme(Theme theme, float density) {
+  ImGuiStyle& style = ImGui::GetStyle();
+  const float font_size = style.FontSizeBase;
+  style = ImGuiStyle();
+  style.FontSizeBase = font_size;
+  style.WindowPadding = ImVec2(10, 8);
+  style.FramePadding = ImVec2(8, 4);
+  style.CellPadding = ImVec2(7, 3);
+  style.ItemSpacing = ImVec2(8, 6);
+  style.WindowBorderSize = 0;
+  style.FrameRounding = style.TabRounding = style.PopupRounding = style.GrabRounding = 3;
+  style.WindowRounding = 0;
+  style.DockingSeparatorSize = 3;
+  set_window_colors(style, theme);
+  style.ScaleAllSizes(density);
+  style.FontScaleDpi = density;
+  ImPlot::GetStyle() = ImPlotStyle();
+  set_plot_colors(ImPlot::GetStyle(), theme);
+}
+
+const PlotColors& plot_colors(Theme theme) {
+  return theme == Theme::Light ? kLightPlot : kDarkPlot;
+}
+
+ImU32 series_color(size_t index, Theme theme) {
+  return (theme == Theme::Light ? kLightSeries : kDarkSeries)[index % kLightSeries.size()];
+}
+
+size_t num_series_colors() {
+  return kLightSeries.size();
+}
+
+ImU32 status_color(std::string_view status, Theme theme) {
+  if (status == "ok") return series_color(2, theme);
+  if (status == "oom") return series_color(3, theme);
+  if (status == "failed" || status == "unreadable") return series_color(1, theme);
+  if (status == "running") return series_color(0, theme);
+  if (status == "interrupted") return series_color(4, theme);
+  return plot_colors(theme).muted_text;
+}
+
+ImU32 with_alpha(ImU32 color, float alpha) {
+  const auto byte = static_cast<ImU32>(alpha * 255.0f + 0.5f);
+  return (color & ~IM_COL32_A_MASK) | (byte << IM_COL32_A_SHIFT);
+}
+
+ImU32 mix(ImU32 first, ImU32 second, float share) {
+  const ImVec4 a = vec(first), b = vec(second);
+  const auto part = [share](float from, float to) { return from + (to - from) * share; };
+  return ImGui::ColorConvertFloat4ToU32(
+      ImVec4(part(a.x, b.x), part(a.y, b.y), part(a.z, b.z), part(a.w, b.w)));
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,201 @@
+#include "viewer/widgets/format.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace moonshard::viewer {
+namespace {
+
+// Length of the well-formed UTF-8 sequence at the start of text, 0 when it is broken.
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  const size_t length = first < 0x80                    ? 1
+                        : first >= 0xC2 && first < 0xE0 ? 2
+                        : first >= 0xE0 && first < 0xF0 ? 3
+                        : first >= 0xF0 && first < 0xF5 ? 4
+                                                        : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
+// Characters that steer the display instead of being shown: C0, DEL, C1 and the bidirectional
+// controls.
+bool is_control(std::string_view sequence) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
+  if (sequence.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
+  if (sequence.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;
+  if (sequence.size() != 3 || byte(0) != 0xE2) return false;
+  return (byte(1) == 0x80 && byte(2) >= 0xA8 && byte(2) <= 0xAE) ||  // U+2028 .. U+202E
+         (byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9);    // U+2066 .. U+2069
+}
+
+// Skips "ESC [ ... letter" at position i; returns the position after it, or i when there is none.
+size_t skip_color_code(std::string_view text, size_t i) {
+  if (text[i] != '\x1b' || i + 1 >= text.size() || text[i + 1] != '[') return i;
+  size_t end = i + 2;
+  while (end < text.size() && (text[end] < '@' || text[end] > '~')) ++end;
+  return std::min(end + 1, text.size());
+}
+
+std::string clean(std::string_view text, size_t max_bytes, bool keep_lines) {
+  std::string result;
+  result.reserve(std::min(text.size(), max_bytes));
+  for (size_t i = 0; i < text.size();) {
+    if (result.size() >= max_bytes) return result + "...";
+    if (const size_t after = skip_color_code(text, i); after != i) {
+      i = after;
+      continue;
+    }
+    const size_t length = utf8_length(text.substr(i));
+    const std::string_view sequence = text.substr(i, std::max<size_t>(length, 1));
+    i += sequence.size();
+    if (length == 0) {
+      result += '?';
+    } else if (sequence == "\n" && keep_lines) {
+      result += '\n';
+    } else if (sequence == "\r" && keep_lines && i < text.size() && text[i] == '\n') {
+      continue;
+    } else if (sequence == "\t" && keep_lines) {
+      result += "    ";
+    } else if (is_control(sequence)) {
+      result += ' ';
+    } else {
+      result += sequence;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string clean_text(std::string_view text, size_t max_bytes) {
+  return clean(text, max_bytes, false);
+}
+
+std::string clean_lines(std::string_view text, size_t max_bytes) {
+  return clean(text, max_bytes, true);
+}
+
+std::string literal_label(std::string_view text, std::string_view id) {
+  std::string shown = clean_text(text, 256);
+  // ImGui hides what follows "##". A zero-width space between the two keeps them visible.
+  for (size_t at = shown.find("##"); at != std::string::npos; at = shown.find("##", at + 1)) {
+    shown.insert(at + 1, "\u200b");
+  }
+  if (shown.ends_with('#')) shown += "\u200b";
+  return fmt::format("{}##{}", shown, id);
+}
+
+std::string format_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  const double size = std::abs(value);
+  if (value == std::floor(value) && size < 1e7) return fmt::format("{:.0f}", value);
+  if (size >= 1e7 || size < 1e-3) return fmt::format("{:.3g}", value);
+  const int digits_before = static_cast<int>(std::floor(std::log10(size))) + 1;
+  return fmt::format("{:.{}f}", value, std::max(0, 4 - digits_before));
+}
+
+int common_decimals(const std::vector<double>& values) {
+  double largest = 0, smallest = std::numeric_limits<double>::infinity();
+  for (const double value : values) {
+    if (value == 0) continue;
+    largest = std::max(largest, std::abs(value));
+    smallest = std::min(smallest, std::abs(value));
+  }
+  if (largest == 0) return 0;
+  if (largest >= 1e7 || largest < 1e-3 || smallest < largest * 1e-3) return -1;
+  const int digits_before = static_cast<int>(std::floor(std::log10(largest))) + 1;
+  const auto ends_in_zero = [](double value, int decimals) {
+    return fmt::format("{:.{}f}", value, decimals).ends_with('0');
+  };
+  int decimals = std::clamp(4 - digits_before, 0, 6);
+  while (decimals > 0 && std::all_of(values.begin(), values.end(),
+                                     [&](double value) { return ends_in_zero(value, decimals); })) {
+    --decimals;
+  }
+  return decimals;
+}
+
+std::string format_decimals(double value, int decimals) {
+  return decimals < 0 ? format_number(value) : fmt::format("{:.{}f}", value, decimals);
+}
+
+std::string format_tick(double value) {
+  const double size = std::abs(value);
+  if (size < 1e-300) return "0";
+  if (size >= 1e6 || size < 1e-4) {
+    std::string text = fmt::format("{:.6g}", value);
+    // "1e+07" -> "1e7": shorter, and no digit is lost.
+    if (const size_t at = text.find('e'); at != std::string::npos) {
+      const int exponent = std::stoi(text.substr(at + 1));
+      text = fmt::format("{}e{}", text.substr(0, at), exponent);
+    }
+    return text;
+  }
+  return fmt::format("{:.7g}", value);
+}
+
+std::string format_bytes(double bytes) {
+  static constexpr std::array<const char*, 6> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  size_t unit = 0;
+  while (std::abs(bytes) >= 1024 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return fmt::format("{} {}", format_number(bytes), kUnits[unit]);
+}
+
+MetricFormat metric_format(const std::string& key) {
+  struct Suffix {
+    const char* text;
+    const char* unit;
+    double factor;
+  };
+  // The longest suffix of a family stands first.
+  static constexpr std::array<Suffix, 7> kSuffixes = {{{"_bytes", "MiB", 1.0 / (1 << 20)},
+                                                       {"_ms", "ms", 1.0},
+                                                       {"_us", "us", 1.0},
+                                                       {"_mb", "MiB", 1.0},
+                                                       {"_gb", "GiB", 1.0},
+                                                       {"_percent", "%", 1.0},
+                                                       {"_s", "s", 1.0}}};
+  MetricFormat format{key, "", 1.0};
+  for (const Suffix& suffix : kSuffixes) {
+    if (key.size() > std::string_view(suffix.text).size() && key.ends_with(suffix.text)) {
+      format.title = key.substr(0, key.size() - std::string_view(suffix.text).size());
+      format.unit = suffix.unit;
+      format.factor = suffix.factor;
+      break;
+    }
+  }
+  std::replace(format.title.begin(), format.title.end(), '_', ' ');
+  return format;
+}
+
+std::string with_unit(const std::string& title, const std::string& unit) {
+  return unit.empty() ? title : fmt::format("{} [{}]", title, unit);
+}
+
+std::string format_cell(const records::Json& value, double factor) {
+  if (value.is_null()) return "";
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (value.is_number()) return format_number(value.get<double>() * factor);
+  if (value.is_string()) return clean_text(value.get_ref<const std::string&>(), 512);
+  const auto replace = records::Json::error_handler_t::replace;
+  return clean_text(value.dump(-1, ' ', false, replace), 512);
+}
+
+std::string format_option(const records::Json& value) {
+  return value.is_number() ? value.dump() : format_cell(value);
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,60 @@
+// Text for the screen: units, numbers and cleaned text. What a file says is shown literally:
+// control characters and broken UTF-8 never reach the screen, and ImGui's "##" markers lose their
+// meaning.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/records/json.h"
+
+namespace moonshard::viewer {
+
+/// One line of text fit for the screen: control characters become spaces, broken UTF-8 becomes '?',
+/// text longer than max_bytes ends in "...".
+std::string clean_text(std::string_view text, size_t max_bytes = 4096);
+
+/// The same for several lines: line ends stay, tabs become spaces, terminal colour codes go.
+std::string clean_lines(std::string_view text, size_t max_bytes = 1u << 20);
+
+/// A label ImGui shows as it stands: text cleaned, "##" broken up, "##id" appended as the identity.
+std::string literal_label(std::string_view text, std::string_view id);
+
+/// At most four significant digits, plain notation from 0.001 up to 10 million, else like
+/// "1.2e-05".
+std::string format_number(double value);
+
+/// Digits after the point with which all values keep about four significant digits of the largest
+/// and none ends in a needless zero: {43.1, 21.7, -3.2} -> 1. Negative: too far apart for a common
+/// number.
+int common_decimals(const std::vector<double>& values);
+
+/// A value with that many digits after the point; by itself (format_number) when negative.
+std::string format_decimals(double value, int decimals);
+
+/// Short text for an axis tick: as many digits as the value has, up to six.
+std::string format_tick(double value);
+
+/// "512 B", "1.5 MiB", "23.4 GiB".
+std::string format_bytes(double bytes);
+
+/// How the values under one metric key are shown: "peak_memory_bytes" -> {"peak memory", "MiB",
+/// 2^-20}.
+struct MetricFormat {
+  std::string title;
+  std::string unit;     ///< may be empty
+  double factor = 1.0;  ///< shown value = stored value * factor
+};
+MetricFormat metric_format(const std::string& key);
+
+/// "title [unit]", or only the title.
+std::string with_unit(const std::string& title, const std::string& unit);
+
+/// A JSON value in a table cell: numbers scaled and rounded, text cleaned, null empty.
+std::string format_cell(const records::Json& value, double factor = 1.0);
+
+/// An option's value: numbers with all the digits the file has.
+std::string format_option(const records::Json& value);
+
+}  // namespace moonshard::viewer

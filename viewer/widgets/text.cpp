@@ -1,0 +1,70 @@
+#include "viewer/widgets/text.h"
+
+#include <algorithm>
+
+#include <imgui.h>
+
+namespace moonshard::viewer {
+
+void show_text(std::string_view text) {
+  ImGui::TextUnformatted(text.data(), text.data() + text.size());
+}
+
+void show_text(std::string_view text, ImU32 color) {
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  show_text(text);
+  ImGui::PopStyleColor();
+}
+
+void show_wrapped(std::string_view text, ImU32 color) {
+  ImGui::PushTextWrapPos(0.0f);
+  show_text(text, color);
+  ImGui::PopTextWrapPos();
+}
+
+void show_bold(std::string_view text, const UiStyle& style) {
+  ImGui::PushFont(style.bold, 0.0f);
+  show_text(text);
+  ImGui::PopFont();
+}
+
+void show_right(std::string_view text) {
+  const float width = ImGui::CalcTextSize(text.data(), text.data() + text.size()).x;
+  const float room = ImGui::GetContentRegionAvail().x;
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room - width));
+  show_text(text);
+}
+
+void show_status(std::string_view status, const UiStyle& style) {
+  const ImU32 color = status_color(status, style.theme);
+  const float em = ImGui::GetFontSize();
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const ImVec2 center(at.x + 0.35f * em, at.y + ImGui::GetTextLineHeight() / 2);
+  if (status == "planned") {  // not there yet: a ring
+    ImGui::GetWindowDrawList()->AddCircle(center, 0.24f * em, color, 0, 0.1f * em);
+  } else {
+    ImGui::GetWindowDrawList()->AddCircleFilled(center, 0.27f * em, color);
+  }
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 1.05f * em);
+  show_text(status, color);
+}
+
+void show_empty_state(std::string_view what, std::string_view next, const UiStyle& style) {
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const auto centered = [&](std::string_view text, ImU32 color) {
+    const float wrap = std::min(room.x * 0.9f, 40 * ImGui::GetFontSize());
+    const float width = ImGui::CalcTextSize(text.data(), text.data() + text.size(), false, wrap).x;
+    const float x = ImGui::GetCursorPosX() + std::max(0.0f, (room.x - width) / 2);
+    ImGui::SetCursorPosX(x);
+    ImGui::PushTextWrapPos(x + wrap);
+    show_text(text, color);
+    ImGui::PopTextWrapPos();
+  };
+  ImGui::SetCursorPosY(ImGui::GetCursorPosY() + std::max(0.0f, room.y * 0.4f));
+  ImGui::PushFont(style.bold, 0.0f);
+  centered(what, plot_colors(style.theme).text);
+  ImGui::PopFont();
+  centered(next, plot_colors(style.theme).muted_text);
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,27 @@
+// Small pieces of text that several panels draw. Text goes to the screen as it stands: no format
+// strings.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "viewer/context.h"
+
+namespace moonshard::viewer {
+
+/// One or more lines, cleaned by the caller.
+void show_text(std::string_view text);
+void show_text(std::string_view text, ImU32 color);
+/// The same, wrapped at the window's edge.
+void show_wrapped(std::string_view text, ImU32 color);
+void show_bold(std::string_view text, const UiStyle& style);
+/// Right-aligned in the rest of the current table cell.
+void show_right(std::string_view text);
+
+/// A status word with a dot of its colour before it.
+void show_status(std::string_view status, const UiStyle& style);
+
+/// Fills an empty panel: what is missing, and below what to do next.
+void show_empty_state(std::string_view what, std::string_view next, const UiStyle& style);
+
+}  // namespace moonshard::viewer
