@@ -90,6 +90,14 @@ std::string Arguments::text(int n, const char* what) const {
   return {data, length};
 }
 
+std::string Arguments::path(int n, const char* what) const {
+  const std::string value = text(n, what);
+  if (value.empty() || value.find('\0') != std::string::npos) {
+    fail(n, std::string("a path without zero bytes (") + what + ")");
+  }
+  return value;
+}
+
 bool Arguments::boolean(int n, const char* what) const {
   if (n > count() || lua_type(state_, index(n)) != LUA_TBOOLEAN)
     fail(n, std::string("true or false (") + what + ")");
@@ -129,10 +137,10 @@ sol::table Arguments::table(int n, const char* what) const {
   return sol::table(state_, index(n));
 }
 
-sol::protected_function Arguments::function(int n, const char* what) const {
+sol::object Arguments::function(int n, const char* what) const {
   if (n > count() || lua_type(state_, index(n)) != LUA_TFUNCTION)
     fail(n, std::string("a function (") + what + ")");
-  return sol::protected_function(state_, index(n));
+  return sol::object(state_, index(n));
 }
 
 sol::object Arguments::value(int n) const {

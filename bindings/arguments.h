@@ -14,16 +14,18 @@ namespace moonshard::bindings {
 
 using records::Json;
 
+/// The integer at a stack position, when it is one that loses no digits: a whole double up to 2^53,
+/// or a LuaJIT int64 or uint64 value up to 2^63 - 1.
+std::optional<int64_t> exact_integer(lua_State* L, int index);
+
 class Arguments {
  public:
-  Arguments(const sol::variadic_args& args, const char* function)
-      : state_(args.lua_state()),
-        first_(args.stack_index()),
-        top_(lua_gettop(args.lua_state())),
-        function_(function) {}
+  /// All that is on the stack of a Lua function at its start.
+  Arguments(lua_State* L, const char* function)
+      : state_(L), count_(lua_gettop(L)), function_(function) {}
 
   lua_State* state() const { return state_; }
-  int count() const { return top_ - first_ + 1; }
+  int count() const { return count_; }
   /// True when argument n (from 1) is absent or nil.
   bool missing(int n) const { return n > count() || lua_isnil(state_, index(n)); }
 
@@ -36,10 +38,15 @@ class Arguments {
   template <class T>
   bool is(int n) const;
 
+  bool is_integer(int n) const {
+    return n <= count() && exact_integer(state_, index(n)).has_value();
+  }
   double number(int n, const char* what) const;
   /// Whole numbers that a double holds exactly, and LuaJIT's int64 and uint64 values.
   int64_t integer(int n, const char* what) const;
   std::string text(int n, const char* what) const;
+  /// A text without zero bytes, which file names cannot have.
+  std::string path(int n, const char* what) const;
   bool boolean(int n, const char* what) const;
   /// A list of whole numbers, given as one table or as all remaining arguments.
   std::vector<int64_t> sizes(int n, const char* what) const;
@@ -48,23 +55,19 @@ class Arguments {
   /// Any value as JSON.
   Json json(int n) const;
   sol::table table(int n, const char* what) const;
-  sol::protected_function function(int n, const char* what) const;
+  sol::object function(int n, const char* what) const;
   sol::object value(int n) const;
 
   [[noreturn]] void fail(int n, const std::string& expected) const;
   const char* function_name() const { return function_; }
 
  private:
-  int index(int n) const { return first_ + n - 1; }
+  static int index(int n) { return n; }
 
   lua_State* state_;
-  int first_, top_;
+  int count_;
   const char* function_;
 };
-
-/// The integer at a stack position, when it is one that loses no digits: a whole double up to 2^53,
-/// or a LuaJIT int64 or uint64 value up to 2^63 - 1.
-std::optional<int64_t> exact_integer(lua_State* L, int index);
 
 /// Short text of the value at a stack position: "nil", "'text'", "table", "12.5".
 std::string describe_value(lua_State* L, int index);

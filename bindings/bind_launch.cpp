@@ -20,19 +20,29 @@ sol::object run_program(const Arguments& args) {
   const std::vector<std::string> words = args.json(1).get<std::vector<std::string>>();
   MS_CHECK(!words.empty(), "{}: expected a program and its arguments, got an empty list",
            args.function_name());
-  const std::string log = args.text(2, "log file");
+  const std::string log = args.path(2, "log file");
   std::function<void()> on_tick;
   if (!args.missing(3)) {
-    const sol::protected_function callback = args.function(3, "called while waiting");
-    on_tick = [callback] {
-      const auto result = callback();
-      if (!result.valid()) throw Error(result.get<sol::error>().what());
+    on_tick = [callback = args.function(3, "called while waiting")] {
+      // A plain call: sol2's protected one looks for its handler among the script's globals.
+      lua_State* L = callback.lua_state();
+      callback.push(L);
+      if (lua_pcall(L, 0, 0, 0) == 0) return;
+      const char* text = lua_tostring(L, -1);
+      const std::string message = text != nullptr ? text : "an error object";
+      lua_pop(L, 1);
+      throw Error(message);
     };
   }
   const launch::ProcessResult result = launch::run_process(words, log, on_tick);
   return to_lua(args.state(), Json{{"exit_code", result.exit_code},
                                    {"signal", result.signal},
                                    {"text", launch::describe(result)}});
+}
+
+bool file_exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
 }
 
 sol::object memory(const Arguments& args) {
@@ -78,7 +88,7 @@ void bind_launch(sol::table ms, sol::table native) {
   add("is_terminal", "() -> boolean", "Whether standard output is a terminal.",
       [](const Arguments& args) { return sol::make_object(args.state(), ::isatty(1) != 0); });
   add("exists", "(path) -> boolean", "Whether a file is there.", [](const Arguments& args) {
-    return sol::make_object(args.state(), std::filesystem::exists(args.text(1, "path")));
+    return sol::make_object(args.state(), file_exists(args.path(1, "path")));
   });
   add("interrupted", "() -> boolean", "Whether the user asked to stop.",
       [](const Arguments& args) { return sol::make_object(args.state(), interrupt_requested()); });

@@ -65,22 +65,31 @@ sol::object read_field(const Arguments& args) {
 }
 
 // A batch is a table of tensors with the names of the Batch struct.
-Batch read_batch(const Arguments& args, int n) {
+Batch read_batch(const Arguments& args, int n, const std::string& task) {
   const sol::table table = args.table(n, "batch");
   Batch batch;
-  const std::pair<const char*, at::Tensor*> fields[] = {{"input_ids", &batch.input_ids},
-                                                        {"attention_mask", &batch.attention_mask},
-                                                        {"labels", &batch.labels},
-                                                        {"inputs", &batch.inputs},
-                                                        {"targets", &batch.targets}};
-  for (const auto& [name, tensor] : fields) {
-    const sol::object value = table[name];
-    if (value.is<TensorHandle>()) *tensor = value.as<TensorHandle&>().get(args.function_name());
+  const bool regress = task == "regress";
+  struct Field {
+    const char* name;
+    at::Tensor* tensor;
+    bool needed;
+  };
+  const Field fields[] = {{"input_ids", &batch.input_ids, !regress},
+                          {"attention_mask", &batch.attention_mask, task == "classify"},
+                          {"labels", &batch.labels, !regress},
+                          {"inputs", &batch.inputs, regress},
+                          {"targets", &batch.targets, regress}};
+  for (const Field& field : fields) {
+    const sol::object value = table.raw_get<sol::object>(field.name);
+    if (value.is<TensorHandle>()) {
+      *field.tensor = value.as<TensorHandle&>().get(args.function_name());
+    }
+    MS_CHECK(!field.needed || field.tensor->defined(),
+             "{}: batch field '{}': expected a Tensor for task {}, got {}; take batches from "
+             "data:next()",
+             args.function_name(), field.name, task,
+             value.get_type() == sol::type::lua_nil ? "nothing" : "something else");
   }
-  MS_CHECK(batch.input_ids.defined() || batch.inputs.defined(),
-           "{}: expected a batch with input_ids or inputs, got neither; "
-           "take one from data:next()",
-           args.function_name());
   return batch;
 }
 
@@ -89,31 +98,26 @@ auto on_batch(F compute) {
   return [compute](const Arguments& args) {
     const at::NoGradGuard no_grad;
     models::Model& model = *args.self<ModelHandle>("Model").model;
-    return push_tensor(args.state(), compute(model, read_batch(args, 2)));
+    return push_tensor(args.state(), compute(model, read_batch(args, 2, model.options().task)));
   };
 }
 
 }  // namespace
 
 void bind_model(sol::table ms) {
-  lua_State* L = ms.lua_state();
-  auto type = new_type<ModelHandle>(L, "moonshard.Model");
-  sol::table methods(L, sol::create);
-  define(methods, "Model:", "parameter", "(name) -> Tensor",
-         "The parameter of that name; the tensor shares the model's memory.",
-         [](const Arguments& args) {
-           return push_tensor(
-               args.state(),
-               args.self<ModelHandle>("Model").model->parameter(args.text(2, "name")).value);
-         });
-  define(methods, "Model:", "losses", "(batch) -> Tensor",
-         "One loss per sample, without gradients.",
-         on_batch([](auto& model, const Batch& batch) { return model.losses(batch); }));
-  define(methods, "Model:", "forward", "(batch) -> Tensor", "Scores of a batch, without gradients.",
-         on_batch([](auto& model, const Batch& batch) { return model.forward(batch); }));
-  add_methods(type, methods, {"name", "num_parameters", "bytes", "options", "parameters"});
-  add_fields(type, "Model", read_field);
-  add_text(type, "Model", [](const ModelHandle& handle) {
+  ObjectType<ModelHandle> type(ms.lua_state(), "Model");
+  type.method("parameter", "(name) -> Tensor",
+              "The parameter of that name; the tensor shares the model's memory.",
+              [](const Arguments& args) {
+                const auto& model = args.self<ModelHandle>("Model").model;
+                return push_tensor(args.state(), model->parameter(args.text(2, "name")).value);
+              });
+  type.method("losses", "(batch) -> Tensor", "One loss per sample, without gradients.",
+              on_batch([](auto& model, const Batch& batch) { return model.losses(batch); }));
+  type.method("forward", "(batch) -> Tensor", "Scores of a batch, without gradients.",
+              on_batch([](auto& model, const Batch& batch) { return model.forward(batch); }));
+  type.fields({"name", "num_parameters", "bytes", "options", "parameters"}, &read_field);
+  type.text([](const ModelHandle& handle) {
     const models::Model& model = *handle.model;
     return fmt::format("Model {} ({}, {} parameters, {} {}, {} bytes)", model.options().model,
                        model.options().task, model.num_parameters(), model.options().dtype,

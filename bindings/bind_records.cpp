@@ -34,7 +34,7 @@ sol::object write_sweep(const Arguments& args) {
 }
 
 sol::object load(const Arguments& args) {
-  const records::RunFolder run = records::load_run_folder(args.text(1, "folder"));
+  const records::RunFolder run = records::load_run_folder(args.path(1, "folder"));
   Json points = Json::array();
   for (const records::PointRecord& point : run.points) {
     points.push_back({{"id", point.id},
@@ -58,7 +58,11 @@ sol::object load(const Arguments& args) {
 
 void bind_records(sol::table native) {
   lua_State* L = native.lua_state();
-  new_type<RunFolderWriter>(L, "moonshard.RunFolder");
+  ObjectType<RunFolderWriter> folder(L, "RunFolder");
+  folder.fields({}, [](const Arguments&) -> sol::object {
+    throw UsageError("RunFolder: expected a function of records on it, got a field");
+  });
+  folder.text([](const RunFolderWriter& run) { return "RunFolder " + run.path().string(); });
   sol::table records_table(L, sol::create);
   const auto add = [&](const char* name, const char* signature, const char* text, auto function) {
     define(records_table, "records", name, signature, text, function);
@@ -66,11 +70,11 @@ void bind_records(sol::table native) {
   add("create", "(root, name) -> folder", "Makes root/run_DATE_TIME[_name].",
       [](const Arguments& args) {
         return sol::make_object(
-            args.state(), RunFolderWriter::create(args.text(1, "root"), args.text(2, "name")));
+            args.state(), RunFolderWriter::create(args.path(1, "root"), args.text(2, "name")));
       });
   add("open", "(path) -> folder", "Opens a run folder to go on with it.",
       [](const Arguments& args) {
-        return sol::make_object(args.state(), RunFolderWriter::open(args.text(1, "folder")));
+        return sol::make_object(args.state(), RunFolderWriter::open(args.path(1, "folder")));
       });
   add("path", "(folder) -> text", "Where it lies.", [](const Arguments& args) {
     return sol::make_object(args.state(), writer(args).path().string());
@@ -95,7 +99,7 @@ void bind_records(sol::table native) {
   add("write_plot", "(folder, name, spec)",
       "visualizations/NAME.plot.json, after checking that it can be drawn.",
       [](const Arguments& args) {
-        const std::string name = args.text(2, "name");
+        const std::string name = args.path(2, "name");
         const records::PlotSpec spec =
             records::plot_spec_from_json(args.json(3), "plot '" + name + "'");
         writer(args).write_file("visualizations/" + name + ".plot.json",
@@ -105,7 +109,7 @@ void bind_records(sol::table native) {
   add("log_tail", "(path, id, bytes) -> text", "The end of a point's log.",
       [](const Arguments& args) {
         return sol::make_object(
-            args.state(), records::read_log_tail(args.text(1, "folder"), args.text(2, "id"),
+            args.state(), records::read_log_tail(args.path(1, "folder"), args.text(2, "id"),
                                                  static_cast<size_t>(args.integer(3, "bytes"))));
       });
   add("to_json", "(value) -> text", "JSON text of a value.", [](const Arguments& args) {

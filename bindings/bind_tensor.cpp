@@ -6,154 +6,27 @@
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "bindings/tensor_handle.h"
+#include "bindings/tensor_values.h"
 #include "bindings/usertype.h"
 #include "runtime/core/device.h"
-#include "runtime/core/options.h"
 
 namespace moonshard::bindings {
 namespace {
-
-struct TensorOptions {
-  std::string dtype = "float32";
-  std::string device = "cpu";
-};
-
-at::TensorOptions read_tensor_options(const Arguments& args, int n) {
-  static const OptionSchema schema = [] {
-    OptionSchema s("tensor");
-    s.text<TensorOptions>("dtype", &TensorOptions::dtype, "number format, e.g. float32");
-    s.text<TensorOptions>("device", &TensorOptions::device, "cpu, cuda or auto");
-    return s;
-  }();
-  TensorOptions options;
-  schema.assign_all(&options, args.options(n));
-  return at::TensorOptions()
-      .dtype(dtype_from_name(options.dtype))
-      .device(resolve_device(options.device));
-}
-
-std::vector<int64_t> read_shape(const Arguments& args, int n) {
-  if (args.missing(n)) args.fail(n, "a list of sizes, e.g. {2, 3}");
-  const std::vector<int64_t> sizes = args.value(n).get_type() == sol::type::table
-                                         ? args.sizes(n, "sizes")
-                                         : std::vector<int64_t>{args.integer(n, "size")};
-  int64_t total = 1;
-  for (const int64_t size : sizes) {
-    MS_CHECK(size >= 0, "{}: expected sizes >= 0, got {}", args.function_name(), size);
-    MS_CHECK(!__builtin_mul_overflow(total, std::max<int64_t>(size, 1), &total) &&
-                 total < (int64_t{1} << 50),
-             "{}: expected a tensor that fits memory, got sizes of more than 2^50 elements",
-             args.function_name());
-  }
-  return sizes;
-}
-
-// ---- from and to Lua tables -------------------------------------------------------------------
-
-void fill_from_json(const Json& value, std::vector<int64_t>& shape, std::vector<double>& data,
-                    size_t depth, const char* where) {
-  if (!value.is_array()) {
-    MS_CHECK(value.is_number() || value.is_boolean(), "{}: expected numbers in the table, got {}",
-             where, value.type_name());
-    MS_CHECK(depth == shape.size(), "{}: expected rows of equal length and depth", where);
-    data.push_back(value.is_boolean() ? static_cast<double>(value.get<bool>())
-                                      : value.get<double>());
-    return;
-  }
-  if (depth == shape.size() && data.empty()) shape.push_back(static_cast<int64_t>(value.size()));
-  MS_CHECK(depth < shape.size() && shape[depth] == static_cast<int64_t>(value.size()),
-           "{}: expected rows of equal length and depth", where);
-  for (const Json& item : value) fill_from_json(item, shape, data, depth + 1, where);
-}
-
-sol::object from_table(const Arguments& args) {
-  Json value;
-  if (args.value(1).get_type() == sol::type::table) {
-    value = args.json(1);
-    if (value.is_object() && value.empty()) value = Json::array();
-  } else {
-    value = args.number(1, "value");
-  }
-  std::vector<int64_t> shape;
-  std::vector<double> data;
-  fill_from_json(value, shape, data, 0, args.function_name());
-  const at::Tensor host = at::tensor(data, at::kDouble).view(shape);
-  return push_tensor(args.state(), host.to(read_tensor_options(args, 2)));
-}
-
-void push_nested(lua_State* L, const at::Tensor& host) {
-  if (host.dim() == 0) {
-    if (at::isIntegralType(host.scalar_type(), true)) return push_integer(L, host.item<int64_t>());
-    lua_pushnumber(L, host.item<double>());
-    return;
-  }
-  lua_createtable(L, static_cast<int>(host.size(0)), 0);
-  for (int64_t i = 0; i < host.size(0); ++i) {
-    push_nested(L, host[i]);
-    lua_rawseti(L, -2, static_cast<int>(i + 1));
-  }
-}
-
-sol::object nested_table(lua_State* L, const at::Tensor& tensor) {
-  push_nested(L, tensor.detach().to(at::kCPU));
-  sol::object result(L, -1);
-  lua_pop(L, 1);
-  return result;
-}
-
-// ---- tostring ---------------------------------------------------------------------------------
-
-std::string number_text(const at::Tensor& scalar) {
-  if (at::isIntegralType(scalar.scalar_type(), true))
-    return fmt::format("{}", scalar.item<int64_t>());
-  return fmt::format("{:.4g}", scalar.item<double>());
-}
-
-void append_corner(std::string& text, const at::Tensor& host, int indent) {
-  constexpr int64_t kShown = 3;
-  if (host.dim() == 0) {
-    text += number_text(host);
-    return;
-  }
-  text += "[";
-  const int64_t size = host.size(0);
-  for (int64_t i = 0; i < size; ++i) {
-    if (size > 2 * kShown && i == kShown) {
-      text += host.dim() > 1 ? ",\n" + std::string(static_cast<size_t>(indent + 1), ' ') + "..."
-                             : ", ...";
-      i = size - kShown;
-    }
-    if (i > 0)
-      text += host.dim() > 1 ? ",\n" + std::string(static_cast<size_t>(indent + 1), ' ') : ", ";
-    append_corner(text, host[i], indent + 1);
-  }
-  text += "]";
-}
-
-std::string describe_tensor(const at::Tensor& tensor) {
-  std::string sizes;
-  for (const int64_t size : tensor.sizes())
-    sizes += (sizes.empty() ? "" : "x") + std::to_string(size);
-  std::string text = fmt::format("Tensor {} [{}] {} {} bytes", dtype_name(tensor.scalar_type()),
-                                 sizes, tensor.device().str(), tensor.nbytes());
-  if (tensor.is_meta() || tensor.numel() == 0) return text;
-  const at::Tensor values = tensor.detach().to(at::kCPU, at::kDouble);
-  text += fmt::format(", min {:.4g} mean {:.4g} max {:.4g}\n", values.min().item<double>(),
-                      values.mean().item<double>(), values.max().item<double>());
-  append_corner(text, tensor.detach().to(at::kCPU), 0);
-  return text;
-}
 
 // ---- arithmetic -------------------------------------------------------------------------------
 
 // An operand may be a tensor or a number: 2 * t, t + u.
 at::Tensor operand(const Arguments& args, int n, const at::Tensor* like) {
-  if (args.is<TensorHandle>(n))
+  if (args.is<TensorHandle>(n)) {
     return args.object<TensorHandle>(n, "Tensor").get(args.function_name());
+  }
+  // A whole number beside integers stays one: as a float it would take their digits.
+  const bool whole_beside_whole =
+      like != nullptr && !like->is_floating_point() && args.is_integer(n);
+  if (whole_beside_whole) return at::scalar_tensor(args.integer(n, "number"), at::kLong);
   const double number = args.number(n, "a Tensor or a number");
-  return at::scalar_tensor(
-      number, at::TensorOptions().dtype(
-                  like != nullptr && like->is_floating_point() ? like->scalar_type() : at::kFloat));
+  const bool is_float = like != nullptr && like->is_floating_point();
+  return at::scalar_tensor(number, is_float ? like->scalar_type() : at::kFloat);
 }
 
 template <class F>
@@ -248,7 +121,7 @@ void bind_makers(sol::table ms) {
   define(ms, "ms", "tensor", "(numbers, { dtype, device }) -> Tensor",
          "A tensor from a number or nested tables. Methods: add sub mul div matmul neg abs sqrt "
          "exp log sum mean max min norm item tolist reshape transpose select to clone free.",
-         from_table);
+         tensor_from_table);
   define(ms, "ms", "zeros", "(sizes, { dtype, device }) -> Tensor", "A tensor of zeros.",
          [](const Arguments& args) {
            return push_tensor(args.state(),
@@ -273,18 +146,14 @@ void bind_makers(sol::table ms) {
            const at::Tensor host = at::randn(read_shape(args, 1), generator, at::TensorOptions());
            return push_tensor(args.state(), host.to(read_tensor_options(args, 3)));
          });
-  define(ms, "ms", "scope", "(fn) -> what fn returns",
-         "Calls fn; frees the tensors made inside, except those it returns.",
-         [](const Arguments& args) {
-           return run_in_scope(args.state(), args.function(1, "to call"));
-         });
+  ms["scope"] = sol::make_object(ms.lua_state(), &call_in_scope);
+  document(ms["scope"], "ms.scope", "ms.scope(fn) -> what fn returns",
+           "Calls fn; frees the tensors made inside, except those it returns.");
 }
 
-void bind_methods(sol::table type) {
+void bind_methods(ObjectType<TensorHandle>& type) {
   const auto method = [&type](const char* name, const char* signature, const char* text,
-                              auto function) {
-    define(type, "Tensor:", name, signature, text, function);
-  };
+                              auto function) { type.method(name, signature, text, function); };
   method("add", "(other) -> Tensor", "Sum; other is a tensor or a number.",
          binary([](auto& a, auto& b) { return at::add(a, b); }));
   method("sub", "(other) -> Tensor", "Difference.",
@@ -319,7 +188,7 @@ void bind_methods(sol::table type) {
   method("reshape", "(sizes) -> Tensor", "The same elements in another shape.",
          [](const Arguments& args) {
            const at::Tensor& tensor = args.self<TensorHandle>("Tensor").get(args.function_name());
-           return push_tensor(args.state(), tensor.reshape(args.sizes(2, "sizes")));
+           return push_tensor(args.state(), tensor.reshape(read_sizes(args, 2)));
          });
   method("transpose", "(dim, other) -> Tensor",
          "Two dimensions swapped; without arguments the last two.", [](const Arguments& args) {
@@ -339,28 +208,18 @@ void bind_methods(sol::table type) {
 }  // namespace
 
 void bind_tensor(sol::table ms) {
-  lua_State* L = ms.lua_state();
-  auto type = new_type<TensorHandle>(L, "moonshard.Tensor");
-  sol::table methods(L, sol::create);
-  bind_methods(methods);
-  add_methods(type, methods, {"shape", "dtype", "device", "bytes", "dims", "numel", "freed"});
-  const auto meta = [&](sol::meta_function name, const char* method) {
-    type[name] = methods[method].get<sol::object>();
-  };
-  meta(sol::meta_function::addition, "add");
-  meta(sol::meta_function::subtraction, "sub");
-  meta(sol::meta_function::multiplication, "mul");
-  meta(sol::meta_function::division, "div");
-  meta(sol::meta_function::unary_minus, "neg");
-  add_text(type, "Tensor", [](const TensorHandle& handle) {
+  ObjectType<TensorHandle> type(ms.lua_state(), "Tensor");
+  bind_methods(type);
+  type.operator_is("__add", "add");
+  type.operator_is("__sub", "sub");
+  type.operator_is("__mul", "mul");
+  type.operator_is("__div", "div");
+  type.operator_is("__unm", "neg");
+  type.text([](const TensorHandle& handle) {
     return handle.is_freed() ? std::string("Tensor (freed)")
                              : describe_tensor(handle.get("tostring"));
   });
-  add_fields(type, "Tensor", read_field);
-  type[sol::meta_function::new_index] = [](sol::variadic_args va) -> void {
-    const Arguments args(va, "Tensor");
-    args.fail(2, "no assignment (fields of a tensor are read-only)");
-  };
+  type.fields({"shape", "dtype", "device", "bytes", "dims", "numel", "freed"}, &read_field);
   bind_makers(ms);
 }
 

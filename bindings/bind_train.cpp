@@ -81,7 +81,7 @@ sol::object make_data(const Arguments& args) {
   std::shared_ptr<models::Model> model;
   if (!args.missing(1)) {
     sol::table table = args.table(1, "options");
-    const sol::object given = table["model"];
+    const sol::object given = table.raw_get<sol::object>("model");
     if (given.is<ModelHandle>()) model = given.as<ModelHandle&>().model;
     sol::table rest(args.state(), sol::create);
     for (const auto& [key, value] : table) {
@@ -123,7 +123,7 @@ sol::object next_batch(const Arguments& args) {
 // ---- the trainer ------------------------------------------------------------------------------
 
 Json part(const sol::table& table, const char* name) {
-  const sol::object value = table[name];
+  const sol::object value = table.raw_get<sol::object>(name);
   if (!value.valid() || value.get_type() == sol::type::lua_nil) return Json::object();
   lua_State* L = table.lua_state();
   sol::stack::push(L, value);
@@ -137,11 +137,13 @@ sol::object make_trainer(const Arguments& args) {
   const std::vector<std::string> known = {"model", "clip", "optimizer", "data"};
   for (const auto& [key, value] : table) {
     const std::string name = key.is<std::string>() ? key.as<std::string>() : "(a number)";
-    MS_CHECK(std::find(known.begin(), known.end(), name) != known.end(),
-             "trainer: unknown option '{}'; did you mean '{}'? known: model, clip, optimizer, data",
-             name, nearest_name(name, known));
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string near = nearest_name(name, known);
+    throw UsageError(fmt::format(
+        "trainer: unknown option '{}'{} known: model, clip, optimizer, data", name.substr(0, 60),
+        near.empty() ? ";" : fmt::format("; did you mean '{}'?", near)));
   }
-  const sol::object model = table["model"];
+  const sol::object model = table.raw_get<sol::object>("model");
   MS_CHECK(model.is<ModelHandle>(),
            "trainer: option 'model': expected a model, got something else; make one with ms.model");
   privacy::ClipOptions clip;
@@ -149,7 +151,7 @@ sol::object make_trainer(const Arguments& args) {
   optim::OptimizerOptions optimizer;
   optimizer_schema().assign_all(&optimizer, part(table, "optimizer"));
   DataHandle data;
-  const sol::object given = table["data"];
+  const sol::object given = table.raw_get<sol::object>("data");
   if (given.valid() && given.get_type() != sol::type::lua_nil) {
     MS_CHECK(given.is<DataHandle>(),
              "trainer: option 'data': expected a data source, got something else; make one with "
@@ -206,30 +208,28 @@ sol::object read_field(const Arguments& args) {
 
 void bind_train(sol::table ms) {
   lua_State* L = ms.lua_state();
-  auto trainer = new_type<TrainerHandle>(L, "moonshard.Trainer");
-  sol::table methods(L, sol::create);
-  define(methods, "Trainer:", "step",
-         "() -> { loss, norms, clip_fraction, time_ms, phases, memory, … }",
-         "One training step on the next batch.", run_step);
-  define(methods, "Trainer:", "close", "()",
-         "Gives the optimizer's and the engine's memory back now.", [](const Arguments& args) {
-           TrainerHandle& handle = args.self<TrainerHandle>("Trainer");
-           handle.trainer.reset();
-           handle.model.reset();
-         });
-  add_methods(trainer, methods, {"model", "engine", "private"});
-  add_fields(trainer, "Trainer", read_field);
-  add_text(trainer, "Trainer", [](const TrainerHandle& handle) {
+  ObjectType<TrainerHandle> trainer(L, "Trainer");
+  trainer.method("step", "() -> { loss, norms, clip_fraction, time_ms, phases, memory, … }",
+                 "One training step on the next batch.", &run_step);
+  trainer.method("close", "()", "Gives the optimizer's and the engine's memory back now.",
+                 [](const Arguments& args) {
+                   TrainerHandle& handle = args.self<TrainerHandle>("Trainer");
+                   handle.trainer.reset();
+                   handle.model.reset();
+                 });
+  trainer.fields({"model", "engine", "private"}, &read_field);
+  trainer.text([](const TrainerHandle& handle) {
     if (handle.trainer == nullptr) return std::string("Trainer (closed)");
     return fmt::format("Trainer of {} with engine {}", handle.model->options().model,
                        handle.trainer->engine().name());
   });
-  auto data = new_type<DataHandle>(L, "moonshard.Data");
-  sol::table data_methods(L, sol::create);
-  define(data_methods, "Data:", "next", "() -> batch", "The next batch, a table of tensors.",
-         next_batch);
-  add_methods(data, data_methods);
-  add_text(data, "Data", [](const DataHandle&) { return std::string("Data (synthetic)"); });
+  ObjectType<DataHandle> data(L, "Data");
+  data.method("next", "() -> batch", "The next batch, a table of tensors.", &next_batch);
+  data.fields({}, [](const Arguments& args) -> sol::object {
+    throw UsageError(fmt::format("Data: expected the method next, got {}",
+                                 describe_value(args.state(), 2).substr(0, 60)));
+  });
+  data.text([](const DataHandle&) { return std::string("Data (synthetic)"); });
 
   define(ms, "ms", "trainer", "{ model, clip, optimizer, data } -> Trainer",
          "Puts a model, a clipping engine, an optimizer and data together.", make_trainer);

@@ -2,9 +2,12 @@
 // and the generated reference read the same lines.
 #pragma once
 
+#include <cstring>
 #include <string>
 
 #include "bindings/arguments.h"
+#include "bindings/call_depth.h"
+#include "bindings/lua_error.h"
 
 namespace moonshard::bindings {
 
@@ -20,18 +23,59 @@ template <class F>
 void define(sol::table target, const std::string& owner, const char* name, const char* signature,
             const char* text, F function);
 
+/// A Lua function of fn; its errors open with the name, which must live as long as the program.
+template <class F>
+sol::object make_function(lua_State* L, const char* name, F function);
+
 /// The name errors give: "ms.zeros". Kept for the life of the program.
 const char* keep_name(const std::string& name);
 
 /// ms.doc_of and ms.document.
 void bind_docs(sol::table ms);
 
+// What stands behind every bound function. Catches all exceptions and raises the Lua error after
+// the last C++ object is gone. sol2's own trampolines find their handler among the script's
+// globals, where it can be cleared; this needs nothing there.
+template <class F>
+int call_bound(lua_State* L) {
+  const auto& function = *static_cast<const F*>(lua_touserdata(L, lua_upvalueindex(1)));
+  const auto* name = static_cast<const char*>(lua_touserdata(L, lua_upvalueindex(2)));
+  int results = -1;
+  try {
+    const CallDepth depth(name);
+    const Arguments args(L, name);
+    if constexpr (std::is_void_v<decltype(function(args))>) {
+      function(args);
+      results = 0;
+    } else {
+      sol::stack::push(L, function(args));
+      results = 1;
+    }
+  } catch (const Json::exception& error) {
+    // A table of another shape than the function reads; the JSON library's words name types.
+    push_error_text(L, UsageError(fmt::format("{}: expected another shape of table: {}", name,
+                                              std::strchr(error.what(), ']') + 2)));
+  } catch (const std::exception& error) {
+    push_error_text(L, error);
+  }
+  return results < 0 ? lua_error(L) : results;
+}
+
+template <class F>
+sol::object make_function(lua_State* L, const char* name, F function) {
+  static_assert(std::is_trivially_copyable_v<F> && std::is_trivially_destructible_v<F>,
+                "lives in plain Lua memory; capture nothing that needs a destructor");
+  new (lua_newuserdata(L, sizeof(F))) F(function);
+  lua_pushlightuserdata(L, const_cast<char*>(name));
+  lua_pushcclosure(L, &call_bound<F>, 2);
+  return sol::stack::pop<sol::object>(L);
+}
+
 template <class F>
 void define(sol::table target, const std::string& owner, const char* name, const char* signature,
             const char* text, F function) {
   const char* full = keep_name(owner + (owner.find(':') == std::string::npos ? "." : "") + name);
-  target.set_function(
-      name, [full, function](sol::variadic_args args) { return function(Arguments(args, full)); });
+  target[name] = make_function(target.lua_state(), full, function);
   document(target[name], full, std::string(full) + signature, text);
 }
 

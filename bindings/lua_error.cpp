@@ -3,18 +3,17 @@
 #include <c10/util/Exception.h>
 
 #include "runtime/core/check.h"
+#include "runtime/core/memory_errors.h"
 
 namespace moonshard::bindings {
 namespace {
 
 int push_error(lua_State* L, sol::optional<const std::exception&> error, sol::string_view what) {
-  // A nested scope: the std::string is gone before sol2 calls lua_error.
-  luaL_where(L, 1);
-  {
-    const std::string text = error ? readable_message(*error) : std::string(what);
-    lua_pushlstring(L, text.data(), text.size());
+  if (error) {
+    push_error_text(L, *error);
+  } else {
+    lua_pushlstring(L, what.data(), what.size());
   }
-  lua_concat(L, 2);
   return 1;
 }
 
@@ -70,8 +69,24 @@ end)
 
 }  // namespace
 
+void push_error_text(lua_State* L, const std::exception& error) {
+  // The host's hook has done its work once the interrupt is an error; the script's own clean-up
+  // must not be stopped by it again.
+  if (dynamic_cast<const Interrupted*>(&error) != nullptr) lua_sethook(L, nullptr, 0, 0);
+  luaL_where(L, 1);
+  {
+    constexpr size_t kLongest = 1500;  // bad input may be megabytes; its beginning tells
+    std::string text = readable_message(error);
+    if (text.size() > kLongest) text.replace(kLongest, std::string::npos, " ...");
+    lua_pushlstring(L, text.data(), text.size());
+  }
+  lua_concat(L, 2);
+}
+
 std::string readable_message(const std::exception& error) {
   if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error)) {
+    const std::string memory = out_of_memory_message(error);
+    if (!memory.empty()) return memory;
     return fmt::format("libtorch: {}", torch_error->what_without_backtrace());
   }
   return error.what();

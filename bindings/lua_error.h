@@ -12,6 +12,9 @@ namespace moonshard::bindings {
 /// nothing is jumped over.
 void install_error_handler(lua_State* L);
 
+/// Pushes "file:line: message" of the function that called the running one.
+void push_error_text(lua_State* L, const std::exception& error);
+
 /// Text for a user of an exception: LibTorch's own backtrace is cut off.
 std::string readable_message(const std::exception& error);
 

@@ -11,11 +11,50 @@
 namespace moonshard::bindings {
 namespace {
 
-sol::table make_module(lua_State* L) {
-  profile::install_cpu_memory_hook();
-  install_error_handler(L);
+constexpr const char* kModuleName = "moonshard.module";
+
+// sol2 keeps its types in globals named "sol.…". A script that clears its globals (test runners do)
+// would free them under live objects; a second holder in the registry keeps them.
+void anchor_type_storage(lua_State* L) {
   sol::state_view lua(L);
-  sol::table ms(L, sol::create), native(L, sol::create);
+  sol::table held(L, sol::create);
+  for (const auto& [key, value] : lua.globals()) {
+    if (key.get_type() == sol::type::string && key.as<std::string>().rfind("sol.", 0) == 0) {
+      held[key] = value;
+    }
+  }
+  lua.registry()["moonshard.types"] = held;
+}
+
+// Takes the metatable off the globals while sol2 registers its types: a host may forbid new
+// globals.
+class PlainGlobals {
+ public:
+  explicit PlainGlobals(lua_State* L) : state_(L) {
+    lua_pushvalue(L, LUA_GLOBALSINDEX);
+    if (lua_getmetatable(L, -1) == 0) lua_pushnil(L);
+    reference_ = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_pushnil(L);
+    lua_setmetatable(L, -2);
+    lua_pop(L, 1);
+  }
+  ~PlainGlobals() {
+    lua_pushvalue(state_, LUA_GLOBALSINDEX);
+    lua_rawgeti(state_, LUA_REGISTRYINDEX, reference_);
+    lua_setmetatable(state_, -2);
+    lua_pop(state_, 1);
+    luaL_unref(state_, LUA_REGISTRYINDEX, reference_);
+  }
+  PlainGlobals(const PlainGlobals&) = delete;
+  PlainGlobals& operator=(const PlainGlobals&) = delete;
+
+ private:
+  lua_State* state_;
+  int reference_;
+};
+
+sol::table bind_all(lua_State* L, sol::table native) {
+  sol::table ms(L, sol::create);
   bind_docs(ms);
   document(
       ms, "ms", "local ms = require \"moonshard\"",
@@ -26,20 +65,46 @@ sol::table make_module(lua_State* L) {
   bind_experiment(ms, native);
   bind_records(native);
   bind_launch(ms, native);
+  return ms;
+}
 
+void load_lua_library(lua_State* L, sol::table ms, sol::table native) {
   const std::filesystem::path scripts = launch::shared_files() / "scripts";
   MS_CHECK(std::filesystem::exists(scripts / "moonshard" / "init.lua"),
            "require \"moonshard\": expected the Lua library in {}, got nothing; install moonshard "
            "whole, or set MOONSHARD_PREFIX",
            scripts.string());
   add_scripts_to_path(L);
-  // The module stands in package.loaded before its Lua part runs, which requires it in turn.
-  lua["package"]["loaded"]["moonshard"] = ms;
+  sol::state_view lua(L);
   const sol::protected_function require = lua["require"];
   const auto library = require("moonshard.init");
   if (!library.valid()) throw Error(library.get<sol::error>().what());
   const auto filled = library.get<sol::protected_function>()(ms, native);
   if (!filled.valid()) throw Error(filled.get<sol::error>().what());
+}
+
+sol::table make_module(lua_State* L) {
+  const PlainGlobals plain(L);
+  sol::state_view lua(L);
+  sol::table loaded = lua["package"]["loaded"];
+  // A state has one moonshard: objects of an earlier require stay valid after a later one.
+  const sol::object existing = lua.registry()[kModuleName];
+  if (existing.is<sol::table>()) {
+    const sol::table ms = existing.as<sol::table>()["ms"];
+    loaded["moonshard"] = ms;
+    loaded["moonshard.native"] = existing.as<sol::table>()["native"];
+    return ms;
+  }
+  profile::install_cpu_memory_hook();
+  install_error_handler(L);
+  sol::table native(L, sol::create);
+  sol::table ms = bind_all(L, native);
+  anchor_type_storage(L);
+  // Both stand in package.loaded before the Lua part runs, which requires them in turn.
+  loaded["moonshard"] = ms;
+  loaded["moonshard.native"] = native;
+  load_lua_library(L, ms, native);
+  lua.registry()[kModuleName] = lua.create_table_with("ms", ms, "native", native);
   return ms;
 }
 

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <set>
 
+#include "bindings/call_depth.h"
+#include "bindings/lua_error.h"
 #include "runtime/core/check.h"
 
 namespace moonshard::bindings {
@@ -26,13 +28,53 @@ void collect_under_pressure(lua_State* L, int64_t bytes) {
   alive_at_collection = live_bytes.load();
 }
 
-// Boxes of all tensors in a value, looking into tables.
-void collect_boxes(const sol::object& value, std::set<const TensorHandle::Box*>& boxes, int depth) {
-  if (value.is<TensorHandle>()) {
-    boxes.insert(value.as<TensorHandle&>().box().get());
-  } else if (value.get_type() == sol::type::table && depth < 8) {
-    for (const auto& [key, item] : value.as<sol::table>()) collect_boxes(item, boxes, depth + 1);
+constexpr int kMaxReturnedDepth = 1000;
+
+// Boxes of all tensors in the value at a stack position, looking into tables, each table once.
+void collect_boxes(lua_State* L, int index, std::set<const TensorHandle::Box*>& boxes,
+                   std::set<const void*>& seen, int depth) {
+  if (lua_isuserdata(L, index) && sol::stack::check<TensorHandle>(L, index, sol::no_panic)) {
+    boxes.insert(sol::stack::get<TensorHandle&>(L, index).box().get());
   }
+  if (!lua_istable(L, index) || !seen.insert(lua_topointer(L, index)).second) return;
+  MS_CHECK(depth < kMaxReturnedDepth && lua_checkstack(L, 4) != 0,
+           "ms.scope: expected returned tables at most {} deep, got deeper ones",
+           kMaxReturnedDepth);
+  lua_pushnil(L);
+  while (lua_next(L, index) != 0) {
+    collect_boxes(L, lua_gettop(L), boxes, seen, depth + 1);
+    lua_pop(L, 1);
+  }
+}
+
+void free_box(TensorHandle::Box& box) {
+  live_bytes -= box.bytes;
+  box.bytes = 0;
+  box.tensor = at::Tensor();
+}
+
+// Ends a scope whose function left its results (or its error) above `base` on the stack.
+void close_scope(lua_State* L, const Scope& scope, int base) {
+  std::set<const TensorHandle::Box*> returned;
+  std::set<const void*> seen;
+  const int top = lua_gettop(L);
+  std::string problem;
+  try {
+    for (int i = base + 1; i <= top; ++i) collect_boxes(L, i, returned, seen, 0);
+  } catch (const UsageError& error) {
+    problem = error.what();
+    lua_settop(L, top);
+  }
+  for (const auto& weak : scope) {
+    const auto box = weak.lock();
+    if (box == nullptr) continue;
+    if (returned.count(box.get()) == 0) {
+      free_box(*box);
+    } else if (!open_scopes.empty()) {
+      open_scopes.back()->push_back(box);  // now the outer scope's
+    }
+  }
+  if (!problem.empty()) throw UsageError(problem);
 }
 
 }  // namespace
@@ -49,9 +91,7 @@ TensorHandle::Box::~Box() {
 }
 
 void TensorHandle::free() {
-  box_->tensor = at::Tensor();
-  live_bytes -= box_->bytes;
-  box_->bytes = 0;
+  free_box(*box_);
 }
 
 const at::Tensor& TensorHandle::get(const char* function) const {
@@ -70,30 +110,25 @@ int64_t live_tensor_bytes() {
   return live_bytes;
 }
 
-sol::object run_in_scope(lua_State* L, const sol::protected_function& function) {
-  Scope scope;
-  open_scopes.push_back(&scope);
-  const sol::protected_function_result result = function();
-  open_scopes.pop_back();
-  std::set<const TensorHandle::Box*> returned;
-  sol::object value = sol::make_object(L, sol::lua_nil);
-  if (result.valid() && result.return_count() > 0) {
-    value = result.get<sol::object>();
-    collect_boxes(value, returned, 0);
+int call_in_scope(lua_State* L) {
+  // Plain Lua calls: the function's own error value passes through as it is, and all its results.
+  int status = LUA_ERRRUN;
+  try {
+    MS_CHECK(lua_isfunction(L, 1), "ms.scope: argument 1: expected a function (to call), got {}",
+             luaL_typename(L, 1));
+    lua_settop(L, 1);
+    const CallDepth depth("ms.scope");
+    Scope scope;
+    open_scopes.push_back(&scope);
+    status = lua_pcall(L, 0, LUA_MULTRET, 0);
+    open_scopes.pop_back();
+    close_scope(L, scope, 0);
+  } catch (const std::exception& error) {
+    status = LUA_ERRRUN;
+    push_error_text(L, error);
   }
-  for (const auto& weak : scope) {
-    const auto box = weak.lock();
-    if (box == nullptr) continue;
-    if (returned.count(box.get()) > 0) {
-      if (!open_scopes.empty()) open_scopes.back()->push_back(box);  // now the outer scope's
-    } else {
-      live_bytes -= box->bytes;
-      box->bytes = 0;
-      box->tensor = at::Tensor();
-    }
-  }
-  if (!result.valid()) throw Error(result.get<sol::error>().what());
-  return value;
+  if (status != 0) return lua_error(L);
+  return lua_gettop(L);
 }
 
 }  // namespace moonshard::bindings

@@ -39,8 +39,8 @@ sol::object push_tensor(lua_State* L, const at::Tensor& tensor);
 /// Bytes behind live handles.
 int64_t live_tensor_bytes();
 
-/// ms.scope: calls fn; tensors made inside are freed at its end, except those it returns (also
-/// inside returned tables). Freed when it raises, too.
-sol::object run_in_scope(lua_State* L, const sol::protected_function& function);
+/// ms.scope as a Lua function: calls its argument; tensors made inside are freed at the end, except
+/// those among the results (also inside returned tables). Freed when it raises, too.
+int call_in_scope(lua_State* L);
 
 }  // namespace moonshard::bindings

@@ -41,6 +41,7 @@ int add_traceback(lua_State* L) {
 }
 
 std::string text_of(lua_State* L, int index) {
+  if (luaL_callmeta(L, index, "__tostring") != 0) index = -1;  // an error object that can speak
   const char* text = lua_tostring(L, index);
   return text != nullptr ? text : std::string("an error object of type ") + luaL_typename(L, index);
 }

@@ -99,6 +99,11 @@ int profile_verb(const Words& words) {
 }
 
 int repl_verb(const Words& words) {
+  if (!words.empty() && (words[0] == "--help" || words[0] == "-h")) {
+    std::cout << "usage: moonshard repl\nA prompt with the module as `ms`; reads a pipe, too. "
+                 ".help lists its commands.\n";
+    return 0;
+  }
   expect_no_more(words);
   host::LuaHost lua;
   return host::run_repl(lua.state(),
@@ -114,6 +119,15 @@ int lua_verb(const char* name, const char* usage, const char* doc, const Words& 
   }
   host::LuaHost lua;
   return lua.call_command(name, words);
+}
+
+int completion_verb(const Words& words) {
+  if (!words.empty() && (words[0] == "--help" || words[0] == "-h")) {
+    std::cout << "usage: moonshard completion bash|zsh\nPrints a script: source <(moonshard "
+                 "completion bash)\n";
+    return 0;
+  }
+  return host::completion_command(words.empty() ? "" : words[0]);
 }
 
 int doctor_verb(const Words& words) {
@@ -135,7 +149,7 @@ int dispatch(const std::string& verb, const Words& words) {
   if (verb == "repl") return repl_verb(words);
   if (verb == "view") return host::view_command(words);
   if (verb == "doctor") return doctor_verb(words);
-  if (verb == "completion") return host::completion_command(words.empty() ? "" : words[0]);
+  if (verb == "completion") return completion_verb(words);
   if (verb == "sweep") {
     return lua_verb("sweep",
                     "NAME|FILE.lua [--set KEY=VALUE] [--only KEY=GLOB] [--resume DIR] [--dry-run]",
@@ -154,10 +168,7 @@ int dispatch(const std::string& verb, const Words& words) {
                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const Words words(argv + 1, argv + argc);
+int run_program(const Words& words) try {
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     std::cout << help_text();
     return words.empty() ? 2 : 0;
@@ -167,22 +178,34 @@ int main(int argc, char** argv) {
     return 0;
   }
   profile::install_cpu_memory_hook();
-  try {
-    return dispatch(words[0], Words(words.begin() + 1, words.end()));
-  } catch (const CLI::ParseError& error) {
-    std::cerr << "moonshard: " << error.what() << "\n";
-    return 2;
-  } catch (const UsageError& error) {
-    std::cerr << "moonshard: " << error.what() << "\n";
-    return 2;
-  } catch (const OutOfMemoryError& error) {
-    std::cerr << "moonshard: " << error.what() << "\n";
-    return 3;
-  } catch (const Interrupted&) {
-    std::cerr << "moonshard: interrupted\n";
-    return 130;
-  } catch (const std::exception& error) {
-    std::cerr << "moonshard: " << bindings::readable_message(error) << "\n";
-    return 1;
+  return dispatch(words[0], Words(words.begin() + 1, words.end()));
+} catch (const CLI::ParseError& error) {
+  std::cerr << "moonshard: " << error.what() << "\n";
+  return 2;
+} catch (const UsageError& error) {
+  std::cerr << "moonshard: " << error.what() << "\n";
+  return 2;
+} catch (const OutOfMemoryError& error) {
+  std::cerr << "moonshard: " << error.what() << "\n";
+  return 3;
+} catch (const Interrupted&) {
+  std::cerr << "moonshard: interrupted\n";
+  return 130;
+} catch (const std::exception& error) {
+  std::cerr << "moonshard: " << bindings::readable_message(error) << "\n";
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = run_program(Words(argv + 1, argv + argc));
+  std::cout.flush();
+  // What could not be written was not said: a full disk behind a pipe must not look like success.
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::cerr
+        << "moonshard: standard output: cannot write: the disk is full or the pipe is closed\n";
+    return code != 0 ? code : 1;
   }
+  return code;
 }

@@ -8,23 +8,32 @@
 
 namespace moonshard {
 
+std::string out_of_memory_message(const std::exception& error) {
+  constexpr const char* kAdvice = "lower batch_size or seq_length, or make smaller tensors";
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return fmt::format("memory: the host has none left; {}", kAdvice);
+  }
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  if (torch_error == nullptr) return "";
+  std::string text = torch_error->what_without_backtrace();
+  // The CPU allocator has no error type of its own, only these words.
+  const bool is_host = text.find("not enough memory") != std::string::npos ||
+                       text.find("can't allocate memory") != std::string::npos;
+  if (!is_host && dynamic_cast<const c10::OutOfMemoryError*>(&error) == nullptr) return "";
+  const size_t start = text.find("you tried to allocate");
+  if (start != std::string::npos) text = text.substr(start);
+  return fmt::format("memory: {}; {}", text, kAdvice);
+}
+
 void rethrow_memory_errors() {
-  constexpr const char* kAdvice = "lower batch_size or seq_length";
   try {
     throw;
-  } catch (const c10::OutOfMemoryError& error) {
-    throw OutOfMemoryError(fmt::format("memory: {}; {}", error.what_without_backtrace(), kAdvice),
-                           -1);
-  } catch (const std::bad_alloc&) {
-    throw OutOfMemoryError(fmt::format("memory: the host has none left; {}", kAdvice), -1);
-  } catch (const c10::Error& error) {
-    // The CPU allocator has no error type of its own, only these words.
-    const std::string text = error.what_without_backtrace();
-    if (text.find("not enough memory") == std::string::npos &&
-        text.find("can't allocate memory") == std::string::npos) {
-      throw;
-    }
-    throw OutOfMemoryError(fmt::format("memory: {}; {}", text, kAdvice), -1);
+  } catch (const OutOfMemoryError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string message = out_of_memory_message(error);
+    if (message.empty()) throw;
+    throw OutOfMemoryError(message, -1);
   }
 }
 

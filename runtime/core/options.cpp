@@ -52,7 +52,9 @@ constexpr double kLargestExactInteger = 9007199254740992.0;
 }  // namespace
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+  constexpr size_t kLongestName = 64;  // nothing of ours is longer, and the search is quadratic
   std::string best;
+  if (name.size() > kLongestName) return best;
   size_t best_distance = std::max<size_t>(2, name.size() / 2) + 1;
   for (const std::string& candidate : candidates) {
     const size_t distance = edit_distance(name, candidate);
@@ -112,7 +114,7 @@ void OptionSchema::fail_unknown(std::string_view name) const {
     candidates.insert(candidates.end(), option.aliases.begin(), option.aliases.end());
   }
   const std::string near = nearest_name(normalized(name), candidates);
-  throw UsageError(fmt::format("{}: unknown option '{}'{} known: {}", where_, name,
+  throw UsageError(fmt::format("{}: unknown option '{}'{} known: {}", where_, name.substr(0, 60),
                                near.empty() ? ";" : fmt::format("; did you mean '{}'?", near),
                                fmt::join(names(), ", ")));
 }
@@ -161,7 +163,7 @@ Json OptionSchema::checked(const Option& option, const Json& value) const {
         const std::string near = nearest_name(word, option.choices);
         throw UsageError(fmt::format(
             "{}: option '{}': expected one of {}, got '{}'{}", where_, option.name,
-            fmt::join(option.choices, ", "), word,
+            fmt::join(option.choices, ", "), word.substr(0, 60),
             near.empty() ? "; " + option.doc : fmt::format("; did you mean '{}'?", near)));
       }
       return Json(word);
@@ -201,7 +203,16 @@ void OptionSchema::assign_all(void* target, const Json& values) const {
   MS_CHECK(values.is_object(),
            "{}: expected a table of named options, got {}; write {{ name = value }}", where_,
            values.type_name());
-  for (const auto& [name, value] : values.items()) assign(target, name, value);
+  std::map<std::string, std::string> given;  // option -> the spelling that was used for it
+  for (const auto& [name, value] : values.items()) {
+    if (const Option* option = find(name)) {
+      const auto [before, is_new] = given.emplace(option->name, name);
+      MS_CHECK(is_new,
+               "{}: option '{}': expected one value, got two, as '{}' and as '{}'; leave one out",
+               where_, option->name, before->second, name);
+    }
+    assign(target, name, value);
+  }
 }
 
 Json OptionSchema::to_json(const void* source) const {

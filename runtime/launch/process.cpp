@@ -68,6 +68,13 @@ pid_t spawn(const std::vector<std::string>& arguments, const std::filesystem::pa
   for (std::string& variable : variables) envp.push_back(variable.data());
   envp.push_back(nullptr);
 
+  // Opened here first: posix_spawn would blame the program for a log that cannot be written.
+  const int log_file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (log_file < 0) {
+    throw IoError(fmt::format("{}: cannot write the log: {}; check the folder", log.string(),
+                              std::strerror(errno)));
+  }
+  ::close(log_file);
   SpawnSettings settings(log);
   pid_t child = 0;
   const int error = posix_spawn(&child, argv[0], &settings.files_, &settings.attributes_,

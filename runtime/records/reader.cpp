@@ -13,13 +13,6 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxPointsPerFolder = 100'000;
 constexpr size_t kMaxProblems = 100;
 
-bool is_plain_name(const std::string& name) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
-  };
-  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), plain);
-}
-
 void add_problem(RunFolder& run, const std::string& text) {
   if (run.problems.size() < kMaxProblems) run.problems.push_back(text);
 }
@@ -106,6 +99,13 @@ void list_plots(RunFolder& run) {
 }
 
 }  // namespace
+
+bool is_plain_name(const std::string& name) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), plain);
+}
 
 bool lies_inside(const fs::path& folder, const fs::path& path) {
   std::error_code error;

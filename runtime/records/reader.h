@@ -36,6 +36,9 @@ struct RunFolder {
 /// Links that lead out of the folder are not followed.
 RunFolder load_run_folder(const std::filesystem::path& path);
 
+/// True for what may name a point or a run: 1 to 64 letters, digits, '_' and '-'.
+bool is_plain_name(const std::string& name);
+
 /// True when a path exists and really lies in the folder, links followed. Folders from others may
 /// hold links to anywhere; only what lies inside is read.
 bool lies_inside(const std::filesystem::path& folder, const std::filesystem::path& path);

@@ -40,6 +40,9 @@ std::string cell_text(const Json& value) {
 }  // namespace
 
 RunFolderWriter RunFolderWriter::create(const fs::path& root, const std::string& name) {
+  MS_CHECK(name.empty() || is_plain_name(name),
+           "run folder: expected a name of up to 64 letters, digits, '_' and '-', got '{}'",
+           name.substr(0, 60));
   make_folder(root);
   const std::string base =
       "run_" + format_time("%Y%m%d_%H%M%S", false) + (name.empty() ? "" : "_" + name);
@@ -68,6 +71,8 @@ RunFolderWriter RunFolderWriter::open(const fs::path& folder) {
 }
 
 fs::path RunFolderWriter::point_folder(const std::string& id) const {
+  MS_CHECK(is_plain_name(id), "run folder: expected a point's id of letters and digits, got '{}'",
+           id.substr(0, 60));
   return path_ / "points" / id;
 }
 
@@ -105,11 +110,16 @@ void RunFolderWriter::write_result(const std::string& id, const Json& result) {
 }
 
 void RunFolderWriter::write_seed_result(const std::string& file_name, const Json& result) {
-  write_file_atomically(path_ / file_name, to_text(result));
+  write_file(file_name, to_text(result));
 }
 
 void RunFolderWriter::write_file(const std::string& relative_path, const std::string& bytes) {
   const fs::path target = path_ / relative_path;
+  const fs::path below = target.lexically_normal().lexically_relative(path_.lexically_normal());
+  MS_CHECK(
+      !relative_path.empty() && !below.empty() && *below.begin() != ".." && *below.begin() != ".",
+      "run folder: expected a file name inside {}, got '{}'", path_.string(),
+      relative_path.substr(0, 60));
   make_folder(target.parent_path());
   write_file_atomically(target, bytes);
 }

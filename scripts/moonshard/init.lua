@@ -1,8 +1,6 @@
 --- The Lua half of the module: fills the native table with sweeps, results, profiles and plots.
 -- Loaded by luaopen_moonshard; scripts write `local ms = require "moonshard"`.
-return function(ms, native)
-  package.loaded["moonshard.native"] = native
-
+return function(ms)
   local sweep = require "moonshard.sweep"
   local runs = require "moonshard.runs"
   local profile = require "moonshard.profile"

@@ -247,7 +247,7 @@ function Sweep:run(options)
   local folder, status = open_folder(self, resume)
   local path = native.records.path(folder)
   local bar = progress.new(#self.points, native.launch.is_terminal())
-  bar:say(("sweep %s: %d points into %s"):format(self.name, #self.points, path))
+  bar:say(("sweep%s: %d points into %s"):format(self.name ~= "" and " " .. self.name or "", #self.points, path))
   for _, point in ipairs(self.points) do
     local label = label_of(self.axes, point)
     if status[point.id] == "ok" then

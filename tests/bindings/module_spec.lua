@@ -329,7 +329,7 @@ describe("the trainer", function()
     assert.are.same({ 3, 16 }, batch.inputs.shape)
     assert.are.same({ 3 }, model:losses(batch).shape)
     assert.matches("Data:next: expected data that knows its model's shapes", message_of(function() return ms.data.synthetic():next() end))
-    assert.matches("Model:losses: expected a batch with input_ids or inputs, got neither", message_of(model.losses, model, {}))
+    assert.matches("Model:losses: batch field 'inputs': expected a Tensor", message_of(model.losses, model, {}))
   end)
 
   it("a batch that lacks what the task needs is refused by name", function()

@@ -211,8 +211,10 @@ describe("the session", function()
     end)
 
     it("%mem prints the heap and the tensors", function()
-      local out = entered("%mem kept = string.rep('x', 10000)")
-      assert.matches("Lua heap: %d+ %-> %d+ bytes %(%+1%d%d%d%d%)", out)
+      -- Large beside what else the heap gains or loses between two full collections.
+      local out = entered("%mem kept = string.rep('x', 10000000)")
+      local gained = tonumber(out:match("Lua heap: %d+ %-> %d+ bytes %(%+(%d+)%)"))
+      assert.is_true(gained and gained > 9e6 and gained < 3e7, out)  -- the string's buffer stays, too
       assert.matches("host tensors: 4096 %-> 4096 bytes %(%+0%)", out)
       session.module.memory = nil
       assert.is_nil(entered("%mem 1"):find("tensors", 1, true))

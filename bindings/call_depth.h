@@ -1,0 +1,25 @@
+// Bound functions that call back into Lua can be nested by the script without end. Each level costs
+// C stack, which Lua does not watch; this does.
+#pragma once
+
+#include "runtime/core/check.h"
+
+namespace moonshard::bindings {
+
+class CallDepth {
+ public:
+  explicit CallDepth(const char* function) {
+    MS_CHECK(depth_ < kMaxDepth, "{}: expected at most {} calls inside one another, got more",
+             function, kMaxDepth);
+    ++depth_;
+  }
+  ~CallDepth() { --depth_; }
+  CallDepth(const CallDepth&) = delete;
+  CallDepth& operator=(const CallDepth&) = delete;
+
+ private:
+  static constexpr int kMaxDepth = 100;
+  static inline thread_local int depth_ = 0;
+};
+
+}  // namespace moonshard::bindings
