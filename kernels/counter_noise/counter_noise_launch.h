@@ -10,10 +10,11 @@ namespace moonshard::kernels {
 struct NoiseStream {
   uint64_t key = 0;        ///< of the run: from the seed, or from the OS
   uint32_t step = 0;       ///< optimizer step, or 0 for initial weights
-  uint32_t parameter = 0;  ///< index of the parameter; its highest bit is the purpose, see below
+  uint32_t parameter = 0;  ///< index of the parameter; its two highest bits are the purpose
 };
 
 inline constexpr uint32_t kPurposeInitialWeights = 0x80000000u;
+inline constexpr uint32_t kPurposeData = 0xC0000000u;
 
 // Raw launcher (counter_noise.cu, or no_cuda.cpp that throws). format: 0 float, 1 double, 2
 // bfloat16, 3 half.
