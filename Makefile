@@ -15,7 +15,8 @@ setup:
 build: setup
 	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET)
 
-demo: build
+demo: setup
+	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET) moonshard moonshard-view moonshard_module
 	@cmake/timed demo $(BUILD)/bin/moonshard run examples/01_first_sweep.lua
 
 test: build

@@ -37,6 +37,7 @@ class ObjectType {
           args.fail(2, "no assignment (fields of this object are read-only)");
         }));
     metatable_.raw_set("__pairs", sol::lua_nil);
+    metatable_.raw_set("new", sol::lua_nil);  // sol2's constructor that only raises
   }
 
   template <class F>

@@ -11,6 +11,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include "runtime/core/check.h"
+#include "runtime/core/cpu_quirks.h"
 
 namespace moonshard {
 namespace {
@@ -68,6 +69,7 @@ std::string cuda_absence_reason() {
 }
 
 c10::Device resolve_device(const std::string& name) {
+  prepare_cpu_libraries();
   if (name == "cpu") return c10::Device(c10::kCPU);
   if (name == "meta") return c10::Device(c10::kMeta);
   if (name == "auto") {
