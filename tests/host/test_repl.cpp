@@ -9,11 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 
 namespace {
@@ -66,6 +69,9 @@ class Terminal {
     size.ws_row = 40;
     size.ws_col = 120;
     child_ = ::forkpty(&fd_, nullptr, nullptr, &size);
+    // Fails at once and with the reason, e.g. in a container without /dev/pts.
+    if (child_ < 0)
+      throw std::runtime_error(std::string("no pseudo terminal: ") + std::strerror(errno));
     if (child_ == 0) {
       ::setenv("MOONSHARD_HISTORY", history.c_str(), 1);
       ::setenv("MOONSHARD_STARTUP", startup.c_str(), 1);

@@ -44,7 +44,7 @@ TEST(AtomicFile, SurvivesAKillAtAnyMoment) {
       }
     }
     ::close(pipe_ends[1]);
-    ::usleep(static_cast<useconds_t>(random() % 12000));
+    ::usleep(static_cast<useconds_t>(random() % 60000));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     int acknowledged = 0, number = 0;
