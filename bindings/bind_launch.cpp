@@ -64,7 +64,7 @@ void bind_launch(sol::table ms, sol::table native) {
          "This machine and program: versions, CPU, memory, GPUs.",
          [](const Arguments& args) { return to_lua(args.state(), launch::describe_machine()); });
   ms["version"] = launch::version();
-  ms["libtorch_version"] = launch::describe_machine()["libtorch"].get<std::string>();
+  ms["libtorch_version"] = launch::libtorch_version();
 
   sol::table launch_table(native.lua_state(), sol::create);
   const auto add = [&](const char* name, const char* signature, const char* text, auto function) {

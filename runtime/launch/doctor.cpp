@@ -35,8 +35,7 @@ Finding compiler_and_program() {
 
 Finding libtorch() {
   return {"LibTorch", Health::Good,
-          fmt::format("{} on {}", describe_machine()["libtorch"].get<std::string>(),
-                      describe_machine()["cpu"].get<std::string>()),
+          fmt::format("{} on {}", libtorch_version(), describe_machine()["cpu"].get<std::string>()),
           ""};
 }
 

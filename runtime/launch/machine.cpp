@@ -41,6 +41,10 @@ std::string version() {
   return MOONSHARD_VERSION;
 }
 
+std::string libtorch_version() {
+  return TORCH_VERSION;
+}
+
 std::vector<std::string> gpu_names() {
   std::vector<std::string> names;
   std::error_code error;

@@ -16,5 +16,6 @@ Json describe_machine();
 
 std::vector<std::string> gpu_names();
 std::string version();  ///< of moonshard
+std::string libtorch_version();
 
 }  // namespace moonshard::launch
