@@ -39,17 +39,6 @@ sol::object describe_options(const Arguments& args) {
   return to_lua(args.state(), list);
 }
 
-sol::object list_engines(const Arguments& args) {
-  Json list = Json::array();
-  for (const privacy::EngineInfo& engine : privacy::engines()) {
-    list.push_back({{"name", engine.name},
-                    {"private", engine.is_private},
-                    {"aliases", engine.aliases},
-                    {"doc", engine.doc}});
-  }
-  return to_lua(args.state(), list);
-}
-
 sol::object nearest(const Arguments& args) {
   const std::string found =
       nearest_name(args.text(1, "name"), args.json(2).get<std::vector<std::string>>());
@@ -72,7 +61,6 @@ void bind_experiment(sol::table ms, sol::table native) {
   define(ms, "ms", "option_names", "() -> list", "Names of all experiment options.", option_names);
   define(ms, "ms", "options", "() -> list",
          "All experiment options with type, default and meaning.", describe_options);
-  define(ms, "ms", "engines", "() -> list", "The clipping engines.", list_engines);
 }
 
 }  // namespace moonshard::bindings

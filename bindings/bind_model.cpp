@@ -1,6 +1,7 @@
 // Models for Lua: ms.model, ms.models, and batches as tables of tensors.
 #include <ATen/ATen.h>
 
+#include "bindings/batch_table.h"
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
@@ -8,6 +9,9 @@
 #include "bindings/tensor_handle.h"
 #include "bindings/usertype.h"
 #include "runtime/models/registry.h"
+#include "runtime/plan/model_cost.h"
+#include "runtime/weights/load_model.h"
+#include "runtime/weights/make_model.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -25,19 +29,19 @@ sol::object make(const Arguments& args) {
   models::ModelOptions options;
   options.model = args.text(1, "model name");
   model_schema().assign_all(&options, args.options(2));
-  return sol::make_object(args.state(), ModelHandle{models::make_model(options)});
+  return sol::make_object(args.state(), ModelHandle{weights::make_model(options)});
 }
 
 sol::object list_models(const Arguments& args) {
   Json list = Json::array();
   for (const models::Preset& preset : models::presets()) {
-    models::ModelOptions shapes = preset.sizes;
-    shapes.device = "meta";
-    const auto model = models::make_model(shapes);
+    const plan::ModelCost cost = plan::model_cost(preset.sizes, 1, preset.seq_length);
     list.push_back({{"name", preset.sizes.model},
                     {"task", preset.sizes.task},
-                    {"num_parameters", model->num_parameters()},
-                    {"parameter_bytes", model->parameter_bytes()},
+                    {"num_parameters", cost.num_parameters},
+                    {"parameter_bytes", cost.parameter_bytes},
+                    {"flops_per_token", cost.flops_per_token},
+                    {"memory_batch_1_bytes", cost.peak_bytes},
                     {"batch_size", preset.batch_size},
                     {"seq_length", preset.seq_length},
                     {"doc", preset.doc}});
@@ -53,44 +57,27 @@ sol::object read_field(const Arguments& args) {
   if (name == "num_parameters") return to_lua(L, model.num_parameters());
   if (name == "bytes") return to_lua(L, model.parameter_bytes());
   if (name == "options") return to_lua(L, model_schema().to_json(&model.options()));
-  if (name == "parameters") {
+  if (name == "parameters" || name == "trainable") {
     Json names = Json::array();
-    for (const auto& parameter : model.parameters()) names.push_back(parameter->name);
+    for (const auto& parameter : model.parameters())
+      if (parameter->trainable || name == "parameters") names.push_back(parameter->name);
     return to_lua(L, names);
   }
-  throw UsageError(fmt::format(
-      "Model: expected a field (name, num_parameters, bytes, options, parameters) or a method "
-      "(parameter, losses, forward), got '{}'",
-      name));
-}
-
-// A batch is a table of tensors with the names of the Batch struct.
-Batch read_batch(const Arguments& args, int n, const std::string& task) {
-  const sol::table table = args.table(n, "batch");
-  Batch batch;
-  const bool regress = task == "regress";
-  struct Field {
-    const char* name;
-    at::Tensor* tensor;
-    bool needed;
-  };
-  const Field fields[] = {{"input_ids", &batch.input_ids, !regress},
-                          {"attention_mask", &batch.attention_mask, task == "classify"},
-                          {"labels", &batch.labels, !regress},
-                          {"inputs", &batch.inputs, regress},
-                          {"targets", &batch.targets, regress}};
-  for (const Field& field : fields) {
-    const sol::object value = table.raw_get<sol::object>(field.name);
-    if (value.is<TensorHandle>()) {
-      *field.tensor = value.as<TensorHandle&>().get(args.function_name());
+  if (name == "layers") {
+    Json list = Json::array();
+    for (const auto& layer : model.layers()) {
+      list.push_back({{"name", layer->name},
+                      {"kind", layer->kind},
+                      {"weight", layer->weight->name},
+                      {"bias", layer->bias == nullptr ? Json() : Json(layer->bias->name)},
+                      {"trainable", layer->trainable()}});
     }
-    MS_CHECK(!field.needed || field.tensor->defined(),
-             "{}: batch field '{}': expected a Tensor for task {}, got {}; take batches from "
-             "data:next()",
-             args.function_name(), field.name, task,
-             value.get_type() == sol::type::lua_nil ? "nothing" : "something else");
+    return to_lua(L, list);
   }
-  return batch;
+  throw UsageError(fmt::format(
+      "Model: expected a field (name, num_parameters, bytes, options, parameters, trainable, "
+      "layers) or a method (parameter, losses, forward, freeze, save), got '{}'",
+      name));
 }
 
 template <class F>
@@ -116,15 +103,31 @@ void bind_model(sol::table ms) {
               on_batch([](auto& model, const Batch& batch) { return model.losses(batch); }));
   type.method("forward", "(batch) -> Tensor", "Scores of a batch, without gradients.",
               on_batch([](auto& model, const Batch& batch) { return model.forward(batch); }));
-  type.fields({"name", "num_parameters", "bytes", "options", "parameters"}, &read_field);
+  type.method("freeze", "(glob) -> count",
+              "Leaves the parameters that match out of training; returns how many did.",
+              [](const Arguments& args) {
+                const auto& model = args.self<ModelHandle>("Model").model;
+                return to_lua(args.state(), model->freeze(args.text(2, "glob")));
+              });
+  type.method("save", "(folder) -> list of files",
+              "Writes config.json and the weights as safetensors; transformers opens the folder.",
+              [](const Arguments& args) {
+                const auto& model = args.self<ModelHandle>("Model").model;
+                return to_lua(args.state(), weights::save_model(*model, args.path(2, "folder")));
+              });
+  type.fields({"name", "num_parameters", "bytes", "options", "parameters", "trainable", "layers"},
+              &read_field);
   type.text([](const ModelHandle& handle) {
     const models::Model& model = *handle.model;
     return fmt::format("Model {} ({}, {} parameters, {} {}, {} bytes)", model.options().model,
                        model.options().task, model.num_parameters(), model.options().dtype,
                        model.options().device, model.parameter_bytes());
   });
-  define(ms, "ms", "model", "(name, { task, dtype, device, hidden_dim, num_layers, … }) -> Model",
-         "Builds a model with random weights from its seed. ms.models() lists the names.", make);
+  define(
+      ms, "ms", "model", "(name, { task, dtype, device, hidden_dim, num_layers, … }) -> Model",
+      "Builds a model with random weights from its seed, or with `weights` from a file or folder. "
+      "ms.models() lists the names; a folder with config.json is a name, too.",
+      make);
   define(ms, "ms", "models", "() -> list", "The model presets with their sizes.", list_models);
 }
 

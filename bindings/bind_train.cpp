@@ -1,11 +1,11 @@
 // Training piece by piece for Lua: ms.trainer and what it is put together from.
 #include <ATen/ATen.h>
 
+#include "bindings/batch_table.h"
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "bindings/handles.h"
-#include "bindings/tensor_handle.h"
 #include "bindings/usertype.h"
 #include "runtime/models/registry.h"
 
@@ -106,18 +106,7 @@ sol::object next_batch(const Arguments& args) {
            "{}: expected data that knows its model's shapes; make it with ms.data.synthetic {{ "
            "model = m }}",
            args.function_name());
-  const Batch batch = handle.source->next();
-  sol::table table(args.state(), sol::create);
-  const std::pair<const char*, const at::Tensor*> fields[] = {
-      {"input_ids", &batch.input_ids},
-      {"attention_mask", &batch.attention_mask},
-      {"labels", &batch.labels},
-      {"inputs", &batch.inputs},
-      {"targets", &batch.targets}};
-  for (const auto& [name, tensor] : fields) {
-    if (tensor->defined()) table[name] = push_tensor(args.state(), *tensor);
-  }
-  return table;
+  return push_batch(args.state(), handle.source->next());
 }
 
 // ---- the trainer ------------------------------------------------------------------------------
@@ -132,17 +121,42 @@ Json part(const sol::table& table, const char* name) {
   return json;
 }
 
-sol::object make_trainer(const Arguments& args) {
-  const sol::table table = args.table(1, "options");
-  const std::vector<std::string> known = {"model", "clip", "optimizer", "data"};
+// What a trainer takes besides its four parts.
+struct TrainerOptions : train::StepOptions {
+  bool record_layers = false;
+};
+
+const OptionSchema& trainer_schema() {
+  static const OptionSchema schema = [] {
+    OptionSchema s("trainer");
+    s.also_known({"model", "clip", "optimizer", "data"});
+    train::add_step_options<TrainerOptions>(s);
+    s.boolean<TrainerOptions>("record_layers", &TrainerOptions::record_layers,
+                              "put each layer's norms into the step's report");
+    return s;
+  }();
+  return schema;
+}
+
+TrainerOptions read_trainer_options(const Arguments& args, const sol::table& table) {
+  sol::table rest(args.state(), sol::create);
   for (const auto& [key, value] : table) {
     const std::string name = key.is<std::string>() ? key.as<std::string>() : "(a number)";
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::string near = nearest_name(name, known);
-    throw UsageError(fmt::format(
-        "trainer: unknown option '{}'{} known: model, clip, optimizer, data", name.substr(0, 60),
-        near.empty() ? ";" : fmt::format("; did you mean '{}'?", near)));
+    if (trainer_schema().is_also_known(name)) continue;
+    if (trainer_schema().find(name) == nullptr) trainer_schema().fail_unknown(name);
+    rest[key] = value;
   }
+  sol::stack::push(args.state(), rest);
+  const Json options = to_json(args.state(), -1, args.function_name());
+  lua_pop(args.state(), 1);
+  TrainerOptions read;
+  trainer_schema().assign_all(&read, options);
+  return read;
+}
+
+sol::object make_trainer(const Arguments& args) {
+  const sol::table table = args.table(1, "options");
+  const TrainerOptions options = read_trainer_options(args, table);
   const sol::object model = table.raw_get<sol::object>("model");
   MS_CHECK(model.is<ModelHandle>(),
            "trainer: option 'model': expected a model, got something else; make one with ms.model");
@@ -162,7 +176,8 @@ sol::object make_trainer(const Arguments& args) {
   handle.model = model.as<ModelHandle&>().model;
   handle.trainer = std::make_shared<train::Trainer>(
       handle.model, clip, optimizer,
-      std::make_unique<data::SyntheticData>(*bind_data(data, *handle.model)));
+      std::make_unique<data::SyntheticData>(*bind_data(data, *handle.model)), options);
+  handle.trainer->record_layers(options.record_layers);
   return sol::make_object(args.state(), std::move(handle));
 }
 
@@ -173,23 +188,44 @@ train::Trainer& open_trainer(const Arguments& args) {
   return *handle.trainer;
 }
 
+Json norms_by_layer(const train::StepReport& report) {
+  Json list = Json::array();
+  for (const privacy::LayerNorms& layer : report.layers) {
+    const at::Tensor norms = layer.norms.to(at::kCPU, at::kDouble).contiguous();
+    const double* first = norms.data_ptr<double>();
+    list.push_back(
+        {{"layer", layer.layer}, {"norms", std::vector<double>(first, first + norms.numel())}});
+  }
+  return list;
+}
+
 sol::object run_step(const Arguments& args) {
-  const train::StepReport report = open_trainer(args).step();
+  train::Trainer& trainer = open_trainer(args);
+  const train::StepReport report =
+      args.missing(2) ? trainer.step()
+                      : trainer.step(read_batch(args, 2, trainer.model().options().task));
   Json phases = Json::object();
   for (const auto& [phase, ms] : report.phases) phases[phase] = ms;
-  return to_lua(args.state(), Json{{"step", report.step},
-                                   {"loss", report.loss},
-                                   {"batch_size", report.batch_size},
-                                   {"tokens", report.tokens},
-                                   {"norms", report.norms},
-                                   {"clip_fraction", report.clip_fraction},
-                                   {"time_ms", report.time_ms},
-                                   {"phases", phases},
-                                   {"memory",
-                                    {{"allocated_bytes", report.memory.allocated_bytes},
-                                     {"max_allocated_bytes", report.memory.max_allocated_bytes},
-                                     {"reserved_bytes", report.memory.reserved_bytes},
-                                     {"rss_bytes", report.memory.rss_bytes}}}});
+  Json result{{"step", report.step},
+              {"loss", report.loss},
+              {"lr", report.lr},
+              {"batch_size", report.batch_size},
+              {"tokens", report.tokens},
+              {"norms", report.norms},
+              {"factors", report.factors},
+              {"clip_fraction", report.clip_fraction},
+              {"clip_bound", report.clip_bound},
+              {"dropped", report.dropped},
+              {"kept_bytes", report.kept_bytes},
+              {"time_ms", report.time_ms},
+              {"phases", phases},
+              {"memory",
+               {{"allocated_bytes", report.memory.allocated_bytes},
+                {"max_allocated_bytes", report.memory.max_allocated_bytes},
+                {"reserved_bytes", report.memory.reserved_bytes},
+                {"rss_bytes", report.memory.rss_bytes}}}};
+  if (!report.layers.empty()) result["layers"] = norms_by_layer(report);
+  return to_lua(args.state(), result);
 }
 
 sol::object read_field(const Arguments& args) {
@@ -198,10 +234,12 @@ sol::object read_field(const Arguments& args) {
   if (name == "model")
     return sol::make_object(args.state(), ModelHandle{args.self<TrainerHandle>("Trainer").model});
   if (name == "engine") return sol::make_object(args.state(), std::string(trainer.engine().name()));
+  if (name == "clip_bound") return sol::make_object(args.state(), trainer.clip_bound());
   if (name == "private") return sol::make_object(args.state(), trainer.engine().is_private());
-  throw UsageError(fmt::format(
-      "Trainer: expected a field (model, engine, private) or a method (step, close), got '{}'",
-      name));
+  throw UsageError(
+      fmt::format("Trainer: expected a field (model, engine, private, clip_bound) or a method "
+                  "(step, close), got '{}'",
+                  name));
 }
 
 }  // namespace
@@ -209,15 +247,18 @@ sol::object read_field(const Arguments& args) {
 void bind_train(sol::table ms) {
   lua_State* L = ms.lua_state();
   ObjectType<TrainerHandle> trainer(L, "Trainer");
-  trainer.method("step", "() -> { loss, norms, clip_fraction, time_ms, phases, memory, … }",
-                 "One training step on the next batch.", &run_step);
+  trainer.method(
+      "step", "([batch]) -> { loss, norms, clip_fraction, time_ms, phases, memory, … }",
+      "One training step on the data's next batch, or on a batch of your own: a table of "
+      "tensors as data:next() gives.",
+      &run_step);
   trainer.method("close", "()", "Gives the optimizer's and the engine's memory back now.",
                  [](const Arguments& args) {
                    TrainerHandle& handle = args.self<TrainerHandle>("Trainer");
                    handle.trainer.reset();
                    handle.model.reset();
                  });
-  trainer.fields({"model", "engine", "private"}, &read_field);
+  trainer.fields({"model", "engine", "private", "clip_bound"}, &read_field);
   trainer.text([](const TrainerHandle& handle) {
     if (handle.trainer == nullptr) return std::string("Trainer (closed)");
     return fmt::format("Trainer of {} with engine {}", handle.model->options().model,
@@ -231,17 +272,22 @@ void bind_train(sol::table ms) {
   });
   data.text([](const DataHandle&) { return std::string("Data (synthetic)"); });
 
-  define(ms, "ms", "trainer", "{ model, clip, optimizer, data } -> Trainer",
+  define(ms, "ms", "trainer",
+         "{ model, clip, optimizer, data, grad_accum, expected_batch_size, deterministic, "
+         "record_layers } -> Trainer",
          "Puts a model, a clipping engine, an optimizer and data together.", make_trainer);
-  define(ms, "ms", "clip", "(engine, { max_grad_norm, noise_multiplier }) -> table",
+  define(ms, "ms", "clip", "(engine, { clipping, max_grad_norm, noise_multiplier, … }) -> table",
          "A clipping engine's options, checked. ms.engines() lists the engines.", checked_clip);
   sol::table optim(L, sol::create);
-  define(optim, "ms.optim", "sgd", "{ lr } -> table", "Stochastic gradient descent.",
+  define(optim, "ms.optim", "sgd", "{ lr, momentum } -> table", "Stochastic gradient descent.",
          [](const Arguments& args) { return checked_optimizer(args, "sgd"); });
+  define(optim, "ms.optim", "adam", "{ lr, weight_decay, beta1, beta2, eps } -> table",
+         "Adam, fused; weight decay is added to the gradient.",
+         [](const Arguments& args) { return checked_optimizer(args, "adam"); });
   define(optim, "ms.optim", "adamw", "{ lr, weight_decay, beta1, beta2, eps } -> table",
          "AdamW, fused.", [](const Arguments& args) { return checked_optimizer(args, "adamw"); });
   ms["optim"] = optim;
-  document(optim, "ms.optim", "ms.optim", "Optimizers: sgd, adamw.");
+  document(optim, "ms.optim", "ms.optim", "Optimizers: sgd, adam, adamw.");
   sol::table sources(L, sol::create);
   define(sources, "ms.data", "synthetic", "{ batch_size, seq_length, model } -> Data",
          "Random batches of the model's shapes. No privacy claim comes with them.", make_data);

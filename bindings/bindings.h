@@ -5,11 +5,13 @@
 
 namespace moonshard::bindings {
 
-void bind_tensor(sol::table ms);  // ms.zeros, ms.tensor, ms.scope, Tensor
-void bind_model(sol::table ms);   // ms.model, ms.models, Model
-void bind_train(sol::table ms);   // ms.trainer, ms.clip, ms.optim, ms.data, Trainer
+void bind_tensor(sol::table ms);   // ms.zeros, ms.tensor, ms.scope, Tensor
+void bind_model(sol::table ms);    // ms.model, ms.models, Model
+void bind_weights(sol::table ms);  // ms.weights, ms.load
+void bind_privacy(sol::table ms);  // ms.engines, ms.register_engine, ms.register_rule, ms.verify
+void bind_train(sol::table ms);    // ms.trainer, ms.clip, ms.optim, ms.data, Trainer
 void bind_experiment(sol::table ms,
-                     sol::table native);  // ms.run, ms.resolve, ms.options, ms.engines
+                     sol::table native);  // ms.run, ms.resolve, ms.options
 void bind_records(sol::table native);     // run folders, for the Lua library
 void bind_launch(sol::table ms,
                  sol::table native);  // ms.memory, ms.machine; processes for the Lua library

@@ -61,6 +61,8 @@ sol::table bind_all(lua_State* L, sol::table native) {
       "moonshard: experiments on private and sharded training. help(ms.NAME) explains a function.");
   bind_tensor(ms);
   bind_model(ms);
+  bind_weights(ms);
+  bind_privacy(ms);
   bind_train(ms);
   bind_experiment(ms, native);
   bind_records(native);

@@ -35,7 +35,7 @@ std::string value_cases() {
                         name, fmt::join(values, " "));
   };
   for (const Option& option : train::experiment_schema().options()) {
-    if (!option.choices.empty()) add(option.name, option.choices);
+    if (!option.words().empty()) add(option.name, option.words());
   }
   std::vector<std::string> models;
   for (const models::Preset& preset : models::presets()) models.push_back(preset.sizes.model);

@@ -9,6 +9,7 @@
 #include "bindings/host/lua_host.h"
 #include "bindings/host/repl.h"
 #include "bindings/host/verbs.h"
+#include "bindings/host/verify_command.h"
 #include "bindings/lua_error.h"
 #include "runtime/core/check.h"
 #include "runtime/core/options.h"
@@ -29,7 +30,9 @@ std::string help_text() {
     text += fmt::format("  {:<11} {}\n", verb.name, verb.doc);
   return text +
          "\nmoonshard VERB --help explains a verb; --version prints the version.\n"
-         "Exit codes: 0 good, 1 error, 2 usage, 3 out of memory, 5 a sweep has failed points, 130 "
+         "Exit codes: 0 good, 1 error, 2 usage, 3 out of memory, 4 verification failed, 5 a sweep "
+         "has "
+         "failed points, 130 "
          "interrupted.\n";
 }
 
@@ -143,12 +146,41 @@ int doctor_verb(const Words& words) {
   return host::doctor_command(as_json);
 }
 
+int verify_verb(const Words& words) {
+  VerbLine line(
+      "verify",
+      "[--model NAME] [--engine NAME] [--options NAME] [--dtype NAME] [--json] [--verbose]",
+      "Compares every engine with batch-of-one gradients by plain autograd: norms, clip "
+      "factors, clipped sums and the weights after a step. Exit code 4 when a cell fails.");
+  verify::VerifyOptions options;
+  host::VerifyOutput output;
+  std::string fault;
+  line->add_option("--model,--model-name", options.model, "one preset instead of every tiny one");
+  line->add_option("--engine,--mode", options.engine, "one engine instead of all");
+  line->add_option("--options", options.options, "one way to train, e.g. accumulation");
+  line->add_option("--dtype", options.dtype, "float64, float32 or bfloat16");
+  line->add_option("--device", options.device, "auto, cpu or cuda");
+  line->add_option("--seed", options.seed, "of weights and data");
+  line->add_flag("--json", output.as_json, "print all cells as JSON");
+  line->add_flag("--verbose", output.verbose, "print norms before and after clipping");
+  line->add_option("--fault", fault,
+                   "switch a deliberate mistake on, to see it found: no_bias_term, no_cross_term, "
+                   "no_padding_rule, micro_step_norm, wrong_denominator");
+  try {
+    expect_no_more(line.parse(words));
+  } catch (const CLI::CallForHelp&) {
+    return line.print_help();
+  }
+  return host::verify_command(options, output, fault);
+}
+
 int dispatch(const std::string& verb, const Words& words) {
   if (verb == "run") return run_verb(words);
   if (verb == "profile") return profile_verb(words);
   if (verb == "repl") return repl_verb(words);
   if (verb == "view") return host::view_command(words);
   if (verb == "doctor") return doctor_verb(words);
+  if (verb == "verify") return verify_verb(words);
   if (verb == "completion") return completion_verb(words);
   if (verb == "sweep") {
     return lua_verb("sweep",

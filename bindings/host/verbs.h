@@ -17,6 +17,7 @@ inline constexpr Verb kVerbs[] = {
     {"plot", "draw the figures of a run folder"},
     {"models", "list the model presets"},
     {"engines", "list the clipping engines"},
+    {"verify", "compare every engine with per-sample gradients by plain autograd"},
     {"doctor", "say what is wrong with this machine, and what to do"},
     {"completion", "print shell completion for bash or zsh"},
 };

@@ -13,6 +13,7 @@ struct NoiseStream {
   uint32_t parameter = 0;  ///< index of the parameter; its two highest bits are the purpose
 };
 
+inline constexpr uint32_t kPurposeClipCount = 0x40000000u;
 inline constexpr uint32_t kPurposeInitialWeights = 0x80000000u;
 inline constexpr uint32_t kPurposeData = 0xC0000000u;
 

@@ -8,13 +8,23 @@ namespace moonshard {
 struct Batch {
   at::Tensor input_ids;       ///< [B, T] int64; tasks classify and lm
   at::Tensor attention_mask;  ///< [B, T] bool, true for real tokens; padding is on the right
-  at::Tensor
-      labels;  ///< [B] int64 (classify) or [B, T] int64 (lm, already shifted; -100 is ignored)
-  at::Tensor inputs;   ///< [B, D] float; task regress
-  at::Tensor targets;  ///< [B, D] float; task regress
+  at::Tensor labels;          ///< [B] int64 (classify, denoise) or [B, T] int64 (lm, already
+                              ///< shifted; -100 is ignored)
+  at::Tensor inputs;          ///< [B, D] (regress) or noisy images [B, C, H, W] (denoise)
+  at::Tensor targets;         ///< as inputs: what is regressed, or the noise
+  at::Tensor timesteps;       ///< [B] int64; task denoise
 
   int64_t size() const { return input_ids.defined() ? input_ids.size(0) : inputs.size(0); }
-  int64_t tokens() const { return input_ids.defined() ? input_ids.numel() : inputs.size(0); }
+  /// Samples first … first + count - 1.
+  Batch slice(int64_t first, int64_t count) const;
 };
+
+inline Batch Batch::slice(int64_t first, int64_t count) const {
+  const auto part = [&](const at::Tensor& whole) {
+    return whole.defined() ? whole.narrow(0, first, count) : whole;
+  };
+  return {part(input_ids), part(attention_mask), part(labels),
+          part(inputs),    part(targets),        part(timesteps)};
+}
 
 }  // namespace moonshard

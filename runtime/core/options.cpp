@@ -77,7 +77,7 @@ std::string describe_type(const Option& option) {
     case OptionType::Text:
       return "text";
     case OptionType::Choice:
-      return fmt::format("{}", fmt::join(option.choices, " | "));
+      return fmt::format("{}", fmt::join(option.words(), " | "));
   }
   return "";
 }
@@ -108,15 +108,21 @@ const Option* OptionSchema::find(std::string_view name) const {
   return nullptr;
 }
 
+bool OptionSchema::is_also_known(std::string_view name) const {
+  return std::find(also_known_.begin(), also_known_.end(), name) != also_known_.end();
+}
+
 void OptionSchema::fail_unknown(std::string_view name) const {
-  std::vector<std::string> candidates = names();
+  std::vector<std::string> known = also_known_;
+  for (const Option& option : options_) known.push_back(option.name);
+  std::vector<std::string> candidates = known;
   for (const Option& option : options_) {
     candidates.insert(candidates.end(), option.aliases.begin(), option.aliases.end());
   }
   const std::string near = nearest_name(normalized(name), candidates);
   throw UsageError(fmt::format("{}: unknown option '{}'{} known: {}", where_, name.substr(0, 60),
                                near.empty() ? ";" : fmt::format("; did you mean '{}'?", near),
-                               fmt::join(names(), ", ")));
+                               fmt::join(known, ", ")));
 }
 
 Json OptionSchema::checked(const Option& option, const Json& value) const {
@@ -154,16 +160,18 @@ Json OptionSchema::checked(const Option& option, const Json& value) const {
       if (!value.is_string()) refuse("a text");
       return value;
     case OptionType::Choice: {
-      if (!value.is_string()) refuse("one of " + describe_type(option));
-      std::string word = value.get<std::string>();
-      if (const auto other = option.value_aliases.find(word); other != option.value_aliases.end()) {
-        word = other->second;
-      }
-      if (std::find(option.choices.begin(), option.choices.end(), word) == option.choices.end()) {
-        const std::string near = nearest_name(word, option.choices);
+      // true and false are words, too: of choices like yes | no | auto.
+      if (!value.is_string() && !value.is_boolean()) refuse("one of " + describe_type(option));
+      std::string word = value.is_boolean() ? value.dump() : value.get<std::string>();
+      const std::vector<std::string> words = option.words();
+      const auto aliases = option.live_aliases ? option.live_aliases() : option.value_aliases;
+      if (const auto other = aliases.find(word); other != aliases.end()) word = other->second;
+      if (std::find(words.begin(), words.end(), word) == words.end()) {
+        if (value.is_boolean()) refuse("one of " + describe_type(option));
+        const std::string near = nearest_name(word, words);
         throw UsageError(fmt::format(
             "{}: option '{}': expected one of {}, got '{}'{}", where_, option.name,
-            fmt::join(option.choices, ", "), word.substr(0, 60),
+            fmt::join(words, ", "), word.substr(0, 60),
             near.empty() ? "; " + option.doc : fmt::format("; did you mean '{}'?", near)));
       }
       return Json(word);

@@ -25,8 +25,14 @@ struct Option {
   double min = 0, max = 0;                           ///< of numbers, inclusive
   std::vector<std::string> choices;                  ///< of Choice
   std::map<std::string, std::string> value_aliases;  ///< of Choice: other spellings of a value
-  std::function<void(void*, const Json&)> write;     ///< stores an already checked value
+  /// Of Choice, instead of the lists above: asked each time, for words that are added while
+  /// running.
+  std::function<std::vector<std::string>()> live_choices;
+  std::function<std::map<std::string, std::string>()> live_aliases;
+  std::function<void(void*, const Json&)> write;  ///< stores an already checked value
   std::function<Json(const void*)> read;
+
+  std::vector<std::string> words() const { return live_choices ? live_choices() : choices; }
 };
 
 /// Descriptors of one option struct, in the order users see them.
@@ -46,6 +52,10 @@ class OptionSchema {
   template <class T>
   Option& choice(const char* name, std::string T::*field, std::vector<std::string> choices,
                  const char* doc);
+
+  /// Names that the caller reads by itself: errors list them with the others.
+  void also_known(std::vector<std::string> names) { also_known_ = std::move(names); }
+  bool is_also_known(std::string_view name) const;
 
   const std::vector<Option>& options() const { return options_; }
   std::vector<std::string> names() const;
@@ -69,6 +79,7 @@ class OptionSchema {
 
   std::string where_;
   std::vector<Option> options_;
+  std::vector<std::string> also_known_;
 };
 
 /// The candidate with the smallest edit distance, or "" when none is near.

@@ -1,10 +1,13 @@
 #include "runtime/data/synthetic.h"
 
+#include <tuple>
+
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "kernels/counter_noise/counter_noise.h"
 #include "runtime/core/device.h"
+#include "runtime/data/diffusion.h"
 
 namespace moonshard::data {
 
@@ -24,15 +27,29 @@ Batch SyntheticData::next() {
   const auto ids = [&](int64_t high, at::IntArrayRef shape) {
     return at::randint(0, high, shape, generator, at::TensorOptions().dtype(at::kLong)).to(device);
   };
+  // Large: drawn where they are used, from the counter, which gives the same there as anywhere.
+  const auto two_of = [&](std::vector<int64_t> shape, at::ScalarType type) {
+    shape.insert(shape.begin(), 2);
+    at::Tensor normals = at::zeros(shape, at::TensorOptions().dtype(type).device(device));
+    kernels::add_counter_noise(normals, 1.0, {mixed, 0, kernels::kPurposeData});
+    return std::pair(normals[0], normals[1]);
+  };
+  const auto type = dtype_from_name(model_.dtype);
   Batch batch;
   if (model_.task == "regress") {
-    // Large: drawn where they are used, from the counter, which gives the same there as anywhere.
-    at::Tensor vectors =
-        at::zeros({2, batch_size_, model_.hidden_dim},
-                  at::TensorOptions().dtype(dtype_from_name(model_.dtype)).device(device));
-    kernels::add_counter_noise(vectors, 1.0, {mixed, 0, kernels::kPurposeData});
-    batch.inputs = vectors[0];
-    batch.targets = vectors[1];
+    std::tie(batch.inputs, batch.targets) = two_of({batch_size_, model_.hidden_dim}, type);
+    return batch;
+  }
+  if (model_.task == "denoise") {
+    // Images stay in float32 or wider: the model casts what it computes with, and small timesteps
+    // change an image by less than bfloat16 can tell.
+    const int64_t side = model_.image_size;
+    const auto [images, noise] = two_of({batch_size_, model_.in_channels, side, side},
+                                        type == at::kDouble ? at::kDouble : at::kFloat);
+    batch.timesteps = ids(kDiffusionSteps, {batch_size_});
+    batch.labels = ids(model_.num_classes, {batch_size_});
+    batch.inputs = add_diffusion_noise(images, noise, batch.timesteps);
+    batch.targets = noise;
     return batch;
   }
   batch.input_ids = ids(model_.vocab_size, {batch_size_, seq_length_});

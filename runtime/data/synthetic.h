@@ -9,7 +9,7 @@ namespace moonshard::data {
 
 class SyntheticData {
  public:
-  /// Shapes come from the model's resolved options.
+  /// Shapes come from the model's resolved options; images do not use seq_length.
   SyntheticData(const models::ModelOptions& model, int64_t batch_size, int64_t seq_length);
   Batch next();
 

@@ -19,7 +19,7 @@ LinearStack::LinearStack(const ModelOptions& options) : Model(options) {
 }
 
 at::Tensor LinearStack::forward(const Batch& batch) {
-  at::Tensor x_BD = batch.inputs;
+  at::Tensor x_BD = batch.inputs.to(seam().compute_type);
   for (ParamLayer* layer : stack_) x_BD = linear(x_BD, *layer);
   return x_BD;
 }

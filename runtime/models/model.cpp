@@ -1,29 +1,46 @@
 #include "runtime/models/model.h"
 
 #include <ATen/ATen.h>
+#include <fnmatch.h>
 
 #include "kernels/counter_noise/counter_noise.h"
 #include "runtime/core/device.h"
 
 namespace moonshard::models {
 
-const char* layer_kind_name(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::Linear:
-      return "linear";
-    case LayerKind::Embedding:
-      return "embedding";
-    case LayerKind::RmsNorm:
-      return "rms_norm";
-  }
-  return "";
-}
-
 Model::Model(ModelOptions options) : options_(std::move(options)) {
   const auto device = resolve_device(options_.device);
   options_.device = device.is_cuda() ? "cuda" : device.is_meta() ? "meta" : "cpu";
   seam_.anchor =
       at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device)).set_requires_grad(true);
+  seam_.no_anchor = seam_.anchor.detach();
+  seam_.compute_type =
+      dtype_from_name(options_.param_dtype == "auto" ? options_.dtype : options_.param_dtype);
+}
+
+Batch Model::prepare(const Batch& batch, int64_t) const {
+  return batch;
+}
+
+int64_t Model::count_tokens(const Batch& batch) const {
+  if (batch.input_ids.defined()) return batch.input_ids.numel();
+  if (batch.inputs.dim() != 4) return batch.inputs.size(0);
+  const int64_t patch = options_.patch_size;
+  return batch.inputs.size(0) * (batch.inputs.size(2) / patch) * (batch.inputs.size(3) / patch);
+}
+
+int64_t Model::freeze(const std::string& glob) {
+  int64_t count = 0;
+  for (const auto& parameter : parameters_) {
+    if (::fnmatch(glob.c_str(), parameter->name.c_str(), 0) != 0) continue;
+    parameter->trainable = false;
+    ++count;
+  }
+  MS_CHECK(count > 0,
+           "model '{}': expected a glob that matches parameters, got '{}'; their names look like "
+           "'{}'",
+           options_.model, glob, parameters_.empty() ? "" : parameters_.front()->name);
+  return count;
 }
 
 Parameter& Model::parameter(const std::string& name) const {
@@ -69,11 +86,12 @@ Parameter& Model::add_parameter(const std::string& name, at::IntArrayRef shape, 
   return *parameters_.back();
 }
 
-ParamLayer& Model::add_layer(const std::string& name, LayerKind kind, Parameter& weight) {
+ParamLayer& Model::add_layer(const std::string& name, const char* kind, Parameter& weight) {
   auto layer = std::make_unique<ParamLayer>();
   layer->name = name;
   layer->kind = kind;
   layer->weight = &weight;
+  layer->index = static_cast<uint32_t>(layers_.size());
   layer->seam = &seam_;
   layers_.push_back(std::move(layer));
   return *layers_.back();
@@ -82,18 +100,49 @@ ParamLayer& Model::add_layer(const std::string& name, LayerKind kind, Parameter&
 ParamLayer& Model::add_linear(const std::string& name, int64_t in, int64_t out, bool bias,
                               double std) {
   ParamLayer& layer =
-      add_layer(name, LayerKind::Linear, add_parameter(name + ".weight", {out, in}, std, 0));
+      add_layer(name, kinds::kLinear, add_parameter(name + ".weight", {out, in}, std, 0));
   if (bias) layer.bias = &add_parameter(name + ".bias", {out}, 0, 0);
   return layer;
 }
 
-ParamLayer& Model::add_embedding(const std::string& name, int64_t rows, int64_t width, double std) {
-  return add_layer(name, LayerKind::Embedding,
-                   add_parameter(name + ".weight", {rows, width}, std, 0));
+ParamLayer& Model::add_embedding(const std::string& name, int64_t rows, int64_t width, double std,
+                                 int64_t padding_id) {
+  MS_CHECK(padding_id < rows, "model '{}': expected pad_token_id below vocab_size {}, got {}",
+           options_.model, rows, padding_id);
+  ParamLayer& layer =
+      add_layer(name, kinds::kEmbedding, add_parameter(name + ".weight", {rows, width}, std, 0));
+  layer.padding_id = padding_id;
+  if (padding_id >= 0 && !layer.weight->value.is_meta()) layer.weight->value[padding_id].zero_();
+  return layer;
 }
 
 ParamLayer& Model::add_rms_norm(const std::string& name, int64_t width) {
-  return add_layer(name, LayerKind::RmsNorm, add_parameter(name + ".weight", {width}, 0, 1));
+  return add_layer(name, kinds::kRmsNorm, add_parameter(name + ".weight", {width}, 0, 1));
+}
+
+ParamLayer& Model::add_layer_norm(const std::string& name, int64_t width) {
+  ParamLayer& layer =
+      add_layer(name, kinds::kLayerNorm, add_parameter(name + ".weight", {width}, 0, 1));
+  layer.bias = &add_parameter(name + ".bias", {width}, 0, 0);
+  return layer;
+}
+
+ParamLayer& Model::add_patch_embedding(const std::string& name, int64_t channels, int64_t patch,
+                                       int64_t width, bool bias, double std) {
+  ParamLayer& layer =
+      add_layer(name, kinds::kPatchEmbedding,
+                add_parameter(name + ".weight", {width, channels, patch, patch}, std, 0));
+  if (bias) layer.bias = &add_parameter(name + ".bias", {width}, 0, 0);
+  return layer;
+}
+
+ParamLayer& Model::add_position_table(const std::string& name, int64_t tokens, int64_t width,
+                                      double std) {
+  return add_layer(name, kinds::kPositionTable, add_parameter(name, {1, tokens, width}, std, 0));
+}
+
+ParamLayer& Model::add_tied_linear(const std::string& name, ParamLayer& owner) {
+  return add_layer(name, kinds::kLinear, *owner.weight);
 }
 
 }  // namespace moonshard::models

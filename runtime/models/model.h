@@ -20,10 +20,16 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  /// Scores: [B, num_labels] (classify), [B, T, vocab] (lm), [B, D] (regress).
+  /// Scores: [B, num_labels] (classify), [B, T, vocab] (lm), [B, D] (regress), [B, C, H, W]
+  /// (denoise).
   virtual at::Tensor forward(const Batch& batch) = 0;
   /// One loss per sample [B], float32 or wider.
   virtual at::Tensor losses(const Batch& batch) = 0;
+  /// What a training step does to its batch first: draws of the model itself, such as dropped
+  /// labels. Depends on (seed, step) alone.
+  virtual Batch prepare(const Batch& batch, int64_t step) const;
+  /// Positions that the model computes for the batch.
+  int64_t count_tokens(const Batch& batch) const;
 
   /// Resolved options: every size is filled in and the task is named.
   const ModelOptions& options() const { return options_; }
@@ -32,6 +38,10 @@ class Model {
   /// The parameter of that name; throws UsageError with the nearest name.
   Parameter& parameter(const std::string& name) const;
   Seam& seam() { return seam_; }
+
+  /// Parameters that match a glob ("*.norm.*") are left out of training. Throws UsageError when a
+  /// glob matches nothing. Returns how many matched.
+  int64_t freeze(const std::string& glob);
 
   int64_t num_parameters() const;
   int64_t parameter_bytes() const;
@@ -43,15 +53,24 @@ class Model {
   // parameter from its own stream, so that the same seed gives the same model in any order or
   // shard.
   ParamLayer& add_linear(const std::string& name, int64_t in, int64_t out, bool bias, double std);
-  ParamLayer& add_embedding(const std::string& name, int64_t rows, int64_t width, double std);
+  ParamLayer& add_embedding(const std::string& name, int64_t rows, int64_t width, double std,
+                            int64_t padding_id = -1);
   ParamLayer& add_rms_norm(const std::string& name, int64_t width);
+  ParamLayer& add_layer_norm(const std::string& name, int64_t width);
+  ParamLayer& add_patch_embedding(const std::string& name, int64_t channels, int64_t patch,
+                                  int64_t width, bool bias, double std);
+  /// The parameter has the layer's own name, as in published files ("pos_embed").
+  ParamLayer& add_position_table(const std::string& name, int64_t tokens, int64_t width,
+                                 double std);
+  /// A Linear without bias that uses the other layer's weight.
+  ParamLayer& add_tied_linear(const std::string& name, ParamLayer& owner);
+  /// For kinds of one's own: a parameter from N(mean, std^2), and a layer that uses it.
+  Parameter& add_parameter(const std::string& name, at::IntArrayRef shape, double std, double mean);
+  ParamLayer& add_layer(const std::string& name, const char* kind, Parameter& weight);
 
   ModelOptions options_;
 
  private:
-  Parameter& add_parameter(const std::string& name, at::IntArrayRef shape, double std, double mean);
-  ParamLayer& add_layer(const std::string& name, LayerKind kind, Parameter& weight);
-
   Seam seam_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<std::unique_ptr<ParamLayer>> layers_;

@@ -15,31 +15,40 @@ struct Parameter {
   std::string name;    ///< as in Hugging Face files, e.g. "model.layers.0.mlp.up_proj.weight"
   uint32_t index = 0;  ///< position in the model; names its noise stream
   at::Tensor value;
-  at::Tensor grad;  ///< summed over samples; undefined between steps
+  at::Tensor grad;  ///< summed over samples, float32 or wider; undefined between steps
   bool trainable = true;
 };
 
-enum class LayerKind { Linear, Embedding, RmsNorm };
-
-const char* layer_kind_name(LayerKind kind);
+/// Kinds of layers are open: a name that a gradient rule is registered for (privacy/layer_rules.h).
+namespace kinds {
+inline constexpr const char* kLinear = "linear";
+inline constexpr const char* kPatchEmbedding = "patch_embedding";
+inline constexpr const char* kEmbedding = "embedding";
+inline constexpr const char* kPositionTable = "position_table";
+inline constexpr const char* kRmsNorm = "rms_norm";
+inline constexpr const char* kLayerNorm = "layer_norm";
+}  // namespace kinds
 
 struct Seam;
 
 /// One use of parameters in the forward pass. Two layers may share a parameter (tied weights).
 struct ParamLayer {
   std::string name;
-  LayerKind kind = LayerKind::Linear;
+  std::string kind = kinds::kLinear;
   Parameter* weight = nullptr;
   Parameter* bias = nullptr;  ///< null when the layer has none
+  int64_t padding_id = -1;    ///< of an embedding: the row that is never trained; -1 means none
+  uint32_t index = 0;         ///< position in the model's list of layers
   Seam* seam = nullptr;
 
   bool trainable() const { return weight->trainable || (bias != nullptr && bias->trainable); }
 };
 
 /// Receives, for every parametered layer in backward order:
-///   Linear     a = input [B, …, d_in],        g = output gradient [B, …, d_out]
-///   Embedding  a = ids [B, T] int64,          g = output gradient [B, T, d]
-///   RmsNorm    a = normalised input [B, …, d] (before the weight), g = output gradient [B, …, d]
+///   linear, patch_embedding  a = input [B, …, d_in],  g = output gradient [B, …, d_out]
+///   embedding                a = ids [B, …] int64,    g = output gradient [B, …, d]
+///   position_table           a = undefined,           g = output gradient [B, T, d]
+///   rms_norm, layer_norm     a = normalised input [B, …, d] (before the weight), g likewise
 /// g belongs to the sum of the per-sample losses, so that row b of g is sample b's own gradient.
 class GradientConsumer {
  public:
@@ -52,6 +61,11 @@ class GradientConsumer {
 struct Seam {
   GradientConsumer* consumer = nullptr;
   at::Tensor anchor;
+  at::Tensor no_anchor;  ///< the same without gradients: for layers that need none
+  at::ScalarType compute_type = at::kFloat;  ///< format of activations; weights are cast to it
+  /// Layers are plain LibTorch operations on the parameters' own values, which autograd then
+  /// differentiates by itself: no seam, no consumer. For references to compare engines with.
+  bool plain_autograd = false;
 };
 
 }  // namespace moonshard::models

@@ -1,5 +1,7 @@
-// Stochastic gradient descent: value -= lr * grad. No state.
+// Stochastic gradient descent with optional momentum: one pass over each parameter.
 #pragma once
+
+#include <map>
 
 #include "runtime/optim/optimizer.h"
 
@@ -7,12 +9,13 @@ namespace moonshard::optim {
 
 class Sgd : public Optimizer {
  public:
-  explicit Sgd(const OptimizerOptions& options) : lr_(options.lr) {}
-  void step(const std::vector<std::unique_ptr<models::Parameter>>& parameters) override;
-  int64_t state_bytes() const override { return 0; }
+  explicit Sgd(const OptimizerOptions& options) : momentum_(options.momentum) {}
+  void step(const std::vector<std::unique_ptr<models::Parameter>>& parameters, double lr) override;
+  int64_t state_bytes() const override;
 
  private:
-  double lr_;
+  double momentum_;
+  std::map<uint32_t, at::Tensor> sums_;  ///< by parameter index; empty without momentum
 };
 
 }  // namespace moonshard::optim

@@ -1,77 +1,206 @@
 #include "runtime/privacy/layer_rules.h"
 
-#include <ATen/ATen.h>
+#include <map>
+#include <mutex>
+
+#include <fmt/ranges.h>
 
 #include "runtime/core/check.h"
+#include "runtime/privacy/faults.h"
+#include "runtime/privacy/layer_rules/rules.h"
 
 namespace moonshard::privacy {
 namespace {
 
-using models::LayerKind;
+namespace kinds = models::kinds;
 using models::ParamLayer;
 
-at::Tensor at_least_float(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+// Backward passes on several devices look rules up from several threads.
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<const LayerRule>> rules = {
+      {kinds::kLinear, make_linear_rule()},       {kinds::kPatchEmbedding, make_linear_rule()},
+      {kinds::kEmbedding, make_embedding_rule()}, {kinds::kPositionTable, make_table_rule()},
+      {kinds::kRmsNorm, make_scale_rule()},       {kinds::kLayerNorm, make_scale_rule()}};
+};
+
+Registry& registry() {
+  static Registry instance;
+  return instance;
 }
 
-// [B, …, d] -> [B, T, d]; a 2-D input has one position.
-at::Tensor as_positions(const at::Tensor& x) {
-  return x.reshape({x.size(0), -1, x.size(-1)});
+std::shared_ptr<const LayerRule> rule_of(const ParamLayer& layer) {
+  Registry& all = registry();
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.rules.find(layer.kind);
+    if (found != all.rules.end()) return found->second;
+  }
+  throw UsageError(fmt::format(
+      "privacy: layer '{}' has no norm rule (kind {}); register one (register_rule in C++, "
+      "ms.register_rule in Lua) or freeze the layer; kinds with a rule: {}",
+      layer.name, layer.kind, fmt::join(ruled_kinds(), ", ")));
 }
 
-at::Tensor embedding_per_sample(const ParamLayer& layer, const at::Tensor& ids,
-                                const at::Tensor& g) {
-  const int64_t B = ids.size(0), V = layer.weight->value.size(0), d = g.size(-1);
-  const at::Tensor rows_BT = ids.reshape({B, -1});
-  const at::Tensor g_BTd = at_least_float(as_positions(g));
-  // Each sample has its own V rows in one tall table; ids that repeat within a sample add up.
-  const at::Tensor offset_B1 = at::arange(B, ids.options()).unsqueeze(1) * V;
-  at::Tensor table = at::zeros({B * V, d}, g_BTd.options());
-  table.index_add_(0, (rows_BT + offset_B1).flatten(), g_BTd.reshape({-1, d}));
-  return table.view({B, V, d});
+bool has_bias(const ParamLayer& layer) {
+  return layer.bias != nullptr && layer.bias->trainable;
+}
+
+at::Tensor per_sample_bias(const at::Tensor& g) {
+  return at_least_float(as_positions(g)).sum(1);
+}
+
+// Rules may come from outside: a wrong shape is found here, not three steps later.
+at::Tensor checked(const at::Tensor& result, const ParamLayer& layer, at::IntArrayRef want,
+                   const char* what) {
+  MS_CHECK(result.defined() && result.sizes() == want,
+           "privacy: rule of kind {}, layer '{}': expected {} of shape {}, got {}", layer.kind,
+           layer.name, what, c10::str(want),
+           result.defined() ? c10::str(result.sizes()) : std::string("nothing"));
+  return result;
+}
+
+// <G^T A, rows of g2 by ids> = sum over (t, s) of G[t, id_s] (a_t . g2_s), one sample at a time.
+at::Tensor linear_embedding_cross(const ParamLayer& embedding, const at::Tensor& a,
+                                  const at::Tensor& g, const at::Tensor& ids,
+                                  const at::Tensor& other_g) {
+  constexpr int64_t kTile = 256;
+  const at::Tensor a_BTd = as_positions(a), g_BTV = as_positions(g);
+  const int64_t B = a_BTd.size(0), T = a_BTd.size(1);
+  const at::Tensor ids_BS = ids.reshape({B, -1});
+  at::Tensor e_BSd = other_g.reshape({B, ids_BS.size(1), -1});
+  if (embedding.padding_id >= 0 && !has_fault(Fault::NoPaddingRule)) {
+    e_BSd = e_BSd.masked_fill(ids_BS.eq(embedding.padding_id).unsqueeze(2), 0);
+  }
+  at::Tensor total = at::zeros({B}, a.options().dtype(at::kDouble));
+  for (int64_t b = 0; b < B; ++b) {
+    for (int64_t t = 0; t < T; t += kTile) {
+      const int64_t rows = std::min(kTile, T - t);
+      const at::Tensor picked =
+          at_least_float(g_BTV[b].narrow(0, t, rows).index_select(1, ids_BS[b]));
+      const at::Tensor dots = wide_mm(a_BTd[b].narrow(0, t, rows), e_BSd[b].t());
+      total[b].add_((picked * dots).sum(at::kDouble));
+    }
+  }
+  return total;
+}
+
+bool is_matrix_kind(const ParamLayer& layer) {
+  return layer.kind == kinds::kLinear || layer.kind == kinds::kPatchEmbedding;
+}
+
+// Float32 sums of a long row lose digits: short pieces are summed in float32, their sums in double.
+constexpr int64_t kPiece = 512;
+
+at::Tensor pieces_squares(const at::Tensor& flat_nk) {
+  const int64_t n = flat_nk.size(0), whole = flat_nk.size(1) / kPiece * kPiece;
+  at::Tensor total = at::zeros({n}, flat_nk.options().dtype(at::kDouble));
+  const auto add = [&](const at::Tensor& pieces) {
+    total.add_(
+        at::linalg_vector_norm(pieces, 2, at::IntArrayRef{2}).to(at::kDouble).square().sum(1));
+  };
+  if (whole > 0) add(flat_nk.narrow(1, 0, whole).unflatten(1, {whole / kPiece, kPiece}));
+  if (whole < flat_nk.size(1)) {
+    add(flat_nk.narrow(1, whole, flat_nk.size(1) - whole).unsqueeze(1));
+  }
+  return total;
 }
 
 }  // namespace
 
+at::Tensor row_squares(const at::Tensor& x) {
+  const at::Tensor flat = x.flatten(1);
+  const at::Tensor squares = pieces_squares(flat);
+  if (x.is_cpu() && x.scalar_type() != at::kDouble &&
+      (squares < 1e-30).logical_or(squares > 1e36).any().item<bool>()) {
+    return flat.to(at::kDouble).square().sum(1);
+  }
+  return squares;
+}
+
+at::Tensor LayerRule::squares(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                              const NormSettings&) const {
+  return row_squares(per_sample(layer, a, g));
+}
+
+void LayerRule::add_sum(at::Tensor& sum, const ParamLayer& layer, const at::Tensor& a,
+                        const at::Tensor& g, const at::Tensor& factors) const {
+  at::Tensor rows = per_sample(layer, a, g);
+  if (factors.defined()) rows = scaled_rows(rows, factors);
+  const at::Tensor part = rows.sum(0);
+  sum = sum.defined() ? sum.add_(part) : part;
+}
+
+void register_rule(const std::string& kind, std::shared_ptr<const LayerRule> rule) {
+  MS_CHECK(!kind.empty(), "privacy.register_rule: expected a kind's name, got an empty one");
+  const std::lock_guard lock(registry().mutex);
+  if (rule == nullptr) {
+    registry().rules.erase(kind);
+  } else {
+    registry().rules[kind] = std::move(rule);
+  }
+}
+
+std::vector<std::string> ruled_kinds() {
+  const std::lock_guard lock(registry().mutex);
+  std::vector<std::string> names;
+  for (const auto& [kind, rule] : registry().rules) names.push_back(kind);
+  return names;
+}
+
+void require_rule(const ParamLayer& layer) {
+  rule_of(layer);
+}
+
 LayerGradients per_sample_gradients(const ParamLayer& layer, const at::Tensor& a,
                                     const at::Tensor& g) {
   LayerGradients result;
-  if (layer.kind == LayerKind::Embedding) {
-    result.weight = embedding_per_sample(layer, a, g);
-    return result;
-  }
-  const at::Tensor g_BTo = at_least_float(as_positions(g));
-  const at::Tensor a_BTi = at_least_float(as_positions(a));
   if (layer.weight->trainable) {
-    result.weight = layer.kind == LayerKind::RmsNorm ? (g_BTo * a_BTi).sum(1)
-                                                     : at::bmm(g_BTo.transpose(1, 2), a_BTi);
+    std::vector<int64_t> want{g.size(0)};
+    for (const int64_t size : layer.weight->value.sizes()) want.push_back(size);
+    result.weight =
+        checked(rule_of(layer)->per_sample(layer, a, g), layer, want, "per-sample gradients");
   }
-  if (layer.bias != nullptr && layer.bias->trainable) result.bias = g_BTo.sum(1);
+  if (has_bias(layer)) result.bias = per_sample_bias(g);
   return result;
 }
 
-LayerGradients summed_gradients(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
-  LayerGradients result;
-  const at::Tensor g_No = g.reshape({-1, g.size(-1)});
+at::Tensor squared_norms(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                         const NormSettings& settings) {
+  at::Tensor total;
   if (layer.weight->trainable) {
-    switch (layer.kind) {
-      case LayerKind::Linear:
-        result.weight = at::matmul(g_No.t(), a.reshape({-1, a.size(-1)}));
-        break;
-      case LayerKind::Embedding:
-        result.weight = at::zeros_like(layer.weight->value);
-        result.weight.index_add_(0, a.flatten(), g_No.to(result.weight.scalar_type()));
-        break;
-      case LayerKind::RmsNorm:
-        result.weight =
-            at_least_float(g_No * a.reshape({-1, a.size(-1)})).sum(0).to(g.scalar_type());
-        break;
-    }
+    total =
+        checked(rule_of(layer)->squares(layer, a, g, settings), layer, {g.size(0)}, "squared norms")
+            .to(at::kDouble);
   }
-  if (layer.bias != nullptr && layer.bias->trainable) {
-    result.bias = at_least_float(g_No).sum(0).to(g.scalar_type());
+  if (has_bias(layer) && !has_fault(Fault::NoBiasTerm)) {
+    const at::Tensor bias = row_squares(per_sample_bias(g));
+    total = total.defined() ? total + bias : bias;
   }
-  return result;
+  return total.defined() ? total : at::zeros({g.size(0)}, g.options().dtype(at::kDouble));
+}
+
+void add_gradients(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                   const at::Tensor& factors) {
+  if (layer.weight->trainable) rule_of(layer)->add_sum(layer.weight->grad, layer, a, g, factors);
+  if (!has_bias(layer)) return;
+  at::Tensor rows = per_sample_bias(g);
+  if (factors.defined()) rows = scaled_rows(rows, factors);
+  at::Tensor& sum = layer.bias->grad;
+  const at::Tensor part = rows.sum(0);
+  sum = sum.defined() ? sum.add_(part) : part;
+}
+
+at::Tensor cross_products(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                          const ParamLayer& other, const at::Tensor& other_a,
+                          const at::Tensor& other_g) {
+  if (is_matrix_kind(layer) && other.kind == kinds::kEmbedding)
+    return linear_embedding_cross(other, a, g, other_a, other_g);
+  if (layer.kind == kinds::kEmbedding && is_matrix_kind(other))
+    return linear_embedding_cross(layer, other_a, other_g, a, g);
+  const at::Tensor one = rule_of(layer)->per_sample(layer, a, g).flatten(1);
+  const at::Tensor two = rule_of(other)->per_sample(other, other_a, other_g).flatten(1);
+  return (one * two).sum(1, false, at::kDouble);
 }
 
 }  // namespace moonshard::privacy

@@ -1,7 +1,12 @@
-// Gradient rules per kind of layer: from what the seam hands over, (layer, a, g), to weight
-// gradients. Shape letters: B samples, T positions (everything between the sample and the last
-// dimension), i and o input and output width, V rows of an embedding.
+// Gradient rules per kind of layer: from what the seam hands over, (layer, a, g), to gradients and
+// their norms. A rule is looked up by the layer's kind; new kinds register their own.
+// Shape letters: B samples, T positions (everything between the sample and the last dimension), i
+// and o input and output width, V rows of an embedding.
 #pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -9,18 +14,66 @@
 
 namespace moonshard::privacy {
 
-/// Gradients of one layer's parameters; bias is undefined where the layer has none or it is frozen,
-/// weight is undefined where it is frozen.
+/// How the squared norm of a weight's gradient is found without keeping the gradient.
+enum class NormMethod {
+  Ghost,        ///< inner product of the two Gram matrices A A^T and G G^T, T x T each
+  InputLength,  ///< the same, tile by tile: no T x T matrix exists
+  Width,        ///< rows of G^T A, tile by tile: no gradient exists
+  Materialize   ///< the gradient itself
+};
+
+struct NormSettings {
+  NormMethod method = NormMethod::Width;
+  int64_t tile_size = 0;  ///< positions (InputLength) or rows (Width) at a time; 0 chooses
+};
+
+/// Gradients of one layer's parameters; undefined where there is none or it is frozen.
 struct LayerGradients {
   at::Tensor weight, bias;
 };
 
-/// Gradient of each sample alone: [B, shape of the parameter], float32 or wider.
+/// What is known of one kind of layer. Only the first is needed; the others have slower defaults
+/// made of it. All results are float32 or wider. The bias, where there is one, adds to the output
+/// at every position in every kind, so that its gradient is the sum of g: rules do not see it.
+class LayerRule {
+ public:
+  virtual ~LayerRule() = default;
+  /// [B, shape of the weight].
+  virtual at::Tensor per_sample(const models::ParamLayer& layer, const at::Tensor& a,
+                                const at::Tensor& g) const = 0;
+  /// Squared norm of each sample's gradient [B], double. Never below the truth by more than
+  /// rounding of the result itself.
+  virtual at::Tensor squares(const models::ParamLayer& layer, const at::Tensor& a,
+                             const at::Tensor& g, const NormSettings& settings) const;
+  /// sum += sum over samples of factor x gradient, in the weight's shape; factors [B] or undefined
+  /// (all 1). An undefined sum is created.
+  virtual void add_sum(at::Tensor& sum, const models::ParamLayer& layer, const at::Tensor& a,
+                       const at::Tensor& g, const at::Tensor& factors) const;
+};
+
+/// Registers or replaces the rule of a kind; null removes it.
+void register_rule(const std::string& kind, std::shared_ptr<const LayerRule> rule);
+std::vector<std::string> ruled_kinds();
+/// Throws UsageError that names the layer and what can be done when its kind has no rule.
+void require_rule(const models::ParamLayer& layer);
+
+// ---- of a whole layer, weight and bias, trainable parts only ------------------------------------
+
 LayerGradients per_sample_gradients(const models::ParamLayer& layer, const at::Tensor& a,
                                     const at::Tensor& g);
 
-/// Gradient summed over samples: [shape of the parameter], in the parameter's dtype.
-LayerGradients summed_gradients(const models::ParamLayer& layer, const at::Tensor& a,
-                                const at::Tensor& g);
+/// Squared norms [B], double.
+at::Tensor squared_norms(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                         const NormSettings& settings);
+
+/// Adds the (weighted) sum over samples to the parameters' grad.
+void add_gradients(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                   const at::Tensor& factors = {});
+
+/// Inner product, per sample [B], double, of the gradients that two uses of one weight have: the
+/// cross term of tied weights.
+at::Tensor cross_products(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                          const models::ParamLayer& other, const at::Tensor& other_a,
+                          const at::Tensor& other_g);
 
 }  // namespace moonshard::privacy

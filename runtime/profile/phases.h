@@ -12,8 +12,10 @@
 namespace moonshard::profile {
 
 /// Phase names of the design, used alike in results, logs and traces.
-inline constexpr const char* kPhases[] = {"data",         "forward",     "backward", "norms",
-                                          "clip_factors", "clipped_sum", "noise",    "optimizer"};
+/// "backward" has the norms in it; "second_backward" is that of ghost and flash.
+inline constexpr const char* kPhases[] = {"data",         "forward",     "backward",
+                                          "clip_factors", "clipped_sum", "second_backward",
+                                          "noise",        "optimizer"};
 
 class PhaseTimer {
  public:

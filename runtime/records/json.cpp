@@ -36,6 +36,8 @@ class LimitsChecker : public nlohmann::json_sax<Json> {
     if (!keys_.back().insert(value).second) {
       return refuse(fmt::format("duplicate key '{}'", value.substr(0, 80)));
     }
+    if (keys_.back().size() > limits_.max_keys)
+      return refuse(fmt::format("an object of more than {} keys", limits_.max_keys));
     return check_string(value);
   }
   bool end_object() override {
@@ -88,6 +90,13 @@ Json parse_json(std::string_view text, const std::string& where, const JsonLimit
                               where, limits.max_bytes, text.size()));
   }
   LimitsChecker checker(limits);
+  // The parser takes a zero byte for the end of the text and would not look at what follows.
+  const size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) {
+    throw IoError(
+        fmt::format("{}: expected JSON, got a zero byte at byte {}; the file is damaged or foreign",
+                    where, zero + 1));
+  }
   if (!Json::sax_parse(text.begin(), text.end(), &checker)) {
     throw IoError(fmt::format("{}: expected JSON, got {}; the file is damaged or foreign", where,
                               checker.problem));

@@ -23,6 +23,7 @@ struct JsonLimits {
   size_t max_bytes = 64u << 20;         ///< of the text
   int max_depth = 256;                  ///< nesting of arrays and objects
   size_t max_string_bytes = 16u << 20;  ///< of one string
+  size_t max_keys = 10'000;             ///< of one object: looking a key up walks all before it
 };
 
 /// Parses text. Throws IoError "where: …" on malformed, too deep, too large or duplicate-key input.

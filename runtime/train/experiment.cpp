@@ -9,6 +9,7 @@
 #include "runtime/models/registry.h"
 #include "runtime/records/statistics.h"
 #include "runtime/records/writer.h"
+#include "runtime/weights/make_model.h"
 
 namespace moonshard::train {
 namespace {
@@ -46,6 +47,8 @@ class Recorder {
     tokens_ += report.tokens;
     samples_ += report.batch_size;
     peak_bytes_ = std::max(peak_bytes_, report.memory.max_allocated_bytes);
+    kept_bytes_ = std::max(kept_bytes_, report.kept_bytes);
+    dropped_ += report.dropped;
   }
 
   Json metrics(const Trainer& trainer, int64_t num_parameters, int64_t parameter_bytes) const {
@@ -64,6 +67,8 @@ class Recorder {
                  {"optimizer_bytes", trainer.optimizer().state_bytes()}};
     if (trainer.engine().is_private()) {
       metrics["clip_fraction"] = records::summarize(clip_fractions_).mean;
+      metrics["engine_kept_bytes"] = kept_bytes_;
+      metrics["dropped_samples"] = dropped_;
     }
     return metrics;
   }
@@ -82,7 +87,7 @@ class Recorder {
   Json steps_ = Json::array();
   std::vector<double> times_ms_, clip_fractions_;
   std::map<std::string, std::vector<double>> phase_samples_;
-  int64_t tokens_ = 0, samples_ = 0, peak_bytes_ = 0;
+  int64_t tokens_ = 0, samples_ = 0, peak_bytes_ = 0, kept_bytes_ = 0, dropped_ = 0;
   double loss_ = 0;
 };
 
@@ -91,11 +96,12 @@ void run_steps(const ExperimentOptions& options, const StepObserver& observer, J
   Json memory = Json::array();
   profile::reset_peak_memory(device);
   memory.push_back(memory_row("start", profile::read_memory(device)));
-  std::shared_ptr<models::Model> model = models::make_model(options);
+  std::shared_ptr<models::Model> model = weights::make_model(options);
   memory.push_back(memory_row("after model creation", profile::read_memory(device)));
   Trainer trainer(model, options, options,
                   std::make_unique<data::SyntheticData>(model->options(), options.batch_size,
-                                                        options.seq_length));
+                                                        options.seq_length),
+                  options);
   Recorder recorder;
   for (int64_t i = 0; i < options.warmup + options.iters; ++i) {
     const bool is_warmup = i < options.warmup;
@@ -127,6 +133,7 @@ const OptionSchema& experiment_schema() {
     models::add_model_options<T>(s);
     privacy::add_clip_options<T>(s);
     optim::add_optimizer_options<T>(s);
+    add_step_options<T>(s);
     s.integer<T>("batch_size", &T::batch_size, 0, 1e9,
                  "samples per step; 0 takes the model preset's");
     s.integer<T>("seq_length", &T::seq_length, 0, 1e8,
@@ -145,11 +152,16 @@ const OptionSchema& experiment_schema() {
 
 ExperimentOptions resolve_experiment(const ExperimentOptions& options) {
   ExperimentOptions resolved = options;
-  static_cast<models::ModelOptions&>(resolved) = models::resolve_model_options(options);
-  const models::Preset& preset = models::find_preset(options.model);
+  static_cast<models::ModelOptions&>(resolved) = weights::resolve_model(options);
+  const models::Preset& preset = models::find_preset(resolved.model);
   if (resolved.batch_size == 0) resolved.batch_size = preset.batch_size;
   if (resolved.seq_length == 0) resolved.seq_length = preset.seq_length;
+  // An image's patches are what they are; vectors have no tokens, but sweeps may name some.
+  if (resolved.task == "denoise")
+    resolved.seq_length = models::tokens_per_sample(resolved, resolved.seq_length);
   resolved.device = resolve_device(options.device).is_cuda() ? "cuda" : "cpu";
+  if (resolved.lr_schedule != "constant" && resolved.lr_total_steps == 0)
+    resolved.lr_total_steps = resolved.warmup + resolved.iters;
   return resolved;
 }
 

@@ -12,7 +12,10 @@
 
 namespace moonshard::train {
 
-struct ExperimentOptions : models::ModelOptions, privacy::ClipOptions, optim::OptimizerOptions {
+struct ExperimentOptions : models::ModelOptions,
+                           privacy::ClipOptions,
+                           optim::OptimizerOptions,
+                           StepOptions {
   int64_t batch_size = 0;
   int64_t seq_length = 0;
   int64_t iters = 3;

@@ -98,10 +98,10 @@ describe("layers", function()
   end)
 
   it("inside the runtime no arrow turns back", function()
-    -- records, core < profile < {models, data, sharding, weights} < {privacy, optim} < train < plan. Folders of one level
+    -- records, core < profile < {models, data, sharding, weights} < {privacy, optim} < train < {plan, verify}. Folders of one level
     -- that may see each other: data takes its shapes from models.
     local level = { records = 1, core = 1, profile = 2, models = 3, data = 3, sharding = 3, weights = 3, privacy = 4, optim = 4, train = 5,
-      plan = 6 }
+      plan = 6, verify = 6 }
     local launch_sees = { records = true, core = true, profile = true, launch = true }
     expect_none(includes("runtime"), function(include)
       local from, to = include.file:match("^runtime/([^/]+)/"), include.name:match("^runtime/([^/]+)/")

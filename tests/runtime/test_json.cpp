@@ -116,5 +116,17 @@ TEST(PlotSpec, RoundTripsAndNamesWhatIsWrong) {
               HasSubstr("at least one panel"));
 }
 
+TEST(Json, AZeroByteDoesNotEndTheText) {
+  EXPECT_THROW(parse_json(std::string_view("{}\0junk", 7), "here"), IoError);
+  EXPECT_THROW(parse_json(std::string_view("{}\0", 3), "here"), IoError);
+}
+
+TEST(Json, AnObjectOfTooManyKeysIsRefusedBeforeItIsBuilt) {
+  std::string text = "{";
+  for (int i = 0; i < 200000; ++i) text += fmt::format("{}\"k{}\":0", i == 0 ? "" : ",", i);
+  text += "}";
+  EXPECT_THROW(parse_json(text, "here"), IoError);
+}
+
 }  // namespace
 }  // namespace moonshard::records

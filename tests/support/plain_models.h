@@ -1,6 +1,6 @@
-// The models once more, by plain autograd on leaf tensors and textbook formulas (attention by
-// matmul and softmax, heads repeated): the reference that tests compare the runtime with. Shares no
-// code with it.
+// Stacks of Linear and decoders once more, by plain autograd on leaf tensors and textbook formulas
+// (attention by matmul and softmax, heads repeated): the reference that tests compare the runtime
+// with. Shares no code with it.
 #pragma once
 
 #include <map>

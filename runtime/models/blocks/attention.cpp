@@ -1,29 +1,60 @@
 #include "runtime/models/blocks/attention.h"
 
+#include <cmath>
+#include <limits>
+
 #include <ATen/ATen.h>
 
+#include "runtime/core/check.h"
+
 namespace moonshard::models {
+namespace {
 
-RotaryTable rotary_table(int64_t tokens, int64_t head_dim, double base, const at::Tensor& like) {
-  // Angles in double: position times frequency loses digits in float32 at long T, and it costs
-  // nothing.
-  const auto wide = at::TensorOptions().dtype(at::kDouble).device(like.device());
-  const at::Tensor exponent = at::arange(0, head_dim, 2, wide) / static_cast<double>(head_dim);
-  const at::Tensor frequency = at::pow(at::full({}, base, wide), exponent).reciprocal();
-  const at::Tensor angle = at::outer(at::arange(0, tokens, wide), frequency);
-  const at::Tensor both = at::cat({angle, angle}, -1);
-  return {both.cos().to(like.scalar_type()), both.sin().to(like.scalar_type())};
+at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           bool causal) {
+  const int64_t repeat = q.size(1) / k.size(1);
+  const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
+  if (repeat > 1 && q.is_cuda() && !half) {
+    // LibTorch's fused CUDA kernel for wide formats knows no groups and would fall back to a T x T
+    // matrix; repeated heads are by far the smaller price.
+    return at::scaled_dot_product_attention(q, k.repeat_interleave(repeat, 1),
+                                            v.repeat_interleave(repeat, 1), std::nullopt, 0.0,
+                                            causal);
+  }
+  return at::scaled_dot_product_attention(q, k, v, std::nullopt, 0.0, causal, std::nullopt,
+                                          repeat > 1);
 }
 
-at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
-  const auto halves = x.chunk(2, -1);
-  const at::Tensor turned = at::cat({-halves[1], halves[0]}, -1);
-  return x * table.cosines + turned * table.sines;
+at::Tensor standard_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              bool causal) {
+  const int64_t B = q.size(0), Hq = q.size(1), Hkv = k.size(1), T = q.size(2), d = q.size(3);
+  const int64_t G = Hq / Hkv;
+  // The queries of a group lie one after the other: keys and values are used without a copy.
+  const at::Tensor grouped = q.reshape({B, Hkv, G * T, d});
+  at::Tensor scores = at::matmul(grouped, k.transpose(-1, -2)) * (1.0 / std::sqrt(double(d)));
+  if (causal) {
+    const at::Tensor future = at::ones({T, T}, q.options().dtype(at::kBool)).triu(1);
+    scores = scores.view({B, Hkv, G, T, T})
+                 .masked_fill(future, -std::numeric_limits<double>::infinity())
+                 .view({B, Hkv, G * T, T});
+  }
+  const auto wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor weights = at::softmax(scores, -1, wide).to(v.scalar_type());
+  return at::matmul(weights, v).view({B, Hq, T, d});
 }
 
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const bool grouped = q.size(1) != k.size(1);
-  return at::scaled_dot_product_attention(q, k, v, std::nullopt, 0.0, true, std::nullopt, grouped);
+}  // namespace
+
+AttentionKind attention_kind(const std::string& name) {
+  MS_CHECK(name == "flash" || name == "standard",
+           "model: expected attention flash or standard, got '{}'", name);
+  return name == "flash" ? AttentionKind::Flash : AttentionKind::Standard;
+}
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                     AttentionKind kind) {
+  return kind == AttentionKind::Flash ? fused_attention(q, k, v, causal)
+                                      : standard_attention(q, k, v, causal);
 }
 
 }  // namespace moonshard::models

@@ -1,22 +1,24 @@
-// Causal grouped-query attention with rotary positions, as Llama 3 has it.
+// Attention of all families: grouped-query or plain, causal or not, fused or as a matrix of scores.
+// Shape letters: B samples, H heads, T tokens, d head dimension.
 #pragma once
+
+#include <string>
 
 #include <ATen/core/Tensor.h>
 
 namespace moonshard::models {
 
-/// Cosines and sines of rotary positions for T tokens: each [T, head_dim], Hugging Face's
-/// half-split layout (dimension i pairs with i + head_dim / 2). Made in float32 or wider, cast to
-/// `like`'s format.
-struct RotaryTable {
-  at::Tensor cosines, sines;
+enum class AttentionKind {
+  Flash,    ///< LibTorch's fused attention: no T x T matrix in memory
+  Standard  ///< matmul, softmax (float32 or wider), matmul: the T x T weights are kept for backward
 };
-RotaryTable rotary_table(int64_t tokens, int64_t head_dim, double base, const at::Tensor& like);
 
-/// Rotates x [B, H, T, head_dim] by the positions of the table.
-at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table);
+/// "flash" or "standard", the words of ModelOptions::attention.
+AttentionKind attention_kind(const std::string& name);
 
-/// q [B, Hq, T, d], k and v [B, Hkv, T, d], Hq a multiple of Hkv -> [B, Hq, T, d].
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+/// q [B, Hq, T, d], k and v [B, Hkv, T, d], Hq a multiple of Hkv -> [B, Hq, T, d]. Query head h
+/// reads key head h / (Hq / Hkv). Causal: token t sees tokens 0 … t.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                     AttentionKind kind);
 
 }  // namespace moonshard::models

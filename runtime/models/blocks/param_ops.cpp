@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "runtime/core/check.h"
+#include "runtime/core/device.h"
 #include "runtime/core/interrupt.h"
 
 namespace moonshard::models {
@@ -22,10 +23,14 @@ ParamLayer& remembered_layer(AutogradContext* context) {
   return *reinterpret_cast<ParamLayer*>(context->saved_data["layer"].toInt());
 }
 
-void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
-  throw_if_interrupted();
-  if (layer.seam->consumer != nullptr && layer.trainable())
-    layer.seam->consumer->consume(layer, a, g);
+// A patch embedding's [D, C, p, p] as the matrix [D, C p p] that it is.
+at::Tensor matrix_of(const ParamLayer& layer, at::ScalarType type) {
+  return layer.weight->value.flatten(1).to(type);
+}
+
+std::optional<at::Tensor> bias_of(const ParamLayer& layer, at::ScalarType type) {
+  if (layer.bias == nullptr) return std::nullopt;
+  return layer.bias->value.to(type);
 }
 
 struct LinearFunction : Function<LinearFunction> {
@@ -33,15 +38,15 @@ struct LinearFunction : Function<LinearFunction> {
                             ParamLayer* layer) {
     remember_layer(context, layer);
     context->save_for_backward({x});
-    return at::linear(x, layer->weight->value,
-                      layer->bias != nullptr ? std::optional(layer->bias->value) : std::nullopt);
+    const auto type = x.scalar_type();
+    return at::linear(x, matrix_of(*layer, type), bias_of(*layer, type));
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     ParamLayer& layer = remembered_layer(context);
     const at::Tensor g = gradients[0];
     const at::Tensor x = context->get_saved_variables()[0];
     at::Tensor x_gradient;
-    if (context->needs_input_grad(0)) x_gradient = at::matmul(g, layer.weight->value);
+    if (context->needs_input_grad(0)) x_gradient = at::matmul(g, matrix_of(layer, g.scalar_type()));
     hand_over(layer, x, g);
     return {x_gradient, at::Tensor(), at::Tensor()};
   }
@@ -52,7 +57,7 @@ struct EmbeddingFunction : Function<EmbeddingFunction> {
                             ParamLayer* layer) {
     remember_layer(context, layer);
     context->save_for_backward({ids});
-    return at::embedding(layer->weight->value, ids);
+    return at::embedding(layer->weight->value, ids).to(layer->seam->compute_type);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     hand_over(remembered_layer(context), context->get_saved_variables()[0], gradients[0]);
@@ -60,51 +65,135 @@ struct EmbeddingFunction : Function<EmbeddingFunction> {
   }
 };
 
+struct PositionsFunction : Function<PositionsFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
+                            ParamLayer* layer) {
+    remember_layer(context, layer);
+    return x + layer->weight->value.to(x.scalar_type());
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    hand_over(remembered_layer(context), at::Tensor(), gradients[0]);
+    return {context->needs_input_grad(0) ? gradients[0] : at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
 at::ScalarType statistics_type(at::ScalarType type) {
   return type == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-struct RmsNormFunction : Function<RmsNormFunction> {
+// Root-mean-square and mean-variance normalisation differ only in whether the mean is taken out.
+// The input is what is saved: the residual stream, which costs nothing more, and from which the
+// normalised values come back unrounded.
+struct NormFunction : Function<NormFunction> {
+  static at::Tensor normalised(const at::Tensor& x, const at::Tensor& inverse_spread,
+                               bool centred) {
+    const at::Tensor wide = x.to(inverse_spread.scalar_type());
+    return (centred ? wide - wide.mean(-1, true) : wide) * inverse_spread;
+  }
+  static at::Tensor weight_of(const ParamLayer& layer, at::ScalarType type) {
+    return layer.weight->value.to(type).to(statistics_type(type));
+  }
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
-                            ParamLayer* layer, double eps) {
+                            ParamLayer* layer, double eps, bool centred) {
     remember_layer(context, layer);
-    const at::Tensor wide = x.to(statistics_type(x.scalar_type()));
-    const at::Tensor inverse_rms = at::rsqrt(wide.square().mean(-1, true) + eps);
-    const at::Tensor normalised = (wide * inverse_rms).to(x.scalar_type());
-    context->save_for_backward({normalised, inverse_rms});
-    return normalised * layer->weight->value;
+    const auto type = x.scalar_type(), wide = statistics_type(type);
+    const at::Tensor y = x.to(wide);
+    const at::Tensor spread =
+        centred ? y.var(-1, /*unbiased=*/false, /*keepdim=*/true) : y.square().mean(-1, true);
+    const at::Tensor inverse_spread = at::rsqrt(spread + eps);
+    context->save_for_backward({x, inverse_spread});
+    context->saved_data["centred"] = centred;
+    at::Tensor scaled =
+        normalised(x, inverse_spread, centred).to(type).to(wide) * weight_of(*layer, type);
+    if (const auto bias = bias_of(*layer, type)) scaled = scaled + bias->to(wide);
+    return scaled.to(type);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     ParamLayer& layer = remembered_layer(context);
     const auto saved = context->get_saved_variables();
-    const at::Tensor &normalised = saved[0], &inverse_rms = saved[1];
+    const at::Tensor &x = saved[0], &inverse_spread = saved[1];
+    const bool centred = context->saved_data["centred"].toBool();
     const at::Tensor g = gradients[0];
+    const at::Tensor direction = normalised(x, inverse_spread, centred);
     at::Tensor x_gradient;
     if (context->needs_input_grad(0)) {
-      const auto wide = inverse_rms.scalar_type();
-      const at::Tensor scaled = (g * layer.weight->value).to(wide);
-      const at::Tensor direction = normalised.to(wide);
-      const at::Tensor along = (scaled * direction).mean(-1, true);
-      x_gradient = (inverse_rms * (scaled - direction * along)).to(g.scalar_type());
+      const at::Tensor scaled =
+          g.to(inverse_spread.scalar_type()) * weight_of(layer, x.scalar_type());
+      at::Tensor across = scaled - direction * (scaled * direction).mean(-1, true);
+      if (centred) across -= scaled.mean(-1, true);
+      x_gradient = (inverse_spread * across).to(g.scalar_type());
     }
-    hand_over(layer, normalised, g);
-    return {x_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
+    hand_over(layer, direction.to(x.scalar_type()), g);
+    return {x_gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 // Frozen layers need no anchor: they stay in the graph only when their input does.
 at::Tensor anchor_of(const ParamLayer& layer) {
-  return layer.trainable() ? layer.seam->anchor : at::Tensor();
+  return layer.trainable() ? layer.seam->anchor : layer.seam->no_anchor;
+}
+
+// ---- plain autograd: the same layers by LibTorch's own operations ------------------------------
+
+// The parameter rounded to the format of the computation, kept in a wide type. The gradient passes
+// the rounding unchanged, as it does in mixed precision, where it is never rounded either.
+at::Tensor rounded(const Parameter& parameter, at::ScalarType type) {
+  const at::Tensor& value = parameter.value;
+  if (value.scalar_type() == type) return value;
+  return value + (value.detach().to(type).to(value.scalar_type()) - value.detach());
+}
+
+at::Tensor plain_linear(const at::Tensor& x, const ParamLayer& layer) {
+  const auto type = x.scalar_type(), wide = statistics_type(type);
+  const at::Tensor weight = rounded(*layer.weight, type).flatten(1).to(wide);
+  at::Tensor y = at::matmul(x.to(wide), weight.t());
+  if (layer.bias != nullptr) y = y + rounded(*layer.bias, type).to(wide);
+  return y.to(type);
+}
+
+at::Tensor plain_norm(const at::Tensor& x, const ParamLayer& layer, double eps, bool centred) {
+  const auto type = x.scalar_type(), wide = statistics_type(type);
+  const at::Tensor y = x.to(wide);
+  const at::Tensor spread = centred ? y.var(-1, /*unbiased=*/false, /*keepdim=*/true)
+                                    : y.square().mean(-1, /*keepdim=*/true);
+  const at::Tensor offset = centred ? y - y.mean(-1, true) : y;
+  const at::Tensor exact = offset / (spread + eps).sqrt();
+  // Rounded as in the real thing, without rounding the gradient on its way back.
+  const at::Tensor normalised = exact + (exact.detach().to(type).to(wide) - exact.detach());
+  at::Tensor scaled = normalised * rounded(*layer.weight, type).to(wide);
+  if (layer.bias != nullptr) scaled = scaled + rounded(*layer.bias, type).to(wide);
+  return scaled.to(type);
 }
 
 }  // namespace
 
+void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
+  throw_if_interrupted();
+  if (layer.seam->consumer != nullptr && layer.trainable())
+    layer.seam->consumer->consume(layer, a, g);
+}
+
 at::Tensor linear(const at::Tensor& x, ParamLayer& layer) {
-  const int64_t width = layer.weight->value.size(1);
+  const int64_t width = layer.weight->value.flatten(1).size(1);
   MS_CHECK(x.dim() >= 2 && x.size(-1) == width,
            "layer '{}': expected input [B, ..., {}], got {}; check the model's sizes", layer.name,
            width, c10::str(x.sizes()));
+  if (layer.seam->plain_autograd) return plain_linear(x, layer);
   return LinearFunction::apply(x, anchor_of(layer), &layer);
+}
+
+at::Tensor patch_embedding(const at::Tensor& images, ParamLayer& layer) {
+  const auto shape = layer.weight->value.sizes();
+  const int64_t channels = shape[1], patch = shape[2];
+  MS_CHECK(images.dim() == 4 && images.size(1) == channels && images.size(2) % patch == 0 &&
+               images.size(3) % patch == 0,
+           "layer '{}': expected images [B, {}, H, W] with H and W multiples of {}, got {}",
+           layer.name, channels, patch, c10::str(images.sizes()));
+  const int64_t B = images.size(0), rows = images.size(2) / patch, columns = images.size(3) / patch;
+  const at::Tensor patches = images.reshape({B, channels, rows, patch, columns, patch})
+                                 .permute({0, 2, 4, 1, 3, 5})
+                                 .reshape({B, rows * columns, channels * patch * patch});
+  return linear(patches.to(layer.seam->compute_type), layer);
 }
 
 at::Tensor embedding(const at::Tensor& ids, ParamLayer& layer) {
@@ -116,11 +205,33 @@ at::Tensor embedding(const at::Tensor& ids, ParamLayer& layer) {
              "layer '{}': expected ids from 0 to {}, got {} to {}; check vocab_size and the data",
              layer.name, rows - 1, smallest, largest);
   }
+  if (layer.seam->plain_autograd) {
+    const auto type = layer.seam->compute_type;
+    return at::embedding(rounded(*layer.weight, type), ids, layer.padding_id).to(type);
+  }
   return EmbeddingFunction::apply(ids, anchor_of(layer), &layer);
 }
 
+at::Tensor add_positions(const at::Tensor& x, ParamLayer& layer) {
+  const at::Tensor& table = layer.weight->value;
+  MS_CHECK(x.dim() == 3 && x.size(1) == table.size(1) && x.size(2) == table.size(2),
+           "layer '{}': expected [B, {}, {}], got {}; check image_size and patch_size", layer.name,
+           table.size(1), table.size(2), c10::str(x.sizes()));
+  if (layer.seam->plain_autograd) {
+    const auto type = x.scalar_type(), wide = statistics_type(type);
+    return (x.to(wide) + rounded(*layer.weight, type).to(wide)).to(type);
+  }
+  return PositionsFunction::apply(x, anchor_of(layer), &layer);
+}
+
 at::Tensor rms_norm(const at::Tensor& x, ParamLayer& layer, double eps) {
-  return RmsNormFunction::apply(x, anchor_of(layer), &layer, eps);
+  if (layer.seam->plain_autograd) return plain_norm(x, layer, eps, false);
+  return NormFunction::apply(x, anchor_of(layer), &layer, eps, false);
+}
+
+at::Tensor layer_norm(const at::Tensor& x, ParamLayer& layer, double eps) {
+  if (layer.seam->plain_autograd) return plain_norm(x, layer, eps, true);
+  return NormFunction::apply(x, anchor_of(layer), &layer, eps, true);
 }
 
 }  // namespace moonshard::models

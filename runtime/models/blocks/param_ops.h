@@ -1,7 +1,7 @@
 // Parametered operations: autograd functions whose backward gives the input's gradient and hands
 // (layer, a, g) to the seam's consumer. Weights are read from the layer when they are needed, in
 // forward and in backward, and never saved in the graph: a sharded weight may come and go between
-// the two.
+// the two. Each runs in the number format of its input; weights kept wider are cast to it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,10 +13,24 @@ namespace moonshard::models {
 /// x [B, …, d_in] -> [B, …, d_out]; weight [d_out, d_in].
 at::Tensor linear(const at::Tensor& x, ParamLayer& layer);
 
-/// ids [B, T] int64 -> [B, T, d]; weight [n, d]. Throws UsageError for an id outside 0 … n-1.
+/// images [B, C, H, W] -> [B, (H/p)(W/p), D], patches in row order; weight [D, C, p, p].
+at::Tensor patch_embedding(const at::Tensor& images, ParamLayer& layer);
+
+/// ids [B, …] int64 -> [B, …, d] in the seam's format; weight [n, d]. Throws UsageError for an id
+/// outside 0 … n-1.
 at::Tensor embedding(const at::Tensor& ids, ParamLayer& layer);
+
+/// x [B, T, d] + table; weight [1, T, d].
+at::Tensor add_positions(const at::Tensor& x, ParamLayer& layer);
 
 /// x [B, …, d] -> x / sqrt(mean(x^2) + eps) * weight; statistics in float32 or wider.
 at::Tensor rms_norm(const at::Tensor& x, ParamLayer& layer, double eps);
+
+/// x [B, …, d] -> (x - mean) / sqrt(var + eps) * weight + bias; statistics in float32 or wider.
+at::Tensor layer_norm(const at::Tensor& x, ParamLayer& layer, double eps);
+
+/// For layers of one's own: what their autograd function's backward calls with what their gradient
+/// rule needs.
+void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
 
 }  // namespace moonshard::models

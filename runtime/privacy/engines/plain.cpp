@@ -13,26 +13,14 @@ class PlainEngine : public ClipEngine {
   const char* name() const override { return "none"; }
   bool is_private() const override { return false; }
 
-  void begin(models::Model&, int64_t) override {}
+  void begin(models::Model&, const MicroBatch&) override {}
 
   void consume(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) override {
     const at::NoGradGuard no_grad;
-    const LayerGradients gradients = summed_gradients(layer, a, g);
-    add(layer.weight, gradients.weight);
-    add(layer.bias, gradients.bias);
+    add_gradients(layer, a, g);
   }
 
-  ClipReport finish(profile::PhaseTimer&) override { return {}; }
-
- private:
-  static void add(models::Parameter* parameter, const at::Tensor& gradient) {
-    if (!gradient.defined()) return;
-    if (parameter->grad.defined()) {
-      parameter->grad.add_(gradient);  // a tied weight's second use
-    } else {
-      parameter->grad = gradient;
-    }
-  }
+  ClipReport clip(profile::PhaseTimer&) override { return {}; }
 };
 
 }  // namespace

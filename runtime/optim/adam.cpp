@@ -1,10 +1,10 @@
-#include "runtime/optim/adamw.h"
+#include "runtime/optim/adam.h"
 
 #include <ATen/ATen.h>
 
 namespace moonshard::optim {
 
-AdamW::State& AdamW::state_of(const models::Parameter& parameter) {
+Adam::State& Adam::state_of(const models::Parameter& parameter) {
   State& state = states_[parameter.index];
   if (!state.mean.defined()) {
     state.mean = at::zeros_like(parameter.value);
@@ -15,7 +15,7 @@ AdamW::State& AdamW::state_of(const models::Parameter& parameter) {
   return state;
 }
 
-void AdamW::step(const std::vector<std::unique_ptr<models::Parameter>>& parameters) {
+void Adam::step(const std::vector<std::unique_ptr<models::Parameter>>& parameters, double lr) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> values, grads, means, mean_squares, steps;
   for (const auto& parameter : parameters) {
@@ -23,18 +23,26 @@ void AdamW::step(const std::vector<std::unique_ptr<models::Parameter>>& paramete
     State& state = state_of(*parameter);
     state.step.add_(1);
     values.push_back(parameter->value);
-    grads.push_back(parameter->grad);
+    grads.push_back(parameter->grad.to(parameter->value.scalar_type()));
     means.push_back(state.mean);
     mean_squares.push_back(state.mean_square);
     steps.push_back(state.step);
   }
   if (values.empty()) return;
-  at::_fused_adamw_(values, grads, means, mean_squares, /*max_exp_avg_sqs=*/{}, steps, options_.lr,
-                    options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
-                    /*amsgrad=*/false, /*maximize=*/false);
+  const bool decoupled = options_.optimizer == "adamw";
+  const double decay = options_.weight_decay >= 0 ? options_.weight_decay : decoupled ? 0.1 : 0.0;
+  if (decoupled) {
+    at::_fused_adamw_(values, grads, means, mean_squares, /*max_exp_avg_sqs=*/{}, steps, lr,
+                      options_.beta1, options_.beta2, decay, options_.eps, /*amsgrad=*/false,
+                      /*maximize=*/false);
+  } else {
+    at::_fused_adam_(values, grads, means, mean_squares, /*max_exp_avg_sqs=*/{}, steps, lr,
+                     options_.beta1, options_.beta2, decay, options_.eps, /*amsgrad=*/false,
+                     /*maximize=*/false);
+  }
 }
 
-int64_t AdamW::state_bytes() const {
+int64_t Adam::state_bytes() const {
   int64_t total = 0;
   for (const auto& [index, state] : states_) {
     total += static_cast<int64_t>(state.mean.nbytes() + state.mean_square.nbytes());

@@ -1,0 +1,16 @@
+// Batches for Lua: tables of tensors with the names of the Batch struct.
+#pragma once
+
+#include "bindings/arguments.h"
+#include "bindings/sol.h"
+#include "runtime/core/batch.h"
+
+namespace moonshard::bindings {
+
+sol::table push_batch(lua_State* L, const Batch& batch);
+
+/// Reads argument n as a batch for a task. A missing attention_mask means that all tokens are real.
+/// Throws UsageError that names the field.
+Batch read_batch(const Arguments& args, int n, const std::string& task);
+
+}  // namespace moonshard::bindings

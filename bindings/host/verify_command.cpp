@@ -1,0 +1,121 @@
+#include "bindings/host/verify_command.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <optional>
+
+#include <fmt/ranges.h>
+
+#include "runtime/core/check.h"
+#include "runtime/core/options.h"
+#include "runtime/privacy/faults.h"
+
+namespace moonshard::host {
+namespace {
+
+constexpr int kExitVerificationFailed = 4;
+
+privacy::Fault fault_by_name(const std::string& name) {
+  std::vector<std::string> names;
+  for (const privacy::FaultName& known : privacy::kFaultNames) {
+    if (name == known.name) return known.fault;
+    names.emplace_back(known.name);
+  }
+  throw UsageError(fmt::format("verify: option 'fault': expected one of {}, got '{}'",
+                               fmt::join(names, ", "), name));
+}
+
+void print_norms(const verify::NormsShown& shown) {
+  fmt::print("{}\n  norm before ", shown.title);
+  for (const double norm : shown.before) fmt::print(" {:.9g}", norm);
+  fmt::print("\n  reference   ");
+  for (const double norm : shown.expected) fmt::print(" {:.9g}", norm);
+  if (!shown.after.empty()) {
+    fmt::print("\n  norm after  ");
+    for (const double norm : shown.after) fmt::print(" {:.9g}", norm);
+  }
+  fmt::print("\n");
+}
+
+// Engine by number format: how many cells, and the largest error among them.
+void print_summary(const std::vector<verify::Cell>& cells) {
+  struct Line {
+    int64_t cells = 0, failed = 0;
+    double worst = 0;
+  };
+  std::vector<std::string> order;
+  std::map<std::string, std::map<std::string, Line>> lines;
+  for (const verify::Cell& cell : cells) {
+    if (!lines.contains(cell.engine)) order.push_back(cell.engine);
+    Line& line = lines[cell.engine][cell.dtype];
+    ++line.cells;
+    line.failed += cell.ok ? 0 : 1;
+    line.worst = std::max(line.worst, cell.max_rel_err);
+  }
+  fmt::print("{:<20} {:<9} {:>6} {:>7} {:>14} {:>10}\n", "engine", "format", "cells", "failed",
+             "largest error", "allowed");
+  for (const std::string& engine : order) {
+    for (const auto& [dtype, line] : lines[engine]) {
+      double allowed = 0;
+      for (const verify::Cell& cell : cells)
+        if (cell.dtype == dtype) allowed = cell.tolerance;
+      fmt::print("{:<20} {:<9} {:>6} {:>7} {:>14.2e} {:>10.0e}\n", engine, dtype, line.cells,
+                 line.failed, line.worst, allowed);
+    }
+  }
+}
+
+void print_failures(const std::vector<verify::Cell>& cells) {
+  constexpr int64_t kShown = 20;
+  int64_t failed = 0;
+  for (const verify::Cell& cell : cells) {
+    if (cell.ok || ++failed > kShown) continue;
+    fmt::print("FAILED {} {} {}, layer {}, {}, {}: {} off by {:.2e}, allowed {:.0e}{}\n",
+               cell.engine, cell.model, cell.task, cell.layer, cell.options, cell.dtype, cell.worst,
+               cell.max_rel_err, cell.tolerance,
+               cell.error.empty() ? "" : "; error: " + cell.error);
+  }
+  if (failed > kShown) fmt::print("… and {} more; --json lists all\n", failed - kShown);
+}
+
+}  // namespace
+
+int verify_command(const verify::VerifyOptions& options, const VerifyOutput& output,
+                   const std::string& fault) {
+  std::optional<privacy::ScopedFault> mistake;
+  if (!fault.empty()) mistake.emplace(fault_by_name(fault));
+  const bool progress = !output.as_json && ::isatty(STDERR_FILENO) != 0;
+  const auto start = std::chrono::steady_clock::now();
+  int64_t done = 0;
+  verify::Observer observer;
+  observer.cell = [&](const verify::Cell& cell) {
+    ++done;
+    if (progress) {
+      fmt::print(stderr, "\r{:<79}",
+                 fmt::format("{} cells: {} {}, {}, {}", done, cell.model, cell.task, cell.options,
+                             cell.dtype));
+    }
+  };
+  if (output.verbose && !output.as_json) observer.norms = &print_norms;
+  const std::vector<verify::Cell> cells = verify::verify(options, observer);
+  if (progress) fmt::print(stderr, "\r{:<79}\r", "");
+  MS_CHECK(!cells.empty(), "verify: expected options that name at least one cell, got none");
+  const records::Json report = verify::to_json(cells);
+  const int64_t failed = report["failed"].get<int64_t>();
+  if (output.as_json) {
+    fmt::print("{}", records::to_text(report));
+  } else {
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    print_summary(cells);
+    print_failures(cells);
+    fmt::print("{} of {} cells hold ({:.0f} s)\n", cells.size() - static_cast<size_t>(failed),
+               cells.size(), seconds);
+  }
+  return failed == 0 ? 0 : kExitVerificationFailed;
+}
+
+}  // namespace moonshard::host

@@ -1,0 +1,36 @@
+// A Lua function that the runtime calls back: a norm of an engine, a rule of a layer. It may
+// outlive the script that gave it, and even its Lua state; a call after that is an error, never a
+// crash.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "bindings/sol.h"
+#include "runtime/models/parameter.h"
+
+namespace moonshard::bindings {
+
+class LuaCallback {
+ public:
+  /// Holds the function at the top of the stack, and pops it. `name` opens error texts.
+  LuaCallback(lua_State* L, std::string name);
+
+  /// function(layer, tensors…) -> Tensor; undefined tensors arrive as nil, the layer as a table of
+  /// name, kind, weight_shape, has_bias, padding_id. Throws UsageError when it raises or returns
+  /// something else. Runs on the thread that waits for the result: the state is never shared.
+  at::Tensor operator()(const models::ParamLayer& layer,
+                        const std::vector<at::Tensor>& tensors) const;
+
+ private:
+  struct Life;  ///< ends with the Lua state
+  static std::shared_ptr<Life> life_of(lua_State* L);
+
+  std::shared_ptr<Life> life_;
+  int reference_;
+  std::string name_;
+};
+
+}  // namespace moonshard::bindings

@@ -1,0 +1,48 @@
+#include "runtime/models/blocks/positions.h"
+
+#include <ATen/ATen.h>
+
+namespace moonshard::models {
+
+at::Tensor rotary_frequencies(int64_t head_dim, const RotaryOptions& options, c10::Device device) {
+  const auto wide = at::TensorOptions().dtype(at::kDouble).device(device);
+  const at::Tensor exponent = at::arange(0, head_dim, 2, wide) / static_cast<double>(head_dim);
+  const at::Tensor frequency = at::pow(at::full({}, options.base, wide), exponent).reciprocal();
+  if (!options.llama3_scaling) return frequency;
+  // How often the wave fits into the original context decides; the clamp makes the three bands one
+  // formula: 0 is long (stretched), 1 is short (kept).
+  constexpr double kTwoPi = 6.283185307179586476925;
+  const at::Tensor turns = frequency * (static_cast<double>(options.original_length) / kTwoPi);
+  const at::Tensor kept =
+      ((turns - options.low_freq_factor) / (options.high_freq_factor - options.low_freq_factor))
+          .clamp(0, 1);
+  return frequency * (kept + (1 - kept) / options.factor);
+}
+
+RotaryTable rotary_table(int64_t tokens, int64_t head_dim, const RotaryOptions& options,
+                         const at::Tensor& like) {
+  const at::Tensor frequency = rotary_frequencies(head_dim, options, like.device());
+  const at::Tensor angle = at::outer(at::arange(0, tokens, frequency.options()), frequency);
+  const at::Tensor both = at::cat({angle, angle}, -1);
+  return {both.cos().to(like.scalar_type()), both.sin().to(like.scalar_type())};
+}
+
+at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
+  const auto halves = x.chunk(2, -1);
+  const at::Tensor turned = at::cat({-halves[1], halves[0]}, -1);
+  return x * table.cosines + turned * table.sines;
+}
+
+at::Tensor sincos_positions(int64_t side, int64_t width, const at::TensorOptions& options) {
+  const auto wide = options.dtype(at::kDouble);
+  const int64_t quarter = width / 4;
+  const at::Tensor exponent = at::arange(quarter, wide) / static_cast<double>(quarter);
+  const at::Tensor frequency = at::pow(at::full({}, 10000.0, wide), exponent).reciprocal();
+  const at::Tensor angle = at::outer(at::arange(side, wide), frequency);  // [side, width / 4]
+  const at::Tensor half = at::cat({angle.sin(), angle.cos()}, -1);
+  const at::Tensor columns = half.unsqueeze(0).expand({side, side, 2 * quarter});
+  const at::Tensor rows = half.unsqueeze(1).expand({side, side, 2 * quarter});
+  return at::cat({columns, rows}, -1).view({1, side * side, width}).to(options.dtype());
+}
+
+}  // namespace moonshard::models

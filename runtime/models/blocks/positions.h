@@ -1,0 +1,44 @@
+// Where a token stands: rotary positions of decoders, sine and cosine positions of image patches.
+// Neither has parameters. Tables are made in float64: position times frequency loses digits in
+// float32 at long T, and it costs nothing.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace moonshard::models {
+
+/// How rotary frequencies are made (Su et al., "RoFormer", 2021), and stretched for contexts longer
+/// than those of the pre-training, as Llama 3.1 does it.
+struct RotaryOptions {
+  double base = 10000;
+  bool llama3_scaling = false;
+  double factor = 1;            ///< long wavelengths are stretched by this
+  double low_freq_factor = 1;   ///< wavelengths above original_length / this are long
+  double high_freq_factor = 4;  ///< wavelengths below original_length / this stay
+  int64_t original_length = 0;  ///< context of the pre-training
+};
+
+/// base^(-2i / head_dim) for i = 0 … head_dim / 2 - 1, float64 on `device`. With llama3 scaling a
+/// frequency whose wavelength is long is divided by the factor, a short one stays, and those in
+/// between are blended linearly in original_length / wavelength.
+at::Tensor rotary_frequencies(int64_t head_dim, const RotaryOptions& options, c10::Device device);
+
+/// Cosines and sines of T positions: each [T, head_dim], Hugging Face's half-split layout
+/// (dimension i pairs with i + head_dim / 2), in `like`'s format and on its device.
+struct RotaryTable {
+  at::Tensor cosines, sines;
+};
+RotaryTable rotary_table(int64_t tokens, int64_t head_dim, const RotaryOptions& options,
+                         const at::Tensor& like);
+
+/// Rotates x [B, H, T, head_dim] by the positions of the table.
+at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table);
+
+/// [1, side * side, width] for patches in row order: the first half of the width tells the column,
+/// the second the row; each half is sines, then cosines, of position / 10000^(4i / width), as DiT
+/// has it. width must be a multiple of 4.
+at::Tensor sincos_positions(int64_t side, int64_t width, const at::TensorOptions& options);
+
+}  // namespace moonshard::models

@@ -1,0 +1,26 @@
+// What a training step of a model costs, from its options alone: arithmetic per token, and memory
+// of a step of engine "none" without an optimizer's state. Formulas stand beside the code.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/models/model_options.h"
+
+namespace moonshard::plan {
+
+struct ModelCost {
+  int64_t num_parameters = 0;
+  double flops_per_token = 0;    ///< forward and backward
+  int64_t parameter_bytes = 0;   ///< in dtype
+  int64_t gradient_bytes = 0;    ///< of what is trained, in float32 or wider
+  int64_t activation_bytes = 0;  ///< kept from forward to backward, the batch included
+  /// The most that lives at one moment. Below the sum of the three: gradients come into being while
+  /// activations go.
+  int64_t peak_bytes = 0;
+};
+
+/// seq_length is not used by models of images and vectors. Builds the model's shapes on device
+/// "meta", nothing else.
+ModelCost model_cost(const models::ModelOptions& options, int64_t batch_size, int64_t seq_length);
+
+}  // namespace moonshard::plan

@@ -1,0 +1,68 @@
+#include "runtime/privacy/clipping.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "kernels/counter_noise/counter_noise.h"
+#include "runtime/core/check.h"
+
+namespace moonshard::privacy {
+namespace {
+
+at::Tensor finite_or_zero(const at::Tensor& factors, const at::Tensor& norms) {
+  return at::where(norms.isfinite(), factors, at::zeros_like(factors));
+}
+
+}  // namespace
+
+at::Tensor clip_factors(const at::Tensor& norms, double max_grad_norm) {
+  // 1e-6 keeps a zero gradient's factor finite; it can only make the factor smaller.
+  return finite_or_zero((max_grad_norm / (norms + 1e-6)).clamp_max(1.0), norms);
+}
+
+Clipping::Clipping(const ClipOptions& options) : options_(options), bound_(options.max_grad_norm) {}
+
+at::Tensor Clipping::factors(const at::Tensor& norms, int64_t groups) const {
+  if (options_.clipping == "automatic")
+    return finite_or_zero(bound_ / (norms + options_.stability), norms);
+  return clip_factors(norms, bound_ / std::sqrt(static_cast<double>(groups)));
+}
+
+// A twentieth of the batch, as the paper proposes, unless the user says otherwise.
+double Clipping::count_noise(int64_t expected_batch) const {
+  return options_.quantile_noise > 0 ? options_.quantile_noise
+                                     : static_cast<double>(expected_batch) / 20.0;
+}
+
+double Clipping::noise_std(int64_t expected_batch) const {
+  double multiplier = options_.noise_multiplier;
+  if (options_.clipping == "adaptive" && multiplier > 0) {
+    // The noisy count spends a part of the budget; the gradient's noise grows so that both together
+    // cost what noise_multiplier alone would.
+    const double count = count_noise(expected_batch);
+    MS_CHECK(multiplier < 2 * count,
+             "clip: adaptive clipping expects noise_multiplier below 2 x quantile_noise = {}, got "
+             "{}; raise quantile_noise or the batch",
+             2 * count, multiplier);
+    multiplier = 1 / std::sqrt(1 / (multiplier * multiplier) - 1 / (4 * count * count));
+  }
+  return multiplier * bound_;
+}
+
+void Clipping::end_step(const at::Tensor& norms, int64_t expected_batch, uint64_t seed,
+                        int64_t step) {
+  if (options_.clipping != "adaptive") return;
+  at::Tensor below = norms.defined() ? norms.le(bound_).sum().to(at::kCPU, at::kDouble)
+                                     : at::zeros({}, at::kDouble);
+  if (options_.noise_multiplier > 0) {
+    at::Tensor one = below.reshape({1}).contiguous();
+    kernels::add_counter_noise(one, count_noise(expected_batch),
+                               {seed, static_cast<uint32_t>(step), kernels::kPurposeClipCount});
+    below = one[0];
+  }
+  const double share = below.item<double>() / static_cast<double>(expected_batch);
+  bound_ *= std::exp(-options_.quantile_lr * (share - options_.target_quantile));
+}
+
+}  // namespace moonshard::privacy

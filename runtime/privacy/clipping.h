@@ -1,0 +1,56 @@
+// From norms to factors: the styles of clipping, and the bound that the noise is scaled to.
+//   flat       min(1, C / (norm + 1e-6)) on the norm over all parameters
+//   per_layer  the same on each layer's own norm, with C / sqrt(number of layers)
+//   automatic  C / (norm + gamma): every sample is normalised (Bu et al. 2022)
+//   adaptive   flat, with C moving towards a quantile of the norms (Andrew et al. 2021)
+#pragma once
+
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/core/options.h"
+
+namespace moonshard::privacy {
+
+struct ClipOptions {
+  std::string mode = "none";
+  std::string clipping = "flat";
+  double max_grad_norm = 1.0;
+  double noise_multiplier = 1.0;
+  double stability = 0.01;
+  double target_quantile = 0.5;
+  double quantile_lr = 0.2;
+  double quantile_noise = 0;
+  int64_t tile_size = 0;
+  std::string flash_algorithm = "auto";
+  int64_t memory_budget_mb = 0;
+};
+
+class Clipping {
+ public:
+  explicit Clipping(const ClipOptions& options);
+
+  bool per_layer() const { return options_.clipping == "per_layer"; }
+  /// C now: no sample's contribution to the sum has a larger norm.
+  double bound() const { return bound_; }
+  /// Factors [B] of norms [B], of the whole gradient or of one of `groups` layers. A sample whose
+  /// norm is not finite has no bounded contribution: its factor is 0.
+  at::Tensor factors(const at::Tensor& norms, int64_t groups = 1) const;
+  /// Noise on the summed gradient, as a standard deviation.
+  double noise_std(int64_t expected_batch) const;
+  /// After a step with these norms of all its samples: moves C (adaptive). The count of samples
+  /// below C is noised, keyed by (seed, step).
+  void end_step(const at::Tensor& norms, int64_t expected_batch, uint64_t seed, int64_t step);
+
+ private:
+  double count_noise(int64_t expected_batch) const;
+
+  ClipOptions options_;
+  double bound_;
+};
+
+/// min(1, C / (norm + 1e-6)) for each sample, 0 where the norm is not finite.
+at::Tensor clip_factors(const at::Tensor& norms, double max_grad_norm);
+
+}  // namespace moonshard::privacy

@@ -1,0 +1,182 @@
+// Linear and patch embedding: the gradient of sample b is G_b^T A_b, a sum of T outer products.
+#include "runtime/privacy/layer_rules/rules.h"
+
+namespace moonshard::privacy {
+namespace {
+
+constexpr int64_t kPositionTile = 256;
+constexpr int64_t kWidthTile = 512;
+
+// A norm from Gram matrices is a sum with signs. Its rounding error is some 3e-7 (float32) of the
+// same sum without signs; where that sum is this many times larger, the result is not trusted.
+constexpr double kTrustedCancellation = 16;
+// What is added there on a GPU, where looking at the values would stop the stream: more than the
+// error can be, so that the norm is never below the truth.
+constexpr double kGramErrorBound = 1e-6;
+
+struct GramSums {
+  at::Tensor value, magnitude;  ///< [B], with and without signs
+};
+
+GramSums gram_sums(const at::Tensor& a_gram, const at::Tensor& g_gram) {
+  const at::Tensor product = a_gram * g_gram;
+  return {product.flatten(1).sum(1, false, at::kDouble),
+          product.abs_().flatten(1).sum(1, false, at::kDouble)};
+}
+
+// On the CPU as many samples at once as fit into a small room: many small products in one call, but
+// one large one at a time, which keeps all cores busy by itself. A GPU gets all samples at once.
+int64_t samples_at_a_time(const at::Tensor& x, int64_t bytes_per_sample) {
+  constexpr int64_t kRoom = 1 << 20;
+  if (!x.is_cpu()) return x.size(0);
+  return std::clamp<int64_t>(kRoom / std::max<int64_t>(bytes_per_sample, 1), 1, x.size(0));
+}
+
+GramSums ghost_sums(const at::Tensor& a_BTi, const at::Tensor& g_BTo) {
+  std::vector<at::Tensor> values, magnitudes;
+  const int64_t B = a_BTi.size(0), T = a_BTi.size(1);
+  const int64_t step = samples_at_a_time(a_BTi, 3 * T * T * 4);
+  for (int64_t b = 0; b < B; b += step) {
+    const int64_t count = std::min(step, B - b);
+    const at::Tensor a = a_BTi.narrow(0, b, count), g = g_BTo.narrow(0, b, count);
+    const GramSums sums = gram_sums(wide_bmm(a, a.transpose(1, 2)), wide_bmm(g, g.transpose(1, 2)));
+    values.push_back(sums.value);
+    magnitudes.push_back(sums.magnitude);
+  }
+  return {at::cat(values), at::cat(magnitudes)};
+}
+
+GramSums tiled_sums(const at::Tensor& a_BTi, const at::Tensor& g_BTo, int64_t tile) {
+  const int64_t B = a_BTi.size(0), T = a_BTi.size(1);
+  GramSums total{at::zeros({B}, a_BTi.options().dtype(at::kDouble)),
+                 at::zeros({B}, a_BTi.options().dtype(at::kDouble))};
+  const int64_t step = samples_at_a_time(a_BTi, 3 * std::min(tile, T) * std::min(tile, T) * 4);
+  for (int64_t b = 0; b < B; b += step) {
+    const int64_t count = std::min(step, B - b);
+    const at::Tensor a = a_BTi.narrow(0, b, count), g = g_BTo.narrow(0, b, count);
+    for (int64_t row = 0; row < T; row += tile) {
+      const int64_t rows = std::min(tile, T - row);
+      for (int64_t column = 0; column <= row; column += tile) {  // symmetric: the lower half twice
+        const int64_t columns = std::min(tile, T - column);
+        const GramSums sums = gram_sums(
+            wide_bmm(a.narrow(1, row, rows), a.narrow(1, column, columns).transpose(1, 2)),
+            wide_bmm(g.narrow(1, row, rows), g.narrow(1, column, columns).transpose(1, 2)));
+        const double times = column == row ? 1 : 2;
+        total.value.narrow(0, b, count).add_(sums.value, times);
+        total.magnitude.narrow(0, b, count).add_(sums.magnitude, times);
+      }
+    }
+  }
+  return total;
+}
+
+// Squares of G^T A's rows, `tile` rows of one sample at a time. No signs, so nothing cancels.
+at::Tensor width_squares(const at::Tensor& a_BTi, const at::Tensor& g_BTo, int64_t tile) {
+  const int64_t B = a_BTi.size(0), o = g_BTo.size(2);
+  at::Tensor total = at::zeros({B}, a_BTi.options().dtype(at::kDouble));
+  const int64_t rows = std::min(tile, o);
+  const int64_t step = samples_at_a_time(a_BTi, rows * (a_BTi.size(1) + a_BTi.size(2)) * 4);
+  for (int64_t b = 0; b < B; b += step) {
+    const int64_t count = std::min(step, B - b);
+    for (int64_t row = 0; row < o; row += rows) {
+      const at::Tensor g =
+          g_BTo.narrow(0, b, count).narrow(2, row, std::min(rows, o - row)).transpose(1, 2);
+      const at::Tensor a = a_BTi.narrow(0, b, count);
+      // For one sample mm, which reads the tile where it lies; bmm would copy it.
+      total.narrow(0, b, count)
+          .add_(row_squares(count == 1 ? wide_mm(g[0], a[0]).unsqueeze(0) : wide_bmm(g, a)));
+    }
+  }
+  return total;
+}
+
+at::Tensor trusted(const GramSums& sums, const at::Tensor& a_BTi, const at::Tensor& g_BTo,
+                   int64_t tile) {
+  // Also what left the range of float32: infinity, and products too small to add up.
+  const at::Tensor doubtful = (sums.magnitude > sums.value * kTrustedCancellation)
+                                  .logical_or(sums.magnitude.isfinite().logical_not())
+                                  .logical_or(sums.magnitude < 1e-30);
+  if (!sums.value.is_cpu()) {
+    return at::where(doubtful, sums.value.clamp_min(0) + sums.magnitude * kGramErrorBound,
+                     sums.value);
+  }
+  if (!doubtful.any().item<bool>()) return sums.value;
+  const at::Tensor rows = doubtful.nonzero().flatten();
+  return sums.value.index_put(
+      {rows}, width_squares(a_BTi.index_select(0, rows), g_BTo.index_select(0, rows), tile));
+}
+
+class LinearRule : public LayerRule {
+ public:
+  at::Tensor per_sample(const models::ParamLayer& layer, const at::Tensor& a,
+                        const at::Tensor& g) const override {
+    std::vector<int64_t> shape{a.size(0)};
+    for (const int64_t size : layer.weight->value.sizes()) shape.push_back(size);
+    return wide_bmm(as_positions(g).transpose(1, 2), as_positions(a)).view(shape);
+  }
+
+  at::Tensor squares(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                     const NormSettings& settings) const override {
+    const at::Tensor a_BTi = as_positions(a), g_BTo = as_positions(g);
+    if (a_BTi.size(1) == 1) {  // one outer product: its norm is the product of the two norms
+      return row_squares(at_least_float(a_BTi)) * row_squares(at_least_float(g_BTo));
+    }
+    const int64_t width_tile = settings.method == NormMethod::Width && settings.tile_size > 0
+                                   ? settings.tile_size
+                                   : kWidthTile;
+    switch (settings.method) {
+      case NormMethod::Ghost:
+        return trusted(ghost_sums(a_BTi, g_BTo), a_BTi, g_BTo, width_tile);
+      case NormMethod::InputLength:
+        return trusted(
+            tiled_sums(a_BTi, g_BTo, settings.tile_size > 0 ? settings.tile_size : kPositionTile),
+            a_BTi, g_BTo, width_tile);
+      case NormMethod::Width:
+        return width_squares(a_BTi, g_BTo, width_tile);
+      case NormMethod::Materialize:
+        break;
+    }
+    return LayerRule::squares(layer, a, g, settings);
+  }
+
+  void add_sum(at::Tensor& sum, const models::ParamLayer& layer, const at::Tensor& a,
+               const at::Tensor& g, const at::Tensor& factors) const override {
+    at::Tensor a_BTi = as_positions(a), g_BTo = as_positions(g);
+    const auto shape = layer.weight->value.sizes();
+    const bool narrow_format = wide_type(a_BTi) != a_BTi.scalar_type();
+    if (factors.defined() && narrow_format && a_BTi.is_cuda()) {
+      // A 16-bit operand times a factor would be rounded to 16 bits again: the factors are applied
+      // to each sample's float32 product instead.
+      if (!sum.defined()) sum = at::zeros(shape, a_BTi.options().dtype(at::kFloat));
+      const at::Tensor safe_a = without_dropped(a_BTi, factors),
+                       safe_g = without_dropped(g_BTo, factors);
+      const at::Tensor weights = factors.to(at::kFloat);
+      for (int64_t b = 0; b < a_BTi.size(0); ++b)
+        sum.addcmul_(wide_mm(safe_g[b].t(), safe_a[b]).view(shape), weights[b]);
+      return;
+    }
+    if (factors.defined()) {  // the narrower operand takes the factors: the smaller copy
+      at::Tensor& smaller = a_BTi.size(2) < g_BTo.size(2) ? a_BTi : g_BTo;
+      at::Tensor& other = a_BTi.size(2) < g_BTo.size(2) ? g_BTo : a_BTi;
+      smaller = scaled_rows(at_least_float(smaller), factors);
+      other = at_least_float(without_dropped(other, factors));
+    }
+    const at::Tensor a_Ni = a_BTi.flatten(0, 1), g_oN = g_BTo.flatten(0, 1).t();
+    if (!sum.defined()) {
+      sum = wide_mm(g_oN, a_Ni).view(shape);
+    } else if (sum.scalar_type() == a_Ni.scalar_type()) {
+      at::Tensor flat = sum.flatten(1);
+      flat.addmm_(g_oN, a_Ni);
+    } else {
+      sum.add_(wide_mm(g_oN, a_Ni).view(shape));
+    }
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const LayerRule> make_linear_rule() {
+  return std::make_shared<LinearRule>();
+}
+
+}  // namespace moonshard::privacy

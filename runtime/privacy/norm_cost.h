@@ -1,0 +1,38 @@
+// What norms and sums of a layer cost, by formula: the ground for choosing between them.
+// One unit is one floating-point operation; a byte moved counts as many as the device could have
+// done meanwhile.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/privacy/layer_rules.h"
+
+namespace moonshard::privacy {
+
+struct LayerShape {
+  double samples, positions, in, out;
+  double element_bytes;
+  bool on_gpu;
+};
+
+LayerShape shape_of(const at::Tensor& a, const at::Tensor& g);
+
+/// 2 T^2 (in + out) per sample; half of it where the symmetry is used.
+double ghost_cost(const LayerShape& shape);
+double input_length_cost(const LayerShape& shape);
+/// 2 T in out per sample: as much as the weight gradient itself.
+double width_cost(const LayerShape& shape);
+/// The weighted sum from (a, g), and from kept gradients.
+double sum_inputs_cost(const LayerShape& shape);
+double keep_gradients_cost(const LayerShape& shape);
+
+/// Layers that share their input keep it once; here it counts for each, which errs on the safe
+/// side.
+double kept_inputs_bytes(const LayerShape& shape);
+double kept_gradients_bytes(const LayerShape& shape);
+
+/// The cheaper flash algorithm, or the one that was asked for by name ("auto", "input_length",
+/// "width").
+NormMethod choose_flash(const LayerShape& shape, const std::string& algorithm);
+
+}  // namespace moonshard::privacy

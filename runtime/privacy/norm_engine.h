@@ -1,0 +1,93 @@
+// The engine that all norm-based engines are. Each layer has a plan: how its norm is found at the
+// seam, and what is kept until the factors are known. What is called ghost, flash, bookkeeping or
+// materialize are plans; this file carries them out.
+//
+// Norms stream: one running sum of squares per sample, no list of layers. Layers that share a
+// weight form a group, whose norm has the cross terms of its uses. With per-layer clipping a
+// group's factors are known as soon as the group is complete, and its sum is formed there and then.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "runtime/privacy/clip_engine.h"
+#include "runtime/privacy/layer_rules.h"
+
+namespace moonshard::privacy {
+
+enum class Keep {
+  Nothing,   ///< the sum comes from a second backward pass
+  Inputs,    ///< (a, g)
+  Gradients  ///< each sample's gradient
+};
+
+/// Squared norms [B] of one layer by other means than the rules'.
+using NormFunction = std::function<at::Tensor(const models::ParamLayer& layer, const at::Tensor& a,
+                                              const at::Tensor& g)>;
+
+struct LayerPlan {
+  NormSettings norm;
+  Keep keep = Keep::Inputs;
+  NormFunction custom_norm;  ///< instead of `norm`, when set
+};
+
+class NormEngine : public ClipEngine {
+ public:
+  explicit NormEngine(std::shared_ptr<Clipping> clipping) : clipping_(std::move(clipping)) {}
+  bool is_private() const override { return true; }
+
+  void begin(models::Model& model, const MicroBatch& micro) override;
+  bool needs_second_pass() const override { return needs_second_pass_; }
+  void consume(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) override;
+  ClipReport clip(profile::PhaseTimer& timer) override;
+  void end_second_pass() override;
+  int64_t kept_bytes() const override { return peak_kept_bytes_; }
+
+ protected:
+  /// Once per micro-batch, before the forward pass: the plan's outline, which decides whether a
+  /// second pass is needed.
+  virtual Keep plan_keep(const models::Model& model, const MicroBatch& micro) = 0;
+  /// At the seam, where shapes are known.
+  virtual LayerPlan plan_layer(const models::ParamLayer& layer, const at::Tensor& a,
+                               const at::Tensor& g) = 0;
+  /// The layer's weight has other uses: all of them must keep the same, for the cross term.
+  bool is_shared(const models::ParamLayer& layer) const;
+
+ private:
+  struct Use {
+    const models::ParamLayer* layer;
+    at::Tensor a, g;
+    Keep keep;
+  };
+  struct Group {
+    std::string name;
+    int64_t pending = 0;  ///< uses that backward has not reached yet
+    std::vector<Use> uses;
+    // By the model's order of parameters, not by address: the same run gives the same digits.
+    std::map<uint32_t, std::pair<models::Parameter*, at::Tensor>> per_sample;
+    at::Tensor squares;
+    at::Tensor factors;  ///< per-layer clipping
+  };
+
+  void form_groups(models::Model& model);
+  at::Tensor layer_squares(Group& group, const models::ParamLayer& layer, const at::Tensor& a,
+                           const at::Tensor& g, const LayerPlan& plan);
+  void keep_gradients(Group& group, const models::ParamLayer& layer, const at::Tensor& a,
+                      const at::Tensor& g);
+  void complete(Group& group);
+  void sum_kept(Group& group, const at::Tensor& factors);
+  int64_t kept_now() const;
+
+  std::shared_ptr<Clipping> clipping_;
+  MicroBatch micro_;
+  bool needs_second_pass_ = false, in_second_pass_ = false;
+  std::vector<Group> groups_;
+  std::vector<int64_t> group_of_layer_;  ///< by layer index; -1 for frozen layers
+  std::set<int64_t> shared_;             ///< groups of more than one layer
+  std::vector<bool> seen_;               ///< by layer index
+  at::Tensor squares_, factors_;         ///< [B]
+  std::vector<LayerNorms> recorded_;
+  int64_t peak_kept_bytes_ = 0;
+};
+
+}  // namespace moonshard::privacy

@@ -1,0 +1,168 @@
+#include "runtime/verify/cases.h"
+
+#include "runtime/core/check.h"
+#include "runtime/models/registry.h"
+
+namespace moonshard::verify {
+namespace {
+
+using models::ModelOptions;
+using privacy::ClipOptions;
+using train::StepOptions;
+
+}  // namespace
+
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> list = [] {
+    std::vector<Variant> v;
+    const auto add = [&](const char* name, const char* doc, auto apply) -> Variant& {
+      return v.emplace_back(Variant{name, doc, apply});
+    };
+    add("default", "flat clipping, one batch", [](ModelOptions&, ClipOptions&, StepOptions&) {
+    }).every_format = true;
+    add("noise", "noise is added once, at the right scale",
+        [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.noise_multiplier = 0.7; })
+        .every_format = true;
+    add("accumulation", "two micro-batches per step",
+        [](ModelOptions&, ClipOptions&, StepOptions& step) { step.grad_accum = 2; })
+        .every_format = true;
+    Variant& checkpointing =
+        add("checkpointing", "blocks are recomputed in backward",
+            [](ModelOptions& model, ClipOptions&, StepOptions&) { model.checkpointing = "block"; });
+    checkpointing.every_format = checkpointing.blocks_needed = true;
+    add("checkpointing+accumulation", "both, every second block",
+        [](ModelOptions& model, ClipOptions&, StepOptions& step) {
+          model.checkpointing = "block";
+          model.checkpoint_every = 2;
+          step.grad_accum = 2;
+        })
+        .blocks_needed = true;
+    add("per_layer", "a bound for each layer", [](ModelOptions&, ClipOptions& clip, StepOptions&) {
+      clip.clipping = "per_layer";
+    }).every_format = true;
+    add("per_layer+accumulation", "a bound for each layer, two micro-batches",
+        [](ModelOptions&, ClipOptions& clip, StepOptions& step) {
+          clip.clipping = "per_layer";
+          step.grad_accum = 2;
+        });
+    add("automatic", "every sample normalised",
+        [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "automatic"; });
+    add("adaptive", "the bound follows a quantile",
+        [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "adaptive"; });
+    add("frozen", "some parameters are not trained",
+        [](ModelOptions& model, ClipOptions&, StepOptions&) {
+          model.frozen = model.model.starts_with("dit")      ? "blocks.0.*,x_embedder.proj.bias"
+                         : model.model.starts_with("linear") ? "layers.0.weight,layers.1.bias"
+                                                             : "*.layers.0.*,model.norm.weight";
+        });
+    Variant& padding =
+        add("padding", "sequences of different length, a padding id",
+            [](ModelOptions& model, ClipOptions&, StepOptions&) { model.pad_token_id = 0; });
+    padding.every_format = padding.decoders_only = padding.padded = true;
+    Variant& affine =
+        add("affine_norms", "layer norms with weight and bias",
+            [](ModelOptions& model, ClipOptions&, StepOptions&) { model.norm_affine = "yes"; });
+    affine.every_format = affine.dit_only = true;
+    Variant& frozen_embedding =
+        add("frozen_embedding", "the embedding is frozen; a tied head with it",
+            [](ModelOptions& model, ClipOptions&, StepOptions&) {
+              model.frozen = "model.embed_tokens.weight";
+            });
+    frozen_embedding.decoders_only = true;
+    Variant& standard =
+        add("standard_attention", "scores as a matrix",
+            [](ModelOptions& model, ClipOptions&, StepOptions&) { model.attention = "standard"; });
+    standard.blocks_needed = true;
+    add("width", "flash norms by tiles of width, 5 rows",
+        [](ModelOptions&, ClipOptions& clip, StepOptions&) {
+          clip.flash_algorithm = "width";
+          clip.tile_size = 5;
+        })
+        .flash_only = true;
+    add("input_length", "flash norms by tiles of 3 positions; the length is no multiple",
+        [](ModelOptions&, ClipOptions& clip, StepOptions&) {
+          clip.flash_algorithm = "input_length";
+          clip.tile_size = 3;
+        })
+        .flash_only = true;
+    add("batch_of_1", "one sample", [](ModelOptions&, ClipOptions&, StepOptions&) {}).batch_size =
+        1;
+    Variant& one_token =
+        add("sequence_of_1", "one token", [](ModelOptions&, ClipOptions&, StepOptions&) {});
+    one_token.decoders_only = true;
+    one_token.seq_length = 1;
+    return v;
+  }();
+  return list;
+}
+
+const std::vector<Format>& formats() {
+  static const std::vector<Format> list = {{"float64", "float64", "float64", 1e-10},
+                                           {"float32", "float32", "float32", 1e-5},
+                                           {"bfloat16", "float32", "bfloat16", 1e-3}};
+  return list;
+}
+
+std::vector<Subject> subjects(const std::string& model) {
+  std::vector<Subject> list;
+  for (const models::Preset& preset : models::presets()) {
+    const std::string& name = preset.sizes.model;
+    const bool wanted =
+        model.empty() ? name.ends_with("-tiny") : models::find_preset(model).sizes.model == name;
+    if (!wanted) continue;
+    list.push_back({name, preset.sizes.task});
+    if (preset.sizes.task == "classify") list.push_back({name, "lm"});
+    if (preset.sizes.task == "lm") list.push_back({name, "classify"});
+  }
+  return list;
+}
+
+bool applies(const Variant& variant, const Subject& subject, const Format& format) {
+  if (format.name != "float64" && !variant.every_format) return false;
+  const bool decoder = subject.task == "lm" || subject.task == "classify";
+  if (variant.decoders_only && !decoder) return false;
+  if (variant.dit_only && subject.task != "denoise") return false;
+  if (variant.seq_length == 1 && subject.task == "lm") return false;  // nothing comes next
+  return !variant.blocks_needed || subject.task != "regress";
+}
+
+void shrink(const Variant& variant, models::ModelOptions& model) {
+  // At the preset's own sizes once; elsewhere small, with widths that no tile divides.
+  if (variant.name == "default" || !model.model.ends_with("-tiny")) return;
+  if (model.model.starts_with("linear")) {
+    model.hidden_dim = 19;
+  } else if (model.model.starts_with("dit")) {
+    model.hidden_dim = 24;
+    model.intermediate_dim = 36;
+    model.image_size = model.model == "dit-tiny" ? 12 : 6;
+  } else {
+    model.hidden_dim = 24;
+    model.intermediate_dim = 38;
+    model.vocab_size = 29;
+    model.head_dim = 6;
+  }
+}
+
+bool applies(const Variant& variant, const std::string& engine) {
+  return !variant.flash_only || engine.starts_with("flash") || engine == "auto";
+}
+
+std::string layer_case(const models::Model& model, const models::ParamLayer& layer) {
+  namespace kinds = models::kinds;
+  int64_t uses = 0;
+  for (const auto& other : model.layers()) uses += other->weight == layer.weight;
+  if (uses > 1) return "tied_embedding";
+  std::string name = layer.kind;
+  if (layer.kind == kinds::kLinear) {
+    const bool conditioning = layer.name.find("adaLN") != std::string::npos;
+    const bool one_position = model.options().task == "regress" || layer.name == "score" ||
+                              layer.name.starts_with("t_embedder");
+    name = conditioning ? "adaln_linear" : one_position ? "linear_2d" : "linear";
+    if (layer.bias != nullptr && !conditioning) name += "_bias";
+  }
+  if (layer.kind == kinds::kEmbedding && layer.name.starts_with("y_embedder"))
+    name = "label_embedding";
+  return name;
+}
+
+}  // namespace moonshard::verify

@@ -1,0 +1,56 @@
+// What is verified: the registry of engine x model x options x number format. The support table of
+// `moonshard engines` is printed from it, and `moonshard verify` runs it, so that neither can claim
+// what the other does not show.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/models/model_options.h"
+#include "runtime/privacy/clipping.h"
+#include "runtime/train/trainer.h"
+
+namespace moonshard::verify {
+
+/// One way to train that changes what an engine has to get right.
+struct Variant {
+  std::string name;  ///< "default", "accumulation", …
+  std::string doc;
+  void (*apply)(models::ModelOptions&, privacy::ClipOptions&, train::StepOptions&);
+  bool every_format = false;   ///< in float32 and bfloat16, too; else in float64 only
+  bool decoders_only = false;  ///< needs tokens
+  bool dit_only = false;
+  bool flash_only = false;     ///< changes only how flash norms are found
+  bool blocks_needed = false;  ///< needs a model of blocks
+  int64_t batch_size = 5;
+  int64_t seq_length = 7;
+  bool padded = false;  ///< sequences of different length, filled up with pad_token_id
+};
+const std::vector<Variant>& variants();
+
+/// A number format and what may be lost in it.
+struct Format {
+  std::string name;  ///< "float64", "float32", "bfloat16" (float32 weights, bfloat16 compute)
+  std::string dtype, param_dtype;
+  double tolerance;
+};
+const std::vector<Format>& formats();
+
+/// Model and task.
+struct Subject {
+  std::string model, task;
+};
+/// The tiny preset of every family, or the one that was asked for, in every task that it has.
+std::vector<Subject> subjects(const std::string& model);
+
+bool applies(const Variant& variant, const Subject& subject, const Format& format);
+bool applies(const Variant& variant, const std::string& engine);
+
+/// Makes the model smaller where its own sizes prove nothing more.
+void shrink(const Variant& variant, models::ModelOptions& model);
+
+/// Kind of a layer as users think of it: "linear", "linear_bias", "linear_2d", "adaln_linear",
+/// "tied_embedding", "embedding", "rms_norm", …
+std::string layer_case(const models::Model& model, const models::ParamLayer& layer);
+
+}  // namespace moonshard::verify

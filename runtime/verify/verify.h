@@ -1,0 +1,56 @@
+// Every engine against the reference, cell by cell.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/records/json.h"
+
+namespace moonshard::verify {
+
+struct VerifyOptions {
+  std::string model;    ///< one preset; empty means every tiny one
+  std::string engine;   ///< one engine; empty means all
+  std::string options;  ///< one variant; empty means all
+  std::string dtype;    ///< one format; empty means all
+  std::string device = "auto";
+  int64_t seed = 11;
+};
+
+/// One kind of layer under one engine, model, variant and format. The layer "all" stands for what
+/// belongs to no layer: norms and factors over all parameters, and the bound after the step.
+struct Cell {
+  std::string engine, model, task, layer, options, dtype;
+  double max_rel_err = 0;
+  double tolerance = 0;
+  bool ok = false;
+  std::string worst;  ///< what was furthest off: "norm", "factor", "clipped sum", "weights"
+  std::string error;  ///< when the step failed with an error
+};
+
+/// Norms of one run, before and after clipping, for people who want to see them.
+struct NormsShown {
+  std::string title;
+  std::vector<double> before, after, expected;
+};
+
+struct Observer {
+  std::function<void(const Cell&)> cell;
+  std::function<void(const NormsShown&)> norms;
+};
+
+/// Runs the cells that the options name. Throws UsageError for a name that is not known.
+std::vector<Cell> verify(const VerifyOptions& options, const Observer& observer = {});
+
+/// {"cells": [{engine, model, layer, options, dtype, max_rel_err, ok}], "failed": n}.
+records::Json to_json(const std::vector<Cell>& cells);
+
+/// The cells without running them: what `moonshard engines` promises.
+struct Support {
+  std::string engine;
+  std::vector<std::string> layers, models, options, dtypes;
+};
+std::vector<Support> support_table();
+
+}  // namespace moonshard::verify

@@ -1,0 +1,164 @@
+#include "runtime/weights/load_model.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include "runtime/core/check.h"
+#include "runtime/models/registry.h"
+#include "runtime/weights/hf_config.h"
+#include "runtime/weights/labels.h"
+#include "runtime/weights/safetensors_writer.h"
+#include "runtime/weights/weight_source.h"
+
+namespace moonshard::weights {
+namespace {
+
+using models::Model;
+using models::Parameter;
+
+constexpr const char* kBasePrefix = "model.";
+constexpr const char* kHead = "lm_head.weight";
+constexpr const char* kClassifier = "score.weight";
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+
+// Name in the file of a parameter: its own, or without "model." in files of a bare base model. ""
+// when there is neither.
+std::string name_in_file(const WeightSource& source, const std::string& name) {
+  if (source.find(name) != nullptr) return name;
+  const std::string prefix = kBasePrefix;
+  if (name.rfind(prefix, 0) != 0) return "";
+  const std::string bare = name.substr(prefix.size());
+  return source.find(bare) != nullptr ? bare : "";
+}
+
+bool has_parameter(const Model& model, const std::string& name) {
+  return std::any_of(model.parameters().begin(), model.parameters().end(),
+                     [&](const auto& parameter) { return parameter->name == name; });
+}
+
+// The first few of the problems; a wrong file has hundreds of the same kind.
+std::string first_few(const std::vector<std::string>& list) {
+  constexpr size_t kShown = 3;
+  const std::vector<std::string> shown(
+      list.begin(), list.begin() + static_cast<ptrdiff_t>(std::min(list.size(), kShown)));
+  return fmt::format("{}{}", fmt::join(shown, ", "),
+                     list.size() > kShown ? fmt::format(" and {} more", list.size() - kShown) : "");
+}
+
+struct Plan {
+  std::map<std::string, std::string> file_names;  ///< of parameters, by parameter
+  LoadReport report;
+};
+
+// Pairs parameters and tensors by name; throws when one is missing that must not be.
+Plan match_names(const Model& model, const WeightSource& source) {
+  Plan plan;
+  std::vector<std::string> missing;
+  std::set<std::string> used;
+  for (const auto& parameter : model.parameters()) {
+    const std::string& name = parameter->name;
+    const std::string found = name_in_file(source, name);
+    if (!found.empty()) {
+      plan.file_names[name] = found;
+      plan.report.loaded.push_back(name);
+      used.insert(found);
+    } else if (name == kClassifier) {
+      plan.report.initialised.push_back(name);
+    } else {
+      missing.push_back(in_quotes(name));
+    }
+  }
+  if (!missing.empty()) {
+    const bool only_head = missing.size() == 1 && missing[0] == in_quotes(kHead);
+    throw UsageError(fmt::format(
+        "{}: expected all {} parameters of model '{}', got none for {}; {}", source.path().string(),
+        model.parameters().size(), model.options().model, first_few(missing),
+        only_head ? "the file ties the head to the embedding: build with tie_embeddings = \"yes\""
+                  : "the weights belong to another model: take its config"));
+  }
+  for (const std::string& name : source.names()) {
+    if (!used.contains(name)) plan.report.unused.push_back(name);
+  }
+  return plan;
+}
+
+void check_shapes(const Model& model, const WeightSource& source, const Plan& plan) {
+  std::vector<std::string> wrong;
+  for (const auto& parameter : model.parameters()) {
+    const auto found = plan.file_names.find(parameter->name);
+    if (found == plan.file_names.end()) continue;
+    const TensorEntry& entry = *source.find(found->second);
+    const auto sizes = parameter->value.sizes().vec();
+    if (entry.shape != sizes) {
+      wrong.push_back(fmt::format("{}: {} instead of {}", in_quotes(parameter->name),
+                                  shape_text(entry.shape), shape_text(sizes)));
+    } else if (!c10::isFloatingType(entry.dtype)) {
+      wrong.push_back(fmt::format("{}: {} instead of floating-point numbers",
+                                  in_quotes(parameter->name),
+                                  dtype_label(entry.dtype, source.path().string())));
+    }
+  }
+  if (wrong.empty()) return;
+  const bool only_classifier = wrong.size() == 1 && wrong[0].rfind(in_quotes(kClassifier), 0) == 0;
+  throw UsageError(fmt::format(
+      "{}: expected tensors that fit model '{}', got {}; {}", source.path().string(),
+      model.options().model, first_few(wrong),
+      only_classifier ? "set num_labels to that of the file"
+                      : "set the model's sizes to those of the file, or take its config"));
+}
+
+// A file may hold the tied head a second time. When its numbers differ from the embedding's, the
+// file is not tied, and to drop them would change the model without a word.
+void check_tied_head(const Model& model, const WeightSource& source, const Plan& plan) {
+  const TensorEntry* head = source.find(kHead);
+  if (head == nullptr || model.options().task != "lm" || has_parameter(model, kHead)) return;
+  const auto embedding = plan.file_names.find(kEmbedding);
+  if (embedding == plan.file_names.end()) return;
+  const TensorEntry& owner = *source.find(embedding->second);
+  const bool same = head->shape == owner.shape && head->dtype == owner.dtype &&
+                    at::equal(source.read(kHead), source.read(embedding->second));
+  MS_CHECK(same,
+           "{}: expected {} equal to the embedding, as tie_embeddings = \"yes\" says, got other "
+           "numbers; build with tie_embeddings = \"no\"",
+           source.path().string(), in_quotes(kHead));
+}
+
+}  // namespace
+
+LoadReport load_weights(Model& model, const std::filesystem::path& path) {
+  const WeightSource source = open_weights(path);
+  Plan plan = match_names(model, source);
+  check_shapes(model, source, plan);
+  check_tied_head(model, source, plan);
+  for (const auto& parameter : model.parameters()) {
+    const auto found = plan.file_names.find(parameter->name);
+    if (found != plan.file_names.end()) source.read_into(found->second, parameter->value);
+  }
+  return std::move(plan.report);
+}
+
+std::unique_ptr<Model> load_model(models::ModelOptions options, const std::filesystem::path& path,
+                                  LoadReport* report) {
+  check_weights_exist(path);
+  options.weights = path.string();
+  auto model = models::make_model(options);
+  LoadReport result = load_weights(*model, path);
+  if (report != nullptr) *report = std::move(result);
+  return model;
+}
+
+std::vector<std::string> save_model(const Model& model, const std::filesystem::path& folder,
+                                    int64_t max_shard_bytes) {
+  NamedTensors tensors;
+  for (const auto& parameter : model.parameters())
+    tensors.emplace_back(parameter->name, parameter->value);
+  auto files = write_sharded(folder, tensors, max_shard_bytes);
+  write_config(folder, model.options());
+  return files;
+}
+
+}  // namespace moonshard::weights

@@ -1,0 +1,50 @@
+#include "runtime/weights/make_model.h"
+
+#include <filesystem>
+
+#include "runtime/models/registry.h"
+#include "runtime/weights/hf_config.h"
+#include "runtime/weights/load_model.h"
+
+namespace moonshard::weights {
+namespace {
+
+const OptionSchema& schema() {
+  static const OptionSchema instance = [] {
+    OptionSchema s("model");
+    models::add_model_options<models::ModelOptions>(s);
+    return s;
+  }();
+  return instance;
+}
+
+// A name that is a path: presets have no leading dot or slash, and their "/" (dit-l/8) never names
+// a folder with a config.json.
+bool names_a_folder(const std::string& model) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::path(model) / "config.json", ignored);
+}
+
+}  // namespace
+
+models::ModelOptions resolve_model(const models::ModelOptions& options) {
+  if (!names_a_folder(options.model)) return models::resolve_model_options(options);
+  models::ModelOptions combined = options_from_config(options.model);
+  const models::ModelOptions untouched;
+  for (const Option& option : schema().options()) {
+    const Json asked = option.read(&options);
+    if (option.name != "model" && asked != option.read(&untouched)) option.write(&combined, asked);
+  }
+  if (combined.weights.empty()) combined.weights = options.model;
+  return models::resolve_model_options(combined);
+}
+
+std::unique_ptr<models::Model> make_model(const models::ModelOptions& options) {
+  const models::ModelOptions resolved = resolve_model(options);
+  auto model = models::make_model(resolved);
+  if (!resolved.weights.empty() && resolved.device != "meta")
+    load_weights(*model, resolved.weights);
+  return model;
+}
+
+}  // namespace moonshard::weights

@@ -1,0 +1,17 @@
+// The one door to a model: a preset at random, a preset with weights, or a folder of somebody's.
+#pragma once
+
+#include <memory>
+
+#include "runtime/models/model.h"
+
+namespace moonshard::weights {
+
+/// Options with every size filled in. When `model` is a folder with a config.json, that file gives
+/// the family and the sizes, the folder becomes `weights`, and what the caller set otherwise wins.
+models::ModelOptions resolve_model(const models::ModelOptions& options);
+
+/// Builds resolve_model's model; loads `weights` when it is set.
+std::unique_ptr<models::Model> make_model(const models::ModelOptions& options);
+
+}  // namespace moonshard::weights

@@ -1,0 +1,240 @@
+// Input that goes wrong gives right answers or a clear error, in every engine, and loses nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/counter_noise/counter_noise.h"
+#include "runtime/models/registry.h"
+#include "runtime/privacy/layer_rules.h"
+#include "runtime/train/trainer.h"
+
+namespace moonshard {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::shared_ptr<models::Model> tiny(const char* name, const char* dtype = "float64") {
+  models::ModelOptions options;
+  options.model = name;
+  options.dtype = dtype;
+  options.device = "cpu";
+  if (std::string(name) == "linear-tiny") {
+    options.hidden_dim = 12;
+    options.num_layers = 2;
+  }
+  return models::make_model(options);
+}
+
+privacy::ClipOptions quiet(const std::string& mode, double bound = 1) {
+  privacy::ClipOptions clip;
+  clip.mode = mode;
+  clip.noise_multiplier = 0;
+  clip.max_grad_norm = bound;
+  return clip;
+}
+
+optim::OptimizerOptions sgd(double lr = 1) {
+  optim::OptimizerOptions options;
+  options.lr = lr;
+  return options;
+}
+
+std::vector<at::Tensor> values(const models::Model& model) {
+  std::vector<at::Tensor> list;
+  for (const auto& parameter : model.parameters()) list.push_back(parameter->value.clone());
+  return list;
+}
+
+double largest_difference(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, (a[i] - b[i]).abs().max().item<double>());
+  return largest;
+}
+
+class PrivateEngines : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, PrivateEngines,
+                         ::testing::Values("materialize", "ghost", "flash", "bookkeeping",
+                                           "flash_bookkeeping", "auto"),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(PrivateEngines, DropASampleWhoseLossIsNotANumber) {
+  for (const char* name : {"linear-tiny", "dit-tiny"}) {
+    const auto model = tiny(name), without = tiny(name);
+    Batch batch = data::SyntheticData(model->options(), 3, 5).next();
+    const Batch rest = batch.slice(1, 2);
+    batch.targets = batch.targets.clone();
+    batch.targets[0].fill_(std::nan(""));
+    train::StepOptions three;
+    three.expected_batch_size = 3;
+    const auto report = train::Trainer(model, quiet(GetParam()), sgd(), nullptr, three).step(batch);
+    train::Trainer(without, quiet(GetParam()), sgd(), nullptr, three).step(rest);
+    EXPECT_EQ(report.dropped, 1);
+    EXPECT_TRUE(std::isfinite(report.loss));
+    EXPECT_EQ(report.factors[0], 0);
+    if (std::string(name) == "linear-tiny") {  // a DiT drops other labels in a smaller batch
+      EXPECT_LT(largest_difference(values(*model), values(*without)), 1e-12);
+    }
+    for (const auto& value : values(*model)) EXPECT_TRUE(value.isfinite().all().item<bool>());
+  }
+}
+
+TEST_P(PrivateEngines, LeaveAZeroGradientAtZero) {
+  const auto model = tiny("linear-tiny");
+  Batch batch = data::SyntheticData(model->options(), 2, 1).next();
+  batch.targets = model->forward(batch).detach();
+  const auto before = values(*model);
+  const auto report = train::Trainer(model, quiet(GetParam()), sgd(), nullptr).step(batch);
+  EXPECT_THAT(report.norms, ::testing::Each(0.0));
+  EXPECT_THAT(report.factors, ::testing::Each(1.0));
+  EXPECT_EQ(largest_difference(before, values(*model)), 0);
+}
+
+TEST_P(PrivateEngines, TakeAnEmptyBatchAsNoiseAlone) {
+  const auto model = tiny("linear-tiny");
+  const Batch batch = data::SyntheticData(model->options(), 2, 1).next();
+  privacy::ClipOptions clip = quiet(GetParam(), 2);
+  clip.noise_multiplier = 1.5;
+  train::StepOptions step;
+  step.expected_batch_size = 8;
+  const auto before = values(*model);
+  const auto report = train::Trainer(model, clip, sgd(), nullptr, step).step(batch.slice(0, 0));
+  EXPECT_EQ(report.batch_size, 0);
+  for (size_t i = 0; i < before.size(); ++i) {
+    at::Tensor noise = at::zeros_like(before[i]);
+    kernels::add_counter_noise(noise, 3.0, {0, 1, static_cast<uint32_t>(i)});
+    EXPECT_LT((before[i] - noise / 8 - model->parameters()[i]->value).abs().max().item<double>(),
+              1e-14);
+  }
+}
+
+TEST_P(PrivateEngines, NeedADenominatorForAnEmptyBatch) {
+  const auto model = tiny("linear-tiny");
+  const Batch batch = data::SyntheticData(model->options(), 2, 1).next();
+  train::Trainer trainer(model, quiet(GetParam()), sgd(), nullptr);
+  EXPECT_THROW(
+      try { trainer.step(batch.slice(0, 0)); } catch (const UsageError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("expected_batch_size"));
+        throw;
+      },
+      UsageError);
+}
+
+// Squares of such numbers leave the range of float32; the norm itself does not.
+TEST_P(PrivateEngines, FindHugeAndTinyNorms) {
+  for (const double scale : {1e22, 1e-22}) {
+    const auto single = tiny("linear-tiny", "float32"), wide = tiny("linear-tiny");
+    Batch batch = data::SyntheticData(single->options(), 3, 1).next();
+    batch.targets = batch.targets * scale;
+    if (scale < 1) batch.inputs = batch.inputs * scale;
+    Batch exact = batch;
+    exact.inputs = batch.inputs.to(at::kDouble);
+    exact.targets = batch.targets.to(at::kDouble);
+    const auto got = train::Trainer(single, quiet(GetParam(), 1e-3), sgd(0), nullptr).step(batch);
+    const auto want = train::Trainer(wide, quiet("materialize", 1e-3), sgd(0), nullptr).step(exact);
+    for (size_t b = 0; b < 3; ++b) {
+      EXPECT_NEAR(got.norms[b] / want.norms[b], 1, 1e-5) << "scale " << scale;
+      EXPECT_NEAR(got.factors[b] / want.factors[b], 1, 1e-5) << "scale " << scale;
+    }
+  }
+}
+
+TEST(PlainEngine, RefusesALossThatIsNotFiniteAndKeepsTheWeights) {
+  const auto model = tiny("linear-tiny");
+  Batch batch = data::SyntheticData(model->options(), 3, 1).next();
+  batch.targets[1].fill_(std::numeric_limits<double>::infinity());
+  const auto before = values(*model);
+  train::Trainer trainer(model, quiet("none"), sgd(), nullptr);
+  try {
+    trainer.step(batch);
+    FAIL() << "expected an error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("expected finite losses, got inf in sample 2 of 3"));
+  }
+  EXPECT_EQ(largest_difference(before, values(*model)), 0);
+  batch.targets[1].zero_();
+  EXPECT_EQ(trainer.step(batch).step, 1) << "a refused step does not count";
+}
+
+TEST(PlainEngine, RefusesAnEmptyBatch) {
+  const auto model = tiny("linear-tiny");
+  const Batch batch = data::SyntheticData(model->options(), 2, 1).next();
+  EXPECT_THROW(train::Trainer(model, quiet("none"), sgd(), nullptr).step(batch.slice(0, 0)),
+               UsageError);
+}
+
+TEST(Ids, OutOfRangeAreNamedWithTheLayerAndTheWeightsStay) {
+  const auto model = tiny("llama3-tiny");
+  Batch batch = data::SyntheticData(model->options(), 2, 4).next();
+  batch.input_ids[1][2] = 5000;
+  const auto before = values(*model);
+  try {
+    train::Trainer(model, quiet("ghost"), sgd(), nullptr).step(batch);
+    FAIL() << "expected an error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("model.embed_tokens"));
+    EXPECT_THAT(error.what(), HasSubstr("5000"));
+  }
+  EXPECT_EQ(largest_difference(before, values(*model)), 0);
+}
+
+// T17: repeated ids add up before the norm; the padding row has none.
+TEST(Embedding, NormsOfEqualIdsAndOfPadding) {
+  models::Parameter weight;
+  weight.name = "e.weight";
+  weight.value = at::zeros({9, 4}, at::kDouble);
+  models::ParamLayer layer;
+  layer.name = "e";
+  layer.kind = models::kinds::kEmbedding;
+  layer.weight = &weight;
+  layer.padding_id = 2;
+  const at::Tensor ids = at::tensor({7, 7, 7, 7, 2, 2, 3, 3}, at::kLong).view({2, 4});
+  const at::Tensor g = at::arange(32, at::kDouble).view({2, 4, 4});
+  const at::Tensor squares = privacy::squared_norms(layer, ids, g, {});
+  EXPECT_DOUBLE_EQ(squares[0].item<double>(), g[0].sum(0).square().sum().item<double>());
+  EXPECT_DOUBLE_EQ(squares[1].item<double>(), (g[1][2] + g[1][3]).square().sum().item<double>());
+}
+
+// T18: a bias's norm is that of the summed output gradient, not 1 and not the number of positions.
+TEST(Bias, NormIsThatOfTheSummedOutputGradient) {
+  models::Parameter weight, bias;
+  weight.value = at::zeros({3, 5}, at::kDouble);
+  bias.value = at::zeros({3}, at::kDouble);
+  weight.trainable = false;
+  models::ParamLayer layer;
+  layer.name = "l";
+  layer.weight = &weight;
+  layer.bias = &bias;
+  for (const bool positions : {false, true}) {
+    const at::Tensor g = at::arange(positions ? 24 : 6, at::kDouble)
+                             .view(positions ? at::IntArrayRef{2, 4, 3} : at::IntArrayRef{2, 3});
+    const at::Tensor a =
+        at::ones(positions ? at::IntArrayRef{2, 4, 5} : at::IntArrayRef{2, 5}, at::kDouble);
+    const at::Tensor sum = positions ? g.sum(1) : g;
+    EXPECT_TRUE(at::allclose(privacy::squared_norms(layer, a, g, {}), sum.square().sum(1)));
+  }
+}
+
+// A ghost norm is a sum with signs. Tokens that cancel must not make it smaller than it is.
+TEST(GhostNorm, IsRightWhereTokensCancel) {
+  models::Parameter weight;
+  weight.value = at::zeros({24, 40}, at::kFloat);
+  models::ParamLayer layer;
+  layer.name = "l";
+  layer.weight = &weight;
+  at::Tensor a = at::randn({2, 64, 40}), g = at::randn({2, 64, 24});
+  for (int64_t t = 1; t < 64; t += 2) {  // pairs that nearly take each other out
+    a.select(1, t).copy_(a.select(1, t - 1));
+    g.select(1, t).copy_(-g.select(1, t - 1) * (1 + 1e-4));
+  }
+  const at::Tensor want =
+      at::bmm(g.to(at::kDouble).transpose(1, 2), a.to(at::kDouble)).flatten(1).square().sum(1);
+  for (const auto method :
+       {privacy::NormMethod::Ghost, privacy::NormMethod::InputLength, privacy::NormMethod::Width}) {
+    const at::Tensor got = privacy::squared_norms(layer, a, g, {method, 16});
+    // The inputs themselves carry rounding of 6e-8 on numbers 1e4 times the result.
+    EXPECT_LT((got / want - 1).abs().max().item<double>(), 2e-3) << static_cast<int>(method);
+  }
+}
+
+}  // namespace
+}  // namespace moonshard
