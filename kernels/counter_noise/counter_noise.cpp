@@ -32,7 +32,7 @@ void add_counter_noise(at::Tensor& target, double std, const NoiseStream& stream
       "strides {} and {}",
       c10::toString(target.scalar_type()), c10::str(target.strides()), first_element);
   if (target.numel() == 0) return;
-  if (target.is_cpu()) return add_counter_noise_ref(target, std, stream, first_element);
+  if (target.is_cpu()) return add_counter_noise_cpu(target, std, stream, first_element);
   const c10::impl::VirtualGuardImpl guard(target.device().type());
   const c10::Stream current = guard.getStream(target.device());
   launch_counter_noise(target.data_ptr(), format_code(target.scalar_type()), target.numel(), std,

@@ -23,4 +23,8 @@ void add_counter_noise(at::Tensor& target, double std, const NoiseStream& stream
 void add_counter_noise_ref(at::Tensor& target, double std, const NoiseStream& stream,
                            int64_t first_element);
 
+/// What add_counter_noise does on the CPU.
+void add_counter_noise_cpu(at::Tensor& target, double std, const NoiseStream& stream,
+                           int64_t first_element);
+
 }  // namespace moonshard::kernels

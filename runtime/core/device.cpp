@@ -37,6 +37,8 @@ const CudaState& cuda_state() {
     }
     try {
       found.devices = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
+      // Sums of 16-bit products stay in float32 until the end.
+      if (found.devices > 0) at::globalContext().setAllowBF16ReductionCuBLAS(false);
       if (found.devices == 0)
         found.reason = "the driver shows no GPU (nvidia-smi; CUDA_VISIBLE_DEVICES)";
     } catch (const std::exception& error) {

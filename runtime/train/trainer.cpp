@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "kernels/counter_noise/counter_noise.h"
+#include "runtime/core/determinism.h"
 #include "runtime/core/device.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/core/memory_errors.h"
@@ -32,23 +33,6 @@ class SeamGuard {
 
  private:
   models::Model& model_;
-};
-
-// Deterministic algorithms are a switch of the whole process: on for a step, then as before.
-class DeterminismGuard {
- public:
-  explicit DeterminismGuard(bool on)
-      : on_(on), before_(at::globalContext().deterministicAlgorithms()) {
-    if (on_) at::globalContext().setDeterministicAlgorithms(true, false);
-  }
-  ~DeterminismGuard() {
-    if (on_) at::globalContext().setDeterministicAlgorithms(before_, false);
-  }
-  DeterminismGuard(const DeterminismGuard&) = delete;
-  DeterminismGuard& operator=(const DeterminismGuard&) = delete;
-
- private:
-  bool on_, before_;
 };
 
 }  // namespace

@@ -41,6 +41,25 @@ TEST(CounterNoise, AShardDrawsExactlyItsPartOfTheWhole) {
   }
 }
 
+TEST(CounterNoise, AShardDrawsItsPartAcrossPieces) {
+  const NoiseStream stream{7, 3, 11};
+  const at::Tensor whole = normals(40003, stream);
+  for (const int64_t first : {8191, 8192, 8193, 12345, 30000, 39990}) {
+    const int64_t count = std::min<int64_t>(9001, 40003 - first);
+    EXPECT_TRUE(at::equal(normals(count, stream, first), whole.slice(0, first, first + count)))
+        << first;
+  }
+}
+
+TEST(CounterNoise, EqualsTheReferenceUpToTheRoundingOfItsFunctions) {
+  const NoiseStream stream{5, 9, 2};
+  for (const int64_t first : {0, 3, 4097}) {
+    at::Tensor want = at::zeros({20011});
+    add_counter_noise_ref(want, 1.0, stream, first);
+    EXPECT_LT((normals(20011, stream, first) - want).abs().max().item<double>(), 2e-6);
+  }
+}
+
 TEST(CounterNoise, IsStandardNormal) {
   const int64_t n = 4'000'000;
   const at::Tensor z = normals(n, {42, 1, 0}).to(at::kDouble);

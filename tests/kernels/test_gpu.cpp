@@ -6,6 +6,7 @@
 #include "kernels/counter_noise/counter_noise.h"
 #include "runtime/core/device.h"
 #include "runtime/train/experiment.h"
+#include "runtime/verify/verify.h"
 
 namespace moonshard {
 namespace {
@@ -29,7 +30,7 @@ TEST_F(Gpu, CounterNoiseEqualsTheReference) {
 }
 
 TEST_F(Gpu, TrainsAsOnTheCpu) {
-  for (const char* mode : {"none", "materialize"}) {
+  for (const std::string& mode : privacy::engine_names()) {
     train::ExperimentOptions options;
     options.mode = mode;
     options.dtype = "float64";
@@ -47,6 +48,22 @@ TEST_F(Gpu, TrainsAsOnTheCpu) {
         << mode;
     EXPECT_GT(device["metrics"]["peak_memory_bytes"].get<int64_t>(), 0);
     EXPECT_GT(device["metrics"]["median_time_ms"].get<double>(), 0);
+  }
+}
+
+TEST_F(Gpu, EveryEngineEqualsBatchOfOneGradients) {
+  verify::VerifyOptions options;
+  options.device = "cuda";
+  for (const char* model : {"llama3-tiny", "qwen2.5-tiny", "dit-tiny"}) {
+    for (const char* variant : {"default", "accumulation", "per_layer", "checkpointing"}) {
+      options.model = model;
+      options.options = variant;
+      for (const verify::Cell& cell : verify::verify(options)) {
+        EXPECT_TRUE(cell.ok) << cell.engine << " " << cell.model << " " << cell.layer << " "
+                             << cell.options << " " << cell.dtype << ": " << cell.max_rel_err << " "
+                             << cell.worst << " " << cell.error;
+      }
+    }
   }
 }
 

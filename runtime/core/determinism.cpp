@@ -1,0 +1,28 @@
+#include "runtime/core/determinism.h"
+
+#include <ATen/Context.h>
+
+#include <cstdlib>
+
+namespace moonshard {
+
+DeterminismGuard::DeterminismGuard(bool on)
+    : on_(on),
+      before_(at::globalContext().deterministicAlgorithms()),
+      efficient_attention_before_(at::globalContext().userEnabledMemEfficientSDP()) {
+  if (!on_) return;
+  // cuBLAS promises equal digits only with a fixed workspace, and LibTorch insists on the variable.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  // The memory-efficient kernel's backward adds in no fixed order; flash and plain attention do
+  // not.
+  at::globalContext().setSDPUseMemEfficient(false);
+}
+
+DeterminismGuard::~DeterminismGuard() {
+  if (!on_) return;
+  at::globalContext().setDeterministicAlgorithms(before_, false);
+  at::globalContext().setSDPUseMemEfficient(efficient_attention_before_);
+}
+
+}  // namespace moonshard

@@ -1,0 +1,18 @@
+// Deterministic algorithms are a switch of the whole process: on while a guard lives, then as
+// before.
+#pragma once
+
+namespace moonshard {
+
+class DeterminismGuard {
+ public:
+  explicit DeterminismGuard(bool on);
+  ~DeterminismGuard();
+  DeterminismGuard(const DeterminismGuard&) = delete;
+  DeterminismGuard& operator=(const DeterminismGuard&) = delete;
+
+ private:
+  bool on_, before_, efficient_attention_before_;
+};
+
+}  // namespace moonshard
