@@ -4,6 +4,7 @@
 
 #include "bindings/convert.h"
 #include "bindings/tensor_handle.h"
+#include "runtime/core/options.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -11,16 +12,18 @@ namespace {
 struct Field {
   const char* name;
   at::Tensor Batch::*tensor;
+  bool whole;                          ///< ids and labels
   std::vector<std::string> needed_by;  ///< tasks
 };
 
 const std::vector<Field>& fields() {
-  static const std::vector<Field> list = {{"input_ids", &Batch::input_ids, {"classify", "lm"}},
-                                          {"attention_mask", &Batch::attention_mask, {}},
-                                          {"labels", &Batch::labels, {"classify", "lm", "denoise"}},
-                                          {"inputs", &Batch::inputs, {"regress", "denoise"}},
-                                          {"targets", &Batch::targets, {"regress", "denoise"}},
-                                          {"timesteps", &Batch::timesteps, {"denoise"}}};
+  static const std::vector<Field> list = {
+      {"input_ids", &Batch::input_ids, true, {"classify", "lm"}},
+      {"attention_mask", &Batch::attention_mask, true, {}},
+      {"labels", &Batch::labels, true, {"classify", "lm", "denoise"}},
+      {"inputs", &Batch::inputs, false, {"regress", "denoise"}},
+      {"targets", &Batch::targets, false, {"regress", "denoise"}},
+      {"timesteps", &Batch::timesteps, true, {"denoise"}}};
   return list;
 }
 
@@ -35,40 +38,43 @@ sol::table push_batch(lua_State* L, const Batch& batch) {
   return table;
 }
 
-Batch read_batch(const Arguments& args, int n, const std::string& task) {
+Batch read_batch(const Arguments& args, int n, const models::Model& model) {
   const sol::table table = args.table(n, "batch");
+  const std::string& task = model.options().task;
+  OptionSchema names(args.function_name());
+  std::vector<std::string> known;
+  for (const Field& field : fields()) known.emplace_back(field.name);
+  names.also_known(known);
+  for (const auto& [key, value] : table) {
+    const std::string name = key.is<std::string>() ? key.as<std::string>() : "(a number)";
+    if (!names.is_also_known(name)) names.fail_unknown(name);
+  }
   Batch batch;
-  const Field* first = nullptr;
   for (const Field& field : fields()) {
     const sol::object value = table.raw_get<sol::object>(field.name);
-    at::Tensor& tensor = batch.*field.tensor;
-    if (value.is<TensorHandle>()) tensor = value.as<TensorHandle&>().get(args.function_name());
+    const bool given = value.valid() && value.get_type() != sol::type::lua_nil;
     const bool needed =
         std::find(field.needed_by.begin(), field.needed_by.end(), task) != field.needed_by.end();
-    MS_CHECK(!needed || tensor.defined(),
+    MS_CHECK(value.is<TensorHandle>() || (!given && !needed),
              "{}: batch field '{}': expected a Tensor for task {}, got {}; take batches from "
              "data:next()",
-             args.function_name(), field.name, task,
-             value.get_type() == sol::type::lua_nil ? "nothing" : "something else");
-    if (!tensor.defined()) continue;
-    if (first == nullptr) first = &field;
-    const at::Tensor& leader = batch.*(first->tensor);
-    MS_CHECK(tensor.dim() >= 1 && tensor.size(0) == leader.size(0),
-             "{}: batch field '{}': expected {} samples as in '{}', got shape {}",
-             args.function_name(), field.name, leader.size(0), first->name,
-             c10::str(tensor.sizes()));
+             args.function_name(), field.name, task, given ? "something else" : "nothing");
+    if (!given) continue;
+    const at::Tensor& tensor = value.as<TensorHandle&>().get(args.function_name());
+    MS_CHECK(!field.whole || !tensor.is_floating_point() || at::equal(tensor, tensor.round()),
+             "{}: batch field '{}': expected whole numbers, got fractions", args.function_name(),
+             field.name);
+    batch.*field.tensor = field.whole ? tensor.to(at::kLong) : tensor;
   }
-  if (batch.input_ids.defined()) {
-    MS_CHECK(batch.input_ids.dim() == 2,
-             "{}: batch field 'input_ids': expected [samples, tokens], got {}",
-             args.function_name(), c10::str(batch.input_ids.sizes()));
-    batch.input_ids = batch.input_ids.to(at::kLong);
-    batch.attention_mask = batch.attention_mask.defined()
-                               ? batch.attention_mask.to(at::kBool)
-                               : at::ones_like(batch.input_ids, at::kBool);
+  if (batch.input_ids.defined() && !batch.attention_mask.defined())
+    batch.attention_mask = at::ones_like(batch.input_ids);
+  if (batch.attention_mask.defined()) batch.attention_mask = batch.attention_mask.to(at::kBool);
+  model.check(batch);
+  const c10::Device device = model.parameters().front()->value.device();
+  for (const Field& field : fields()) {
+    at::Tensor& tensor = batch.*field.tensor;
+    if (tensor.defined()) tensor = tensor.to(device);
   }
-  if (batch.labels.defined()) batch.labels = batch.labels.to(at::kLong);
-  if (batch.timesteps.defined()) batch.timesteps = batch.timesteps.to(at::kLong);
   return batch;
 }
 

@@ -85,7 +85,7 @@ auto on_batch(F compute) {
   return [compute](const Arguments& args) {
     const at::NoGradGuard no_grad;
     models::Model& model = *args.self<ModelHandle>("Model").model;
-    return push_tensor(args.state(), compute(model, read_batch(args, 2, model.options().task)));
+    return push_tensor(args.state(), compute(model, read_batch(args, 2, model)));
   };
 }
 
@@ -113,7 +113,10 @@ void bind_model(sol::table ms) {
               "Writes config.json and the weights as safetensors; transformers opens the folder.",
               [](const Arguments& args) {
                 const auto& model = args.self<ModelHandle>("Model").model;
-                return to_lua(args.state(), weights::save_model(*model, args.path(2, "folder")));
+                std::vector<std::string> files{"config.json"};
+                for (std::string& name : weights::save_model(*model, args.path(2, "folder")))
+                  files.push_back(std::move(name));
+                return to_lua(args.state(), files);
               });
   type.fields({"name", "num_parameters", "bytes", "options", "parameters", "trainable", "layers"},
               &read_field);

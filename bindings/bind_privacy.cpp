@@ -46,6 +46,15 @@ std::shared_ptr<LuaCallback> callback(const Arguments& args, const sol::table& t
   return std::make_shared<LuaCallback>(args.state(), title);
 }
 
+std::string text_or(const Arguments& args, const sol::table& table, const char* name,
+                    const char* fallback) {
+  const sol::object value = table.raw_get<sol::object>(name);
+  if (!value.valid() || value.get_type() == sol::type::lua_nil) return fallback;
+  MS_CHECK(value.get_type() == sol::type::string, "{}: option '{}': expected a text, got a {}",
+           args.function_name(), name, sol::type_name(args.state(), value.get_type()));
+  return value.as<std::string>();
+}
+
 void expect_keys(const Arguments& args, const sol::table& table,
                  const std::vector<std::string>& known) {
   OptionSchema schema(args.function_name());
@@ -69,7 +78,7 @@ void add_engine(const Arguments& args) {
       norms != nullptr,
       "{}: option 'norms': expected a function (layer, a, g) -> squared norms [B], got nothing",
       args.function_name());
-  const std::string keep = table.get_or<std::string>("keep", "inputs");
+  const std::string keep = text_or(args, table, "keep", "inputs");
   MS_CHECK(keep == "inputs" || keep == "nothing",
            "{}: option 'keep': expected inputs or nothing (a second backward pass), got '{}'",
            args.function_name(), keep);
@@ -79,7 +88,7 @@ void add_engine(const Arguments& args) {
     return (*norms)(layer, {a, g});
   };
   privacy::register_engine({name,
-                            table.get_or<std::string>("doc", "registered by a script"),
+                            text_or(args, table, "doc", "registered by a script"),
                             true,
                             {},
                             [name, function, plan](const privacy::ClipOptions&,

@@ -202,8 +202,7 @@ Json norms_by_layer(const train::StepReport& report) {
 sol::object run_step(const Arguments& args) {
   train::Trainer& trainer = open_trainer(args);
   const train::StepReport report =
-      args.missing(2) ? trainer.step()
-                      : trainer.step(read_batch(args, 2, trainer.model().options().task));
+      args.missing(2) ? trainer.step() : trainer.step(read_batch(args, 2, trainer.model()));
   Json phases = Json::object();
   for (const auto& [phase, ms] : report.phases) phases[phase] = ms;
   Json result{{"step", report.step},

@@ -33,6 +33,8 @@ void push_layer(lua_State* L, const models::ParamLayer& layer) {
                     {"kind", layer.kind},
                     {"weight_shape", shape},
                     {"has_bias", layer.bias != nullptr},
+                    {"trains_weight", layer.weight->trainable},
+                    {"trains_bias", layer.bias != nullptr && layer.bias->trainable},
                     {"padding_id", layer.padding_id}});
 }
 
@@ -90,7 +92,9 @@ at::Tensor LuaCallback::operator()(const models::ParamLayer& layer,
   }
   if (!lua_isuserdata(L, -1) || !sol::stack::check<TensorHandle>(L, -1, sol::no_panic))
     fail(fmt::format("expected a Tensor as result, got a {}", luaL_typename(L, -1)));
-  const at::Tensor result = sol::stack::get<TensorHandle&>(L, -1).get(name_.c_str());
+  const TensorHandle& handle = sol::stack::get<TensorHandle&>(L, -1);
+  if (handle.is_freed()) fail("expected a Tensor as result, got one that was freed");
+  const at::Tensor result = handle.get(name_.c_str());
   lua_settop(L, top);
   return result;
 }

@@ -19,8 +19,9 @@ class LuaCallback {
   LuaCallback(lua_State* L, std::string name);
 
   /// function(layer, tensors…) -> Tensor; undefined tensors arrive as nil, the layer as a table of
-  /// name, kind, weight_shape, has_bias, padding_id. Throws UsageError when it raises or returns
-  /// something else. Runs on the thread that waits for the result: the state is never shared.
+  /// name, kind, weight_shape, has_bias, trains_weight, trains_bias, padding_id. Throws UsageError
+  /// when it raises or returns something else. Runs on the thread that waits for the result: the
+  /// state is never shared.
   at::Tensor operator()(const models::ParamLayer& layer,
                         const std::vector<at::Tensor>& tensors) const;
 

@@ -24,7 +24,7 @@ Batch Model::prepare(const Batch& batch, int64_t) const {
 
 int64_t Model::count_tokens(const Batch& batch) const {
   if (batch.input_ids.defined()) return batch.input_ids.numel();
-  if (batch.inputs.dim() != 4) return batch.inputs.size(0);
+  if (options_.task != "denoise") return batch.inputs.size(0);
   const int64_t patch = options_.patch_size;
   return batch.inputs.size(0) * (batch.inputs.size(2) / patch) * (batch.inputs.size(3) / patch);
 }
@@ -73,17 +73,24 @@ Parameter& Model::add_parameter(const std::string& name, at::IntArrayRef shape, 
   parameter->index = static_cast<uint32_t>(parameters_.size());
   // Made where and as what it is used: no float32 copy of a bfloat16 model, no host copy of a GPU
   // one.
-  parameter->value = at::full(shape, mean,
-                              at::TensorOptions()
-                                  .dtype(dtype_from_name(options_.dtype))
-                                  .device(resolve_device(options_.device)));
-  if (std > 0 && !parameter->value.is_meta()) {
-    kernels::add_counter_noise(parameter->value, std,
-                               {static_cast<uint64_t>(options_.seed), 0,
-                                parameter->index | kernels::kPurposeInitialWeights});
-  }
+  parameter->value = at::empty(shape, at::TensorOptions()
+                                          .dtype(dtype_from_name(options_.dtype))
+                                          .device(resolve_device(options_.device)));
   parameters_.push_back(std::move(parameter));
+  starts_.push_back({std, mean});
+  // Weights from a file overwrite what would be drawn here, and eight billion draws take a while.
+  if (options_.weights.empty()) initialise(*parameters_.back());
   return *parameters_.back();
+}
+
+void Model::initialise(Parameter& parameter) const {
+  if (parameter.value.is_meta()) return;
+  const Start& start = starts_[parameter.index];
+  parameter.value.fill_(start.mean);
+  if (start.std == 0) return;
+  kernels::add_counter_noise(
+      parameter.value, start.std,
+      {static_cast<uint64_t>(options_.seed), 0, parameter.index | kernels::kPurposeInitialWeights});
 }
 
 ParamLayer& Model::add_layer(const std::string& name, const char* kind, Parameter& weight) {

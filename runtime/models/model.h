@@ -28,6 +28,9 @@ class Model {
   /// What a training step does to its batch first: draws of the model itself, such as dropped
   /// labels. Depends on (seed, step) alone.
   virtual Batch prepare(const Batch& batch, int64_t step) const;
+  /// Throws UsageError when the batch does not fit the task: a field that is missing or of another
+  /// shape, a label out of range, padding on the left.
+  void check(const Batch& batch) const;
   /// Positions that the model computes for the batch.
   int64_t count_tokens(const Batch& batch) const;
 
@@ -42,6 +45,10 @@ class Model {
   /// Parameters that match a glob ("*.norm.*") are left out of training. Throws UsageError when a
   /// glob matches nothing. Returns how many matched.
   int64_t freeze(const std::string& glob);
+
+  /// Sets a parameter to its random start. Models with `weights` start without values: whoever
+  /// loads them calls this for what the file does not have.
+  void initialise(Parameter& parameter) const;
 
   int64_t num_parameters() const;
   int64_t parameter_bytes() const;
@@ -71,8 +78,13 @@ class Model {
   ModelOptions options_;
 
  private:
+  struct Start {
+    double std, mean;
+  };
+
   Seam seam_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
+  std::vector<Start> starts_;  ///< by parameter
   std::vector<std::unique_ptr<ParamLayer>> layers_;
 };
 

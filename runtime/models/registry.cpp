@@ -174,8 +174,11 @@ std::string lower(std::string text) {
 }
 
 // "meta-llama/Meta-Llama-3.1-8B-Instruct" -> "llama3.1-8b", "facebook/DiT-XL-2-256" -> "dit-xl/2".
+// "organisation/Model": one slash, and not a path.
 std::string from_hub_name(const std::string& name) {
-  std::string text = lower(name.substr(name.rfind('/') + 1));
+  const size_t slash = name.find('/');
+  if (slash == 0 || slash != name.rfind('/') || name.starts_with(".")) return name;
+  std::string text = lower(slash == std::string::npos ? name : name.substr(slash + 1));
   while (remove_suffix(text, "-instruct") || remove_suffix(text, "-chat")) {
   }
   remove_prefix(text, "meta-");
@@ -259,10 +262,19 @@ const std::vector<Preset>& presets() {
   return list;
 }
 
-const Preset& find_preset(const std::string& name) {
+const Preset* look_up(const std::string& name) {
   for (const std::string& known : {name, lower(name), from_hub_name(name)}) {
-    if (const Preset* preset = find_by_own_name(known)) return *preset;
+    if (const Preset* preset = find_by_own_name(known)) return preset;
   }
+  return nullptr;
+}
+
+bool knows_model(const std::string& name) {
+  return look_up(name) != nullptr;
+}
+
+const Preset& find_preset(const std::string& name) {
+  if (const Preset* preset = look_up(name)) return *preset;
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.sizes.model);
   const std::string near = nearest_name(lower(name), names);

@@ -29,6 +29,9 @@ const std::vector<Preset>& presets();
 /// the nearest.
 const Preset& find_preset(const std::string& name);
 
+/// Whether find_preset would find it.
+bool knows_model(const std::string& name);
+
 /// Fills what is 0 or "auto" from the preset, and names the preset by its own name. Throws
 /// UsageError when the family needs a size that neither has.
 ModelOptions resolve_model_options(const ModelOptions& options);

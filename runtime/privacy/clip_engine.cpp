@@ -53,7 +53,10 @@ struct Registry {
   std::mutex mutex;
   size_t built_in;
   std::vector<EngineInfo> engines;
-  Registry() : engines(built_in_engines()) { built_in = engines.size(); }
+  Registry() : engines(built_in_engines()) {
+    built_in = engines.size();
+    for (EngineInfo& engine : engines) engine.built_in = true;
+  }
 };
 
 Registry& registry() {
@@ -71,8 +74,16 @@ std::vector<EngineInfo> engines() {
 void register_engine(EngineInfo engine) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  MS_CHECK(!engine.name.empty() && engine.make != nullptr,
-           "privacy.register_engine: expected a name and a maker, got an empty one");
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '-';
+  };
+  MS_CHECK(!engine.name.empty() && engine.name.size() <= 60 &&
+               std::all_of(engine.name.begin(), engine.name.end(), is_plain),
+           "privacy.register_engine: expected a name of up to 60 letters, digits, '_' and '-', got "
+           "'{}'",
+           engine.name.substr(0, 60));
+  MS_CHECK(engine.make != nullptr, "privacy.register_engine: expected a maker, got none");
+  engine.built_in = false;
   for (size_t i = 0; i < all.engines.size(); ++i) {
     EngineInfo& known = all.engines[i];
     const bool by_alias =

@@ -66,6 +66,7 @@ struct EngineInfo {
   bool is_private;
   std::vector<std::string> aliases;  ///< the seed documents' names
   EngineMaker make;
+  bool built_in = false;
 };
 
 /// All engines: the built-in ones, then those registered since.

@@ -37,6 +37,7 @@ class Recorder {
     steps_.push_back(Json{{"step", report.step},
                           {"warmup", is_warmup},
                           {"loss", report.loss},
+                          {"lr", report.lr},
                           {"time_ms", report.time_ms},
                           {"clip_fraction", report.clip_fraction},
                           {"phases_ms", std::move(phases)}});

@@ -81,12 +81,16 @@ StepReport Trainer::step(const Batch& batch) {
 StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
                              profile::PhaseTimer& timer) try {
   throw_if_interrupted();
+  MS_CHECK(std::any_of(model_->parameters().begin(), model_->parameters().end(),
+                       [](const auto& parameter) { return parameter->trainable; }),
+           "trainer: expected at least one trainable parameter, got none: all are frozen");
   const SeamGuard attached(*model_, *engine_);
   const DeterminismGuard determinism(options_.deterministic);
   Progress progress;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     // Nothing to learn from, and nothing to clip: an empty batch is noise alone.
     if (micro_batches[i].size() == 0) continue;
+    model_->check(micro_batches[i]);
     run_micro_batch(
         model_->prepare(micro_batches[i], step_ * options_.grad_accum + static_cast<int64_t>(i)),
         static_cast<int64_t>(i), timer, progress);

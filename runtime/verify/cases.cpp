@@ -91,6 +91,11 @@ const std::vector<Variant>& variants() {
         add("sequence_of_1", "one token", [](ModelOptions&, ClipOptions&, StepOptions&) {});
     one_token.decoders_only = true;
     one_token.seq_length = 1;
+    for (Variant& variant : v) {
+      for (const char* name :
+           {"noise", "per_layer", "per_layer+accumulation", "automatic", "adaptive"})
+        variant.private_only = variant.private_only || variant.name == name;
+    }
     return v;
   }();
   return list;
@@ -144,6 +149,7 @@ void shrink(const Variant& variant, models::ModelOptions& model) {
 }
 
 bool applies(const Variant& variant, const std::string& engine) {
+  if (variant.private_only && engine == "none") return false;
   return !variant.flash_only || engine.starts_with("flash") || engine == "auto";
 }
 

@@ -20,6 +20,7 @@ struct Variant {
   bool every_format = false;   ///< in float32 and bfloat16, too; else in float64 only
   bool decoders_only = false;  ///< needs tokens
   bool dit_only = false;
+  bool private_only = false;   ///< means nothing without clipping
   bool flash_only = false;     ///< changes only how flash norms are found
   bool blocks_needed = false;  ///< needs a model of blocks
   int64_t batch_size = 5;

@@ -335,6 +335,10 @@ std::vector<Cell> verify(const VerifyOptions& options, const Observer& observer)
       }
     }
   }
+  MS_CHECK(!cells.empty(),
+           "verify: expected options that name at least one cell, got none: '{}' does not apply to "
+           "model '{}'",
+           options.options, options.model);
   return cells;
 }
 
@@ -357,7 +361,9 @@ records::Json to_json(const std::vector<Cell>& cells) {
 
 std::vector<Support> support_table() {
   std::vector<Support> table;
-  for (const std::string& engine : privacy::engine_names()) {
+  for (const privacy::EngineInfo& info : privacy::engines()) {
+    if (!info.built_in) continue;  // nobody has proved it yet
+    const std::string& engine = info.name;
     std::set<std::string> layers, presets, options, dtypes;
     for (const Subject& subject : subjects("")) {
       presets.insert(subject.model);

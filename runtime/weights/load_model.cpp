@@ -136,7 +136,11 @@ LoadReport load_weights(Model& model, const std::filesystem::path& path) {
   check_tied_head(model, source, plan);
   for (const auto& parameter : model.parameters()) {
     const auto found = plan.file_names.find(parameter->name);
-    if (found != plan.file_names.end()) source.read_into(found->second, parameter->value);
+    if (found != plan.file_names.end()) {
+      source.read_into(found->second, parameter->value);
+    } else {
+      model.initialise(*parameter);
+    }
   }
   return std::move(plan.report);
 }

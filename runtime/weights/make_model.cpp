@@ -5,6 +5,7 @@
 #include "runtime/models/registry.h"
 #include "runtime/weights/hf_config.h"
 #include "runtime/weights/load_model.h"
+#include "runtime/weights/weight_source.h"
 
 namespace moonshard::weights {
 namespace {
@@ -25,10 +26,19 @@ bool names_a_folder(const std::string& model) {
   return std::filesystem::exists(std::filesystem::path(model) / "config.json", ignored);
 }
 
+bool looks_like_path(const std::string& model) {
+  return model.find('/') != std::string::npos || model.starts_with(".");
+}
+
 }  // namespace
 
 models::ModelOptions resolve_model(const models::ModelOptions& options) {
-  if (!names_a_folder(options.model)) return models::resolve_model_options(options);
+  if (!names_a_folder(options.model)) {
+    // A path, or a name on the hub that no preset knows: what is missing is a folder.
+    if (looks_like_path(options.model) && !models::knows_model(options.model))
+      check_weights_exist(options.model);
+    return models::resolve_model_options(options);
+  }
   models::ModelOptions combined = options_from_config(options.model);
   const models::ModelOptions untouched;
   for (const Option& option : schema().options()) {

@@ -71,20 +71,64 @@ local function print_list(list, as_json, columns, row_of)
   print(text_table.format(columns, rows))
 end
 
+local function with_unit(number, units)
+  local unit = 1
+  while number >= 1000 and unit < #units do
+    number, unit = number / 1000, unit + 1
+  end
+  return ("%.4g %s"):format(number, units[unit])
+end
+
 --- moonshard models [--json]
 M.models = verb(function(...)
   local flags = parse("models", { ... }, {}, { "json" }, 0)
-  print_list(module_table().models(), flags.json, { "model", "task", "parameters", "MiB", "batch", "tokens", "" }, function(model)
-    return { model.name, model.task, model.num_parameters, model.parameter_bytes / 2 ^ 20, model.batch_size, model.seq_length, model.doc }
+  local columns = { "model", "task", "parameters", "FLOPs/token", "GiB at batch 1", "batch", "tokens", "" }
+  print_list(module_table().models(), flags.json, columns, function(model)
+    return {
+      model.name, model.task, with_unit(model.num_parameters, { "", "k", "M", "G" }),
+      with_unit(model.flops_per_token, { "", "k", "M", "G", "T" }), ("%.3g"):format(model.memory_batch_1_bytes / 2 ^ 30),
+      model.batch_size, model.seq_length, model.doc,
+    }
   end)
+  if not flags.json then
+    print("\nFLOPs: forward and backward of one token at the preset's length. Memory: parameters, gradients and activations of a")
+    print("plain step of one sample in float32, without optimizer state. batch and tokens are what an experiment takes when it")
+    print("names none. Every size is an option: moonshard profile --help.")
+  end
 end)
+
+--- Marks what an engine is verified on: one row per layer kind, model, way to train and number format.
+local function print_support(engines)
+  local names, rows = { "" }, {}
+  for _, engine in ipairs(engines) do names[#names + 1] = engine.name end
+  for _, group in ipairs { { "layers", "layer" }, { "models", "model" }, { "options", "with" }, { "dtypes", "in" } } do
+    local seen, order = {}, {}
+    for _, engine in ipairs(engines) do
+      for _, item in ipairs(engine[group[1]] or {}) do
+        if not seen[item] then order[#order + 1] = item end
+        seen[item] = seen[item] or {}
+        seen[item][engine.name] = true
+      end
+    end
+    for _, item in ipairs(order) do
+      local row = { group[2] .. " " .. item }
+      for _, engine in ipairs(engines) do row[#row + 1] = seen[item][engine.name] and "yes" or "-" end
+      rows[#rows + 1] = row
+    end
+  end
+  print(text_table.format(names, rows))
+end
 
 --- moonshard engines [--json]
 M.engines = verb(function(...)
   local flags = parse("engines", { ... }, {}, { "json" }, 0)
-  print_list(module_table().engines(), flags.json, { "engine", "private", "also called", "" }, function(engine)
+  local engines = module_table().engines()
+  print_list(engines, flags.json, { "engine", "private", "also called", "" }, function(engine)
     return { engine.name, engine.private and "yes" or "no", table.concat(engine.aliases, ", "), engine.doc }
   end)
+  if flags.json then return end
+  print("\nVerified against per-sample gradients (moonshard verify runs these cells; - is where an option means nothing to an engine):\n")
+  print_support(engines)
 end)
 
 --- moonshard plot DIR [FIGURE]

@@ -66,6 +66,6 @@ function M.profile(trainer, options)
 end
 
 --- Phases in the order of a step.
-M.phase_names = { "data", "forward", "backward", "norms", "clip_factors", "clipped_sum", "noise", "optimizer" }
+M.phase_names = { "data", "forward", "backward", "clip_factors", "clipped_sum", "second_backward", "noise", "optimizer" }
 
 return M

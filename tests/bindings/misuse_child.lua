@@ -30,6 +30,13 @@ local function closed_trainer()
   return t
 end
 local function data() return ms.data.synthetic { model = model, batch_size = 2 } end
+ms.weights.save("weights.safetensors", { w = tensor(), b = ms.zeros { 2 } })
+local function weights() return ms.weights.open "weights.safetensors" end
+local function closed_weights()
+  local w = weights()
+  w:close()
+  return w
+end
 local folder
 local function run_folder()
   if not folder then
@@ -91,7 +98,8 @@ local values = {
   { "coroutine", function() return coroutine.create(raise) end }, { "file", function() return io.stdout end },
   { "proxy", function() return newproxy(true) end }, { "light userdata", function() return native.null end },
   { "tensor", tensor }, { "freed tensor", freed_tensor }, { "model", function() return model end },
-  { "trainer", trainer }, { "closed trainer", closed_trainer }, { "data", data }, { "run folder", run_folder },
+  { "trainer", trainer }, { "closed trainer", closed_trainer }, { "weights", weights }, { "closed weights", closed_weights },
+  { "data", data }, { "run folder", run_folder },
   { "module table", function() return ms end },
 }
 
@@ -101,6 +109,10 @@ local values = {
 local leading = {
   ["ms.zeros"] = { { 2 }, {} }, ["ms.ones"] = { { 2 }, {} }, ["ms.randn"] = { { 2 }, 1 }, ["ms.arange"] = { 3, {} },
   ["ms.tensor"] = { { 1, 2 }, {} }, ["ms.model"] = { "linear-tiny", { hidden_dim = 8, num_layers = 1 } }, ["ms.clip"] = { "none", {} },
+  ["ms.register_engine"] = { "misuse", { norms = function(_, _, g) return (g * g):sum(2) end } },
+  ["ms.register_rule"] = { "misuse", { per_sample = function(_, _, g) return g end } },
+  ["ms.verify"] = { { model = "linear-tiny", engine = "none", options = "batch_of_1", dtype = "float64" }, {} },
+  ["ms.weights.save"] = { "saved.safetensors", { w = ms.ones { 2 } } },
   ["ms.document"] = { print, "name" }, ["native.nearest"] = { "x", { "y" } },
   ["launch.run"] = { { "/bin/true" }, "log.txt" }, ["records.create"] = { "made", "name" }, ["records.log_tail"] = { ".", "x" },
 }
@@ -108,8 +120,11 @@ local no_folder_first = { ["records.create"] = true, ["records.open"] = true, ["
   ["records.to_json"] = true, ["records.summarize"] = true }
 
 -- ms.run without a mistake in its options is a whole experiment. It reads its options as ms.resolve does,
--- which gets all of this; ms.run itself gets what must fail.
-local runs_for_long = { ["ms.run"] = { ["nil"] = true, ["{}"] = true } }
+-- which gets all of this; ms.run itself gets what must fail. ms.verify without options runs for minutes.
+local runs_for_long = {
+  ["ms.run"] = { ["nil"] = true, ["{}"] = true },
+  ["ms.verify"] = { ["nil"] = true, ["{}"] = true, ["raising __index"] = true },
+}
 
 local subjects = {}
 local function add(name, call, self)
@@ -141,6 +156,7 @@ if group == "module" then
   add_table("ms.", ms)
   add_table("ms.optim.", ms.optim)
   add_table("ms.data.", ms.data)
+  add_table("ms.weights.", ms.weights)
 elseif group == "native" then
   add_table("native.", native)
   add_table("records.", native.records)
@@ -151,6 +167,7 @@ else
   add_type("Model:", function() return model end)
   add_type("Trainer:", trainer)
   add_type("Data:", data)
+  add_type("Weights:", weights)
   add_type("RunFolder:", run_folder)
 end
 

@@ -78,6 +78,7 @@ describe("documentation", function()
     check("ms.", ms)
     check("ms.optim.", ms.optim)
     check("ms.data.", ms.data)
+    check("ms.weights.", ms.weights)
   end)
 
   it("the native tables' functions have one, too", function()
@@ -261,12 +262,17 @@ describe("the trainer", function()
 
   it("a step reports loss, norms, times and memory", function()
     local report = trainer({ clip = ms.clip("materialize", { max_grad_norm = 0.1 }) }):step()
-    assert.are.same({ "batch_size", "clip_fraction", "loss", "memory", "norms", "phases", "step", "time_ms", "tokens" },
-      support.keys(report))
+    assert.are.same({ "batch_size", "clip_bound", "clip_fraction", "dropped", "factors", "kept_bytes", "loss", "lr", "memory", "norms",
+      "phases", "step", "time_ms", "tokens" }, support.keys(report))
     assert.are.equal(1, report.step)
     assert.are.equal(4, report.batch_size)
     assert.are.equal(4, #report.norms)
     assert.are.equal(1, report.clip_fraction)
+    assert.are.equal(0.1, report.clip_bound)
+    assert.are.equal(0, report.dropped)
+    assert.are.equal(1e-5, report.lr)
+    for i, norm in ipairs(report.norms) do assert.is_true(math.abs(report.factors[i] - 0.1 / (norm + 1e-6)) < 1e-12) end
+    assert.are.equal(4 * model.bytes, report.kept_bytes) -- four samples' gradients
     assert.is_true(report.time_ms > 0)
     assert.are.same({ "allocated_bytes", "max_allocated_bytes", "reserved_bytes", "rss_bytes" }, support.keys(report.memory))
     local sum = 0
@@ -274,8 +280,12 @@ describe("the trainer", function()
     assert.is_true(math.abs(sum - report.time_ms) < 1e-6 * report.time_ms + 1e-9)
   end)
 
-  it("without clipping there are no norms", function()
-    assert.are.same({}, trainer():step().norms)
+  it("without clipping there are no norms, no factors and no bound", function()
+    local report = trainer():step()
+    assert.are.same({}, report.norms)
+    assert.are.same({}, report.factors)
+    assert.are.equal(0, report.clip_bound)
+    assert.are.equal(0, report.kept_bytes)
   end)
 
   it("steps change the parameters and count up", function()
@@ -291,9 +301,10 @@ describe("the trainer", function()
     local tr = trainer { clip = ms.clip "materialize" }
     assert.are.equal("materialize", tr.engine)
     assert.is_true(tr.private)
+    assert.are.equal(1, tr.clip_bound)
     assert.are.equal("linear-tiny", tr.model.name)
     assert.are.equal("Trainer of linear-tiny with engine materialize", tostring(tr))
-    assert.matches("Trainer: expected a field %(model, engine, private%) or a method %(step, close%), got 'stpe'",
+    assert.matches("Trainer: expected a field %(model, engine, private, clip_bound%) or a method %(step, close%), got 'stpe'",
       message_of(function() return tr.stpe end))
   end)
 
@@ -343,7 +354,8 @@ describe("the trainer", function()
 
   it("models say what they are and which names they know", function()
     assert.matches("^Model linear%-tiny %(regress, 544 parameters, float32 cpu, 2176 bytes%)$", tostring(model))
-    assert.matches("model: expected one of .*, got 'llama'", message_of(ms.model, "llama"))
+    assert.matches("model: expected one of .*, got 'lama3%-tiny'; did you mean 'llama3%-tiny'%?", message_of(ms.model, "lama3-tiny"))
+    assert.matches("model 'llama': expected sizes, got none for vocab_size, ", message_of(ms.model, "llama"))
     assert.matches("expected a parameter's name, got 'x'", message_of(model.parameter, model, "x"))
     assert.matches("Model: expected a field .*, got 'nmae'", message_of(function() return model.nmae end))
   end)
@@ -355,16 +367,26 @@ describe("the trainer", function()
 end)
 
 describe("ms.profile", function()
-  local function trainer()
-    return ms.trainer { model = ms.model("linear-tiny", { device = "cpu", hidden_dim = 16, num_layers = 1 }), clip = ms.clip "materialize" }
+  local function trainer(engine)
+    local model = ms.model("linear-tiny", { device = "cpu", hidden_dim = 16, num_layers = 1 })
+    return ms.trainer { model = model, clip = ms.clip(engine or "materialize") }
   end
 
   it("prints the phases, their share, the loss and the peak", function()
     local profile = ms.profile(trainer(), { iters = 3, warmup = 0 })
     assert.are.equal(3, profile.time.count)
     local text = tostring(profile)
-    for _, word in ipairs { "forward", "backward", "norms", "optimizer", "step", "median ms", "loss", "peak", "3 steps after 0" } do
+    for _, word in ipairs { "forward", "backward", "clip_factors", "clipped_sum", "optimizer", "step", "median ms", "loss", "peak",
+      "3 steps after 0" } do
       assert.matches(word, text)
+    end
+  end)
+
+  it("shows every phase of a step, the second backward pass of ghost and flash too", function()
+    for _, engine in ipairs { "ghost", "flash" } do
+      local tr = trainer(engine)
+      assert.are.same(support.keys(tr:step().phases), support.keys(ms.profile(tr, { iters = 1, warmup = 0 }).phases))
+      assert.matches("second_backward", tostring(ms.profile(tr, { iters = 1, warmup = 0 })), 1, true)
     end
   end)
 

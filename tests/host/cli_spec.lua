@@ -23,7 +23,7 @@ local function script(text)
   return folder .. "/script.lua"
 end
 
-local verbs = { "run", "profile", "sweep", "repl", "view", "plot", "models", "engines", "doctor", "completion" }
+local verbs = { "run", "profile", "sweep", "repl", "view", "plot", "models", "engines", "verify", "doctor", "completion" }
 
 describe("verbs", function()
   it("--help lists them and exits 0", function()
@@ -60,7 +60,7 @@ describe("verbs", function()
   end)
 
   it("words that a verb does not take are refused", function()
-    for _, words in ipairs { "doctor x", "models x", "engines x", "repl x" } do
+    for _, words in ipairs { "doctor x", "models x", "engines x", "repl x", "verify x" } do
       local result = run(words)
       assert.are.equal(2, result.code, words)
       assert.matches("'x'", result.err, 1, true)
@@ -153,6 +153,50 @@ describe("profile", function()
     local result = run("profile --output none/result.json " .. tiny)
     assert.are.equal(1, result.code)
     assert.matches("none/result.json: cannot create: No such file or directory", result.err, 1, true)
+  end)
+end)
+
+describe("profile of every engine and family", function()
+  it("runs the seeds' modes by their own names", function()
+    for mode, engine in pairs { no_dp = "none", vanilla = "none", ghost_fsdp = "ghost", flash_fsdp = "flash", flash_clip = "flash",
+      bookkeeping = "bookkeeping", flash_clip_bookkeeping = "flash_bookkeeping", materialize = "materialize", auto = "auto" } do
+      local result = run(("profile --json --mode %s %s"):format(mode, tiny))
+      assert.are.equal(0, result.code, mode .. ": " .. result.err)
+      local record = support.parse_json(result.out)
+      assert.are.equal(engine, record.options.mode)
+      assert.are.equal(engine ~= "none", record.privacy.private_engine)
+      assert.are.equal(engine == "ghost" or engine == "flash", record.time.phases_ms.second_backward ~= nil, mode)
+    end
+  end)
+
+  it("runs images and texts; a name of the Hub is its preset", function()
+    local words = " --mode auto --device cpu --batch-size 2 --iters 1 --warmup 0 --threads 1 --json"
+    for model, task in pairs { ["dit-tiny"] = "denoise", ["qwen2.5-tiny"] = "lm", ["llama3.2-tiny"] = "classify" } do
+      local result = run("profile --model " .. model .. words)
+      assert.are.equal(0, result.code, model .. ": " .. result.err)
+      local record = support.parse_json(result.out)
+      assert.are.equal(task, record.options.task)
+      assert.is_true(record.metrics.tokens_per_s > 0)
+    end
+    local result = run("run " .. script([[
+      local options = require("moonshard").resolve({ model = "meta-llama/Meta-Llama-3.1-8B-Instruct" }).options
+      print(options.model, options.hidden_dim)]]))
+    assert.are.equal("llama3.1-8b\t4096\n", result.out, result.err)
+  end)
+
+  it("says what to do when weights are not here: licence, token, local folder", function()
+    local result = run("profile --weights meta-llama/Llama-3.1-8B-Instruct " .. tiny)
+    assert.are.equal(2, result.code)
+    for _, text in ipairs { "looks like a model on the Hugging Face Hub; moonshard downloads nothing", "accept its licence", "HF_TOKEN",
+      "hf download meta-llama/Llama-3.1-8B-Instruct --local-dir Llama-3.1-8B-Instruct" } do
+      assert.matches(text, result.err, 1, true)
+    end
+    result = run("profile --weights ./none " .. tiny)
+    assert.are.equal(2, result.code)
+    assert.matches("expected a .safetensors file or a folder with such files, got './none', which does not exist", result.err, 1, true)
+    result = run("run " .. script([[require("moonshard").model("llama3-tiny", { weights = "owner/model" })]]))
+    assert.are.equal(1, result.code)
+    assert.matches("script.lua:1: weights: expected a local file or folder, got 'owner/model'", result.err, 1, true)
   end)
 end)
 
@@ -315,6 +359,45 @@ describe("queries", function()
     assert.matches("llama3-tiny", run("models").out, 1, true)
     assert.matches("materialize", run("engines").out, 1, true)
     assert.is_true(#run("doctor").out > 0)
+  end)
+
+  it("models --json lists the seeds' models and a tiny one of each family, with what they cost", function()
+    local by_name = {}
+    for _, model in ipairs(support.parse_json(run("models --json").out)) do
+      by_name[model.name] = model
+      assert.is_true(model.flops_per_token > 0, model.name)
+      assert.is_true(model.memory_batch_1_bytes > model.parameter_bytes, model.name)
+    end
+    for name, billions in pairs { ["llama3.1-8b"] = 7.505, ["llama3.2-1b"] = 1.236, ["qwen1.5-1.8b"] = 1.837, ["qwen2.5-1.5b"] = 1.544,
+      ["dit-l/8"] = 0.459, ["dit-xl/2"] = 0.675 } do
+      assert.is_not_nil(by_name[name], name)
+      assert.is_true(math.abs(by_name[name].num_parameters / 1e9 - billions) < 0.001, name)
+    end
+    for _, name in ipairs { "linear-tiny", "llama3-tiny", "llama3.1-tiny", "llama3.2-tiny", "qwen1.5-tiny", "qwen2.5-tiny", "dit-tiny",
+      "dit-xl-tiny" } do
+      assert.is_true(by_name[name].num_parameters < 1e6, name)
+    end
+    assert.are.equal(6 * 4 * 256 * 256, by_name["linear-tiny"].flops_per_token)
+  end)
+
+  it("engines --json lists seven, with what verify proves of each", function()
+    local by_name = {}
+    for _, engine in ipairs(support.parse_json(run("engines --json").out)) do
+      by_name[engine.name] = engine
+      for _, key in ipairs { "layers", "models", "options", "dtypes" } do
+        assert.is_true(#engine[key] > 0, engine.name .. " " .. key)
+        engine[key] = " " .. table.concat(engine[key], " ") .. " "
+      end
+      for _, layer in ipairs { "linear", "linear_bias", "embedding", "tied_embedding", "rms_norm", "layer_norm", "patch_embedding",
+        "position_table", "adaln_linear", "label_embedding" } do
+        assert.matches(" " .. layer .. " ", engine.layers, 1, true)
+      end
+      assert.matches(" checkpointing ", engine.options, 1, true)
+      assert.are.equal(" bfloat16 float32 float64 ", engine.dtypes)
+    end
+    assert.are.same({ "auto", "bookkeeping", "flash", "flash_bookkeeping", "ghost", "materialize", "none" }, support.keys(by_name))
+    assert.matches(" input_length ", by_name.flash.options, 1, true)
+    assert.is_nil(by_name.ghost.options:find(" input_length ", 1, true))
   end)
 
   it("a misspelt flag exits 2", function()

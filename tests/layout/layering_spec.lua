@@ -119,6 +119,28 @@ describe("layers", function()
     end)
   end)
 
+  it("the reference that engines are compared with sees of privacy only the options of clipping", function()
+    local list = {}
+    for _, include in ipairs(includes("runtime/verify")) do
+      if include.file:match("/reference%.") then list[#list + 1] = include end
+    end
+    assert.is_true(#list > 0)
+    expect_none(list, function(include)
+      return matches_any(include.name, { "^runtime/privacy/", "^runtime/train/" }) and include.name ~= "runtime/privacy/clipping.h"
+    end)
+  end)
+
+  it("deliberate mistakes are switched on by the verb verify alone", function()
+    local list = {}
+    for _, folder in ipairs { "runtime", "bindings" } do
+      for _, include in ipairs(includes(folder)) do list[#list + 1] = include end
+    end
+    expect_none(list, function(include)
+      if include.name ~= "runtime/privacy/faults.h" then return false end
+      return not matches_any(include.file, { "^runtime/privacy/", "^runtime/train/trainer%.cpp$", "^bindings/host/verify_command%.cpp$" })
+    end)
+  end)
+
   it("bindings see the runtime, sol2, LuaJIT and themselves, not the viewer, and no kernels", function()
     expect_none(includes("bindings"), function(include)
       return matches_any(include.name, { "^viewer/", "^kernels/" }) or matches_any(include.name, drawing)
