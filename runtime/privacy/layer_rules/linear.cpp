@@ -4,8 +4,14 @@
 namespace moonshard::privacy {
 namespace {
 
-constexpr int64_t kPositionTile = 256;
-constexpr int64_t kWidthTile = 512;
+// What a tile is when nobody says: small enough to be nothing beside the activations, large enough
+// to be worth a call. A GPU wants more work in each.
+int64_t position_tile(const at::Tensor& x) {
+  return x.is_cpu() ? 256 : 1024;
+}
+int64_t width_tile(const at::Tensor& x) {
+  return x.is_cpu() ? 512 : 2048;
+}
 
 // A norm from Gram matrices is a sum with signs. Its rounding error is some 3e-7 (float32) of the
 // same sum without signs; where that sum is this many times larger, the result is not trusted.
@@ -121,18 +127,19 @@ class LinearRule : public LayerRule {
     if (a_BTi.size(1) == 1) {  // one outer product: its norm is the product of the two norms
       return row_squares(at_least_float(a_BTi)) * row_squares(at_least_float(g_BTo));
     }
-    const int64_t width_tile = settings.method == NormMethod::Width && settings.tile_size > 0
-                                   ? settings.tile_size
-                                   : kWidthTile;
+    const int64_t rows = settings.method == NormMethod::Width && settings.tile_size > 0
+                             ? settings.tile_size
+                             : width_tile(a_BTi);
     switch (settings.method) {
       case NormMethod::Ghost:
-        return trusted(ghost_sums(a_BTi, g_BTo), a_BTi, g_BTo, width_tile);
+        return trusted(ghost_sums(a_BTi, g_BTo), a_BTi, g_BTo, rows);
       case NormMethod::InputLength:
         return trusted(
-            tiled_sums(a_BTi, g_BTo, settings.tile_size > 0 ? settings.tile_size : kPositionTile),
-            a_BTi, g_BTo, width_tile);
+            tiled_sums(a_BTi, g_BTo,
+                       settings.tile_size > 0 ? settings.tile_size : position_tile(a_BTi)),
+            a_BTi, g_BTo, rows);
       case NormMethod::Width:
-        return width_squares(a_BTi, g_BTo, width_tile);
+        return width_squares(a_BTi, g_BTo, rows);
       case NormMethod::Materialize:
         break;
     }
