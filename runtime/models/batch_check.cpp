@@ -41,6 +41,8 @@ class Checker {
 
   void check_tokens() const {
     expect(batch_.input_ids, "input_ids", 2, "[samples, tokens]");
+    expect_range(batch_.input_ids, "input_ids", 0, options_.vocab_size - 1, false,
+                 "check vocab_size and the data");
     const bool is_lm = options_.task == "lm";
     expect(batch_.labels, "labels", is_lm ? 2 : 1, is_lm ? "[samples, tokens]" : "[samples]");
     MS_CHECK(!is_lm || batch_.labels.sizes() == batch_.input_ids.sizes(),

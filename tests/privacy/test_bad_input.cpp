@@ -162,7 +162,7 @@ TEST(PlainEngine, RefusesAnEmptyBatch) {
                UsageError);
 }
 
-TEST(Ids, OutOfRangeAreNamedWithTheLayerAndTheWeightsStay) {
+TEST(Ids, OutOfRangeAreNamedWithTheFieldAndTheWeightsStay) {
   const auto model = tiny("llama3-tiny");
   Batch batch = data::SyntheticData(model->options(), 2, 4).next();
   batch.input_ids[1][2] = 5000;
@@ -171,8 +171,7 @@ TEST(Ids, OutOfRangeAreNamedWithTheLayerAndTheWeightsStay) {
     train::Trainer(model, quiet("ghost"), sgd(), nullptr).step(batch);
     FAIL() << "expected an error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("model.embed_tokens"));
-    EXPECT_THAT(error.what(), HasSubstr("5000"));
+    EXPECT_THAT(error.what(), HasSubstr("batch field 'input_ids': expected 0 to 1023, got 5000"));
   }
   EXPECT_EQ(largest_difference(before, values(*model)), 0);
 }
