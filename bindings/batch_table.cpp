@@ -64,11 +64,20 @@ Batch read_batch(const Arguments& args, int n, const models::Model& model) {
     MS_CHECK(!field.whole || !tensor.is_floating_point() || at::equal(tensor, tensor.round()),
              "{}: batch field '{}': expected whole numbers, got fractions", args.function_name(),
              field.name);
+    MS_CHECK(tensor.dim() >= 1,
+             "{}: batch field '{}': expected [samples, ...], got a single number",
+             args.function_name(), field.name);
     batch.*field.tensor = field.whole ? tensor.to(at::kLong) : tensor;
   }
   if (batch.input_ids.defined() && !batch.attention_mask.defined())
     batch.attention_mask = at::ones_like(batch.input_ids);
-  if (batch.attention_mask.defined()) batch.attention_mask = batch.attention_mask.to(at::kBool);
+  if (batch.attention_mask.defined()) {
+    const at::Tensor& mask = batch.attention_mask;
+    MS_CHECK(mask.eq(0).logical_or(mask.eq(1)).all().item<bool>(),
+             "{}: batch field 'attention_mask': expected 0 and 1, got other numbers",
+             args.function_name());
+    batch.attention_mask = mask.to(at::kBool);
+  }
   model.check(batch);
   const c10::Device device = model.parameters().front()->value.device();
   for (const Field& field : fields()) {

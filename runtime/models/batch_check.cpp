@@ -41,6 +41,9 @@ class Checker {
 
   void check_tokens() const {
     expect(batch_.input_ids, "input_ids", 2, "[samples, tokens]");
+    MS_CHECK(batch_.input_ids.size(1) > 0,
+             "model '{}': batch field 'input_ids': expected at least one token, got {}",
+             options_.model, c10::str(batch_.input_ids.sizes()));
     expect_range(batch_.input_ids, "input_ids", 0, options_.vocab_size - 1, false,
                  "check vocab_size and the data");
     const bool is_lm = options_.task == "lm";
@@ -58,7 +61,18 @@ class Checker {
              "model '{}': batch field 'attention_mask': expected the shape {} of input_ids, got {}",
              options_.model, c10::str(batch_.input_ids.sizes()), c10::str(mask.sizes()));
     const int64_t T = mask.size(1);
-    if (!mask.is_cpu() || T < 2) return;
+    if (!mask.is_cpu()) return;
+    MS_CHECK(mask.any(1).all().item<bool>(),
+             "model '{}': batch field 'attention_mask': expected a real token in every sample, got "
+             "one without any; leave that sample out",
+             options_.model);
+    if (is_lm) {
+      MS_CHECK(!mask.logical_not().logical_and(batch_.labels.ne(-100)).any().item<bool>(),
+               "model '{}': batch field 'labels': expected -100 (ignored) at padding, got a label "
+               "there",
+               options_.model);
+    }
+    if (T < 2) return;
     const at::Tensor starts_late =
         mask.narrow(1, 1, T - 1).logical_and(mask.narrow(1, 0, T - 1).logical_not());
     MS_CHECK(!starts_late.any().item<bool>(),

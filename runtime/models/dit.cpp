@@ -113,7 +113,7 @@ at::Tensor Dit::losses(const Batch& batch) {
   return regression_losses(forward(batch), batch.targets);
 }
 
-Batch Dit::prepare(const Batch& batch, int64_t step) const {
+Batch Dit::prepare(const Batch& batch, int64_t step, int64_t first) const {
   const double share = options_.label_dropout;
   if (share <= 0) return batch;
   // A uniform number per sample from the counter's normal one; drawn on the host, so that every
@@ -121,7 +121,8 @@ Batch Dit::prepare(const Batch& batch, int64_t step) const {
   at::Tensor draws_B = at::zeros({batch.size()}, at::kDouble);
   kernels::add_counter_noise(draws_B, 1.0,
                              {static_cast<uint64_t>(options_.seed), static_cast<uint32_t>(step),
-                              kernels::kPurposeData | 1u});
+                              kernels::kPurposeData | 1u},
+                             first);
   const at::Tensor drop_B = at::special_ndtr(draws_B).lt(share).to(batch.labels.device());
   Batch prepared = batch;
   prepared.labels = batch.labels.masked_fill(drop_B, options_.num_classes);

@@ -17,7 +17,7 @@ class Dit : public Model {
   at::Tensor losses(const Batch& batch) override;
   /// Replaces each label by the null class (row num_classes of the table) with probability
   /// label_dropout: what classifier-free guidance needs.
-  Batch prepare(const Batch& batch, int64_t step) const override;
+  Batch prepare(const Batch& batch, int64_t step, int64_t first = 0) const override;
 
  private:
   struct Block {

@@ -18,7 +18,7 @@ Model::Model(ModelOptions options) : options_(std::move(options)) {
       dtype_from_name(options_.param_dtype == "auto" ? options_.dtype : options_.param_dtype);
 }
 
-Batch Model::prepare(const Batch& batch, int64_t) const {
+Batch Model::prepare(const Batch& batch, int64_t, int64_t) const {
   return batch;
 }
 

@@ -26,8 +26,9 @@ class Model {
   /// One loss per sample [B], float32 or wider.
   virtual at::Tensor losses(const Batch& batch) = 0;
   /// What a training step does to its batch first: draws of the model itself, such as dropped
-  /// labels. Depends on (seed, step) alone.
-  virtual Batch prepare(const Batch& batch, int64_t step) const;
+  /// labels. `first` is the number of samples before these in the step: a draw depends on (seed,
+  /// step, position) alone, however the step is split.
+  virtual Batch prepare(const Batch& batch, int64_t step, int64_t first = 0) const;
   /// Throws UsageError when the batch does not fit the task: a field that is missing or of another
   /// shape, a label out of range, padding on the left.
   void check(const Batch& batch) const;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/counter_noise/counter_noise.h"
@@ -10,22 +11,27 @@
 namespace moonshard::privacy {
 namespace {
 
-at::Tensor finite_or_zero(const at::Tensor& factors, const at::Tensor& norms) {
-  return at::where(norms.isfinite(), factors, at::zeros_like(factors));
+// A factor below this leaves the normal numbers of float32 and would be rounded up by as much as a
+// factor of two: such a sample is dropped like one without a finite norm.
+constexpr double kSmallestFactor = 1e-30;
+
+at::Tensor usable_or_zero(const at::Tensor& factors, const at::Tensor& norms) {
+  return at::where(norms.isfinite().logical_and(factors >= kSmallestFactor), factors,
+                   at::zeros_like(factors));
 }
 
 }  // namespace
 
 at::Tensor clip_factors(const at::Tensor& norms, double max_grad_norm) {
   // 1e-6 keeps a zero gradient's factor finite; it can only make the factor smaller.
-  return finite_or_zero((max_grad_norm / (norms + 1e-6)).clamp_max(1.0), norms);
+  return usable_or_zero((max_grad_norm / (norms + 1e-6)).clamp_max(1.0), norms);
 }
 
 Clipping::Clipping(const ClipOptions& options) : options_(options), bound_(options.max_grad_norm) {}
 
 at::Tensor Clipping::factors(const at::Tensor& norms, int64_t groups) const {
   if (options_.clipping == "automatic")
-    return finite_or_zero(bound_ / (norms + options_.stability), norms);
+    return usable_or_zero(bound_ / (norms + options_.stability), norms);
   return clip_factors(norms, bound_ / std::sqrt(static_cast<double>(groups)));
 }
 
@@ -62,7 +68,9 @@ void Clipping::end_step(const at::Tensor& norms, int64_t expected_batch, uint64_
     below = one[0];
   }
   const double share = below.item<double>() / static_cast<double>(expected_batch);
-  bound_ *= std::exp(-options_.quantile_lr * (share - options_.target_quantile));
+  // Within what max_grad_norm itself may be: a bound of 0 or infinity would end the training.
+  bound_ = std::clamp(bound_ * std::exp(-options_.quantile_lr * (share - options_.target_quantile)),
+                      1e-12, 1e12);
 }
 
 }  // namespace moonshard::privacy

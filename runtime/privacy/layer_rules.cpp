@@ -118,6 +118,13 @@ at::Tensor row_squares(const at::Tensor& x) {
   return squares;
 }
 
+at::Tensor with_rounding_of_sum(const at::Tensor& squares, const at::Tensor& magnitudes,
+                                at::ScalarType wide) {
+  const double eps = wide == at::kDouble ? 2.2e-16 : 1.2e-7;
+  const at::Tensor norms = squares.clamp_min(0).sqrt(), errors = magnitudes * (4 * eps);
+  return at::where(errors > norms * 1e-4, (norms + errors).square(), squares);
+}
+
 at::Tensor LayerRule::squares(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
                               const NormSettings&) const {
   return row_squares(per_sample(layer, a, g));

@@ -47,6 +47,7 @@ bool NormEngine::is_shared(const ParamLayer& layer) const {
 
 void NormEngine::begin(models::Model& model, const MicroBatch& micro) {
   micro_ = micro;
+  sum_type_ = model.seam().compute_type == at::kDouble ? at::kDouble : at::kFloat;
   form_groups(model);
   seen_.assign(model.layers().size(), false);
   squares_ = factors_ = at::Tensor();
@@ -72,7 +73,12 @@ void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at:
   if (plan.keep == Keep::Gradients) {
     keep_gradients(group, layer, a, g);
   } else {
-    const at::Tensor squares = layer_squares(group, layer, a, g, plan);
+    const at::Tensor own = layer_norm_squares(layer, a, g, plan);
+    if (is_shared(layer)) {
+      const at::Tensor length = own.sqrt();
+      group.magnitude = group.magnitude.defined() ? group.magnitude + length : length;
+    }
+    const at::Tensor squares = own + cross_terms(group, layer, a, g);
     group.squares = group.squares.defined() ? group.squares + squares : squares;
     const bool last_of_group = group.pending == 1;
     const bool sum_here = clipping_->per_layer();
@@ -82,19 +88,25 @@ void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at:
   if (--group.pending == 0) complete(group);
 }
 
-at::Tensor NormEngine::layer_squares(Group& group, const ParamLayer& layer, const at::Tensor& a,
-                                     const at::Tensor& g, const LayerPlan& plan) {
-  at::Tensor squares =
+at::Tensor NormEngine::layer_norm_squares(const ParamLayer& layer, const at::Tensor& a,
+                                          const at::Tensor& g, const LayerPlan& plan) const {
+  const at::Tensor squares =
       plan.custom_norm ? plan.custom_norm(layer, a, g) : squared_norms(layer, a, g, plan.norm);
   MS_CHECK(squares.defined() && squares.dim() == 1 && squares.size(0) == micro_.samples,
            "privacy.{}: layer '{}': expected squared norms [{}], got {}", name(), layer.name,
            micro_.samples, squares.defined() ? c10::str(squares.sizes()) : std::string("nothing"));
-  squares = squares.to(at::kDouble);
+  return squares.to(at::kDouble);
+}
+
+// Twice the inner products with the earlier uses of the same weight.
+at::Tensor NormEngine::cross_terms(const Group& group, const ParamLayer& layer, const at::Tensor& a,
+                                   const at::Tensor& g) const {
+  at::Tensor sum = at::zeros({micro_.samples}, g.options().dtype(at::kDouble));
   for (const Use& use : group.uses) {
     if (use.layer->weight != layer.weight || has_fault(Fault::NoCrossTerm)) continue;
-    squares = squares + 2 * cross_products(*use.layer, use.a, use.g, layer, a, g);
+    sum = sum + 2 * cross_products(*use.layer, use.a, use.g, layer, a, g);
   }
-  return squares;
+  return sum;
 }
 
 void NormEngine::keep_gradients(Group& group, const ParamLayer& layer, const at::Tensor& a,
@@ -133,6 +145,10 @@ void NormEngine::complete(Group& group) {
   if (!group.squares.defined()) return;
   // Rounding of a cross term may leave a tiny negative number where the gradient is zero.
   group.squares = group.squares.clamp_min(0);
+  if (group.magnitude.defined()) {  // uses of one weight may cancel like positions do
+    group.squares = with_rounding_of_sum(group.squares, group.magnitude, sum_type_);
+    group.magnitude = at::Tensor();
+  }
   squares_ = squares_.defined() ? squares_ + group.squares : group.squares;
   if (clipping_->per_layer()) {
     group.factors = clipping_->factors(group.squares.sqrt(), static_cast<int64_t>(groups_.size()));

@@ -66,12 +66,15 @@ class NormEngine : public ClipEngine {
     // By the model's order of parameters, not by address: the same run gives the same digits.
     std::map<uint32_t, std::pair<models::Parameter*, at::Tensor>> per_sample;
     at::Tensor squares;
-    at::Tensor factors;  ///< per-layer clipping
+    at::Tensor magnitude;  ///< of shared weights: sum of the uses' norms
+    at::Tensor factors;    ///< per-layer clipping
   };
 
   void form_groups(models::Model& model);
-  at::Tensor layer_squares(Group& group, const models::ParamLayer& layer, const at::Tensor& a,
-                           const at::Tensor& g, const LayerPlan& plan);
+  at::Tensor layer_norm_squares(const models::ParamLayer& layer, const at::Tensor& a,
+                                const at::Tensor& g, const LayerPlan& plan) const;
+  at::Tensor cross_terms(const Group& group, const models::ParamLayer& layer, const at::Tensor& a,
+                         const at::Tensor& g) const;
   void keep_gradients(Group& group, const models::ParamLayer& layer, const at::Tensor& a,
                       const at::Tensor& g);
   void complete(Group& group);
@@ -80,6 +83,7 @@ class NormEngine : public ClipEngine {
 
   std::shared_ptr<Clipping> clipping_;
   MicroBatch micro_;
+  at::ScalarType sum_type_ = at::kFloat;  ///< format that sums are formed in
   bool needs_second_pass_ = false, in_second_pass_ = false;
   std::vector<Group> groups_;
   std::vector<int64_t> group_of_layer_;  ///< by layer index; -1 for frozen layers

@@ -91,9 +91,8 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
     // Nothing to learn from, and nothing to clip: an empty batch is noise alone.
     if (micro_batches[i].size() == 0) continue;
     model_->check(micro_batches[i]);
-    run_micro_batch(
-        model_->prepare(micro_batches[i], step_ * options_.grad_accum + static_cast<int64_t>(i)),
-        static_cast<int64_t>(i), timer, progress);
+    run_micro_batch(model_->prepare(micro_batches[i], step_, progress.report.batch_size),
+                    static_cast<int64_t>(i), timer, progress);
   }
   finish_step(timer, progress);
   return std::move(progress.report);
@@ -162,6 +161,16 @@ void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
              step_ + 1, losses[bad.nonzero()[0][0]].item<double>(),
              bad.nonzero()[0][0].item<int64_t>() + 1, losses.size(0));
   }
+  if (losses.numel() > 0 && !losses.isfinite().any().item<bool>()) {
+    // All samples at once are not finite: samples may be dropped, broken weights may not.
+    for (const auto& parameter : model_->parameters()) {
+      MS_CHECK(
+          parameter->value.isfinite().all().item<bool>(),
+          "trainer: step {}: expected finite weights, got some in '{}' that are not; they came "
+          "so, or an earlier step was too large: lower lr",
+          step_ + 1, parameter->name);
+    }
+  }
   const at::Tensor norms = progress.norms.empty() ? at::Tensor() : at::cat(progress.norms);
   report.clip_bound = engine_->is_private() ? clipping_->bound() : 0;
   if (engine_->is_private()) {
@@ -184,9 +193,14 @@ void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
   if (norms.defined()) {
     report.norms = to_doubles(norms);
     report.clip_fraction = norms.gt(report.clip_bound).to(at::kDouble).mean().item<double>();
-    report.dropped = norms.isfinite().logical_not().sum().item<int64_t>();
+    at::Tensor dropped = norms.isfinite().logical_not();
+    if (!progress.factors.empty()) {
+      const at::Tensor factors = at::cat(progress.factors);
+      report.factors = to_doubles(factors);
+      dropped = dropped.logical_or(factors.eq(0));
+    }
+    report.dropped = dropped.sum().item<int64_t>();
   }
-  if (!progress.factors.empty()) report.factors = to_doubles(at::cat(progress.factors));
   report.memory = profile::read_memory(device_);
 }
 

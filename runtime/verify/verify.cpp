@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -142,8 +144,11 @@ class Bench {
   Batch prepared(Batch batch) const {
     if (!batch.labels.defined()) return batch;
     std::vector<at::Tensor> labels;
-    for (const Batch& part : split(batch))
-      labels.push_back(model_->prepare(part, static_cast<int64_t>(labels.size())).labels);
+    int64_t first = 0;
+    for (const Batch& part : split(batch)) {
+      labels.push_back(model_->prepare(part, 0, first).labels);
+      first += part.size();
+    }
     batch.labels = at::cat(labels);
     return batch;
   }
@@ -302,6 +307,22 @@ void expect_known(const std::string& name, const char* what, const List& list, N
                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
 }
 
+// The reference holds every sample's gradient twice, in double: a model that cannot fit is refused,
+// not killed.
+void expect_room(const VerifyOptions& options) {
+  models::ModelOptions shapes;
+  shapes.model = options.model;
+  shapes.device = "meta";
+  const double need = static_cast<double>(models::make_model(shapes)->num_parameters()) * 8 * 5 * 3;
+  const double room = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  MS_CHECK(
+      need < room,
+      "verify: model '{}' needs about {:.0f} GiB for its per-sample gradients, this machine has "
+      "{:.0f}; verify the family's -tiny preset, it has the same kinds of layers",
+      options.model, need / 1073741824.0, room / 1073741824.0);
+}
+
 std::string engine_of(const std::string& name) {
   const auto aliases = privacy::engine_aliases();
   const auto alias = aliases.find(name);
@@ -315,6 +336,7 @@ std::vector<Cell> verify(const VerifyOptions& options, const Observer& observer)
   expect_known(wanted_engine, "engine", privacy::engine_names(), [](auto& name) { return name; });
   expect_known(options.options, "options", variants(), [](auto& variant) { return variant.name; });
   expect_known(options.dtype, "dtype", formats(), [](auto& format) { return format.name; });
+  if (!options.model.empty()) expect_room(options);
   std::vector<Cell> cells;
   for (const Subject& subject : subjects(options.model)) {
     for (const Variant& variant : variants()) {
@@ -336,9 +358,9 @@ std::vector<Cell> verify(const VerifyOptions& options, const Observer& observer)
     }
   }
   MS_CHECK(!cells.empty(),
-           "verify: expected options that name at least one cell, got none: '{}' does not apply to "
-           "model '{}'",
-           options.options, options.model);
+           "verify: expected options that name at least one cell, got none: engine '{}', model "
+           "'{}' and options '{}' do not go together",
+           options.engine, options.model, options.options);
   return cells;
 }
 

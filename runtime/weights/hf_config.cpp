@@ -124,6 +124,15 @@ void read_rope(const Config& config, ModelOptions& o) {
   o.rope_original_length = rope.integer("original_max_position_embeddings", 1, 1'000'000'000);
 }
 
+// 16-bit and 32-bit weights are opened as float32, which holds them all; double ones would lose
+// digits there.
+void read_format(const Config& config, ModelOptions& o) {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    if (config.has(key) && config.get(key).is_string() && config.get(key) == "float64")
+      o.dtype = "float64";
+  }
+}
+
 void read_task(const Config& config, ModelOptions& o) {
   if (config.has("id2label")) {
     if (!config.get("id2label").is_object() || config.get("id2label").empty())
@@ -184,6 +193,7 @@ ModelOptions read_decoder(const Config& config, bool is_qwen) {
   o.pad_token_id = config.integer_or("pad_token_id", -1, o.vocab_size - 1, -1);
   read_rope(config, o);
   read_task(config, o);
+  read_format(config, o);
   return o;
 }
 
@@ -192,6 +202,7 @@ ModelOptions read_decoder(const Config& config, bool is_qwen) {
 ModelOptions read_dit(const Config& config) {
   ModelOptions o;
   o.model = "dit";
+  read_format(config, o);
   o.task = "denoise";
   read_transformer_sizes(config, o);
   if (o.hidden_dim % o.num_heads != 0)
@@ -216,6 +227,7 @@ ModelOptions read_dit(const Config& config) {
 ModelOptions read_linear(const Config& config) {
   ModelOptions o;
   o.model = "linear";
+  read_format(config, o);
   o.task = "regress";
   o.hidden_dim = config.integer("hidden_size", 1, 1'000'000);
   o.num_layers = config.integer("num_hidden_layers", 1, 10'000);

@@ -77,8 +77,10 @@ Plan match_names(const Model& model, const WeightSource& source) {
     throw UsageError(fmt::format(
         "{}: expected all {} parameters of model '{}', got none for {}; {}", source.path().string(),
         model.parameters().size(), model.options().model, first_few(missing),
-        only_head ? "the file ties the head to the embedding: build with tie_embeddings = \"yes\""
-                  : "the weights belong to another model: take its config"));
+        only_head && source.find(kClassifier) != nullptr
+            ? "the file is a classifier's: build with task = \"classify\""
+        : only_head ? "the file ties the head to the embedding: build with tie_embeddings = \"yes\""
+                    : "the weights belong to another model: take its config"));
   }
   for (const std::string& name : source.names()) {
     if (!used.contains(name)) plan.report.unused.push_back(name);

@@ -89,6 +89,27 @@ TEST(Clipping, AdaptiveRefusesACountNoiseThatCannotPay) {
   EXPECT_NO_THROW(Clipping(options).noise_std(4));
 }
 
+TEST(Clipping, AdaptiveStaysWithinWhatABoundMayBe) {
+  ClipOptions options = style("adaptive", 1);
+  options.noise_multiplier = 0;
+  options.quantile_lr = 10;
+  for (const double target : {0.0, 1.0}) {
+    options.target_quantile = target;
+    Clipping adaptive(options);
+    const at::Tensor norms = at::full({4}, target == 1.0 ? 1e300 : 0.0, at::kDouble);
+    for (int64_t step = 1; step < 100; ++step) adaptive.end_step(norms, 4, 0, step);
+    EXPECT_GE(adaptive.bound(), 1e-12);
+    EXPECT_LE(adaptive.bound(), 1e12);
+  }
+}
+
+// Denormal factors of float32 round up: a sample that needs one is dropped instead.
+TEST(Clipping, DropsASampleWhoseFactorFloat32CannotHold) {
+  const at::Tensor factors = Clipping(style("flat")).factors(at::tensor({1e29, 1e45}, at::kDouble));
+  EXPECT_GT(factors[0].item<double>(), 0);
+  EXPECT_EQ(factors[1].item<double>(), 0);
+}
+
 TEST(Clipping, DropsASampleWithoutAFiniteNormInEveryStyle) {
   for (const char* name : {"flat", "per_layer", "automatic", "adaptive"}) {
     const at::Tensor norms =

@@ -7,6 +7,7 @@
 #include "runtime/models/registry.h"
 #include "runtime/weights/hf_config.h"
 #include "runtime/weights/load_model.h"
+#include "runtime/weights/make_model.h"
 #include "runtime/weights/safetensors_writer.h"
 #include "runtime/weights/weight_source.h"
 #include "tests/support/temporary_folder.h"
@@ -207,6 +208,38 @@ TEST_F(LoadModel, AModelThatIsNotThereIsNamedBeforeItIsBuilt) {
   EXPECT_THAT(
       error_of([] { load_model(options_of("llama3.1-8b"), "meta-llama/Llama-3.1-8B-Instruct"); }),
       HasSubstr("moonshard downloads nothing"));
+}
+
+// The format that a folder names counts where float32 would lose digits.
+TEST(LoadModel, AFolderByItsNameAloneGivesEveryValueBack) {
+  for (const char* format : {"float64", "float32", "bfloat16"}) {
+    const TemporaryFolder folder;
+    ModelOptions options = options_of("llama3.2-tiny", "lm");
+    options.dtype = format;
+    const auto model = models::make_model(options);
+    save_model(*model, folder.path());
+    ModelOptions by_folder;
+    by_folder.model = folder.path().string();
+    by_folder.device = "cpu";
+    const auto back = weights::make_model(by_folder);
+    for (size_t i = 0; i < model->parameters().size(); ++i) {
+      EXPECT_TRUE(at::equal(back->parameters()[i]->value.to(at::kDouble),
+                            model->parameters()[i]->value.to(at::kDouble)))
+          << format << " " << model->parameters()[i]->name;
+    }
+  }
+}
+
+TEST(LoadModel, WhatTheFileDoesNotHaveStartsAsWithoutAFile) {
+  const TemporaryFolder folder;
+  const auto lm = models::make_model(options_of("llama3-tiny", "lm"));
+  save_model(*lm, folder.path());
+  ModelOptions options = options_of("llama3-tiny", "classify");
+  options.weights = folder.path().string();
+  const auto classifier = weights::make_model(options);
+  const auto fresh = models::make_model(options_of("llama3-tiny", "classify"));
+  EXPECT_TRUE(at::equal(classifier->parameter("score.weight").value,
+                        fresh->parameter("score.weight").value));
 }
 
 }  // namespace

@@ -55,7 +55,9 @@ class EmbeddingRule : public LayerRule {
     const at::Tensor part_N = square_of_run.index_select(0, run_N) * first_of_run;
     at::Tensor total = at::zeros({B}, part_N.options());
     total.index_add_(0, at::floor_divide(key_N, V), part_N);
-    return total;
+    const at::Tensor lengths_BT =
+        at::linalg_vector_norm(g_Nd, 2, at::IntArrayRef{1}).to(at::kDouble).view_as(ids_BT);
+    return with_rounding_of_sum(total, lengths_BT.sum(1), wide_type(g_Nd));
   }
 
   void add_sum(at::Tensor& sum, const models::ParamLayer& layer, const at::Tensor& ids,

@@ -130,6 +130,19 @@ class LinearRule : public LayerRule {
     const int64_t rows = settings.method == NormMethod::Width && settings.tile_size > 0
                              ? settings.tile_size
                              : width_tile(a_BTi);
+    if (settings.method == NormMethod::Materialize)
+      return LayerRule::squares(layer, a, g, settings);
+    const at::Tensor lengths_BT =
+        at::linalg_vector_norm(at_least_float(a_BTi), 2, at::IntArrayRef{2})
+            .to(at::kDouble)
+            .mul_(at::linalg_vector_norm(at_least_float(g_BTo), 2, at::IntArrayRef{2}));
+    return with_rounding_of_sum(norm_squares(a_BTi, g_BTo, rows, settings), lengths_BT.sum(1),
+                                wide_type(a_BTi));
+  }
+
+ private:
+  static at::Tensor norm_squares(const at::Tensor& a_BTi, const at::Tensor& g_BTo, int64_t rows,
+                                 const NormSettings& settings) {
     switch (settings.method) {
       case NormMethod::Ghost:
         return trusted(ghost_sums(a_BTi, g_BTo), a_BTi, g_BTo, rows);
@@ -138,14 +151,12 @@ class LinearRule : public LayerRule {
             tiled_sums(a_BTi, g_BTo,
                        settings.tile_size > 0 ? settings.tile_size : position_tile(a_BTi)),
             a_BTi, g_BTo, rows);
-      case NormMethod::Width:
+      default:
         return width_squares(a_BTi, g_BTo, rows);
-      case NormMethod::Materialize:
-        break;
     }
-    return LayerRule::squares(layer, a, g, settings);
   }
 
+ public:
   void add_sum(at::Tensor& sum, const models::ParamLayer& layer, const at::Tensor& a,
                const at::Tensor& g, const at::Tensor& factors) const override {
     at::Tensor a_BTi = as_positions(a), g_BTo = as_positions(g);

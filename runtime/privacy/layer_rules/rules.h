@@ -64,4 +64,12 @@ inline at::Tensor wide_mm(const at::Tensor& x, const at::Tensor& y) {
 /// is never clipped, and a sample of infinite norm is dropped.
 at::Tensor row_squares(const at::Tensor& x);
 
+/// Squared norms [B] for sums of parts whose lengths add up to `magnitudes` [B]. Where parts
+/// cancel, the sum that is formed later from scaled parts has a rounding error of its own, some eps
+/// times the magnitude, and that error is part of what is added: it must count, or a sample made
+/// for it would add more than the bound. Where it is below 1e-4 of the norm, the norm stays as it
+/// is.
+at::Tensor with_rounding_of_sum(const at::Tensor& squares, const at::Tensor& magnitudes,
+                                at::ScalarType wide);
+
 }  // namespace moonshard::privacy
