@@ -211,7 +211,7 @@ TEST_F(LoadModel, AModelThatIsNotThereIsNamedBeforeItIsBuilt) {
 }
 
 // The format that a folder names counts where float32 would lose digits.
-TEST(LoadModel, AFolderByItsNameAloneGivesEveryValueBack) {
+TEST_F(LoadModel, AFolderByItsNameAloneGivesEveryValueBack) {
   for (const char* format : {"float64", "float32", "bfloat16"}) {
     const TemporaryFolder folder;
     ModelOptions options = options_of("llama3.2-tiny", "lm");
@@ -230,7 +230,7 @@ TEST(LoadModel, AFolderByItsNameAloneGivesEveryValueBack) {
   }
 }
 
-TEST(LoadModel, WhatTheFileDoesNotHaveStartsAsWithoutAFile) {
+TEST_F(LoadModel, WhatTheFileDoesNotHaveStartsAsWithoutAFile) {
   const TemporaryFolder folder;
   const auto lm = models::make_model(options_of("llama3-tiny", "lm"));
   save_model(*lm, folder.path());
