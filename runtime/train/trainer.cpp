@@ -9,6 +9,7 @@
 #include "runtime/core/interrupt.h"
 #include "runtime/core/memory_errors.h"
 #include "runtime/privacy/faults.h"
+#include "runtime/train/micro_batches.h"
 
 namespace moonshard::train {
 namespace {
@@ -62,20 +63,14 @@ StepReport Trainer::step() {
            "trainer: expected a data source or a batch, got neither; give data = …");
   profile::PhaseTimer timer(device_);
   timer.begin("data");
-  std::vector<Batch> micro_batches;
-  for (int64_t i = 0; i < options_.grad_accum; ++i) micro_batches.push_back(data_->next());
-  return run_step(micro_batches, timer);
+  std::vector<Batch> drawn;
+  for (int64_t i = 0; i < options_.grad_accum; ++i) drawn.push_back(data_->next());
+  return run_step(drawn, timer);
 }
 
 StepReport Trainer::step(const Batch& batch) {
   profile::PhaseTimer timer(device_);
-  std::vector<Batch> micro_batches;
-  const int64_t parts = options_.grad_accum, samples = batch.size();
-  for (int64_t i = 0; i < parts; ++i) {  // as even as it goes; parts may be empty
-    const int64_t first = samples * i / parts;
-    micro_batches.push_back(batch.slice(first, samples * (i + 1) / parts - first));
-  }
-  return run_step(micro_batches, timer);
+  return run_step(micro_batches(batch, options_.grad_accum), timer);
 }
 
 StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,

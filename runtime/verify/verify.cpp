@@ -14,6 +14,7 @@
 #include "runtime/core/determinism.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/models/registry.h"
+#include "runtime/train/micro_batches.h"
 #include "runtime/verify/cases.h"
 #include "runtime/verify/reference.h"
 
@@ -96,8 +97,9 @@ class Bench {
     move_off_zero(*model_);
     batch_ = prepared(make_batch(*model_, variant));
     const DeterminismGuard determinism(true);
-    gradients_ = format.name == "bfloat16" ? layerwise_gradients(*model_, micro_batches())
-                                           : batch_of_one_gradients(*model_, batch_);
+    gradients_ = format.name == "bfloat16"
+                     ? layerwise_gradients(*model_, train::micro_batches(batch_, step_.grad_accum))
+                     : batch_of_one_gradients(*model_, batch_);
     groups_ = groups_of(*model_);
     choose_bound();
     expected_ = expected_clipping(gradients_, groups_, clip_);
@@ -127,25 +129,13 @@ class Bench {
   }
 
  private:
-  // As a step splits its batch.
-  std::vector<Batch> split(const Batch& batch) const {
-    std::vector<Batch> parts;
-    const int64_t count = step_.grad_accum, samples = batch.size();
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t first = samples * i / count;
-      parts.push_back(batch.slice(first, samples * (i + 1) / count - first));
-    }
-    return parts;
-  }
-  std::vector<Batch> micro_batches() const { return split(batch_); }
-
   // A step prepares each of its micro-batches (a DiT drops labels); the reference must see the
   // same. Preparing twice changes nothing, so that the step may be given the prepared batch.
   Batch prepared(Batch batch) const {
     if (!batch.labels.defined()) return batch;
     std::vector<at::Tensor> labels;
     int64_t first = 0;
-    for (const Batch& part : split(batch)) {
+    for (const Batch& part : train::micro_batches(batch, step_.grad_accum)) {
       labels.push_back(model_->prepare(part, 0, first).labels);
       first += part.size();
     }
