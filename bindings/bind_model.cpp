@@ -97,7 +97,12 @@ void bind_model(sol::table ms) {
               "The parameter of that name; the tensor shares the model's memory.",
               [](const Arguments& args) {
                 const auto& model = args.self<ModelHandle>("Model").model;
-                return push_tensor(args.state(), model->parameter(args.text(2, "name")).value);
+                const at::Tensor& value = model->parameter(args.text(2, "name")).value;
+                MS_CHECK(!value.is_meta() || model->options().device == "meta",
+                         "{}: expected a whole parameter, got one that is spread over ranks; call "
+                         "trainer:gather() on all ranks first",
+                         args.function_name());
+                return push_tensor(args.state(), value);
               });
   type.method("losses", "(batch) -> Tensor", "One loss per sample, without gradients.",
               on_batch([](auto& model, const Batch& batch) { return model.losses(batch); }));

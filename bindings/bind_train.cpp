@@ -6,6 +6,7 @@
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "bindings/handles.h"
+#include "bindings/parallel_options.h"
 #include "bindings/usertype.h"
 #include "runtime/models/registry.h"
 
@@ -67,12 +68,12 @@ sol::object checked_optimizer(const Arguments& args, const char (&name)[N]) {
   return to_lua(args.state(), optimizer_schema().to_json(&options));
 }
 
-std::shared_ptr<data::SyntheticData> bind_data(const DataHandle& handle,
-                                               const models::Model& model) {
+std::shared_ptr<data::SyntheticData> bind_data(const DataHandle& handle, const models::Model& model,
+                                               int rank = 0, int world = 1) {
   const models::Preset& preset = models::find_preset(model.options().model);
   return std::make_shared<data::SyntheticData>(
       model.options(), handle.batch_size > 0 ? handle.batch_size : preset.batch_size,
-      handle.seq_length > 0 ? handle.seq_length : preset.seq_length);
+      handle.seq_length > 0 ? handle.seq_length : preset.seq_length, rank, world);
 }
 
 sol::object make_data(const Arguments& args) {
@@ -124,15 +125,18 @@ Json part(const sol::table& table, const char* name) {
 // What a trainer takes besides its four parts.
 struct TrainerOptions : train::StepOptions {
   bool record_layers = false;
+  bool record_timeline = false;
 };
 
 const OptionSchema& trainer_schema() {
   static const OptionSchema schema = [] {
     OptionSchema s("trainer");
-    s.also_known({"model", "clip", "optimizer", "data"});
+    s.also_known({"model", "clip", "optimizer", "data", "parallel"});
     train::add_step_options<TrainerOptions>(s);
     s.boolean<TrainerOptions>("record_layers", &TrainerOptions::record_layers,
                               "put each layer's norms into the step's report");
+    s.boolean<TrainerOptions>("record_timeline", &TrainerOptions::record_timeline,
+                              "put what happened when into the step's report");
     return s;
   }();
   return schema;
@@ -172,12 +176,18 @@ sol::object make_trainer(const Arguments& args) {
              "ms.data.synthetic");
     data = given.as<DataHandle&>();
   }
+  // Alone no wrapper is needed; of several ranks none may train by itself unnoticed.
+  const sharding::ShardingOptions sharding = read_sharding_options(part(table, "parallel"));
+  const auto world = comm::make_world(sharding.world, sharding.link);
   TrainerHandle handle;
   handle.model = model.as<ModelHandle&>().model;
-  handle.trainer = std::make_shared<train::Trainer>(
-      handle.model, clip, optimizer,
-      std::make_unique<data::SyntheticData>(*bind_data(data, *handle.model)), options);
+  handle.trainer =
+      std::make_shared<train::Trainer>(handle.model, clip, optimizer,
+                                       std::make_unique<data::SyntheticData>(*bind_data(
+                                           data, *handle.model, world->rank(), world->size())),
+                                       options, sharding, world);
   handle.trainer->record_layers(options.record_layers);
+  handle.trainer->record_timeline(options.record_timeline);
   return sol::make_object(args.state(), std::move(handle));
 }
 
@@ -214,6 +224,7 @@ sol::object run_step(const Arguments& args) {
               {"factors", report.factors},
               {"clip_fraction", report.clip_fraction},
               {"clip_bound", report.clip_bound},
+              {"privacy_steps", report.privacy_steps},
               {"dropped", report.dropped},
               {"kept_bytes", report.kept_bytes},
               {"time_ms", report.time_ms},
@@ -224,7 +235,56 @@ sol::object run_step(const Arguments& args) {
                 {"reserved_bytes", report.memory.reserved_bytes},
                 {"rss_bytes", report.memory.rss_bytes}}}};
   if (!report.layers.empty()) result["layers"] = norms_by_layer(report);
+  if (trainer.sharding_options().parallel != "none") {
+    result["all_norms"] = report.all_norms;
+    result["sharding"] = {{"parameter_bytes", report.sharding.parameters},
+                          {"gradient_bytes", report.sharding.gradients},
+                          {"optimizer_bytes", trainer.optimizer().state_bytes()},
+                          {"gathered_peak_bytes", report.sharding.whole_peak},
+                          {"gathered_peak_units", report.sharding.whole_units_peak},
+                          {"in_flight_peak_bytes", report.sharding.in_flight_peak}};
+    Json traffic = Json::array();
+    for (const comm::Traffic& kind : report.traffic)
+      traffic.push_back(
+          {{"operation", kind.operation}, {"count", kind.count}, {"bytes", kind.bytes}});
+    result["traffic"] = std::move(traffic);
+  }
+  if (!report.spans.empty()) {
+    Json spans = Json::array();
+    for (const profile::Span& span : report.spans)
+      spans.push_back({{"lane", span.lane},
+                       {"name", span.name},
+                       {"begin_ms", span.begin_ms},
+                       {"end_ms", span.end_ms}});
+    result["spans"] = std::move(spans);
+  }
   return to_lua(args.state(), result);
+}
+
+sol::object save_checkpoint(const Arguments& args) {
+  train::Trainer& trainer = open_trainer(args);
+  return sol::make_object(args.state(), trainer.save(args.path(2, "folder")).string());
+}
+
+const OptionSchema& resume_schema() {
+  static const OptionSchema schema = [] {
+    OptionSchema s("Trainer:resume");
+    s.boolean<train::ResumeOptions>("if_any", &train::ResumeOptions::if_any,
+                                    "return nil when there is no checkpoint");
+    s.boolean<train::ResumeOptions>("other_seed", &train::ResumeOptions::other_seed,
+                                    "go on with this model's seed: other noise, other data");
+    return s;
+  }();
+  return schema;
+}
+
+sol::object resume_checkpoint(const Arguments& args) {
+  train::Trainer& trainer = open_trainer(args);
+  train::ResumeOptions options;
+  resume_schema().assign_all(&options, args.options(3));
+  const auto step = trainer.resume(args.path(2, "folder"), options);
+  if (!step) return sol::make_object(args.state(), sol::lua_nil);
+  return sol::make_object(args.state(), static_cast<double>(*step));
 }
 
 sol::object read_field(const Arguments& args) {
@@ -234,11 +294,14 @@ sol::object read_field(const Arguments& args) {
     return sol::make_object(args.state(), ModelHandle{args.self<TrainerHandle>("Trainer").model});
   if (name == "engine") return sol::make_object(args.state(), std::string(trainer.engine().name()));
   if (name == "clip_bound") return sol::make_object(args.state(), trainer.clip_bound());
+  if (name == "privacy_steps")
+    return sol::make_object(args.state(), static_cast<double>(trainer.privacy_steps()));
+  if (name == "units") return to_lua(args.state(), trainer.parallel().unit_names());
   if (name == "private") return sol::make_object(args.state(), trainer.engine().is_private());
-  throw UsageError(
-      fmt::format("Trainer: expected a field (model, engine, private, clip_bound) or a method "
-                  "(step, close), got '{}'",
-                  name));
+  throw UsageError(fmt::format(
+      "Trainer: expected a field (model, engine, private, privacy_steps, clip_bound, units) or a "
+      "method (step, gather, save, resume, close), got '{}'",
+      name));
 }
 
 }  // namespace
@@ -251,13 +314,27 @@ void bind_train(sol::table ms) {
       "One training step on the data's next batch, or on a batch of your own: a table of "
       "tensors as data:next() gives.",
       &run_step);
+  trainer.method("gather", "()",
+                 "Makes the parameters whole in the model, until the next step, for saving or "
+                 "reading them; all ranks together.",
+                 [](const Arguments& args) { open_trainer(args).gather(); });
+  trainer.method("save", "(folder) -> path",
+                 "Writes a checkpoint of all that the next step depends on; it is there as a whole "
+                 "or not at all. All ranks together.",
+                 &save_checkpoint);
+  trainer.method(
+      "resume", "(folder[, { if_any, other_seed }]) -> step",
+      "Goes on from a checkpoint, or from the newest in a folder: of any number of ranks "
+      "and any sharding. All ranks together.",
+      &resume_checkpoint);
   trainer.method("close", "()", "Gives the optimizer's and the engine's memory back now.",
                  [](const Arguments& args) {
                    TrainerHandle& handle = args.self<TrainerHandle>("Trainer");
                    handle.trainer.reset();
                    handle.model.reset();
                  });
-  trainer.fields({"model", "engine", "private", "clip_bound"}, &read_field);
+  trainer.fields({"model", "engine", "private", "privacy_steps", "clip_bound", "units"},
+                 &read_field);
   trainer.text([](const TrainerHandle& handle) {
     if (handle.trainer == nullptr) return std::string("Trainer (closed)");
     return fmt::format("Trainer of {} with engine {}", handle.model->options().model,
@@ -271,10 +348,11 @@ void bind_train(sol::table ms) {
   });
   data.text([](const DataHandle&) { return std::string("Data (synthetic)"); });
 
-  define(ms, "ms", "trainer",
-         "{ model, clip, optimizer, data, grad_accum, expected_batch_size, deterministic, "
-         "record_layers } -> Trainer",
-         "Puts a model, a clipping engine, an optimizer and data together.", make_trainer);
+  define(
+      ms, "ms", "trainer",
+      "{ model, clip, optimizer, data, parallel, grad_accum, expected_batch_size, deterministic, "
+      "record_layers, record_timeline } -> Trainer",
+      "Puts a model, a clipping engine, an optimizer, data and a wrapper together.", make_trainer);
   define(ms, "ms", "clip", "(engine, { clipping, max_grad_norm, noise_multiplier, … }) -> table",
          "A clipping engine's options, checked. ms.engines() lists the engines.", checked_clip);
   sol::table optim(L, sol::create);

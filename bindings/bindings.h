@@ -10,6 +10,7 @@ void bind_model(sol::table ms);    // ms.model, ms.models, Model
 void bind_weights(sol::table ms);  // ms.weights, ms.load
 void bind_privacy(sol::table ms);  // ms.engines, ms.register_engine, ms.register_rule, ms.verify
 void bind_train(sol::table ms);    // ms.trainer, ms.clip, ms.optim, ms.data, Trainer
+void bind_dist(sol::table ms);     // ms.dist, ms.fsdp, ms.ddp
 void bind_experiment(sol::table ms,
                      sol::table native);  // ms.run, ms.resolve, ms.options
 void bind_records(sol::table native);     // run folders, for the Lua library

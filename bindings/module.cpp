@@ -64,6 +64,7 @@ sol::table bind_all(lua_State* L, sol::table native) {
   bind_weights(ms);
   bind_privacy(ms);
   bind_train(ms);
+  bind_dist(ms);
   bind_experiment(ms, native);
   bind_records(native);
   bind_launch(ms, native);

@@ -29,6 +29,7 @@ moonshard_headers(SOL2_INCLUDE_DIR sol/sol.hpp ${deps}/sol2/include "sol2 3.5 (D
 moonshard_headers(JSON_INCLUDE_DIR nlohmann/json.hpp "" "nlohmann-json 3.11 (Debian: nlohmann-json3-dev)")
 moonshard_headers(CLI11_INCLUDE_DIR CLI/CLI.hpp "" "CLI11 2 (Debian: libcli11-dev)")
 moonshard_headers(FMT_INCLUDE_DIR fmt/format.h "${LibTorch_INCLUDE_DIR}" "fmt 9 or newer (Debian: libfmt-dev)")
+moonshard_headers(GLOO_INCLUDE_DIR gloo/algorithm.h ${deps}/gloo/include "Gloo's headers (Debian forky: libgloo-dev)")
 find_path(EDIT_INCLUDE_DIR histedit.h)
 find_library(EDIT_LIBRARY NAMES edit)
 if(NOT EDIT_INCLUDE_DIR OR NOT EDIT_LIBRARY)
@@ -79,6 +80,9 @@ if(NOT MOONSHARD_CUDA STREQUAL "OFF")
     set(CMAKE_CUDA_STANDARD 20)
     enable_language(CUDA)
     set(MOONSHARD_HAS_CUDA ON)
+    # Comes with LibTorch's wheel; without it jobs of several ranks run on CPUs only.
+    find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${LibTorch_ROOT_DIR}/../nvidia/nccl/include)
+    find_package(CUDAToolkit REQUIRED)
   elseif(MOONSHARD_CUDA STREQUAL "ON")
     message(FATAL_ERROR "moonshard: MOONSHARD_CUDA=ON needs nvcc (found: ${CMAKE_CUDA_COMPILER}) and a "
                         "LibTorch with CUDA (found: ${LibTorch_HAS_CUDA}); install the CUDA toolkit or use AUTO")

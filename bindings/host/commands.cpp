@@ -7,9 +7,11 @@
 #include <cstring>
 
 #include "bindings/host/flags.h"
+#include "bindings/host/ranks_command.h"
 #include "bindings/lua_error.h"
 #include "runtime/launch/doctor.h"
 #include "runtime/launch/process.h"
+#include "runtime/launch/program_ranks.h"
 #include "runtime/records/atomic_file.h"
 #include "runtime/records/writer.h"
 #include "runtime/train/experiment.h"
@@ -17,7 +19,7 @@
 namespace moonshard::host {
 namespace {
 
-constexpr int kExitOutOfMemory = 3;
+using launch::kExitOutOfMemory;
 
 void print_step(const train::StepReport& report, bool is_warmup) {
   fmt::print("step {}{}: loss {:.4f}, {:.2f} ms, peak {:.1f} MiB\n", report.step,
@@ -60,6 +62,27 @@ Json planned_point(const std::string& folder, const std::string& id) {
   throw UsageError(fmt::format("point: expected an id of {}/sweep.json, got '{}'", folder, id));
 }
 
+// The ranks of one point: the point's process becomes their launcher. Rank 0 has its log.
+int run_point_ranks(records::RunFolderWriter& writer, const std::string& id, const Json& options,
+                    int count) {
+  launch::ProgramRanks program;
+  program.words = {"point", writer.path().string(), id};
+  program.count = count;
+  program.log_dir = writer.point_folder(id);
+  const launch::ProgramRanksResult result = launch::run_program_ranks(program);
+  if (result.exit_code == 0) return 0;
+  fmt::print("{}\n", result.report);
+  // Rank 0 may have written that another rank is missing; the cause says more.
+  std::error_code ignored;
+  const bool has_record = std::filesystem::exists(program.log_dir / "result.json", ignored);
+  if (!has_record || result.failed_rank != 0 || result.exit_code > 128) {
+    Json record = launch::failure_record(result, options);
+    record["id"] = id;
+    writer.write_result(id, record);
+  }
+  return result.exit_code;
+}
+
 }  // namespace
 
 std::string profile_help() {
@@ -68,12 +91,18 @@ std::string profile_help() {
          describe_flags(train::experiment_schema(), &defaults);
 }
 
+int64_t profile_ranks(const std::vector<std::string>& words) {
+  train::ExperimentOptions options;
+  read_flags(train::experiment_schema(), words, &options);
+  return options.nproc;
+}
+
 int profile_command(const std::vector<std::string>& words, bool as_json,
                     const std::string& output) {
   train::ExperimentOptions options;
   read_flags(train::experiment_schema(), words, &options);
   const Json record = train::run_experiment(options, as_json ? train::StepObserver() : &print_step);
-  if (!output.empty()) {
+  if (!output.empty() && is_first_rank()) {
     const bool whole = record["status"] == "ok";
     Json file = whole ? train::seed_result(record) : Json::object();
     file["schema_version"] = records::kSchemaVersion;
@@ -81,19 +110,19 @@ int profile_command(const std::vector<std::string>& words, bool as_json,
     file["record"] = record;
     records::write_file_atomically(output, records::to_text(file));
   }
-  if (as_json) {
+  // Other launchers show all ranks' output: one record is enough, and JSON must be one.
+  if (as_json && is_first_rank()) {
     fmt::print("{}", records::to_text(record));
-  } else if (record["status"] == "ok") {
+  } else if (record["status"] == "ok" && is_first_rank()) {
     print_record(record);
   }
   if (record["status"] != "oom") return 0;
   fmt::print(stderr, "moonshard: {}\n", record["error"].get<std::string>());
+  end_rank(record["error"].get<std::string>());
   return kExitOutOfMemory;
 }
 
 int point_command(const std::string& folder, const std::string& id) {
-  launch::die_with_parent();
-  records::RunFolderWriter writer = records::RunFolderWriter::open(folder);
   const Json planned = planned_point(folder, id);
   const Json& options = planned.at("options");
   Json record;
@@ -101,8 +130,14 @@ int point_command(const std::string& folder, const std::string& id) {
   try {
     train::ExperimentOptions read;
     train::experiment_schema().assign_all(&read, options);
+    if (must_start_ranks(read.nproc)) {
+      records::RunFolderWriter writer = records::RunFolderWriter::open(folder);
+      return run_point_ranks(writer, id, options, static_cast<int>(read.nproc));
+    }
     record = train::run_experiment(read, &print_step);
     if (record["status"] == "oom") code = kExitOutOfMemory;
+  } catch (const Interrupted&) {
+    throw;
   } catch (const std::exception& error) {
     record = Json{
         {"schema_version", records::kSchemaVersion}, {"status", "failed"}, {"options", options}};
@@ -110,7 +145,10 @@ int point_command(const std::string& folder, const std::string& id) {
     fmt::print("{}\n", record["error"].get<std::string>());
     code = 1;
   }
+  if (code != 0) end_rank(record["error"].get<std::string>());
+  if (!is_first_rank()) return code;
   record["id"] = id;
+  records::RunFolderWriter writer = records::RunFolderWriter::open(folder);
   writer.write_result(id, record);
   if (record["status"] == "ok") {
     Json seed = train::seed_result(record);
@@ -118,6 +156,17 @@ int point_command(const std::string& folder, const std::string& id) {
     writer.write_seed_result(planned.at("file").get<std::string>(), seed);
   }
   return code;
+}
+
+int experiment_command(const std::string& options_file, const std::string& result_file) {
+  train::ExperimentOptions options;
+  train::experiment_schema().assign_all(&options, records::read_json_file(options_file));
+  const Json record = train::run_experiment(options, &print_step);
+  if (is_first_rank()) records::write_file_atomically(result_file, records::to_text(record));
+  if (record["status"] != "oom") return 0;
+  fmt::print(stderr, "moonshard: {}\n", record["error"].get<std::string>());
+  end_rank(record["error"].get<std::string>());
+  return kExitOutOfMemory;
 }
 
 int doctor_command(bool as_json) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "bindings/bindings.h"
+#include "bindings/host/ranks_command.h"
 #include "bindings/lua_error.h"
 #include "bindings/moonshard_lua.h"
 #include "runtime/core/check.h"
@@ -126,6 +127,7 @@ int LuaHost::run(int argument_count, bool is_command) {
     std::fflush(stdout);
     if (interrupt_requested()) {
       std::fprintf(stderr, "moonshard: interrupted\n");
+      end_rank("interrupted");
       return 130;
     }
     std::string message = text_of(state_, -1);
@@ -133,6 +135,8 @@ int LuaHost::run(int argument_count, bool is_command) {
     const bool usage = is_command && message.find("moonshard/cli.lua") == std::string::npos;
     if (is_command) message = message.substr(0, message.find("\nstack traceback:"));
     std::fprintf(stderr, "moonshard: %s\n", message.c_str());
+    // Now, before the state is closed: that could wait for ranks that wait for this one.
+    end_rank(message.substr(0, message.find("\nstack traceback:")));
     if (message.find("memory: ") != std::string::npos) return 3;
     return usage ? 2 : 1;
   }

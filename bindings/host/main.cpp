@@ -7,6 +7,7 @@
 
 #include "bindings/host/commands.h"
 #include "bindings/host/lua_host.h"
+#include "bindings/host/ranks_command.h"
 #include "bindings/host/repl.h"
 #include "bindings/host/verbs.h"
 #include "bindings/host/verify_command.h"
@@ -74,13 +75,26 @@ void expect_no_more(const Words& words) {
            words.empty() ? "" : words[0]);
 }
 
-int run_verb(const Words& words) {
+// A verb's words with the verb, for its ranks.
+Words rank_words(const char* verb, Words words) {
+  words.insert(words.begin(), verb);
+  return words;
+}
+
+int run_verb(Words words) {
   // Everything after the script is the script's own, --help too.
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
-    std::cout << "usage: moonshard run SCRIPT.lua [arguments]\nRuns a Lua script; its arguments "
-                 "are in `arg` and `...`.\n";
+    std::cout
+        << "usage: moonshard run [--nproc N] [--log-dir DIR] SCRIPT.lua [arguments]\n"
+           "Runs a Lua script; its arguments are in `arg` and `...`. With --nproc, N ranks of "
+           "one job run it\n(ms.dist says which is which): rank 0 here, the others into "
+           "DIR/log.rank<r>.txt.\n";
     return words.empty() ? 2 : 0;
   }
+  const host::RanksOptions ranks = host::take_ranks_options(words);
+  MS_CHECK(!words.empty(), "command line: expected a script, got the end of the line");
+  if (host::must_start_ranks(ranks.nproc))
+    return host::start_ranks(ranks, rank_words("run", words));
   host::LuaHost lua;
   return lua.run_file(words[0], Words(words.begin() + 1, words.end()));
 }
@@ -88,9 +102,10 @@ int run_verb(const Words& words) {
 int profile_verb(const Words& words) {
   VerbLine line("profile", "[--model NAME] [--mode ENGINE] …", "One experiment by flags.");
   bool as_json = false;
-  std::string output;
+  std::string output, log_dir;
   line->add_flag("--json", as_json, "print the whole record as JSON");
   line->add_option("--output,--out", output, "write the result to this file");
+  line->add_option("--log-dir", log_dir, "folder for the logs of ranks other than 0");
   Words rest;
   try {
     rest = line.parse(words);
@@ -98,6 +113,10 @@ int profile_verb(const Words& words) {
     std::cout << line.help() << "\n" << host::profile_help();
     return 0;
   }
+  const int64_t nproc = host::profile_ranks(rest);
+  if (host::must_start_ranks(nproc))
+    return host::start_ranks({nproc, log_dir},
+                             rank_words("profile", host::without_option(words, "--log-dir")));
   return host::profile_command(rest, as_json, output);
 }
 
@@ -155,6 +174,7 @@ int verify_verb(const Words& words) {
   verify::VerifyOptions options;
   host::VerifyOutput output;
   std::string fault;
+  host::RanksOptions ranks;
   line->add_option("--model,--model-name", options.model, "one preset instead of every tiny one");
   line->add_option("--engine,--mode", options.engine, "one engine instead of all");
   line->add_option("--options", options.options, "one way to train, e.g. accumulation");
@@ -166,12 +186,20 @@ int verify_verb(const Words& words) {
   line->add_option("--fault", fault,
                    "switch a deliberate mistake on, to see it found: no_bias_term, no_cross_term, "
                    "no_padding_rule, micro_step_norm, wrong_denominator");
+  line->add_option("--nproc", ranks.nproc, "ranks on this machine")->check(CLI::Range(1, 4096));
+  line->add_option("--log-dir", ranks.log_dir, "folder for the logs of ranks other than 0");
+  Words rest;
   try {
-    expect_no_more(line.parse(words));
+    rest = line.parse(words);
   } catch (const CLI::CallForHelp&) {
-    return line.print_help();
+    std::cout << line.help() << "\n" << host::verify_help();
+    return 0;
   }
-  return host::verify_command(options, output, fault);
+  if (host::must_start_ranks(ranks.nproc)) {
+    const Words others = host::without_option(host::without_option(words, "--nproc"), "--log-dir");
+    return host::start_ranks(ranks, rank_words("verify", others));
+  }
+  return host::verify_command(options, output, fault, rest);
 }
 
 int dispatch(const std::string& verb, const Words& words) {
@@ -193,11 +221,20 @@ int dispatch(const std::string& verb, const Words& words) {
   if (verb == "engines")
     return lua_verb("engines", "[--json]", "Lists the clipping engines.", words);
   if (verb == "point" && words.size() == 2) return host::point_command(words[0], words[1]);
+  if (verb == "experiment" && words.size() == 2)
+    return host::experiment_command(words[0], words[1]);
   Words names;
   for (const host::Verb& known : host::kVerbs) names.emplace_back(known.name);
   const std::string near = nearest_name(verb, names);
   throw UsageError(fmt::format("expected a verb (moonshard --help lists them), got '{}'{}", verb,
                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+}
+
+// Says it here, and to the other ranks of the job where there are any.
+int fail(int code, const std::string& message) {
+  std::cerr << "moonshard: " << message << "\n";
+  host::end_rank(message);
+  return code;
 }
 
 int run_program(const Words& words) try {
@@ -210,27 +247,26 @@ int run_program(const Words& words) try {
     return 0;
   }
   profile::install_cpu_memory_hook();
-  return dispatch(words[0], Words(words.begin() + 1, words.end()));
+  if (words[0] == "run" || words[0] == "profile" || words[0] == "verify") host::end_with_launcher();
+  const int code = dispatch(words[0], Words(words.begin() + 1, words.end()));
+  host::end_rank(code == 0 ? "" : fmt::format("exit code {}", code));
+  return code;
 } catch (const CLI::ParseError& error) {
-  std::cerr << "moonshard: " << error.what() << "\n";
-  return 2;
+  return fail(2, error.what());
 } catch (const UsageError& error) {
-  std::cerr << "moonshard: " << error.what() << "\n";
-  return 2;
+  return fail(2, error.what());
 } catch (const OutOfMemoryError& error) {
-  std::cerr << "moonshard: " << error.what() << "\n";
-  return 3;
-} catch (const Interrupted&) {
-  std::cerr << "moonshard: interrupted\n";
-  return 130;
+  return fail(3, error.what());
+} catch (const Interrupted& error) {
+  return fail(130, error.what());
 } catch (const std::exception& error) {
-  std::cerr << "moonshard: " << bindings::readable_message(error) << "\n";
-  return 1;
+  return fail(1, bindings::readable_message(error));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  launch::die_with_parent();
   const int code = run_program(Words(argv + 1, argv + argc));
   std::cout.flush();
   // What could not be written was not said: a full disk behind a pipe must not look like success.
@@ -239,5 +275,6 @@ int main(int argc, char** argv) {
         << "moonshard: standard output: cannot write: the disk is full or the pipe is closed\n";
     return code != 0 ? code : 1;
   }
+  if (host::has_failed_as_rank()) ::_exit(code);
   return code;
 }

@@ -9,6 +9,7 @@
 
 #include <fmt/ranges.h>
 
+#include "bindings/host/flags.h"
 #include "runtime/core/check.h"
 #include "runtime/core/options.h"
 #include "runtime/privacy/faults.h"
@@ -29,7 +30,13 @@ privacy::Fault fault_by_name(const std::string& name) {
 }
 
 void print_norms(const verify::NormsShown& shown) {
-  fmt::print("{}\n  norm before ", shown.title);
+  fmt::print("{}\n", shown.title);
+  for (size_t rank = 0; rank < shown.by_rank.size(); ++rank) {
+    fmt::print("  rank {} alone", rank);
+    for (const double norm : shown.by_rank[rank]) fmt::print(" {:.9g}", norm);
+    fmt::print("\n");
+  }
+  fmt::print("  {} ", shown.by_rank.empty() ? "norm before " : "gathered    ");
   for (const double norm : shown.before) fmt::print(" {:.9g}", norm);
   fmt::print("\n  reference   ");
   for (const double norm : shown.expected) fmt::print(" {:.9g}", norm);
@@ -83,8 +90,31 @@ void print_failures(const std::vector<verify::Cell>& cells) {
 
 }  // namespace
 
-int verify_command(const verify::VerifyOptions& options, const VerifyOutput& output,
-                   const std::string& fault) {
+namespace {
+
+const OptionSchema& wrapper_schema() {
+  static const OptionSchema schema = [] {
+    OptionSchema s("verify");
+    s.also_known({"model", "engine", "options", "dtype", "device", "seed", "json", "verbose",
+                  "fault", "nproc"});
+    sharding::add_sharding_options<sharding::ShardingOptions>(s);
+    return s;
+  }();
+  return schema;
+}
+
+}  // namespace
+
+std::string verify_help() {
+  const sharding::ShardingOptions defaults;
+  return "With a wrapper and several ranks (--nproc N) each rank has samples of its own, and three "
+         "steps are compared with those of one process. Options [type: default]:\n" +
+         describe_flags(wrapper_schema(), &defaults);
+}
+
+int verify_command(verify::VerifyOptions options, const VerifyOutput& output,
+                   const std::string& fault, const std::vector<std::string>& wrapper) {
+  read_flags(wrapper_schema(), wrapper, &options.sharding);
   std::optional<privacy::ScopedFault> mistake;
   if (!fault.empty()) mistake.emplace(fault_by_name(fault));
   const bool progress = !output.as_json && ::isatty(STDERR_FILENO) != 0;
@@ -102,7 +132,7 @@ int verify_command(const verify::VerifyOptions& options, const VerifyOutput& out
   if (output.verbose && !output.as_json) observer.norms = &print_norms;
   const std::vector<verify::Cell> cells = verify::verify(options, observer);
   if (progress) fmt::print(stderr, "\r{:<79}\r", "");
-  const records::Json report = verify::to_json(cells);
+  const records::Json report = verify::to_json(cells, options);
   const int64_t failed = report["failed"].get<int64_t>();
   if (output.as_json) {
     fmt::print("{}", records::to_text(report));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/verify/verify.h"
 
@@ -13,8 +14,12 @@ struct VerifyOutput {
   bool verbose = false;
 };
 
-/// 0 when every cell holds, 4 when one does not. `fault` names a deliberate mistake, or is empty.
-int verify_command(const verify::VerifyOptions& options, const VerifyOutput& output,
-                   const std::string& fault);
+/// The wrapper's options, which follow the verb's own.
+std::string verify_help();
+
+/// 0 when every cell holds, 4 when one does not. `fault` names a deliberate mistake, or is empty;
+/// `wrapper` are the words about parallel training.
+int verify_command(verify::VerifyOptions options, const VerifyOutput& output,
+                   const std::string& fault, const std::vector<std::string>& wrapper);
 
 }  // namespace moonshard::host

@@ -12,16 +12,22 @@
 namespace moonshard::data {
 
 SyntheticData::SyntheticData(const models::ModelOptions& model, int64_t batch_size,
-                             int64_t seq_length)
-    : model_(model), batch_size_(batch_size), seq_length_(seq_length) {
+                             int64_t seq_length, int rank, int world)
+    : model_(model),
+      batch_size_(batch_size),
+      seq_length_(seq_length),
+      rank_(static_cast<uint64_t>(rank)),
+      world_(static_cast<uint64_t>(world)) {
   MS_CHECK(batch_size > 0, "data.synthetic: expected batch_size > 0, got {}", batch_size);
   MS_CHECK(seq_length > 0, "data.synthetic: expected seq_length > 0, got {}", seq_length);
 }
 
 Batch SyntheticData::next() {
-  // A generator of its own per step: the batch depends on (seed, step) alone. Drawn on the host, so
+  // A generator of its own per batch: it depends on (seed, its number) alone. Drawn on the host, so
   // that it is the same on every device.
-  const uint64_t mixed = (static_cast<uint64_t>(model_.seed) + 1) * 0x9E3779B97F4A7C15ull + step_++;
+  const uint64_t mixed =
+      (static_cast<uint64_t>(model_.seed) + 1) * 0x9E3779B97F4A7C15ull + position_ + rank_;
+  position_ += world_;
   at::Generator generator = at::detail::createCPUGenerator(mixed);
   const c10::Device device = resolve_device(model_.device);
   const auto ids = [&](int64_t high, at::IntArrayRef shape) {

@@ -1,5 +1,6 @@
 // Random batches of the right shape, a new one each step: what profiling needs, with no data set to
-// load. Step n of a seed is the same batch on every device. Such data carries no privacy claim.
+// load. Step n of a seed is the same batch on every device. Ranks take turns: N ranks draw in one
+// step what one process draws in N. Such data carries no privacy claim.
 #pragma once
 
 #include "runtime/core/batch.h"
@@ -10,13 +11,19 @@ namespace moonshard::data {
 class SyntheticData {
  public:
   /// Shapes come from the model's resolved options; images do not use seq_length.
-  SyntheticData(const models::ModelOptions& model, int64_t batch_size, int64_t seq_length);
+  SyntheticData(const models::ModelOptions& model, int64_t batch_size, int64_t seq_length,
+                int rank = 0, int world = 1);
   Batch next();
+  /// Batches that all ranks together have drawn so far. Any number of ranks goes on from there with
+  /// those that come next.
+  int64_t position() const { return static_cast<int64_t>(position_); }
+  void go_to(int64_t position) { position_ = static_cast<uint64_t>(position); }
 
  private:
   models::ModelOptions model_;
   int64_t batch_size_, seq_length_;
-  uint64_t step_ = 0;
+  uint64_t rank_, world_;
+  uint64_t position_ = 0;
 };
 
 }  // namespace moonshard::data

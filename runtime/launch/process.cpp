@@ -1,6 +1,5 @@
 #include "runtime/launch/process.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -11,10 +10,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "runtime/core/check.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/core/prefix.h"
 
 extern char** environ;
 
@@ -24,20 +25,29 @@ namespace {
 using namespace std::chrono_literals;
 constexpr const char* kParentVariable = "MOONSHARD_PARENT_PID";
 
+// What our launcher tells a rank. A process that a rank starts is no rank of the job.
+constexpr const char* kRankVariables[] = {
+    "RANK",        "WORLD_SIZE",  "LOCAL_RANK",          "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR", "MASTER_PORT", "MOONSHARD_JOB_TOKEN", "MOONSHARD_STORE_IS_HOSTED"};
+
 // The parts of posix_spawn that must be released, whatever happens between.
 class SpawnSettings {
  public:
   explicit SpawnSettings(const std::filesystem::path& log) {
     posix_spawn_file_actions_init(&files_);
-    posix_spawn_file_actions_addopen(&files_, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files_, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-    posix_spawn_file_actions_adddup2(&files_, 1, 2);
+    if (!log.empty() || ::isatty(0) != 0)
+      posix_spawn_file_actions_addopen(&files_, 0, "/dev/null", O_RDONLY, 0);
+    if (!log.empty()) {
+      posix_spawn_file_actions_addopen(&files_, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND,
+                                       0644);
+      posix_spawn_file_actions_adddup2(&files_, 1, 2);
+    }
     posix_spawnattr_init(&attributes_);
     sigset_t none, defaults;
     sigemptyset(&none);
     sigemptyset(&defaults);
-    sigaddset(&defaults, SIGINT);  // a parent that ignores or handles it must not hand that down
-    sigaddset(&defaults, SIGPIPE);
+    // A parent that ignores or handles one must not hand that down.
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) sigaddset(&defaults, signal);
     posix_spawnattr_setsigmask(&attributes_, &none);
     posix_spawnattr_setsigdefault(&attributes_, &defaults);
     posix_spawnattr_setpgroup(&attributes_, 0);
@@ -55,36 +65,33 @@ class SpawnSettings {
   posix_spawnattr_t attributes_;
 };
 
-pid_t spawn(const std::vector<std::string>& arguments, const std::filesystem::path& log) {
-  std::vector<char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  std::vector<std::string> variables{fmt::format("{}={}", kParentVariable, ::getpid())};
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, kParentVariable, std::strlen(kParentVariable)) != 0)
-      variables.emplace_back(*entry);
-  }
-  std::vector<char*> envp;
-  for (std::string& variable : variables) envp.push_back(variable.data());
-  envp.push_back(nullptr);
+std::string name_in(const char* entry) {
+  const char* equals = std::strchr(entry, '=');
+  return equals != nullptr ? std::string(entry, equals) : entry;
+}
 
-  // Opened here first: posix_spawn would blame the program for a log that cannot be written.
-  const int log_file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log_file < 0) {
-    throw IoError(fmt::format("{}: cannot write the log: {}; check the folder", log.string(),
-                              std::strerror(errno)));
+// Ours, less what the child must not see, plus what it is told.
+std::vector<std::string> child_environment(
+    const std::vector<std::pair<std::string, std::string>>& added) {
+  std::set<std::string> hidden{kParentVariable};
+  if (std::getenv("MOONSHARD_STORE_IS_HOSTED") != nullptr)
+    hidden.insert(std::begin(kRankVariables), std::end(kRankVariables));
+  std::vector<std::string> variables{fmt::format("{}={}", kParentVariable, ::getpid())};
+  for (const auto& [name, value] : added) {
+    hidden.insert(name);
+    variables.push_back(name + "=" + value);
   }
-  ::close(log_file);
-  SpawnSettings settings(log);
-  pid_t child = 0;
-  const int error = posix_spawn(&child, argv[0], &settings.files_, &settings.attributes_,
-                                argv.data(), envp.data());
-  if (error != 0) {
-    throw IoError(fmt::format(
-        "{}: cannot start: {}; build it, or set MOONSHARD_PREFIX to where moonshard is installed",
-        arguments[0], std::strerror(error)));
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!hidden.contains(name_in(*entry))) variables.emplace_back(*entry);
   }
-  return child;
+  return variables;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 // Waits for the child, at most until the deadline. True when it ended.
@@ -104,29 +111,49 @@ void end_group(pid_t child, int& status) {
   wait_until(child, status, std::chrono::steady_clock::now() + 60s);
 }
 
-std::filesystem::path chosen_prefix;
+}  // namespace
 
-std::filesystem::path prefix() {
-  if (!chosen_prefix.empty()) return chosen_prefix;
-  if (const char* from_environment = std::getenv("MOONSHARD_PREFIX")) return from_environment;
-  Dl_info info{};
-  std::filesystem::path file;
-  if (dladdr(reinterpret_cast<const void*>(&run_process), &info) != 0 &&
-      info.dli_fname != nullptr) {
-    file = info.dli_fname;
+pid_t start_process(const ProcessRequest& request) {
+  // Opened here first: posix_spawn would blame the program for a log that cannot be written.
+  if (!request.log.empty()) {
+    const int log_file =
+        ::open(request.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (log_file < 0) {
+      throw IoError(fmt::format("{}: cannot write the log: {}; check the folder",
+                                request.log.string(), std::strerror(errno)));
+    }
+    ::close(log_file);
   }
-  std::error_code error;
-  // For code inside the main program dladdr may give argv[0] as typed; /proc knows better.
-  if (file.extension() != ".so") file = std::filesystem::read_symlink("/proc/self/exe", error);
-  file = std::filesystem::absolute(file, error);
-  return file.parent_path().parent_path();
+  std::vector<std::string> arguments = request.arguments;
+  std::vector<std::string> variables = child_environment(request.variables);
+  const std::vector<char*> argv = pointers_to(arguments), envp = pointers_to(variables);
+  SpawnSettings settings(request.log);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, argv[0], &settings.files_, &settings.attributes_,
+                                argv.data(), envp.data());
+  if (error != 0) {
+    throw IoError(fmt::format(
+        "{}: cannot start: {}; build it, or set MOONSHARD_PREFIX to where moonshard is installed",
+        arguments[0], std::strerror(error)));
+  }
+  return child;
 }
 
-}  // namespace
+std::optional<ProcessResult> peek_end(pid_t child) {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    if (errno == ECHILD) return ProcessResult{};  // reaped behind our back: SIGCHLD is ignored here
+    return std::nullopt;
+  }
+  if (info.si_pid != child) return std::nullopt;
+  ProcessResult result;
+  (info.si_code == CLD_EXITED ? result.exit_code : result.signal) = info.si_status;
+  return result;
+}
 
 ProcessResult run_process(const std::vector<std::string>& arguments,
                           const std::filesystem::path& log, const std::function<void()>& on_tick) {
-  const pid_t child = spawn(arguments, log);
+  const pid_t child = start_process({arguments, log, {}});
   int status = 0;
   try {
     while (!wait_until(child, status, std::chrono::steady_clock::now() + 100ms)) {
@@ -144,11 +171,13 @@ ProcessResult run_process(const std::vector<std::string>& arguments,
 }
 
 void die_with_parent() {
-  const char* parent = std::getenv(kParentVariable);
-  if (parent == nullptr) return;
+  const char* variable = std::getenv(kParentVariable);
+  if (variable == nullptr) return;
+  const long parent = std::atol(variable);
+  ::unsetenv(kParentVariable);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have died before the line above took effect.
-  if (::getppid() != std::atol(parent)) ::_exit(137);
+  if (::getppid() != parent) ::_exit(137);
 }
 
 std::string describe(const ProcessResult& result) {
@@ -158,15 +187,15 @@ std::string describe(const ProcessResult& result) {
 }
 
 void set_prefix(const std::filesystem::path& folder) {
-  chosen_prefix = folder;
+  set_install_prefix(folder);
 }
 
 std::filesystem::path sibling_program(const std::string& name) {
-  return prefix() / "bin" / name;
+  return install_prefix() / "bin" / name;
 }
 
 std::filesystem::path shared_files() {
-  return prefix() / "share" / "moonshard";
+  return install_prefix() / "share" / "moonshard";
 }
 
 }  // namespace moonshard::launch

@@ -1,10 +1,15 @@
 // One experiment in one process of its own: isolated memory, a log file, and no orphan left behind.
+// Several such processes as one job are in ranks.h.
 #pragma once
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace moonshard::launch {
@@ -14,6 +19,22 @@ struct ProcessResult {
   int signal = 0;     ///< that ended it; 0 when none did
 };
 
+struct ProcessRequest {
+  std::vector<std::string> arguments;  ///< the program's path first
+  /// Output is appended there and input is empty. Without a log all three are ours; but a terminal
+  /// is no input for a process of another group: reading from it would stop the process.
+  std::filesystem::path log;
+  std::vector<std::pair<std::string, std::string>> variables;  ///< added to our environment
+};
+
+/// Starts a process as the leader of a group of its own. It should call die_with_parent: that means
+/// the thread that called this. Throws IoError.
+pid_t start_process(const ProcessRequest& request);
+
+/// The child's end, if it has ended by now. The process is left to be waited for: until then its
+/// number is nobody else's.
+std::optional<ProcessResult> peek_end(pid_t child);
+
 /// Runs a program to its end. Its output goes to the log file (appended), its input is empty, and
 /// it is a group of its own: a Ctrl-C at the terminal reaches only us, and we end the whole group.
 /// `on_tick` is called about ten times a second. When an interrupt is asked for, the group is ended
@@ -22,7 +43,8 @@ ProcessResult run_process(const std::vector<std::string>& arguments,
                           const std::filesystem::path& log, const std::function<void()>& on_tick);
 
 /// For the child: dies when its parent does, however that ended. Does nothing in a process that was
-/// not started by run_process.
+/// not started by start_process. Call it first: programs that the child starts must not see the
+/// variable that it reads.
 void die_with_parent();
 
 /// "exit code 1" or "signal 9 (Killed)".

@@ -59,6 +59,7 @@ Decoder::Block Decoder::add_block(const std::string& prefix) {
   const auto projection = [&](const char* name, int64_t in, int64_t out, bool with_bias = false) {
     return &add_linear(prefix + name, in, out, with_bias, kInitialStd);
   };
+  begin_block();
   Block block{};
   block.input_norm = &add_rms_norm(prefix + "input_layernorm", o.hidden_dim);
   block.q = projection("self_attn.q_proj", o.hidden_dim, q_dim, bias);
@@ -69,6 +70,7 @@ Decoder::Block Decoder::add_block(const std::string& prefix) {
   block.gate = projection("mlp.gate_proj", o.hidden_dim, o.intermediate_dim);
   block.up = projection("mlp.up_proj", o.hidden_dim, o.intermediate_dim);
   block.down = projection("mlp.down_proj", o.intermediate_dim, o.hidden_dim);
+  end_block();
   return block;
 }
 

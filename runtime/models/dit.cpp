@@ -77,6 +77,7 @@ Dit::Block Dit::add_block(const std::string& prefix) {
   const auto projection = [&](const char* name, int64_t in, int64_t out) {
     return &add_linear(prefix + name, in, out, true, xavier_std(in, out));
   };
+  begin_block();
   Block block{};
   block.norm1 = add_norm(prefix + "norm1");
   block.qkv = projection("attn.qkv", D, 3 * D);
@@ -85,6 +86,7 @@ Dit::Block Dit::add_block(const std::string& prefix) {
   block.fc1 = projection("mlp.fc1", D, inner);
   block.fc2 = projection("mlp.fc2", inner, D);
   block.modulation = &add_linear(prefix + "adaLN_modulation.1", D, 6 * D, true, 0);
+  end_block();
   return block;
 }
 

@@ -18,6 +18,7 @@ class Dit : public Model {
   /// Replaces each label by the null class (row num_classes of the table) with probability
   /// label_dropout: what classifier-free guidance needs.
   Batch prepare(const Batch& batch, int64_t step, int64_t first = 0) const override;
+  bool draws_by_position() const override { return options_.label_dropout > 0; }
 
  private:
   struct Block {

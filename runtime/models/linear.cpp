@@ -12,9 +12,11 @@ LinearStack::LinearStack(const ModelOptions& options) : Model(options) {
            options_.model, options_.task);
   const int64_t width = options_.hidden_dim;
   for (int64_t i = 0; i < options_.num_layers; ++i) {
+    begin_block();
     // 1/sqrt(width) keeps the activations' size from layer to layer.
     stack_.push_back(&add_linear(fmt::format("layers.{}", i), width, width, true,
                                  1.0 / std::sqrt(static_cast<double>(width))));
+    end_block();
   }
 }
 

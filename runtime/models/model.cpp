@@ -30,6 +30,10 @@ int64_t Model::count_tokens(const Batch& batch) const {
 }
 
 int64_t Model::freeze(const std::string& glob) {
+  MS_CHECK(seam_.keeper == nullptr,
+           "model '{}': expected a model that no trainer has spread over ranks, got one that is; "
+           "freeze before making the trainer",
+           options_.model);
   int64_t count = 0;
   for (const auto& parameter : parameters_) {
     if (::fnmatch(glob.c_str(), parameter->name.c_str(), 0) != 0) continue;
@@ -73,9 +77,10 @@ Parameter& Model::add_parameter(const std::string& name, at::IntArrayRef shape, 
   parameter->index = static_cast<uint32_t>(parameters_.size());
   // Made where and as what it is used: no float32 copy of a bfloat16 model, no host copy of a GPU
   // one.
-  parameter->value = at::empty(shape, at::TensorOptions()
-                                          .dtype(dtype_from_name(options_.dtype))
-                                          .device(resolve_device(options_.device)));
+  parameter->value = at::empty(
+      shape, at::TensorOptions()
+                 .dtype(dtype_from_name(options_.dtype))
+                 .device(options_.deferred ? c10::kMeta : resolve_device(options_.device)));
   parameters_.push_back(std::move(parameter));
   starts_.push_back({std, mean});
   // Weights from a file overwrite what would be drawn here, and eight billion draws take a while.
@@ -85,12 +90,25 @@ Parameter& Model::add_parameter(const std::string& name, at::IntArrayRef shape, 
 
 void Model::initialise(Parameter& parameter) const {
   if (parameter.value.is_meta()) return;
+  at::Tensor all = parameter.value.flatten();
+  initialise_range(parameter, all, 0);
+}
+
+void Model::initialise_range(const Parameter& parameter, at::Tensor& range, int64_t first) const {
+  if (range_source_ && range_source_(parameter, range, first)) return;
   const Start& start = starts_[parameter.index];
-  parameter.value.fill_(start.mean);
-  if (start.std == 0) return;
-  kernels::add_counter_noise(
-      parameter.value, start.std,
-      {static_cast<uint64_t>(options_.seed), 0, parameter.index | kernels::kPurposeInitialWeights});
+  range.fill_(start.mean);
+  if (start.std != 0) {
+    kernels::add_counter_noise(range, start.std,
+                               {static_cast<uint64_t>(options_.seed), 0,
+                                parameter.index | kernels::kPurposeInitialWeights},
+                               first);
+  }
+  if (start.zero_row < 0) return;
+  const int64_t width = parameter.value.size(1);
+  const int64_t from = std::max(start.zero_row * width, first);
+  const int64_t to = std::min((start.zero_row + 1) * width, first + range.numel());
+  if (from < to) range.narrow(0, from - first, to - from).zero_();
 }
 
 ParamLayer& Model::add_layer(const std::string& name, const char* kind, Parameter& weight) {
@@ -99,6 +117,7 @@ ParamLayer& Model::add_layer(const std::string& name, const char* kind, Paramete
   layer->kind = kind;
   layer->weight = &weight;
   layer->index = static_cast<uint32_t>(layers_.size());
+  layer->block = block_;
   layer->seam = &seam_;
   layers_.push_back(std::move(layer));
   return *layers_.back();
@@ -119,6 +138,7 @@ ParamLayer& Model::add_embedding(const std::string& name, int64_t rows, int64_t 
   ParamLayer& layer =
       add_layer(name, kinds::kEmbedding, add_parameter(name + ".weight", {rows, width}, std, 0));
   layer.padding_id = padding_id;
+  starts_[layer.weight->index].zero_row = padding_id;
   if (padding_id >= 0 && !layer.weight->value.is_meta()) layer.weight->value[padding_id].zero_();
   return layer;
 }

@@ -2,6 +2,7 @@
 // sharding or privacy: both attach from outside, through the seam and the list of parameters.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ class Model {
   /// labels. `first` is the number of samples before these in the step: a draw depends on (seed,
   /// step, position) alone, however the step is split.
   virtual Batch prepare(const Batch& batch, int64_t step, int64_t first = 0) const;
+  /// Whether prepare looks at `first`: with several ranks it costs them a word with each other.
+  virtual bool draws_by_position() const { return false; }
   /// Throws UsageError when the batch does not fit the task: a field that is missing or of another
   /// shape, a label out of range, padding on the left.
   void check(const Batch& batch) const;
@@ -50,6 +53,11 @@ class Model {
   /// Sets a parameter to its random start. Models with `weights` start without values: whoever
   /// loads them calls this for what the file does not have.
   void initialise(Parameter& parameter) const;
+  /// The same for a range of it: numbers first, first + 1, … of the flattened parameter. From the
+  /// source of ranges where there is one and it has them, else drawn.
+  void initialise_range(const Parameter& parameter, at::Tensor& range, int64_t first) const;
+  using RangeSource = std::function<bool(const Parameter&, at::Tensor& range, int64_t first)>;
+  void take_ranges_from(RangeSource source) { range_source_ = std::move(source); }
 
   int64_t num_parameters() const;
   int64_t parameter_bytes() const;
@@ -76,17 +84,25 @@ class Model {
   Parameter& add_parameter(const std::string& name, at::IntArrayRef shape, double std, double mean);
   ParamLayer& add_layer(const std::string& name, const char* kind, Parameter& weight);
 
+  /// Layers that are added from here on belong to a new block, or (-1) to none. Blocks are what
+  /// checkpointing and sharding take as units.
+  void begin_block() { block_ = num_blocks_++; }
+  void end_block() { block_ = -1; }
+
   ModelOptions options_;
 
  private:
   struct Start {
     double std, mean;
+    int64_t zero_row = -1;  ///< of an embedding: the padding id's
   };
 
   Seam seam_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<Start> starts_;  ///< by parameter
+  RangeSource range_source_;
   std::vector<std::unique_ptr<ParamLayer>> layers_;
+  int64_t block_ = -1, num_blocks_ = 0;
 };
 
 }  // namespace moonshard::models

@@ -46,6 +46,8 @@ struct ModelOptions {
   std::string norm_affine = "auto";
   double label_dropout = -1;
   int64_t seed = 0;
+  /// Not an option of users: parameters are shapes without numbers until somebody places them.
+  bool deferred = false;
 };
 
 /// Adds the model's options to the schema of T, which derives from ModelOptions.

@@ -39,6 +39,7 @@ struct ParamLayer {
   Parameter* bias = nullptr;  ///< null when the layer has none
   int64_t padding_id = -1;    ///< of an embedding: the row that is never trained; -1 means none
   uint32_t index = 0;         ///< position in the model's list of layers
+  int64_t block = -1;         ///< the block it belongs to; -1 for what is outside of blocks
   Seam* seam = nullptr;
 
   bool trainable() const { return weight->trainable || (bias != nullptr && bias->trainable); }
@@ -56,10 +57,25 @@ class GradientConsumer {
   virtual void consume(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) = 0;
 };
 
+/// Told of every use of parameters, where they are not always in place: it puts them there before
+/// and may take them away after. Attached from outside.
+class ParameterKeeper {
+ public:
+  virtual ~ParameterKeeper() = default;
+  virtual void before_forward(const ParamLayer& layer) = 0;
+  /// `in_graph`: a backward of this use will come.
+  virtual void after_forward(const ParamLayer& layer, bool in_graph) = 0;
+  virtual void before_backward(const ParamLayer& layer) = 0;
+  virtual void after_backward(const ParamLayer& layer) = 0;
+  /// By the gradient consumer: the layer's part is in its parameters' grad, for this micro-batch.
+  virtual void gradients_added(const ParamLayer& layer) = 0;
+};
+
 /// Where a model and its gradient consumer meet. The anchor is a scalar that requires gradients: it
 /// keeps layers in the graph whose input does not (the embedding of integer ids, the first layer).
 struct Seam {
   GradientConsumer* consumer = nullptr;
+  ParameterKeeper* keeper = nullptr;
   at::Tensor anchor;
   at::Tensor no_anchor;  ///< the same without gradients: for layers that need none
   at::ScalarType compute_type = at::kFloat;  ///< format of activations; weights are cast to it

@@ -42,6 +42,22 @@ void Adam::step(const std::vector<std::unique_ptr<models::Parameter>>& parameter
   }
 }
 
+ParameterState Adam::state(const models::Parameter& parameter) const {
+  const auto found = states_.find(parameter.index);
+  if (found == states_.end()) return {};
+  const State& state = found->second;
+  return {static_cast<int64_t>(state.step.item<float>()),
+          {{"mean", state.mean}, {"mean_square", state.mean_square}}};
+}
+
+void Adam::set_state(const models::Parameter& parameter, const ParameterState& state) {
+  State& own = states_[parameter.index];
+  for (const auto& [name, tensor] : state.tensors)
+    (name == "mean" ? own.mean : own.mean_square) = tensor;
+  own.step = at::full({}, static_cast<double>(state.steps),
+                      at::TensorOptions().dtype(at::kFloat).device(parameter.value.device()));
+}
+
 int64_t Adam::state_bytes() const {
   int64_t total = 0;
   for (const auto& [index, state] : states_) {

@@ -14,6 +14,10 @@ class Adam : public Optimizer {
   explicit Adam(const OptimizerOptions& options) : options_(options) {}
   void step(const std::vector<std::unique_ptr<models::Parameter>>& parameters, double lr) override;
   int64_t state_bytes() const override;
+  std::vector<std::string> state_names() const override { return {"mean", "mean_square"}; }
+  ParameterState state(const models::Parameter& parameter) const override;
+  void set_state(const models::Parameter& parameter, const ParameterState& state) override;
+  void forget_states() override { states_.clear(); }
 
  private:
   struct State {

@@ -45,6 +45,12 @@ void add_optimizer_options(OptionSchema& schema) {
   schema.real<T>("eps", &T::eps, 0, 1, "adam, adamw: added to the root of the mean square");
 }
 
+/// What an optimizer remembers of one parameter, or of a part of one.
+struct ParameterState {
+  int64_t steps = 0;                                        ///< updates so far
+  std::vector<std::pair<std::string, at::Tensor>> tensors;  ///< as many numbers as the value has
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -54,6 +60,16 @@ class Optimizer {
                     double lr) = 0;
   /// Bytes of moments and other state held now.
   virtual int64_t state_bytes() const = 0;
+
+  // ---- for saving and going on later ----------------------------------------------------------
+  /// Names of the tensors that it keeps for a parameter; none when it remembers nothing.
+  virtual std::vector<std::string> state_names() const = 0;
+  /// The tensors are its own memory, not copies. None before the parameter's first update.
+  virtual ParameterState state(const models::Parameter& parameter) const = 0;
+  /// Takes the tensors over; they are of the value's shape and on its device.
+  virtual void set_state(const models::Parameter& parameter, const ParameterState& state) = 0;
+  /// As if new.
+  virtual void forget_states() = 0;
 };
 
 /// The learning rate of a step (1 is the first). After a warm-up it stays, or falls along a line or

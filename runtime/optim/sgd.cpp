@@ -19,6 +19,21 @@ void Sgd::step(const std::vector<std::unique_ptr<models::Parameter>>& parameters
   }
 }
 
+std::vector<std::string> Sgd::state_names() const {
+  if (momentum_ == 0) return {};
+  return {"sum"};
+}
+
+ParameterState Sgd::state(const models::Parameter& parameter) const {
+  const auto found = sums_.find(parameter.index);
+  if (found == sums_.end()) return {};
+  return {0, {{"sum", found->second}}};  // the number of updates makes no difference to it
+}
+
+void Sgd::set_state(const models::Parameter& parameter, const ParameterState& state) {
+  for (const auto& [name, tensor] : state.tensors) sums_[parameter.index] = tensor;
+}
+
 int64_t Sgd::state_bytes() const {
   int64_t total = 0;
   for (const auto& [index, sum] : sums_) total += static_cast<int64_t>(sum.nbytes());

@@ -12,6 +12,10 @@ class Sgd : public Optimizer {
   explicit Sgd(const OptimizerOptions& options) : momentum_(options.momentum) {}
   void step(const std::vector<std::unique_ptr<models::Parameter>>& parameters, double lr) override;
   int64_t state_bytes() const override;
+  std::vector<std::string> state_names() const override;
+  ParameterState state(const models::Parameter& parameter) const override;
+  void set_state(const models::Parameter& parameter, const ParameterState& state) override;
+  void forget_states() override { sums_.clear(); }
 
  private:
   double momentum_;

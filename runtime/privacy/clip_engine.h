@@ -38,7 +38,12 @@ struct MicroBatch {
   int64_t tokens_per_sample = 1;
   int64_t index = 0;  ///< within the step
   bool record_layers = false;
+  /// A rank without samples of its own keeps the others' pace with one that counts for nothing.
+  bool stand_in = false;
 };
+
+/// What becomes of squared norms [B] before they are turned into factors.
+using NormReduction = std::function<at::Tensor(const at::Tensor& squares)>;
 
 class ClipEngine : public models::GradientConsumer {
  public:
@@ -53,6 +58,9 @@ class ClipEngine : public models::GradientConsumer {
   virtual ClipReport clip(profile::PhaseTimer& timer) = 0;
   /// After the second backward pass.
   virtual void end_second_pass() {}
+  /// For measuring what a reduction of norms over ranks costs. It mixes samples of different ranks:
+  /// what is trained so is not private.
+  virtual void reduce_norms_by(NormReduction) {}
   /// Bytes that the engine held across layers at its peak in this step.
   virtual int64_t kept_bytes() const { return 0; }
 };

@@ -31,9 +31,12 @@ class Clipping {
  public:
   explicit Clipping(const ClipOptions& options);
 
+  const ClipOptions& options() const { return options_; }
   bool per_layer() const { return options_.clipping == "per_layer"; }
   /// C now: no sample's contribution to the sum has a larger norm.
   double bound() const { return bound_; }
+  /// Goes on from the C of an earlier run.
+  void set_bound(double bound) { bound_ = bound; }
   /// Factors [B] of norms [B], of the whole gradient or of one of `groups` layers. A sample whose
   /// norm is not finite has no bounded contribution: its factor is 0.
   at::Tensor factors(const at::Tensor& norms, int64_t groups = 1) const;

@@ -198,6 +198,10 @@ void add_gradients(const ParamLayer& layer, const at::Tensor& a, const at::Tenso
   sum = sum.defined() ? sum.add_(part) : part;
 }
 
+void announce_gradients(const ParamLayer& layer) {
+  if (layer.seam->keeper != nullptr) layer.seam->keeper->gradients_added(layer);
+}
+
 at::Tensor cross_products(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
                           const ParamLayer& other, const at::Tensor& other_a,
                           const at::Tensor& other_g) {

@@ -70,6 +70,9 @@ at::Tensor squared_norms(const models::ParamLayer& layer, const at::Tensor& a, c
 void add_gradients(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
                    const at::Tensor& factors = {});
 
+/// Tells whoever keeps the parameters that the layer's part of this micro-batch is in their grad.
+void announce_gradients(const models::ParamLayer& layer);
+
 /// Inner product, per sample [B], double, of the gradients that two uses of one weight have: the
 /// cross term of tied weights.
 at::Tensor cross_products(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,

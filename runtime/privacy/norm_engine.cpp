@@ -32,6 +32,7 @@ void NormEngine::form_groups(models::Model& model) {
       groups_.emplace_back().name = layer->name;
     }
     Group& joined = groups_[static_cast<size_t>(group)];
+    joined.layers.push_back(layer.get());
     if (++joined.pending == 2) shared_.insert(group);
     group_of_layer_[layer->index] = group;
     owner[layer->weight] = group;
@@ -60,7 +61,10 @@ void NormEngine::begin(models::Model& model, const MicroBatch& micro) {
 
 void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
   const at::NoGradGuard no_grad;
-  if (in_second_pass_) return add_gradients(layer, a, g, factors_);
+  if (in_second_pass_) {
+    add_gradients(layer, a, g, factors_);
+    return announce_gradients(layer);
+  }
   MS_CHECK(!seen_[layer.index],
            "privacy.{}: layer '{}' was used twice in one forward pass; make it two layers that "
            "share the weight (add_tied_linear), so that its norm gets the cross term",
@@ -133,6 +137,10 @@ void NormEngine::keep_gradients(Group& group, const ParamLayer& layer, const at:
   add(layer.bias, gradients.bias);
 }
 
+at::Tensor NormEngine::factors_of(const at::Tensor& norms, int64_t groups) const {
+  return micro_.stand_in ? at::zeros_like(norms) : clipping_->factors(norms, groups);
+}
+
 // All uses of the group's weights have been seen: its norm is whole.
 void NormEngine::complete(Group& group) {
   for (const auto& [index, entry] : group.per_sample) {
@@ -151,7 +159,7 @@ void NormEngine::complete(Group& group) {
   }
   squares_ = squares_.defined() ? squares_ + group.squares : group.squares;
   if (clipping_->per_layer()) {
-    group.factors = clipping_->factors(group.squares.sqrt(), static_cast<int64_t>(groups_.size()));
+    group.factors = factors_of(group.squares.sqrt(), static_cast<int64_t>(groups_.size()));
     sum_kept(group, group.factors);
   } else {  // uses that were held for the cross term only
     std::erase_if(group.uses, [](const Use& use) { return use.keep == Keep::Nothing; });
@@ -180,6 +188,9 @@ void NormEngine::sum_kept(Group& group, const at::Tensor& factors) {
     total = total.defined() ? total.add_(sum) : sum;
   }
   group.per_sample.clear();
+  // In the second pass each layer speaks for itself.
+  if (needs_second_pass_) return;
+  for (const ParamLayer* layer : group.layers) announce_gradients(*layer);
 }
 
 ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
@@ -196,12 +207,16 @@ ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
            name());
   peak_kept_bytes_ = kept_now();  // grows through the backward pass and is summed up from here on
   ClipReport report;
+  if (norm_reduction_) {
+    timer.begin("norm_reduce");
+    squares_ = norm_reduction_(squares_);
+  }
   timer.begin("clip_factors");
   report.norms = squares_.sqrt();
   if (has_fault(Fault::MicroStepNorm) && micro_.index == 1)
     report.norms = at::zeros_like(report.norms);
   if (!clipping_->per_layer()) {
-    factors_ = report.factors = clipping_->factors(report.norms);
+    factors_ = report.factors = factors_of(report.norms, 1);
     timer.begin("clipped_sum");
     for (Group& group : groups_) sum_kept(group, factors_);
   }

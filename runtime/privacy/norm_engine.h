@@ -41,6 +41,7 @@ class NormEngine : public ClipEngine {
   void consume(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) override;
   ClipReport clip(profile::PhaseTimer& timer) override;
   void end_second_pass() override;
+  void reduce_norms_by(NormReduction reduction) override { norm_reduction_ = std::move(reduction); }
   int64_t kept_bytes() const override { return peak_kept_bytes_; }
 
  protected:
@@ -61,6 +62,7 @@ class NormEngine : public ClipEngine {
   };
   struct Group {
     std::string name;
+    std::vector<const models::ParamLayer*> layers;
     int64_t pending = 0;  ///< uses that backward has not reached yet
     std::vector<Use> uses;
     // By the model's order of parameters, not by address: the same run gives the same digits.
@@ -81,7 +83,10 @@ class NormEngine : public ClipEngine {
   void sum_kept(Group& group, const at::Tensor& factors);
   int64_t kept_now() const;
 
+  at::Tensor factors_of(const at::Tensor& norms, int64_t groups) const;
+
   std::shared_ptr<Clipping> clipping_;
+  NormReduction norm_reduction_;
   MicroBatch micro_;
   at::ScalarType sum_type_ = at::kFloat;  ///< format that sums are formed in
   bool needs_second_pass_ = false, in_second_pass_ = false;

@@ -92,23 +92,63 @@ class Recorder {
   double loss_ = 0;
 };
 
+// What each rank holds at the end of a step, for the table of document 003 and the like.
+Json sharding_row(const Trainer& trainer, const StepReport& report) {
+  const sharding::ShardingMemory& memory = report.sharding;
+  Json traffic = Json::array();
+  for (const comm::Traffic& kind : report.traffic)
+    traffic.push_back(
+        {{"operation", kind.operation}, {"count", kind.count}, {"bytes", kind.bytes}});
+  return Json{{"rank", trainer.world().rank()},
+              {"world", trainer.world().size()},
+              {"fake", trainer.world().is_fake()},
+              {"transport", trainer.parallel().transport()},
+              {"units", trainer.parallel().unit_names()},
+              {"parameter_bytes", memory.parameters},
+              {"gradient_bytes", memory.gradients},
+              {"optimizer_bytes", trainer.optimizer().state_bytes()},
+              {"gathered_peak_bytes", memory.whole_peak},
+              {"gathered_peak_units", memory.whole_units_peak},
+              {"in_flight_peak_bytes", memory.in_flight_peak},
+              {"traffic", std::move(traffic)}};
+}
+
+Json privacy_row(const Trainer& trainer) {
+  const bool mixes_norms = trainer.sharding_options().norm_reduce == "sum";
+  const bool fake = trainer.world().is_fake();
+  return {
+      {"private_engine", trainer.engine().is_private() && !mixes_norms && !fake},
+      {"epsilon", nullptr},
+      {"why_no_epsilon",
+       mixes_norms ? "norm_reduce = sum mixes samples of different ranks: for timing, not private"
+       : fake      ? "world = fake: the other ranks are only modelled, nothing is trained"
+                   : "synthetic data and fixed batches: no privacy claim is made"}};
+}
+
 void run_steps(const ExperimentOptions& options, const StepObserver& observer, Json& record) {
   const c10::Device device = resolve_device(options.device);
   Json memory = Json::array();
   profile::reset_peak_memory(device);
   memory.push_back(memory_row("start", profile::read_memory(device)));
-  std::shared_ptr<models::Model> model = weights::make_model(options);
+  const auto world = comm::make_world(options.world, options.link);
+  ExperimentOptions build = options;
+  // Each rank then draws or reads its own part alone: the whole model never exists anywhere.
+  build.deferred = options.parallel == "fsdp";
+  std::shared_ptr<models::Model> model = weights::make_model(build);
+  Trainer trainer(
+      model, options, options,
+      std::make_unique<data::SyntheticData>(model->options(), options.batch_size,
+                                            options.seq_length, world->rank(), world->size()),
+      options, options, world);
   memory.push_back(memory_row("after model creation", profile::read_memory(device)));
-  Trainer trainer(model, options, options,
-                  std::make_unique<data::SyntheticData>(model->options(), options.batch_size,
-                                                        options.seq_length),
-                  options);
   Recorder recorder;
+  Json sharding;
   for (int64_t i = 0; i < options.warmup + options.iters; ++i) {
     const bool is_warmup = i < options.warmup;
     const StepReport report = trainer.step();
     recorder.add(report, is_warmup);
     if (observer) observer(report, is_warmup);
+    if (options.parallel != "none") sharding = sharding_row(trainer, report);
     if (i + 1 == options.warmup) {
       memory.push_back(memory_row("after warmup", profile::read_memory(device)));
       profile::reset_peak_memory(device);
@@ -119,10 +159,8 @@ void run_steps(const ExperimentOptions& options, const StepObserver& observer, J
   record["time"] = recorder.time_summary();
   record["memory_stages"] = std::move(memory);
   record["steps"] = recorder.steps();
-  record["privacy"] = {
-      {"private_engine", trainer.engine().is_private()},
-      {"epsilon", nullptr},
-      {"why_no_epsilon", "synthetic data and fixed batches: no privacy claim is made"}};
+  record["privacy"] = privacy_row(trainer);
+  if (options.parallel != "none") record["sharding"] = std::move(sharding);
 }
 
 }  // namespace
@@ -135,8 +173,11 @@ const OptionSchema& experiment_schema() {
     privacy::add_clip_options<T>(s);
     optim::add_optimizer_options<T>(s);
     add_step_options<T>(s);
+    sharding::add_sharding_options<T>(s);
+    s.integer<T>("nproc", &T::nproc, 1, 4096,
+                 "ranks on this machine; parallel says what they share");
     s.integer<T>("batch_size", &T::batch_size, 0, 1e9,
-                 "samples per step; 0 takes the model preset's");
+                 "samples per micro-batch and rank; 0 takes the model preset's");
     s.integer<T>("seq_length", &T::seq_length, 0, 1e8,
                  "tokens per sample; 0 takes the model preset's")
         .aliases = {"seq_len"};
@@ -202,11 +243,13 @@ Json seed_result(const Json& record) {
   const Json& options = record.at("options");
   const Json& metrics = record.at("metrics");
   const bool on_gpu = options.at("device") == "cuda";
+  const int64_t ranks =
+      record.contains("sharding") ? record.at("sharding").at("world").get<int64_t>() : 1;
   return Json{{"mode", options.at("mode")},
               {"seq_length", options.at("seq_length")},
               {"batch_size", options.at("batch_size")},
-              {"total_batch_size", options.at("batch_size")},
-              {"num_gpus", on_gpu ? 1 : 0},
+              {"total_batch_size", options.at("batch_size").get<int64_t>() * ranks},
+              {"num_gpus", on_gpu ? ranks : 0},
               {"peak_memory_mb", metrics.at("peak_memory_mb")},
               {"peak_memory_gb", metrics.at("peak_memory_gb")},
               {"avg_time_ms", metrics.at("avg_time_ms")},

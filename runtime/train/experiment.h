@@ -15,13 +15,15 @@ namespace moonshard::train {
 struct ExperimentOptions : models::ModelOptions,
                            privacy::ClipOptions,
                            optim::OptimizerOptions,
-                           StepOptions {
+                           StepOptions,
+                           sharding::ShardingOptions {
   int64_t batch_size = 0;
   int64_t seq_length = 0;
   int64_t iters = 3;
   int64_t warmup = 1;
   int64_t threads = 0;
   int64_t memory_limit_mb = 0;
+  int64_t nproc = 1;
 };
 
 const OptionSchema& experiment_schema();

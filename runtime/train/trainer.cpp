@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <exception>
+#include <optional>
+
 #include "kernels/counter_noise/counter_noise.h"
 #include "runtime/core/determinism.h"
 #include "runtime/core/device.h"
@@ -20,42 +23,77 @@ std::vector<double> to_doubles(const at::Tensor& tensor) {
 }
 
 // Attached only while a step runs: whoever uses the model outside of a step meets no engine.
-class SeamGuard {
+class StepGuard {
  public:
-  SeamGuard(models::Model& model, models::GradientConsumer& consumer) : model_(model) {
+  StepGuard(models::Model& model, models::GradientConsumer& consumer, sharding::Parallel& parallel)
+      : model_(model), parallel_(parallel), exceptions_(std::uncaught_exceptions()) {
     model_.seam().consumer = &consumer;
+    parallel_.begin_step();
   }
-  ~SeamGuard() {
+  ~StepGuard() {
     model_.seam().consumer = nullptr;
     for (const auto& parameter : model_.parameters()) parameter->grad = at::Tensor();
+    parallel_.record_into(nullptr);
+    if (std::uncaught_exceptions() == exceptions_) return;
+    try {
+      parallel_.abandon();
+    } catch (...) {  // the error that led here is the one to tell
+    }
   }
-  SeamGuard(const SeamGuard&) = delete;
-  SeamGuard& operator=(const SeamGuard&) = delete;
+  StepGuard(const StepGuard&) = delete;
+  StepGuard& operator=(const StepGuard&) = delete;
 
  private:
   models::Model& model_;
+  sharding::Parallel& parallel_;
+  int exceptions_;
 };
+
+// One sample of zeros in the shape of the batch's.
+Batch stand_in_for(const Batch& empty) {
+  const auto one = [](const at::Tensor& tensor) {
+    if (!tensor.defined()) return tensor;
+    std::vector<int64_t> shape = tensor.sizes().vec();
+    shape[0] = 1;
+    return at::zeros(shape, tensor.options());
+  };
+  Batch batch{one(empty.input_ids), one(empty.attention_mask), one(empty.labels),
+              one(empty.inputs),    one(empty.targets),        one(empty.timesteps)};
+  if (batch.attention_mask.defined()) batch.attention_mask.fill_(true);
+  return batch;
+}
 
 }  // namespace
 
 // What the micro-batches of a step leave for its end.
 struct Trainer::Progress {
   StepReport report;
+  int64_t samples = 0;  ///< of this rank so far
   std::vector<at::Tensor> losses, norms, factors;
 };
 
 Trainer::Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOptions& clip,
                  const optim::OptimizerOptions& optimizer,
-                 std::unique_ptr<data::SyntheticData> data, const StepOptions& options)
+                 std::unique_ptr<data::SyntheticData> data, const StepOptions& options,
+                 const sharding::ShardingOptions& sharding, std::shared_ptr<comm::World> world)
     : model_(std::move(model)),
       options_(options),
       optimizer_options_(optimizer),
+      sharding_options_(sharding),
+      world_(world != nullptr ? std::move(world) : comm::make_world(sharding.world, sharding.link)),
       clipping_(std::make_shared<privacy::Clipping>(clip)),
       engine_(privacy::make_engine(clip, clipping_)),
       optimizer_(optim::make_optimizer(optimizer)),
       data_(std::move(data)),
-      device_(resolve_device(model_->options().device)) {
+      device_(resolve_device(model_->options().device)),
+      parallel_(sharding::make_parallel(*model_, sharding, *world_)),
+      statistics_(*world_, device_) {
   optim::learning_rate(optimizer_options_, optimizer_options_.lr_warmup_steps + 1);  // checks it
+  if (sharding.norm_reduce != "sum" || !engine_->is_private()) return;
+  MS_CHECK(clip.clipping != "per_layer",
+           "trainer: norm_reduce = sum expects one norm per sample, got clipping = per_layer");
+  engine_->reduce_norms_by(
+      [this](const at::Tensor& squares) { return statistics_.summed(squares); });
 }
 
 StepReport Trainer::step() {
@@ -76,31 +114,54 @@ StepReport Trainer::step(const Batch& batch) {
 StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
                              profile::PhaseTimer& timer) try {
   throw_if_interrupted();
+  MS_CHECK(!half_resumed_,
+           "trainer: expected whole weights, got those of a resume that failed on its way; resume "
+           "from a good checkpoint first");
   MS_CHECK(std::any_of(model_->parameters().begin(), model_->parameters().end(),
                        [](const auto& parameter) { return parameter->trainable; }),
            "trainer: expected at least one trainable parameter, got none: all are frozen");
-  const SeamGuard attached(*model_, *engine_);
-  const DeterminismGuard determinism(options_.deterministic);
   Progress progress;
+  int64_t tokens = 0;
+  for (const Batch& batch : micro_batches) {
+    progress.report.batch_size += batch.size();
+    if (batch.size() == 0) continue;
+    model_->check(batch);  // before the other ranks rely on this one
+    tokens += model_->count_tokens(batch);
+  }
+  statistics_.start_counts(progress.report.batch_size, tokens);
+  const StepGuard attached(*model_, *engine_, *parallel_);
+  const DeterminismGuard determinism(options_.deterministic);
+  std::optional<profile::Timeline> timeline;
+  if (record_timeline_) {
+    timeline.emplace(device_);
+    parallel_->record_into(&*timeline);
+  }
   for (size_t i = 0; i < micro_batches.size(); ++i) {
-    // Nothing to learn from, and nothing to clip: an empty batch is noise alone.
-    if (micro_batches[i].size() == 0) continue;
-    model_->check(micro_batches[i]);
-    run_micro_batch(model_->prepare(micro_batches[i], step_, progress.report.batch_size),
+    const Batch& batch = micro_batches[i];
+    // Nothing to learn from, and nothing to clip: an empty batch is noise alone. Other ranks may
+    // have samples, and their collectives want company.
+    const bool stand_in = batch.size() == 0;
+    if (stand_in && world_->size() == 1) continue;
+    parallel_->begin_micro_batch(i + 1 == micro_batches.size());
+    const int64_t first =
+        progress.samples +
+        (model_->draws_by_position() ? statistics_.counts().before(world_->rank()) : 0);
+    run_micro_batch(stand_in ? stand_in_for(batch) : model_->prepare(batch, step_, first), stand_in,
                     static_cast<int64_t>(i), timer, progress);
+    parallel_->end_micro_batch();
+    progress.samples += batch.size();
   }
   finish_step(timer, progress);
+  if (timeline) progress.report.spans = timeline->finish();
   return std::move(progress.report);
 } catch (...) {
   rethrow_memory_errors();
 }
 
-void Trainer::run_micro_batch(const Batch& batch, int64_t index, profile::PhaseTimer& timer,
-                              Progress& progress) {
-  const int64_t tokens = model_->count_tokens(batch);
-  progress.report.batch_size += batch.size();
-  progress.report.tokens += tokens;
-  engine_->begin(*model_, {batch.size(), tokens / batch.size(), index, record_layers_});
+void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
+                              profile::PhaseTimer& timer, Progress& progress) {
+  engine_->begin(*model_, {batch.size(), model_->count_tokens(batch) / batch.size(), index,
+                           record_layers_, stand_in});
 
   timer.begin("forward");
   at::Tensor losses_B;
@@ -110,9 +171,11 @@ void Trainer::run_micro_batch(const Batch& batch, int64_t index, profile::PhaseT
   }
   // The gradient of the sum: sample b's row of every output gradient is then its own, unscaled. The
   // anchor's own gradient is asked for so that LibTorch walks the whole graph; it is not used.
-  const at::Tensor total = losses_B.sum();
+  const at::Tensor total = stand_in ? losses_B.sum() * 0 : losses_B.sum();
   const auto backward = [&](bool keep_graph) {
+    parallel_->begin_backward(/*last=*/!keep_graph);
     torch::autograd::grad({total}, {model_->seam().anchor}, {}, keep_graph, false, true);
+    parallel_->end_backward();
   };
   timer.begin("backward");
   backward(engine_->needs_second_pass());
@@ -127,6 +190,7 @@ void Trainer::run_micro_batch(const Batch& batch, int64_t index, profile::PhaseT
     backward(false);
     engine_->end_second_pass();
   }
+  if (stand_in) return;
   progress.losses.push_back(losses_B.detach());
   if (clipped.norms.defined()) progress.norms.push_back(clipped.norms);
   if (clipped.factors.defined()) progress.factors.push_back(clipped.factors);
@@ -134,8 +198,36 @@ void Trainer::run_micro_batch(const Batch& batch, int64_t index, profile::PhaseT
     progress.report.layers.push_back(std::move(layer));
 }
 
+// Every rank comes to the same verdict: none goes on alone.
+void Trainer::check_losses(const at::Tensor& losses, const LossSums& sums) const {
+  if (!engine_->is_private() && sums.not_finite > 0) {
+    // Private engines drop such a sample. Here it would spoil every weight.
+    const at::Tensor bad = losses.isfinite().logical_not().nonzero();
+    MS_CHECK(bad.size(0) == 0,
+             "trainer: step {}: expected finite losses, got {} in sample {} of {}; the weights are "
+             "unchanged, look at the data or lower lr",
+             step_ + 1, losses[bad[0][0]].item<double>(), bad[0][0].item<int64_t>() + 1,
+             losses.size(0));
+    throw UsageError(fmt::format(
+        "trainer: step {}: expected finite losses, got {} on another rank that are not; the "
+        "weights are unchanged, look at that rank's log",
+        step_ + 1, sums.not_finite));
+  }
+  if (sums.finite > 0 || sums.not_finite == 0) return;
+  // All samples at once are not finite: samples may be dropped, broken weights may not.
+  for (const auto& parameter : parallel_->updated()) {
+    MS_CHECK(parameter->value.isfinite().all().item<bool>(),
+             "trainer: step {}: expected finite weights, got some in '{}' that are not; they came "
+             "so, or an earlier step was too large: lower lr",
+             step_ + 1, parameter->name);
+  }
+}
+
 void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
   StepReport& report = progress.report;
+  const RankCounts& counts = statistics_.counts();
+  report.batch_size = counts.all_samples;
+  report.tokens = counts.all_tokens;
   const int64_t denominator =
       options_.expected_batch_size > 0 ? options_.expected_batch_size : report.batch_size;
   MS_CHECK(
@@ -145,49 +237,45 @@ void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
   MS_CHECK(engine_->is_private() || report.batch_size > 0,
            "trainer: expected at least one sample, got an empty batch; without privacy there is "
            "nothing to do in such a step");
+  const at::Tensor norms = progress.norms.empty() ? at::Tensor() : at::cat(progress.norms);
+  // Under way while the step goes on: nothing below waits for it but the report.
+  if (engine_->is_private()) statistics_.start_norms(norms);
   const at::Tensor losses =
       progress.losses.empty() ? at::zeros({0}, at::kDouble) : at::cat(progress.losses);
-  if (!engine_->is_private()) {
-    // Private engines drop such a sample. Here it would spoil every weight.
-    const at::Tensor bad = losses.isfinite().logical_not();
-    MS_CHECK(!bad.any().item<bool>(),
-             "trainer: step {}: expected finite losses, got {} in sample {} of {}; the weights are "
-             "unchanged, look at the data or lower lr",
-             step_ + 1, losses[bad.nonzero()[0][0]].item<double>(),
-             bad.nonzero()[0][0].item<int64_t>() + 1, losses.size(0));
-  }
-  if (losses.numel() > 0 && !losses.isfinite().any().item<bool>()) {
-    // All samples at once are not finite: samples may be dropped, broken weights may not.
-    for (const auto& parameter : model_->parameters()) {
-      MS_CHECK(
-          parameter->value.isfinite().all().item<bool>(),
-          "trainer: step {}: expected finite weights, got some in '{}' that are not; they came "
-          "so, or an earlier step was too large: lower lr",
-          step_ + 1, parameter->name);
-    }
-  }
-  const at::Tensor norms = progress.norms.empty() ? at::Tensor() : at::cat(progress.norms);
+  const LossSums sums = statistics_.sum_losses(losses);
+  check_losses(losses, sums);
+  report.loss =
+      sums.finite > 0 ? sums.loss / sums.finite : std::numeric_limits<double>::quiet_NaN();
   report.clip_bound = engine_->is_private() ? clipping_->bound() : 0;
+  if (world_->size() > 1) timer.begin("reduce");
+  parallel_->finish_gradients();
   if (engine_->is_private()) {
     timer.begin("noise");
     add_noise(denominator);
-    clipping_->end_step(norms, denominator, static_cast<uint64_t>(model_->options().seed),
-                        step_ + 1);
   }
   timer.begin("optimizer");
   report.lr = optim::learning_rate(optimizer_options_, step_ + 1);
   scale_gradients(denominator);
-  if (gradient_observer_) gradient_observer_(*model_);
-  optimizer_->step(model_->parameters(), report.lr);
+  if (gradient_observer_) {
+    parallel_->expose_gradients();
+    gradient_observer_(*model_);
+  }
+  optimizer_->step(parallel_->updated(), report.lr);
+  report.sharding = parallel_->memory();
+  parallel_->end_step();
   report.phases = timer.finish();
   report.step = ++step_;
+  report.privacy_steps = privacy_steps_ += engine_->is_private() ? 1 : 0;
   for (const auto& [phase, ms] : report.phases) report.time_ms += ms;
-  const at::Tensor finite = losses.masked_select(losses.isfinite());
-  report.loss = finite.numel() > 0 ? finite.to(at::kDouble).mean().item<double>()
-                                   : std::numeric_limits<double>::quiet_NaN();
+  if (engine_->is_private()) {
+    const at::Tensor all = statistics_.norms();
+    clipping_->end_step(all, denominator, static_cast<uint64_t>(model_->options().seed), step_);
+    report.all_norms = to_doubles(all);
+    if (all.numel() > 0)
+      report.clip_fraction = all.gt(report.clip_bound).to(at::kDouble).mean().item<double>();
+  }
   if (norms.defined()) {
     report.norms = to_doubles(norms);
-    report.clip_fraction = norms.gt(report.clip_bound).to(at::kDouble).mean().item<double>();
     at::Tensor dropped = norms.isfinite().logical_not();
     if (!progress.factors.empty()) {
       const at::Tensor factors = at::cat(progress.factors);
@@ -196,31 +284,37 @@ void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
     }
     report.dropped = dropped.sum().item<int64_t>();
   }
+  report.traffic = parallel_->traffic();
   report.memory = profile::read_memory(device_);
 }
 
 void Trainer::add_noise(int64_t denominator) {
   const double std = clipping_->noise_std(denominator);
-  for (const auto& parameter : model_->parameters()) {
-    if (!parameter->trainable) continue;
+  const auto& updated = parallel_->updated();
+  for (size_t i = 0; i < updated.size(); ++i) {
+    models::Parameter& parameter = *updated[i];
+    if (!parameter.trainable || parameter.value.numel() == 0) continue;
     // A trainable parameter that no sample touched still gets its noise: its silence would tell.
-    if (!parameter->grad.defined()) {
-      const bool narrow = parameter->value.element_size() < 4;
-      parameter->grad =
-          at::zeros_like(parameter->value, narrow ? parameter->value.options().dtype(at::kFloat)
-                                                  : parameter->value.options());
+    if (!parameter.grad.defined()) {
+      const bool narrow = parameter.value.element_size() < 4;
+      parameter.grad =
+          at::zeros_like(parameter.value, narrow ? parameter.value.options().dtype(at::kFloat)
+                                                 : parameter.value.options());
     }
     if (std == 0) continue;
-    parameter->grad = parameter->grad.contiguous();
-    kernels::add_counter_noise(parameter->grad, std,
+    parameter.grad = parameter.grad.contiguous();
+    // Only this rank's elements are drawn, by their place in the parameter: any number of ranks
+    // draws the same noise, and none draws the whole.
+    kernels::add_counter_noise(parameter.grad, std,
                                {static_cast<uint64_t>(model_->options().seed),
-                                static_cast<uint32_t>(step_ + 1), parameter->index});
+                                static_cast<uint32_t>(step_ + 1), parameter.index},
+                               parallel_->first_element(i));
   }
 }
 
 void Trainer::scale_gradients(int64_t denominator) {
   if (privacy::has_fault(privacy::Fault::WrongDenominator)) return;
-  for (const auto& parameter : model_->parameters()) {
+  for (const auto& parameter : parallel_->updated()) {
     if (parameter->grad.defined()) parameter->grad.div_(static_cast<double>(denominator));
   }
 }

@@ -1,9 +1,12 @@
 // The training step, read top-down: data, forward, per-sample losses, backward through the engine's
-// seam, clip, noise, optimizer. Owns the model, the data, the engine and the optimizer.
+// seam, clip, reduce over ranks, noise, optimizer. Owns the model, the data, the engine, the
+// optimizer, and how they are spread over the ranks.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,9 @@
 #include "runtime/optim/optimizer.h"
 #include "runtime/privacy/clip_engine.h"
 #include "runtime/profile/memory.h"
+#include "runtime/profile/timeline.h"
+#include "runtime/sharding/parallel.h"
+#include "runtime/train/rank_statistics.h"
 
 namespace moonshard::train {
 
@@ -32,30 +38,42 @@ void add_step_options(OptionSchema& schema) {
                     "only operations that give the same digits every time");
 }
 
-/// What one step did.
+/// What one step did. Counts, loss and shares are over all ranks; norms, factors, times and memory
+/// are this rank's own.
 struct StepReport {
   int64_t step = 0;  ///< 1 for the first
   double loss = 0;   ///< mean over the samples
   double lr = 0;
   int64_t batch_size = 0;  ///< samples of all micro-batches
   int64_t tokens = 0;
-  std::vector<double> norms;    ///< per sample; empty for engines that do not clip
-  std::vector<double> factors;  ///< per sample; empty too with per-layer clipping
-  double clip_fraction = 0;     ///< share of samples whose norm was above the bound
-  double clip_bound = 0;        ///< C of this step; 0 for engines that do not clip
-  int64_t dropped = 0;          ///< samples without a finite gradient: they contributed nothing
-  int64_t kept_bytes = 0;       ///< what the engine held across layers
-  double time_ms = 0;           ///< sum of the phases
+  std::vector<double> norms;      ///< per sample; empty for engines that do not clip
+  std::vector<double> all_norms;  ///< of all ranks in their order, the same on each
+  std::vector<double> factors;    ///< per sample; empty too with per-layer clipping
+  double clip_fraction = 0;       ///< share of samples whose norm was above the bound
+  double clip_bound = 0;          ///< C of this step; 0 for engines that do not clip
+  int64_t privacy_steps = 0;      ///< noised updates so far, those before a resume included
+  int64_t dropped = 0;            ///< samples without a finite gradient: they contributed nothing
+  int64_t kept_bytes = 0;         ///< what the engine held across layers
+  double time_ms = 0;             ///< sum of the phases
   std::vector<std::pair<std::string, double>> phases;  ///< (phase, ms), in order
   std::vector<privacy::LayerNorms> layers;             ///< when asked for, micro-batches in order
   profile::MemoryReading memory;
+  sharding::ShardingMemory sharding;   ///< what the wrapper holds; 0 without one
+  std::vector<comm::Traffic> traffic;  ///< what this rank took part in sending
+  std::vector<profile::Span> spans;    ///< when asked for
+};
+
+struct ResumeOptions {
+  bool if_any = false;      ///< nothing to resume from is no error
+  bool other_seed = false;  ///< go on with this model's seed in place of the saved one
 };
 
 class Trainer {
  public:
   Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOptions& clip,
           const optim::OptimizerOptions& optimizer, std::unique_ptr<data::SyntheticData> data,
-          const StepOptions& options = {});
+          const StepOptions& options = {}, const sharding::ShardingOptions& sharding = {},
+          std::shared_ptr<comm::World> world = nullptr);
 
   /// One step on the data source's next grad_accum batches, or on a given batch, which is split
   /// into grad_accum parts. Throws OutOfMemoryError, Interrupted, and UsageError for a loss that is
@@ -64,6 +82,21 @@ class Trainer {
   StepReport step();
   StepReport step(const Batch& batch);
 
+  /// Parameters whole in the model, until the next step; all ranks together.
+  void gather() { parallel_->expose_parameters(); }
+
+  /// Writes a checkpoint of everything that the next step depends on, as a folder in `folder` that
+  /// is there as a whole or not at all. All ranks together; an error on one is an error on all.
+  /// Returns the checkpoint's path. docs/checkpoints.md has the format.
+  std::filesystem::path save(const std::filesystem::path& folder);
+  /// Goes on from a checkpoint, or from the newest in a folder of them: of any number of ranks and
+  /// any sharding. Nothing is changed when it does not fit. Returns its step; nothing when there is
+  /// none and options.if_any allows it.
+  std::optional<int64_t> resume(const std::filesystem::path& where,
+                                const ResumeOptions& options = {});
+
+  /// Keep the order of events in the reports.
+  void record_timeline(bool on) { record_timeline_ = on; }
   /// Keep each layer's norms in the reports.
   void record_layers(bool on) { record_layers_ = on; }
   /// Called in every step with the gradients as the optimizer will use them: clipped, noised,
@@ -75,13 +108,19 @@ class Trainer {
   models::Model& model() { return *model_; }
   const privacy::ClipEngine& engine() const { return *engine_; }
   const optim::Optimizer& optimizer() const { return *optimizer_; }
+  const sharding::Parallel& parallel() const { return *parallel_; }
+  const sharding::ShardingOptions& sharding_options() const { return sharding_options_; }
+  const comm::World& world() const { return *world_; }
   double clip_bound() const { return clipping_->bound(); }
+  /// Noised updates so far, of all runs that this one goes on from.
+  int64_t privacy_steps() const { return privacy_steps_; }
 
  private:
   struct Progress;
   StepReport run_step(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer);
-  void run_micro_batch(const Batch& batch, int64_t index, profile::PhaseTimer& timer,
+  void run_micro_batch(const Batch& batch, bool stand_in, int64_t index, profile::PhaseTimer& timer,
                        Progress& progress);
+  void check_losses(const at::Tensor& losses, const LossSums& sums) const;
   void finish_step(profile::PhaseTimer& timer, Progress& progress);
   void add_noise(int64_t denominator);
   void scale_gradients(int64_t denominator);
@@ -89,14 +128,19 @@ class Trainer {
   std::shared_ptr<models::Model> model_;
   StepOptions options_;
   optim::OptimizerOptions optimizer_options_;
+  sharding::ShardingOptions sharding_options_;
+  std::shared_ptr<comm::World> world_;
   std::shared_ptr<privacy::Clipping> clipping_;
   std::unique_ptr<privacy::ClipEngine> engine_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<data::SyntheticData> data_;
   c10::Device device_;
-  bool record_layers_ = false;
+  std::unique_ptr<sharding::Parallel> parallel_;
+  RankStatistics statistics_;
+  bool record_layers_ = false, record_timeline_ = false;
   std::function<void(const models::Model&)> gradient_observer_;
-  int64_t step_ = 0;
+  int64_t step_ = 0, privacy_steps_ = 0;
+  bool half_resumed_ = false;  ///< a resume failed on the way: weights of two states
 };
 
 }  // namespace moonshard::train

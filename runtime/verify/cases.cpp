@@ -10,7 +10,58 @@ using models::ModelOptions;
 using privacy::ClipOptions;
 using train::StepOptions;
 
+using sharding::ShardingOptions;
+
+void add_wrapper_variants(std::vector<Variant>& list) {
+  const auto add = [&](const char* name, const char* doc, auto apply_sharding) -> Variant& {
+    Variant& variant = list.emplace_back();
+    variant.name = name;
+    variant.doc = doc;
+    variant.apply = [](ModelOptions&, ClipOptions&, StepOptions&) {};
+    variant.apply_sharding = apply_sharding;
+    variant.fsdp_only = true;
+    return variant;
+  };
+  add("offload", "parameters, gradients and state in host memory", [](ShardingOptions& sharding) {
+    sharding.cpu_offload = true;
+  }).every_format = true;
+  add("offload+checkpointing+accumulation", "all three, gradients reduced once a step",
+      [](ShardingOptions& sharding) { sharding.cpu_offload = sharding.no_sync = true; })
+      .apply = [](ModelOptions& model, ClipOptions&, StepOptions& step) {
+    model.checkpointing = "block";
+    step.grad_accum = 2;
+  };
+  list.back().blocks_needed = true;
+  Variant& no_sync = add("no_sync", "two micro-batches, gradients reduced once a step",
+                         [](ShardingOptions& sharding) { sharding.no_sync = true; });
+  no_sync.apply = [](ModelOptions&, ClipOptions&, StepOptions& step) { step.grad_accum = 2; };
+  no_sync.fsdp_only = false;
+  add("no_prefetch", "units are gathered when they are used", [](ShardingOptions& sharding) {
+    sharding.forward_prefetch = false;
+    sharding.backward_prefetch = "none";
+  });
+  add("prefetch_post", "gathered after the backward of the unit before, two ahead",
+      [](ShardingOptions& sharding) {
+        sharding.backward_prefetch = "post";
+        sharding.limit_all_gathers = false;
+      });
+  add("wrap_size", "units of at least 3000 parameters", [](ShardingOptions& sharding) {
+    sharding.wrap = "size";
+    sharding.min_num_params = 3000;
+  });
+  add("wrap_none", "one unit", [](ShardingOptions& sharding) { sharding.wrap = "none"; });
+  Variant& small = add("small_buckets", "many small reductions",
+                       [](ShardingOptions& sharding) { sharding.bucket_mb = 0.005; });
+  small.fsdp_only = false;
+}
+
 }  // namespace
+
+bool applies(const Variant& variant, const sharding::ShardingOptions& sharding) {
+  if (variant.apply_sharding == nullptr) return true;
+  if (variant.name == "small_buckets") return sharding.parallel == "ddp";
+  return sharding.parallel == "fsdp" || (sharding.parallel == "ddp" && !variant.fsdp_only);
+}
 
 const std::vector<Variant>& variants() {
   static const std::vector<Variant> list = [] {
@@ -91,6 +142,7 @@ const std::vector<Variant>& variants() {
         add("sequence_of_1", "one token", [](ModelOptions&, ClipOptions&, StepOptions&) {});
     one_token.decoders_only = true;
     one_token.seq_length = 1;
+    add_wrapper_variants(v);
     for (Variant& variant : v) {
       for (const char* name :
            {"noise", "per_layer", "per_layer+accumulation", "automatic", "adaptive"})
@@ -131,9 +183,9 @@ bool applies(const Variant& variant, const Subject& subject, const Format& forma
   return !variant.blocks_needed || subject.task != "regress";
 }
 
-void shrink(const Variant& variant, models::ModelOptions& model) {
+void shrink(const Variant& variant, models::ModelOptions& model, bool wrapped) {
   // At the preset's own sizes once; elsewhere small, with widths that no tile divides.
-  if (variant.name == "default" || !model.model.ends_with("-tiny")) return;
+  if ((variant.name == "default" && !wrapped) || !model.model.ends_with("-tiny")) return;
   if (model.model.starts_with("linear")) {
     model.hidden_dim = 19;
   } else if (model.model.starts_with("dit")) {

@@ -8,6 +8,7 @@
 
 #include "runtime/models/model_options.h"
 #include "runtime/privacy/clipping.h"
+#include "runtime/sharding/sharding_options.h"
 #include "runtime/train/trainer.h"
 
 namespace moonshard::verify {
@@ -26,6 +27,9 @@ struct Variant {
   int64_t batch_size = 5;
   int64_t seq_length = 7;
   bool padded = false;  ///< sequences of different length, filled up with pad_token_id
+  /// Of wrappers: what changes in them, and which they mean something for.
+  void (*apply_sharding)(sharding::ShardingOptions&) = nullptr;
+  bool fsdp_only = false;
 };
 const std::vector<Variant>& variants();
 
@@ -46,9 +50,11 @@ std::vector<Subject> subjects(const std::string& model);
 
 bool applies(const Variant& variant, const Subject& subject, const Format& format);
 bool applies(const Variant& variant, const std::string& engine);
+bool applies(const Variant& variant, const sharding::ShardingOptions& sharding);
 
-/// Makes the model smaller where its own sizes prove nothing more.
-void shrink(const Variant& variant, models::ModelOptions& model);
+/// Makes the model smaller where its own sizes prove nothing more: everywhere but in the default
+/// variant without a wrapper.
+void shrink(const Variant& variant, models::ModelOptions& model, bool wrapped = false);
 
 /// Kind of a layer as users think of it: "linear", "linear_bias", "linear_2d", "adaln_linear",
 /// "tied_embedding", "embedding", "rms_norm", …

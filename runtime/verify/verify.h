@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/records/json.h"
+#include "runtime/sharding/sharding_options.h"
 
 namespace moonshard::verify {
 
@@ -16,6 +17,9 @@ struct VerifyOptions {
   std::string dtype;    ///< one format; empty means all
   std::string device = "auto";
   int64_t seed = 11;
+  /// With a wrapper the batch is split over the ranks of this process's world, three steps are made
+  /// instead of one, and gathered norms are compared, too. All ranks call verify alike.
+  sharding::ShardingOptions sharding;
 };
 
 /// One kind of layer under one engine, model, variant and format. The layer "all" stands for what
@@ -33,6 +37,8 @@ struct Cell {
 struct NormsShown {
   std::string title;
   std::vector<double> before, after, expected;
+  std::vector<std::vector<double>>
+      by_rank;  ///< of several ranks: each one's own, before the gather
 };
 
 struct Observer {
@@ -44,7 +50,7 @@ struct Observer {
 std::vector<Cell> verify(const VerifyOptions& options, const Observer& observer = {});
 
 /// {"cells": [{engine, model, layer, options, dtype, max_rel_err, ok}], "failed": n}.
-records::Json to_json(const std::vector<Cell>& cells);
+records::Json to_json(const std::vector<Cell>& cells, const VerifyOptions& options = {});
 
 /// The cells without running them: what `moonshard engines` promises.
 struct Support {

@@ -131,11 +131,33 @@ void check_tied_head(const Model& model, const WeightSource& source, const Plan&
 
 }  // namespace
 
-LoadReport load_weights(Model& model, const std::filesystem::path& path) {
-  const WeightSource source = open_weights(path);
+namespace {
+
+Plan checked_plan(const Model& model, const WeightSource& source) {
   Plan plan = match_names(model, source);
   check_shapes(model, source, plan);
   check_tied_head(model, source, plan);
+  return plan;
+}
+
+}  // namespace
+
+LoadReport defer_weights(Model& model, const std::filesystem::path& path) {
+  auto source = std::make_shared<WeightSource>(open_weights(path));
+  Plan plan = checked_plan(model, *source);
+  model.take_ranges_from([source, names = std::move(plan.file_names)](
+                             const Parameter& parameter, at::Tensor& range, int64_t first) {
+    const auto found = names.find(parameter.name);
+    if (found == names.end()) return false;
+    source->read_range(found->second, first, range);
+    return true;
+  });
+  return std::move(plan.report);
+}
+
+LoadReport load_weights(Model& model, const std::filesystem::path& path) {
+  const WeightSource source = open_weights(path);
+  Plan plan = checked_plan(model, source);
   for (const auto& parameter : model.parameters()) {
     const auto found = plan.file_names.find(parameter->name);
     if (found != plan.file_names.end()) {
@@ -160,8 +182,13 @@ std::unique_ptr<Model> load_model(models::ModelOptions options, const std::files
 std::vector<std::string> save_model(const Model& model, const std::filesystem::path& folder,
                                     int64_t max_shard_bytes) {
   NamedTensors tensors;
-  for (const auto& parameter : model.parameters())
+  for (const auto& parameter : model.parameters()) {
+    MS_CHECK(!parameter->value.is_meta(),
+             "save: model '{}': expected whole parameters, got '{}', which is spread over ranks; "
+             "call trainer:gather() on all ranks first",
+             model.options().model, parameter->name);
     tensors.emplace_back(parameter->name, parameter->value);
+  }
   auto files = write_sharded(folder, tensors, max_shard_bytes);
   write_config(folder, model.options());
   return files;

@@ -26,6 +26,10 @@ struct LoadReport {
 /// numbers that are no floats are errors; they are found before the model is changed.
 LoadReport load_weights(models::Model& model, const std::filesystem::path& path);
 
+/// The same for a model whose parameters have no numbers yet (ModelOptions::deferred): checks now,
+/// and lets whoever places a part of a parameter read just that part.
+LoadReport defer_weights(models::Model& model, const std::filesystem::path& path);
+
 /// Builds the model that `options` describe (options_from_config, changed as wished) and fills it.
 /// Its options then name the path as `weights`.
 std::unique_ptr<models::Model> load_model(models::ModelOptions options,

@@ -50,6 +50,7 @@ models::ModelOptions resolve_model(const models::ModelOptions& options) {
     const Json asked = option.read(&options);
     if (option.name != "model" && asked != option.read(&untouched)) option.write(&combined, asked);
   }
+  combined.deferred = options.deferred;
   if (combined.weights.empty()) combined.weights = options.model;
   return models::resolve_model_options(combined);
 }
@@ -58,7 +59,8 @@ std::unique_ptr<models::Model> make_model(const models::ModelOptions& options) {
   const models::ModelOptions resolved = resolve_model(options);
   auto model = models::make_model(resolved);
   if (!resolved.weights.empty() && resolved.device != "meta")
-    load_weights(*model, resolved.weights);
+    resolved.deferred ? defer_weights(*model, resolved.weights)
+                      : load_weights(*model, resolved.weights);
   return model;
 }
 

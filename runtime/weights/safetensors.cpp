@@ -95,11 +95,27 @@ void SafetensorsFile::read_into(const std::string& name, const at::Tensor& targe
   }
 }
 
-void SafetensorsFile::fill(const TensorEntry& entry, const at::Tensor& target) const {
+void SafetensorsFile::read_range(const std::string& name, int64_t first,
+                                 const at::Tensor& target) const {
+  const TensorEntry& found = entry(name);
+  const int64_t elements =
+      (found.end - found.begin) / static_cast<int64_t>(c10::elementSize(found.dtype));
+  MS_CHECK(target.dim() == 1 && first >= 0 && first <= elements - target.numel(),
+           "{}: tensor {}: expected a range within its {} elements, got {} from {}",
+           path().string(), in_quotes(name), elements, target.numel(), first);
+  try {
+    fill(found, target, first);
+  } catch (...) {
+    rethrow_memory_errors();
+  }
+}
+
+void SafetensorsFile::fill(const TensorEntry& entry, const at::Tensor& target,
+                           int64_t first) const {
   const at::NoGradGuard no_grad;
   const std::string what = fmt::format("tensor {}", in_quotes(entry.name));
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(entry.dtype));
-  int64_t position = data_start_ + entry.begin;
+  int64_t position = data_start_ + entry.begin + first * element_bytes;
   const auto read_next = [&](const at::Tensor& block) {
     const auto bytes = block.numel() * element_bytes;
     file_.read_at(position, block.data_ptr(), bytes, what);

@@ -32,10 +32,12 @@ class SafetensorsFile {
   /// second copy of the whole never exists. On device "meta" only the shape is checked. A tensor
   /// that could not be read to its end holds old and new elements.
   void read_into(const std::string& name, const at::Tensor& target) const;
+  /// Fills a tensor [n] with elements first … first + n - 1 of the flattened tensor, likewise.
+  void read_range(const std::string& name, int64_t first, const at::Tensor& target) const;
 
  private:
   const TensorEntry& entry(const std::string& name) const;
-  void fill(const TensorEntry& entry, const at::Tensor& target) const;
+  void fill(const TensorEntry& entry, const at::Tensor& target, int64_t first = 0) const;
 
   ReadOnlyFile file_;
   SafetensorsHeader header_;

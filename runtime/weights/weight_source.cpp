@@ -219,4 +219,9 @@ void WeightSource::read_into(const std::string& name, const at::Tensor& target) 
   place(name).file->read_into(name, target);
 }
 
+void WeightSource::read_range(const std::string& name, int64_t first,
+                              const at::Tensor& target) const {
+  place(name).file->read_range(name, first, target);
+}
+
 }  // namespace moonshard::weights

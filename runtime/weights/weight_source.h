@@ -26,6 +26,7 @@ class WeightSource {
   /// As SafetensorsFile's. Throw UsageError for an unknown name, with the nearest.
   at::Tensor read(const std::string& name) const;
   void read_into(const std::string& name, const at::Tensor& target) const;
+  void read_range(const std::string& name, int64_t first, const at::Tensor& target) const;
 
  private:
   friend WeightSource open_weights(const std::filesystem::path& path);

@@ -263,7 +263,7 @@ describe("the trainer", function()
   it("a step reports loss, norms, times and memory", function()
     local report = trainer({ clip = ms.clip("materialize", { max_grad_norm = 0.1 }) }):step()
     assert.are.same({ "batch_size", "clip_bound", "clip_fraction", "dropped", "factors", "kept_bytes", "loss", "lr", "memory", "norms",
-      "phases", "step", "time_ms", "tokens" }, support.keys(report))
+      "phases", "privacy_steps", "step", "time_ms", "tokens" }, support.keys(report))
     assert.are.equal(1, report.step)
     assert.are.equal(4, report.batch_size)
     assert.are.equal(4, #report.norms)
@@ -304,7 +304,7 @@ describe("the trainer", function()
     assert.are.equal(1, tr.clip_bound)
     assert.are.equal("linear-tiny", tr.model.name)
     assert.are.equal("Trainer of linear-tiny with engine materialize", tostring(tr))
-    assert.matches("Trainer: expected a field %(model, engine, private, clip_bound%) or a method %(step, close%), got 'stpe'",
+    assert.matches("Trainer: expected a field %(model, engine, private, privacy_steps, clip_bound, units%) or a method %(step, gather, save, resume, close%), got 'stpe'",
       message_of(function() return tr.stpe end))
   end)
 

@@ -98,11 +98,11 @@ describe("layers", function()
   end)
 
   it("inside the runtime no arrow turns back", function()
-    -- records, core < profile < {models, data, sharding, weights} < {privacy, optim} < train < {plan, verify}. Folders of one level
-    -- that may see each other: data takes its shapes from models.
-    local level = { records = 1, core = 1, profile = 2, models = 3, data = 3, sharding = 3, weights = 3, privacy = 4, optim = 4, train = 5,
-      plan = 6, verify = 6 }
-    local launch_sees = { records = true, core = true, profile = true, launch = true }
+    -- records, core < profile < comm < {models, data, sharding, weights} < {privacy, optim} < train < {plan, verify}. Folders of one
+    -- level that may see each other: data takes its shapes from models.
+    local level = { records = 1, core = 1, profile = 2, comm = 3, models = 4, data = 4, sharding = 4, weights = 4, privacy = 5, optim = 5,
+      train = 6, plan = 7, verify = 7 }
+    local launch_sees = { records = true, core = true, profile = true, comm = true, launch = true }
     expect_none(includes("runtime"), function(include)
       local from, to = include.file:match("^runtime/([^/]+)/"), include.name:match("^runtime/([^/]+)/")
       if not from or not to then return false end
@@ -111,6 +111,23 @@ describe("layers", function()
       if not level[from] or not level[to] then return "the spec knows no level of " .. (level[from] and to or from) end
       return level[to] > level[from]
     end)
+  end)
+
+  it("models know nothing of other ranks", function()
+    expect_none(includes("runtime/models"), function(include) return include.name:match("^runtime/comm/") ~= nil end)
+  end)
+
+  it("launcher and watchdog know no LibTorch", function()
+    local list = {}
+    for _, folder in ipairs { "runtime/comm", "runtime/launch" } do
+      for _, include in ipairs(includes(folder)) do
+        if matches_any(include.file, { "/watchdog%.", "/missing_ranks%.", "/pulse%.", "/board%.", "/rank_environment%.", "/ranks%.", "/process%." }) then
+          list[#list + 1] = include
+        end
+      end
+    end
+    assert.is_true(#list > 0)
+    expect_none(list, function(include) return matches_any(include.name, torch) end)
   end)
 
   it("models know nothing of sharding or privacy", function()

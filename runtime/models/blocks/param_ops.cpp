@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <exception>
+
 #include "runtime/core/check.h"
 #include "runtime/core/device.h"
 #include "runtime/core/interrupt.h"
@@ -43,6 +45,7 @@ struct LinearFunction : Function<LinearFunction> {
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     ParamLayer& layer = remembered_layer(context);
+    const BackwardUse use(layer);
     const at::Tensor g = gradients[0];
     const at::Tensor x = context->get_saved_variables()[0];
     at::Tensor x_gradient;
@@ -60,6 +63,7 @@ struct EmbeddingFunction : Function<EmbeddingFunction> {
     return at::embedding(layer->weight->value, ids).to(layer->seam->compute_type);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const BackwardUse use(remembered_layer(context));
     hand_over(remembered_layer(context), context->get_saved_variables()[0], gradients[0]);
     return {at::Tensor(), at::Tensor(), at::Tensor()};
   }
@@ -72,6 +76,7 @@ struct PositionsFunction : Function<PositionsFunction> {
     return x + layer->weight->value.to(x.scalar_type());
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const BackwardUse use(remembered_layer(context));
     hand_over(remembered_layer(context), at::Tensor(), gradients[0]);
     return {context->needs_input_grad(0) ? gradients[0] : at::Tensor(), at::Tensor(), at::Tensor()};
   }
@@ -110,6 +115,7 @@ struct NormFunction : Function<NormFunction> {
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     ParamLayer& layer = remembered_layer(context);
+    const BackwardUse use(layer);
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &inverse_spread = saved[1];
     const bool centred = context->saved_data["centred"].toBool();
@@ -127,6 +133,15 @@ struct NormFunction : Function<NormFunction> {
     return {x_gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
+
+// A layer as the rest of the model calls it: its parameters are in place while it runs.
+template <class Run>
+at::Tensor with_parameters(const ParamLayer& layer, Run run) {
+  before_forward(layer);
+  const at::Tensor output = run();
+  after_forward(layer, output);
+  return output;
+}
 
 // Frozen layers need no anchor: they stay in the graph only when their input does.
 at::Tensor anchor_of(const ParamLayer& layer) {
@@ -167,6 +182,26 @@ at::Tensor plain_norm(const at::Tensor& x, const ParamLayer& layer, double eps, 
 
 }  // namespace
 
+void before_forward(const ParamLayer& layer) {
+  if (layer.seam->keeper != nullptr) layer.seam->keeper->before_forward(layer);
+}
+
+void after_forward(const ParamLayer& layer, const at::Tensor& output) {
+  if (layer.seam->keeper != nullptr)
+    layer.seam->keeper->after_forward(layer, output.requires_grad());
+}
+
+BackwardUse::BackwardUse(const ParamLayer& layer)
+    : layer_(layer), exceptions_(std::uncaught_exceptions()) {
+  if (layer.seam->keeper != nullptr) layer.seam->keeper->before_backward(layer);
+}
+
+BackwardUse::~BackwardUse() noexcept(false) {
+  // What is torn down by an error is put in order by whoever catches it.
+  if (layer_.seam->keeper != nullptr && std::uncaught_exceptions() == exceptions_)
+    layer_.seam->keeper->after_backward(layer_);
+}
+
 void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
   throw_if_interrupted();
   if (layer.seam->consumer != nullptr && layer.trainable())
@@ -179,7 +214,7 @@ at::Tensor linear(const at::Tensor& x, ParamLayer& layer) {
            "layer '{}': expected input [B, ..., {}], got {}; check the model's sizes", layer.name,
            width, c10::str(x.sizes()));
   if (layer.seam->plain_autograd) return plain_linear(x, layer);
-  return LinearFunction::apply(x, anchor_of(layer), &layer);
+  return with_parameters(layer, [&] { return LinearFunction::apply(x, anchor_of(layer), &layer); });
 }
 
 at::Tensor patch_embedding(const at::Tensor& images, ParamLayer& layer) {
@@ -209,7 +244,8 @@ at::Tensor embedding(const at::Tensor& ids, ParamLayer& layer) {
     const auto type = layer.seam->compute_type;
     return at::embedding(rounded(*layer.weight, type), ids, layer.padding_id).to(type);
   }
-  return EmbeddingFunction::apply(ids, anchor_of(layer), &layer);
+  return with_parameters(layer,
+                         [&] { return EmbeddingFunction::apply(ids, anchor_of(layer), &layer); });
 }
 
 at::Tensor add_positions(const at::Tensor& x, ParamLayer& layer) {
@@ -221,17 +257,20 @@ at::Tensor add_positions(const at::Tensor& x, ParamLayer& layer) {
     const auto type = x.scalar_type(), wide = statistics_type(type);
     return (x.to(wide) + rounded(*layer.weight, type).to(wide)).to(type);
   }
-  return PositionsFunction::apply(x, anchor_of(layer), &layer);
+  return with_parameters(layer,
+                         [&] { return PositionsFunction::apply(x, anchor_of(layer), &layer); });
 }
 
 at::Tensor rms_norm(const at::Tensor& x, ParamLayer& layer, double eps) {
   if (layer.seam->plain_autograd) return plain_norm(x, layer, eps, false);
-  return NormFunction::apply(x, anchor_of(layer), &layer, eps, false);
+  return with_parameters(
+      layer, [&] { return NormFunction::apply(x, anchor_of(layer), &layer, eps, false); });
 }
 
 at::Tensor layer_norm(const at::Tensor& x, ParamLayer& layer, double eps) {
   if (layer.seam->plain_autograd) return plain_norm(x, layer, eps, true);
-  return NormFunction::apply(x, anchor_of(layer), &layer, eps, true);
+  return with_parameters(
+      layer, [&] { return NormFunction::apply(x, anchor_of(layer), &layer, eps, true); });
 }
 
 }  // namespace moonshard::models

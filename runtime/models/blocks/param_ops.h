@@ -33,4 +33,22 @@ at::Tensor layer_norm(const at::Tensor& x, ParamLayer& layer, double eps);
 /// rule needs.
 void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
 
+/// For layers of one's own, too: around their forward, so that the parameters are in place on
+/// every kind of wrapper. `output` is what the layer returned.
+void before_forward(const ParamLayer& layer);
+void after_forward(const ParamLayer& layer, const at::Tensor& output);
+
+/// The same around their backward: parameters are in place while it lives.
+class BackwardUse {
+ public:
+  explicit BackwardUse(const ParamLayer& layer);
+  ~BackwardUse() noexcept(false);
+  BackwardUse(const BackwardUse&) = delete;
+  BackwardUse& operator=(const BackwardUse&) = delete;
+
+ private:
+  const ParamLayer& layer_;
+  int exceptions_;
+};
+
 }  // namespace moonshard::models

@@ -88,7 +88,7 @@ class AutoEngine : public NormEngine {
                              columns,
                              matrix ? rows : columns,
                              static_cast<double>(c10::elementSize(layer->seam->compute_type)),
-                             weight.is_cuda()};
+                             layer->seam->anchor.is_cuda()};
       total += keep_of(*layer, shape) == Keep::Gradients && !has_small_gradient(*layer)
                    ? kept_gradients_bytes(shape)
                    : kept_inputs_bytes(shape);

@@ -18,6 +18,7 @@ class PlainEngine : public ClipEngine {
   void consume(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) override {
     const at::NoGradGuard no_grad;
     add_gradients(layer, a, g);
+    announce_gradients(layer);
   }
 
   ClipReport clip(profile::PhaseTimer&) override { return {}; }

@@ -1,0 +1,149 @@
+// Several ranks for Lua: ms.dist (who and where, collectives for scripts), and what ms.trainer
+// takes as `parallel`.
+#include <ATen/ATen.h>
+
+#include "bindings/bindings.h"
+#include "bindings/convert.h"
+#include "bindings/docs.h"
+#include "bindings/parallel_options.h"
+#include "bindings/tensor_handle.h"
+#include "runtime/comm/world.h"
+#include "runtime/sharding/sharding_options.h"
+
+namespace moonshard::bindings {
+namespace {
+
+std::shared_ptr<comm::Communicator> script_group(c10::Device device) {
+  return comm::this_world()->group("script", device);
+}
+
+// What a collective carries: a tensor, a number, or a list of numbers. The answer has its kind.
+struct Carried {
+  at::Tensor tensor;
+  enum { Tensor, Number, List } kind = Number;
+};
+
+Carried carried(const Arguments& args, int n) {
+  if (args.is<TensorHandle>(n)) {
+    const at::Tensor& given = args.object<TensorHandle>(n, "Tensor").get(args.function_name());
+    return {given.detach().clone(at::MemoryFormat::Contiguous), Carried::Tensor};
+  }
+  const Json value = args.missing(n) ? Json() : args.json(n);
+  if (value.is_number()) return {at::tensor({value.get<double>()}, at::kDouble), Carried::Number};
+  if (value.is_array() &&
+      std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_number(); }))
+    return {at::tensor(value.get<std::vector<double>>(), at::kDouble), Carried::List};
+  args.fail(n, "a number, a list of numbers or a Tensor");
+}
+
+sol::object answer(lua_State* L, const at::Tensor& tensor, const Carried& like) {
+  if (like.kind == Carried::Tensor) return push_tensor(L, tensor);
+  const double* numbers = tensor.const_data_ptr<double>();
+  if (like.kind == Carried::Number) return sol::make_object(L, numbers[0]);
+  return to_lua(L, Json(std::vector<double>(numbers, numbers + tensor.numel())));
+}
+
+sol::object all_reduce(const Arguments& args) {
+  const Carried value = carried(args, 1);
+  const std::string name = args.missing(2) ? "sum" : args.text(2, "reduction");
+  MS_CHECK(name == "sum" || name == "max" || name == "min" || name == "mean",
+           "{}: expected the reduction sum, mean, max or min, got '{}'", args.function_name(),
+           name);
+  const auto group = script_group(value.tensor.device());
+  at::Tensor tensor = value.tensor;
+  group
+      ->all_reduce(tensor, "script",
+                   name == "max"   ? comm::Reduction::Max
+                   : name == "min" ? comm::Reduction::Min
+                                   : comm::Reduction::Sum)
+      .wait();
+  if (name == "mean") tensor = tensor / group->size();
+  return answer(args.state(), tensor, value);
+}
+
+sol::object all_gather(const Arguments& args) {
+  const Carried value = carried(args, 1);
+  const auto group = script_group(value.tensor.device());
+  const int64_t n = value.tensor.numel();
+  // Another size on one rank would be an error deep inside of the transport, or a wait for ever.
+  at::Tensor sizes = at::tensor({n, -n}, at::kLong);
+  script_group(c10::kCPU)->all_reduce(sizes, "sizes", comm::Reduction::Max).wait();
+  MS_CHECK(sizes[0].item<int64_t>() == -sizes[1].item<int64_t>(),
+           "{}: expected as many numbers on every rank, got {} to {}", args.function_name(),
+           -sizes[1].item<int64_t>(), sizes[0].item<int64_t>());
+  const at::Tensor row = at::empty({n * group->size()}, value.tensor.options());
+  if (n > 0) group->all_gather(row, value.tensor.flatten(), "script").wait();
+  sol::table list(args.state(), sol::create);
+  for (int rank = 0; rank < group->size(); ++rank) {
+    const at::Tensor part = row.narrow(0, n * rank, n).view(value.tensor.sizes());
+    list[rank + 1] = answer(args.state(), part.clone(), value);
+  }
+  return list;
+}
+
+sol::object broadcast(const Arguments& args) {
+  const Carried value = carried(args, 1);
+  const int root = args.missing(2) ? 0 : static_cast<int>(args.integer(2, "root rank"));
+  at::Tensor tensor = value.tensor;
+  script_group(tensor.device())->broadcast(tensor, root, "script").wait();
+  return answer(args.state(), tensor, value);
+}
+
+// Checked now and handed on as a plain table; ms.trainer reads it back through the same schema.
+sol::object checked_parallel(const Arguments& args, const char* parallel) {
+  sharding::ShardingOptions options;
+  const Json table = args.options(1);
+  MS_CHECK(!table.contains("parallel"),
+           "{}: unknown option 'parallel'; the function's name says which", args.function_name());
+  sharding::sharding_schema().assign_all(&options, table);
+  options.parallel = parallel;
+  return to_lua(args.state(), sharding::sharding_schema().to_json(&options));
+}
+
+}  // namespace
+
+sharding::ShardingOptions read_sharding_options(const Json& table) {
+  sharding::ShardingOptions options;
+  sharding::sharding_schema().assign_all(&options, table);
+  return options;
+}
+
+void bind_dist(sol::table ms) {
+  sol::table dist(ms.lua_state(), sol::create);
+  define(dist, "ms.dist", "rank", "() -> number", "This process's rank, from 0.",
+         [](const Arguments& args) {
+           return to_lua(args.state(), comm::is_rank() ? comm::rank_environment()->rank : 0);
+         });
+  define(dist, "ms.dist", "world", "() -> number", "The number of ranks; 1 without a launcher.",
+         [](const Arguments& args) {
+           return to_lua(args.state(), comm::is_rank() ? comm::rank_environment()->world : 1);
+         });
+  define(dist, "ms.dist", "local_rank", "() -> number", "This process's rank on its machine.",
+         [](const Arguments& args) {
+           return to_lua(args.state(), comm::is_rank() ? comm::rank_environment()->local_rank : 0);
+         });
+  define(dist, "ms.dist", "barrier", "()", "Waits until every rank is here.",
+         [](const Arguments&) { script_group(c10::kCPU)->barrier("script"); });
+  define(dist, "ms.dist", "all_reduce", "(value[, reduction]) -> value",
+         "The sum over ranks (or mean, max, min) of a number, a list of numbers or a Tensor.",
+         all_reduce);
+  define(dist, "ms.dist", "all_gather", "(value) -> list",
+         "Every rank's value, by rank: numbers, lists of numbers or Tensors of one size.",
+         all_gather);
+  define(dist, "ms.dist", "broadcast", "(value[, root]) -> value",
+         "The value of rank `root` (0) on every rank; all give one of the same kind and size.",
+         broadcast);
+  ms["dist"] = dist;
+  document(dist, "ms.dist", "ms.dist",
+           "Ranks of this job: rank, world, barrier, all_reduce, all_gather, broadcast. Start "
+           "several with 'moonshard run --nproc N SCRIPT', torchrun, srun or mpirun.");
+  define(ms, "ms", "ddp", "{ bucket_mb, reduce_dtype, no_sync, … } -> table",
+         "For ms.trainer's `parallel`: whole copies, gradients summed over ranks.",
+         [](const Arguments& args) { return checked_parallel(args, "ddp"); });
+  define(ms, "ms", "fsdp",
+         "{ sharding, wrap, backward_prefetch, forward_prefetch, cpu_offload, … } -> table",
+         "For ms.trainer's `parallel`: parameters, gradients and optimizer state in parts.",
+         [](const Arguments& args) { return checked_parallel(args, "fsdp"); });
+}
+
+}  // namespace moonshard::bindings

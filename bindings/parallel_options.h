@@ -1,0 +1,10 @@
+// What ms.fsdp and ms.ddp made, read back for ms.trainer.
+#pragma once
+
+#include "runtime/sharding/sharding_options.h"
+
+namespace moonshard::bindings {
+
+sharding::ShardingOptions read_sharding_options(const Json& table);
+
+}  // namespace moonshard::bindings

@@ -1,0 +1,181 @@
+#include "runtime/comm/communicator.h"
+
+#include <ATen/ATen.h>
+
+#include <mutex>
+
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "runtime/comm/watchdog.h"
+#include "runtime/profile/timeline.h"
+
+namespace moonshard::comm {
+
+// Shared with the watchdog, which asks from its own thread whether the work is done: before the
+// transport has returned from starting it, and for a while after it was waited for. By then nothing
+// of the tensors may be held any more: they are whole units of parameters.
+struct Pending::State {
+  std::mutex mutex;
+  Communicator::Started work;
+  std::unique_ptr<c10::Event> passed;  ///< on a GPU: the stream has come to the work's end
+  bool started = false, waited_for = false;
+  std::vector<at::Tensor> tensors;
+  Watchdog* watchdog = nullptr;
+  int64_t sequence = 0;
+
+  bool is_done() {
+    const std::lock_guard lock(mutex);
+    try {
+      if (waited_for) return passed == nullptr || passed->query();
+      return started && (work == nullptr || work->is_done());
+    } catch (...) {
+      return false;  // failed: whoever waits is told
+    }
+  }
+  void let_go() {
+    const c10::Device device = tensors[0].device();
+    std::unique_ptr<c10::Event> event;
+    if (device.is_cuda()) {
+      event = std::make_unique<c10::Event>(device.type());
+      event->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    }
+    const std::lock_guard lock(mutex);
+    passed = std::move(event);
+    waited_for = true;
+    work = nullptr;
+    tensors.clear();
+  }
+  [[noreturn]] void fail(const std::exception& error) const {
+    throw CommError(watchdog != nullptr ? watchdog->explain(sequence, error.what())
+                                        : std::string("collective failed: ") + error.what());
+  }
+};
+
+void Pending::wait() {
+  if (state_ == nullptr) return;
+  const std::shared_ptr<State> state = std::move(state_);
+  state_ = nullptr;
+  try {
+    if (state->work != nullptr) state->work->wait();
+  } catch (const std::exception& error) {
+    state->fail(error);
+  }
+  state->let_go();
+}
+
+Communicator::~Communicator() = default;
+
+Pending Communicator::track(const char* operation, const std::string& about, int64_t bytes,
+                            std::vector<at::Tensor> tensors,
+                            const std::function<Started()>& start) {
+  const auto known = std::find_if(traffic_.begin(), traffic_.end(),
+                                  [&](const Traffic& t) { return t.operation == operation; });
+  Traffic& sum = known != traffic_.end() ? *known : traffic_.emplace_back(Traffic{operation, 0, 0});
+  ++sum.count;
+  sum.bytes += bytes;
+
+  const bool on_gpu = tensors[0].is_cuda();
+  const c10::Device device = tensors[0].device();
+  auto state = std::make_shared<Pending::State>();
+  state->tensors = std::move(tensors);
+  state->watchdog = watchdog_;
+  if (watchdog_ != nullptr)
+    state->sequence = watchdog_->begin(operation, about, [state] { return state->is_done(); });
+  profile::Timeline* timeline = timeline_;
+  const size_t span =
+      timeline != nullptr ? timeline->begin("comm", std::string(operation) + " " + about) : 0;
+  Started work;
+  try {
+    work = start();
+  } catch (const std::exception& error) {
+    state->fail(error);
+  }
+  {
+    const std::lock_guard lock(state->mutex);
+    state->work = work;
+    state->started = true;
+  }
+  if (timeline != nullptr) {
+    if (work == nullptr) {
+      timeline->end(span);
+    } else if (on_gpu) {
+      // Its end is an event behind the work, on a stream that nothing else uses.
+      const c10::impl::VirtualGuardImpl guard(device.type());
+      const c10::StreamGuard aside(guard.getStreamFromGlobalPool(device));
+      work->wait();
+      timeline->end(span);
+    } else {
+      work->when_done([timeline, span] { timeline->end(span); });
+    }
+  }
+  return Pending(std::move(state));
+}
+
+Pending Communicator::all_gather(const at::Tensor& whole, const at::Tensor& part,
+                                 const std::string& about) {
+  MS_ASSERT(whole.numel() == part.numel() * size_ && whole.scalar_type() == part.scalar_type(),
+            "all_gather of {}: {} parts of {} into {}", about, size_, part.numel(), whole.numel());
+  return track("all_gather", about, static_cast<int64_t>(whole.nbytes()), {whole, part},
+               [&] { return start_all_gather(whole, part); });
+}
+
+Pending Communicator::reduce_scatter(const at::Tensor& part, const at::Tensor& whole,
+                                     const std::string& about) {
+  MS_ASSERT(whole.numel() == part.numel() * size_ && whole.scalar_type() == part.scalar_type(),
+            "reduce_scatter of {}: {} into {} parts of {}", about, whole.numel(), size_,
+            part.numel());
+  return track("reduce_scatter", about, static_cast<int64_t>(whole.nbytes()), {part, whole},
+               [&] { return start_reduce_scatter(part, whole); });
+}
+
+Pending Communicator::all_reduce(const at::Tensor& tensor, const std::string& about,
+                                 Reduction reduction) {
+  return track("all_reduce", about, static_cast<int64_t>(tensor.nbytes()), {tensor},
+               [&] { return start_all_reduce(tensor, reduction); });
+}
+
+Pending Communicator::broadcast(const at::Tensor& tensor, int root, const std::string& about) {
+  MS_CHECK(root >= 0 && root < size_, "broadcast: expected a rank from 0 to {}, got {}", size_ - 1,
+           root);
+  return track("broadcast", about, static_cast<int64_t>(tensor.nbytes()), {tensor},
+               [&] { return start_broadcast(tensor, root); });
+}
+
+void Communicator::barrier(const std::string& about) {
+  const at::Tensor one = at::ones({1}, at::TensorOptions().dtype(at::kInt).device(device_));
+  track("barrier", about, 0, {one}, [&] { return start_all_reduce(one, Reduction::Sum); }).wait();
+  one.cpu();  // on a GPU only the stream has waited so far
+}
+
+namespace {
+
+class SingleCommunicator : public Communicator {
+ public:
+  SingleCommunicator() : Communicator(0, 1, nullptr) {}
+  const char* transport() const override { return "single"; }
+
+ protected:
+  Started start_all_gather(at::Tensor whole, at::Tensor part) override { return copy(whole, part); }
+  Started start_reduce_scatter(at::Tensor part, at::Tensor whole) override {
+    return copy(part, whole);
+  }
+  Started start_all_reduce(at::Tensor, Reduction) override { return nullptr; }
+  Started start_broadcast(at::Tensor, int) override { return nullptr; }
+
+ private:
+  static Started copy(at::Tensor& to, const at::Tensor& from) {
+    const at::NoGradGuard no_grad;
+    if (to.data_ptr() != from.data_ptr()) to.copy_(from, /*non_blocking=*/true);
+    return nullptr;
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_single() {
+  return std::make_shared<SingleCommunicator>();
+}
+
+}  // namespace moonshard::comm

@@ -1,0 +1,110 @@
+// Collectives among the ranks of one group, over LibTorch's c10d: Gloo on hosts, NCCL on GPUs, or a
+// fake group that models the time. Every collective is asynchronous, numbered, and watched.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/core/check.h"
+
+namespace moonshard::profile {
+class Timeline;
+}
+
+namespace moonshard::comm {
+
+class Watchdog;
+
+/// A collective failed: a rank is gone, or did not come. The text names it.
+class CommError : public Error {
+ public:
+  using Error::Error;
+};
+
+enum class Reduction { Sum, Max, Min };
+
+/// A collective under way. Tensors are kept alive until it is waited for.
+class Pending {
+ public:
+  struct State;
+  Pending() = default;
+  explicit Pending(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  bool is_under_way() const { return state_ != nullptr; }
+  /// On the CPU until it is done; on a GPU the current stream waits. Throws CommError.
+  void wait();
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// What has been sent since the last reset.
+struct Traffic {
+  std::string operation;
+  int64_t count = 0, bytes = 0;
+};
+
+class Communicator {
+ public:
+  /// Under way in a transport.
+  class Work {
+   public:
+    virtual ~Work() = default;
+    virtual bool is_done() = 0;
+    virtual void wait() = 0;
+    /// Called once when it is done, on any thread; on the CPU only.
+    virtual void when_done(std::function<void()> callback) = 0;
+  };
+  using Started = std::shared_ptr<Work>;
+
+  virtual ~Communicator();
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  /// "single", "gloo", "nccl" or "fake".
+  virtual const char* transport() const = 0;
+
+  // `about` says what for, e.g. the unit's name: reports and traces show it.
+  /// whole [size * n] = the parts [n] of all ranks, in their order. One is a range of the other, or
+  /// they do not overlap.
+  Pending all_gather(const at::Tensor& whole, const at::Tensor& part, const std::string& about);
+  /// part [n] = this rank's part of the sum of all ranks' whole [size * n].
+  Pending reduce_scatter(const at::Tensor& part, const at::Tensor& whole, const std::string& about);
+  Pending all_reduce(const at::Tensor& tensor, const std::string& about,
+                     Reduction reduction = Reduction::Sum);
+  Pending broadcast(const at::Tensor& tensor, int root, const std::string& about);
+  /// Returns when every rank has called it.
+  void barrier(const std::string& about);
+
+  /// Spans of collectives go there while it is set.
+  void record_into(profile::Timeline* timeline) { timeline_ = timeline; }
+  std::vector<Traffic> traffic() const { return traffic_; }
+  void reset_traffic() { traffic_.clear(); }
+
+ protected:
+  Communicator(int rank, int size, Watchdog* watchdog, c10::Device device = c10::kCPU)
+      : rank_(rank), size_(size), watchdog_(watchdog), device_(device) {}
+
+  virtual Started start_all_gather(at::Tensor whole, at::Tensor part) = 0;
+  virtual Started start_reduce_scatter(at::Tensor part, at::Tensor whole) = 0;
+  virtual Started start_all_reduce(at::Tensor tensor, Reduction reduction) = 0;
+  virtual Started start_broadcast(at::Tensor tensor, int root) = 0;
+
+ private:
+  friend struct Pending::State;
+  Pending track(const char* operation, const std::string& about, int64_t bytes,
+                std::vector<at::Tensor> tensors, const std::function<Started()>& start);
+
+  int rank_, size_;
+  Watchdog* watchdog_;
+  c10::Device device_;
+  profile::Timeline* timeline_ = nullptr;
+  std::vector<Traffic> traffic_;
+};
+
+/// A group of one: every collective is a copy, or nothing.
+std::shared_ptr<Communicator> make_single();
+
+}  // namespace moonshard::comm

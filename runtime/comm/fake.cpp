@@ -1,0 +1,155 @@
+// One rank of many on one device. Memory and computation are real; what the other ranks would send
+// is this rank's own part again, and a collective takes as long as a link of that name would: the
+// stream (or the thread that waits) is held up for the modelled time. What is trained is nothing;
+// how long and how large it is, is what is asked.
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <thread>
+
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/ranges.h>
+
+#include "kernels/delay/delay.h"
+#include "runtime/comm/transports.h"
+#include "runtime/comm/world.h"
+#include "runtime/core/options.h"
+
+namespace moonshard::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Bytes per second and direction that one GPU gets out of a ring, and what a collective costs at
+// least. Order of magnitude of published measurements; the result names the link.
+struct Link {
+  const char* name;
+  double bytes_per_s, latency_us;
+};
+constexpr Link kLinks[] = {
+    {"nvlink", 360e9, 12},     {"pcie5", 50e9, 15},       {"infiniband", 45e9, 20},
+    {"ethernet100", 11e9, 40}, {"ethernet10", 1.1e9, 60}, {"instant", 1e18, 0},
+};
+
+const Link& link_of(const std::string& name) {
+  for (const Link& link : kLinks)
+    if (name == link.name) return link;
+  const std::string near = nearest_name(name, link_names());
+  throw UsageError(fmt::format("option 'link': expected one of {}, got '{}'{}",
+                               fmt::join(link_names(), ", "), name,
+                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+}
+
+class HostWork : public Communicator::Work {
+ public:
+  explicit HostWork(Clock::time_point end) : end_(end) {}
+  bool is_done() override { return Clock::now() >= end_; }
+  void wait() override { std::this_thread::sleep_until(end_); }
+  void when_done(std::function<void()> callback) override {
+    std::this_thread::sleep_until(end_);  // only while a timeline is recorded
+    callback();
+  }
+
+ private:
+  Clock::time_point end_;
+};
+
+class StreamWork : public Communicator::Work {
+ public:
+  StreamWork(c10::Device device, c10::Stream on) : device_(device), event_(device.type()) {
+    event_.record(on);
+  }
+  bool is_done() override { return event_.query(); }
+  void wait() override {
+    event_.block(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  }
+  void when_done(std::function<void()>) override {}
+
+ private:
+  c10::Device device_;
+  c10::Event event_;
+};
+
+class FakeCommunicator : public Communicator {
+ public:
+  FakeCommunicator(int rank, int size, const Link& link, c10::Device device)
+      : Communicator(rank, size, nullptr, device),
+        link_(link),
+        device_(device),
+        free_(Clock::now()) {}
+  const char* transport() const override { return "fake"; }
+
+ protected:
+  Started start_all_gather(at::Tensor whole, at::Tensor part) override {
+    return run(share() * static_cast<double>(whole.nbytes()), [&] {
+      for (int other = 0; other < size(); ++other) {
+        at::Tensor slot = slot_of(whole, part, other);
+        if (slot.data_ptr() != part.data_ptr()) slot.copy_(part, true);
+      }
+    });
+  }
+  Started start_reduce_scatter(at::Tensor part, at::Tensor whole) override {
+    return run(share() * static_cast<double>(whole.nbytes()), [&] {
+      const at::Tensor slot = slot_of(whole, part, rank());
+      if (slot.data_ptr() != part.data_ptr()) part.copy_(slot, true);
+    });
+  }
+  Started start_all_reduce(at::Tensor tensor, Reduction) override {
+    return run(2 * share() * static_cast<double>(tensor.nbytes()), [] {});
+  }
+  Started start_broadcast(at::Tensor tensor, int) override {
+    return run(static_cast<double>(tensor.nbytes()), [] {});
+  }
+
+ private:
+  // What a ring sends of a whole: all but one's own part.
+  double share() const { return static_cast<double>(size() - 1) / size(); }
+
+  static at::Tensor slot_of(const at::Tensor& whole, const at::Tensor& part, int rank) {
+    return whole.narrow(0, part.numel() * rank, part.numel());
+  }
+
+  template <class Copy>
+  Started run(double bytes, Copy copy) {
+    const at::NoGradGuard no_grad;
+    const double us = size() == 1 ? 0 : link_.latency_us + bytes / link_.bytes_per_s * 1e6;
+    if (!device_.is_cuda()) {
+      copy();
+      // One collective at a time, as on one link.
+      free_ =
+          std::max(free_, Clock::now()) + std::chrono::nanoseconds(static_cast<int64_t>(us * 1000));
+      return std::make_shared<HostWork>(free_);
+    }
+    const c10::impl::VirtualGuardImpl guard(device_.type());
+    if (!stream_) stream_ = guard.getStreamFromGlobalPool(device_);
+    c10::Event ready(device_.type());
+    ready.record(guard.getStream(device_));
+    ready.block(*stream_);
+    const c10::StreamGuard on(*stream_);
+    copy();
+    kernels::launch_delay(us, stream_->native_handle());
+    return std::make_shared<StreamWork>(device_, *stream_);
+  }
+
+  Link link_;
+  c10::Device device_;
+  Clock::time_point free_;
+  std::optional<c10::Stream> stream_;
+};
+
+}  // namespace
+
+std::vector<std::string> link_names() {
+  std::vector<std::string> names;
+  for (const Link& link : kLinks) names.emplace_back(link.name);
+  return names;
+}
+
+std::shared_ptr<Communicator> make_fake(int rank, int size, const std::string& link,
+                                        c10::Device device) {
+  return std::make_shared<FakeCommunicator>(rank, size, link_of(link), device);
+}
+
+}  // namespace moonshard::comm

@@ -1,0 +1,54 @@
+// Who is missing in a collective, judged from what is on the board. Pure functions: the watchdog
+// brings what it has seen. Knows no LibTorch.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/pulse.h"
+
+namespace moonshard::comm {
+
+/// What this process has seen of another rank.
+struct Sighting {
+  std::optional<Pulse> pulse;  ///< nothing: the rank has not joined
+  std::string end;             ///< how its process ended, empty while nobody says so
+  Life life = Life::Unknown;
+  double silent_s = 0;  ///< since its pulse was last seen to beat
+};
+
+/// From the worst to none. The ranks of the worst kind among the first eight are the missing ones.
+enum class Absence {
+  Dead,
+  Failed,
+  Finished,
+  Stopped,
+  Silent,
+  NotJoined,
+  Behind,
+  Differs,
+  GaveUp,
+  None
+};
+
+struct Verdict {
+  Absence absence = Absence::None;
+  bool is_certain = false;  ///< the rank will never come, however long one waits
+  std::string text;         ///< without the rank: "was killed: signal 9 (Killed); last seen in …"
+};
+
+/// For a collective that this process is in.
+Verdict judge(const Collective& collective, const Sighting& sighting);
+
+struct Report {
+  std::string text;  ///< headline, then a line per rank or group of ranks
+  std::vector<int> missing;
+};
+
+/// `sightings` by rank; the entry of `own_rank` is not looked at. `board_trouble` is empty or says
+/// that the board is gone.
+Report report_missing(const std::string& headline, const Collective& collective, int own_rank,
+                      const std::vector<Sighting>& sightings, const std::string& board_trouble);
+
+}  // namespace moonshard::comm

@@ -1,0 +1,39 @@
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "runtime/comm/transports.h"
+#include "runtime/core/prefix.h"
+
+namespace moonshard::comm {
+namespace {
+
+using MakeNccl = c10d::Backend* (*)(c10d::Store*, const char*, int, int, int, double);
+
+MakeNccl find_maker() {
+  const std::string library = (install_prefix() / "lib" / "libmoonshard_nccl.so").string();
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* reason = handle == nullptr ? dlerror() : "";
+  MS_CHECK(handle != nullptr,
+           "nccl: expected the library {} for several ranks on GPUs, got none: {}; build with the "
+           "CUDA toolkit and NCCL's header, or use device = \"cpu\"",
+           library, reason);
+  auto* maker = reinterpret_cast<MakeNccl>(dlsym(handle, "moonshard_make_nccl"));
+  MS_CHECK(maker != nullptr, "nccl: {} is not of this version; build it again", library);
+  return maker;
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_nccl(c10d::Store* store, const GroupOptions& options) {
+  static const MakeNccl make = find_maker();
+  // Its own watchdog would end the process with a core dump and no name of the missing rank, before
+  // ours has spoken.
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", 0);
+  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
+  return wrap_backend(make(store, options.name.c_str(), options.rank, options.size,
+                           options.device.index(), options.timeout_s + 3600),
+                      "nccl", options);
+}
+
+}  // namespace moonshard::comm

@@ -1,0 +1,63 @@
+// What a rank says of itself on the board: that it lives, which collectives it has begun, how it
+// ended. Knows no LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace moonshard::comm {
+
+/// A process, so that ranks of the same machine can look whether it is still there.
+struct ProcessIdentity {
+  int64_t pid = 0;
+  uint64_t start_time = 0;  ///< a pid is used again, this with it is not
+  std::string machine;      ///< the running kernel and its process numbers
+};
+
+enum class Life { Alive, Stopped, Gone, Unknown };
+
+ProcessIdentity this_process();
+/// Unknown for a process of another machine.
+Life look_at(const ProcessIdentity& process);
+
+struct Collective {
+  int64_t number = 0;
+  std::string operation, about;
+  bool is_done = false;
+};
+
+/// "collective 17 (all_reduce of 'norms')"
+std::string name_of(const Collective& collective);
+
+enum class RankState {
+  Running,
+  Finished,  ///< in good order
+  Failed,    ///< by an error of its own
+  GaveUp     ///< because a collective failed or never ended
+};
+
+struct Pulse {
+  int64_t beat = 0;  ///< grows while the rank lives
+  ProcessIdentity process;
+  RankState state = RankState::Running;
+  std::string error;               ///< of a rank that failed or gave up
+  int64_t started = 0;             ///< number of the last collective begun
+  std::vector<Collective> recent;  ///< the last ones begun, and the oldest that is not done
+};
+
+std::string to_text(const Pulse& pulse);
+/// Nothing when the text is no pulse: others of the same machine can write to the board.
+std::optional<Pulse> read_pulse(const std::string& text);
+
+/// "in collective 16 (barrier)", "after collective 16 (barrier)" or "before any collective".
+std::string describe_position(const Pulse& pulse);
+
+/// Keys of the board: a rank's pulse; how its process ended, as the launcher says; that its process
+/// is gone, as another rank of its machine says.
+std::string pulse_key(int rank);
+std::string end_key(int rank);
+std::string gone_key(int rank);
+
+}  // namespace moonshard::comm

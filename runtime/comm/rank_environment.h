@@ -1,0 +1,40 @@
+// Which rank of which job this process is, as whoever started it says: our own launcher, torchrun,
+// srun or mpirun. Knows no LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace moonshard::comm {
+
+struct RankEnvironment {
+  int rank = 0, world = 1;
+  int local_rank = 0, local_world = 1;  ///< on this machine
+  std::string master_address = "127.0.0.1";
+  uint16_t master_port = 0;
+  std::string token;            ///< of the job; strangers at the port do not know it
+  std::string source;           ///< "moonshard", "torchrun", "srun", "mpirun"
+  bool store_is_hosted = true;  ///< by the launcher; else rank 0 hosts the rendezvous itself
+};
+
+/// Nothing when this process was not started as one of several ranks. Throws UsageError when the
+/// variables contradict each other, or when an address or port is missing and cannot be told.
+std::optional<RankEnvironment> rank_environment();
+
+/// Value of a variable, nullptr when it is not set: std::getenv, or a test's own.
+using LookUp = std::function<const char*(const char* name)>;
+std::optional<RankEnvironment> rank_environment(const LookUp& look_up);
+
+/// How long a collective may take: MOONSHARD_TIMEOUT in seconds, 300 without it.
+double collective_timeout_s();
+double collective_timeout_s(const LookUp& look_up);
+
+/// The first machine of a Slurm list: "gpu[03-07,9],login" -> "gpu03". Empty when it names none.
+std::string first_host(const std::string& node_list);
+
+/// True for addresses that only this machine can reach: 127.x.x.x, localhost, ::1.
+bool is_loopback(const std::string& address);
+
+}  // namespace moonshard::comm

@@ -1,0 +1,52 @@
+// Where the processes of a job meet: a key-value store at one address and port. The header knows
+// no LibTorch, so that launcher and watchdog need none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/comm/board.h"
+#include "runtime/comm/rank_environment.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace moonshard::comm {
+
+/// The launcher's side: a store on the loopback interface at a free port. It outlives any rank.
+class RendezvousHost {
+ public:
+  explicit RendezvousHost(const std::string& token);
+  ~RendezvousHost();
+  RendezvousHost(const RendezvousHost&) = delete;
+  RendezvousHost& operator=(const RendezvousHost&) = delete;
+  uint16_t port() const;
+  /// The job's board, as the ranks see it.
+  std::shared_ptr<Board> board() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A rank's side: a connection of its own to the job's store; rank 0 hosts the store when nobody
+/// else does. Keys are kept under the job's token.
+class Rendezvous {
+ public:
+  explicit Rendezvous(const RankEnvironment& environment);
+  ~Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+  /// For process groups, which add their own prefix. Owned by the rendezvous (intrusively counted).
+  c10d::Store* store() const;
+  /// On a connection of its own: never waits behind a process group's requests.
+  std::shared_ptr<Board> board() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace moonshard::comm

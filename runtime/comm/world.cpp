@@ -1,0 +1,150 @@
+#include "runtime/comm/world.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+
+#include "runtime/comm/rendezvous.h"
+#include "runtime/comm/transports.h"
+#include "runtime/comm/watchdog.h"
+#include "runtime/core/device.h"
+
+namespace moonshard::comm {
+namespace {
+
+class SingleWorld : public World {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::shared_ptr<Communicator> group(const std::string&, c10::Device) override {
+    return make_single();
+  }
+};
+
+class FakeWorld : public World {
+ public:
+  FakeWorld(int size, std::string link) : size_(size), link_(std::move(link)) { is_fake_ = true; }
+  int rank() const override { return 0; }
+  int size() const override { return size_; }
+  std::shared_ptr<Communicator> group(const std::string&, c10::Device device) override {
+    return make_fake(0, size_, link_, device);
+  }
+
+ private:
+  int size_;
+  std::string link_;
+};
+
+class JobWorld : public World {
+ public:
+  explicit JobWorld(const RankEnvironment& environment)
+      : environment_(environment),
+        timeout_s_(collective_timeout_s()),
+        rendezvous_(environment),
+        // Gloo gives up first and says so where the collective was waited for; the watchdog is for
+        // transports that wait for ever.
+        watchdog_(rendezvous_.board(),
+                  {environment.rank, environment.world, timeout_s_ + 1, 0.5, {}}) {}
+  int rank() const override { return environment_.rank; }
+  int size() const override { return environment_.world; }
+  int local_rank() const override { return environment_.local_rank; }
+
+  std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) override {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Communicator>& known = groups_[name + "/" + device.str()];
+    if (known != nullptr) return known;
+    GroupOptions options;
+    options.name = name;
+    options.rank = environment_.rank;
+    options.size = environment_.world;
+    options.timeout_s = timeout_s_;
+    options.loopback = environment_.local_world == environment_.world;
+    options.watchdog = &watchdog_;
+    options.device = device;
+    if (device.is_cuda()) {
+      share_device_if_needed();
+      known = make_nccl(rendezvous_.store(), options);
+    } else {
+      known = make_gloo(rendezvous_.store(), options);
+    }
+    return known;
+  }
+
+  void say_goodbye(const std::string& error) {
+    if (!error.empty()) watchdog_.post_failure(error);
+  }
+
+ private:
+  // NCCL takes two ranks on one GPU for a mistake unless it believes that they are on two machines.
+  void share_device_if_needed() const {
+    if (environment_.local_world <= cuda_device_count()) return;
+    ::setenv("NCCL_HOSTID", fmt::format("moonshard-rank-{}", environment_.rank).c_str(), 0);
+    if (environment_.local_world == environment_.world) ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  }
+
+  RankEnvironment environment_;
+  double timeout_s_;
+  Rendezvous rendezvous_;
+  Watchdog watchdog_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Communicator>> groups_;
+};
+
+// Held until leave_world; a process that ends without it lets the system close the connections:
+// destructors at exit would wait for ranks that are gone.
+std::mutex world_mutex;
+std::shared_ptr<World>* joined = nullptr;
+
+}  // namespace
+
+bool is_rank() {
+  static const bool answer = rank_environment().has_value();
+  return answer;
+}
+
+std::shared_ptr<World> this_world() {
+  const std::lock_guard lock(world_mutex);
+  if (joined == nullptr) {
+    const auto environment = rank_environment();
+    std::shared_ptr<World> world;
+    if (environment && environment->world > 1) {
+      world = std::make_shared<JobWorld>(*environment);
+    } else {
+      world = std::make_shared<SingleWorld>();
+    }
+    joined = new std::shared_ptr<World>(std::move(world));
+  }
+  return *joined;
+}
+
+std::shared_ptr<World> make_world(const std::string& name, const std::string& link) {
+  if (name == "auto" || name.empty()) return this_world();
+  const std::string prefix = "fake:";
+  const std::string digits = name.starts_with(prefix) ? name.substr(prefix.size()) : "";
+  const bool is_number = !digits.empty() && digits.size() <= 6 &&
+                         digits.find_first_not_of("0123456789") == std::string::npos;
+  MS_CHECK(is_number && std::stoi(digits) >= 1,
+           "option 'world': expected auto or fake:N with N ranks, got '{}'", name);
+  MS_CHECK(!is_rank() || this_world()->size() == 1,
+           "option 'world': expected auto in a job of several ranks, got '{}'; run it without "
+           "--nproc",
+           name);
+  return std::make_shared<FakeWorld>(std::stoi(digits), link);
+}
+
+void leave_world(const std::string& error) {
+  std::shared_ptr<World> world;
+  {
+    const std::lock_guard lock(world_mutex);
+    if (joined == nullptr) return;
+    world = *joined;
+    if (error.empty()) {
+      delete joined;
+      joined = nullptr;
+    }
+  }
+  if (auto* job = dynamic_cast<JobWorld*>(world.get())) job->say_goodbye(error);
+}
+
+}  // namespace moonshard::comm

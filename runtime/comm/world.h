@@ -1,0 +1,48 @@
+// The job that this process is a part of: its rank, and groups to talk through. A process that no
+// launcher started is a world of one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <c10/core/Device.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/rank_environment.h"
+
+namespace moonshard::comm {
+
+/// Names of links that a fake world's communication is modelled from.
+std::vector<std::string> link_names();
+
+class World {
+ public:
+  virtual ~World() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual int local_rank() const { return 0; }
+  bool is_fake() const { return is_fake_; }
+  /// The group of that name for tensors on this device, connected at its first use; all ranks must
+  /// ask in the same order. Names in use: "train", "statistics", "script".
+  virtual std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) = 0;
+
+ protected:
+  bool is_fake_ = false;
+};
+
+/// This process's world, from its environment. The rendezvous is joined at the first call of a
+/// process that is a rank.
+std::shared_ptr<World> this_world();
+
+/// True when this process is one of several ranks; asks the environment only.
+bool is_rank();
+
+/// "auto": this process's world; "fake:N": one rank of N on this device alone, with communication
+/// that takes the time the link would. Throws UsageError.
+std::shared_ptr<World> make_world(const std::string& name, const std::string& link);
+
+/// At the end of a rank's work, before the process ends: says goodbye, so that a later end of the
+/// connection is not taken for a failure. With an error text, says that instead.
+void leave_world(const std::string& error = "");
+
+}  // namespace moonshard::comm

@@ -1,0 +1,82 @@
+#include "runtime/launch/program_ranks.h"
+
+#include <stdlib.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/comm/rendezvous.h"
+#include "runtime/core/check.h"
+#include "runtime/records/atomic_file.h"
+
+namespace moonshard::launch {
+namespace {
+
+std::filesystem::path make_temporary_folder() {
+  std::string pattern =
+      (std::filesystem::temp_directory_path() / "moonshard_ranks_XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr)
+    throw IoError(
+        fmt::format("{}: cannot make a folder: {}; set TMPDIR", pattern, std::strerror(errno)));
+  return pattern;
+}
+
+// The board keeps the store that carries it.
+MeetingPoint make_store(const std::string& token) {
+  struct Kept {
+    explicit Kept(const std::string& job) : host(job), board(host.board()) {}
+    comm::RendezvousHost host;
+    std::shared_ptr<comm::Board> board;
+  };
+  const auto kept = std::make_shared<Kept>(token);
+  return {kept->host.port(), std::shared_ptr<comm::Board>(kept, kept->board.get())};
+}
+
+}  // namespace
+
+ProgramRanksResult run_program_ranks(const ProgramRanks& program) {
+  RanksRequest request;
+  request.arguments = {
+      (program.program.empty() ? sibling_program("moonshard") : program.program).string()};
+  request.arguments.insert(request.arguments.end(), program.words.begin(), program.words.end());
+  request.count = program.count;
+  request.log_dir = program.log_dir.empty() ? make_temporary_folder() : program.log_dir;
+  request.rank_0_has_log = program.rank_0_has_log;
+  request.make_meeting_point = &make_store;
+  ProgramRanksResult result;
+  static_cast<RanksResult&>(result) = launch_ranks(request);
+  result.log_dir = request.log_dir;
+  return result;
+}
+
+records::Json run_experiment_ranks(const records::Json& options, int count) {
+  const std::filesystem::path folder = make_temporary_folder();
+  const std::filesystem::path asked = folder / "options.json", answer = folder / "result.json";
+  records::write_file_atomically(asked, records::to_text(options));
+  ProgramRanks program;
+  program.words = {"experiment", asked.string(), answer.string()};
+  program.count = count;
+  program.log_dir = folder;
+  program.rank_0_has_log = true;
+  const ProgramRanksResult result = run_program_ranks(program);
+  if (result.exit_code != 0 && result.exit_code != kExitOutOfMemory)
+    throw Error(fmt::format("{}\n  logs: {}", result.report, folder.string()));
+  records::Json record = result.exit_code == 0 || result.failed_rank == 0
+                             ? records::read_json_file(answer)
+                             : failure_record(result, options);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  return record;
+}
+
+records::Json failure_record(const RanksResult& result, const records::Json& options) {
+  return records::Json{
+      {"schema_version", records::kSchemaVersion},
+      {"status", result.exit_code == kExitOutOfMemory ? "oom" : "failed"},
+      {"options", options},
+      {"error", result.error.empty()
+                    ? result.report
+                    : fmt::format("rank {}: {}", result.failed_rank, result.error)}};
+}
+
+}  // namespace moonshard::launch

@@ -1,0 +1,40 @@
+// The moonshard program as several ranks on this machine: with its rendezvous, its logs and its
+// results.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/launch/ranks.h"
+#include "runtime/records/json.h"
+
+namespace moonshard::launch {
+
+struct ProgramRanks {
+  std::vector<std::string> words;  ///< after the program's name
+  int count = 1;
+  std::filesystem::path program;  ///< empty: the program that lies beside our code
+  std::filesystem::path log_dir;  ///< empty: a new folder among the temporary files
+  bool rank_0_has_log = false;
+};
+
+struct ProgramRanksResult : RanksResult {
+  std::filesystem::path log_dir;
+};
+
+/// Runs the job to its end; see launch_ranks. The rendezvous is on the loopback interface.
+ProgramRanksResult run_program_ranks(const ProgramRanks& program);
+
+/// An experiment's options, run by `count` ranks: rank 0's record. Out of memory on any rank is the
+/// record's status; other failures are thrown as Error with the launcher's report.
+records::Json run_experiment_ranks(const records::Json& options, int count);
+
+/// The record of a job that failed before rank 0 could write one: status "oom" when a rank ran out
+/// of memory, else "failed".
+records::Json failure_record(const RanksResult& result, const records::Json& options);
+
+/// Exit code of a process that ran out of memory.
+inline constexpr int kExitOutOfMemory = 3;
+
+}  // namespace moonshard::launch

@@ -1,0 +1,308 @@
+#include "runtime/launch/ranks.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "runtime/comm/pulse.h"
+#include "runtime/core/check.h"
+#include "runtime/core/interrupt.h"
+
+namespace moonshard::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+constexpr int kMaxRanks = 4096;
+constexpr auto kPoll = 10ms;
+constexpr auto kLeftOver = 1s;  // for processes that a rank has left behind
+
+std::string random_token() {
+  unsigned char bytes[16];
+  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+    throw IoError(fmt::format("launch: no random bytes: {}", std::strerror(errno)));
+  std::string token;
+  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+int num_cores() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+// The last lines of a log, fit for a terminal.
+std::string tail_of(const std::filesystem::path& file) {
+  constexpr std::streamoff kBytes = 4096;
+  constexpr size_t kLines = 10;
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return "";
+  in.seekg(std::max<std::streamoff>(0, static_cast<std::streamoff>(in.tellg()) - kBytes));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) {
+    std::replace_if(
+        line.begin(), line.end(),
+        [](char letter) { return static_cast<unsigned char>(letter) < 32 && letter != '\t'; }, '?');
+    lines.push_back(line);
+  }
+  std::string text;
+  for (size_t i = lines.size() > kLines ? lines.size() - kLines : 0; i < lines.size(); ++i)
+    text += "\n    " + lines[i];
+  return text;
+}
+
+struct Rank {
+  pid_t pid = 0;
+  bool has_ended = false;
+  bool was_stopped = false;  // when its time was up
+  bool was_made_to_end = false;
+  ProcessResult end;
+  bool failed() const { return has_ended && (end.exit_code != 0 || end.signal != 0); }
+};
+
+class Job {
+ public:
+  explicit Job(const RanksRequest& request) : request_(request) {}
+  ~Job() { end_all(); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  void start() {
+    const std::string token = random_token();
+    meeting_ = request_.make_meeting_point(token);
+    const int threads = std::max(1, num_cores() / request_.count);
+    for (int rank = 0; rank < request_.count; ++rank) {
+      ProcessRequest process;
+      process.arguments = request_.arguments;
+      if (rank != 0 || request_.rank_0_has_log) {
+        process.log = rank_log(request_.log_dir, rank);
+        std::error_code ignored;
+        std::filesystem::remove(process.log, ignored);  // an earlier job's
+      }
+      const std::string number = std::to_string(rank), count = std::to_string(request_.count);
+      process.variables = {{"RANK", number},
+                           {"WORLD_SIZE", count},
+                           {"LOCAL_RANK", number},
+                           {"LOCAL_WORLD_SIZE", count},
+                           {"MASTER_ADDR", "127.0.0.1"},
+                           {"MASTER_PORT", std::to_string(meeting_.port)},
+                           {"MOONSHARD_JOB_TOKEN", token},
+                           {"MOONSHARD_STORE_IS_HOSTED", "1"}};
+      // Each rank would take all cores, and all would be slow.
+      if (std::getenv("OMP_NUM_THREADS") == nullptr)
+        process.variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
+      Rank started;
+      started.pid = start_process(process);
+      ranks_.push_back(started);
+    }
+  }
+
+  // Until all have ended, one has failed, or the user asks to stop.
+  void watch() {
+    while (look() > 0 && failures_.empty()) {
+      throw_if_interrupted();
+      std::this_thread::sleep_for(kPoll);
+    }
+  }
+
+  /// True when all have ended by then.
+  bool wait_for_all(std::chrono::milliseconds most) {
+    const auto deadline = Clock::now() + most;
+    while (look() > 0) {
+      if (Clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(kPoll);
+    }
+    return true;
+  }
+
+  void send(int signal) {
+    for (const Rank& rank : ranks_)
+      if (!rank.has_ended) ::kill(-rank.pid, signal);
+  }
+
+  void wind_up() {
+    const auto deadline = Clock::now() + milliseconds(request_.last_words_s);
+    while (look() > 0 && Clock::now() < deadline && !all_are_stopped())
+      std::this_thread::sleep_for(kPoll);
+    if (look() == 0) return;
+    for (Rank& rank : ranks_) {
+      if (rank.has_ended) continue;
+      rank.was_made_to_end = true;
+      rank.was_stopped = is_stopped(rank.pid);
+    }
+    send(SIGTERM);
+    send(SIGCONT);  // a stopped process would not hear it
+    if (wait_for_all(milliseconds(request_.terminate_s))) return;
+    send(SIGKILL);
+    wait_for_all(60s);
+  }
+
+  // Ends and reaps everything, the ranks' own children included.
+  void end_all() {
+    send(SIGKILL);
+    wait_for_all(60s);
+    for (const Rank& rank : ranks_) ::waitpid(rank.pid, nullptr, WNOHANG);
+    // The groups were told to end when their leaders did.
+    const auto deadline = Clock::now() + kLeftOver;
+    const auto some_left = [&] {
+      return std::any_of(ranks_.begin(), ranks_.end(),
+                         [](const Rank& rank) { return ::kill(-rank.pid, 0) == 0; });
+    };
+    while (some_left() && Clock::now() < deadline) std::this_thread::sleep_for(kPoll);
+    for (const Rank& rank : ranks_) ::kill(-rank.pid, SIGKILL);
+    ranks_.clear();
+  }
+
+  RanksResult result() const {
+    RanksResult result;
+    if (failures_.empty()) return result;
+    const std::vector<std::optional<comm::Pulse>> pulses = read_pulses();
+    result.failed_rank = root_cause(pulses);
+    const auto index = static_cast<size_t>(result.failed_rank);
+    const Rank& failed = ranks_[index];
+    result.exit_code = failed.end.signal != 0 ? 128 + failed.end.signal : failed.end.exit_code;
+    // One that said that it had failed, and then hung on its way out or ended as if all were well.
+    if (failed.was_made_to_end || result.exit_code == 0) result.exit_code = 1;
+    std::string where;
+    if (pulses[index]) {
+      where = ", " + comm::describe_position(*pulses[index]);
+      if (pulses[index]->state == comm::RankState::Failed) result.error = pulses[index]->error;
+    }
+    result.report =
+        fmt::format("rank {} of {} failed first: {}{}", result.failed_rank, request_.count,
+                    failed.was_made_to_end ? "an error" : describe(failed.end), where);
+    if (result.failed_rank != 0 || request_.rank_0_has_log) {
+      const auto log = rank_log(request_.log_dir, result.failed_rank);
+      const std::string tail = tail_of(log);
+      if (!tail.empty()) result.report += fmt::format("\n  the end of {}:{}", log.string(), tail);
+    }
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      if (!ranks_[i].was_made_to_end) continue;
+      result.report +=
+          fmt::format("\n  rank {} {} and was made to end", i,
+                      ranks_[i].was_stopped ? "was stopped (SIGSTOP, a debugger)" : "went on");
+    }
+    return result;
+  }
+
+ private:
+  // Looks for ranks that have ended. Returns how many have not.
+  size_t look() {
+    size_t running = 0;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      Rank& rank = ranks_[i];
+      if (rank.has_ended) continue;
+      const auto end = peek_end(rank.pid);
+      if (!end) {
+        ++running;
+        continue;
+      }
+      rank.has_ended = true;
+      rank.end = *end;
+      if (rank.failed() && !rank.was_made_to_end) failures_.push_back(static_cast<int>(i));
+      post_end(static_cast<int>(i), rank.end);
+      ::kill(-rank.pid, SIGTERM);  // its children; the leader is a zombie and keeps the number
+    }
+    return running;
+  }
+
+  void post_end(int rank, const ProcessResult& end) const {
+    try {
+      meeting_.board->post(comm::end_key(rank), describe(end));
+    } catch (const IoError&) {
+      // Only the ranks' reports are poorer for it.
+    }
+  }
+
+  // They have no last words.
+  bool all_are_stopped() const {
+    return std::all_of(ranks_.begin(), ranks_.end(),
+                       [](const Rank& rank) { return rank.has_ended || is_stopped(rank.pid); });
+  }
+
+  static bool is_stopped(pid_t pid) {
+    siginfo_t info{};
+    return ::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == pid;
+  }
+
+  std::vector<std::optional<comm::Pulse>> read_pulses() const {
+    std::vector<std::optional<comm::Pulse>> pulses(ranks_.size());
+    try {
+      for (size_t i = 0; i < ranks_.size(); ++i) {
+        if (const auto text = meeting_.board->read(comm::pulse_key(static_cast<int>(i))))
+          pulses[i] = comm::read_pulse(*text);
+      }
+    } catch (const IoError&) {
+      // Then the report says less.
+    }
+    return pulses;
+  }
+
+  // The first that ended badly; but one that gave up because of others is not the cause when
+  // another rank, perhaps still on its way out, failed by itself.
+  int root_cause(const std::vector<std::optional<comm::Pulse>>& pulses) const {
+    const auto state_of = [&](int rank) {
+      const auto& pulse = pulses[static_cast<size_t>(rank)];
+      return pulse ? pulse->state : comm::RankState::Running;
+    };
+    for (const int rank : failures_)
+      if (state_of(rank) != comm::RankState::GaveUp) return rank;
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
+      if (state_of(rank) == comm::RankState::Failed) return rank;
+    return failures_[0];
+  }
+
+  const RanksRequest& request_;
+  MeetingPoint meeting_;
+  std::vector<Rank> ranks_;
+  std::vector<int> failures_;  // in the order they were seen
+};
+
+}  // namespace
+
+std::filesystem::path rank_log(const std::filesystem::path& log_dir, int rank) {
+  return log_dir / fmt::format("log.rank{}.txt", rank);
+}
+
+RanksResult launch_ranks(const RanksRequest& request) {
+  MS_CHECK(request.count >= 1 && request.count <= kMaxRanks,
+           "launch: option 'nproc': expected an integer from 1 to {}, got {}", kMaxRanks,
+           request.count);
+  std::error_code error;
+  std::filesystem::create_directories(request.log_dir, error);
+  if (error) {
+    throw IoError(fmt::format("{}: cannot make the folder for logs: {}", request.log_dir.string(),
+                              error.message()));
+  }
+  Job job(request);
+  job.start();
+  try {
+    job.watch();
+  } catch (const Interrupted&) {
+    job.send(SIGINT);
+    job.wait_for_all(milliseconds(request.interrupt_s));
+    job.end_all();
+    throw;
+  }
+  job.wind_up();
+  const RanksResult result = job.result();
+  job.end_all();
+  return result;
+}
+
+}  // namespace moonshard::launch

@@ -1,0 +1,50 @@
+// Several processes as one job on this machine: started together, watched, and ended together. The
+// first that fails is remembered; the others get time for their last words; nothing stays behind.
+// Knows no LibTorch: the board that the ranks meet at is made by the caller.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/board.h"
+#include "runtime/launch/process.h"
+
+namespace moonshard::launch {
+
+/// Where the ranks of a job meet. It lives as long as the board does.
+struct MeetingPoint {
+  uint16_t port = 0;  ///< on the loopback interface
+  std::shared_ptr<comm::Board> board;
+};
+
+struct RanksRequest {
+  std::vector<std::string> arguments;  ///< the program's path first; the same for all ranks
+  int count = 1;
+  std::filesystem::path log_dir;  ///< made when missing; log.rank<r>.txt of ranks other than 0
+  bool rank_0_has_log = false;    ///< else it has our input, output and error output
+  std::function<MeetingPoint(const std::string& token)> make_meeting_point;
+
+  double last_words_s = 3;  ///< from the first failure until the others are told to end
+  double terminate_s = 2;   ///< from being told until they are made to
+  double interrupt_s = 5;   ///< from an interrupt until they are made to
+};
+
+struct RanksResult {
+  int exit_code = 0;     ///< 0, or that of the first rank that failed; 128 + N for signal N
+  int failed_rank = -1;  ///< the first that failed
+  std::string error;     ///< what the failed rank said itself, often nothing
+  std::string report;    ///< for the user: who failed, how, in which collective, the log's end
+};
+
+std::filesystem::path rank_log(const std::filesystem::path& log_dir, int rank);
+
+/// Runs the job to its end. When an interrupt is asked for, every rank gets SIGINT once;
+/// Interrupted is thrown when all have ended. Must be called on a thread that outlives the job: the
+/// ranks die with it. Throws IoError when a rank cannot be started.
+RanksResult launch_ranks(const RanksRequest& request);
+
+}  // namespace moonshard::launch

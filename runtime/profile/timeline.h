@@ -1,0 +1,44 @@
+// What happened when, as spans on named lanes ("compute", "comm"): on a GPU between events of its
+// streams, on the CPU by the clock. For the order of events, not for statistics.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <c10/core/Device.h>
+
+namespace moonshard::profile {
+
+struct Span {
+  std::string lane, name;
+  double begin_ms = 0, end_ms = 0;  ///< since the timeline's start
+};
+
+class Timeline {
+ public:
+  explicit Timeline(c10::Device device);
+  ~Timeline();
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
+  /// A span begins: now, or on a GPU at the current stream's place. Any thread.
+  size_t begin(const std::string& lane, const std::string& name);
+  void end(size_t span);
+  /// All spans that have ended, by their beginning. Waits for the device.
+  std::vector<Span> finish();
+
+ private:
+  struct Moment;
+  struct Open;
+  std::unique_ptr<Moment> now() const;
+  double since_start(const Moment& moment) const;
+
+  c10::Device device_;
+  std::unique_ptr<Moment> start_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Open>> spans_;
+};
+
+}  // namespace moonshard::profile

@@ -1,0 +1,71 @@
+// How a model's parameters, gradients and optimizer state lie over the ranks, as the training step
+// sees it. The step calls these in order; without wrapper they do nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/comm/world.h"
+#include "runtime/models/model.h"
+#include "runtime/profile/timeline.h"
+#include "runtime/sharding/sharding_options.h"
+#include "runtime/sharding/unit.h"
+
+namespace moonshard::sharding {
+
+class Parallel {
+ public:
+  virtual ~Parallel() = default;
+
+  /// What noise is added to and the optimizer updates on this rank: parts of the trained
+  /// parameters, under their names and indices, or the model's own parameters.
+  virtual const std::vector<std::unique_ptr<models::Parameter>>& updated() const = 0;
+  /// Of updated()[i]: where in the flattened parameter it begins.
+  virtual int64_t first_element(size_t) const { return 0; }
+
+  virtual void begin_step() {}
+  /// `last` of the step: gradients that were held back travel then.
+  virtual void begin_micro_batch(bool /*last*/) {}
+  /// `last` of this micro-batch's backward passes.
+  virtual void begin_backward(bool /*last*/) {}
+  /// Between the first backward and what the engine makes of it.
+  virtual void end_backward() {}
+  virtual void end_micro_batch() {}
+  /// Waits until updated() has its gradients, summed over ranks.
+  virtual void finish_gradients() {}
+  /// The optimizer has changed updated().
+  virtual void end_step() {}
+  /// The step has failed: parameters as after the last whole step, gradients gone.
+  virtual void abandon() {}
+
+  /// Parameters whole in the model, as long as nothing trains; all ranks together. Changes to them
+  /// are taken over by the next step.
+  virtual void expose_parameters() {}
+  /// The sums of finish_gradients whole in the model, as its parameters' grad.
+  virtual void expose_gradients() {}
+
+  /// What this rank keeps of every parameter: all of it where ranks have whole copies. Between
+  /// steps, all ranks together; good until the next step.
+  virtual std::vector<KeptPart> kept_parts() = 0;
+  /// The kept parts were written to: whatever was made of them is out of date.
+  virtual void kept_parts_changed() {}
+
+  /// Spans of units' computation and of collectives go there; null ends it.
+  virtual void record_into(profile::Timeline*) {}
+  virtual ShardingMemory memory() const { return {}; }
+  virtual void reset_peak_memory() {}
+  virtual std::vector<std::string> unit_names() const { return {}; }
+  virtual std::vector<comm::Traffic> traffic() const { return {}; }
+  virtual const char* transport() const { return "single"; }
+};
+
+/// Every parameter of a model that is whole on this rank.
+std::vector<KeptPart> whole_parts(const models::Model& model);
+
+/// Spreads the model over the world's ranks. The model may be deferred; each rank then draws only
+/// its own part. It must outlive the result, and is whole again only through expose_parameters.
+std::unique_ptr<Parallel> make_parallel(models::Model& model, const ShardingOptions& options,
+                                        comm::World& world);
+
+}  // namespace moonshard::sharding

@@ -1,0 +1,53 @@
+// What ranks tell each other about a step besides gradients: how many samples each has, sums of
+// losses, everybody's norms. On groups of their own, so that they never wait behind gradients.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/comm/world.h"
+
+namespace moonshard::train {
+
+struct RankCounts {
+  std::vector<int64_t> samples;  ///< by rank
+  int64_t all_samples = 0, all_tokens = 0;
+  int64_t before(int rank) const;  ///< samples of the ranks before this one
+};
+
+/// Sums over samples of all ranks.
+struct LossSums {
+  double loss = 0;  ///< of finite ones
+  double finite = 0, not_finite = 0;
+};
+
+class RankStatistics {
+ public:
+  RankStatistics(comm::World& world, c10::Device device);
+
+  /// Begins to tell; all ranks call it once a step.
+  void start_counts(int64_t samples, int64_t tokens);
+  /// What came back; waits the first time.
+  const RankCounts& counts();
+  LossSums sum_losses(const at::Tensor& losses);
+  /// Begins to gather the norms [B] of every rank (B may differ, and be 0; undefined means 0).
+  void start_norms(const at::Tensor& norms);
+  /// All norms in the order of ranks [sum of B], double, on the host; the same on every rank.
+  at::Tensor norms();
+  /// Sum over ranks, at once. For the timing mode norm_reduce = "sum".
+  at::Tensor summed(const at::Tensor& tensor);
+
+ private:
+  bool alone() const { return size_ == 1; }
+
+  int size_;
+  c10::Device on_;  ///< where norms are
+  std::shared_ptr<comm::Communicator> host_, device_;
+  comm::Pending counts_under_way_, norms_under_way_;
+  at::Tensor counts_row_, norms_row_;
+  RankCounts counts_;
+};
+
+}  // namespace moonshard::train

@@ -1,0 +1,268 @@
+// A model in parts, on one device: the other ranks are modelled (world = fake:N) or there are none.
+// What real ranks compute together is `moonshard verify --nproc N`.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/models/registry.h"
+#include "runtime/sharding/wrap_policy.h"
+#include "runtime/train/trainer.h"
+
+namespace moonshard::sharding {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+models::ModelOptions small_llama(bool deferred, const char* task = "lm") {
+  models::ModelOptions options;
+  options.model = "llama3-tiny";
+  options.task = task;
+  options.device = "cpu";
+  options.hidden_dim = 24;
+  options.intermediate_dim = 38;
+  options.vocab_size = 29;
+  options.head_dim = 6;
+  options.num_layers = 4;
+  options.deferred = deferred;
+  return options;
+}
+
+ShardingOptions fsdp(const std::string& sharding, const std::string& world = "auto") {
+  ShardingOptions options;
+  options.parallel = "fsdp";
+  options.sharding = sharding;
+  options.world = world;
+  options.link = "instant";
+  return options;
+}
+
+struct Training {
+  std::shared_ptr<models::Model> model;
+  std::unique_ptr<train::Trainer> trainer;
+};
+
+Training make_run(const models::ModelOptions& options, const ShardingOptions& sharding,
+                  const std::string& engine = "none", const std::string& optimizer = "adamw") {
+  Training run;
+  run.model = models::make_model(options);
+  privacy::ClipOptions clip;
+  clip.mode = engine;
+  optim::OptimizerOptions adam;
+  adam.optimizer = optimizer;
+  adam.lr = 0.01;
+  run.trainer = std::make_unique<train::Trainer>(
+      run.model, clip, adam, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
+      train::StepOptions{}, sharding);
+  return run;
+}
+
+TEST(ShardedModel, OneRankTrainsExactlyAsWithoutWrapper) {
+  for (const char* engine : {"none", "ghost", "flash_bookkeeping", "auto"}) {
+    for (const char* sharding : {"zero3", "zero2", "zero2_replicated"}) {
+      const Training plain = make_run(small_llama(false), {}, engine);
+      const Training wrapped = make_run(small_llama(true), fsdp(sharding), engine);
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(plain.trainer->step().loss, wrapped.trainer->step().loss) << engine;
+      }
+      wrapped.trainer->gather();
+      for (const auto& parameter : plain.model->parameters()) {
+        EXPECT_TRUE(at::equal(parameter->value, wrapped.model->parameter(parameter->name).value))
+            << engine << " " << sharding << " " << parameter->name;
+      }
+    }
+  }
+}
+
+TEST(ShardedModel, ADeferredModelStartsAsTheWholeOneAlsoWithAPaddingRow) {
+  models::ModelOptions options = small_llama(false);
+  options.pad_token_id = 3;
+  const auto whole = models::make_model(options);
+  options.deferred = true;
+  Training parts = make_run(options, fsdp("zero3"));
+  for (const auto& parameter : parts.model->parameters())
+    EXPECT_TRUE(parameter->value.is_meta()) << "nothing is whole before it is used";
+  parts.trainer->gather();
+  for (const auto& parameter : whole->parameters()) {
+    EXPECT_TRUE(at::equal(parameter->value, parts.model->parameter(parameter->name).value))
+        << parameter->name;
+  }
+}
+
+TEST(ShardedModel, PartsShrinkWithTheWorldAsTheStrategySays) {
+  // Bytes of parameters, gradients and Adam's moments for one rank of 1, 2 and 4.
+  const auto bytes = [](const std::string& parallel, const std::string& sharding, int world) {
+    ShardingOptions options = fsdp(sharding, fmt::format("fake:{}", world));
+    options.parallel = parallel;
+    models::ModelOptions model = small_llama(parallel == "fsdp");
+    model.hidden_dim = 96;
+    model.intermediate_dim = 256;
+    model.head_dim = 24;
+    Training run = make_run(model, options);
+    const train::StepReport report = run.trainer->step();
+    return std::array<double, 3>{static_cast<double>(report.sharding.parameters),
+                                 static_cast<double>(report.sharding.gradients),
+                                 static_cast<double>(run.trainer->optimizer().state_bytes())};
+  };
+  for (const int world : {2, 4}) {
+    const auto one = bytes("fsdp", "zero3", 1), many = bytes("fsdp", "zero3", world);
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_NEAR(many[i] * world / one[i], 1, 0.05) << "zero3, world " << world << ", kind " << i;
+    const auto replicated = bytes("fsdp", "zero2_replicated", world);
+    EXPECT_NEAR(replicated[0] / one[0], 1, 0.05) << "parameters stay whole";
+    EXPECT_NEAR(replicated[1] * world / one[1], 1, 0.05);
+    EXPECT_NEAR(replicated[2] * world / one[2], 1, 0.05);
+    const auto copies = bytes("ddp", "zero3", world);
+    for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(copies[i] / one[i], 1, 0.05) << "ddp, kind " << i;
+  }
+}
+
+TEST(ShardedModel, TheNumberOfWholeUnitsIsWhatThePrefetchAllows) {
+  const auto most = [](const char* backward, bool forward, bool limit, const char* sharding) {
+    ShardingOptions options = fsdp(sharding, "fake:4");
+    options.backward_prefetch = backward;
+    options.forward_prefetch = forward;
+    options.limit_all_gathers = limit;
+    Training run = make_run(small_llama(true), options);
+    return run.trainer->step().sharding.whole_units_peak;
+  };
+  // The root is whole from the first layer to the last; of four blocks:
+  EXPECT_EQ(most("none", false, true, "zero3"), 1 + 1);
+  EXPECT_EQ(most("pre", true, true, "zero3"), 1 + 2);
+  EXPECT_EQ(most("post", true, true, "zero3"), 1 + 2);
+  EXPECT_EQ(most("pre", true, false, "zero3"), 1 + 3);
+  EXPECT_EQ(most("pre", true, true, "zero2"), 1 + 4);
+}
+
+TEST(ShardedModel, PrefetchedGathersBeginBeforeTheUnitBeforeHasEnded) {
+  const auto overlap = [](const char* backward, bool forward) {
+    ShardingOptions options = fsdp("zero3", "fake:2");
+    options.backward_prefetch = backward;
+    options.forward_prefetch = forward;
+    Training run = make_run(small_llama(true), options);
+    run.trainer->record_timeline(true);
+    const train::StepReport report = run.trainer->step();
+    const auto find = [&](const std::string& name, size_t which) {
+      for (const profile::Span& span : report.spans)
+        if (span.name == name && which-- == 0) return span;
+      ADD_FAILURE() << "no span " << name;
+      return profile::Span{};
+    };
+    const bool in_forward =
+        find("all_gather model.layers.2", 0).begin_ms < find("forward model.layers.1", 0).end_ms;
+    const bool in_backward =
+        find("all_gather model.layers.1", 1).begin_ms < find("backward model.layers.2", 0).end_ms;
+    return std::pair(in_forward, in_backward);
+  };
+  EXPECT_EQ(overlap("pre", true), std::pair(true, true));
+  EXPECT_EQ(overlap("none", false), std::pair(false, false));
+  EXPECT_EQ(overlap("post", false), std::pair(false, false));
+}
+
+TEST(ShardedModel, UnitsFollowTheWrapPolicy) {
+  const auto model = models::make_model(small_llama(false));
+  const auto names = [&](const ShardingOptions& options) {
+    std::vector<std::string> list;
+    for (const UnitPlan& unit : plan_units(*model, options)) list.push_back(unit.name);
+    return list;
+  };
+  EXPECT_THAT(names(fsdp("zero3")), ElementsAre("root", "model.layers.0", "model.layers.1",
+                                                "model.layers.2", "model.layers.3"));
+  ShardingOptions by_size = fsdp("zero3");
+  by_size.wrap = "size";
+  by_size.min_num_params = 6000;  // a block has some 4,600
+  EXPECT_THAT(names(by_size), ElementsAre("root", "model.layers.0", "model.layers.2"));
+  ShardingOptions one = fsdp("zero3");
+  one.wrap = "none";
+  EXPECT_THAT(names(one), ElementsAre("root"));
+}
+
+TEST(ShardedModel, EveryParameterIsInOneUnitAndATiedOneWithBothItsUses) {
+  models::ModelOptions options = small_llama(false);
+  options.tie_embeddings = "yes";
+  const auto model = models::make_model(options);
+  for (const char* parallel : {"ddp", "fsdp"}) {
+    ShardingOptions sharding = fsdp("zero3");
+    sharding.parallel = parallel;
+    sharding.bucket_mb = 0.001;
+    std::map<std::string, int> seen;
+    size_t layers = 0;
+    for (const UnitPlan& unit : plan_units(*model, sharding)) {
+      layers += unit.layers.size();
+      for (const models::Parameter* parameter : unit.parameters) ++seen[parameter->name];
+      for (const models::ParamLayer* layer : unit.layers) {
+        EXPECT_NE(std::find(unit.parameters.begin(), unit.parameters.end(), layer->weight),
+                  unit.parameters.end())
+            << layer->name;
+      }
+    }
+    EXPECT_EQ(layers, model->layers().size());
+    EXPECT_EQ(seen.size(), model->parameters().size());
+    for (const auto& [name, count] : seen) EXPECT_EQ(count, 1) << name;
+  }
+}
+
+TEST(ShardedModel, UsesOutsideOfAStepAreAnErrorThatSaysWhatToDo) {
+  Training run = make_run(small_llama(true), fsdp("zero3"));
+  data::SyntheticData data(run.model->options(), 2, 6);
+  const Batch batch = data.next();
+  try {
+    run.model->losses(batch);
+    FAIL() << "expected an error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("call trainer:gather()"));
+  }
+  run.trainer->gather();
+  EXPECT_EQ(run.model->losses(batch).size(0), 2);
+  EXPECT_THROW(run.model->freeze("*"), UsageError);
+}
+
+TEST(ShardedModel, ChangesToGatheredParametersAreTrainedOn) {
+  Training run = make_run(small_llama(true), fsdp("zero3"), "none", "sgd");
+  run.trainer->gather();
+  at::Tensor& norm = run.model->parameter("model.norm.weight").value;
+  norm.fill_(5);
+  run.trainer->step();
+  run.trainer->gather();
+  EXPECT_GT(run.model->parameter("model.norm.weight").value.mean().item<double>(), 4);
+}
+
+TEST(ShardedModel, AFailedStepLeavesTheWeightsAndTheNextStepWorks) {
+  for (const char* sharding : {"zero3", "zero2", "zero2_replicated"}) {
+    Training run = make_run(small_llama(true, "classify"), fsdp(sharding), "none", "sgd");
+    data::SyntheticData data(run.model->options(), 2, 6);
+    Batch bad = data.next();
+    run.trainer->gather();
+    run.model->parameter("score.weight").value.fill_(INFINITY);
+    EXPECT_THROW(run.trainer->step(bad), UsageError);
+    run.trainer->gather();
+    run.model->parameter("score.weight").value.fill_(0.1);
+    EXPECT_TRUE(std::isfinite(run.trainer->step().loss)) << sharding;
+  }
+}
+
+TEST(ShardedModel, SeveralRanksWithoutWrapperAreRefused) {
+  ShardingOptions none;
+  none.world = "fake:2";
+  EXPECT_THROW(make_run(small_llama(false), none), UsageError);
+  ShardingOptions wrong = fsdp("zero3", "fake:x");
+  EXPECT_THROW(make_run(small_llama(true), wrong), UsageError);
+}
+
+TEST(ShardedModel, SixteenBitGradientsTravelAsAskedAndAreSummedWide) {
+  ShardingOptions narrow = fsdp("zero3", "fake:2");
+  narrow.reduce_dtype = "bfloat16";
+  Training half = make_run(small_llama(true), narrow);
+  Training full = make_run(small_llama(true), fsdp("zero3", "fake:2"));
+  const auto bytes = [](const train::StepReport& report) {
+    for (const comm::Traffic& kind : report.traffic)
+      if (kind.operation == "reduce_scatter") return kind.bytes;
+    return int64_t{0};
+  };
+  const train::StepReport a = half.trainer->step(), b = full.trainer->step();
+  EXPECT_EQ(bytes(a) * 2, bytes(b));
+  EXPECT_EQ(a.sharding.gradients, b.sharding.gradients);
+}
+
+}  // namespace
+}  // namespace moonshard::sharding
