@@ -8,7 +8,9 @@
 #include "bindings/parallel_options.h"
 #include "bindings/tensor_handle.h"
 #include "runtime/comm/world.h"
+#include "runtime/plan/rank_memory.h"
 #include "runtime/sharding/sharding_options.h"
+#include "runtime/train/experiment.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -100,6 +102,33 @@ sol::object checked_parallel(const Arguments& args, const char* parallel) {
   return to_lua(args.state(), sharding::sharding_schema().to_json(&options));
 }
 
+// The options of an experiment, and `ranks`.
+sol::object rank_memory(const Arguments& args) {
+  Json table = args.options(1);
+  int64_t ranks = 1;
+  if (table.contains("ranks")) {
+    MS_CHECK(table["ranks"].is_number_integer() && table["ranks"].get<int64_t>() >= 1 &&
+                 table["ranks"].get<int64_t>() <= 1000000,
+             "{}: option 'ranks': expected a whole number from 1, got {}", args.function_name(),
+             table["ranks"].dump());
+    ranks = table["ranks"].get<int64_t>();
+    table.erase("ranks");
+  }
+  train::ExperimentOptions asked;
+  train::experiment_schema().assign_all(&asked, table);
+  const train::ExperimentOptions options = train::resolve_experiment(asked);
+  const int states = options.optimizer != "sgd" ? 2 : options.momentum > 0 ? 1 : 0;
+  const plan::RankMemory memory = plan::rank_memory(options, options, static_cast<int>(ranks),
+                                                    states, options.batch_size, options.seq_length);
+  return to_lua(args.state(), Json{{"data_bytes", memory.data},
+                                   {"parameter_bytes", memory.parameters},
+                                   {"gradient_bytes", memory.gradients},
+                                   {"optimizer_bytes", memory.optimizer},
+                                   {"gathered_bytes", memory.gathered},
+                                   {"pytorch_after_model_bytes", memory.pytorch_after_model},
+                                   {"pytorch_after_warmup_bytes", memory.pytorch_after_warmup}});
+}
+
 }  // namespace
 
 sharding::ShardingOptions read_sharding_options(const Json& table) {
@@ -137,6 +166,11 @@ void bind_dist(sol::table ms) {
   document(dist, "ms.dist", "ms.dist",
            "Ranks of this job: rank, world, barrier, all_reduce, all_gather, broadcast. Start "
            "several with 'moonshard run --nproc N SCRIPT', torchrun, srun or mpirun.");
+  define(ms, "ms", "rank_memory",
+         "{ ranks, model, parallel, sharding, optimizer, batch_size, … } -> table of bytes",
+         "What one rank of so many holds between steps, without running anything; beside it what "
+         "the same job holds in PyTorch.",
+         rank_memory);
   define(ms, "ms", "ddp", "{ bucket_mb, reduce_dtype, no_sync, … } -> table",
          "For ms.trainer's `parallel`: whole copies, gradients summed over ranks.",
          [](const Arguments& args) { return checked_parallel(args, "ddp"); });

@@ -12,14 +12,21 @@ class BackendWork : public Communicator::Work {
  public:
   explicit BackendWork(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
   bool is_done() override { return work_->isCompleted(); }
-  void wait() override { work_->wait(); }
+  void wait() override {
+    work_->wait();
+    if (after_wait_) std::exchange(after_wait_, nullptr)();
+  }
   void when_done(std::function<void()> callback) override {
-    work_->getFuture()->addCallback(
-        [callback = std::move(callback)](c10::ivalue::Future&) { callback(); });
+    try {
+      work_->getFuture()->addCallback([callback](c10::ivalue::Future&) { callback(); });
+    } catch (const c10::Error&) {
+      after_wait_ = std::move(callback);  // Gloo's reduce_scatter has no future
+    }
   }
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
+  std::function<void()> after_wait_;
 };
 
 c10d::ReduceOp::RedOpType operation_of(Reduction reduction) {

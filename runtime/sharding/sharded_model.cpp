@@ -49,7 +49,10 @@ ShardedModel::ShardedModel(models::Model& model, const ShardingOptions& options,
     units_.back()->is_root = plan.is_root;
     units_.back()->place(model, updated_, first_elements_);
   }
-  if (context_.strategy == Strategy::Zero2Replicated) end_step();
+  if (context_.strategy == Strategy::Zero2Replicated) {
+    end_step();
+    for (const auto& unit : units_) unit->finish_gather();
+  }
   model.seam().keeper = this;
 }
 

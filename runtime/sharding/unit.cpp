@@ -25,7 +25,9 @@ Unit::Unit(std::string name, std::vector<const models::ParamLayer*> layers,
   std::vector<models::Parameter*> trained, frozen;
   for (models::Parameter* parameter : parameters)
     (parameter->trainable ? trained : frozen).push_back(parameter);
-  const int rank = context.group->rank(), world = context.group->size();
+  // Nothing is cut with ddp: a row is only what travels together.
+  const bool cut = context.strategy != Strategy::Ddp;
+  const int rank = cut ? context.group->rank() : 0, world = cut ? context.group->size() : 1;
   trained_.layout = FlatLayout(trained, rank, world);
   frozen_.layout = FlatLayout(frozen, rank, world);
   for (const models::ParamLayer* layer : layers_) num_trained_layers += layer->trainable();

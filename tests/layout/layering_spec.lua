@@ -121,7 +121,8 @@ describe("layers", function()
     local list = {}
     for _, folder in ipairs { "runtime/comm", "runtime/launch" } do
       for _, include in ipairs(includes(folder)) do
-        if matches_any(include.file, { "/watchdog%.", "/missing_ranks%.", "/pulse%.", "/board%.", "/rank_environment%.", "/ranks%.", "/process%." }) then
+        local watched = { "/watchdog%.", "/missing_ranks%.", "/pulse%.", "/board%.", "/rank_environment%.", "/ranks%.", "/process%." }
+        if matches_any(include.file, watched) then
           list[#list + 1] = include
         end
       end

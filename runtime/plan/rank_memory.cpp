@@ -1,0 +1,89 @@
+#include "runtime/plan/rank_memory.h"
+
+#include <algorithm>
+
+#include "runtime/core/check.h"
+#include "runtime/core/device.h"
+#include "runtime/models/registry.h"
+#include "runtime/sharding/flat_layout.h"
+#include "runtime/sharding/wrap_policy.h"
+
+namespace moonshard::plan {
+namespace {
+
+int64_t data_bytes(const models::ModelOptions& o, int64_t batch, int64_t tokens) {
+  const auto size = static_cast<int64_t>(c10::elementSize(dtype_from_name(o.dtype)));
+  if (o.task == "regress") return 2 * batch * o.hidden_dim * size;
+  if (o.task == "denoise") {
+    const int64_t numbers = o.in_channels * o.image_size * o.image_size;
+    return 2 * batch * numbers * std::max<int64_t>(size, 4) + 2 * batch * 8;
+  }
+  // Ids, mask, labels.
+  return batch * tokens * (8 + 1) + batch * (o.task == "lm" ? tokens : 1) * 8;
+}
+
+// The most units that are whole at one moment, by their bytes: the root and so many in a row.
+int64_t most_gathered(const std::vector<int64_t>& units, bool has_root, size_t in_a_row) {
+  const size_t first = has_root ? 1 : 0;
+  int64_t most = 0;
+  for (size_t i = first; i < units.size(); ++i) {
+    int64_t sum = 0;
+    for (size_t j = i; j < std::min(units.size(), i + in_a_row); ++j) sum += units[j];
+    most = std::max(most, sum);
+  }
+  return most + (has_root ? units[0] : 0);
+}
+
+}  // namespace
+
+RankMemory rank_memory(const models::ModelOptions& options,
+                       const sharding::ShardingOptions& sharding, int world,
+                       int states_per_parameter, int64_t batch_size, int64_t seq_length) {
+  models::ModelOptions shapes = options;
+  shapes.device = "meta";
+  const auto model = models::make_model(shapes);
+  const models::ModelOptions& o = model->options();
+  const auto size = static_cast<int64_t>(c10::elementSize(dtype_from_name(o.dtype)));
+  const auto compute = static_cast<int64_t>(c10::elementSize(model->seam().compute_type));
+  const int64_t sum_size = std::max<int64_t>(size, 4);
+  const bool ddp = sharding.parallel == "ddp", parts = sharding.parallel == "fsdp";
+  RankMemory memory;
+  memory.data = data_bytes(o, batch_size, seq_length);
+  int64_t updated = 0, whole_gradients = 0;
+  std::vector<int64_t> units;
+  bool has_root = false;
+  for (const sharding::UnitPlan& unit : plan_units(*model, sharding)) {
+    std::vector<models::Parameter*> trained, frozen;
+    for (models::Parameter* parameter : unit.parameters) {
+      (parameter->trainable ? trained : frozen).push_back(parameter);
+      if (!parts) memory.parameters += parameter->value.numel() * size;
+      if (parameter->trainable) whole_gradients += parameter->value.numel() * sum_size;
+    }
+    const int cuts = parts ? world : 1;
+    const sharding::FlatLayout of_trained(trained, 0, cuts), of_frozen(frozen, 0, cuts);
+    const int64_t padded =
+        (trained.empty() ? 0 : of_trained.padded()) + (frozen.empty() ? 0 : of_frozen.padded());
+    units.push_back(padded * compute);
+    has_root = has_root || unit.is_root;
+    if (!trained.empty()) memory.gradients += of_trained.shard_size * sum_size;
+    if (!parts) continue;
+    const bool aliased = sharding.sharding == "zero2_replicated" && size == compute;
+    memory.parameters += (aliased ? padded : padded / world) * size;
+    for (const sharding::Piece& piece : of_trained.pieces) updated += piece.count;
+  }
+  if (world == 1) memory.gradients = whole_gradients;  // where the engine has put them
+  if (!parts) updated = whole_gradients / sum_size;
+  memory.optimizer = updated * size * states_per_parameter;
+  if (parts) {
+    const bool stays = sharding.sharding != "zero3";
+    const bool ahead = sharding.forward_prefetch || sharding.backward_prefetch != "none";
+    const size_t row = stays ? units.size() : !ahead ? 1 : sharding.limit_all_gathers ? 2 : 3;
+    memory.gathered = most_gathered(units, has_root, row);
+  }
+  memory.pytorch_after_model = memory.data + model->parameter_bytes();
+  memory.pytorch_after_warmup = memory.data + memory.parameters + memory.optimizer +
+                                (ddp ? 2 * whole_gradients : memory.gradients);
+  return memory;
+}
+
+}  // namespace moonshard::plan

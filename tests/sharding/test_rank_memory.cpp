@@ -1,0 +1,74 @@
+// Memory of a rank: predicted, held, and the FSDP tutorial's table.
+#include <gtest/gtest.h>
+
+#include "runtime/models/registry.h"
+#include "runtime/plan/rank_memory.h"
+#include "runtime/train/trainer.h"
+
+namespace moonshard::plan {
+namespace {
+
+constexpr double kGiB = 1073741824.0;
+
+sharding::ShardingOptions wrapper(const std::string& parallel, const std::string& kind,
+                                  const std::string& world = "auto") {
+  sharding::ShardingOptions options;
+  options.parallel = parallel;
+  options.sharding = kind;
+  options.world = world;
+  options.link = "instant";
+  return options;
+}
+
+TEST(RankMemory, TheTutorialsTableIsReproduced) {
+  // Eight Linear(16384, 16384) in float32, batch 8192, SGD, eight ranks: its printed figures.
+  models::ModelOptions model;
+  model.model = "linear";
+  const RankMemory ddp = rank_memory(model, wrapper("ddp", "zero3"), 8, 0, 8192, 1);
+  const RankMemory fsdp = rank_memory(model, wrapper("fsdp", "zero3"), 8, 0, 8192, 1);
+  EXPECT_EQ(static_cast<double>(ddp.pytorch_after_model) / kGiB, 9.00048828125);
+  EXPECT_EQ(static_cast<double>(fsdp.pytorch_after_model) / kGiB, 9.00048828125);
+  EXPECT_NEAR(static_cast<double>(ddp.pytorch_after_warmup) / kGiB, 25.0, 0.02);
+  EXPECT_NEAR(static_cast<double>(fsdp.pytorch_after_warmup) / kGiB, 3.0, 0.02);
+}
+
+TEST(RankMemory, WhatIsPredictedIsWhatTheWrappersHoldToTheByte) {
+  for (const char* preset : {"linear-tiny", "llama3.2-tiny", "dit-tiny"}) {
+    for (const std::string frozen : {"", "model.norm.weight,*layers.0.mlp*"}) {
+      if (!frozen.empty() && std::string(preset) != "llama3.2-tiny") continue;
+      models::ModelOptions options;
+      options.model = preset;
+      options.device = "cpu";
+      options.frozen = frozen;
+      for (const int world : {1, 2, 3, 4}) {
+        for (const char* kind : {"ddp", "zero3", "zero2", "zero2_replicated"}) {
+          const bool ddp = std::string(kind) == "ddp";
+          const auto sharding =
+              wrapper(ddp ? "ddp" : "fsdp", ddp ? "zero3" : kind, fmt::format("fake:{}", world));
+          models::ModelOptions build = options;
+          build.deferred = !ddp;
+          const std::shared_ptr<models::Model> model = models::make_model(build);
+          optim::OptimizerOptions adam;
+          adam.optimizer = "adam";
+          train::Trainer trainer(model, {}, adam,
+                                 std::make_unique<data::SyntheticData>(model->options(), 2, 8), {},
+                                 sharding);
+          const train::StepReport report = trainer.step();
+          const RankMemory plan = rank_memory(options, sharding, world, 2, 2, 8);
+          const std::string where = fmt::format("{} {} {}", preset, kind, world);
+          EXPECT_EQ(plan.parameters, report.sharding.parameters) << where;
+          EXPECT_EQ(plan.optimizer, trainer.optimizer().state_bytes()) << where;
+          if (!(ddp && world == 1)) {
+            EXPECT_EQ(plan.gradients, report.sharding.gradients) << where;
+          }
+          if (!ddp && world > 1) {
+            EXPECT_EQ(plan.gathered, report.sharding.whole_peak) << where;
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moonshard::plan
