@@ -23,7 +23,8 @@ class World {
   virtual int local_rank() const { return 0; }
   bool is_fake() const { return is_fake_; }
   /// The group of that name for tensors on this device, connected at its first use; all ranks must
-  /// ask in the same order. Names in use: "train", "statistics", "script".
+  /// ask in the same order. Names in use: "train", "statistics", "script",
+  /// "checkpoint", "verify".
   virtual std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) = 0;
 
  protected:

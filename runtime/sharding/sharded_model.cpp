@@ -123,6 +123,7 @@ void ShardedModel::end_micro_batch() {
 
 void ShardedModel::finish_gradients() {
   for (const auto& unit : units_) unit->finish_reduce();
+  context_.wait_for_copies();
 }
 
 void ShardedModel::end_step() {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 namespace moonshard::sharding {
 
 void ShardingMemory::add_whole(int64_t bytes, int64_t units) {
@@ -16,6 +19,18 @@ void ShardingMemory::add_whole(int64_t bytes, int64_t units) {
 void ShardingMemory::add_in_flight(int64_t bytes) {
   in_flight += bytes;
   in_flight_peak = std::max(in_flight_peak, in_flight);
+}
+
+c10::Stream ShardingContext::copy_stream() {
+  if (!copies_)
+    copies_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  return *copies_;
+}
+
+void ShardingContext::wait_for_copies() {
+  if (!offloads()) return;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeStream(guard.getStream(device));
 }
 
 Unit::Unit(std::string name, std::vector<const models::ParamLayer*> layers,
@@ -127,15 +142,29 @@ void Unit::gather_flat(Flat& flat) {
     return;
   }
   const auto options = at::TensorOptions().dtype(context_.compute_type).device(context_.device);
-  if (context_.single()) {
-    flat.whole = at::empty({flat.layout.padded()}, options);
-    flat.whole.copy_(flat.shard, /*non_blocking=*/true);
-    return;
-  }
   if (!flat.whole.defined()) flat.whole = at::empty({flat.layout.padded()}, options);
-  const at::Tensor part =
-      flat.shard.to(context_.device, context_.compute_type, /*non_blocking=*/true);
-  flat.gather = context_.group->all_gather(flat.whole, part, name_);
+  // The part goes into its format, and with offload to the device, on the way.
+  const bool as_it_is = context_.type == context_.compute_type && !context_.offloads();
+  at::Tensor part = context_.single() ? flat.whole
+                    : as_it_is        ? flat.shard
+                                      : at::empty({flat.layout.shard_size}, options);
+  std::optional<c10::StreamGuard> beside;
+  if (context_.offloads()) {
+    // Memory is taken on the stream of the computation, which may still use it: the copy comes
+    // after that, and beside what is computed from now on.
+    const c10::impl::VirtualGuardImpl guard(context_.device.type());
+    c10::Event ready(context_.device.type());
+    ready.record(guard.getStream(context_.device));
+    ready.block(context_.copy_stream());
+    beside.emplace(context_.copy_stream());
+  }
+  if (!as_it_is || context_.single()) part.copy_(flat.shard, /*non_blocking=*/true);
+  if (!context_.single()) {
+    flat.gather = context_.group->all_gather(flat.whole, part, name_);
+  } else if (beside) {
+    flat.copied = std::make_shared<c10::Event>(context_.device.type());
+    flat.copied->record(context_.copy_stream());
+  }
 }
 
 void Unit::finish_gather() {
@@ -144,6 +173,11 @@ void Unit::finish_gather() {
   for (Flat* flat : {&trained_, &frozen_}) {
     if (flat->layout.empty()) continue;
     flat->gather.wait();
+    if (flat->copied != nullptr) {
+      const c10::impl::VirtualGuardImpl guard(context_.device.type());
+      flat->copied->block(guard.getStream(context_.device));
+      flat->copied = nullptr;
+    }
     set_values(*flat, flat->whole);
   }
 }
@@ -166,9 +200,10 @@ void Unit::reduce_in_place() {
     at::Tensor gradient = piece.parameter->grad;
     piece.parameter->grad = at::Tensor();
     if (!gradient.defined()) continue;
-    gradient = gradient.flatten().to(context_.home);
+    gradient = brought_home(gradient.flatten());
     at::Tensor& sum = trained_.updated[i]->grad;
     if (sum.defined()) {
+      context_.wait_for_copies();
       sum.add_(gradient);
     } else {
       context_.memory.gradients += static_cast<int64_t>(gradient.nbytes());
@@ -227,8 +262,9 @@ void Unit::finish_reduce() {
 }
 
 void Unit::add_to_sums(const at::Tensor& part) {
-  const at::Tensor arrived = part.to(context_.home, context_.sum_type);
+  const at::Tensor arrived = brought_home(part.to(context_.sum_type));
   if (sums_.defined()) {
+    context_.wait_for_copies();
     sums_.add_(arrived);
     return;
   }
@@ -243,6 +279,15 @@ void Unit::add_to_sums(const at::Tensor& part) {
       trained_.updated[i]->grad = trained_.layout.own_view(sums_, piece);
     }
   }
+}
+
+// With offload into pinned memory, while the computation goes on.
+at::Tensor Unit::brought_home(const at::Tensor& gradient) const {
+  if (!context_.offloads()) return gradient;
+  const at::Tensor host =
+      at::empty(gradient.sizes(), gradient.options().device(context_.home).pinned_memory(true));
+  host.copy_(gradient, /*non_blocking=*/true);
+  return host;
 }
 
 void Unit::drop_gradients() {

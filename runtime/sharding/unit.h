@@ -3,8 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/models/model.h"
@@ -53,6 +57,13 @@ struct ShardingContext {
 
   bool single() const { return group->size() == 1; }
   bool offloads() const { return home != device; }
+  /// With offload: the stream that copies between host and device, beside the computation.
+  c10::Stream copy_stream();
+  /// With offload: waits until gradients that were brought home are there.
+  void wait_for_copies();
+
+ private:
+  std::optional<c10::Stream> copies_;
 };
 
 class Unit {
@@ -105,6 +116,7 @@ class Unit {
     FlatLayout layout;
     at::Tensor shard, whole;
     comm::Pending gather;
+    std::shared_ptr<c10::Event> copied;       ///< with offload and one rank
     std::vector<models::Parameter*> updated;  ///< by piece; trained ones only
   };
   struct Reduction {
@@ -119,6 +131,7 @@ class Unit {
   void forget_values(Flat& flat);
   void reduce_in_place();
   void add_to_sums(const at::Tensor& part);
+  at::Tensor brought_home(const at::Tensor& gradient) const;
   int64_t whole_bytes() const;
 
   std::string name_;

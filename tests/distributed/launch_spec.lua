@@ -241,17 +241,20 @@ describe("signals", function()
     for rank = 0, 2 do assert.is_false(is_running(pid_of(rank))) end
   end)
 
-  it("an interrupt of the launcher ends all ranks", function()
+  --- The launcher itself, not the shell around it.
+  local function signal_launcher(signal)
+    for _, id in ipairs(support.processes_with(folder .. "/script.lua")) do
+      local words = support.read("/proc/" .. id .. "/cmdline") or ""
+      if words:find("--nproc", 1, true) and words:sub(1, #program) == program then os.execute(("kill -%s %d"):format(signal, id)) end
+    end
+  end
+
+  it("a launcher that is told to end ends all ranks", function()
     start("--nproc 2", "mark() while true do dist.barrier() end")
     wait_for_ranks(2)
-    local launcher = support.processes_with(folder .. "/script.lua")
-    local interrupted = now()
-    -- The shell around the launcher ignores it in the background; so it goes to the launcher itself.
-    for _, id in ipairs(launcher) do
-      local words = support.read("/proc/" .. id .. "/cmdline") or ""
-      if words:find("%-%-nproc") and words:find("^" .. program:gsub("%p", "%%%0")) then os.execute("kill -TERM " .. id) end
-    end
-    local seconds, code = wait_for_end(interrupted)
+    local told = now()
+    signal_launcher("TERM")
+    local seconds, code = wait_for_end(told)
     assert.are.equal(143, code)
     assert.is_true(seconds < 10, seconds)
     for rank = 0, 1 do assert.is_false(is_running(pid_of(rank))) end
@@ -260,10 +263,7 @@ describe("signals", function()
   it("a killed launcher leaves no rank behind", function()
     start("--nproc 2", "mark() while true do end")
     wait_for_ranks(2)
-    for _, id in ipairs(support.processes_with(folder .. "/script.lua")) do
-      local words = support.read("/proc/" .. id .. "/cmdline") or ""
-      if words:find("%-%-nproc") and words:find("^" .. program:gsub("%p", "%%%0")) then os.execute("kill -9 " .. id) end
-    end
+    signal_launcher("KILL")
     for rank = 0, 1 do
       assert.is_true(support.wait_for(function() return not is_running(pid_of(rank)) end, 5))
     end
@@ -289,6 +289,17 @@ describe("other launchers", function()
     assert.are.equal(0, result.code, result.err)
     assert.matches("0/2 3", result.out, 1, true)
     assert.matches("1/2 3", result.out, 1, true)
+  end)
+
+  it("a killed mpirun leaves no rank behind", function()
+    if support.first_line("command -v mpirun") == "" then pending("mpirun is not installed (Debian: openmpi-bin)") return end
+    os.execute(("cd %s && { mpirun --allow-run-as-root --oversubscribe -n 2 %s run %s >out 2>err </dev/null & echo $! >launcher; }"):format(
+      folder, quoted, script(marking .. "mark() while true do end")))
+    wait_for_ranks(2)
+    os.execute("kill -9 " .. support.read(folder .. "/launcher"))
+    for rank = 0, 1 do
+      assert.is_true(support.wait_for(function() return not is_running(pid_of(rank)) end, 10))
+    end
   end)
 
   it("torchrun's ranks find each other at its store", function()
