@@ -4,6 +4,7 @@
 
 #include "bindings/convert.h"
 #include "bindings/tensor_handle.h"
+#include "runtime/core/device.h"
 #include "runtime/core/options.h"
 
 namespace moonshard::bindings {
@@ -79,7 +80,7 @@ Batch read_batch(const Arguments& args, int n, const models::Model& model) {
     batch.attention_mask = mask.to(at::kBool);
   }
   model.check(batch);
-  const c10::Device device = model.parameters().front()->value.device();
+  const c10::Device device = resolve_device(model.options().device);
   for (const Field& field : fields()) {
     at::Tensor& tensor = batch.*field.tensor;
     if (tensor.defined()) tensor = tensor.to(device);

@@ -45,9 +45,35 @@ sol::object answer(lua_State* L, const at::Tensor& tensor, const Carried& like) 
   return to_lua(L, Json(std::vector<double>(numbers, numbers + tensor.numel())));
 }
 
+// Every rank must call the same in the same order. One that left a call out would be answered with
+// the numbers of another, or with none at all: so ranks first tell each other what they are about
+// to do, and the first difference is an error on all of them.
+void agree(const Arguments& args, const char* operation, int64_t size) {
+  static constexpr const char* kOperations[] = {"barrier", "all_reduce", "all_gather", "broadcast"};
+  static int64_t calls = 0;
+  const auto group = script_group(c10::kCPU);
+  if (group->size() == 1) return;
+  int64_t code = 0;
+  while (std::string_view(kOperations[code]) != operation) ++code;
+  const at::Tensor own = at::tensor({++calls, code, size}, at::kLong);
+  const at::Tensor row = at::empty({own.numel() * group->size()}, at::kLong);
+  group->all_gather(row, own, operation).wait();
+  const int64_t* first = row.const_data_ptr<int64_t>();
+  for (int rank = 1; rank < group->size(); ++rank) {
+    const int64_t* other = first + 3 * rank;
+    if (std::equal(first, first + 3, other)) continue;
+    throw comm::CommError(fmt::format(
+        "{}: expected the same call on every rank, got call {} of rank 0, {} of {} numbers, and "
+        "call {} of rank {}, {} of {}; every rank must call the same in the same order",
+        args.function_name(), first[0], kOperations[first[1]], first[2], other[0], rank,
+        kOperations[other[1]], other[2]));
+  }
+}
+
 sol::object all_reduce(const Arguments& args) {
   const Carried value = carried(args, 1);
   const std::string name = args.missing(2) ? "sum" : args.text(2, "reduction");
+  agree(args, "all_reduce", value.tensor.numel());
   MS_CHECK(name == "sum" || name == "max" || name == "min" || name == "mean",
            "{}: expected the reduction sum, mean, max or min, got '{}'", args.function_name(),
            name);
@@ -67,12 +93,7 @@ sol::object all_gather(const Arguments& args) {
   const Carried value = carried(args, 1);
   const auto group = script_group(value.tensor.device());
   const int64_t n = value.tensor.numel();
-  // Another size on one rank would be an error deep inside of the transport, or a wait for ever.
-  at::Tensor sizes = at::tensor({n, -n}, at::kLong);
-  script_group(c10::kCPU)->all_reduce(sizes, "sizes", comm::Reduction::Max).wait();
-  MS_CHECK(sizes[0].item<int64_t>() == -sizes[1].item<int64_t>(),
-           "{}: expected as many numbers on every rank, got {} to {}", args.function_name(),
-           -sizes[1].item<int64_t>(), sizes[0].item<int64_t>());
+  agree(args, "all_gather", n);
   const at::Tensor row = at::empty({n * group->size()}, value.tensor.options());
   if (n > 0) group->all_gather(row, value.tensor.flatten(), "script").wait();
   sol::table list(args.state(), sol::create);
@@ -87,6 +108,7 @@ sol::object broadcast(const Arguments& args) {
   const Carried value = carried(args, 1);
   const int root = args.missing(2) ? 0 : static_cast<int>(args.integer(2, "root rank"));
   at::Tensor tensor = value.tensor;
+  agree(args, "broadcast", tensor.numel());
   script_group(tensor.device())->broadcast(tensor, root, "script").wait();
   return answer(args.state(), tensor, value);
 }
@@ -152,7 +174,10 @@ void bind_dist(sol::table ms) {
            return to_lua(args.state(), comm::is_rank() ? comm::rank_environment()->local_rank : 0);
          });
   define(dist, "ms.dist", "barrier", "()", "Waits until every rank is here.",
-         [](const Arguments&) { script_group(c10::kCPU)->barrier("script"); });
+         [](const Arguments& args) {
+           agree(args, "barrier", 0);
+           script_group(c10::kCPU)->barrier("script");
+         });
   define(dist, "ms.dist", "all_reduce", "(value[, reduction]) -> value",
          "The sum over ranks (or mean, max, min) of a number, a list of numbers or a Tensor.",
          all_reduce);

@@ -2,6 +2,8 @@
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
+#include "runtime/comm/world.h"
+#include "runtime/launch/program_ranks.h"
 #include "runtime/records/writer.h"
 #include "runtime/train/experiment.h"
 
@@ -10,8 +12,27 @@ namespace {
 
 sol::object run(const Arguments& args) {
   train::ExperimentOptions options;
-  train::experiment_schema().assign_all(&options, args.options(1));
-  return to_lua(args.state(), train::run_experiment(options));
+  const Json table = args.options(1);
+  train::experiment_schema().assign_all(&options, table);
+  if (comm::is_rank()) {
+    const int64_t world = comm::rank_environment()->world;
+    MS_CHECK(options.nproc == 1 || options.nproc == world,
+             "{}: option 'nproc': expected {} or nothing in a job of {} ranks, got {}",
+             args.function_name(), world, world, options.nproc);
+  } else if (options.nproc > 1) {
+    train::resolve_experiment(options);  // mistakes are found before any rank starts
+    MS_CHECK(options.parallel != "none", "{}: nproc = {} expects parallel = ddp or fsdp, got none",
+             args.function_name(), options.nproc);
+    return to_lua(args.state(),
+                  launch::run_experiment_ranks(table, static_cast<int>(options.nproc)));
+  }
+  const Json record = train::run_experiment(options);
+  // A status of one process; one of several ranks that goes on alone would be answered with what
+  // the others compute in another experiment.
+  if (comm::is_rank() && record["status"] == "oom")
+    throw OutOfMemoryError(record["error"].get<std::string>(),
+                           record["bytes_asked"].get<int64_t>());
+  return to_lua(args.state(), record);
 }
 
 sol::object resolve(const Arguments& args) {

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "bindings/host/flags.h"
+#include "bindings/host/ranks_command.h"
 #include "runtime/core/check.h"
 #include "runtime/core/options.h"
 #include "runtime/privacy/faults.h"
@@ -129,11 +130,18 @@ int verify_command(verify::VerifyOptions options, const VerifyOutput& output,
                              cell.dtype));
     }
   };
-  if (output.verbose && !output.as_json) observer.norms = &print_norms;
+  const bool speaks = is_first_rank();
+  if (output.verbose && !output.as_json) {
+    // All ranks take part in making the lists, one prints them.
+    observer.norms = [speaks](const verify::NormsShown& shown) {
+      if (speaks) print_norms(shown);
+    };
+  }
   const std::vector<verify::Cell> cells = verify::verify(options, observer);
   if (progress) fmt::print(stderr, "\r{:<79}\r", "");
   const records::Json report = verify::to_json(cells, options);
   const int64_t failed = report["failed"].get<int64_t>();
+  if (!speaks) return failed == 0 ? 0 : kExitVerificationFailed;
   if (output.as_json) {
     fmt::print("{}", records::to_text(report));
   } else {

@@ -59,6 +59,10 @@ void Pending::wait() {
   state_ = nullptr;
   try {
     if (state->work != nullptr) state->work->wait();
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const OutOfMemoryError&) {
+    throw;
   } catch (const std::exception& error) {
     state->fail(error);
   }
@@ -83,12 +87,16 @@ Pending Communicator::track(const char* operation, const std::string& about, int
   state->watchdog = watchdog_;
   if (watchdog_ != nullptr)
     state->sequence = watchdog_->begin(operation, about, [state] { return state->is_done(); });
-  profile::Timeline* timeline = timeline_;
+  const std::shared_ptr<profile::Timeline> timeline = timeline_;
   const size_t span =
       timeline != nullptr ? timeline->begin("comm", std::string(operation) + " " + about) : 0;
   Started work;
   try {
     work = start();
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // of this rank: its own status, not a failure of the others
+  } catch (const OutOfMemoryError&) {
+    throw;
   } catch (const std::exception& error) {
     state->fail(error);
   }

@@ -79,7 +79,7 @@ class Communicator {
   void barrier(const std::string& about);
 
   /// Spans of collectives go there while it is set.
-  void record_into(profile::Timeline* timeline) { timeline_ = timeline; }
+  void record_into(std::shared_ptr<profile::Timeline> timeline) { timeline_ = std::move(timeline); }
   std::vector<Traffic> traffic() const { return traffic_; }
   void reset_traffic() { traffic_.clear(); }
 
@@ -100,7 +100,7 @@ class Communicator {
   int rank_, size_;
   Watchdog* watchdog_;
   c10::Device device_;
-  profile::Timeline* timeline_ = nullptr;
+  std::shared_ptr<profile::Timeline> timeline_;
   std::vector<Traffic> traffic_;
 };
 

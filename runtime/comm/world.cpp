@@ -62,12 +62,20 @@ class JobWorld : public World {
     options.loopback = environment_.local_world == environment_.world;
     options.watchdog = &watchdog_;
     options.device = device;
-    if (device.is_cuda()) {
-      share_device_if_needed();
-      known = make_nccl(rendezvous_.store(), options);
-    } else {
-      known = make_gloo(rendezvous_.store(), options);
+    const int64_t sequence = watchdog_.begin("connect", name, [] { return false; });
+    try {
+      if (device.is_cuda()) {
+        share_device_if_needed();
+        known = make_nccl(rendezvous_.store(), options);
+      } else {
+        known = make_gloo(rendezvous_.store(), options);
+      }
+    } catch (const UsageError&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw CommError(watchdog_.explain(sequence, error.what()));
     }
+    watchdog_.end(sequence);
     return known;
   }
 

@@ -9,6 +9,7 @@
 namespace moonshard::models {
 
 Model::Model(ModelOptions options) : options_(std::move(options)) {
+  awaits_values_ = options_.deferred;
   const auto device = resolve_device(options_.device);
   options_.device = device.is_cuda() ? "cuda" : device.is_meta() ? "meta" : "cpu";
   seam_.anchor =

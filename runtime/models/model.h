@@ -58,6 +58,9 @@ class Model {
   void initialise_range(const Parameter& parameter, at::Tensor& range, int64_t first) const;
   using RangeSource = std::function<bool(const Parameter&, at::Tensor& range, int64_t first)>;
   void take_ranges_from(RangeSource source) { range_source_ = std::move(source); }
+  /// Of a deferred model: whether its parameters are still to be drawn or read, by parts.
+  bool awaits_values() const { return awaits_values_; }
+  void values_are_placed() { awaits_values_ = false; }
 
   int64_t num_parameters() const;
   int64_t parameter_bytes() const;
@@ -101,6 +104,7 @@ class Model {
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<Start> starts_;  ///< by parameter
   RangeSource range_source_;
+  bool awaits_values_ = false;
   std::vector<std::unique_ptr<ParamLayer>> layers_;
   int64_t block_ = -1, num_blocks_ = 0;
 };

@@ -38,6 +38,9 @@ struct MicroBatch {
   int64_t tokens_per_sample = 1;
   int64_t index = 0;  ///< within the step
   bool record_layers = false;
+  /// The most of any rank's micro-batches, 0 without others: what all ranks must decide alike is
+  /// decided from these.
+  int64_t most_samples = 0, most_tokens_per_sample = 0;
   /// A rank without samples of its own keeps the others' pace with one that counts for nothing.
   bool stand_in = false;
 };

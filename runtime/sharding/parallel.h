@@ -52,7 +52,7 @@ class Parallel {
   virtual void kept_parts_changed() {}
 
   /// Spans of units' computation and of collectives go there; null ends it.
-  virtual void record_into(profile::Timeline*) {}
+  virtual void record_into(std::shared_ptr<profile::Timeline>) {}
   virtual ShardingMemory memory() const { return {}; }
   virtual void reset_peak_memory() {}
   virtual std::vector<std::string> unit_names() const { return {}; }

@@ -27,6 +27,13 @@ ShardedModel::ShardedModel(models::Model& model, const ShardingOptions& options,
   MS_CHECK(model.seam().keeper == nullptr,
            "parallel: expected a model that no other trainer shards, got one that is sharded; "
            "close the other trainer first");
+  for (const auto& parameter : model.parameters()) {
+    MS_CHECK(!parameter->value.is_meta() || model.awaits_values(),
+             "parallel: expected a model with its parameters, got one whose '{}' went with the "
+             "trainer that held it in parts; call gather() before that trainer is closed, or build "
+             "the model again",
+             parameter->name);
+  }
   const models::ModelOptions& shapes = model.options();
   context_.strategy = strategy_of(options);
   context_.group = std::move(group);
@@ -54,10 +61,16 @@ ShardedModel::ShardedModel(models::Model& model, const ShardingOptions& options,
     for (const auto& unit : units_) unit->finish_gather();
   }
   model.seam().keeper = this;
+  model.values_are_placed();
 }
 
 ShardedModel::~ShardedModel() {
   model_.seam().keeper = nullptr;
+  if (!context_.single()) return;  // the others would have to help
+  try {
+    expose_parameters();
+  } catch (...) {  // the model then says that its numbers are gone
+  }
 }
 
 const std::vector<std::unique_ptr<models::Parameter>>& ShardedModel::updated() const {
@@ -305,9 +318,9 @@ void ShardedModel::kept_parts_changed() {
   exposed_ = false;
 }
 
-void ShardedModel::record_into(profile::Timeline* timeline) {
+void ShardedModel::record_into(std::shared_ptr<profile::Timeline> timeline) {
   timeline_ = timeline;
-  context_.group->record_into(timeline);
+  context_.group->record_into(std::move(timeline));
 }
 
 void ShardedModel::reset_peak_memory() {

@@ -28,7 +28,7 @@ class ShardedModel : public Parallel, public models::ParameterKeeper {
   void expose_gradients() override;
   std::vector<KeptPart> kept_parts() override;
   void kept_parts_changed() override;
-  void record_into(profile::Timeline* timeline) override;
+  void record_into(std::shared_ptr<profile::Timeline> timeline) override;
   ShardingMemory memory() const override { return context_.memory; }
   void reset_peak_memory() override;
   std::vector<std::string> unit_names() const override;
@@ -64,7 +64,7 @@ class ShardedModel : public Parallel, public models::ParameterKeeper {
   std::vector<int64_t> first_elements_;
   Pass pass_ = Pass::None;
   bool last_micro_batch_ = true, last_pass_ = true, exposed_ = false;
-  profile::Timeline* timeline_ = nullptr;
+  std::shared_ptr<profile::Timeline> timeline_;
 };
 
 }  // namespace moonshard::sharding

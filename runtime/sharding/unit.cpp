@@ -259,6 +259,10 @@ void Unit::finish_oldest_reduce() {
 
 void Unit::finish_reduce() {
   while (!reductions_.empty()) finish_oldest_reduce();
+  if (context_.strategy != Strategy::Ddp || !sums_.defined()) return;
+  // Only now: a later micro-batch would have added its own gradients to the sums of all.
+  for (const Piece& piece : trained_.layout.pieces)
+    piece.parameter->grad = FlatLayout::whole_view(sums_, piece);
 }
 
 void Unit::add_to_sums(const at::Tensor& part) {
@@ -270,14 +274,10 @@ void Unit::add_to_sums(const at::Tensor& part) {
   }
   sums_ = arrived;
   context_.memory.gradients += static_cast<int64_t>(sums_.nbytes());
-  const bool ddp = context_.strategy == Strategy::Ddp;
+  if (context_.strategy == Strategy::Ddp) return;
   for (size_t i = 0; i < trained_.layout.pieces.size(); ++i) {
     const Piece& piece = trained_.layout.pieces[i];
-    if (ddp) {
-      piece.parameter->grad = FlatLayout::whole_view(sums_, piece);
-    } else if (piece.count > 0) {
-      trained_.updated[i]->grad = trained_.layout.own_view(sums_, piece);
-    }
+    if (piece.count > 0) trained_.updated[i]->grad = trained_.layout.own_view(sums_, piece);
   }
 }
 

@@ -56,7 +56,8 @@ Groups group_by_bytes(const models::Model& model, double bytes) {
     filled = 0;
   }
   // In the order of the forward pass, like all units.
-  for (int64_t& group : groups) group = groups[0] - group;
+  const int64_t first = groups[0];
+  for (int64_t& group : groups) group = first - group;
   return groups;
 }
 

@@ -18,9 +18,11 @@ RankStatistics::RankStatistics(comm::World& world, c10::Device device)
   device_ = device.is_cpu() ? host_ : world.group("statistics", device);
 }
 
-void RankStatistics::start_counts(int64_t samples, int64_t tokens) {
-  const at::Tensor own = at::tensor({samples, tokens}, at::kLong);
-  counts_row_ = alone() ? own : at::empty({2 * size_}, at::kLong);
+void RankStatistics::start_counts(const OwnCounts& counts) {
+  const at::Tensor own = at::tensor({counts.samples, counts.tokens, counts.most_samples,
+                                     counts.most_tokens_per_sample, counts.step, counts.trainer},
+                                    at::kLong);
+  counts_row_ = alone() ? own : at::empty({own.numel() * size_}, at::kLong);
   if (!alone()) counts_under_way_ = host_->all_gather(counts_row_, own, "sample counts");
   counts_ = {};
 }
@@ -28,12 +30,24 @@ void RankStatistics::start_counts(int64_t samples, int64_t tokens) {
 const RankCounts& RankStatistics::counts() {
   if (!counts_.samples.empty()) return counts_;
   counts_under_way_.wait();
-  const int64_t* numbers = counts_row_.const_data_ptr<int64_t>();
+  RankCounts counts;
+  const int64_t fields = counts_row_.numel() / size_;
+  const int64_t* first = counts_row_.const_data_ptr<int64_t>();
   for (int rank = 0; rank < size_; ++rank) {
-    counts_.samples.push_back(numbers[2 * rank]);
-    counts_.all_samples += numbers[2 * rank];
-    counts_.all_tokens += numbers[2 * rank + 1];
+    const int64_t* numbers = first + fields * rank;
+    counts.samples.push_back(numbers[0]);
+    counts.all_samples += numbers[0];
+    counts.all_tokens += numbers[1];
+    counts.most_samples = std::max(counts.most_samples, numbers[2]);
+    counts.most_tokens_per_sample = std::max(counts.most_tokens_per_sample, numbers[3]);
+    if (numbers[4] == first[4] && numbers[5] == first[5]) continue;
+    throw comm::CommError(fmt::format(
+        "trainer: expected all ranks in the same step, got rank 0 in step {} of its trainer {} and "
+        "rank {} in step {} of its trainer {}; a step failed or was left out on one of them alone, "
+        "and nothing that they compute from here on belongs together",
+        first[4], first[5], rank, numbers[4], numbers[5]));
   }
+  counts_ = std::move(counts);
   return counts_;
 }
 
@@ -46,6 +60,13 @@ LossSums RankStatistics::sum_losses(const at::Tensor& losses) {
                  at::kDouble);
   if (!alone()) host_->all_reduce(sums, "losses").wait();
   return {sums[0].item<double>(), sums[1].item<double>(), sums[2].item<double>()};
+}
+
+bool RankStatistics::any(bool here) {
+  if (alone()) return here;
+  const at::Tensor flag = at::tensor({here ? 1 : 0}, at::kInt);
+  host_->all_reduce(flag, "agreement", comm::Reduction::Max).wait();
+  return flag.item<int>() != 0;
 }
 
 void RankStatistics::start_norms(const at::Tensor& norms) {
@@ -77,6 +98,12 @@ at::Tensor RankStatistics::norms() {
 
 at::Tensor RankStatistics::summed(const at::Tensor& tensor) {
   if (alone()) return tensor;
+  const auto& samples = counts().samples;
+  for (const int64_t other : samples) {
+    MS_CHECK(other == samples[0],
+             "trainer: norm_reduce = sum expects as many samples on every rank, got {} and {}",
+             samples[0], other);
+  }
   const at::Tensor sum = tensor.clone();
   device_->all_reduce(sum, "squared norms").wait();
   return sum;

@@ -11,10 +11,18 @@
 
 namespace moonshard::train {
 
+/// One rank's part of a step, before it begins.
+struct OwnCounts {
+  int64_t samples = 0, tokens = 0;
+  int64_t most_samples = 0, most_tokens_per_sample = 0;  ///< of its micro-batches
+  int64_t step = 0, trainer = 0;                         ///< which step of which trainer it is in
+};
+
 struct RankCounts {
   std::vector<int64_t> samples;  ///< by rank
   int64_t all_samples = 0, all_tokens = 0;
-  int64_t before(int rank) const;  ///< samples of the ranks before this one
+  int64_t most_samples = 0, most_tokens_per_sample = 0;  ///< of any rank's micro-batches
+  int64_t before(int rank) const;                        ///< samples of the ranks before this one
 };
 
 /// Sums over samples of all ranks.
@@ -28,10 +36,13 @@ class RankStatistics {
   RankStatistics(comm::World& world, c10::Device device);
 
   /// Begins to tell; all ranks call it once a step.
-  void start_counts(int64_t samples, int64_t tokens);
-  /// What came back; waits the first time.
+  void start_counts(const OwnCounts& own);
+  /// What came back; waits the first time. Throws CommError when a rank is in another step: it has
+  /// failed alone in an earlier one, or skipped it.
   const RankCounts& counts();
   LossSums sum_losses(const at::Tensor& losses);
+  /// Whether it is so on any rank.
+  bool any(bool here);
   /// Begins to gather the norms [B] of every rank (B may differ, and be 0; undefined means 0).
   void start_norms(const at::Tensor& norms);
   /// All norms in the order of ranks [sum of B], double, on the host; the same on every rank.

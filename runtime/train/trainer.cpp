@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
 #include <exception>
-#include <optional>
 
 #include "kernels/counter_noise/counter_noise.h"
 #include "runtime/core/determinism.h"
@@ -65,6 +65,27 @@ Batch stand_in_for(const Batch& empty) {
 
 }  // namespace
 
+namespace {
+
+// Before the model is taken apart for the ranks.
+StepOptions checked(const StepOptions& options, const privacy::ClipOptions& clip,
+                    const optim::OptimizerOptions& optimizer,
+                    const sharding::ShardingOptions& sharding) {
+  optim::learning_rate(optimizer, optimizer.lr_warmup_steps + 1);
+  MS_CHECK(sharding.norm_reduce != "sum" || clip.clipping != "per_layer",
+           "trainer: norm_reduce = sum expects one norm per sample, got clipping = per_layer");
+  MS_CHECK(sharding.parallel != "ddp" || !sharding.cpu_offload,
+           "parallel: cpu_offload expects fsdp, got ddp, which keeps everything on the device");
+  return options;
+}
+
+int64_t next_serial() {
+  static std::atomic<int64_t> count{0};
+  return ++count;
+}
+
+}  // namespace
+
 // What the micro-batches of a step leave for its end.
 struct Trainer::Progress {
   StepReport report;
@@ -77,7 +98,7 @@ Trainer::Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOption
                  std::unique_ptr<data::SyntheticData> data, const StepOptions& options,
                  const sharding::ShardingOptions& sharding, std::shared_ptr<comm::World> world)
     : model_(std::move(model)),
-      options_(options),
+      options_(checked(options, clip, optimizer, sharding)),
       optimizer_options_(optimizer),
       sharding_options_(sharding),
       world_(world != nullptr ? std::move(world) : comm::make_world(sharding.world, sharding.link)),
@@ -87,11 +108,9 @@ Trainer::Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOption
       data_(std::move(data)),
       device_(resolve_device(model_->options().device)),
       parallel_(sharding::make_parallel(*model_, sharding, *world_)),
-      statistics_(*world_, device_) {
-  optim::learning_rate(optimizer_options_, optimizer_options_.lr_warmup_steps + 1);  // checks it
+      statistics_(*world_, device_),
+      serial_(next_serial()) {
   if (sharding.norm_reduce != "sum" || !engine_->is_private()) return;
-  MS_CHECK(clip.clipping != "per_layer",
-           "trainer: norm_reduce = sum expects one norm per sample, got clipping = per_layer");
   engine_->reduce_norms_by(
       [this](const at::Tensor& squares) { return statistics_.summed(squares); });
 }
@@ -121,20 +140,27 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
                        [](const auto& parameter) { return parameter->trainable; }),
            "trainer: expected at least one trainable parameter, got none: all are frozen");
   Progress progress;
-  int64_t tokens = 0;
+  OwnCounts own;
+  own.step = step_ + 1;
+  own.trainer = serial_;
   for (const Batch& batch : micro_batches) {
     progress.report.batch_size += batch.size();
     if (batch.size() == 0) continue;
     model_->check(batch);  // before the other ranks rely on this one
-    tokens += model_->count_tokens(batch);
+    const int64_t tokens = model_->count_tokens(batch);
+    own.tokens += tokens;
+    own.most_samples = std::max(own.most_samples, batch.size());
+    own.most_tokens_per_sample = std::max(own.most_tokens_per_sample, tokens / batch.size());
   }
-  statistics_.start_counts(progress.report.batch_size, tokens);
+  own.samples = progress.report.batch_size;
+  statistics_.start_counts(own);
+  if (world_->size() > 1) statistics_.counts();  // before anything that ranks must do alike
   const StepGuard attached(*model_, *engine_, *parallel_);
   const DeterminismGuard determinism(options_.deterministic);
-  std::optional<profile::Timeline> timeline;
+  std::shared_ptr<profile::Timeline> timeline;
   if (record_timeline_) {
-    timeline.emplace(device_);
-    parallel_->record_into(&*timeline);
+    timeline = std::make_shared<profile::Timeline>(device_);
+    parallel_->record_into(timeline);
   }
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     const Batch& batch = micro_batches[i];
@@ -161,7 +187,8 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
 void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
                               profile::PhaseTimer& timer, Progress& progress) {
   engine_->begin(*model_, {batch.size(), model_->count_tokens(batch) / batch.size(), index,
-                           record_layers_, stand_in});
+                           record_layers_, statistics_.counts().most_samples,
+                           statistics_.counts().most_tokens_per_sample, stand_in});
 
   timer.begin("forward");
   at::Tensor losses_B;
@@ -199,7 +226,7 @@ void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
 }
 
 // Every rank comes to the same verdict: none goes on alone.
-void Trainer::check_losses(const at::Tensor& losses, const LossSums& sums) const {
+void Trainer::check_losses(const at::Tensor& losses, const LossSums& sums) {
   if (!engine_->is_private() && sums.not_finite > 0) {
     // Private engines drop such a sample. Here it would spoil every weight.
     const at::Tensor bad = losses.isfinite().logical_not().nonzero();
@@ -215,12 +242,14 @@ void Trainer::check_losses(const at::Tensor& losses, const LossSums& sums) const
   }
   if (sums.finite > 0 || sums.not_finite == 0) return;
   // All samples at once are not finite: samples may be dropped, broken weights may not.
+  std::string broken;
   for (const auto& parameter : parallel_->updated()) {
-    MS_CHECK(parameter->value.isfinite().all().item<bool>(),
-             "trainer: step {}: expected finite weights, got some in '{}' that are not; they came "
-             "so, or an earlier step was too large: lower lr",
-             step_ + 1, parameter->name);
+    if (broken.empty() && !parameter->value.isfinite().all().item<bool>()) broken = parameter->name;
   }
+  MS_CHECK(!statistics_.any(!broken.empty()),
+           "trainer: step {}: expected finite weights, got some in {} that are not; they came so, "
+           "or an earlier step was too large: lower lr",
+           step_ + 1, broken.empty() ? "another rank's part" : "'" + broken + "'");
 }
 
 void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
@@ -262,6 +291,7 @@ void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
   }
   optimizer_->step(parallel_->updated(), report.lr);
   report.sharding = parallel_->memory();
+  parallel_->record_into(nullptr);  // what is gathered for the next step is not this one's
   parallel_->end_step();
   report.phases = timer.finish();
   report.step = ++step_;

@@ -120,7 +120,7 @@ class Trainer {
   StepReport run_step(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer);
   void run_micro_batch(const Batch& batch, bool stand_in, int64_t index, profile::PhaseTimer& timer,
                        Progress& progress);
-  void check_losses(const at::Tensor& losses, const LossSums& sums) const;
+  void check_losses(const at::Tensor& losses, const LossSums& sums);
   void finish_step(profile::PhaseTimer& timer, Progress& progress);
   void add_noise(int64_t denominator);
   void scale_gradients(int64_t denominator);
@@ -137,6 +137,7 @@ class Trainer {
   c10::Device device_;
   std::unique_ptr<sharding::Parallel> parallel_;
   RankStatistics statistics_;
+  int64_t serial_;  ///< the how many-th of this process: ranks compare it
   bool record_layers_ = false, record_timeline_ = false;
   std::function<void(const models::Model&)> gradient_observer_;
   int64_t step_ = 0, privacy_steps_ = 0;

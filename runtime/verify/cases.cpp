@@ -50,9 +50,11 @@ void add_wrapper_variants(std::vector<Variant>& list) {
     sharding.min_num_params = 3000;
   });
   add("wrap_none", "one unit", [](ShardingOptions& sharding) { sharding.wrap = "none"; });
-  Variant& small = add("small_buckets", "many small reductions",
+  Variant& small = add("small_buckets", "many small reductions, four micro-batches",
                        [](ShardingOptions& sharding) { sharding.bucket_mb = 0.005; });
+  small.apply = [](ModelOptions&, ClipOptions&, StepOptions& step) { step.grad_accum = 4; };
   small.fsdp_only = false;
+  small.batch_size = 17;
 }
 
 }  // namespace

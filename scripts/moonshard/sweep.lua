@@ -239,6 +239,11 @@ end
 -- @treturn Runs the results; failed points are among them with their status
 function Sweep:run(options)
   options = guard.check("sweep:run", options, { "resume", "dry_run" }, 2)
+  local world = module_table().dist.world()
+  if world > 1 then
+    error(("sweep:run: expected one process, got %d ranks, each of which would run the whole sweep; "
+      .. "put nproc into the sweep's options instead"):format(world), 2)
+  end
   local resume = options.resume or M.overrides.resume
   if options.dry_run or M.overrides.dry_run then
     for i, point in ipairs(self.points) do print(("%d. %s  %s"):format(i, label_of(self.axes, point), point.id)) end

@@ -9,6 +9,8 @@ local folder
 before_each(function() folder = support.temporary_folder() end)
 after_each(function()
   -- Nothing may be left, whatever the case did; what is left would have the folder on its command line.
+  -- A shell around a job ends a moment after it.
+  support.wait_for(function() return #support.processes_with(folder) == 0 end, 3)
   local left = {}
   for _, id in ipairs(support.processes_with(folder)) do
     left[#left + 1] = (support.read("/proc/" .. id .. "/cmdline") or ""):gsub("%z", " ")
@@ -43,7 +45,7 @@ end
 ]]
 
 local function start(words, text, environment)
-  os.execute(("cd %s && { %s %s run %s --log-dir logs %s >out 2>err </dev/null; echo $? >code; } & echo $! >launcher"):format(
+  os.execute(("cd %s && { %s %s run %s --log-dir logs %s >out 2>err </dev/null; echo $? >code; } &"):format(
     folder, environment or "", quoted, words, script(marking .. text)))
 end
 

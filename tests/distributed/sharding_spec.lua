@@ -79,6 +79,66 @@ describe("the order of events on real ranks", function()
   end)
 end)
 
+describe("steps of real ranks", function()
+  -- Each of these once trained on something else, silently.
+  local training = [[
+    local function train(parallel, batches, mode, budget)
+      local rank, world = ms.dist.rank(), ms.dist.world()
+      local model = ms.model("llama3-tiny", { device = "cpu", dtype = "float64", task = "lm" })
+      local trainer = ms.trainer { model = model, optimizer = ms.optim.sgd { lr = 0.1 }, parallel = parallel, expected_batch_size = 10,
+        clip = ms.clip(mode, { max_grad_norm = 0.5, noise_multiplier = 0, memory_budget_mb = budget }) }
+      for step = 1, 2 do
+        local sizes = batches[step]
+        local function rows(first, count)
+          local list = {}
+          for i = 1, count do
+            list[i] = {}
+            for t = 1, 8 do list[i][t] = (first + i) * 7 + t * 3 + step end
+          end
+          return list
+        end
+        local first, count = 0, 0
+        if world == 1 then
+          for _, size in ipairs(sizes) do count = count + size end
+        else
+          for r = 1, rank do first = first + sizes[r] end
+          count = sizes[rank + 1]
+        end
+        local ids = count > 0 and ms.tensor(rows(first, count), { dtype = "int64" }) or ms.zeros({ 0, 8 }, { dtype = "int64" })
+        trainer:step { input_ids = ids, labels = ids, attention_mask = ms.ones({ count, 8 }, { dtype = "bool" }) }
+      end
+      trainer:gather()
+      return ("%.12g %.12g"):format(model:parameter("model.norm.weight"):norm():item(),
+        model:parameter("model.layers.0.mlp.up_proj.weight"):norm():item())
+    end
+    ]]
+
+  it("take batches of one's own, uneven and empty ones, with a plan that all ranks share", function()
+    local text = training .. [[
+      local batches = { { 6, 1, 3 }, { 2, 0, 8 } }
+      for _, case in ipairs { { "flash", 0 }, { "auto", 0 }, { "auto", 1 } } do
+        for _, parallel in ipairs { ms.fsdp {}, ms.fsdp { sharding = "zero2" }, ms.ddp { bucket_mb = 0.1 } } do
+          local result = train(parallel, batches, case[1], case[2])
+          if ms.dist.rank() == 0 then print(result) end
+        end
+      end]]
+    assert.are.equal(on_ranks(1, text), on_ranks(3, text))
+  end)
+
+  it("of a trainer that one rank does not have are an error on all", function()
+    support.write(folder .. "/script.lua", [[
+      local ms = require 'moonshard'
+      local function trainer()
+        return ms.trainer { model = ms.model("linear-tiny", { device = "cpu" }), data = ms.data.synthetic { batch_size = 2 }, parallel = ms.ddp {} }
+      end
+      local one, two = trainer(), trainer()
+      if ms.dist.rank() == 0 then one:step() else two:step() end]])
+    local result = support.run(("%s run --nproc 2 --log-dir %s/logs script.lua"):format(quoted, folder), { folder = folder, seconds = 60 })
+    assert.are_not.equal(0, result.code)
+    assert.matches("rank 0 in step 1 of its trainer 1 and rank 1 in step 1 of its trainer 2", result.err, 1, true)
+  end)
+end)
+
 describe("norms of real ranks", function()
   it("differ before the gather, agree after it, and are those of one process", function()
     local text = [[

@@ -83,8 +83,9 @@ class AutoEngine : public NormEngine {
       const double rows = static_cast<double>(weight.size(0));
       const double columns = static_cast<double>(weight.numel()) / rows;
       const bool matrix = is_matrix(*layer);
-      const LayerShape shape{static_cast<double>(micro.samples),
-                             static_cast<double>(micro.tokens_per_sample),
+      const LayerShape shape{static_cast<double>(std::max(micro.samples, micro.most_samples)),
+                             static_cast<double>(std::max(micro.tokens_per_sample,
+                                                          micro.most_tokens_per_sample)),
                              columns,
                              matrix ? rows : columns,
                              static_cast<double>(c10::elementSize(layer->seam->compute_type)),
