@@ -82,7 +82,7 @@ describe("verify", function()
       ["--options acumulation"] = "got 'acumulation'; did you mean 'accumulation'?",
       ["--dtype float16"] = "expected one of float64, float32, bfloat16, got 'float16'",
       ["--fault no_bias"] = "verify: option 'fault': expected one of no_bias_term, ",
-      ["--engin ghost"] = "--engin",
+      ["--engin ghost"] = "unknown option 'engin'; did you mean 'engine'?",
       ["--model linear-tiny --options padding"] = "expected options that name at least one cell, got none",
     } do
       local result = run("verify " .. words)

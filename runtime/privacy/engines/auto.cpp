@@ -83,13 +83,13 @@ class AutoEngine : public NormEngine {
       const double rows = static_cast<double>(weight.size(0));
       const double columns = static_cast<double>(weight.numel()) / rows;
       const bool matrix = is_matrix(*layer);
-      const LayerShape shape{static_cast<double>(std::max(micro.samples, micro.most_samples)),
-                             static_cast<double>(std::max(micro.tokens_per_sample,
-                                                          micro.most_tokens_per_sample)),
-                             columns,
-                             matrix ? rows : columns,
-                             static_cast<double>(c10::elementSize(layer->seam->compute_type)),
-                             layer->seam->anchor.is_cuda()};
+      const LayerShape shape{
+          static_cast<double>(std::max(micro.samples, micro.most_samples)),
+          static_cast<double>(std::max(micro.tokens_per_sample, micro.most_tokens_per_sample)),
+          columns,
+          matrix ? rows : columns,
+          static_cast<double>(c10::elementSize(layer->seam->compute_type)),
+          layer->seam->anchor.is_cuda()};
       total += keep_of(*layer, shape) == Keep::Gradients && !has_small_gradient(*layer)
                    ? kept_gradients_bytes(shape)
                    : kept_inputs_bytes(shape);
