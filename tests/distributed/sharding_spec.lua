@@ -10,7 +10,8 @@ after_each(function() support.remove(folder) end)
 --- Runs a script on so many ranks; what rank 0 printed. Any rank's error fails the case with its text.
 local function on_ranks(ranks, text)
   support.write(folder .. "/script.lua", "local ms = require 'moonshard'\n" .. text .. "\n")
-  local result = support.run(("%s run --nproc %d --log-dir %s/logs script.lua"):format(quoted, ranks, folder), { folder = folder, seconds = 120 })
+  local command = ("%s run --nproc %d --log-dir %s/logs script.lua"):format(quoted, ranks, folder)
+  local result = support.run(command, { folder = folder, seconds = 120 })
   assert.are.equal(0, result.code, result.out .. result.err)
   return result.out
 end
@@ -129,7 +130,8 @@ describe("steps of real ranks", function()
     support.write(folder .. "/script.lua", [[
       local ms = require 'moonshard'
       local function trainer()
-        return ms.trainer { model = ms.model("linear-tiny", { device = "cpu" }), data = ms.data.synthetic { batch_size = 2 }, parallel = ms.ddp {} }
+        return ms.trainer { model = ms.model("linear-tiny", { device = "cpu" }), data = ms.data.synthetic { batch_size = 2 },
+          parallel = ms.ddp {} }
       end
       local one, two = trainer(), trainer()
       if ms.dist.rank() == 0 then one:step() else two:step() end]])
