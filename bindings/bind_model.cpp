@@ -8,6 +8,7 @@
 #include "bindings/handles.h"
 #include "bindings/tensor_handle.h"
 #include "bindings/usertype.h"
+#include "runtime/models/model_schema.h"
 #include "runtime/models/registry.h"
 #include "runtime/plan/model_cost.h"
 #include "runtime/weights/load_model.h"
@@ -16,19 +17,10 @@
 namespace moonshard::bindings {
 namespace {
 
-const OptionSchema& model_schema() {
-  static const OptionSchema schema = [] {
-    OptionSchema s("model");
-    models::add_model_options<models::ModelOptions>(s);
-    return s;
-  }();
-  return schema;
-}
-
 sol::object make(const Arguments& args) {
   models::ModelOptions options;
   options.model = args.text(1, "model name");
-  model_schema().assign_all(&options, args.options(2));
+  models::model_schema().assign_all(&options, args.options(2));
   return sol::make_object(args.state(), ModelHandle{weights::make_model(options)});
 }
 
@@ -56,7 +48,7 @@ sol::object read_field(const Arguments& args) {
   if (name == "name") return sol::make_object(L, model.options().model);
   if (name == "num_parameters") return to_lua(L, model.num_parameters());
   if (name == "bytes") return to_lua(L, model.parameter_bytes());
-  if (name == "options") return to_lua(L, model_schema().to_json(&model.options()));
+  if (name == "options") return to_lua(L, models::model_schema().to_json(&model.options()));
   if (name == "parameters" || name == "trainable") {
     Json names = Json::array();
     for (const auto& parameter : model.parameters())

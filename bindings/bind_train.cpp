@@ -9,6 +9,7 @@
 #include "bindings/parallel_options.h"
 #include "bindings/usertype.h"
 #include "runtime/models/registry.h"
+#include "runtime/train/step_record.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -237,17 +238,8 @@ sol::object run_step(const Arguments& args) {
   if (!report.layers.empty()) result["layers"] = norms_by_layer(report);
   if (trainer.sharding_options().parallel != "none") {
     result["all_norms"] = report.all_norms;
-    result["sharding"] = {{"parameter_bytes", report.sharding.parameters},
-                          {"gradient_bytes", report.sharding.gradients},
-                          {"optimizer_bytes", trainer.optimizer().state_bytes()},
-                          {"gathered_peak_bytes", report.sharding.whole_peak},
-                          {"gathered_peak_units", report.sharding.whole_units_peak},
-                          {"in_flight_peak_bytes", report.sharding.in_flight_peak}};
-    Json traffic = Json::array();
-    for (const comm::Traffic& kind : report.traffic)
-      traffic.push_back(
-          {{"operation", kind.operation}, {"count", kind.count}, {"bytes", kind.bytes}});
-    result["traffic"] = std::move(traffic);
+    result["sharding"] = train::held_by_rank(trainer, report);
+    result["traffic"] = train::traffic_of(report);
   }
   if (!report.spans.empty()) {
     Json spans = Json::array();

@@ -5,6 +5,7 @@
 #include "bindings/docs.h"
 #include "bindings/lua_error.h"
 #include "bindings/moonshard_lua.h"
+#include "runtime/comm/world.h"
 #include "runtime/launch/process.h"
 #include "runtime/profile/memory.h"
 
@@ -99,6 +100,7 @@ sol::table make_module(lua_State* L) {
     return ms;
   }
   profile::install_cpu_memory_hook();
+  comm::take_own_gpu();
   install_error_handler(L);
   sol::table native(L, sol::create);
   sol::table ms = bind_all(L, native);

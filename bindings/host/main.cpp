@@ -12,6 +12,7 @@
 #include "bindings/host/verbs.h"
 #include "bindings/host/verify_command.h"
 #include "bindings/lua_error.h"
+#include "runtime/comm/world.h"
 #include "runtime/core/check.h"
 #include "runtime/core/options.h"
 #include "runtime/launch/machine.h"
@@ -247,6 +248,7 @@ int run_program(const Words& words) try {
     return 0;
   }
   profile::install_cpu_memory_hook();
+  comm::take_own_gpu();
   if (words[0] == "run" || words[0] == "profile" || words[0] == "verify") host::end_with_launcher();
   const int code = dispatch(words[0], Words(words.begin() + 1, words.end()));
   host::end_rank(code == 0 ? "" : fmt::format("exit code {}", code));

@@ -8,6 +8,7 @@
 #include "runtime/comm/rendezvous.h"
 #include "runtime/comm/transports.h"
 #include "runtime/comm/watchdog.h"
+#include "runtime/core/default_gpu.h"
 #include "runtime/core/device.h"
 
 namespace moonshard::comm {
@@ -48,7 +49,6 @@ class JobWorld : public World {
                   {environment.rank, environment.world, timeout_s_ + 1, 0.5, {}}) {}
   int rank() const override { return environment_.rank; }
   int size() const override { return environment_.world; }
-  int local_rank() const override { return environment_.local_rank; }
 
   std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) override {
     const std::lock_guard lock(mutex_);
@@ -109,6 +109,13 @@ std::shared_ptr<World>* joined = nullptr;
 bool is_rank() {
   static const bool answer = rank_environment().has_value();
   return answer;
+}
+
+void take_own_gpu() {
+  try {
+    if (is_rank()) set_default_gpu(rank_environment()->local_rank);
+  } catch (const UsageError&) {  // whoever asks for the world is told
+  }
 }
 
 std::shared_ptr<World> this_world() {

@@ -20,7 +20,6 @@ class World {
   virtual ~World() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual int local_rank() const { return 0; }
   bool is_fake() const { return is_fake_; }
   /// The group of that name for tensors on this device, connected at its first use; all ranks must
   /// ask in the same order. Names in use: "train", "statistics", "script",
@@ -37,6 +36,9 @@ std::shared_ptr<World> this_world();
 
 /// True when this process is one of several ranks; asks the environment only.
 bool is_rank();
+
+/// At the start of a process: "cuda" then means this rank's GPU.
+void take_own_gpu();
 
 /// "auto": this process's world; "fake:N": one rank of N on this device alone, with communication
 /// that takes the time the link would. Throws UsageError.

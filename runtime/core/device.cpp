@@ -9,12 +9,16 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "runtime/core/check.h"
 #include "runtime/core/cpu_quirks.h"
+#include "runtime/core/default_gpu.h"
 
 namespace moonshard {
 namespace {
+
+int default_gpu = 0;
 
 struct CudaState {
   int devices = 0;
@@ -39,6 +43,12 @@ const CudaState& cuda_state() {
       found.devices = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
       // Sums of 16-bit products stay in float32 until the end.
       if (found.devices > 0) at::globalContext().setAllowBF16ReductionCuBLAS(false);
+      if (found.devices > 0) {
+        default_gpu %= found.devices;
+        // Kernels that are launched by hand go to the current device.
+        c10::impl::VirtualGuardImpl(c10::kCUDA)
+            .setDevice(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(default_gpu)));
+      }
       if (found.devices == 0)
         found.reason = "the driver shows no GPU (nvidia-smi; CUDA_VISIBLE_DEVICES)";
     } catch (const std::exception& error) {
@@ -63,6 +73,10 @@ constexpr std::array<std::pair<const char*, c10::ScalarType>, 9> kDtypes = {{
 
 }  // namespace
 
+void set_default_gpu(int index) {
+  default_gpu = index;
+}
+
 int cuda_device_count() {
   return cuda_state().devices;
 }
@@ -75,7 +89,9 @@ c10::Device resolve_device(const std::string& name) {
   if (name == "cpu") return c10::Device(c10::kCPU);
   if (name == "meta") return c10::Device(c10::kMeta);
   if (name == "auto") {
-    return cuda_device_count() > 0 ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
+    return cuda_device_count() > 0
+               ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(default_gpu))
+               : c10::Device(c10::kCPU);
   }
   const bool is_cuda = name == "cuda" || name.rfind("cuda:", 0) == 0;
   MS_CHECK(is_cuda, "device: expected auto, cpu, cuda or cuda:N, got '{}'", name);
@@ -83,7 +99,7 @@ c10::Device resolve_device(const std::string& name) {
            "device: expected a GPU for '{}', got none: {}; use device = \"cpu\" or run "
            "'moonshard doctor'",
            name, cuda_absence_reason());
-  const int index = name == "cuda" ? 0 : std::atoi(name.c_str() + 5);
+  const int index = name == "cuda" ? default_gpu : std::atoi(name.c_str() + 5);
   MS_CHECK(index >= 0 && index < cuda_device_count(),
            "device: expected cuda:0 to cuda:{}, got '{}'", cuda_device_count() - 1, name);
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));

@@ -54,7 +54,6 @@ class Parallel {
   /// Spans of units' computation and of collectives go there; null ends it.
   virtual void record_into(std::shared_ptr<profile::Timeline>) {}
   virtual ShardingMemory memory() const { return {}; }
-  virtual void reset_peak_memory() {}
   virtual std::vector<std::string> unit_names() const { return {}; }
   virtual std::vector<comm::Traffic> traffic() const { return {}; }
   virtual const char* transport() const { return "single"; }

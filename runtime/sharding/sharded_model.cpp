@@ -323,12 +323,6 @@ void ShardedModel::record_into(std::shared_ptr<profile::Timeline> timeline) {
   context_.group->record_into(std::move(timeline));
 }
 
-void ShardedModel::reset_peak_memory() {
-  context_.memory.whole_peak = context_.memory.whole;
-  context_.memory.whole_units_peak = context_.memory.whole_units;
-  context_.memory.in_flight_peak = context_.memory.in_flight;
-}
-
 void ShardedModel::begin_span(Unit& unit, const char* what) {
   if (timeline_ != nullptr)
     unit.span = timeline_->begin("compute", std::string(what) + " " + unit.name());

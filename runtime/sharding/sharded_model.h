@@ -30,7 +30,6 @@ class ShardedModel : public Parallel, public models::ParameterKeeper {
   void kept_parts_changed() override;
   void record_into(std::shared_ptr<profile::Timeline> timeline) override;
   ShardingMemory memory() const override { return context_.memory; }
-  void reset_peak_memory() override;
   std::vector<std::string> unit_names() const override;
   std::vector<comm::Traffic> traffic() const override { return context_.group->traffic(); }
   const char* transport() const override { return context_.group->transport(); }

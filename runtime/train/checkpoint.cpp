@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "runtime/core/device.h"
+#include "runtime/models/model_schema.h"
 #include "runtime/train/all_or_none.h"
 #include "runtime/train/checkpoint_folder.h"
 #include "runtime/train/trainer.h"
@@ -122,12 +123,7 @@ void check_privacy(const CheckpointIndex& index, bool is_private, const privacy:
 // ---- writing ----------------------------------------------------------------------------------
 
 records::Json architecture(const models::ModelOptions& options) {
-  static const OptionSchema schema = [] {
-    OptionSchema s("model");
-    models::add_model_options<models::ModelOptions>(s);
-    return s;
-  }();
-  Json all = schema.to_json(&options);
+  Json all = models::model_schema().to_json(&options);
   // How it computes, where its weights came from, what it is called; seed and frozen are apart.
   for (const char* name : {"model", "weights", "device", "param_dtype", "attention",
                            "checkpointing", "checkpoint_every", "frozen", "seed"})

@@ -9,6 +9,7 @@
 #include "runtime/models/registry.h"
 #include "runtime/records/statistics.h"
 #include "runtime/records/writer.h"
+#include "runtime/train/step_record.h"
 #include "runtime/weights/make_model.h"
 
 namespace moonshard::train {
@@ -94,23 +95,14 @@ class Recorder {
 
 // What each rank holds at the end of a step, for the table of document 003 and the like.
 Json sharding_row(const Trainer& trainer, const StepReport& report) {
-  const sharding::ShardingMemory& memory = report.sharding;
-  Json traffic = Json::array();
-  for (const comm::Traffic& kind : report.traffic)
-    traffic.push_back(
-        {{"operation", kind.operation}, {"count", kind.count}, {"bytes", kind.bytes}});
-  return Json{{"rank", trainer.world().rank()},
-              {"world", trainer.world().size()},
-              {"fake", trainer.world().is_fake()},
-              {"transport", trainer.parallel().transport()},
-              {"units", trainer.parallel().unit_names()},
-              {"parameter_bytes", memory.parameters},
-              {"gradient_bytes", memory.gradients},
-              {"optimizer_bytes", trainer.optimizer().state_bytes()},
-              {"gathered_peak_bytes", memory.whole_peak},
-              {"gathered_peak_units", memory.whole_units_peak},
-              {"in_flight_peak_bytes", memory.in_flight_peak},
-              {"traffic", std::move(traffic)}};
+  Json row{{"rank", trainer.world().rank()},
+           {"world", trainer.world().size()},
+           {"fake", trainer.world().is_fake()},
+           {"transport", trainer.parallel().transport()},
+           {"units", trainer.parallel().unit_names()}};
+  row.update(held_by_rank(trainer, report));
+  row["traffic"] = traffic_of(report);
+  return row;
 }
 
 Json privacy_row(const Trainer& trainer) {

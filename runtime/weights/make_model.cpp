@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "runtime/models/model_schema.h"
 #include "runtime/models/registry.h"
 #include "runtime/weights/hf_config.h"
 #include "runtime/weights/load_model.h"
@@ -9,15 +10,6 @@
 
 namespace moonshard::weights {
 namespace {
-
-const OptionSchema& schema() {
-  static const OptionSchema instance = [] {
-    OptionSchema s("model");
-    models::add_model_options<models::ModelOptions>(s);
-    return s;
-  }();
-  return instance;
-}
 
 // A name that is a path: presets have no leading dot or slash, and their "/" (dit-l/8) never names
 // a folder with a config.json.
@@ -46,7 +38,7 @@ models::ModelOptions resolve_model(const models::ModelOptions& options) {
   }
   models::ModelOptions combined = options_from_config(options.model);
   const models::ModelOptions untouched;
-  for (const Option& option : schema().options()) {
+  for (const Option& option : models::model_schema().options()) {
     const Json asked = option.read(&options);
     if (option.name != "model" && asked != option.read(&untouched)) option.write(&combined, asked);
   }

@@ -1,0 +1,10 @@
+// The options of a model by themselves, for what is not a whole experiment.
+#pragma once
+
+#include "runtime/core/options.h"
+
+namespace moonshard::models {
+
+const OptionSchema& model_schema();
+
+}  // namespace moonshard::models
