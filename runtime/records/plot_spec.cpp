@@ -1,14 +1,23 @@
 #include "runtime/records/plot_spec.h"
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 namespace moonshard::records {
 namespace {
 
-constexpr std::array<std::pair<PlotKind, const char*>, 3> kKinds = {
-    {{PlotKind::Bars, "bars"}, {PlotKind::Lines, "lines"}, {PlotKind::Scatter, "scatter"}}};
+constexpr std::array<std::pair<PlotKind, const char*>, 6> kKinds = {
+    {{PlotKind::Bars, "bars"},
+     {PlotKind::StackedBars, "stacked_bars"},
+     {PlotKind::Lines, "lines"},
+     {PlotKind::StackedArea, "stacked_area"},
+     {PlotKind::Scatter, "scatter"},
+     {PlotKind::HeatMap, "heat_map"}}};
 constexpr size_t kMaxPanels = 16, kMaxSeries = 256, kMaxPoints = 5'000'000;
+constexpr size_t kMaxBands = 1000, kMaxReferences = 64;
+constexpr int kMaxColor = 1000;
 
 // Reads one spec and knows where in it the reader stands, so that an error names the place.
 class SpecReader {
@@ -23,8 +32,10 @@ class SpecReader {
     }
     PlotSpec spec;
     spec.title = string_or(value, "title", "");
-    spec.width = size(value, "width", spec.width);
-    spec.height = size(value, "height", spec.height);
+    spec.note = string_or(value, "note", "");
+    spec.width = whole(value, "width", spec.width, 64, 16384);
+    spec.height = whole(value, "height", spec.height, 64, 16384);
+    spec.columns = whole(value, "columns", 0, 0, kMaxPanels);
     for (const Json& panel : list(value, "panels", kMaxPanels))
       spec.panels.push_back(read_panel(panel));
     if (spec.panels.empty()) fail("at least one panel", "none");
@@ -39,9 +50,20 @@ class SpecReader {
     panel.title = string_or(value, "title", "");
     panel.x = read_axis(value, "x");
     panel.y = read_axis(value, "y");
+    panel.value = read_axis(value, "value");
+    if (value.contains("horizontal")) {
+      expect(value.at("horizontal").is_boolean(), "true or false for horizontal",
+             value.at("horizontal"));
+      panel.horizontal = value.at("horizontal").get<bool>();
+    }
     for (const Json& series : list(value, "series", kMaxSeries)) {
       panel.series.push_back(read_series(series, panel.x));
     }
+    for (const Json& band : list(value, "bands", kMaxBands)) panel.bands.push_back(read_band(band));
+    for (const Json& reference : list(value, "references", kMaxReferences)) {
+      panel.references.push_back(read_reference(reference));
+    }
+    check_kind(panel);
     return panel;
   }
 
@@ -49,7 +71,27 @@ class SpecReader {
     for (const auto& [kind, text] : kKinds) {
       if (name == text) return kind;
     }
-    fail("kind bars, lines or scatter", "'" + name + "'");
+    fail("kind bars, stacked_bars, lines, stacked_area, scatter or heat_map", "'" + name + "'");
+  }
+
+  // What one kind needs beyond the others.
+  void check_kind(const PlotPanel& panel) const {
+    if (panel.kind == PlotKind::HeatMap && panel.x.categories.empty()) {
+      fail("x categories for a heat_map", "none");
+    }
+    if (panel.kind != PlotKind::StackedArea) return;
+    for (const PlotSeries& series : panel.series) {
+      if (series.x != panel.series.front().x) {
+        fail("the same x values in all series of a stacked_area",
+             fmt::format("others in series '{}'", series.name));
+      }
+      for (size_t i = 1; i < series.x.size(); ++i) {
+        if (!(series.x[i] >= series.x[i - 1])) {
+          fail("x values of a stacked_area in rising order",
+               fmt::format("{} after {}", series.x[i], series.x[i - 1]));
+        }
+      }
+    }
   }
 
   PlotAxis read_axis(const Json& panel, const char* key) const {
@@ -61,6 +103,12 @@ class SpecReader {
     axis.unit = string_or(value, "unit", "");
     axis.log_scale = string_or(value, "scale", "linear") == "log";
     axis.categories = strings(value, "categories");
+    axis.min = maybe_number(value, "min");
+    axis.max = maybe_number(value, "max");
+    if (axis.min && axis.max && !(*axis.min < *axis.max)) {
+      fail(fmt::format("min below max of axis {}", key),
+           fmt::format("{} and {}", *axis.min, *axis.max));
+    }
     return axis;
   }
 
@@ -68,26 +116,65 @@ class SpecReader {
     expect(value.is_object(), "a series object", value);
     PlotSeries series;
     series.name = string_or(value, "name", "");
-    for (const Json& y : list(value, "y", kMaxPoints)) {
-      expect(y.is_number() || y.is_null(), "a number or null in y", y);
-      series.y.push_back(y.is_null() ? std::nullopt : std::optional(y.get<double>()));
-    }
-    for (const Json& x : list(value, "x", kMaxPoints)) {
-      expect(x.is_number(), "a number in x", x);
-      series.x.push_back(x.get<double>());
-      const bool known =
-          x_axis.categories.empty() ||
-          (series.x.back() >= 0 && series.x.back() < static_cast<double>(x_axis.categories.size()));
-      expect(known, fmt::format("x below {} (the categories)", x_axis.categories.size()), x);
-    }
+    series.stack = string_or(value, "stack", "");
+    series.color = whole(value, "color", -1, -1, kMaxColor);
+    series.y = maybe_numbers(value, "y");
+    for (const Json& x : list(value, "x", kMaxPoints)) series.x.push_back(read_x(x, x_axis));
     series.labels = strings(value, "labels");
     series.status = strings(value, "status");
+    series.texts = strings(value, "texts");
+    series.low = maybe_numbers(value, "low");
+    series.high = maybe_numbers(value, "high");
     check_length("x", series.x.size(), series.y.size(), series.name);
-    if (!series.labels.empty())
-      check_length("labels", series.labels.size(), series.y.size(), series.name);
-    if (!series.status.empty())
-      check_length("status", series.status.size(), series.y.size(), series.name);
+    for (const auto& [what, size] : {std::pair("labels", series.labels.size()),
+                                     {"status", series.status.size()},
+                                     {"texts", series.texts.size()},
+                                     {"low", series.low.size()},
+                                     {"high", series.high.size()}}) {
+      if (size > 0) check_length(what, size, series.y.size(), series.name);
+    }
+    for (size_t i = 0; i < series.x.size(); ++i) {
+      if (std::isnan(series.x[i]) && series.y[i]) fail("an x beside every y", "null");
+    }
     return series;
+  }
+
+  double read_x(const Json& x, const PlotAxis& axis) const {
+    if (x.is_null() && axis.categories.empty()) return std::numeric_limits<double>::quiet_NaN();
+    expect(x.is_number(), "a number in x", x);
+    const double place = x.get<double>();
+    const bool known = axis.categories.empty() ||
+                       (place >= 0 && place < static_cast<double>(axis.categories.size()));
+    expect(known, fmt::format("x below {} (the categories)", axis.categories.size()), x);
+    return place;
+  }
+
+  PlotBand read_band(const Json& value) const {
+    expect(value.is_object(), "a band object", value);
+    PlotBand band{number(value, "from"), number(value, "to"), string_or(value, "label", "")};
+    if (!(band.from <= band.to)) {
+      fail("a band's from not above its to", fmt::format("{} and {}", band.from, band.to));
+    }
+    return band;
+  }
+
+  PlotReference read_reference(const Json& value) const {
+    expect(value.is_object(), "a reference object", value);
+    PlotReference reference;
+    reference.text = string_or(value, "text", "");
+    reference.series = string_or(value, "series", "");
+    for (const auto& [key, target] : {std::pair("x", &reference.x), {"y", &reference.y}}) {
+      for (const Json& item : list(value, key, 10'000)) {
+        expect(item.is_number(), std::string("a number in ") + key + " of a reference", item);
+        target->push_back(item.get<double>());
+      }
+    }
+    const size_t x = reference.x.size(), y = reference.y.size();
+    const bool one = x + y == 1, curve = x == y && x >= 2;
+    if (!one && !curve) {
+      fail("a reference with one x, one y, or as many of both", fmt::format("{} and {}", x, y));
+    }
+    return reference;
   }
 
   void check_length(const char* what, size_t got, size_t wanted, const std::string& series) const {
@@ -96,10 +183,33 @@ class SpecReader {
          fmt::format("{}", got));
   }
 
-  int size(const Json& value, const char* key, int fallback) const {
-    const double pixels = number_or(value, key, fallback);
-    if (pixels >= 64 && pixels <= 16384) return static_cast<int>(pixels);
-    fail(fmt::format("{} from 64 to 16384 pixels", key), fmt::format("{}", pixels));
+  int whole(const Json& value, const char* key, int fallback, int least, int most) const {
+    const double found = number_or(value, key, fallback);
+    if (found >= least && found <= most) return static_cast<int>(found);
+    fail(fmt::format("{} from {} to {}", key, least, most), fmt::format("{}", found));
+  }
+
+  double number(const Json& object, const char* key) const {
+    const std::optional<double> found = maybe_number(object, key);
+    if (!found) fail(std::string("a number for ") + key, "nothing");
+    return *found;
+  }
+
+  std::optional<double> maybe_number(const Json& object, const char* key) const {
+    if (!object.contains(key) || object.at(key).is_null()) return std::nullopt;
+    expect(object.at(key).is_number(), std::string("a number for ") + key, object.at(key));
+    return object.at(key).get<double>();
+  }
+
+  MaybeNumbers maybe_numbers(const Json& object, const char* key) const {
+    MaybeNumbers result;
+    for (const Json& item : list(object, key, kMaxPoints)) {
+      expect(item.is_number() || item.is_null(), std::string("a number or null in ") + key, item);
+      // A number too large for a double is infinite, and no more a figure than a null is.
+      const bool figure = item.is_number() && std::isfinite(item.get<double>());
+      result.push_back(figure ? std::optional(item.get<double>()) : std::nullopt);
+    }
+    return result;
   }
 
   const Json& list(const Json& object, const char* key, size_t limit) const {
@@ -132,10 +242,55 @@ class SpecReader {
   std::string where_;
 };
 
+Json numbers_to_json(const MaybeNumbers& numbers) {
+  Json list = Json::array();
+  for (const auto& value : numbers) list.push_back(value ? Json(*value) : Json(nullptr));
+  return list;
+}
+
 Json axis_to_json(const PlotAxis& axis) {
   Json value{
       {"label", axis.label}, {"unit", axis.unit}, {"scale", axis.log_scale ? "log" : "linear"}};
   if (!axis.categories.empty()) value["categories"] = axis.categories;
+  if (axis.min) value["min"] = *axis.min;
+  if (axis.max) value["max"] = *axis.max;
+  return value;
+}
+
+Json series_to_json(const PlotSeries& series) {
+  Json x = Json::array();
+  for (const double place : series.x) x.push_back(std::isnan(place) ? Json(nullptr) : Json(place));
+  Json entry{{"name", series.name}, {"x", std::move(x)}, {"y", numbers_to_json(series.y)}};
+  if (!series.stack.empty()) entry["stack"] = series.stack;
+  if (series.color >= 0) entry["color"] = series.color;
+  if (!series.labels.empty()) entry["labels"] = series.labels;
+  if (!series.status.empty()) entry["status"] = series.status;
+  if (!series.texts.empty()) entry["texts"] = series.texts;
+  if (!series.low.empty()) entry["low"] = numbers_to_json(series.low);
+  if (!series.high.empty()) entry["high"] = numbers_to_json(series.high);
+  return entry;
+}
+
+Json panel_to_json(const PlotPanel& panel) {
+  Json all_series = Json::array(), bands = Json::array(), references = Json::array();
+  for (const PlotSeries& series : panel.series) all_series.push_back(series_to_json(series));
+  for (const PlotBand& band : panel.bands) {
+    bands.push_back(Json{{"from", band.from}, {"to", band.to}, {"label", band.label}});
+  }
+  for (const PlotReference& reference : panel.references) {
+    Json entry{{"text", reference.text}, {"x", reference.x}, {"y", reference.y}};
+    if (!reference.series.empty()) entry["series"] = reference.series;
+    references.push_back(std::move(entry));
+  }
+  Json value{{"kind", kKinds[static_cast<size_t>(panel.kind)].second},
+             {"title", panel.title},
+             {"x", axis_to_json(panel.x)},
+             {"y", axis_to_json(panel.y)}};
+  if (panel.kind == PlotKind::HeatMap) value["value"] = axis_to_json(panel.value);
+  if (panel.horizontal) value["horizontal"] = true;
+  value["series"] = std::move(all_series);
+  if (!bands.empty()) value["bands"] = std::move(bands);
+  if (!references.empty()) value["references"] = std::move(references);
   return value;
 }
 
@@ -147,28 +302,14 @@ PlotSpec plot_spec_from_json(const Json& value, const std::string& where) {
 
 Json to_json(const PlotSpec& spec) {
   Json panels = Json::array();
-  for (const PlotPanel& panel : spec.panels) {
-    Json all_series = Json::array();
-    for (const PlotSeries& series : panel.series) {
-      Json y = Json::array();
-      for (const auto& value : series.y) y.push_back(value ? Json(*value) : Json(nullptr));
-      Json entry{{"name", series.name}, {"x", series.x}, {"y", y}};
-      if (!series.labels.empty()) entry["labels"] = series.labels;
-      if (!series.status.empty()) entry["status"] = series.status;
-      all_series.push_back(std::move(entry));
-    }
-    const char* kind = kKinds[static_cast<size_t>(panel.kind)].second;
-    panels.push_back(Json{{"kind", kind},
-                          {"title", panel.title},
-                          {"x", axis_to_json(panel.x)},
-                          {"y", axis_to_json(panel.y)},
-                          {"series", std::move(all_series)}});
-  }
-  return Json{{"schema_version", kSchemaVersion},
-              {"title", spec.title},
-              {"width", spec.width},
-              {"height", spec.height},
-              {"panels", std::move(panels)}};
+  for (const PlotPanel& panel : spec.panels) panels.push_back(panel_to_json(panel));
+  Json value{{"schema_version", kSchemaVersion}, {"title", spec.title}};
+  if (!spec.note.empty()) value["note"] = spec.note;
+  value["width"] = spec.width;
+  value["height"] = spec.height;
+  if (spec.columns > 0) value["columns"] = spec.columns;
+  value["panels"] = std::move(panels);
+  return value;
 }
 
 }  // namespace moonshard::records

@@ -5,71 +5,147 @@ local native = require "moonshard.native"
 local M = {}
 
 --- All figures, in the order they are drawn.
-M.figures = { "memory_comparison", "time_comparison", "memory_vs_time_tradeoff", "overhead_analysis" }
+M.figures = {
+  "memory_comparison", "time_comparison", "memory_vs_time_tradeoff", "overhead_analysis",
+  "scaling", "bottleneck", "layer_norm_times", "before_after",
+  "throughput_vs_batch", "memory_vs_batch", "communication_comparison", "gpu_utilization_heatmap", "overhead_breakdown",
+  "stage_memory", "memory_breakdown_comparison", "memory_timeline", "performance_tradeoff", "phases",
+}
 
-local function chosen_figures(name)
-  if name == "all" then return M.figures end
+-- Drawn when asked for by name only: in most folders they would repeat another figure.
+local only_by_name = { before_after = true }
+
+--- Raises unless a name is a figure; `level` as in error, `where` opens the message.
+function M.check_name(name, where, level)
   for _, figure in ipairs(M.figures) do
-    if figure == name then return { name } end
+    if figure == name then return end
   end
   local near = guard.nearest(tostring(name), M.figures)
-  error(("runs:plot: expected 'all' or one of %s, got '%s'%s"):format(table.concat(M.figures, ", "), tostring(name),
-    near and ("; did you mean '%s'?"):format(near) or ""), 4)
+  error(("%s: expected 'all' or one of %s, got '%s'%s"):format(where, table.concat(M.figures, ", "), tostring(name),
+    near and ("; did you mean '%s'?"):format(near) or ""), level and level + 1 or 0)
 end
 
---- Draws specs that lie in a folder's visualizations.
+--- What a call asks for: a name, "all", or a table of names with out, size, scale, theme.
+local function read_request(what, level)
+  local request = type(what) == "table" and what or { what }
+  local known = { out = "string", size = "string", scale = "number", theme = "string" }
+  for key, value in pairs(request) do
+    if type(key) ~= "number" and not known[key] then
+      local near = guard.nearest(tostring(key), { "out", "size", "scale", "theme" })
+      error(("runs:plot: unknown option '%s'%s known: out, size, scale, theme"):format(tostring(key),
+        near and ("; did you mean '%s'?"):format(near) or ";"), level + 1)
+    elseif known[key] and type(value) ~= known[key] then
+      error(("runs:plot: option '%s': expected a %s, got %s"):format(key, known[key], tostring(value)), level + 1)
+    end
+  end
+  local names, all = {}, #request == 0
+  for _, name in ipairs(request) do
+    if name == "all" then
+      all = true
+    else
+      M.check_name(name, "runs:plot", level + 1)
+      names[#names + 1] = name
+    end
+  end
+  return { names = all and M.figures or names, all = all, out = request.out, size = request.size, scale = request.scale,
+    theme = request.theme }
+end
+
+--- "1200x600" -> 1200, 600.
+local function read_size(text, level)
+  local width, height = text:match("^(%d+)x(%d+)$")
+  width, height = tonumber(width), tonumber(height)
+  if width and width >= 64 and width <= 16384 and height >= 64 and height <= 16384 then return width, height end
+  error(("runs:plot: option 'size': expected WIDTHxHEIGHT from 64x64 to 16384x16384, got '%s'; e.g. 1200x600"):format(text), level + 1)
+end
+
+--- Draws specs that lie in a folder.
 -- @treturn boolean whether PNG files were made
 -- @treturn string why not
-local function render(path, names)
+local function render(folder, names, request)
   local viewer = native.launch.program("moonshard-view")
   if not native.launch.exists(viewer) then
     return false, "moonshard-view is not built (-DMOONSHARD_VIEWER=ON)"
   end
-  local folder = path .. "/visualizations"
   local words = { viewer }
   for _, name in ipairs(names) do
     words[#words + 1] = "--render"
     words[#words + 1] = ("%s/%s.plot.json"):format(folder, name)
   end
-  words[#words + 1] = "--out-dir"
-  words[#words + 1] = folder
+  for _, flag in ipairs { { "--out-dir", folder }, { "--scale", request.scale }, { "--theme", request.theme } } do
+    if flag[2] then
+      words[#words + 1] = flag[1]
+      words[#words + 1] = tostring(flag[2])
+    end
+  end
   local log = folder .. "/render.log"
   os.remove(log)
   local ended = native.launch.run(words, log)
   local file = io.open(log, "r")
   local said = file and file:read("*a") or ""
   if file then file:close() end
+  os.remove(log)
   if ended.exit_code ~= 0 or ended.signal ~= 0 then
     return false, said:match("([^\n]+)%s*$") or ended.text
   end
-  os.remove(log)
   return true
 end
 
---- Makes the figures of a run folder.
+--- The spec of one figure, without drawing it.
 -- @tparam Runs results
--- @tparam string name a figure or "all"
+-- @tparam string figure
+-- @tparam[opt] table options what the figure takes: series, axis, baseline, top
+-- @treturn table spec; nil where the records lack what it needs
+-- @treturn string what they lack
+function M.spec(results, figure, options)
+  M.check_name(figure, "plots.spec", 2)
+  if #results.points == 0 then return nil, "needs points with status ok" end
+  return require("plot." .. figure)(results, options)
+end
+
+--- Writes a spec; into a run folder by way of its reader, which refuses what cannot be drawn.
+local function write_spec(results, folder, figure, spec)
+  if folder == results.path .. "/visualizations" and native.launch.exists(results.path .. "/sweep.json") then
+    native.records.write_plot(native.records.open(results.path), figure, spec)
+  else
+    native.files.write(("%s/%s.plot.json"):format(folder, figure), native.records.to_json(spec))
+  end
+end
+
+--- Makes figures of a run folder. One figure that cannot be drawn is an error, some of several a printed line, and of
+-- "all" those are made that the records allow.
+-- @tparam Runs results
+-- @tparam string|table what a figure, "all", or { names…, out = folder, size = "WxH", scale = 1…4, theme = "light"|"dark" }
 -- @treturn {string,...} paths of what was made
-function M.draw(results, name)
-  local folder = native.records.open(results.path)
-  local made = {}
-  for _, figure in ipairs(chosen_figures(name)) do
-    local spec = require("plot." .. figure)(results)
-    if spec then
-      native.records.write_plot(folder, figure, spec)
-      made[#made + 1] = figure
-    elseif name ~= "all" then
-      error(("runs:plot: '%s' needs points with status ok and a baseline, got none"):format(figure), 3)
+-- @treturn {string,...} what could not be made, and why
+function M.draw(results, what)
+  local request = read_request(what, 3)
+  local folder = request.out or results.path .. "/visualizations"
+  local width, height
+  if request.size then width, height = read_size(request.size, 3) end
+  local made, refused = {}, {}
+  for _, figure in ipairs(request.names) do
+    if not (request.all and only_by_name[figure]) then
+      local spec, reason = M.spec(results, figure)
+      if spec then
+        spec.width, spec.height = width or spec.width, height or spec.height
+        write_spec(results, folder, figure, spec)
+        made[#made + 1] = figure
+      elseif not request.all then
+        refused[#refused + 1] = ("'%s' %s"):format(figure, reason)
+      end
     end
   end
-  if #made == 0 then return made end
-  local drawn, reason = render(results.path, made)
+  if #refused == 1 and #request.names == 1 then error("runs:plot: " .. refused[1], 3) end
+  for _, line in ipairs(refused) do print("plot: not drawn: " .. line) end
+  if #made == 0 then return made, refused end
+  local drawn, reason = render(folder, made, request)
   if not drawn then print(("plot: the specs are written, but not drawn: %s"):format(reason)) end
   local paths = {}
   for i, figure in ipairs(made) do
-    paths[i] = ("%s/visualizations/%s%s"):format(results.path, figure, drawn and ".png" or ".plot.json")
+    paths[i] = ("%s/%s%s"):format(folder, figure, drawn and ".png" or ".plot.json")
   end
-  return paths
+  return paths, refused
 end
 
 return M

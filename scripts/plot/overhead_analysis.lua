@@ -1,21 +1,36 @@
---- Figure: what privacy costs, against the plain run with the same other options: memory and time.
+--- Figure: what every mode costs above the baseline with the same other options: memory and time (document 000).
+local overhead = require "analyze.overhead"
+local plot_points = require "moonshard.plot_points"
 local plot_spec = require "moonshard.plot_spec"
 
-return function(results)
-  local ok, overhead = pcall(results.overhead, results)
-  if not ok then return nil end
-  local n = #results.axes
-  local row_of = {}
-  for i, point in ipairs(results.points) do row_of[point.id] = overhead.rows[i] end
-  local function is_private(point) return point.options.mode ~= overhead.baseline end
-  local memory = plot_spec.grouped(results, function(point) return row_of[point.id][n + 4] end, is_private)
-  local time = plot_spec.grouped(results, function(point)
-    local ratio = row_of[point.id][n + 2]
-    return ratio and 100 * (ratio - 1)
-  end, is_private)
-  if not memory or not time then return nil end
-  return plot_spec.spec("Overhead against " .. overhead.baseline .. ": " .. plot_spec.subject(results), {
-    plot_spec.panel("bars", "Memory", "additional peak memory", "MiB", memory),
-    plot_spec.panel("bars", "Time", "additional step time", "%", time),
-  }, 1200, 520)
+--- A point's figure and that of its baseline; nil where one of them is missing.
+local function pair(results, point, axis, baseline, read)
+  local partner = overhead.partner_of(results, point, axis, baseline)
+  if not partner or partner.status ~= "ok" then return nil end
+  return read(point), read(partner)
+end
+
+return function(results, options)
+  options = options or {}
+  local axis, baseline = overhead.baseline_of(results, { axis = options.axis, baseline = options.baseline })
+  local name = tostring(baseline)
+  local function is_other(point)
+    if point.options[axis] ~= baseline then return true end
+    name = plot_points.name(point, { axis })
+    return false
+  end
+  local memory = plot_spec.grouped(results, { series = axis, keep = is_other, title = "Memory", measure = "bytes",
+    label = "additional peak memory", value = function(point)
+      local own, base = pair(results, point, axis, baseline, plot_points.peak_bytes)
+      return own and base and own - base
+    end })
+  local time = plot_spec.grouped(results, { series = axis, keep = is_other, title = "Time", measure = "%",
+    label = "additional step time", value = function(point)
+      local own, base = pair(results, point, axis, baseline, plot_points.step_ms)
+      return own and base and base > 0 and 100 * (own / base - 1) or nil
+    end })
+  if not memory or not time then
+    return nil, ("needs good points beside good ones with %s = %s"):format(axis, tostring(baseline))
+  end
+  return plot_spec.spec(plot_spec.title("Overhead against " .. name, results), { memory, time }, { width = 1200 })
 end

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 #include <imgui.h>
+#include <imgui_internal.h>
 
+#include "tests/viewer/plot_kinds.h"
 #include "tests/viewer/sample_run.h"
 #include "viewer/backend.h"
 #include "viewer/panels/panel.h"
@@ -68,6 +70,45 @@ TEST_F(Interaction, HoveringABarShowsItsValue) {
   ImGui::GetIO().AddMousePosEvent(kWidth * 0.75f, kHeight * 0.6f);  // the bar of 20 ms
   frames(4, draw);
   EXPECT_NE(before.rgba, backend_->read_pixels().rgba);
+}
+
+TEST_F(Interaction, HoveringEveryKindShowsAValue) {
+  for (const NamedSpec& kind : all_kinds()) {
+    const PreparedPlot plot = prepare_plot(kind.spec);
+    PlotState state;
+    const auto draw = [&] {
+      draw_plot(plot, state, ImGui::GetContentRegionAvail(), context_->style(), true);
+    };
+    ImGui::GetIO().AddMousePosEvent(-100, -100);
+    frames(4, draw);
+    const Image before = backend_->read_pixels();
+    bool shown = false;
+    // Marks are small: walk over the plot until one is met.
+    for (float y = kHeight * 0.25f; y < kHeight * 0.9f && !shown; y += 9) {
+      for (float x = kWidth * 0.15f; x < kWidth && !shown; x += 9) {
+        ImGui::GetIO().AddMousePosEvent(x, y);
+        frames(1, draw);
+        shown = ImGui::GetCurrentContext()->TooltipPreviousWindow != nullptr &&
+                ImGui::GetCurrentContext()->TooltipPreviousWindow->Active;
+      }
+    }
+    EXPECT_TRUE(shown) << kind.name;
+    frames(2, draw);
+    EXPECT_NE(before.rgba, backend_->read_pixels().rgba) << kind.name;
+  }
+}
+
+TEST_F(Interaction, AClickInTheLegendClosesTheGapInAStack) {
+  const PreparedPlot plot = prepare_plot(kind_spec(stack_panel()));
+  PlotState state;
+  const auto draw = [&] {
+    draw_plot(plot, state, ImGui::GetContentRegionAvail(), context_->style(), true);
+  };
+  frames(2, draw);
+  for (float x = kWidth * 0.25f; x < kWidth * 0.5f && state.hidden[0].empty(); x += 12) {
+    click(x, 27, draw);
+  }
+  EXPECT_EQ(state.hidden[0], HiddenNames{"parameters"});
 }
 
 TEST_F(Interaction, AClickInTheLegendHidesAndShowsASeries) {

@@ -40,12 +40,25 @@ class PlotSpecPanel final : public Panel {
       show_wrapped(error_, status_color("failed", context.style.theme));
     } else if (plot_) {
       ImGui::PushID(shown_.c_str());
-      draw_plot(*plot_, state_, ImGui::GetContentRegionAvail(), context.style, true);
+      draw_scrolled(context.style);
       ImGui::PopID();
     }
   }
 
  private:
+  // A figure of several rows keeps a readable height and scrolls; one row fills the panel.
+  void draw_scrolled(const UiStyle& style) {
+    constexpr float kRowHeightEm = 17;
+    const size_t rows = (plot_->panels.size() + plot_->columns - 1) / plot_->columns;
+    ImVec2 size = ImGui::GetContentRegionAvail();
+    const float wanted = static_cast<float>(rows) * kRowHeightEm * ImGui::GetFontSize();
+    const bool scrolls = rows > 1 && wanted > size.y;
+    ImGui::BeginChild("##figure", size);
+    if (scrolls) size = ImVec2(size.x - ImGui::GetStyle().ScrollbarSize, wanted);
+    draw_plot(*plot_, state_, size, style, true);
+    ImGui::EndChild();
+  }
+
   static void draw_empty(const PanelContext& context) {
     if (context.loading) {
       show_empty_state("Reading the run folders ...", "", context.style);

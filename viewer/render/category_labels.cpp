@@ -14,6 +14,7 @@ constexpr float kLean = 0.62f;          // radians, about 35 degrees
 constexpr float kUpright = 1.5707963f;  // a quarter turn
 constexpr size_t kMaxLines = 4;
 constexpr float kMaxTurnedEm = 13.0f;  // longer names are shortened
+constexpr float kMaxUprightEm = 9.5f;  // longer ones lean, even if the first is then shortened
 
 // Level labels, or none when one of them does not fit its slot.
 bool layout_level(const std::vector<std::string>& names, float slot, CategoryLabels& labels) {
@@ -30,6 +31,18 @@ bool layout_level(const std::vector<std::string>& names, float slot, CategoryLab
   return true;
 }
 
+// True when names would be cut at the left edge that are short enough to stand upright instead.
+bool leans_out(const std::vector<std::string>& names, float slot, float room_left) {
+  const float em = ImGui::GetFontSize();
+  bool cut = false;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const float width = text_size(names[i]).x;
+    if (width > kMaxUprightEm * em) return false;
+    cut = cut || width * std::cos(kLean) > room_left + (static_cast<float>(i) + 0.5f) * slot;
+  }
+  return cut;
+}
+
 }  // namespace
 
 CategoryLabels layout_category_labels(const std::vector<std::string>& names, float width,
@@ -41,6 +54,7 @@ CategoryLabels layout_category_labels(const std::vector<std::string>& names, flo
   if (slot > 1.5f * em && layout_level(names, slot - 0.5f * em, labels)) return labels;
   // Leaning lines need line height / sin(lean) between ticks; upright ones the line height itself.
   labels.angle = slot * std::sin(kLean) >= 1.05f * em ? kLean : kUpright;
+  if (labels.angle == kLean && leans_out(names, slot, room_left)) labels.angle = kUpright;
   labels.step = std::max<size_t>(1, static_cast<size_t>(std::ceil(1.1f * em / slot)));
   float longest = 0;
   for (size_t i = 0; i < names.size(); ++i) {

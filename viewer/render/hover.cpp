@@ -1,7 +1,7 @@
 #include "viewer/render/hover.h"
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <string>
 
@@ -23,27 +23,66 @@ void show_line(const std::string& text) {
   ImGui::TextUnformatted(text.data(), text.data() + text.size());
 }
 
-// Over bars: the bar whose column the mouse is in.
-std::optional<Hit> find_bar(const PreparedPanel& panel, const std::set<size_t>& hidden) {
-  const double mouse_x = ImPlot::GetPlotMousePos().x;
+// Over bars: the bar whose column the mouse is in; in a stack the part the mouse is at.
+std::optional<Hit> find_bar(const PreparedPanel& panel, const HiddenNames& hidden) {
+  const ImPlotPoint mouse = ImPlot::GetPlotMousePos();
+  const double along = panel.horizontal ? mouse.y : mouse.x;
+  const double value = panel.horizontal ? mouse.x : mouse.y;
   const double half = panel.bar_width / 2;
+  const bool stacked = panel.kind == records::PlotKind::StackedBars;
+  const auto feet = stacked ? stack_feet(panel, hidden) : std::vector<std::vector<double>>();
   for (size_t s = 0; s < panel.series.size(); ++s) {
-    if (hidden.contains(s)) continue;
     const PreparedSeries& series = panel.series[s];
+    if (hidden.contains(series.name)) continue;
     for (size_t i = 0; i < series.x.size(); ++i) {
-      if (std::abs(series.x[i] - mouse_x) > half) continue;
+      if (std::abs(series.x[i] - along) > half) continue;
+      const double foot = stacked ? feet[s][i] : 0, end = foot + series.y[i];
+      if (stacked && (value < std::min(foot, end) || value > std::max(foot, end))) continue;
       return Hit{s, series.source[i], std::round(series.x[i]), format_number(series.y[i])};
     }
     for (const MissingPoint& point : series.missing) {
-      if (std::abs(point.x - mouse_x) > half) continue;
+      if (std::abs(point.x - along) > half) continue;
       return Hit{s, point.source, std::round(point.x), point.text};
     }
   }
   return std::nullopt;
 }
 
+// Over an area: the part under the mouse, at the sample before it.
+std::optional<Hit> find_part(const PreparedPanel& panel, const HiddenNames& hidden) {
+  const ImPlotPoint mouse = ImPlot::GetPlotMousePos();
+  const auto feet = stack_feet(panel, hidden);
+  for (size_t s = 0; s < panel.series.size(); ++s) {
+    const PreparedSeries& series = panel.series[s];
+    if (hidden.contains(series.name) || series.x.empty()) continue;
+    const auto after = std::upper_bound(series.x.begin(), series.x.end(), mouse.x);
+    const auto at = static_cast<size_t>(std::max<long>(after - series.x.begin() - 1, 0));
+    const double foot = feet[s][at], top = foot + series.y[at];
+    if (mouse.y < foot || mouse.y > top) continue;
+    return Hit{s, series.source[at], series.x[at], format_number(series.y[at])};
+  }
+  return std::nullopt;
+}
+
+std::optional<Hit> find_cell(const PreparedPanel& panel) {
+  const ImPlotPoint mouse = ImPlot::GetPlotMousePos();
+  const double row = std::round(mouse.y), column = std::round(mouse.x);
+  if (row < 0 || row >= static_cast<double>(panel.series.size())) return std::nullopt;
+  const auto s = static_cast<size_t>(row);
+  const PreparedSeries& series = panel.series[s];
+  for (size_t i = 0; i < series.x.size(); ++i) {
+    if (std::floor(series.x[i]) == column) {
+      return Hit{s, series.source[i], column, format_number(series.y[i])};
+    }
+  }
+  for (const MissingPoint& point : series.missing) {
+    if (std::floor(point.x) == column) return Hit{s, point.source, column, point.text};
+  }
+  return std::nullopt;
+}
+
 // Over lines and points: the nearest point within reach.
-std::optional<Hit> find_point(const PreparedPanel& panel, const std::set<size_t>& hidden) {
+std::optional<Hit> find_point(const PreparedPanel& panel, const HiddenNames& hidden) {
   const ImVec2 mouse = ImGui::GetMousePos();
   const float foot = ImPlot::GetPlotPos().y + ImPlot::GetPlotSize().y;
   const float reach = ImGui::GetFontSize();
@@ -58,18 +97,33 @@ std::optional<Hit> find_point(const PreparedPanel& panel, const std::set<size_t>
     hit = Hit{s, source, x, text ? *text : format_number(y)};
   };
   for (size_t s = 0; s < panel.series.size(); ++s) {
-    if (hidden.contains(s)) continue;
     const PreparedSeries& series = panel.series[s];
+    if (hidden.contains(series.name)) continue;
     for (size_t i = 0; i < series.x.size(); ++i) {
       const ImVec2 at = ImPlot::PlotToPixels(series.x[i], series.y[i]);
       offer(at, s, series.source[i], series.x[i], series.y[i], nullptr);
     }
     for (const MissingPoint& point : series.missing) {
+      if (point.no_place) continue;  // its text says all
       const float x = ImPlot::PlotToPixels(point.x, panel.y_range.max).x;
       offer(ImVec2(x, foot - 0.75f * reach), s, point.source, point.x, 0, &point.text);
     }
   }
   return hit;
+}
+
+std::optional<Hit> find_hit(const PreparedPanel& panel, const HiddenNames& hidden) {
+  switch (panel.kind) {
+    case records::PlotKind::Bars:
+    case records::PlotKind::StackedBars:
+      return find_bar(panel, hidden);
+    case records::PlotKind::StackedArea:
+      return find_part(panel, hidden);
+    case records::PlotKind::HeatMap:
+      return find_cell(panel);
+    default:
+      return find_point(panel, hidden);
+  }
 }
 
 std::string x_text(const PreparedPanel& panel, double x) {
@@ -80,19 +134,25 @@ std::string x_text(const PreparedPanel& panel, double x) {
 
 }  // namespace
 
-void draw_hover_text(const PreparedPanel& panel, const std::set<size_t>& hidden,
-                     const UiStyle& style) {
+void draw_hover_text(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style) {
   if (!ImPlot::IsPlotHovered()) return;
-  const bool bars = panel.kind == records::PlotKind::Bars;
-  const std::optional<Hit> hit = bars ? find_bar(panel, hidden) : find_point(panel, hidden);
+  const std::optional<Hit> hit = find_hit(panel, hidden);
   if (!hit || !ImGui::BeginTooltip()) return;
   const PreparedSeries& series = panel.series[hit->series];
-  ImGui::PushStyleColor(ImGuiCol_Text, series_color(hit->series, style.theme));
-  show_line(series.name.empty() ? "(no name)" : series.name);
+  const bool cells = panel.kind == records::PlotKind::HeatMap;
+  const ImU32 color =
+      cells ? plot_colors(style.theme).text : series_color(series.color, style.theme);
+  const std::string name = series.name.empty() ? "(no name)" : series.name;
+  const std::string& value_label = cells ? panel.value_label : panel.y_label;
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  show_line(cells && !panel.y_label.empty() ? fmt::format("{}: {}", panel.y_label, name) : name);
   ImGui::PopStyleColor();
   show_line(
       fmt::format("{}: {}", panel.x_label.empty() ? "x" : panel.x_label, x_text(panel, hit->x)));
-  show_line(fmt::format("{}: {}", panel.y_label.empty() ? "y" : panel.y_label, hit->value));
+  show_line(fmt::format("{}: {}", value_label.empty() ? "value" : value_label, hit->value));
+  for (const records::PlotBand& band : panel.bands) {
+    if (hit->x >= band.from && hit->x < band.to && !band.label.empty()) show_line(band.label);
+  }
   if (hit->source < series.labels.size()) show_line(series.labels[hit->source]);
   ImGui::EndTooltip();
 }

@@ -1,8 +1,6 @@
 // The tooltip over a plot: which point is under the mouse and what it says.
 #pragma once
 
-#include <set>
-
 #include "viewer/context.h"
 #include "viewer/render/plot_layout.h"
 
@@ -10,7 +8,6 @@ namespace moonshard::viewer {
 
 /// Shows the tooltip of the nearest point, if the mouse is over the current ImPlot plot and near
 /// one.
-void draw_hover_text(const PreparedPanel& panel, const std::set<size_t>& hidden,
-                     const UiStyle& style);
+void draw_hover_text(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style);
 
 }  // namespace moonshard::viewer

@@ -19,7 +19,7 @@ constexpr size_t kMaxRows = 4;
 constexpr float kMaxNameEm = 22.0f;
 
 struct Entry {
-  size_t series;  // index, or the number of series for the "+ n more" entry
+  size_t index;  // in the legend, or the number of entries for the "+ n more" one
   std::string text;
   float width;  // with its sign and the gap after it
 };
@@ -40,16 +40,16 @@ float row_width(const Row& row) {
   return width;
 }
 
-std::vector<Row> layout_rows(const PreparedPanel& panel, float width) {
+std::vector<Row> layout_rows(const Legend& legend, float width) {
   const float em = ImGui::GetFontSize();
   std::vector<Row> rows(1);
-  for (size_t i = 0; i < panel.series.size(); ++i) {
-    Entry entry{i, fit_text(panel.series[i].name, std::min(kMaxNameEm * em, width * 0.9f)), 0};
-    entry.width = sign_width(panel.kind) + 0.4f * em + text_size(entry.text).x + 1.4f * em;
+  for (size_t i = 0; i < legend.entries.size(); ++i) {
+    Entry entry{i, fit_text(legend.entries[i].name, std::min(kMaxNameEm * em, width * 0.9f)), 0};
+    entry.width = sign_width(legend.kind) + 0.4f * em + text_size(entry.text).x + 1.4f * em;
     if (!rows.back().empty() && row_width(rows.back()) + entry.width > width) {
       if (rows.size() == kMaxRows) {
-        rows.back().back().text = fmt::format("+ {} more", panel.series.size() - i + 1);
-        rows.back().back().series = panel.series.size();
+        rows.back().back().text = fmt::format("+ {} more", legend.entries.size() - i + 1);
+        rows.back().back().index = legend.entries.size();
         return rows;
       }
       rows.emplace_back();
@@ -59,8 +59,18 @@ std::vector<Row> layout_rows(const PreparedPanel& panel, float width) {
   return rows;
 }
 
-bool has_legend(const PreparedPanel& panel) {
-  return panel.series.size() > 1 || (panel.series.size() == 1 && !panel.series[0].name.empty());
+// Sign of one series: a box, a line with a marker, or a marker.
+void draw_sign(ImDrawList* draw, ImVec2 center, const Legend& legend, size_t index, ImU32 color) {
+  const float em = ImGui::GetFontSize();
+  if (is_bars(legend.kind) || legend.kind == records::PlotKind::StackedArea) {
+    const ImVec2 half(0.42f * em, 0.36f * em);
+    draw->AddRectFilled(center - half, center + half, color);
+    return;
+  }
+  if (legend.kind == records::PlotKind::Lines) {
+    draw->AddLine(center - ImVec2(0.9f * em, 0), center + ImVec2(0.9f * em, 0), color, 0.13f * em);
+  }
+  if (legend.markers) draw_marker(draw, center, index, 0.33f * em, color);
 }
 
 }  // namespace
@@ -93,51 +103,39 @@ void draw_marker(ImDrawList* draw, ImVec2 center, size_t index, float radius, Im
   }
 }
 
-void draw_series_sign(ImDrawList* draw, ImVec2 center, const PreparedPanel& panel, size_t index,
-                      ImU32 color) {
-  const float em = ImGui::GetFontSize();
-  if (panel.kind == records::PlotKind::Bars) {
-    const ImVec2 half(0.42f * em, 0.36f * em);
-    draw->AddRectFilled(center - half, center + half, color);
-    return;
-  }
-  if (panel.kind == records::PlotKind::Lines) {
-    draw->AddLine(center - ImVec2(0.9f * em, 0), center + ImVec2(0.9f * em, 0), color, 0.13f * em);
-  }
-  if (panel.markers) draw_marker(draw, center, index, 0.33f * em, color);
+float legend_height(const Legend& legend, float width) {
+  if (legend.entries.empty()) return 0;
+  return (static_cast<float>(layout_rows(legend, width).size()) + 0.25f) * row_height();
 }
 
-float legend_height(const PreparedPanel& panel, float width) {
-  if (!has_legend(panel)) return 0;
-  return (static_cast<float>(layout_rows(panel, width).size()) + 0.25f) * row_height();
-}
-
-void draw_legend(const PreparedPanel& panel, ImVec2 top_left, float width, const UiStyle& style,
-                 bool interactive, std::set<size_t>& hidden) {
-  if (!has_legend(panel)) return;
+void draw_legend(const Legend& legend, ImVec2 top_left, float width, const UiStyle& style,
+                 bool interactive, HiddenNames& hidden) {
+  if (legend.entries.empty()) return;
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float em = ImGui::GetFontSize();
   const PlotColors& colors = plot_colors(style.theme);
   float y = top_left.y;
-  for (const Row& row : layout_rows(panel, width)) {
+  for (const Row& row : layout_rows(legend, width)) {
     float x = std::round(top_left.x + (width - row_width(row)) / 2);
     for (const Entry& entry : row) {
-      const bool is_series = entry.series < panel.series.size();
-      const bool off = hidden.contains(entry.series);
+      const bool is_series = entry.index < legend.entries.size();
+      const bool off = is_series && hidden.contains(legend.entries[entry.index].name);
       if (is_series) {
-        const ImU32 color = series_color(entry.series, style.theme);
-        const ImVec2 center(x + sign_width(panel.kind) / 2, y + row_height() / 2);
-        draw_series_sign(draw, center, panel, entry.series, with_alpha(color, off ? 0.3f : 1));
+        const size_t index = legend.entries[entry.index].color;
+        const ImVec2 center(x + sign_width(legend.kind) / 2, y + row_height() / 2);
+        draw_sign(draw, center, legend, index,
+                  with_alpha(series_color(index, style.theme), off ? 0.3f : 1));
       }
-      const ImVec2 text_at(x + sign_width(panel.kind) + 0.4f * em,
+      const ImVec2 text_at(x + sign_width(legend.kind) + 0.4f * em,
                            std::round(y + (row_height() - ImGui::GetTextLineHeight()) / 2));
       draw->AddText(text_at, off ? colors.muted_text : colors.text, entry.text.data(),
                     entry.text.data() + entry.text.size());
       if (interactive && is_series) {
         ImGui::SetCursorScreenPos(ImVec2(x, y));
-        ImGui::PushID(static_cast<int>(entry.series));
+        ImGui::PushID(static_cast<int>(entry.index));
         if (ImGui::InvisibleButton("##legend", ImVec2(entry.width - 1.4f * em, row_height()))) {
-          if (!hidden.erase(entry.series)) hidden.insert(entry.series);
+          const std::string& name = legend.entries[entry.index].name;
+          if (!hidden.erase(name)) hidden.insert(name);
         }
         ImGui::PopID();
       }

@@ -2,9 +2,6 @@
 // ImPlot's, because names from files are shown literally and long lists must wrap.
 #pragma once
 
-#include <set>
-#include <vector>
-
 #include <imgui.h>
 
 #include "viewer/context.h"
@@ -12,22 +9,18 @@
 
 namespace moonshard::viewer {
 
-/// Marker of the n-th series, as ImPlotMarker; shapes change together with colours.
+/// Marker of the n-th colour, as ImPlotMarker; shapes change together with colours.
 int series_marker(size_t index);
 
 /// The same shape with smooth edges.
 void draw_marker(ImDrawList* draw, ImVec2 center, size_t index, float radius, ImU32 color);
 
-/// Sign of one series as the legend shows it: a box, a line with a marker, or a marker.
-void draw_series_sign(ImDrawList* draw, ImVec2 center, const PreparedPanel& panel, size_t index,
-                      ImU32 color);
-
 /// Height of the legend when wrapped to width; 0 when there is nothing to tell apart.
-float legend_height(const PreparedPanel& panel, float width);
+float legend_height(const Legend& legend, float width);
 
-/// Draws it centred over width at top_left. When interactive, a click on an entry puts the series'
-/// index into hidden or takes it out.
-void draw_legend(const PreparedPanel& panel, ImVec2 top_left, float width, const UiStyle& style,
-                 bool interactive, std::set<size_t>& hidden);
+/// Draws it centred over width at top_left. When interactive, a click on an entry puts the name
+/// into hidden or takes it out.
+void draw_legend(const Legend& legend, ImVec2 top_left, float width, const UiStyle& style,
+                 bool interactive, HiddenNames& hidden);
 
 }  // namespace moonshard::viewer

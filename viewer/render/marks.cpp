@@ -9,14 +9,11 @@
 
 #include "viewer/render/legend.h"
 #include "viewer/render/plot_text.h"
-#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
 
-constexpr float kUpright = 1.5707963f;
-constexpr size_t kMaxValueTexts = 400;  // more are never readable, and cost time
-constexpr float kValueFont = 0.86f;     // size of values over bars, in em of the plot's text
+constexpr int kMaxMissingRows = 12;
 
 // ImPlot identities; names from files never become one.
 std::string item_id(size_t series) {
@@ -31,122 +28,61 @@ float font_unit() {
   return ImGui::GetFontSize();
 }
 
-void push_value_font() {
-  ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * kValueFont);
-}
-
-size_t num_points(const PreparedPanel& panel) {
-  size_t count = 0;
-  for (const PreparedSeries& series : panel.series) count += series.x.size();
-  return count;
-}
-
-int value_decimals(const PreparedPanel& panel) {
-  std::vector<double> values;
-  for (const PreparedSeries& series : panel.series) {
-    values.insert(values.end(), series.y.begin(), series.y.end());
-  }
-  return common_decimals(values);
-}
-
-void draw_values(const PreparedPanel& panel, ValueText values, const std::set<size_t>& hidden,
-                 const UiStyle& style) {
-  push_value_font();
+// A cross and its word; the word stands right of the cross, or left of it at the right edge.
+void draw_missing_mark(ImVec2 at, const std::string& text, ImU32 color, const UiStyle& style) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
-  const ImU32 color = plot_colors(style.theme).text;
-  const float gap = 0.25f * font_unit();
-  const int decimals = value_decimals(panel);
-  for (size_t s = 0; s < panel.series.size(); ++s) {
-    if (hidden.contains(s)) continue;
-    const PreparedSeries& series = panel.series[s];
-    for (size_t i = 0; i < series.x.size(); ++i) {
-      const ImVec2 top = ImPlot::PlotToPixels(series.x[i], series.y[i]);
-      const std::string text = format_decimals(series.y[i], decimals);
-      const float side = series.y[i] < 0 ? 1.0f : -1.0f;  // below a negative bar
-      if (values == ValueText::Level) {
-        const float center = top.y + side * (gap + ImGui::GetTextLineHeight() / 2);
-        draw_text_centered(draw, ImVec2(top.x, center), color, text);
-      } else {
-        draw_text_turned(draw, ImVec2(top.x, top.y + side * gap), kUpright, side < 0 ? 0.0f : 1.0f,
-                         color, text);
-      }
-    }
-  }
-  ImGui::PopFont();
+  const float em = font_unit(), arm = 0.27f * em, weight = 0.15f * em;
+  const float edge = ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x;
+  const ImVec2 size = text_size(text);
+  const bool flip = at.x + 0.6f * em + size.x > edge;
+  const float text_x = flip ? at.x - 0.55f * em - size.x : at.x + 0.55f * em;
+  draw->AddRectFilled(ImVec2(text_x - 2, at.y - size.y / 2),
+                      ImVec2(text_x + size.x + 2, at.y + size.y / 2),
+                      with_alpha(plot_colors(style.theme).background, 0.8f), 2.0f);
+  draw->AddLine(at - ImVec2(arm, arm), at + ImVec2(arm, arm), color, weight);
+  draw->AddLine(at - ImVec2(arm, -arm), at + ImVec2(arm, -arm), color, weight);
+  draw->AddText(ImVec2(std::round(text_x), std::round(at.y - size.y / 2)),
+                plot_colors(style.theme).text, text.data(), text.data() + text.size());
 }
 
-void draw_hatch(ImDrawList* draw, ImVec2 min, ImVec2 max, ImU32 color) {
-  draw->PushClipRect(min, max, true);
-  const float height = max.y - min.y;
-  const float step = std::max(0.45f * font_unit(), (max.x - min.x + height) / 200);
-  for (float x = min.x - height; x < max.x; x += step) {
-    draw->AddLine(ImVec2(x, max.y), ImVec2(x + height, min.y), with_alpha(color, 0.55f),
-                  0.07f * font_unit());
+// What a point without any place is called: its own text and the status word.
+std::string corner_text(const PreparedSeries& series, const MissingPoint& point) {
+  if (point.source >= series.texts.size() || series.texts[point.source].empty()) {
+    return fmt::format("{}: {}", series.name, point.text);
   }
-  draw->PopClipRect();
-  draw->AddRect(min, max, color, 0, 0, 0.08f * font_unit());
-}
-
-// A hatched stub where the bar would stand, with its status word over or inside it.
-void draw_missing_bar(const MissingPoint& point, double bar_width, ImU32 color,
-                      const UiStyle& style) {
-  ImDrawList* draw = ImPlot::GetPlotDrawList();
-  const PlotColors& colors = plot_colors(style.theme);
-  const float em = font_unit();
-  const float foot = ImPlot::GetPlotPos().y + ImPlot::GetPlotSize().y;
-  const float left = ImPlot::PlotToPixels(point.x - bar_width / 2, 0).x + 1;
-  const float right = std::max(ImPlot::PlotToPixels(point.x + bar_width / 2, 0).x - 1, left + 2);
-  const ImVec2 text = text_size(point.text);
-  const bool level = text.x <= right - left + 0.6f * em;
-  const float height = level ? 1.3f * em : 1.6f * em;
-  draw_hatch(draw, ImVec2(left, foot - height), ImVec2(right, foot), color);
-  if (level) {
-    const ImVec2 center((left + right) / 2, foot - height - 0.7f * em);
-    draw_text_centered(draw, center, colors.text, point.text);
-  } else if (right - left >= 0.55f * em) {
-    draw_text_turned(draw, ImVec2((left + right) / 2, foot - height - 0.35f * em), kUpright, 0.0f,
-                     colors.text, point.text);
-  }
+  return fmt::format("{} {}: {}", series.name, series.texts[point.source], point.text);
 }
 
 // Crosses on the axis, one row per series that lacks a figure at the same x, each with its word.
-void draw_missing_points(const PreparedPanel& panel, const std::set<size_t>& hidden,
+// Points that have no place at all are listed in the lower right corner.
+void draw_missing_points(const PreparedPanel& panel, const HiddenNames& hidden,
                          const UiStyle& style) {
-  ImDrawList* draw = ImPlot::GetPlotDrawList();
   const float em = font_unit(), arm = 0.27f * em;
-  const float foot = ImPlot::GetPlotPos().y + ImPlot::GetPlotSize().y;
-  const float left = ImPlot::GetPlotPos().x;
-  const float edge = ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x;
-  const ImU32 backdrop = with_alpha(plot_colors(style.theme).background, 0.8f);
+  const ImVec2 min = ImPlot::GetPlotPos(), max = min + ImPlot::GetPlotSize();
   std::map<double, int> rows;
-  for (size_t s = 0; s < panel.series.size(); ++s) {
-    if (hidden.contains(s)) continue;
-    const ImU32 color = series_color(s, style.theme);
-    for (const MissingPoint& point : panel.series[s].missing) {
-      const int row = rows[point.x]++;
-      if (row >= 12) continue;
+  int corner_rows = 0;
+  for (const PreparedSeries& series : panel.series) {
+    if (hidden.contains(series.name)) continue;
+    const ImU32 color = series_color(series.color, style.theme);
+    for (const MissingPoint& point : series.missing) {
+      const int row = point.no_place ? corner_rows++ : rows[point.x]++;
+      if (row >= kMaxMissingRows) continue;
+      const float y = max.y - (static_cast<float>(row) * 1.2f + 0.75f) * em;
+      if (point.no_place) {
+        draw_missing_mark(ImVec2(max.x - 3 * arm, y), corner_text(series, point), color, style);
+        continue;
+      }
       const float x = ImPlot::PlotToPixels(point.x, panel.y_range.max).x;
-      if (x < left - 1 || x > edge + 1) continue;  // panned out of sight
-      const ImVec2 at(std::clamp(x, left + 2 * arm, edge - 2 * arm),
-                      foot - (static_cast<float>(row) * 1.2f + 0.75f) * em);
-      const ImVec2 text = text_size(point.text);
-      // The word stands right of the cross, or left of it at the right edge.
-      const bool flip = at.x + 0.6f * em + text.x > edge;
-      const float text_x = flip ? at.x - 0.55f * em - text.x : at.x + 0.55f * em;
-      draw->AddRectFilled(ImVec2(text_x - 2, at.y - text.y / 2),
-                          ImVec2(text_x + text.x + 2, at.y + text.y / 2), backdrop, 2.0f);
-      const float weight = 0.15f * em;
-      draw->AddLine(at - ImVec2(arm, arm), at + ImVec2(arm, arm), color, weight);
-      draw->AddLine(at - ImVec2(arm, -arm), at + ImVec2(arm, -arm), color, weight);
-      draw->AddText(ImVec2(std::round(text_x), std::round(at.y - text.y / 2)), color,
-                    point.text.data(), point.text.data() + point.text.size());
+      if (x < min.x - 1 || x > max.x + 1) continue;  // panned out of sight
+      draw_missing_mark(ImVec2(std::clamp(x, min.x + 2 * arm, max.x - 2 * arm), y), point.text,
+                        color, style);
     }
   }
 }
 
-ImPlotSpec series_spec(size_t series, const UiStyle& style) {
+ImPlotSpec series_spec(const PreparedSeries& series, const UiStyle& style) {
   ImPlotSpec spec;
-  const ImVec4 color = ImGui::ColorConvertU32ToFloat4(series_color(series, style.theme));
+  const ImVec4 color = ImGui::ColorConvertU32ToFloat4(series_color(series.color, style.theme));
   spec.LineColor = spec.FillColor = spec.MarkerFillColor = spec.MarkerLineColor = color;
   spec.LineWeight = 0.13f * font_unit();
   return spec;
@@ -156,97 +92,89 @@ ImPlotSpec series_spec(size_t series, const UiStyle& style) {
 // ones.
 constexpr size_t kMaxSmoothMarkers = 5000;
 
-void draw_smooth_markers(const PreparedSeries& series, size_t index, float radius,
-                         const UiStyle& style) {
+void draw_smooth_markers(const PreparedSeries& series, float radius, const UiStyle& style) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   for (size_t i = 0; i < series.x.size(); ++i) {
     const ImVec2 at = ImPlot::PlotToPixels(series.x[i], series.y[i]);
-    draw_marker(draw, at, index, radius, series_color(index, style.theme));
+    draw_marker(draw, at, series.color, radius, series_color(series.color, style.theme));
+  }
+}
+
+void draw_error_bars(const PreparedSeries& series, const UiStyle& style) {
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  const ImU32 color = with_alpha(series_color(series.color, style.theme), 0.8f);
+  const float weight = std::max(1.0f, 0.085f * font_unit()), cap = 0.22f * font_unit();
+  for (size_t i = 0; i < series.low.size(); ++i) {
+    if (!(series.low[i] < series.high[i])) continue;
+    const ImVec2 top = ImPlot::PlotToPixels(series.x[i], series.high[i]);
+    const ImVec2 foot = ImPlot::PlotToPixels(series.x[i], series.low[i]);
+    draw->AddLine(top, foot, color, weight);
+    for (const ImVec2 end : {top, foot}) {
+      draw->AddLine(end - ImVec2(cap, 0), end + ImVec2(cap, 0), color, weight);
+    }
   }
 }
 
 }  // namespace
 
-ValueText choose_value_text(const PreparedPanel& panel, float bar_pixels, float& above) {
-  above = 0.8f * font_unit();
-  if (num_points(panel) == 0 || num_points(panel) > kMaxValueTexts) return ValueText::None;
-  push_value_font();
-  const int decimals = value_decimals(panel);
-  float widest = 0;
-  for (const PreparedSeries& series : panel.series) {
-    for (const double y : series.y) {
-      widest = std::max(widest, text_size(format_decimals(y, decimals)).x);
-    }
-  }
-  const float em = font_unit();
-  ImGui::PopFont();
-  if (widest + 0.25f * em <= bar_pixels) {
-    above = 2.0f * em;
-    return ValueText::Level;
-  }
-  if (bar_pixels >= 1.0f * em) {
-    above = widest + 0.9f * em;
-    return ValueText::Turned;
-  }
-  return ValueText::None;
-}
-
-void draw_bars(const PreparedPanel& panel, ValueText values, const std::set<size_t>& hidden,
-               const UiStyle& style) {
+void draw_lines(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style) {
   for (size_t s = 0; s < panel.series.size(); ++s) {
-    if (hidden.contains(s) || panel.series[s].x.empty()) continue;
     const PreparedSeries& series = panel.series[s];
-    ImPlotSpec spec = series_spec(s, style);
-    spec.LineWeight = 0;
-    ImPlot::PlotBars(item_id(s).c_str(), series.x.data(), series.y.data(), count_of(series),
-                     panel.bar_width * 0.94, spec);
-  }
-  ImPlot::PushPlotClipRect();
-  for (size_t s = 0; s < panel.series.size(); ++s) {
-    if (hidden.contains(s)) continue;
-    for (const MissingPoint& point : panel.series[s].missing) {
-      draw_missing_bar(point, panel.bar_width, series_color(s, style.theme), style);
-    }
-  }
-  if (values != ValueText::None) draw_values(panel, values, hidden, style);
-  ImPlot::PopPlotClipRect();
-}
-
-void draw_lines(const PreparedPanel& panel, const std::set<size_t>& hidden, const UiStyle& style) {
-  for (size_t s = 0; s < panel.series.size(); ++s) {
-    if (hidden.contains(s) || panel.series[s].x.empty()) continue;
-    const PreparedSeries& series = panel.series[s];
+    if (hidden.contains(series.name) || series.x.empty()) continue;
     ImPlot::PlotLine(item_id(s).c_str(), series.x.data(), series.y.data(), count_of(series),
-                     series_spec(s, style));
+                     series_spec(series, style));
   }
   ImPlot::PushPlotClipRect();
-  for (size_t s = 0; s < panel.series.size(); ++s) {
-    if (hidden.contains(s) || !panel.markers) continue;
-    draw_smooth_markers(panel.series[s], s, 0.32f * font_unit(), style);
+  for (const PreparedSeries& series : panel.series) {
+    if (hidden.contains(series.name) || !panel.markers) continue;
+    draw_error_bars(series, style);
+    draw_smooth_markers(series, 0.32f * font_unit(), style);
   }
   draw_missing_points(panel, hidden, style);
   ImPlot::PopPlotClipRect();
 }
 
-void draw_scatter(const PreparedPanel& panel, const std::set<size_t>& hidden,
-                  const UiStyle& style) {
+void draw_scatter(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style) {
   for (size_t s = 0; s < panel.series.size(); ++s) {
-    if (hidden.contains(s) || panel.series[s].x.empty()) continue;
     const PreparedSeries& series = panel.series[s];
-    ImPlotSpec spec = series_spec(s, style);
-    spec.Marker = series_marker(s);
+    if (hidden.contains(series.name) || series.x.empty()) continue;
+    ImPlotSpec spec = series_spec(series, style);
+    spec.Marker = series_marker(series.color);
     spec.LineWeight = 1;
     spec.MarkerSize = (series.x.size() > kMaxSmoothMarkers ? 0.25f : 0.05f) * font_unit();
     ImPlot::PlotScatter(item_id(s).c_str(), series.x.data(), series.y.data(), count_of(series),
                         spec);
   }
   ImPlot::PushPlotClipRect();
-  for (size_t s = 0; s < panel.series.size(); ++s) {
-    if (hidden.contains(s) || panel.series[s].x.size() > kMaxSmoothMarkers) continue;
-    draw_smooth_markers(panel.series[s], s, 0.38f * font_unit(), style);
+  for (const PreparedSeries& series : panel.series) {
+    if (hidden.contains(series.name) || series.x.size() > kMaxSmoothMarkers) continue;
+    draw_error_bars(series, style);
+    draw_smooth_markers(series, 0.38f * font_unit(), style);
   }
   draw_missing_points(panel, hidden, style);
   ImPlot::PopPlotClipRect();
+}
+
+void draw_area(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style) {
+  const auto feet = stack_feet(panel, hidden);
+  std::vector<double> top;
+  for (size_t s = 0; s < panel.series.size(); ++s) {
+    const PreparedSeries& series = panel.series[s];
+    if (hidden.contains(series.name) || series.x.empty()) continue;
+    top.resize(series.x.size());
+    for (size_t i = 0; i < top.size(); ++i) top[i] = feet[s][i] + series.y[i];
+    ImPlotSpec spec = series_spec(series, style);
+    spec.LineWeight = 0;
+    ImPlot::PlotShaded(item_id(s).c_str(), series.x.data(), feet[s].data(), top.data(),
+                       count_of(series), spec);
+  }
+  if (top.empty()) return;
+  // The sum of all parts that are shown.
+  ImPlotSpec outline;
+  outline.LineColor = ImGui::ColorConvertU32ToFloat4(plot_colors(style.theme).text);
+  outline.LineWeight = 0.08f * font_unit();
+  ImPlot::PlotLine("##total", panel.series.front().x.data(), top.data(),
+                   static_cast<int>(top.size()), outline);
 }
 
 }  // namespace moonshard::viewer

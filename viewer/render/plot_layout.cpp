@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
+#include "viewer/render/plot_ranges.h"
+#include "viewer/widgets/colors.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
@@ -11,18 +14,14 @@ namespace {
 
 using records::PlotKind;
 
-constexpr size_t kMaxTextBytes = 300;    // of a title or label
-constexpr size_t kMaxStatusBytes = 16;   // of a status word inside the plot
-constexpr size_t kMaxValueTicks = 12;    // distinct x values that become ticks themselves
-constexpr size_t kMaxLineMarkers = 200;  // points of a line that still get a marker each
-constexpr double kGroupWidth = 0.82;     // share of a category that its bars fill
+constexpr size_t kMaxTextBytes = 300;   // of a title or label
+constexpr size_t kMaxStatusBytes = 16;  // of a status word inside the plot
+constexpr size_t kMaxValueTicks = 12;   // distinct x values that become ticks themselves
+constexpr size_t kMaxLineMarkers = 60;  // points of a line that still get a marker each
+constexpr double kGroupWidth = 0.82;    // share of a category that its bars fill
 
-constexpr double kMinMagnitude = 1e-100;  // below it ranges would be denormal numbers
-
-// A value that every later computation survives: neither huge nor denormal.
-double bounded(double value, bool log_scale) {
-  if (std::abs(value) < kMinMagnitude) return log_scale && value > 0 ? kMinMagnitude : 0.0;
-  return std::clamp(value, -kMaxMagnitude, kMaxMagnitude);
+std::string cleaned(const std::string& text) {
+  return clean_text(text, kMaxTextBytes);
 }
 
 std::string missing_text(const records::PlotSeries& series, size_t i) {
@@ -30,23 +29,37 @@ std::string missing_text(const records::PlotSeries& series, size_t i) {
   return status.empty() || status == "ok" ? "no value" : clean_text(status, kMaxStatusBytes);
 }
 
+void add_whiskers(const records::PlotSeries& series, size_t i, PreparedSeries& result) {
+  const double y = result.y.back();
+  const auto end = [&](const records::MaybeNumbers& ends) {
+    return i < ends.size() && ends[i] ? bounded(*ends[i], false) : y;
+  };
+  result.low.push_back(std::min(y, end(series.low)));
+  result.high.push_back(std::max(y, end(series.high)));
+}
+
 PreparedSeries prepare_series(const records::PlotSeries& series, const PreparedPanel& panel) {
   PreparedSeries result;
-  result.name = clean_text(series.name, kMaxTextBytes);
+  result.name = cleaned(series.name);
   for (const std::string& label : series.labels) result.labels.push_back(clean_text(label, 1024));
+  for (const std::string& text : series.texts) result.texts.push_back(clean_text(text, 48));
+  const bool whiskers = !series.low.empty() || !series.high.empty();
   for (size_t i = 0; i < series.y.size(); ++i) {
     const double x = bounded(series.x[i], panel.x_log);
-    if (panel.x_log && panel.categories.empty() && x <= 0) {
+    if (std::isnan(series.x[i])) {
+      result.missing.push_back({0, missing_text(series, i), i, true});
+    } else if (panel.x_log && panel.categories.empty() && x <= 0) {
       // It has no place on a log axis; the left edge is set later, when the range is known.
       result.missing.push_back({x, "x <= 0", i});
-    } else if (!series.y[i]) {
+    } else if (!series.y[i] && panel.kind != PlotKind::StackedArea) {
       result.missing.push_back({x, missing_text(series, i), i});
     } else if (panel.y_log && *series.y[i] <= 0) {
       result.missing.push_back({x, "<= 0", i});
     } else {
       result.x.push_back(x);
-      result.y.push_back(bounded(*series.y[i], panel.y_log));
+      result.y.push_back(bounded(series.y[i].value_or(0.0), panel.y_log));
       result.source.push_back(i);
+      if (whiskers) add_whiskers(series, i, result);
     }
   }
   return result;
@@ -59,7 +72,9 @@ std::set<double> distinct_x(const PreparedPanel& panel, size_t limit) {
       values.insert(x);
       if (values.size() > limit) return values;
     }
-    for (const MissingPoint& point : series.missing) values.insert(point.x);
+    for (const MissingPoint& point : series.missing) {
+      if (!point.no_place) values.insert(point.x);
+    }
   }
   return values;
 }
@@ -78,121 +93,105 @@ void make_categories(PreparedPanel& panel) {
   for (const double x : sorted) panel.categories.push_back(format_tick(x));
 }
 
-void place_bars(PreparedPanel& panel) {
-  const auto num_series = static_cast<double>(std::max<size_t>(panel.series.size(), 1));
-  // Two or fewer narrow groups would give fat slabs; the group shrinks with the number of series.
-  const double group = num_series == 1 ? 0.6 : kGroupWidth;
-  panel.bar_width = group / num_series;
+// Series of one stack share a place in the category, others stand side by side.
+std::vector<size_t> find_places(PreparedPanel& panel, const records::PlotPanel& spec,
+                                size_t& count) {
+  std::vector<size_t> places(panel.series.size());
+  if (panel.kind == PlotKind::Bars) {
+    for (size_t s = 0; s < places.size(); ++s) places[s] = s;
+    count = places.size();
+    return places;
+  }
+  std::vector<std::string> names;
+  for (size_t s = 0; s < places.size(); ++s) {
+    const auto found = std::find(names.begin(), names.end(), spec.series[s].stack);
+    places[s] = static_cast<size_t>(found - names.begin());
+    if (found == names.end()) names.push_back(spec.series[s].stack);
+  }
+  count = names.size();
+  if (count > 1) {
+    for (const std::string& name : names) panel.stack_names.push_back(clean_text(name, 48));
+  }
+  return places;
+}
+
+// A stack that failed has no figure in any of its series; it is marked once.
+void merge_missing(PreparedPanel& panel) {
+  std::set<double> marked;
+  for (const PreparedSeries& series : panel.series) {
+    for (const double x : series.x) marked.insert(x);
+  }
+  for (PreparedSeries& series : panel.series) {
+    std::erase_if(series.missing,
+                  [&](const MissingPoint& point) { return !marked.insert(point.x).second; });
+  }
+}
+
+void place_bars(PreparedPanel& panel, const records::PlotPanel& spec) {
+  size_t count = 0;
+  const std::vector<size_t> places = find_places(panel, spec, count);
+  const auto num_places = static_cast<double>(std::max<size_t>(count, 1));
+  // Few single bars would be fat slabs.
+  const double lone = std::min(0.6, 0.1 + 0.12 * static_cast<double>(panel.categories.size()));
+  panel.bar_width = num_places == 1 ? lone : kGroupWidth / num_places;
   for (size_t s = 0; s < panel.series.size(); ++s) {
-    const double shift = (static_cast<double>(s) - (num_series - 1) / 2) * panel.bar_width;
+    const double shift = (static_cast<double>(places[s]) - (num_places - 1) / 2) * panel.bar_width;
     for (double& x : panel.series[s].x) x = std::floor(x) + shift;
-    for (MissingPoint& point : panel.series[s].missing) point.x = std::floor(point.x) + shift;
-  }
-}
-
-// A range that is neither empty nor so narrow, compared with its values, that ticks could not step.
-Range widened(Range range, bool log_scale) {
-  const double size = std::max(std::abs(range.min), std::abs(range.max));
-  if (log_scale) {
-    if (range.max < range.min * 1.001) {
-      range.min /= 2;
-      range.max *= 2;
-    }
-    return range;
-  }
-  if (size == 0) return {-1, 1};
-  const double least = size * 1e-9;
-  if (range.size() >= least) return range;
-  const double pad = size * 0.1;
-  return {range.min - pad, range.max + pad};
-}
-
-Range padded(const Range& range, double share, bool log_scale) {
-  if (log_scale) {
-    const double factor = std::pow(range.max / range.min, share);
-    return {range.min / factor, range.max * factor};
-  }
-  return {range.min - range.size() * share, range.max + range.size() * share};
-}
-
-Range find_x_range(const PreparedPanel& panel) {
-  if (!panel.categories.empty()) {
-    return {-0.5, static_cast<double>(panel.categories.size()) - 0.5};
-  }
-  const bool log_scale = panel.x_log;
-  Range range{kMaxMagnitude, -kMaxMagnitude};
-  const auto include = [&](double x) {
-    if (log_scale && x <= 0) return;
-    range.min = std::min(range.min, x);
-    range.max = std::max(range.max, x);
-  };
-  for (const PreparedSeries& series : panel.series) {
-    for (const double x : series.x) include(x);
-    for (const MissingPoint& point : series.missing) include(point.x);
-  }
-  if (range.max < range.min) return log_scale ? Range{0.1, 10} : Range{0, 1};
-  // Few values read better with air at both ends; a long curve fills its axis.
-  const double share = panel.x_ticks.empty() && panel.kind == PlotKind::Lines ? 0.02 : 0.06;
-  return padded(widened(range, log_scale), share, log_scale);
-}
-
-Range find_y_range(const PreparedPanel& panel) {
-  Range range{kMaxMagnitude, -kMaxMagnitude};
-  for (const PreparedSeries& series : panel.series) {
-    for (const double y : series.y) {
-      range.min = std::min(range.min, y);
-      range.max = std::max(range.max, y);
+    for (MissingPoint& point : panel.series[s].missing) {
+      point.x = std::floor(point.x) + shift;
+      if (!panel.stack_names.empty()) point.text = panel.stack_names[places[s]] + "  " + point.text;
     }
   }
-  const bool empty = range.max < range.min;
-  if (panel.y_log) {
-    if (empty) return {0.1, 10};
-    range = widened(range, true);
-    // Bars have no natural foot on a log axis: they stand on the power of ten below the smallest.
-    if (panel.kind != PlotKind::Bars) return padded(range, 0.06, true);
-    range.min = std::pow(10.0, std::floor(std::log10(range.min * 0.8)));
-    return range;
+  if (panel.kind == PlotKind::StackedBars) merge_missing(panel);
+}
+
+void copy_guides(const records::PlotPanel& spec, PreparedPanel& panel) {
+  for (records::PlotBand band : spec.bands) {
+    band.from = bounded(band.from, panel.x_log);
+    band.to = bounded(band.to, panel.x_log);
+    band.label = cleaned(band.label);
+    if (!panel.x_log || band.from > 0) panel.bands.push_back(std::move(band));
   }
-  if (empty) return {0, 1};
-  const bool near_zero = range.min >= 0 && range.min < 0.6 * range.max;
-  if (panel.kind == PlotKind::Bars || near_zero) {
-    if (range.min >= 0) {
-      range.min = 0;
-      return range.max > 0 ? range : Range{0, 1};
-    }
-    range.max = std::max(range.max, 0.0);
-    range.min -= std::max(range.size(), std::abs(range.min) * 1e-6) * 0.06;
-    return range;
+  for (records::PlotReference line : spec.references) {
+    line.text = cleaned(line.text);
+    line.series = cleaned(line.series);
+    const auto drawable = [](std::vector<double>& values, bool log_scale) {
+      for (double& value : values) value = bounded(value, log_scale);
+      return !log_scale ||
+             std::all_of(values.begin(), values.end(), [](double value) { return value > 0; });
+    };
+    const bool x = drawable(line.x, panel.x_log), y = drawable(line.y, panel.y_log);
+    if (x && y) panel.references.push_back(std::move(line));
   }
-  return padded(widened(range, false), 0.06, false);
 }
 
 PreparedPanel prepare_panel(const records::PlotPanel& panel) {
   PreparedPanel result;
   result.kind = panel.kind;
-  result.title = clean_text(panel.title, kMaxTextBytes);
-  result.x_label = clean_text(with_unit(panel.x.label, panel.x.unit), kMaxTextBytes);
-  result.y_label = clean_text(with_unit(panel.y.label, panel.y.unit), kMaxTextBytes);
-  result.y_log = panel.y.log_scale;
-  for (const std::string& name : panel.x.categories) {
-    result.categories.push_back(clean_text(name, kMaxTextBytes));
-  }
-  // Categories and bars stand evenly: a log scale over them has no meaning.
-  result.x_log = panel.x.log_scale && result.categories.empty() && panel.kind != PlotKind::Bars;
+  result.title = cleaned(panel.title);
+  result.x_label = cleaned(with_unit(panel.x.label, panel.x.unit));
+  result.y_label = cleaned(with_unit(panel.y.label, panel.y.unit));
+  result.value_label = cleaned(with_unit(panel.value.label, panel.value.unit));
+  const bool heat_map = panel.kind == PlotKind::HeatMap;
+  // Categories, bars and cells stand evenly, and parts of a stack add up only on a linear scale.
+  result.y_log = panel.y.log_scale && !is_stacked(panel.kind) && !heat_map;
+  for (const std::string& name : panel.x.categories) result.categories.push_back(cleaned(name));
+  result.x_log = panel.x.log_scale && result.categories.empty() && !is_bars(panel.kind);
+  result.horizontal = panel.horizontal && is_bars(panel.kind);
   for (const records::PlotSeries& series : panel.series) {
     result.series.push_back(prepare_series(series, result));
     const bool dense = panel.kind == PlotKind::Lines && series.y.size() > kMaxLineMarkers;
     result.markers = result.markers && !dense;
   }
-  if (panel.kind == PlotKind::Bars) {
+  if (is_bars(panel.kind)) {
     if (result.categories.empty()) make_categories(result);
-    place_bars(result);
-  } else if (result.categories.empty()) {
+    place_bars(result, panel);
+  } else if (result.categories.empty() && panel.kind == PlotKind::Lines) {
     const std::set<double> values = distinct_x(result, kMaxValueTicks);
     if (values.size() <= kMaxValueTicks) result.x_ticks.assign(values.begin(), values.end());
   }
-  result.x_range = find_x_range(result);
-  result.y_range = find_y_range(result);
+  copy_guides(panel, result);
+  find_ranges(result, panel);
   for (PreparedSeries& series : result.series) {
     for (MissingPoint& point : series.missing) {
       point.x = std::clamp(point.x, result.x_range.min, result.x_range.max);
@@ -201,35 +200,118 @@ PreparedPanel prepare_panel(const records::PlotPanel& panel) {
   return result;
 }
 
-bool same_series(const PreparedPanel& a, const PreparedPanel& b) {
-  const auto same_name = [](const PreparedSeries& first, const PreparedSeries& second) {
-    return first.name == second.name;
+// One colour per name in the whole plot: the name's own, what the spec asks for, or a free one.
+void choose_colors(const records::PlotSpec& spec, PreparedPlot& plot) {
+  std::map<std::string, size_t> chosen;
+  std::set<size_t> taken;
+  const auto each = [&](const auto& visit) {
+    for (size_t p = 0; p < plot.panels.size(); ++p) {
+      if (plot.panels[p].kind == PlotKind::HeatMap) continue;
+      for (size_t s = 0; s < plot.panels[p].series.size(); ++s) {
+        visit(plot.panels[p].series[s], spec.panels[p].series[s].color);
+      }
+    }
   };
-  return std::equal(a.series.begin(), a.series.end(), b.series.begin(), b.series.end(), same_name);
+  each([&](PreparedSeries& series, int) {
+    const std::optional<size_t> own = named_series_color(series.name);
+    if (own) taken.insert(chosen.try_emplace(series.name, *own).first->second);
+  });
+  each([&](PreparedSeries& series, int asked) {
+    if (asked < 0 || chosen.contains(series.name)) return;
+    const size_t color = static_cast<size_t>(asked) % num_series_colors();
+    if (taken.insert(color).second) chosen[series.name] = color;
+  });
+  size_t next = 0;
+  each([&](PreparedSeries& series, int) {
+    const auto [found, added] = chosen.try_emplace(series.name, 0);
+    if (added) {
+      while (taken.contains(next) && taken.size() < num_series_colors()) ++next;
+      taken.insert(next);
+      found->second = next++;
+    }
+    series.color = found->second;
+  });
+}
+
+void add_to_legend(const PreparedPanel& panel, Legend& legend) {
+  if (panel.kind == PlotKind::HeatMap) return;
+  legend.kind = panel.kind;
+  legend.markers = panel.markers;
+  size_t next = 0;  // a name that is new stands after the one before it in its own panel
+  for (const PreparedSeries& series : panel.series) {
+    const auto same = [&](const LegendEntry& entry) { return entry.name == series.name; };
+    const auto found = std::find_if(legend.entries.begin(), legend.entries.end(), same);
+    if (found == legend.entries.end()) {
+      legend.entries.insert(legend.entries.begin() + static_cast<long>(next),
+                            {series.name, series.color});
+    } else {
+      next = static_cast<size_t>(found - legend.entries.begin());
+    }
+    ++next;
+  }
+}
+
+// Most names of the smaller of the two are in both.
+bool about_the_same(const Legend& a, const Legend& b) {
+  std::set<std::string> names;
+  for (const LegendEntry& entry : a.entries) names.insert(entry.name);
+  size_t common = 0;
+  for (const LegendEntry& entry : b.entries) common += names.contains(entry.name);
+  return a.kind == b.kind && 2 * common > std::min(a.entries.size(), b.entries.size());
+}
+
+void choose_legends(PreparedPlot& plot) {
+  plot.shared_legend = true;
+  for (PreparedPanel& panel : plot.panels) {
+    add_to_legend(panel, panel.legend);
+    if (panel.legend.entries.size() == 1 && panel.legend.entries[0].name.empty()) {
+      panel.legend.entries.clear();
+    }
+    if (!plot.legend.entries.empty() && !about_the_same(plot.legend, panel.legend)) {
+      plot.shared_legend = false;
+    }
+    add_to_legend(panel, plot.legend);
+  }
+  if (plot.legend.entries.size() == 1 && plot.legend.entries[0].name.empty()) {
+    plot.legend.entries.clear();
+  }
 }
 
 }  // namespace
 
 PreparedPlot prepare_plot(const records::PlotSpec& spec) {
   PreparedPlot plot;
-  plot.title = clean_text(spec.title, kMaxTextBytes);
+  plot.title = cleaned(spec.title);
+  plot.note = clean_text(spec.note, 1000);
   plot.width = spec.width;
   plot.height = spec.height;
   for (const records::PlotPanel& panel : spec.panels) plot.panels.push_back(prepare_panel(panel));
-  const auto as_first = [&](const PreparedPanel& panel) {
-    return same_series(panel, plot.panels.front());
-  };
-  plot.shared_legend = std::all_of(plot.panels.begin(), plot.panels.end(), as_first);
+  const size_t asked = spec.columns > 0 ? static_cast<size_t>(spec.columns) : plot.panels.size();
+  plot.columns = std::clamp<size_t>(asked, 1, std::max<size_t>(plot.panels.size(), 1));
+  choose_colors(spec, plot);
+  choose_legends(plot);
   return plot;
 }
 
-Range with_room_above(const Range& range, double pixels, double above, bool log_scale) {
-  // At most half the axis: on a tiny plot the data matters more than the text over it.
-  const double share = std::min(above / std::max(pixels, 1.0), 0.5);
-  if (log_scale) {
-    return {range.min, range.min * std::pow(range.max / range.min, 1.0 / (1.0 - share))};
+std::vector<std::vector<double>> stack_feet(const PreparedPanel& panel, const HiddenNames& hidden) {
+  struct Ends {
+    double up = 0, down = 0;  // positive parts grow upwards, negative ones downwards
+  };
+  std::map<double, Ends> ends;
+  // An area may step straight up: two points at one x, told apart by their index.
+  const bool area = panel.kind == PlotKind::StackedArea;
+  std::vector<std::vector<double>> feet;
+  for (const PreparedSeries& series : panel.series) {
+    feet.emplace_back(series.x.size(), 0.0);
+    if (hidden.contains(series.name)) continue;
+    for (size_t i = 0; i < series.x.size(); ++i) {
+      Ends& at = ends[area ? static_cast<double>(i) : series.x[i]];
+      double& end = series.y[i] < 0 ? at.down : at.up;
+      feet.back()[i] = end;
+      end = std::clamp(end + series.y[i], -kMaxMagnitude, kMaxMagnitude);
+    }
   }
-  return {range.min, range.min + range.size() / (1.0 - share)};
+  return feet;
 }
 
 }  // namespace moonshard::viewer

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include <fmt/format.h>
 #include <implot.h>
 
+#include "viewer/render/axes.h"
 #include "viewer/render/category_labels.h"
+#include "viewer/render/guides.h"
 #include "viewer/render/hover.h"
 #include "viewer/render/legend.h"
 #include "viewer/render/marks.h"
 #include "viewer/render/plot_text.h"
-#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -54,70 +53,6 @@ float title_block(const std::string& text, ImVec2 top_left, float width, const U
   return (static_cast<float>(lines.size()) + 0.35f) * line_height;
 }
 
-int write_tick(double value, char* buffer, int size, void*) {
-  const std::string text = format_tick(value);
-  const int length = std::min(static_cast<int>(text.size()), size - 1);
-  std::memcpy(buffer, text.data(), static_cast<size_t>(length));
-  buffer[length] = '\0';
-  return length;
-}
-
-// The distinct x values as ticks, as long as their texts keep clear of each other; else ImPlot's.
-void setup_value_ticks(const PreparedPanel& panel, const Range& range, float width) {
-  std::vector<double> ticks;
-  float last_end = -1e9f;
-  for (const double x : panel.x_ticks) {
-    const double share = panel.x_log ? std::log(x / range.min) / std::log(range.max / range.min)
-                                     : (x - range.min) / range.size();
-    const float half = text_size(format_tick(x)).x / 2;
-    const float center = static_cast<float>(share) * width;
-    if (center - half < last_end + 0.5f * em()) {
-      // On a linear axis a few close values may hide behind their neighbour; many are a sign that
-      // the values are no grid, and even steps read better.
-      if (!panel.x_log) return;
-      continue;
-    }
-    ticks.push_back(x);
-    last_end = center + half;
-  }
-  if (ticks.size() < 2) return;
-  std::vector<std::string> texts;
-  std::vector<const char*> labels;
-  for (const double x : ticks) texts.push_back(format_tick(x));
-  for (const std::string& text : texts) labels.push_back(text.c_str());
-  ImPlot::SetupAxisTicks(ImAxis_X1, ticks.data(), static_cast<int>(ticks.size()), labels.data());
-}
-
-void setup_axes(const PreparedPanel& panel, const Range& y_range, ImVec2 area, ImPlotCond cond) {
-  ImPlotAxisFlags x_flags = ImPlotAxisFlags_NoInitialFit | ImPlotAxisFlags_NoMenus;
-  const ImPlotAxisFlags y_flags = x_flags;
-  if (!panel.categories.empty()) {
-    x_flags |= ImPlotAxisFlags_NoDecorations;  // names are drawn by draw_category_labels
-  }
-  // ImPlot draws the whole label but hides one that begins with "##"; nothing else in it is
-  // special.
-  const auto shown = [](const std::string& label, float room) {
-    return (label.starts_with("##") ? "\u200b" : "") + fit_text(label, room);
-  };
-  const std::string x_label = shown(panel.x_label, area.x);
-  const std::string y_label = shown(panel.y_label, area.y);
-  ImPlot::SetupAxis(ImAxis_X1, panel.x_label.empty() ? nullptr : x_label.c_str(), x_flags);
-  ImPlot::SetupAxis(ImAxis_Y1, panel.y_label.empty() ? nullptr : y_label.c_str(), y_flags);
-  if (panel.x_log) ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
-  if (panel.y_log) ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
-  ImPlot::SetupAxisFormat(ImAxis_X1, write_tick);
-  ImPlot::SetupAxisFormat(ImAxis_Y1, write_tick);
-  ImPlot::SetupAxisLimits(ImAxis_X1, panel.x_range.min, panel.x_range.max, cond);
-  ImPlot::SetupAxisLimits(ImAxis_Y1, y_range.min, y_range.max, cond);
-  // Zooming in until doubles cannot tell ticks apart would make ImPlot step for ever.
-  const auto least = [](const Range& range) {
-    return std::max(std::abs(range.min), std::abs(range.max)) * 1e-9;
-  };
-  ImPlot::SetupAxisZoomConstraints(ImAxis_X1, least(panel.x_range), kMaxMagnitude * 10);
-  ImPlot::SetupAxisZoomConstraints(ImAxis_Y1, least(y_range), kMaxMagnitude * 10);
-  if (!panel.x_ticks.empty()) setup_value_ticks(panel, panel.x_range, area.x);
-}
-
 void push_plot_style(const PreparedPanel& panel) {
   const float unit = em() / UiContext::kFontSize;
   ImPlot::PushStyleVar(ImPlotStyleVar_PlotPadding, ImVec2(2 * unit, 2 * unit));
@@ -126,20 +61,25 @@ void push_plot_style(const PreparedPanel& panel) {
   ImPlot::PushStyleVar(ImPlotStyleVar_MinorTickLen, ImVec2(3 * unit, 3 * unit));
   ImPlot::PushStyleVar(ImPlotStyleVar_PlotMinSize, ImVec2(40 * unit, 40 * unit));
   // ImPlot labels the minor steps of a linear axis as well; on a log axis they only fill in.
-  ImPlot::PushStyleVar(ImPlotStyleVar_MinorAlpha, panel.y_log ? 0.35f : 1.0f);
+  ImPlot::PushStyleVar(ImPlotStyleVar_MinorAlpha, panel.y_log || panel.x_log ? 0.35f : 1.0f);
 }
 
 constexpr int kNumPlotStyles = 6;
 
-void draw_data(const PreparedPanel& panel, ValueText values, const std::set<size_t>& hidden,
+void draw_data(const PreparedPanel& panel, ValueText values, const HiddenNames& hidden,
                const UiStyle& style) {
   switch (panel.kind) {
     case PlotKind::Bars:
+    case PlotKind::StackedBars:
       return draw_bars(panel, values, hidden, style);
     case PlotKind::Lines:
       return draw_lines(panel, hidden, style);
+    case PlotKind::StackedArea:
+      return draw_area(panel, hidden, style);
     case PlotKind::Scatter:
       return draw_scatter(panel, hidden, style);
+    case PlotKind::HeatMap:
+      return draw_heat_map(panel, style);
   }
 }
 
@@ -161,29 +101,82 @@ void draw_no_data(const UiStyle& style) {
                      plot_colors(style.theme).muted_text, "no data");
 }
 
-// Draws one panel. True: the user asked by a double click to see the whole range again.
-bool draw_panel(const PreparedPanel& panel, const PanelFrame& frame, bool own_legend,
-                std::set<size_t>& hidden, bool fit, const UiStyle& style, bool interactive) {
+// What is drawn above the data inside the plot, and the y range that leaves room for it.
+struct Headroom {
+  ValueText values = ValueText::None;
+  float ruler = 0;
+  Range y_range;
+};
+
+Headroom plan_headroom(const PreparedPanel& panel, ImVec2 area) {
+  Headroom plan;
+  const bool bars = is_bars(panel.kind);
+  const float along = panel.horizontal ? area.y : area.x;
+  float above = panel.kind == PlotKind::HeatMap ? 0 : 0.9f * em();
+  if (bars) {
+    const float bar_pixels = static_cast<float>(panel.bar_width / panel.x_range.size()) * along;
+    plan.values = choose_value_text(panel, bar_pixels, above);
+  }
+  plan.ruler = band_ruler_height(panel, area);
+  if (plan.ruler > 0) above = plan.ruler + 0.5f * em();
+  if (panel.fixed_top && plan.ruler == 0) above = 0;
+  const float pixels = panel.horizontal ? area.x : area.y;
+  plan.y_range = with_room_above(panel.y_range, pixels, above, panel.y_log);
+  if (bars && panel.y_range.min < 0 && plan.values != ValueText::None) {
+    // Values of negative bars stand below them: the same room on the other side.
+    const Range turned =
+        with_room_above({-plan.y_range.max, -plan.y_range.min}, pixels, above, false);
+    plan.y_range.min = -turned.max;
+  }
+  return plan;
+}
+
+// Everything between BeginPlot and EndPlot. True: the user asked by a double click to see the whole
+// range again.
+bool draw_inside(const PreparedPanel& panel, const PanelFrame& frame, const Headroom& plan,
+                 const HiddenNames& hidden, const UiStyle& style, bool interactive) {
   ImDrawList* window_draw = ImGui::GetWindowDrawList();
+  draw_band_shades(panel, style);
+  draw_data(panel, plan.values, hidden, style);
+  draw_band_ruler(panel, plan.ruler, style);
+  TextPlacer placer;
+  draw_point_texts(panel, placer, hidden, style);
+  block_data(panel, placer, hidden);
+  draw_references(panel, placer, hidden, style);
+  const ImVec2 plot_min = ImPlot::GetPlotPos(), plot_size = ImPlot::GetPlotSize();
+  if (has_named_x(panel)) {
+    draw_category_labels(window_draw, frame.labels, plot_min.y + plot_size.y,
+                         plot_colors(style.theme).text);
+    if (!panel.x_label.empty()) draw_x_label(panel, frame.min.y + frame.size.y, style);
+  }
+  if (panel.kind == PlotKind::HeatMap) {
+    draw_color_bar(panel, ImVec2(plot_min.x + plot_size.x, plot_min.y), plot_size.y, style);
+  }
+  if (is_empty(panel)) draw_no_data(style);
+  if (!interactive) return false;
+  draw_hover_text(panel, hidden, style);
+  return ImPlot::IsPlotHovered() && ImGui::IsMouseDoubleClicked(0);
+}
+
+// Draws one panel; true as draw_inside.
+bool draw_panel(const PreparedPanel& panel, const PanelFrame& frame, bool own_legend,
+                HiddenNames& hidden, bool fit, const UiStyle& style, bool interactive) {
   float y = frame.min.y;
   const float bottom = frame.min.y + frame.size.y;
-  y += title_block(panel.title, ImVec2(frame.min.x, y), frame.size.x, style, 1.0f, window_draw);
+  y += title_block(panel.title, ImVec2(frame.min.x, y), frame.size.x, style, 1.0f,
+                   ImGui::GetWindowDrawList());
   if (own_legend) {
-    draw_legend(panel, ImVec2(frame.min.x, y), frame.size.x, style, interactive, hidden);
-    y += legend_height(panel, frame.size.x);
+    draw_legend(panel.legend, ImVec2(frame.min.x, y), frame.size.x, style, interactive, hidden);
+    y += legend_height(panel.legend, frame.size.x);
   }
-  const bool named_axis = !panel.categories.empty();
-  const ImVec2 size(frame.size.x, bottom - y - (named_axis ? frame.footer : 0));
+  const bool named_axis = has_named_x(panel);
+  const ImVec2 size(frame.size.x - color_bar_width(panel),
+                    bottom - y - (named_axis ? frame.footer : 0));
   if (size.x < 3 * em() || size.y < 3 * em()) return false;  // no room for anything readable
 
-  const ImVec2 area(size.x - kAxisWidthEm * em(), size.y - (named_axis ? 0 : 2.5f * em()));
-  const float bar_pixels = static_cast<float>(panel.bar_width / panel.x_range.size()) * area.x;
-  float above = 0;
-  const bool bars = panel.kind == PlotKind::Bars;
-  const ValueText values = bars ? choose_value_text(panel, bar_pixels, above) : ValueText::None;
-  if (!bars) above = 0.9f * em();
-  const Range y_range = with_room_above(panel.y_range, area.y, above, panel.y_log);
-
+  const float axis = panel.horizontal ? names_width(panel, size.x) : kAxisWidthEm * em();
+  const ImVec2 area(size.x - axis, size.y - (named_axis ? 0 : 2.5f * em()));
+  const Headroom plan = plan_headroom(panel, area);
   ImPlotFlags flags = ImPlotFlags_NoLegend | ImPlotFlags_NoTitle | ImPlotFlags_NoFrame |
                       ImPlotFlags_NoMouseText | ImPlotFlags_NoMenus;
   if (!interactive) flags |= ImPlotFlags_NoInputs;
@@ -191,44 +184,61 @@ bool draw_panel(const PreparedPanel& panel, const PanelFrame& frame, bool own_le
   push_plot_style(panel);
   bool refit = false;
   if (ImPlot::BeginPlot("##plot", size, flags)) {
-    setup_axes(panel, y_range, area, fit || !interactive ? ImPlotCond_Always : ImPlotCond_Once);
-    draw_data(panel, values, hidden, style);
-    if (named_axis) {
-      const float top = ImPlot::GetPlotPos().y + ImPlot::GetPlotSize().y;
-      draw_category_labels(window_draw, frame.labels, top, plot_colors(style.theme).text);
-      if (!panel.x_label.empty()) draw_x_label(panel, bottom, style);
-    }
-    if (is_empty(panel)) draw_no_data(style);
-    if (interactive) draw_hover_text(panel, hidden, style);
-    refit = interactive && ImPlot::IsPlotHovered() && ImGui::IsMouseDoubleClicked(0);
+    setup_axes(panel, plan.y_range, area,
+               fit || !interactive ? ImPlotCond_Always : ImPlotCond_Once);
+    refit = draw_inside(panel, frame, plan, hidden, style, interactive);
     ImPlot::EndPlot();
   }
   ImPlot::PopStyleVar(kNumPlotStyles);
   return refit;
 }
 
-// Splits the figure into equal columns whose plots end at the same height.
+// Splits the figure into equal columns and rows; the plots of one row end at the same height.
 std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVec2 size) {
-  const auto count = static_cast<float>(plot.panels.size());
-  const float gap = 1.2f * em();
-  const float width = (size.x - gap * (count - 1)) / count;
+  const size_t num_rows = (plot.panels.size() + plot.columns - 1) / plot.columns;
+  const auto columns = static_cast<float>(plot.columns), rows = static_cast<float>(num_rows);
+  const ImVec2 gap(1.2f * em(), 0.9f * em());
+  const ImVec2 cell((size.x - gap.x * (columns - 1)) / columns,
+                    (size.y - gap.y * (rows - 1)) / rows);
   std::vector<PanelFrame> frames;
-  float footer = 0;
+  std::vector<float> footers(num_rows, 0.0f);
   for (size_t i = 0; i < plot.panels.size(); ++i) {
+    const size_t row = i / plot.columns, column = i % plot.columns;
     PanelFrame frame;
-    frame.min = ImVec2(min.x + static_cast<float>(i) * (width + gap), min.y);
-    frame.size = ImVec2(width, size.y);
+    frame.min = min + ImVec2(static_cast<float>(column) * (cell.x + gap.x),
+                             static_cast<float>(row) * (cell.y + gap.y));
+    frame.size = cell;
     const PreparedPanel& panel = plot.panels[i];
-    if (!panel.categories.empty()) {
+    if (has_named_x(panel)) {
       const float axis = kAxisWidthEm * em();
-      frame.labels = layout_category_labels(panel.categories, width - axis, axis * 0.8f);
+      frame.labels = layout_category_labels(panel.categories,
+                                            cell.x - axis - color_bar_width(panel), axis * 0.55f);
       const float label = panel.x_label.empty() ? 0 : 1.35f * ImGui::GetTextLineHeight();
-      footer = std::max(footer, frame.labels.height + label);
+      footers[row] = std::max(footers[row], frame.labels.height + label);
     }
     frames.push_back(std::move(frame));
   }
-  for (PanelFrame& frame : frames) frame.footer = footer;
+  for (size_t i = 0; i < frames.size(); ++i) frames[i].footer = footers[i / plot.columns];
   return frames;
+}
+
+// Small text below the picture, wrapped; returns its height.
+float draw_note(const PreparedPlot& plot, ImVec2 min, ImVec2 size, const UiStyle& style) {
+  if (plot.note.empty()) return 0;
+  ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * 0.86f);
+  std::vector<std::string> lines = wrap_text(plot.note, size.x, 3);
+  if (lines.empty()) lines = {fit_text(plot.note, size.x)};
+  const float line_height = ImGui::GetTextLineHeight() * 1.15f;
+  const float height = static_cast<float>(lines.size()) * line_height;
+  float y = min.y + size.y - height;
+  for (const std::string& line : lines) {
+    ImGui::GetWindowDrawList()->AddText(ImVec2(min.x, std::round(y)),
+                                        plot_colors(style.theme).muted_text, line.data(),
+                                        line.data() + line.size());
+    y += line_height;
+  }
+  ImGui::PopFont();
+  return height + 0.45f * em();
 }
 
 }  // namespace
@@ -245,19 +255,20 @@ void draw_plot(const PreparedPlot& plot, PlotState& state, ImVec2 size, const Ui
   const float margin = 0.8f * em();
   ImVec2 min = origin + ImVec2(margin, margin);
   ImVec2 rest = size - ImVec2(2 * margin, 2 * margin);
-  const float title = title_block(plot.title, min, rest.x, style, 1.18f, draw);
-  min.y += title;
-  rest.y -= title;
+  const auto take_top = [&](float height) {
+    min.y += height;
+    rest.y -= height;
+  };
+  take_top(title_block(plot.title, min, rest.x, style, 1.18f, draw));
   if (plot.shared_legend) {
-    draw_legend(plot.panels[0], min, rest.x, style, interactive, state.hidden[0]);
-    const float legend = legend_height(plot.panels[0], rest.x);
-    min.y += legend;
-    rest.y -= legend;
+    draw_legend(plot.legend, min, rest.x, style, interactive, state.hidden[0]);
+    take_top(legend_height(plot.legend, rest.x));
   }
+  rest.y -= draw_note(plot, min, rest, style);
   bool refit = false;
   const std::vector<PanelFrame> frames = layout_panels(plot, min, rest);
   for (size_t i = 0; i < plot.panels.size(); ++i) {
-    std::set<size_t>& hidden = state.hidden[plot.shared_legend ? 0 : i];
+    HiddenNames& hidden = state.hidden[plot.shared_legend ? 0 : i];
     ImGui::PushID(static_cast<int>(i));
     refit |= draw_panel(plot.panels[i], frames[i], !plot.shared_legend, hidden, state.fit, style,
                         interactive);

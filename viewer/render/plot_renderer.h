@@ -2,7 +2,6 @@
 // the picture in the folder and the one on the screen are the same code.
 #pragma once
 
-#include <set>
 #include <vector>
 
 #include <imgui.h>
@@ -14,9 +13,8 @@ namespace moonshard::viewer {
 
 /// What the user changed about a plot. One per shown plot, kept by the caller.
 struct PlotState {
-  std::vector<std::set<size_t>>
-      hidden;       ///< per panel: series switched off by a click in the legend
-  bool fit = true;  ///< set: the next draw shows the whole range again
+  std::vector<HiddenNames> hidden;  ///< per panel; all panels of a shared legend use the first
+  bool fit = true;                  ///< set: the next draw shows the whole range again
 };
 
 /// Draws the figure into size pixels at the cursor of the current ImGui window. Interactive plots

@@ -1,5 +1,6 @@
 #include "viewer/widgets/colors.h"
 
+#include <algorithm>
 #include <array>
 
 #include <implot.h>
@@ -12,13 +13,90 @@ constexpr ImU32 rgb(unsigned value) {
 }
 
 // Okabe and Ito's set, strongest contrast first. Black and yellow, which vanish on a dark or a
-// white background, come last and give way to a grey and a darker yellow.
-constexpr std::array<ImU32, 8> kLightSeries = {rgb(0x0072B2), rgb(0xD55E00), rgb(0x009E73),
-                                               rgb(0xE69F00), rgb(0xCC79A7), rgb(0x56B4E9),
-                                               rgb(0x7F7F7F), rgb(0xB8A800)};
-constexpr std::array<ImU32, 8> kDarkSeries = {rgb(0x3D9BDC), rgb(0xEE7733), rgb(0x22B88C),
-                                              rgb(0xE8AC1C), rgb(0xD98DB8), rgb(0x8CCBF2),
-                                              rgb(0xA8A8A8), rgb(0xF0E442)};
+// white background, give way to a grey and a darker yellow. The second half follows Tol's muted
+// set: for stacks of many owners, where order and borders help the eye as well.
+constexpr size_t kNumColors = 16;
+constexpr std::array<ImU32, kNumColors> kLightSeries = {
+    rgb(0x0072B2), rgb(0xD55E00), rgb(0x009E73), rgb(0xE69F00), rgb(0xCC79A7), rgb(0x56B4E9),
+    rgb(0x7F7F7F), rgb(0xB8A800), rgb(0x332288), rgb(0x882255), rgb(0x44AA99), rgb(0xDDCC77),
+    rgb(0x8A8A2B), rgb(0x7A4A1E), rgb(0xAA4499), rgb(0xC4C4C4)};
+constexpr std::array<ImU32, kNumColors> kDarkSeries = {
+    rgb(0x3D9BDC), rgb(0xEE7733), rgb(0x22B88C), rgb(0xE8AC1C), rgb(0xD98DB8), rgb(0x8CCBF2),
+    rgb(0xA8A8A8), rgb(0xF0E442), rgb(0x7D6BD6), rgb(0xB8406F), rgb(0x5CC4B3), rgb(0xE5D890),
+    rgb(0xB3B347), rgb(0xA87445), rgb(0xC468B4), rgb(0x6E6E6E)};
+
+struct NamedColor {
+  const char* name;
+  size_t index;
+};
+
+// What the same thing is called everywhere has the same colour everywhere. Engines may share
+// colours with owners of memory and phases of a step: they are never series of one panel.
+constexpr NamedColor kNamedColors[] = {
+    // engines, with the names of the profiling suites
+    {"none", 6},
+    {"no_dp", 6},
+    {"no_dp_single", 6},
+    {"vanilla", 6},
+    {"materialize", 1},
+    {"materialized", 1},
+    {"ghost", 0},
+    {"ghost_fsdp", 0},
+    {"ghost_clip", 0},
+    {"flash", 3},
+    {"flash_fsdp", 3},
+    {"flash_clip", 3},
+    {"bookkeeping", 2},
+    {"bookkeeping_fsdp", 2},
+    {"ghost_bookkeeping", 2},
+    {"flash_bookkeeping", 4},
+    {"flash_bookkeeping_fsdp", 4},
+    {"flash_clip_bookkeeping", 4},
+    {"auto", 5},
+    // ways to shard
+    {"ddp", 1},
+    {"fsdp", 0},
+    {"zero2", 1},
+    {"zero3", 0},
+    {"zero2_replicated", 2},
+    // owners of memory
+    {"parameters", 0},
+    {"gathered_parameters", 12},
+    {"cast_parameters", 6},
+    {"gradients", 5},
+    {"optimizer_state", 8},
+    {"activations", 2},
+    {"output_gradients", 14},
+    {"engine_kept", 11},
+    {"norm_samples", 7},
+    {"temporaries_ggt", 1},
+    {"temporaries_aat", 3},
+    {"engine_temporaries", 9},
+    {"communication", 4},
+    {"data", 13},
+    {"step_temporaries", 10},
+    {"other", 6},
+    {"rest", 15},
+    // phases of a step; data is above
+    {"gather", 14},
+    {"forward", 0},
+    {"backward", 5},
+    {"norms", 3},
+    {"norm_reduce", 4},
+    {"clip_factors", 7},
+    {"clipped_sum", 2},
+    {"second_backward", 8},
+    {"reduce", 9},
+    {"noise", 3},
+    {"optimizer", 10},
+    // shares of a step
+    {"compute", 0},
+    {"exposed communication", 4},
+};
+
+// Light to dark, one rise of darkness without a turn of hue that some eyes miss.
+constexpr std::array<ImU32, 6> kHeatStops = {rgb(0xFFF7D6), rgb(0xCFE8B4), rgb(0x7CCBB5),
+                                             rgb(0x3A9FC0), rgb(0x2A66A8), rgb(0x1B2C6B)};
 
 constexpr PlotColors kLightPlot = {rgb(0xFFFFFF), rgb(0x1A1A1A), rgb(0x5A5A5A), rgb(0xDEDEDE),
                                    rgb(0x707070)};
@@ -109,9 +187,37 @@ size_t num_series_colors() {
   return kLightSeries.size();
 }
 
+std::optional<size_t> named_series_color(std::string_view name) {
+  // "optimizer state" and "temporaries ggT" are the same names as they are shown.
+  const auto same = [](char a, char b) {
+    const auto plain = [](char c) {
+      return c == ' ' ? '_' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    };
+    return plain(a) == plain(b);
+  };
+  for (const NamedColor& known : kNamedColors) {
+    const std::string_view text = known.name;
+    if (std::equal(name.begin(), name.end(), text.begin(), text.end(), same)) return known.index;
+  }
+  return std::nullopt;
+}
+
+ImU32 heat_color(double share) {
+  const double place = std::clamp(share, 0.0, 1.0) * static_cast<double>(kHeatStops.size() - 1);
+  const size_t below = std::min(static_cast<size_t>(place), kHeatStops.size() - 2);
+  return mix(kHeatStops[below], kHeatStops[below + 1],
+             static_cast<float>(place - static_cast<double>(below)));
+}
+
+ImU32 readable_text_on(ImU32 background) {
+  const ImVec4 c = vec(background);
+  const float light = 0.299f * c.x + 0.587f * c.y + 0.114f * c.z;
+  return light > 0.55f ? rgb(0x1A1A1A) : rgb(0xFFFFFF);
+}
+
 ImU32 status_color(std::string_view status, Theme theme) {
   if (status == "ok") return series_color(2, theme);
-  if (status == "oom") return series_color(3, theme);
+  if (status == "oom" || status == "timeout") return series_color(3, theme);
   if (status == "failed" || status == "unreadable") return series_color(1, theme);
   if (status == "running") return series_color(0, theme);
   if (status == "interrupted") return series_color(4, theme);

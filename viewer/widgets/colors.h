@@ -1,8 +1,10 @@
 // Colours of the window and of plots. Series colours are the Okabe-Ito set, which people with any
-// common colour vision tell apart; status colours come from the same set.
+// common colour vision tell apart, then a second set for stacks of many parts; status colours come
+// from the same set. Engines, owners of memory and phases have colours of their own.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 #include <imgui.h>
@@ -30,6 +32,16 @@ const PlotColors& plot_colors(Theme theme);
 /// Colour of the n-th series; repeats after the palette's end, where marker shapes still differ.
 ImU32 series_color(size_t index, Theme theme);
 size_t num_series_colors();
+
+/// Index of the colour that a name has in every picture (engines, owners of memory, phases, ways to
+/// shard); nothing for other names.
+std::optional<size_t> named_series_color(std::string_view name);
+
+/// Colour of a heat map's cell, 0 (light) to 1 (dark); the same in both themes.
+ImU32 heat_color(double share);
+
+/// Black or white, whichever reads better on a background.
+ImU32 readable_text_on(ImU32 background);
 
 /// Colour of a point's status word (ok, oom, failed, running, ...).
 ImU32 status_color(std::string_view status, Theme theme);

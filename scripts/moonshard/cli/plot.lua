@@ -1,0 +1,70 @@
+--- moonshard plot DIR [FIGURE…] [--out DIR] [--size WxH] [--scale 1..4] [--theme light|dark]
+local arguments = require "moonshard.arguments"
+local plots = require "moonshard.plots"
+local runs = require "moonshard.runs"
+local usage = require "moonshard.usage"
+
+local flags = {
+  { name = "out", kind = "text", doc = "folder for the pictures and their specs (DIR/visualizations)" },
+  { name = "size", kind = "text", doc = "WIDTHxHEIGHT at scale 1, instead of each figure's own" },
+  { name = "scale", kind = "int", doc = "pixels per unit of size, 1 to 4 (2)" },
+  { name = "theme", kind = "text", choices = { "light", "dark" }, doc = "light (paper) or dark (screen)" },
+}
+
+--- Words before and between flags; each flag takes one value.
+local function split(words)
+  local rest, flagged, i = {}, {}, 1
+  while i <= #words do
+    if words[i]:sub(1, 2) ~= "--" then
+      rest[#rest + 1] = words[i]
+    else
+      flagged[#flagged + 1] = words[i]
+      if not words[i]:find("=", 1, true) and words[i + 1] then
+        i = i + 1
+        flagged[#flagged + 1] = words[i]
+      end
+    end
+    i = i + 1
+  end
+  return rest, flagged
+end
+
+local function request_of(words)
+  local rest, flagged = split(words)
+  local given = arguments.parse("plot", flagged, flags)
+  local path = table.remove(rest, 1)
+  if not path then usage.fail("plot: expected a run folder, got nothing; give one like results/run_YYYYMMDD_HHMMSS") end
+  for _, name in ipairs(rest) do
+    if name ~= "all" then
+      local ok, message = pcall(plots.check_name, name, "plot")
+      if not ok then usage.fail("%s", message) end
+    end
+  end
+  if given.scale and (given.scale < 1 or given.scale > 4) then
+    usage.fail("plot: option '--scale': expected 1 to 4, got %s", tostring(given.scale))
+  end
+  local request = { out = given.out, size = given.size, scale = given.scale, theme = given.theme }
+  for i, name in ipairs(rest) do request[i] = name end
+  if #rest == 0 then request[1] = "all" end
+  return path, request
+end
+
+return function(...)
+  local path, request = request_of { ... }
+  local ok, results = pcall(runs.load, path)
+  if not ok then
+    io.stderr:write("moonshard: ", tostring(results), "\n")
+    return 1
+  end
+  local drawn, paths, refused = pcall(plots.draw, results, request)
+  if not drawn then
+    io.stderr:write("moonshard: ", (tostring(paths):gsub("^.-runs:plot: ", "plot: ")), "\n")
+    return tostring(paths):find("option 'size'", 1, true) and 2 or 1
+  end
+  if #paths == 0 and #refused == 0 then
+    io.stderr:write(("moonshard: plot: no point in %s has status ok; nothing to draw\n"):format(path))
+    return 1
+  end
+  for _, made in ipairs(paths) do print(made) end
+  return #refused > 0 and 1 or 0
+end

@@ -1,0 +1,232 @@
+--- What figures read from points: names, axes, figures with their status. Records may lack any key: everything here
+-- answers nil instead of failing.
+local M = {}
+
+--- Titles and units of axes; the short word stands in names of several values ("batch 4").
+M.axis_words = {
+  seq_length = { title = "sequence length", unit = "tokens", short = "%s tokens" },
+  batch_size = { title = "batch size", unit = "samples", short = "batch %s" },
+  grad_accum = { title = "accumulation steps", short = "accum %s" },
+  image_size = { title = "image size", unit = "pixels", short = "%s px" },
+  patch_size = { title = "patch size", unit = "pixels", short = "patch %s" },
+  num_layers = { title = "layers", short = "%s layers" },
+  hidden_dim = { title = "width", short = "width %s" },
+  nproc = { title = "ranks", short = "%s ranks" },
+  mode = { title = "engine" },
+  sharding = { title = "sharding" },
+  parallel = { title = "parallel" },
+}
+
+-- Choices that mean nothing to a point that is not sharded.
+local only_fsdp = { sharding = true, wrap = true, backward_prefetch = true, forward_prefetch = true, cpu_offload = true }
+
+--- A finite number, or nil: records from elsewhere hold texts, nulls and infinities.
+function M.number(value)
+  if type(value) ~= "number" or value ~= value or value >= math.huge or value <= -math.huge then return nil end
+  return value
+end
+
+--- A table, or an empty one.
+function M.list(value) return type(value) == "table" and value or {} end
+
+--- A number of a point's metrics, or nil.
+function M.metric(point, key) return M.number(M.list(point.metrics)[key]) end
+
+--- Peak memory in bytes; the profiling suites' own files have it in MB only.
+function M.peak_bytes(point)
+  local mb = M.metric(point, "peak_memory_mb")
+  return M.metric(point, "peak_memory_bytes") or mb and mb * 2 ^ 20
+end
+
+--- Median step time in ms, or the mean where no median was written.
+function M.step_ms(point) return M.metric(point, "median_time_ms") or M.metric(point, "avg_time_ms") end
+
+--- The value of an axis in the words of the sweep's script ("no_dp"), else the effective one.
+function M.axis_value(point, axis)
+  local asked = M.list(point.asked)[axis]
+  if asked ~= nil and type(asked) ~= "userdata" and type(asked) ~= "table" then return asked end
+  return M.list(point.options)[axis]
+end
+
+--- Axes with more than one value, in the sweep's order.
+function M.varying(results)
+  local axes = {}
+  for _, axis in ipairs(M.list(results.axes)) do
+    local first, differs
+    for _, point in ipairs(results.points) do
+      local text = tostring(M.axis_value(point, axis))
+      differs = differs or (first ~= nil and text ~= first)
+      first = first or text
+    end
+    if differs then axes[#axes + 1] = axis end
+  end
+  return axes
+end
+
+local function contains(list, item)
+  for _, each in ipairs(list) do
+    if each == item then return true end
+  end
+  return false
+end
+
+--- The axis whose values are series: engines, ways to shard, or the first one of words.
+-- @tparam Runs results
+-- @tparam[opt] table options series = name of an axis
+function M.series_axis(results, options)
+  if options and options.series then return options.series end
+  local axes = M.varying(results)
+  for _, axis in ipairs { "mode", "sharding", "parallel" } do
+    if contains(axes, axis) then return axis end
+  end
+  for _, axis in ipairs(axes) do
+    if type(M.axis_value(results.points[1], axis)) ~= "number" then return axis end
+  end
+  return "mode"
+end
+
+--- The first of these axes that varies; nil when none does.
+function M.growing_axis(results, ...)
+  local axes = M.varying(results)
+  for _, axis in ipairs { ... } do
+    if contains(axes, axis) then return axis end
+  end
+end
+
+--- Varying axes besides those given.
+function M.other_axes(results, ...)
+  local others = {}
+  for _, axis in ipairs(M.varying(results)) do
+    if not contains({ ... }, axis) then others[#others + 1] = axis end
+  end
+  return others
+end
+
+local function word(axis, value, alone)
+  if value == nil then return nil end
+  if type(value) == "boolean" then return value and axis:gsub("_", " ") or nil end
+  local words = M.axis_words[axis]
+  if alone or type(value) == "string" and not (words and words.short) then return tostring(value) end
+  if words and words.short then return words.short:format(tostring(value)) end
+  return ("%s %s"):format(axis:gsub("_", " "), tostring(value))
+end
+
+--- "1024" for one axis, "batch 4, accum 2" for several, the model's name for none.
+-- @tparam table point
+-- @tparam {string,...} axes
+-- @tparam[opt] boolean spell units even for one axis
+function M.name(point, axes, spell)
+  local parts = {}
+  local parallel = M.list(point.options).parallel
+  local unsharded = type(parallel) == "string" and parallel ~= "fsdp"
+  for _, axis in ipairs(axes) do
+    if not (unsharded and only_fsdp[axis]) then
+      parts[#parts + 1] = word(axis, M.axis_value(point, axis), #axes == 1 and not spell)
+    end
+  end
+  if #parts > 0 then return table.concat(parts, ", ") end
+  if #axes > 0 then return "default" end
+  return tostring(M.list(point.options).model or "model")
+end
+
+--- Label and unit of a category axis made of these axes.
+function M.axis_label(axes)
+  if #axes == 0 then return { label = "model" } end
+  if #axes > 3 then return { label = "configuration" } end
+  local titles = {}
+  for i, axis in ipairs(axes) do titles[i] = M.axis_words[axis] and M.axis_words[axis].title or axis:gsub("_", " ") end
+  local words = #axes == 1 and M.axis_words[axes[1]]
+  return { label = table.concat(titles, ", "), unit = words and words.unit or nil }
+end
+
+--- "llama3-tiny, batch 2, 64 tokens, fsdp on 2 ranks": what all points share, for titles.
+function M.subject(results)
+  local varying, options = M.varying(results), M.list(results.points[1] and results.points[1].options)
+  local parts = {}
+  if options.model ~= nil and not contains(varying, "model") then parts[1] = tostring(options.model) end
+  for _, axis in ipairs { "batch_size", "seq_length" } do
+    local value = M.number(options[axis])
+    local is_text = axis ~= "seq_length" or options.task == nil or options.task == "classify" or options.task == "lm"
+    if value and value > 0 and is_text and not contains(varying, axis) then parts[#parts + 1] = word(axis, value) end
+  end
+  local ranks = M.number(options.nproc)
+  local parallel = not contains(varying, "parallel") and options.parallel
+  if type(parallel) == "string" and parallel ~= "none" then
+    parts[#parts + 1] = ranks and ranks > 1 and ("%s on %d ranks"):format(parallel, ranks) or parallel
+  end
+  if type(options.device) == "string" and not contains(varying, "device") and options.device ~= "auto" then
+    parts[#parts + 1] = options.device
+  end
+  return table.concat(parts, ", ")
+end
+
+--- Quartiles of a sorted list, by interpolation between order statistics.
+local function quantile(sorted, q)
+  local place = (#sorted - 1) * q + 1
+  local low = math.floor(place)
+  local high = math.min(low + 1, #sorted)
+  return sorted[low] + (place - low) * (sorted[high] - sorted[low])
+end
+
+--- First and third quartile of a point's step times; nil where fewer than two were kept.
+function M.time_quartiles(point)
+  local time = M.list(M.list(point.result).time)
+  local samples = {}
+  for _, sample in ipairs(M.list(time.samples_ms)) do samples[#samples + 1] = M.number(sample) end
+  if #samples >= 2 then
+    table.sort(samples)
+    return quantile(samples, 0.25), quantile(samples, 0.75)
+  end
+  local step = M.list(time.step_ms)
+  local median, iqr = M.number(step.median), M.number(step.iqr)
+  if median and iqr and (M.number(step.count) or 2) >= 2 then return median - iqr / 2, median + iqr / 2 end
+end
+
+--- Median milliseconds of one phase.
+function M.phase_ms(point, phase)
+  return M.number(M.list(M.list(M.list(M.list(point.result).time).phases_ms)[phase]).median)
+end
+
+-- The order of a step, for records that do not say theirs.
+local known_phases = { "data", "gather", "forward", "backward", "norm_reduce", "clip_factors", "clipped_sum", "second_backward",
+  "reduce", "noise", "optimizer" }
+
+--- Phases that any of the points has, in the order of a step.
+function M.phases(points)
+  local present, order, seen = {}, {}, {}
+  local function take(name)
+    if present[name] and not seen[name] then
+      seen[name] = true
+      order[#order + 1] = name
+    end
+  end
+  local others = {}
+  for _, point in ipairs(points) do
+    for name in pairs(M.list(M.list(M.list(point.result).time).phases_ms)) do
+      if type(name) == "string" and not present[name] then
+        present[name] = true
+        others[#others + 1] = name
+      end
+    end
+  end
+  for _, name in ipairs(known_phases) do take(name) end
+  for _, point in ipairs(points) do
+    for _, name in ipairs(M.list(M.list(M.list(point.result).time).phase_order)) do take(name) end
+  end
+  table.sort(others)
+  for _, name in ipairs(others) do take(name) end
+  return order
+end
+
+--- Owners of memory in the order they are stacked, the rest on top.
+M.owners = { "parameters", "gathered_parameters", "cast_parameters", "gradients", "optimizer_state", "activations",
+  "output_gradients", "engine_kept", "norm_samples", "temporaries_ggt", "temporaries_aat", "engine_temporaries",
+  "communication", "data", "step_temporaries", "other", "rest" }
+
+--- Names as they are shown: without underscores, matrices in their own spelling.
+function M.shown(name)
+  local words = tostring(name):gsub("_", " "):gsub("ggt$", "ggT"):gsub("aat$", "aaT")
+  return words
+end
+
+return M
