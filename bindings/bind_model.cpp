@@ -8,9 +8,9 @@
 #include "bindings/handles.h"
 #include "bindings/tensor_handle.h"
 #include "bindings/usertype.h"
+#include "runtime/models/model_cost.h"
 #include "runtime/models/model_schema.h"
 #include "runtime/models/registry.h"
-#include "runtime/plan/model_cost.h"
 #include "runtime/weights/load_model.h"
 #include "runtime/weights/make_model.h"
 
@@ -27,7 +27,7 @@ sol::object make(const Arguments& args) {
 sol::object list_models(const Arguments& args) {
   Json list = Json::array();
   for (const models::Preset& preset : models::presets()) {
-    const plan::ModelCost cost = plan::model_cost(preset.sizes, 1, preset.seq_length);
+    const models::ModelCost cost = models::model_cost(preset.sizes, 1, preset.seq_length);
     list.push_back({{"name", preset.sizes.model},
                     {"task", preset.sizes.task},
                     {"num_parameters", cost.num_parameters},

@@ -2,10 +2,12 @@
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/usertype.h"
+#include "runtime/launch/machine.h"
 #include "runtime/records/plot_spec.h"
 #include "runtime/records/reader.h"
 #include "runtime/records/statistics.h"
 #include "runtime/records/writer.h"
+#include "runtime/train/experiment.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -27,27 +29,45 @@ std::vector<records::PlannedPoint> read_points(const Json& list) {
 
 sol::object write_sweep(const Arguments& args) {
   const Json sweep = args.json(2);
-  writer(args).write_sweep(
-      records::string_or(sweep, "name", ""), sweep.value("request", Json::object()),
-      sweep.at("axes").get<std::vector<std::string>>(), read_points(sweep.at("points")));
+  std::vector<std::string> axes;  // an empty Lua table is no list: a sweep of one point has none
+  for (const Json& axis : sweep.at("axes")) axes.push_back(axis.get<std::string>());
+  writer(args).write_sweep(records::string_or(sweep, "name", ""),
+                           sweep.value("request", Json::object()), axes,
+                           read_points(sweep.at("points")));
+  return sol::make_object(args.state(), sol::lua_nil);
+}
+
+Json point_table(const records::PointRecord& point) {
+  return {{"id", point.id},           {"status", point.status},   {"error", point.error},
+          {"options", point.options}, {"metrics", point.metrics}, {"result", point.result}};
+}
+
+// The profiling suites' own result of a good point.
+sol::object seed_result(const Arguments& args) {
+  const auto point = records::load_point(args.path(1, "folder"), args.text(2, "id"));
+  MS_CHECK(point.status == "ok", "{}: expected a point with status ok, got {}",
+           args.function_name(), point.status);
+  return to_lua(args.state(), train::seed_result(point.result));
+}
+
+// The parent's words on a record that the point's own process wrote.
+sol::object annotate(const Arguments& args) {
+  const std::string id = args.text(2, "id");
+  Json result = records::load_point(writer(args).path(), id).result;
+  result.update(args.json(3));
+  writer(args).write_result(id, result);
   return sol::make_object(args.state(), sol::lua_nil);
 }
 
 sol::object load(const Arguments& args) {
   const records::RunFolder run = records::load_run_folder(args.path(1, "folder"));
   Json points = Json::array();
-  for (const records::PointRecord& point : run.points) {
-    points.push_back({{"id", point.id},
-                      {"status", point.status},
-                      {"error", point.error},
-                      {"options", point.options},
-                      {"metrics", point.metrics},
-                      {"result", point.result}});
-  }
+  for (const records::PointRecord& point : run.points) points.push_back(point_table(point));
   return to_lua(args.state(), Json{{"path", run.path.string()},
                                    {"name", run.name},
                                    {"created", run.created},
                                    {"axes", run.axes},
+                                   {"request", run.request},
                                    {"environment", run.environment},
                                    {"points", std::move(points)},
                                    {"plots", run.plots},
@@ -83,15 +103,22 @@ void bind_records(sol::table native) {
     return sol::make_object(args.state(), writer(args).point_folder(args.text(2, "id")).string());
   });
   add("write_sweep", "(folder, sweep)", "Freezes the grid in sweep.json.", write_sweep);
-  add("write_environment", "(folder, table)", "env.json.",
-      [](const Arguments& args) { writer(args).write_environment(args.json(2)); });
+  add("write_environment", "(folder[, table])", "env.json: this machine, or a table.",
+      [](const Arguments& args) {
+        writer(args).write_environment(args.missing(2) ? launch::describe_machine() : args.json(2));
+      });
   add("write_status", "(folder, id, word)", "A point's status.", [](const Arguments& args) {
     writer(args).write_status(args.text(2, "id"), args.text(3, "status"));
   });
   add("write_result", "(folder, id, record)", "A point's record.",
       [](const Arguments& args) { writer(args).write_result(args.text(2, "id"), args.json(3)); });
+  add("annotate", "(folder, id, table)", "Adds keys to a point's record.", annotate);
+  add("remove_result", "(folder, id)", "Forgets an earlier attempt's record.",
+      [](const Arguments& args) { writer(args).remove_result(args.text(2, "id")); });
   add("write_index", "(folder)", "index.csv.",
       [](const Arguments& args) { writer(args).write_index(); });
+  add("update_index", "(folder, id)", "index.csv after one point has changed.",
+      [](const Arguments& args) { writer(args).update_index(args.text(2, "id")); });
   add("write_file", "(folder, name, text)", "Any other file, whole or not at all.",
       [](const Arguments& args) {
         writer(args).write_file(args.text(2, "name"), args.text(3, "text"));
@@ -106,6 +133,15 @@ void bind_records(sol::table native) {
                                 records::to_text(records::to_json(spec)));
       });
   add("load", "(path) -> table", "All that lies in a run folder.", load);
+  add("load_point", "(path, id) -> table", "One point as it is now.", [](const Arguments& args) {
+    return to_lua(args.state(),
+                  point_table(records::load_point(args.path(1, "folder"), args.text(2, "id"))));
+  });
+  add("seed_result", "(path, id) -> table", "The profiling suites' result of a good point.",
+      seed_result);
+  add("read_json", "(path) -> value", "A JSON file.", [](const Arguments& args) {
+    return to_lua(args.state(), records::read_json_file(args.path(1, "file")));
+  });
   add("log_tail", "(path, id, bytes) -> text", "The end of a point's log.",
       [](const Arguments& args) {
         return sol::make_object(

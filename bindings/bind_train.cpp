@@ -127,6 +127,7 @@ Json part(const sol::table& table, const char* name) {
 struct TrainerOptions : train::StepOptions {
   bool record_layers = false;
   bool record_timeline = false;
+  bool record_details = false;
 };
 
 const OptionSchema& trainer_schema() {
@@ -138,6 +139,8 @@ const OptionSchema& trainer_schema() {
                               "put each layer's norms into the step's report");
     s.boolean<TrainerOptions>("record_timeline", &TrainerOptions::record_timeline,
                               "put what happened when into the step's report");
+    s.boolean<TrainerOptions>("record_details", &TrainerOptions::record_details,
+                              "put memory by owner, norm times and communication into the report");
     return s;
   }();
   return schema;
@@ -189,6 +192,7 @@ sol::object make_trainer(const Arguments& args) {
                                        options, sharding, world);
   handle.trainer->record_layers(options.record_layers);
   handle.trainer->record_timeline(options.record_timeline);
+  handle.trainer->record_details(options.record_details);
   return sol::make_object(args.state(), std::move(handle));
 }
 
@@ -250,7 +254,22 @@ sol::object run_step(const Arguments& args) {
                        {"end_ms", span.end_ms}});
     result["spans"] = std::move(spans);
   }
+  if (report.details != nullptr) {
+    Json details{{"memory", train::ledger_record(report.details->memory)},
+                 {"layers", train::layer_times(report.details->spans)},
+                 {"comm", train::comm_rows(report.details->spans)}};
+    const Json norms = train::norm_times(report.details->spans);
+    if (!norms.is_null()) details["norms_ms"] = norms;
+    result["details"] = std::move(details);
+  }
   return to_lua(args.state(), result);
+}
+
+void trace_steps(const Arguments& args) {
+  train::Trainer& trainer = open_trainer(args);
+  const std::string file = args.path(2, "file");
+  const int64_t steps = args.missing(3) ? 1 : args.integer(3, "steps");
+  trainer.trace(steps, file);
 }
 
 sol::object save_checkpoint(const Arguments& args) {
@@ -310,6 +329,10 @@ void bind_train(sol::table ms) {
                  "Makes the parameters whole in the model, until the next step, for saving or "
                  "reading them; all ranks together.",
                  [](const Arguments& args) { open_trainer(args).gather(); });
+  trainer.method("trace", "(file[, steps])",
+                 "The next steps (1) go into a Chrome trace, which is written after the last of "
+                 "them; a name that ends in .gz is compressed. Perfetto opens it.",
+                 &trace_steps);
   trainer.method("save", "(folder) -> path",
                  "Writes a checkpoint of all that the next step depends on; it is there as a whole "
                  "or not at all. All ranks together.",
@@ -343,7 +366,7 @@ void bind_train(sol::table ms) {
   define(
       ms, "ms", "trainer",
       "{ model, clip, optimizer, data, parallel, grad_accum, expected_batch_size, deterministic, "
-      "record_layers, record_timeline } -> Trainer",
+      "record_layers, record_timeline, record_details } -> Trainer",
       "Puts a model, a clipping engine, an optimizer, data and a wrapper together.", make_trainer);
   define(ms, "ms", "clip", "(engine, { clipping, max_grad_norm, noise_multiplier, … }) -> table",
          "A clipping engine's options, checked. ms.engines() lists the engines.", checked_clip);

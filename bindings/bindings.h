@@ -14,6 +14,7 @@ void bind_dist(sol::table ms);     // ms.dist, ms.fsdp, ms.ddp
 void bind_experiment(sol::table ms,
                      sol::table native);  // ms.run, ms.resolve, ms.options
 void bind_records(sol::table native);     // run folders, for the Lua library
+void bind_export(sol::table native);      // files of other programs, for the Lua library
 void bind_launch(sol::table ms,
                  sol::table native);  // ms.memory, ms.machine; processes for the Lua library
 

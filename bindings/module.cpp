@@ -68,6 +68,7 @@ sol::table bind_all(lua_State* L, sol::table native) {
   bind_dist(ms);
   bind_experiment(ms, native);
   bind_records(native);
+  bind_export(native);
   bind_launch(ms, native);
   return ms;
 }

@@ -13,6 +13,7 @@
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_ranks.h"
 #include "runtime/records/atomic_file.h"
+#include "runtime/records/point_tables.h"
 #include "runtime/records/writer.h"
 #include "runtime/train/experiment.h"
 
@@ -31,23 +32,62 @@ void print_step(const train::StepReport& report, bool is_warmup) {
 void print_record(const Json& record) {
   const Json& metrics = record["metrics"];
   const Json& options = record["options"];
+  const std::string weights = options["dtype"], computes = options["param_dtype"];
   fmt::print("\n{} {}, batch {}, {} tokens, {} on {}\n", options["model"].get<std::string>(),
              options["mode"].get<std::string>(), options["batch_size"].get<int64_t>(),
-             options["seq_length"].get<int64_t>(), options["dtype"].get<std::string>(),
+             options["seq_length"].get<int64_t>(),
+             weights == computes ? weights : weights + " (computes in " + computes + ")",
              options["device"].get<std::string>());
+  if (record.contains("sharding")) {
+    const Json& sharding = record["sharding"];
+    fmt::print("  rank {} of {}{}, {} {}, over {}\n", sharding["rank"].get<int64_t>(),
+               sharding["world"].get<int64_t>(),
+               sharding["fake"].get<bool>() ? " (the others are modelled)" : "",
+               options["parallel"].get<std::string>(),
+               options["parallel"] == "fsdp" ? options["sharding"].get<std::string>() : "",
+               sharding["transport"].get<std::string>());
+  }
   const Json& time = record["time"]["step_ms"];
   fmt::print("  step      median {:.2f} ms, min {:.2f}, p95 {:.2f}, IQR {:.2f} over {} steps\n",
              time["median"].get<double>(), time["min"].get<double>(), time["p95"].get<double>(),
              time["iqr"].get<double>(), time["count"].get<int64_t>());
   for (const auto& [phase, summary] : record["time"]["phases_ms"].items()) {
-    fmt::print("    {:<14} {:8.2f} ms\n", phase, summary["median"].get<double>());
+    fmt::print("    {:<16} {:8.2f} ms\n", phase, summary["median"].get<double>());
   }
-  fmt::print("  memory    peak {:.1f} MiB (parameters {:.1f}, optimizer {:.1f})\n",
-             metrics["peak_memory_mb"].get<double>(),
-             metrics["parameter_bytes"].get<double>() / 1048576.0,
-             metrics["optimizer_bytes"].get<double>() / 1048576.0);
-  fmt::print("  speed     {:.0f} tokens/s, {:.1f} samples/s\n",
-             metrics["tokens_per_s"].get<double>(), metrics["samples_per_s"].get<double>());
+  if (record.contains("norms_ms")) {
+    const Json& norms = record["norms_ms"];
+    fmt::print("  norms     stacking {:.2f} ms, local {:.2f}, reduce {:.2f}, final {:.2f}\n",
+               norms["stacking"].get<double>(), norms["local"].get<double>(),
+               norms["reduce"].get<double>(), norms["final"].get<double>());
+  }
+  fmt::print("  memory    peak {:.1f} MiB\n", metrics["peak_memory_mb"].get<double>());
+  if (record.contains("memory")) {
+    fmt::print("    of the detailed step, in phase {}:\n",
+               record["memory"]["peak_phase"].get<std::string>());
+    for (const Json& row : record["memory"]["breakdown"])
+      fmt::print("    {:<20} {:10.2f} MiB\n", row["owner"].get<std::string>(),
+                 row["bytes"].get<double>() / 1048576.0);
+  }
+  if (record.contains("comm")) {
+    for (const Json& row : record["comm"])
+      fmt::print(
+          "  comm      {} {} times, {:.1f} MiB, work {:.2f} ms, exposed {:.2f}, overlap "
+          "{:.0f} %\n",
+          row["operation"].get<std::string>(), row["count"].get<int64_t>(),
+          row["bytes"].get<double>() / 1048576.0, row["work_ms"].get<double>(),
+          row["exposed_ms"].get<double>(), row["overlap_percent"].get<double>());
+  }
+  fmt::print("  speed     {:.0f} tokens/s, {:.1f} samples/s", metrics["tokens_per_s"].get<double>(),
+             metrics["samples_per_s"].get<double>());
+  if (metrics.contains("mfu_percent"))
+    fmt::print(", {:.1f} % of the device's peak", metrics["mfu_percent"].get<double>());
+  if (metrics.contains("gpu_utilization_percent"))
+    fmt::print(", GPU busy {:.0f} %", metrics["gpu_utilization_percent"].get<double>());
+  fmt::print(", CPU {:.0f} %, data {:.1f} %\n", metrics["cpu_percent"].get<double>(),
+             records::number_or(metrics, "data_share_percent", 0));
+  if (metrics.contains("profiler_overhead_percent"))
+    fmt::print("  profiler  the detailed step took {:+.1f} % against the median\n",
+               metrics["profiler_overhead_percent"].get<double>());
   fmt::print("  loss      {:.4f}\n", metrics["final_loss"].get<double>());
   fmt::print("  privacy   no epsilon: {}\n",
              record["privacy"]["why_no_epsilon"].get<std::string>());
@@ -101,7 +141,9 @@ int profile_command(const std::vector<std::string>& words, bool as_json,
                     const std::string& output) {
   train::ExperimentOptions options;
   read_flags(train::experiment_schema(), words, &options);
-  const Json record = train::run_experiment(options, as_json ? train::StepObserver() : &print_step);
+  const std::filesystem::path beside = std::filesystem::path(output).parent_path();
+  const Json record = train::run_experiment(options, as_json ? train::StepObserver() : &print_step,
+                                            beside.empty() ? "." : beside);
   if (!output.empty() && is_first_rank()) {
     const bool whole = record["status"] == "ok";
     Json file = whole ? train::seed_result(record) : Json::object();
@@ -131,10 +173,12 @@ int point_command(const std::string& folder, const std::string& id) {
     train::ExperimentOptions read;
     train::experiment_schema().assign_all(&read, options);
     if (must_start_ranks(read.nproc)) {
-      records::RunFolderWriter writer = records::RunFolderWriter::open(folder);
+      records::RunFolderWriter writer = records::RunFolderWriter::attach(folder);
       return run_point_ranks(writer, id, options, static_cast<int>(read.nproc));
     }
-    record = train::run_experiment(read, &print_step);
+    const std::filesystem::path place = std::filesystem::path(folder) / "points" / id;
+    std::filesystem::create_directories(place);
+    record = train::run_experiment(read, &print_step, place);
     if (record["status"] == "oom") code = kExitOutOfMemory;
   } catch (const Interrupted&) {
     throw;
@@ -148,13 +192,11 @@ int point_command(const std::string& folder, const std::string& id) {
   if (code != 0) end_rank(record["error"].get<std::string>());
   if (!is_first_rank()) return code;
   record["id"] = id;
-  records::RunFolderWriter writer = records::RunFolderWriter::open(folder);
-  writer.write_result(id, record);
-  if (record["status"] == "ok") {
-    Json seed = train::seed_result(record);
-    if (planned.at("asked").contains("mode")) seed["mode"] = planned.at("asked").at("mode");
-    writer.write_seed_result(planned.at("file").get<std::string>(), seed);
-  }
+  // The copy under the suites' name is the parent's: it may have its own idea of that file.
+  records::RunFolderWriter writer = records::RunFolderWriter::attach(folder);
+  for (const auto& [name, text] : records::point_tables(record))
+    writer.write_file("points/" + id + "/" + name, text);
+  writer.write_result(id, record);  // last: a point that has it is done
   return code;
 }
 

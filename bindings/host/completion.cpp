@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "bindings/host/commands.h"
+#include "bindings/host/sweep_help.h"
 #include "bindings/host/verbs.h"
 #include "runtime/models/registry.h"
 #include "runtime/train/experiment.h"
@@ -56,14 +57,14 @@ std::string bash_script() {
       "  esac\n"
       "  case \"$verb\" in\n"
       "    profile) COMPREPLY=($(compgen -W \"{} --json --output --help\" -- \"$word\"));;\n"
-      "    sweep) COMPREPLY=($(compgen -W \"--set --only --resume --dry-run\" -- \"$word\") "
+      "    sweep) COMPREPLY=($(compgen -W \"{}\" -- \"$word\") "
       "$(compgen -f -- \"$word\"));;\n"
       "    completion) COMPREPLY=($(compgen -W \"bash zsh\" -- \"$word\"));;\n"
       "    *) COMPREPLY=($(compgen -f -- \"$word\"));;\n"
       "  esac\n"
       "}}\n"
       "complete -o filenames -F _moonshard moonshard\n",
-      fmt::join(verb_names(), " "), value_cases(), fmt::join(flag_names(), " "));
+      fmt::join(verb_names(), " "), value_cases(), fmt::join(flag_names(), " "), kSweepFlags);
 }
 
 }  // namespace

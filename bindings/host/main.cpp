@@ -9,6 +9,7 @@
 #include "bindings/host/lua_host.h"
 #include "bindings/host/ranks_command.h"
 #include "bindings/host/repl.h"
+#include "bindings/host/sweep_help.h"
 #include "bindings/host/verbs.h"
 #include "bindings/host/verify_command.h"
 #include "bindings/lua_error.h"
@@ -18,6 +19,7 @@
 #include "runtime/launch/machine.h"
 #include "runtime/launch/process.h"
 #include "runtime/profile/memory.h"
+#include "runtime/profile/trace_request.h"
 
 namespace {
 
@@ -144,6 +146,16 @@ int lua_verb(const char* name, const char* usage, const char* doc, const Words& 
   return lua.call_command(name, words);
 }
 
+int sweep_verb(const Words& words) {
+  // Behind the script's name --help is the script's.
+  if (!words.empty() && (words[0] == "--help" || words[0] == "-h")) {
+    std::cout << host::kSweepHelp;
+    return 0;
+  }
+  host::LuaHost lua;
+  return lua.call_command("sweep", words);
+}
+
 int completion_verb(const Words& words) {
   if (!words.empty() && (words[0] == "--help" || words[0] == "-h")) {
     std::cout << "usage: moonshard completion bash|zsh\nPrints a script: source <(moonshard "
@@ -211,13 +223,10 @@ int dispatch(const std::string& verb, const Words& words) {
   if (verb == "doctor") return doctor_verb(words);
   if (verb == "verify") return verify_verb(words);
   if (verb == "completion") return completion_verb(words);
-  if (verb == "sweep") {
-    return lua_verb("sweep",
-                    "NAME|FILE.lua [--set KEY=VALUE] [--only KEY=GLOB] [--resume DIR] [--dry-run]",
-                    "Runs a sweep script: a path, or a name from scripts/sweep.", words);
-  }
-  if (verb == "plot")
-    return lua_verb("plot", "DIR [FIGURE]", "Draws the figures of a run folder as PNG.", words);
+  if (verb == "sweep") return sweep_verb(words);
+  if (verb == "plot") return lua_verb("plot", host::kPlotUsage, host::kPlotHelp, words);
+  if (verb == "compare") return lua_verb("compare", host::kCompareUsage, host::kCompareHelp, words);
+  if (verb == "export") return lua_verb("export", host::kExportUsage, host::kExportHelp, words);
   if (verb == "models") return lua_verb("models", "[--json]", "Lists the model presets.", words);
   if (verb == "engines")
     return lua_verb("engines", "[--json]", "Lists the clipping engines.", words);
@@ -249,6 +258,7 @@ int run_program(const Words& words) try {
   }
   profile::install_cpu_memory_hook();
   comm::take_own_gpu();
+  profile::listen_for_trace_requests();
   if (words[0] == "run" || words[0] == "profile" || words[0] == "verify") host::end_with_launcher();
   const int code = dispatch(words[0], Words(words.begin() + 1, words.end()));
   host::end_rank(code == 0 ? "" : fmt::format("exit code {}", code));

@@ -9,7 +9,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "runtime/comm/watchdog.h"
-#include "runtime/profile/timeline.h"
+#include "runtime/profile/overlap.h"
+#include "runtime/profile/zone.h"
 
 namespace moonshard::comm {
 
@@ -24,6 +25,7 @@ struct Pending::State {
   std::vector<at::Tensor> tensors;
   Watchdog* watchdog = nullptr;
   int64_t sequence = 0;
+  std::string label;  ///< "all_gather blocks.3"
 
   bool is_done() {
     const std::lock_guard lock(mutex);
@@ -53,10 +55,37 @@ struct Pending::State {
   }
 };
 
+namespace {
+
+// A span of the timeline that is being recorded. Messages between hosts beside a GPU's work go by
+// the clock, on a lane of their own.
+class CommSpan {
+ public:
+  CommSpan(const char* lane, const std::string& name, const at::Tensor& tensor, int64_t bytes = 0)
+      : timeline_(profile::recording_timeline()) {
+    if (timeline_ == nullptr) return;
+    const bool on_host = timeline_->device().is_cuda() && !tensor.is_cuda();
+    span_ =
+        timeline_->begin((on_host ? profile::kHostLane : "") + std::string(lane), name, on_host);
+    timeline_->set_bytes(span_, bytes);
+  }
+  bool records() const { return timeline_ != nullptr; }
+  void end() const {
+    if (timeline_ != nullptr) timeline_->end(span_);
+  }
+
+ private:
+  std::shared_ptr<profile::Timeline> timeline_;
+  size_t span_ = 0;
+};
+
+}  // namespace
+
 void Pending::wait() {
   if (state_ == nullptr) return;
   const std::shared_ptr<State> state = std::move(state_);
   state_ = nullptr;
+  const CommSpan exposed(profile::kExposedLane, state->label, state->tensors[0]);
   try {
     if (state->work != nullptr) state->work->wait();
   } catch (const c10::OutOfMemoryError&) {
@@ -66,6 +95,7 @@ void Pending::wait() {
   } catch (const std::exception& error) {
     state->fail(error);
   }
+  exposed.end();
   state->let_go();
 }
 
@@ -87,9 +117,8 @@ Pending Communicator::track(const char* operation, const std::string& about, int
   state->watchdog = watchdog_;
   if (watchdog_ != nullptr)
     state->sequence = watchdog_->begin(operation, about, [state] { return state->is_done(); });
-  const std::shared_ptr<profile::Timeline> timeline = timeline_;
-  const size_t span =
-      timeline != nullptr ? timeline->begin("comm", std::string(operation) + " " + about) : 0;
+  state->label = std::string(operation) + " " + about;
+  const CommSpan working(profile::kCommLane, state->label, state->tensors[0], bytes);
   Started work;
   try {
     work = start();
@@ -105,17 +134,17 @@ Pending Communicator::track(const char* operation, const std::string& about, int
     state->work = work;
     state->started = true;
   }
-  if (timeline != nullptr) {
+  if (working.records()) {
     if (work == nullptr) {
-      timeline->end(span);
+      working.end();
     } else if (on_gpu) {
       // Its end is an event behind the work, on a stream that nothing else uses.
       const c10::impl::VirtualGuardImpl guard(device.type());
       const c10::StreamGuard aside(guard.getStreamFromGlobalPool(device));
       work->wait();
-      timeline->end(span);
+      working.end();
     } else {
-      work->when_done([timeline, span] { timeline->end(span); });
+      work->when_done([working] { working.end(); });
     }
   }
   return Pending(std::move(state));

@@ -11,10 +11,6 @@
 
 #include "runtime/core/check.h"
 
-namespace moonshard::profile {
-class Timeline;
-}
-
 namespace moonshard::comm {
 
 class Watchdog;
@@ -78,8 +74,6 @@ class Communicator {
   /// Returns when every rank has called it.
   void barrier(const std::string& about);
 
-  /// Spans of collectives go there while it is set.
-  void record_into(std::shared_ptr<profile::Timeline> timeline) { timeline_ = std::move(timeline); }
   std::vector<Traffic> traffic() const { return traffic_; }
   void reset_traffic() { traffic_.clear(); }
 
@@ -100,7 +94,6 @@ class Communicator {
   int rank_, size_;
   Watchdog* watchdog_;
   c10::Device device_;
-  std::shared_ptr<profile::Timeline> timeline_;
   std::vector<Traffic> traffic_;
 };
 

@@ -45,15 +45,25 @@ const Link& link_of(const std::string& name) {
 class HostWork : public Communicator::Work {
  public:
   explicit HostWork(Clock::time_point end) : end_(end) {}
+  ~HostWork() override {
+    if (teller_.joinable()) teller_.join();
+  }
   bool is_done() override { return Clock::now() >= end_; }
-  void wait() override { std::this_thread::sleep_until(end_); }
+  void wait() override {
+    std::this_thread::sleep_until(end_);
+    if (teller_.joinable()) teller_.join();
+  }
+  // Only while a timeline is recorded.
   void when_done(std::function<void()> callback) override {
-    std::this_thread::sleep_until(end_);  // only while a timeline is recorded
-    callback();
+    teller_ = std::thread([end = end_, callback = std::move(callback)] {
+      std::this_thread::sleep_until(end);
+      callback();
+    });
   }
 
  private:
   Clock::time_point end_;
+  std::thread teller_;
 };
 
 class StreamWork : public Communicator::Work {

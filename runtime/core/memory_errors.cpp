@@ -22,6 +22,10 @@ std::string out_of_memory_message(const std::exception& error) {
   if (!is_host && dynamic_cast<const c10::OutOfMemoryError*>(&error) == nullptr) return "";
   const size_t start = text.find("you tried to allocate");
   if (start != std::string::npos) text = text.substr(start);
+  // What follows is LibTorch's general advice; the figures stand before it.
+  const size_t advice = text.find(" Including non-PyTorch memory");
+  if (advice != std::string::npos) text.resize(advice);
+  while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();
   return fmt::format("memory: {}; {}", text, kAdvice);
 }
 

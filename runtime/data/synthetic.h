@@ -3,21 +3,19 @@
 // step what one process draws in N. Such data carries no privacy claim.
 #pragma once
 
-#include "runtime/core/batch.h"
+#include "runtime/data/source.h"
 #include "runtime/models/model_options.h"
 
 namespace moonshard::data {
 
-class SyntheticData {
+class SyntheticData : public Source {
  public:
   /// Shapes come from the model's resolved options; images do not use seq_length.
   SyntheticData(const models::ModelOptions& model, int64_t batch_size, int64_t seq_length,
                 int rank = 0, int world = 1);
-  Batch next();
-  /// Batches that all ranks together have drawn so far. Any number of ranks goes on from there with
-  /// those that come next.
-  int64_t position() const { return static_cast<int64_t>(position_); }
-  void go_to(int64_t position) { position_ = static_cast<uint64_t>(position); }
+  Batch next() override;
+  int64_t position() const override { return static_cast<int64_t>(position_); }
+  void go_to(int64_t position) override { position_ = static_cast<uint64_t>(position); }
 
  private:
   models::ModelOptions model_;

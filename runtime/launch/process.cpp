@@ -151,23 +151,45 @@ std::optional<ProcessResult> peek_end(pid_t child) {
   return result;
 }
 
-ProcessResult run_process(const std::vector<std::string>& arguments,
-                          const std::filesystem::path& log, const std::function<void()>& on_tick) {
-  const pid_t child = start_process({arguments, log, {}});
+ProcessResult run_process(const ProcessRequest& request, const ProcessWatch& watch) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const pid_t child = start_process(request);
+  ProcessResult result;
   int status = 0;
   try {
-    while (!wait_until(child, status, std::chrono::steady_clock::now() + 100ms)) {
-      throw_if_interrupted();
-      if (on_tick) on_tick();
+    while (!wait_until(child, status, Clock::now() + 100ms)) {
+      if (watch.stops_on_interrupt) throw_if_interrupted();
+      const std::chrono::duration<double> spent = Clock::now() - start;
+      if (watch.timeout_s > 0 && spent.count() >= watch.timeout_s) {
+        result.ended_by = EndedBy::Timeout;
+      } else if (watch.keep_going && !watch.keep_going()) {
+        result.ended_by = EndedBy::Caller;
+      } else {
+        continue;
+      }
+      end_group(child, status);
+      break;
     }
   } catch (...) {
     end_group(child, status);
     throw;
   }
-  ProcessResult result;
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   return result;
+}
+
+ProcessResult run_process(const std::vector<std::string>& arguments,
+                          const std::filesystem::path& log, const std::function<void()>& on_tick) {
+  ProcessWatch watch;
+  if (on_tick) {
+    watch.keep_going = [&on_tick] {
+      on_tick();
+      return true;
+    };
+  }
+  return run_process({arguments, log, {}}, watch);
 }
 
 void die_with_parent() {

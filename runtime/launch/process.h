@@ -14,9 +14,12 @@
 
 namespace moonshard::launch {
 
+enum class EndedBy { Itself, Timeout, Caller };
+
 struct ProcessResult {
   int exit_code = 0;  ///< of a process that ended by itself
   int signal = 0;     ///< that ended it; 0 when none did
+  EndedBy ended_by = EndedBy::Itself;
 };
 
 struct ProcessRequest {
@@ -35,10 +38,20 @@ pid_t start_process(const ProcessRequest& request);
 /// number is nobody else's.
 std::optional<ProcessResult> peek_end(pid_t child);
 
-/// Runs a program to its end. Its output goes to the log file (appended), its input is empty, and
-/// it is a group of its own: a Ctrl-C at the terminal reaches only us, and we end the whole group.
-/// `on_tick` is called about ten times a second. When an interrupt is asked for, the group is ended
-/// (politely, then after 5 s by force) and Interrupted is thrown.
+struct ProcessWatch {
+  std::function<bool()> keep_going;  ///< asked about ten times a second; false ends the process
+  double timeout_s = 0;              ///< 0 means none
+  bool stops_on_interrupt = true;    ///< else an interrupt is keep_going's business
+};
+
+/// Runs a program to its end, or until the watch says that it has run long enough: then the group
+/// is ended (politely, after 5 s by force) and the result says who ended it. A Ctrl-C at the
+/// terminal reaches only us; where the watch stops on an interrupt, the group is ended and
+/// Interrupted is thrown.
+ProcessResult run_process(const ProcessRequest& request, const ProcessWatch& watch);
+
+/// The same with output appended to a log file, empty input, and nothing to stop it but an
+/// interrupt.
 ProcessResult run_process(const std::vector<std::string>& arguments,
                           const std::filesystem::path& log, const std::function<void()>& on_tick);
 

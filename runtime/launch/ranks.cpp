@@ -17,6 +17,7 @@
 #include "runtime/comm/pulse.h"
 #include "runtime/core/check.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/profile/trace_request.h"
 
 namespace moonshard::launch {
 namespace {
@@ -115,6 +116,8 @@ class Job {
   void watch() {
     while (look() > 0 && failures_.empty()) {
       throw_if_interrupted();
+      // Whoever asks the launcher for a trace means the ranks.
+      if (profile::take_trace_request().steps > 0) send(SIGUSR2);
       std::this_thread::sleep_for(kPoll);
     }
   }

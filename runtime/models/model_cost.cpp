@@ -1,4 +1,4 @@
-#include "runtime/plan/model_cost.h"
+#include "runtime/models/model_cost.h"
 
 #include <algorithm>
 
@@ -10,11 +10,8 @@
 // Letters: T tokens of a sample, D hidden_dim, I intermediate_dim, H heads, Q = H x head_dim, K =
 // num_kv_heads x head_dim, V vocabulary, P numbers of a patch; s bytes of a number in the format of
 // the computation, w bytes of a statistic (float32 or wider).
-namespace moonshard::plan {
+namespace moonshard::models {
 namespace {
-
-using models::Family;
-using models::ModelOptions;
 
 struct Formats {
   int64_t s, w;
@@ -148,7 +145,7 @@ struct ParameterSizes {
   int64_t largest = 0;  ///< numbers of the largest weight
 };
 
-ParameterSizes measure(const models::Model& model) {
+ParameterSizes measure(const Model& model) {
   ParameterSizes sizes;
   for (const auto& parameter : model.parameters()) {
     const int64_t count = parameter->value.numel();
@@ -193,10 +190,10 @@ int64_t peak_of(const ModelOptions& o, const Activations& a, int64_t rows, int64
 ModelCost model_cost(const ModelOptions& options, int64_t batch_size, int64_t seq_length) {
   ModelOptions shapes = options;
   shapes.device = "meta";
-  const auto model = models::make_model(shapes);
+  const auto model = make_model(shapes);
   const ModelOptions& o = model->options();
-  const Family family = models::find_preset(o.model).family;
-  const int64_t tokens = models::tokens_per_sample(o, seq_length), rows = batch_size * tokens;
+  const Family family = find_preset(o.model).family;
+  const int64_t tokens = tokens_per_sample(o, seq_length), rows = batch_size * tokens;
   const Formats formats = formats_of(o);
   const Activations a = activations_of(o, family, formats, tokens);
   const ParameterSizes sizes = measure(*model);
@@ -217,4 +214,4 @@ ModelCost model_cost(const ModelOptions& options, int64_t batch_size, int64_t se
   return cost;
 }
 
-}  // namespace moonshard::plan
+}  // namespace moonshard::models

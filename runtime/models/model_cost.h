@@ -6,7 +6,7 @@
 
 #include "runtime/models/model_options.h"
 
-namespace moonshard::plan {
+namespace moonshard::models {
 
 struct ModelCost {
   int64_t num_parameters = 0;
@@ -23,4 +23,4 @@ struct ModelCost {
 /// "meta", nothing else.
 ModelCost model_cost(const models::ModelOptions& options, int64_t batch_size, int64_t seq_length);
 
-}  // namespace moonshard::plan
+}  // namespace moonshard::models

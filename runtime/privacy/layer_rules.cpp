@@ -8,6 +8,7 @@
 #include "runtime/core/check.h"
 #include "runtime/privacy/faults.h"
 #include "runtime/privacy/layer_rules/rules.h"
+#include "runtime/profile/owners.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -189,13 +190,17 @@ at::Tensor squared_norms(const ParamLayer& layer, const at::Tensor& a, const at:
 
 void add_gradients(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
                    const at::Tensor& factors) {
-  if (layer.weight->trainable) rule_of(layer)->add_sum(layer.weight->grad, layer, a, g, factors);
+  if (layer.weight->trainable) {
+    rule_of(layer)->add_sum(layer.weight->grad, layer, a, g, factors);
+    profile::claim(layer.weight->grad, profile::Owner::Gradients);
+  }
   if (!has_bias(layer)) return;
   at::Tensor rows = per_sample_bias(g);
   if (factors.defined()) rows = scaled_rows(rows, factors);
   at::Tensor& sum = layer.bias->grad;
   const at::Tensor part = rows.sum(0);
   sum = sum.defined() ? sum.add_(part) : part;
+  profile::claim(sum, profile::Owner::Gradients);
 }
 
 void announce_gradients(const ParamLayer& layer) {

@@ -6,10 +6,13 @@
 
 #include "runtime/privacy/faults.h"
 #include "runtime/privacy/layer_rules/rules.h"
+#include "runtime/profile/owners.h"
+#include "runtime/profile/zone.h"
 
 namespace moonshard::privacy {
 
 using models::ParamLayer;
+using profile::Owner;
 
 // Layers that share a parameter, directly or through a third, are one group.
 void NormEngine::form_groups(models::Model& model) {
@@ -61,6 +64,7 @@ void NormEngine::begin(models::Model& model, const MicroBatch& micro) {
 
 void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
   const at::NoGradGuard no_grad;
+  const profile::OwnerScope scope(Owner::EngineTemporaries);
   if (in_second_pass_) {
     add_gradients(layer, a, g, factors_);
     return announce_gradients(layer);
@@ -75,9 +79,14 @@ void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at:
   Group& group = groups_[static_cast<size_t>(group_of_layer_[layer.index])];
   const LayerPlan plan = plan_layer(layer, a, g);
   if (plan.keep == Keep::Gradients) {
+    const profile::Zone zone(kLocalNorms, layer.name);
     keep_gradients(group, layer, a, g);
   } else {
-    const at::Tensor own = layer_norm_squares(layer, a, g, plan);
+    at::Tensor own;
+    {
+      const profile::Zone zone(kLocalNorms, layer.name);
+      own = layer_norm_squares(layer, a, g, plan);
+    }
     if (is_shared(layer)) {
       const at::Tensor length = own.sqrt();
       group.magnitude = group.magnitude.defined() ? group.magnitude + length : length;
@@ -86,8 +95,11 @@ void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at:
     group.squares = group.squares.defined() ? group.squares + squares : squares;
     const bool last_of_group = group.pending == 1;
     const bool sum_here = clipping_->per_layer();
-    if (plan.keep == Keep::Inputs || !last_of_group || sum_here)
+    if (plan.keep == Keep::Inputs || !last_of_group || sum_here) {
       group.uses.push_back({&layer, a, g, sum_here ? Keep::Inputs : plan.keep});
+      profile::claim(a, Owner::EngineKept);
+      profile::claim(g, Owner::EngineKept);
+    }
   }
   if (--group.pending == 0) complete(group);
 }
@@ -122,6 +134,7 @@ void NormEngine::keep_gradients(Group& group, const ParamLayer& layer, const at:
     kept_parameter = parameter;
     if (!kept.defined()) {
       kept = gradient;
+      profile::claim(kept, Owner::EngineKept);
       return;
     }
     if (has_fault(Fault::NoCrossTerm)) {  // the two uses' squares, as if they were two weights
@@ -132,6 +145,7 @@ void NormEngine::keep_gradients(Group& group, const ParamLayer& layer, const at:
     // A tied weight's uses add up before the norm is taken. Not in place: the rule may have handed
     // out a view of g.
     kept = kept + gradient;
+    profile::claim(kept, Owner::EngineKept);
   };
   add(layer.weight, gradients.weight);
   add(layer.bias, gradients.bias);
@@ -147,10 +161,12 @@ void NormEngine::complete(Group& group) {
     const auto& [parameter, gradient] = entry;
     if (gradient.dim() == 2 && has_fault(Fault::NoBiasTerm) && parameter->name.ends_with(".bias"))
       continue;
+    const profile::Zone zone(kLocalNorms, group.name);
     const at::Tensor squares = row_squares(gradient);
     group.squares = group.squares.defined() ? group.squares + squares : squares;
   }
   if (!group.squares.defined()) return;
+  const profile::Zone zone(kNormStacking, group.name);
   // Rounding of a cross term may leave a tiny negative number where the gradient is zero.
   group.squares = group.squares.clamp_min(0);
   if (group.magnitude.defined()) {  // uses of one weight may cancel like positions do
@@ -158,6 +174,7 @@ void NormEngine::complete(Group& group) {
     group.magnitude = at::Tensor();
   }
   squares_ = squares_.defined() ? squares_ + group.squares : group.squares;
+  profile::claim(squares_, Owner::NormSamples);
   if (clipping_->per_layer()) {
     group.factors = factors_of(group.squares.sqrt(), static_cast<int64_t>(groups_.size()));
     sum_kept(group, group.factors);
@@ -186,6 +203,7 @@ void NormEngine::sum_kept(Group& group, const at::Tensor& factors) {
     gradient = at::Tensor();
     at::Tensor& total = parameter->grad;
     total = total.defined() ? total.add_(sum) : sum;
+    profile::claim(total, Owner::Gradients);
   }
   group.per_sample.clear();
   // In the second pass each layer speaks for itself.
@@ -209,10 +227,15 @@ ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
   ClipReport report;
   if (norm_reduction_) {
     timer.begin("norm_reduce");
+    const profile::Zone zone(kNormReduce, "squared norms");
     squares_ = norm_reduction_(squares_);
   }
   timer.begin("clip_factors");
-  report.norms = squares_.sqrt();
+  {
+    const profile::Zone zone(kNormFinal, "norms");
+    report.norms = squares_.sqrt();
+    profile::claim(report.norms, Owner::NormSamples);
+  }
   if (has_fault(Fault::MicroStepNorm) && micro_.index == 1)
     report.norms = at::zeros_like(report.norms);
   if (!clipping_->per_layer()) {

@@ -15,6 +15,12 @@
 
 namespace moonshard::privacy {
 
+/// Lanes of zones (profile/zone.h): what finding the norms is made of. Local is per layer.
+inline constexpr const char* kLocalNorms = "norm local";
+inline constexpr const char* kNormStacking = "norm stacking";
+inline constexpr const char* kNormReduce = "norm reduce";
+inline constexpr const char* kNormFinal = "norm final";
+
 enum class Keep {
   Nothing,   ///< the sum comes from a second backward pass
   Inputs,    ///< (a, g)

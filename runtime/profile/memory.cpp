@@ -14,6 +14,8 @@
 #include <c10/core/impl/alloc_cpu.h>
 
 #include "runtime/core/check.h"
+#include "runtime/profile/ledger.h"
+#include "runtime/profile/out_of_memory.h"
 
 namespace moonshard::profile {
 namespace {
@@ -35,10 +37,22 @@ void count_change(int64_t bytes) {
 constexpr size_t kHeaderBytes = 64;
 static_assert(kHeaderBytes % c10::gAlignment == 0);
 
+// To the ledger, and to a trace that records memory.
+void tell_profilers(void* data, int64_t bytes) {
+  if (detail::ledger_is_kept.load(std::memory_order_relaxed))
+    detail::ledger_counts(data, bytes, c10::kCPU);
+  if (c10::memoryProfilingEnabled()) {
+    const auto held = static_cast<size_t>(cpu_allocated.load(std::memory_order_relaxed));
+    c10::reportMemoryUsageToProfiler(data, bytes, held, held, c10::kCPU);
+  }
+}
+
 void release_block(void* data) {
   if (data == nullptr) return;
   void* block = static_cast<char*>(data) - kHeaderBytes;
-  count_change(-*static_cast<int64_t*>(block));
+  const int64_t bytes = *static_cast<int64_t*>(block);
+  count_change(-bytes);
+  tell_profilers(data, -bytes);
   c10::free_cpu(block);
 }
 
@@ -53,6 +67,7 @@ class CountingAllocator : public c10::Allocator {
     const int64_t limit = cpu_limit.load(std::memory_order_relaxed);
     const int64_t held = cpu_allocated.load(std::memory_order_relaxed);
     if (limit > 0 && held + size > limit) {
+      note_out_of_memory(size, limit - held);
       throw OutOfMemoryError(
           fmt::format(
               "memory: tried to allocate {} bytes, {} of {} (memory_limit_mb) are in use; lower "
@@ -63,6 +78,7 @@ class CountingAllocator : public c10::Allocator {
     char* block = static_cast<char*>(c10::alloc_cpu(bytes + kHeaderBytes));
     *reinterpret_cast<int64_t*>(block) = size;
     count_change(size);
+    tell_profilers(block + kHeaderBytes, size);
     return {block + kHeaderBytes, block + kHeaderBytes, &release_block, cpu};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release_block; }
@@ -108,6 +124,11 @@ MemoryReading read_memory(c10::Device device) {
   reading.reserved_bytes = stats.reserved_bytes[all].current;
   reading.max_reserved_bytes = stats.reserved_bytes[all].peak;
   return reading;
+}
+
+int64_t free_device_bytes(c10::Device device) {
+  if (!device.is_cuda()) return -1;
+  return static_cast<int64_t>(device_allocator(device).getMemoryInfo(device.index()).first);
 }
 
 void reset_peak_memory(c10::Device device) {

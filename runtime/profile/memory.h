@@ -28,6 +28,9 @@ void set_cpu_memory_limit(int64_t bytes);
 MemoryReading read_memory(c10::Device device);
 void reset_peak_memory(c10::Device device);
 
+/// What the driver has left; -1 for the host.
+int64_t free_device_bytes(c10::Device device);
+
 int64_t resident_set_bytes();
 
 }  // namespace moonshard::profile

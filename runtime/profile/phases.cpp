@@ -1,12 +1,28 @@
 #include "runtime/profile/phases.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "runtime/profile/ledger.h"
+
 namespace moonshard::profile {
+namespace {
+
+std::atomic<const char*> running_phase{""};
+
+}  // namespace
+
+std::string current_phase() {
+  return running_phase.load();
+}
+
+void set_current_phase(const char* phase) {
+  running_phase.store(phase);
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -36,12 +52,17 @@ void PhaseTimer::mark(const char* phase) {
 
 void PhaseTimer::begin(const char* phase) {
   mark(phase);
+  set_current_phase(phase);
+  range_.begin(phase);
+  if (detail::ledger_is_kept.load(std::memory_order_relaxed)) detail::ledger_enters_phase(phase);
 }
 
 std::vector<std::pair<std::string, double>> PhaseTimer::finish() {
   std::vector<std::pair<std::string, double>> phases;
   if (marks_.empty()) return phases;
   mark(nullptr);
+  range_.end();
+  set_current_phase("");
   if (device_.is_cuda()) marks_.back()->event->synchronize();
   for (size_t i = 0; i + 1 < marks_.size(); ++i) {
     const Mark &from = *marks_[i], &to = *marks_[i + 1];

@@ -9,13 +9,20 @@
 
 #include <c10/core/Device.h>
 
+#include "runtime/profile/zone.h"
+
 namespace moonshard::profile {
 
 /// Phase names of the design, used alike in results, logs and traces.
 /// "backward" has the norms in it; "second_backward" is that of ghost and flash.
-inline constexpr const char* kPhases[] = {"data",         "forward",     "backward",
-                                          "clip_factors", "clipped_sum", "second_backward",
-                                          "noise",        "optimizer"};
+/// "reduce" waits for gradients of other ranks, "norm_reduce" is norm_reduce = sum.
+inline constexpr const char* kPhases[] = {
+    "data",        "forward",         "backward", "norm_reduce", "clip_factors",
+    "clipped_sum", "second_backward", "reduce",   "noise",       "optimizer"};
+
+/// The phase that runs now, or what was said instead ("model"); for reports of what went wrong.
+std::string current_phase();
+void set_current_phase(const char* phase);
 
 class PhaseTimer {
  public:
@@ -35,6 +42,7 @@ class PhaseTimer {
 
   c10::Device device_;
   std::vector<std::unique_ptr<Mark>> marks_;
+  Range range_;
 };
 
 }  // namespace moonshard::profile

@@ -17,42 +17,55 @@ struct Timeline::Moment {
 
 struct Timeline::Open {
   std::string lane, name;
+  bool on_host = false;
+  int64_t bytes = 0;
   std::unique_ptr<Moment> begin, end;
 };
 
-Timeline::Timeline(c10::Device device) : device_(device), start_(now()) {}
+Timeline::Timeline(c10::Device device) : device_(device), start_(now(false)) {}
 Timeline::~Timeline() = default;
 
-std::unique_ptr<Timeline::Moment> Timeline::now() const {
+std::unique_ptr<Timeline::Moment> Timeline::now(bool on_host) const {
   auto moment = std::make_unique<Moment>();
-  if (device_.is_cuda()) {
+  moment->time = Clock::now();
+  if (device_.is_cuda() && !on_host) {
     const c10::impl::VirtualGuardImpl guard(device_.type());
     moment->event = std::make_unique<c10::Event>(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
     moment->event->record(guard.getStream(device_));
-  } else {
-    moment->time = Clock::now();
   }
   return moment;
 }
 
-size_t Timeline::begin(const std::string& lane, const std::string& name) {
+size_t Timeline::begin(const std::string& lane, const std::string& name, bool on_host) {
   auto span = std::make_unique<Open>();
   span->lane = lane;
   span->name = name;
-  span->begin = now();
+  span->on_host = on_host;
+  span->begin = now(on_host);
   const std::lock_guard lock(mutex_);
   spans_.push_back(std::move(span));
   return spans_.size() - 1;
 }
 
 void Timeline::end(size_t span) {
-  auto moment = now();
+  bool on_host = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (span >= spans_.size()) return;
+    on_host = spans_[span]->on_host;
+  }
+  auto moment = now(on_host);
   const std::lock_guard lock(mutex_);
   if (span < spans_.size()) spans_[span]->end = std::move(moment);
 }
 
+void Timeline::set_bytes(size_t span, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (span < spans_.size()) spans_[span]->bytes = bytes;
+}
+
 double Timeline::since_start(const Moment& moment) const {
-  if (device_.is_cuda()) return start_->event->elapsedTime(*moment.event);
+  if (moment.event != nullptr) return start_->event->elapsedTime(*moment.event);
   return std::chrono::duration<double, std::milli>(moment.time - start_->time).count();
 }
 
@@ -61,8 +74,9 @@ std::vector<Span> Timeline::finish() {
   std::vector<Span> done;
   for (const auto& span : spans_) {
     if (span->end == nullptr) continue;
-    if (device_.is_cuda()) span->end->event->synchronize();
-    done.push_back({span->lane, span->name, since_start(*span->begin), since_start(*span->end)});
+    if (span->end->event != nullptr) span->end->event->synchronize();
+    done.push_back(
+        {span->lane, span->name, since_start(*span->begin), since_start(*span->end), span->bytes});
   }
   std::stable_sort(done.begin(), done.end(),
                    [](const Span& a, const Span& b) { return a.begin_ms < b.begin_ms; });

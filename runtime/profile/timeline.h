@@ -14,6 +14,7 @@ namespace moonshard::profile {
 struct Span {
   std::string lane, name;
   double begin_ms = 0, end_ms = 0;  ///< since the timeline's start
+  int64_t bytes = 0;                ///< that it is about, where somebody said so
 };
 
 class Timeline {
@@ -23,16 +24,19 @@ class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  /// A span begins: now, or on a GPU at the current stream's place. Any thread.
-  size_t begin(const std::string& lane, const std::string& name);
+  /// A span begins: now, or on a GPU at the current stream's place. Any thread. `on_host`: by the
+  /// clock, also where the device is a GPU.
+  size_t begin(const std::string& lane, const std::string& name, bool on_host = false);
   void end(size_t span);
+  void set_bytes(size_t span, int64_t bytes);
   /// All spans that have ended, by their beginning. Waits for the device.
   std::vector<Span> finish();
+  c10::Device device() const { return device_; }
 
  private:
   struct Moment;
   struct Open;
-  std::unique_ptr<Moment> now() const;
+  std::unique_ptr<Moment> now(bool on_host) const;
   double since_start(const Moment& moment) const;
 
   c10::Device device_;

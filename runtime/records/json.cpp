@@ -1,5 +1,6 @@
 #include "runtime/records/json.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -132,9 +133,41 @@ Json read_json_file(const std::filesystem::path& path, const JsonLimits& limits)
   return parse_json(read_text_file(path, limits.max_bytes), path.string(), limits);
 }
 
+namespace {
+
+// Replacing bad UTF-8 keeps a record writable whatever a log line in it contained.
+std::string on_one_line(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Lists of numbers and words stay on one line: a record has thousands of samples.
+void write_value(std::string& text, const Json& value, size_t depth) {
+  const bool is_flat =
+      !value.is_object() &&
+      (!value.is_array() || std::none_of(value.begin(), value.end(),
+                                         [](const Json& entry) { return entry.is_structured(); }));
+  if (is_flat || value.empty()) {
+    text += on_one_line(value);
+    return;
+  }
+  const std::string indent((depth + 1) * 2, ' ');
+  text += value.is_object() ? "{" : "[";
+  bool first = true;
+  for (auto entry = value.begin(); entry != value.end(); ++entry) {
+    text += (first ? "\n" : ",\n") + indent;
+    first = false;
+    if (value.is_object()) text += on_one_line(Json(entry.key())) + ": ";
+    write_value(text, *entry, depth + 1);
+  }
+  text += "\n" + std::string(depth * 2, ' ') + (value.is_object() ? "}" : "]");
+}
+
+}  // namespace
+
 std::string to_text(const Json& value) {
-  // Replacing bad UTF-8 keeps a record writable whatever a log line in it contained.
-  return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string text;
+  write_value(text, value, 0);
+  return text + "\n";
 }
 
 double number_or(const Json& object, const char* key, double fallback) {

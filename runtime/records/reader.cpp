@@ -26,18 +26,19 @@ std::string read_status_word(const fs::path& point_folder) {
   return word;
 }
 
-void read_point(RunFolder& run, PointRecord& point) {
-  const fs::path folder = run.path / "points" / point.id;
+// Returns what is wrong with it; "" when all is well.
+std::string read_point(const fs::path& run_path, PointRecord& point) {
+  const fs::path folder = run_path / "points" / point.id;
   std::error_code error;
-  if (!fs::exists(folder, error)) return;  // planned, not started
+  if (!fs::exists(folder, error)) return "";  // planned, not started
   try {
-    if (!lies_inside(run.path, folder))
+    if (!lies_inside(run_path, folder))
       throw IoError(folder.string() + ": leads out of the run folder");
-    if (fs::exists(folder / "status", error) && lies_inside(run.path, folder / "status")) {
+    if (fs::exists(folder / "status", error) && lies_inside(run_path, folder / "status")) {
       point.status = read_status_word(folder);
     }
-    if (!fs::exists(folder / "result.json", error)) return;
-    if (!lies_inside(run.path, folder / "result.json")) {
+    if (!fs::exists(folder / "result.json", error)) return "";
+    if (!lies_inside(run_path, folder / "result.json")) {
       throw IoError((folder / "result.json").string() + ": leads out of the run folder");
     }
     point.result = read_json_file(folder / "result.json");
@@ -53,8 +54,9 @@ void read_point(RunFolder& run, PointRecord& point) {
   } catch (const std::exception& problem) {
     point.status = "unreadable";
     point.error = problem.what();
-    add_problem(run, problem.what());
+    return point.error;
   }
+  return "";
 }
 
 void read_grid(RunFolder& run, const Json& sweep) {
@@ -65,6 +67,7 @@ void read_grid(RunFolder& run, const Json& sweep) {
       if (axis.is_string()) run.axes.push_back(axis.get<std::string>());
     }
   }
+  if (sweep.contains("request") && sweep["request"].is_object()) run.request = sweep["request"];
   if (!sweep.contains("points") || !sweep["points"].is_array()) return;
   for (const Json& entry : sweep["points"]) {
     PointRecord point;
@@ -148,9 +151,22 @@ RunFolder load_run_folder(const fs::path& path) {
   } catch (const std::exception& problem) {
     add_problem(run, problem.what());
   }
-  for (PointRecord& point : run.points) read_point(run, point);
+  for (PointRecord& point : run.points) {
+    const std::string problem = read_point(path, point);
+    if (!problem.empty()) add_problem(run, problem);
+  }
   list_plots(run);
   return run;
+}
+
+PointRecord load_point(const fs::path& run_folder, const std::string& id) {
+  MS_CHECK(is_plain_name(id), "run folder: expected a point's id of letters and digits, got '{}'",
+           id.substr(0, 60));
+  PointRecord point;
+  point.id = id;
+  point.status = "planned";
+  read_point(run_folder, point);
+  return point;
 }
 
 std::string read_log_tail(const fs::path& run_folder, const std::string& point_id,

@@ -12,9 +12,10 @@ namespace moonshard::records {
 
 /// One point of a sweep. Options and metrics are flat objects of numbers, strings and booleans.
 struct PointRecord {
-  std::string id;      ///< hash of the point's effective options; the name of its folder
-  std::string status;  ///< planned, running, ok, oom, failed, interrupted, unreadable
-  std::string error;   ///< why, when the status is not ok
+  std::string id;  ///< hash of the point's effective options; the name of its folder
+  std::string
+      status;  ///< planned, running, ok, oom, failed, timeout, skipped, interrupted, unreadable
+  std::string error;  ///< why, when the status is not ok
   Json options =
       Json::object();  ///< effective options; before a point ran, what the sweep asked for
   Json metrics = Json::object();  ///< avg_time_ms, peak_memory_bytes, final_loss, …
@@ -26,6 +27,7 @@ struct RunFolder {
   std::string name;
   std::string created;                ///< ISO time, as the writer's clock said
   std::vector<std::string> axes;      ///< swept option names, in grid order
+  Json request = Json::object();      ///< what the sweep was asked for: grid, baseline, …
   Json environment = Json::object();  ///< env.json
   std::vector<PointRecord> points;    ///< in the sweep's order
   std::vector<std::string> plots;     ///< file names of visualizations/*.plot.json
@@ -35,6 +37,9 @@ struct RunFolder {
 /// Loads a folder. Throws IoError only when it is not a run folder at all (no readable sweep.json).
 /// Links that lead out of the folder are not followed.
 RunFolder load_run_folder(const std::filesystem::path& path);
+
+/// One point of a folder, as it is now. A result file that is whole decides over the status word.
+PointRecord load_point(const std::filesystem::path& run_folder, const std::string& id);
 
 /// True for what may name a point or a run: 1 to 64 letters, digits, '_' and '-'.
 bool is_plain_name(const std::string& name);

@@ -4,10 +4,8 @@
 #include <cstring>
 #include <ctime>
 #include <map>
-#include <set>
 
 #include "runtime/records/atomic_file.h"
-#include "runtime/records/csv.h"
 #include "runtime/records/reader.h"
 
 namespace moonshard::records {
@@ -30,11 +28,6 @@ void make_folder(const fs::path& folder) {
     throw IoError(fmt::format("{}: cannot make the folder: {}; choose another 'out' folder",
                               folder.string(), error.message()));
   }
-}
-
-std::string cell_text(const Json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 }  // namespace
@@ -68,6 +61,16 @@ RunFolderWriter RunFolderWriter::open(const fs::path& folder) {
   }
   sweep_stale_temporaries(folder / "visualizations");
   return writer;
+}
+
+RunFolderWriter RunFolderWriter::attach(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder / "sweep.json", error))
+    throw IoError(
+        fmt::format("{}: expected a run folder with sweep.json, got none; give a folder "
+                    "like results/run_YYYYMMDD_HHMMSS",
+                    folder.string()));
+  return RunFolderWriter(folder);
 }
 
 fs::path RunFolderWriter::point_folder(const std::string& id) const {
@@ -109,6 +112,15 @@ void RunFolderWriter::write_result(const std::string& id, const Json& result) {
   write_file_atomically(point_folder(id) / "result.json", to_text(result));
 }
 
+void RunFolderWriter::remove_result(const std::string& id) {
+  std::error_code error;
+  fs::remove(point_folder(id) / "result.json", error);
+  if (error) {
+    throw IoError(fmt::format("{}: cannot remove an earlier result: {}; check the folder",
+                              point_folder(id).string(), error.message()));
+  }
+}
+
 void RunFolderWriter::write_seed_result(const std::string& file_name, const Json& result) {
   write_file(file_name, to_text(result));
 }
@@ -125,28 +137,14 @@ void RunFolderWriter::write_file(const std::string& relative_path, const std::st
 }
 
 void RunFolderWriter::write_index() {
-  const RunFolder run = load_run_folder(path_);
-  std::set<std::string> metric_names;
-  for (const PointRecord& point : run.points) {
-    for (const auto& [key, value] : point.metrics.items()) {
-      if (value.is_primitive()) metric_names.insert(key);
-    }
-  }
-  CsvTable table;
-  table.columns = {"id", "status"};
-  table.columns.insert(table.columns.end(), run.axes.begin(), run.axes.end());
-  table.columns.insert(table.columns.end(), metric_names.begin(), metric_names.end());
-  table.columns.push_back("error");
-  for (const PointRecord& point : run.points) {
-    std::vector<std::string> row{point.id, point.status};
-    for (const std::string& axis : run.axes)
-      row.push_back(cell_text(point.options.value(axis, Json())));
-    for (const std::string& name : metric_names)
-      row.push_back(cell_text(point.metrics.value(name, Json())));
-    row.push_back(point.error);
-    table.rows.push_back(std::move(row));
-  }
-  write_file_atomically(path_ / "index.csv", to_csv(table));
+  index_ = std::make_shared<RunIndex>(load_run_folder(path_));
+  write_file_atomically(path_ / "index.csv", index_->csv());
+}
+
+void RunFolderWriter::update_index(const std::string& id) {
+  if (index_ == nullptr) return write_index();
+  index_->update(load_point(path_, id));
+  write_file_atomically(path_ / "index.csv", index_->csv());
 }
 
 std::string options_hash(const Json& options) {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/records/json.h"
+#include "runtime/records/run_index.h"
 
 namespace moonshard::records {
 
@@ -25,6 +27,9 @@ class RunFolderWriter {
   static RunFolderWriter create(const std::filesystem::path& root, const std::string& name);
   /// Opens an existing folder to go on with it; sweeps away what dead writers left.
   static RunFolderWriter open(const std::filesystem::path& folder);
+  /// For the process of one point, beside others at work: looks at sweep.json alone and sweeps
+  /// nothing away. A sweep of a thousand points would else read a million results.
+  static RunFolderWriter attach(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path point_folder(const std::string& id) const;
@@ -32,19 +37,25 @@ class RunFolderWriter {
   void write_sweep(const std::string& name, const Json& request,
                    const std::vector<std::string>& axes, const std::vector<PlannedPoint>& points);
   void write_environment(const Json& environment);
-  /// Makes the point's folder and its status word (running, ok, oom, failed, interrupted).
+  /// Makes the point's folder and its status word (running, ok, oom, failed, timeout, skipped,
+  /// interrupted).
   void write_status(const std::string& id, const std::string& status);
   /// A point's record, and its copy under the seeds' file name where one is given.
   void write_result(const std::string& id, const Json& result);
+  /// Forgets an earlier attempt's record, so that the next one cannot be taken for it.
+  void remove_result(const std::string& id);
   void write_seed_result(const std::string& file_name, const Json& result);
   /// index.csv: one line per point with status, axes and metrics; rebuilt from what lies in the
   /// folder.
   void write_index();
+  /// The same after one point has changed: only that one is read again.
+  void update_index(const std::string& id);
   void write_file(const std::string& relative_path, const std::string& bytes);
 
  private:
   explicit RunFolderWriter(std::filesystem::path path) : path_(std::move(path)) {}
   std::filesystem::path path_;
+  std::shared_ptr<RunIndex> index_;  ///< once it was read
 };
 
 /// Short stable hash (16 hex digits) of a flat option object, whatever the order of its keys.

@@ -320,7 +320,6 @@ void ShardedModel::kept_parts_changed() {
 
 void ShardedModel::record_into(std::shared_ptr<profile::Timeline> timeline) {
   timeline_ = timeline;
-  context_.group->record_into(std::move(timeline));
 }
 
 void ShardedModel::begin_span(Unit& unit, const char* what) {

@@ -1,4 +1,5 @@
 #include "runtime/sharding/unit.h"
+#include "runtime/profile/owners.h"
 
 #include <ATen/ATen.h>
 
@@ -142,6 +143,7 @@ void Unit::gather_flat(Flat& flat) {
     return;
   }
   const auto options = at::TensorOptions().dtype(context_.compute_type).device(context_.device);
+  const profile::OwnerScope gathered(profile::Owner::GatheredParameters);
   if (!flat.whole.defined()) flat.whole = at::empty({flat.layout.padded()}, options);
   // The part goes into its format, and with offload to the device, on the way.
   const bool as_it_is = context_.type == context_.compute_type && !context_.offloads();
@@ -223,6 +225,7 @@ void Unit::start_reduce() {
     return;
   }
   const FlatLayout& layout = trained_.layout;
+  const profile::OwnerScope travelling(profile::Owner::Communication);
   Reduction reduction;
   reduction.row = at::empty(
       {layout.padded()}, at::TensorOptions().dtype(context_.reduce_type).device(context_.device));
@@ -273,6 +276,7 @@ void Unit::add_to_sums(const at::Tensor& part) {
     return;
   }
   sums_ = arrived;
+  profile::claim(sums_, profile::Owner::Gradients);
   context_.memory.gradients += static_cast<int64_t>(sums_.nbytes());
   if (context_.strategy == Strategy::Ddp) return;
   for (size_t i = 0; i < trained_.layout.pieces.size(); ++i) {

@@ -2,157 +2,93 @@
 
 #include <ATen/Parallel.h>
 
-#include <map>
-
 #include "runtime/core/device.h"
 #include "runtime/core/memory_errors.h"
+#include "runtime/data/text_folder.h"
 #include "runtime/models/registry.h"
-#include "runtime/records/statistics.h"
+#include "runtime/profile/memory_history.h"
+#include "runtime/profile/out_of_memory.h"
+#include "runtime/profile/trace.h"
 #include "runtime/records/writer.h"
-#include "runtime/train/step_record.h"
+#include "runtime/train/measurement.h"
 #include "runtime/weights/make_model.h"
 
 namespace moonshard::train {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024.0;
-
-Json memory_row(const char* stage, const profile::MemoryReading& reading) {
-  return Json{{"stage", stage},
-              {"allocated_bytes", reading.allocated_bytes},
-              {"max_allocated_bytes", reading.max_allocated_bytes},
-              {"reserved_bytes", reading.reserved_bytes},
-              {"max_reserved_bytes", reading.max_reserved_bytes},
-              {"rss_bytes", reading.rss_bytes}};
-}
-
-// Gathers what the steps report; turns it into the record at the end.
-class Recorder {
+// The first batch is there before the model is, as in a script that makes its data first: the log
+// of stages shows what each of the two takes.
+class DrawnAhead : public data::Source {
  public:
-  void add(const StepReport& report, bool is_warmup) {
-    Json phases = Json::object();
-    for (const auto& [phase, ms] : report.phases) {
-      phases[phase] = ms;
-      if (!is_warmup) phase_samples_[phase].push_back(ms);
-    }
-    steps_.push_back(Json{{"step", report.step},
-                          {"warmup", is_warmup},
-                          {"loss", report.loss},
-                          {"lr", report.lr},
-                          {"time_ms", report.time_ms},
-                          {"clip_fraction", report.clip_fraction},
-                          {"phases_ms", std::move(phases)}});
-    loss_ = report.loss;
-    if (is_warmup) return;
-    times_ms_.push_back(report.time_ms);
-    clip_fractions_.push_back(report.clip_fraction);
-    tokens_ += report.tokens;
-    samples_ += report.batch_size;
-    peak_bytes_ = std::max(peak_bytes_, report.memory.max_allocated_bytes);
-    kept_bytes_ = std::max(kept_bytes_, report.kept_bytes);
-    dropped_ += report.dropped;
+  explicit DrawnAhead(std::unique_ptr<data::Source> rest)
+      : rest_(std::move(rest)), first_(rest_->next()) {}
+  Batch next() override {
+    if (!first_) return rest_->next();
+    Batch batch = std::move(*first_);
+    first_.reset();
+    return batch;
   }
-
-  Json metrics(const Trainer& trainer, int64_t num_parameters, int64_t parameter_bytes) const {
-    const records::Summary time = records::summarize(times_ms_);
-    const double seconds = time.mean * static_cast<double>(time.count) / 1000.0;
-    Json metrics{{"avg_time_ms", time.mean},
-                 {"median_time_ms", time.median},
-                 {"peak_memory_bytes", peak_bytes_},
-                 {"peak_memory_mb", static_cast<double>(peak_bytes_) / kMiB},
-                 {"peak_memory_gb", static_cast<double>(peak_bytes_) / kMiB / 1024.0},
-                 {"tokens_per_s", seconds > 0 ? static_cast<double>(tokens_) / seconds : 0.0},
-                 {"samples_per_s", seconds > 0 ? static_cast<double>(samples_) / seconds : 0.0},
-                 {"final_loss", loss_},
-                 {"num_parameters", num_parameters},
-                 {"parameter_bytes", parameter_bytes},
-                 {"optimizer_bytes", trainer.optimizer().state_bytes()}};
-    if (trainer.engine().is_private()) {
-      metrics["clip_fraction"] = records::summarize(clip_fractions_).mean;
-      metrics["engine_kept_bytes"] = kept_bytes_;
-      metrics["dropped_samples"] = dropped_;
-    }
-    return metrics;
+  int64_t position() const override { return rest_->position(); }
+  void go_to(int64_t position) override {
+    first_.reset();
+    rest_->go_to(position);
   }
-
-  Json time_summary() const {
-    Json phases = Json::object();
-    for (const auto& [phase, samples] : phase_samples_) {
-      phases[phase] = records::to_json(records::summarize(samples));
-    }
-    return Json{{"step_ms", records::to_json(records::summarize(times_ms_))},
-                {"phases_ms", phases}};
-  }
-  const Json& steps() const { return steps_; }
 
  private:
-  Json steps_ = Json::array();
-  std::vector<double> times_ms_, clip_fractions_;
-  std::map<std::string, std::vector<double>> phase_samples_;
-  int64_t tokens_ = 0, samples_ = 0, peak_bytes_ = 0, kept_bytes_ = 0, dropped_ = 0;
-  double loss_ = 0;
+  std::unique_ptr<data::Source> rest_;
+  std::optional<Batch> first_;
 };
 
-// What each rank holds at the end of a step, for the table of document 003 and the like.
-Json sharding_row(const Trainer& trainer, const StepReport& report) {
-  Json row{{"rank", trainer.world().rank()},
-           {"world", trainer.world().size()},
-           {"fake", trainer.world().is_fake()},
-           {"transport", trainer.parallel().transport()},
-           {"units", trainer.parallel().unit_names()}};
-  row.update(held_by_rank(trainer, report));
-  row["traffic"] = traffic_of(report);
-  return row;
+std::unique_ptr<data::Source> make_source(const ExperimentOptions& options,
+                                          const comm::World& world) {
+  std::unique_ptr<data::Source> source;
+  if (options.data_folder.empty()) {
+    source = std::make_unique<data::SyntheticData>(options, options.batch_size, options.seq_length,
+                                                   world.rank(), world.size());
+  } else {
+    source = std::make_unique<data::TextFolder>(options.data_folder, options, options.batch_size,
+                                                options.seq_length, world.rank(), world.size());
+  }
+  return std::make_unique<DrawnAhead>(std::move(source));
 }
 
-Json privacy_row(const Trainer& trainer) {
-  const bool mixes_norms = trainer.sharding_options().norm_reduce == "sum";
-  const bool fake = trainer.world().is_fake();
-  return {
-      {"private_engine", trainer.engine().is_private() && !mixes_norms && !fake},
-      {"epsilon", nullptr},
-      {"why_no_epsilon",
-       mixes_norms ? "norm_reduce = sum mixes samples of different ranks: for timing, not private"
-       : fake      ? "world = fake: the other ranks are only modelled, nothing is trained"
-                   : "synthetic data and fixed batches: no privacy claim is made"}};
-}
-
-void run_steps(const ExperimentOptions& options, const StepObserver& observer, Json& record) {
+void run_steps(const ExperimentOptions& options, const StepObserver& observer,
+               const std::filesystem::path& folder, Json& record) {
   const c10::Device device = resolve_device(options.device);
-  Json memory = Json::array();
-  profile::reset_peak_memory(device);
-  memory.push_back(memory_row("start", profile::read_memory(device)));
+  Measurement measurement(options, device);
+  measurement.add_stage("start");
   const auto world = comm::make_world(options.world, options.link);
+  profile::set_current_phase("data");
+  std::unique_ptr<data::Source> source = make_source(options, *world);
+  measurement.add_stage("after data");
   ExperimentOptions build = options;
   // Each rank then draws or reads its own part alone: the whole model never exists anywhere.
   build.deferred = options.parallel == "fsdp";
+  profile::set_current_phase("model");
   std::shared_ptr<models::Model> model = weights::make_model(build);
-  Trainer trainer(
-      model, options, options,
-      std::make_unique<data::SyntheticData>(model->options(), options.batch_size,
-                                            options.seq_length, world->rank(), world->size()),
-      options, options, world);
-  memory.push_back(memory_row("after model creation", profile::read_memory(device)));
-  Recorder recorder;
-  Json sharding;
+  Trainer trainer(model, options, options, std::move(source), options, options, world);
+  measurement.add_stage("after model creation");
+  profile::set_current_phase("");
   for (int64_t i = 0; i < options.warmup + options.iters; ++i) {
     const bool is_warmup = i < options.warmup;
+    if (i == options.warmup) measurement.begin_measured_steps();
     const StepReport report = trainer.step();
-    recorder.add(report, is_warmup);
+    measurement.add_step(trainer, report, is_warmup);
     if (observer) observer(report, is_warmup);
-    if (options.parallel != "none") sharding = sharding_row(trainer, report);
-    if (i + 1 == options.warmup) {
-      memory.push_back(memory_row("after warmup", profile::read_memory(device)));
-      profile::reset_peak_memory(device);
-    }
+    if (i + 1 == options.warmup) measurement.end_warmup();
   }
-  memory.push_back(memory_row("end", profile::read_memory(device)));
-  record["metrics"] = recorder.metrics(trainer, model->num_parameters(), model->parameter_bytes());
-  record["time"] = recorder.time_summary();
-  record["memory_stages"] = std::move(memory);
-  record["steps"] = recorder.steps();
-  record["privacy"] = privacy_row(trainer);
-  if (options.parallel != "none") record["sharding"] = std::move(sharding);
+  measurement.end_measured_steps();
+  // After the measured steps, so that watching does not disturb them.
+  if (options.profile != "off") {
+    trainer.record_details(true);
+    measurement.add_detailed_step(trainer, trainer.step());
+    trainer.record_details(false);
+  }
+  if (options.profile == "trace") {
+    trainer.trace(1, folder / profile::trace_file_name(world->rank()));
+    trainer.step();
+  }
+  measurement.finish(trainer, record);
 }
 
 }  // namespace
@@ -176,6 +112,13 @@ const OptionSchema& experiment_schema() {
     s.integer<T>("iters", &T::iters, 1, 1e9, "measured steps").aliases = {"num_iter", "num_iters"};
     s.integer<T>("warmup", &T::warmup, 0, 1e9, "steps before measuring; recorded apart").aliases = {
         "warmup_iter", "warmup_iters"};
+    s.choice<T>("profile", &T::profile, {"off", "phases", "layers", "trace"},
+                "what is looked at after the measured steps: nothing; memory by owner and "
+                "communication; norms by layer, too; a Chrome trace, too");
+    s.text<T>("data_folder", &T::data_folder,
+              "folder with .txt, .json or .jsonl text for task lm; empty takes synthetic batches");
+    s.boolean<T>("memory_history", &T::memory_history,
+                 "record PyTorch's GPU memory history: snapshot.pickle, also when memory runs out");
     s.integer<T>("threads", &T::threads, 0, 4096, "CPU threads; 0 takes all cores");
     s.integer<T>("memory_limit_mb", &T::memory_limit_mb, 0, 1e9,
                  "cap on host tensors, beyond it the point is out of memory; 0 means none");
@@ -193,7 +136,9 @@ ExperimentOptions resolve_experiment(const ExperimentOptions& options) {
   // An image's patches are what they are; vectors have no tokens, but sweeps may name some.
   if (resolved.task == "denoise")
     resolved.seq_length = models::tokens_per_sample(resolved, resolved.seq_length);
-  resolved.device = resolve_device(options.device).is_cuda() ? "cuda" : "cpu";
+  // A GPU that was named by its number stays that one.
+  const bool on_gpu = resolve_device(options.device).is_cuda();
+  if (!options.device.starts_with("cuda:")) resolved.device = on_gpu ? "cuda" : "cpu";
   if (resolved.lr_schedule != "constant" && resolved.lr_total_steps == 0)
     resolved.lr_total_steps = resolved.warmup + resolved.iters;
   return resolved;
@@ -206,7 +151,8 @@ Json resolve_experiment_table(const Json& table) {
   return experiment_schema().to_json(&resolved);
 }
 
-Json run_experiment(const ExperimentOptions& options, const StepObserver& observer) {
+Json run_experiment(const ExperimentOptions& options, const StepObserver& observer,
+                    const std::filesystem::path& folder) {
   const ExperimentOptions resolved = resolve_experiment(options);
   profile::install_cpu_memory_hook();
   profile::set_cpu_memory_limit(resolved.memory_limit_mb << 20);
@@ -215,9 +161,19 @@ Json run_experiment(const ExperimentOptions& options, const StepObserver& observ
               {"status", "ok"},
               {"created", records::timestamp_utc()},
               {"options", experiment_schema().to_json(&resolved)}};
+  std::unique_ptr<profile::MemoryHistory> history;
+  const std::filesystem::path snapshot = folder / "snapshot.pickle";
+  if (resolved.memory_history)
+    history = std::make_unique<profile::MemoryHistory>(resolve_device(resolved.device));
+  bool saved = false;
+  const profile::OutOfMemoryWatch watch([&] {
+    // Now, while what filled the memory is still there.
+    if (history != nullptr && !saved) saved = history->save(snapshot);
+  });
   try {
     try {
-      run_steps(resolved, observer, record);
+      run_steps(resolved, observer, folder, record);
+      if (history != nullptr) saved = history->save(snapshot);
     } catch (...) {
       profile::set_cpu_memory_limit(0);
       rethrow_memory_errors();
@@ -226,7 +182,15 @@ Json run_experiment(const ExperimentOptions& options, const StepObserver& observ
     record["status"] = "oom";
     record["error"] = error.what();
     record["bytes_asked"] = error.bytes_asked;
+    if (const auto details = watch.seen()) {
+      record["phase"] = details->phase;
+      record["bytes_asked"] = details->bytes_asked;
+      record["bytes_free"] = details->bytes_free;
+    }
   }
+  if (saved) record["memory_history"] = "snapshot.pickle";
+  if (history != nullptr && !saved) record["why_no_memory_history"] = history->absence();
+  profile::set_current_phase("");
   profile::set_cpu_memory_limit(0);
   return record;
 }
@@ -234,7 +198,7 @@ Json run_experiment(const ExperimentOptions& options, const StepObserver& observ
 Json seed_result(const Json& record) {
   const Json& options = record.at("options");
   const Json& metrics = record.at("metrics");
-  const bool on_gpu = options.at("device") == "cuda";
+  const bool on_gpu = options.at("device").get<std::string>().starts_with("cuda");
   const int64_t ranks =
       record.contains("sharding") ? record.at("sharding").at("world").get<int64_t>() : 1;
   return Json{{"mode", options.at("mode")},

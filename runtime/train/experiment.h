@@ -2,6 +2,7 @@
 // command-line flags, Lua tables, result files, --help and completion.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -24,6 +25,9 @@ struct ExperimentOptions : models::ModelOptions,
   int64_t threads = 0;
   int64_t memory_limit_mb = 0;
   int64_t nproc = 1;
+  std::string profile = "phases";
+  std::string data_folder;
+  bool memory_history = false;
 };
 
 const OptionSchema& experiment_schema();
@@ -37,8 +41,10 @@ Json resolve_experiment_table(const Json& table);
 using StepObserver = std::function<void(const StepReport& report, bool is_warmup)>;
 
 /// Runs warm-up and measured steps; returns the record of points/<id>/result.json. Running out of
-/// memory is an outcome, not an error: status "oom" with the phase's text. Other errors are thrown.
-Json run_experiment(const ExperimentOptions& options, const StepObserver& observer = {});
+/// memory is an outcome, not an error: status "oom" with the phase, bytes asked for and bytes free.
+/// Other errors are thrown. Traces and snapshots, where the options ask for them, go into `folder`.
+Json run_experiment(const ExperimentOptions& options, const StepObserver& observer = {},
+                    const std::filesystem::path& folder = ".");
 
 /// The seed documents' result file, made from a record: their keys exactly.
 Json seed_result(const Json& record);

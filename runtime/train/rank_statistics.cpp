@@ -96,6 +96,13 @@ at::Tensor RankStatistics::norms() {
   return at::cat(parts);
 }
 
+at::Tensor RankStatistics::of_all(const at::Tensor& own) const {
+  if (alone()) return own.unsqueeze(0);
+  const at::Tensor row = at::empty({own.numel() * size_}, own.options());
+  host_->all_gather(row, own, "figures of ranks").wait();
+  return row.view({size_, own.numel()});
+}
+
 at::Tensor RankStatistics::summed(const at::Tensor& tensor) {
   if (alone()) return tensor;
   const auto& samples = counts().samples;

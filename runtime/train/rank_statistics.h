@@ -47,6 +47,8 @@ class RankStatistics {
   void start_norms(const at::Tensor& norms);
   /// All norms in the order of ranks [sum of B], double, on the host; the same on every rank.
   at::Tensor norms();
+  /// Every rank's host numbers [n] as [ranks, n].
+  at::Tensor of_all(const at::Tensor& own) const;
   /// Sum over ranks, at once. For the timing mode norm_reduce = "sum".
   at::Tensor summed(const at::Tensor& tensor);
 

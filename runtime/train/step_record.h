@@ -1,13 +1,20 @@
-// What a step's report says about ranks, as records and scripts show it.
+// What a step's report says about ranks, memory and communication, as records and scripts show it.
 #pragma once
 
 #include "runtime/records/json.h"
+#include "runtime/train/step_watch.h"
 #include "runtime/train/trainer.h"
 
 namespace moonshard::train {
 
 /// What this rank holds: {parameter_bytes, gradient_bytes, optimizer_bytes, gathered_peak_…}.
 records::Json held_by_rank(const Trainer& trainer, const StepReport& report);
+
+/// {peak_bytes, peak_phase, rest_bytes, breakdown, after_step, phases, timeline}
+records::Json ledger_record(const profile::LedgerReport& ledger);
+
+/// [{operation, count, bytes, work_ms, exposed_ms, overlap_percent}]
+records::Json comm_rows(const std::vector<profile::Span>& spans);
 
 /// [{operation, count, bytes}]
 records::Json traffic_of(const StepReport& report);

@@ -12,7 +12,10 @@
 #include "runtime/core/interrupt.h"
 #include "runtime/core/memory_errors.h"
 #include "runtime/privacy/faults.h"
+#include "runtime/profile/owners.h"
+#include "runtime/profile/zone.h"
 #include "runtime/train/micro_batches.h"
+#include "runtime/train/step_watch.h"
 
 namespace moonshard::train {
 namespace {
@@ -27,6 +30,7 @@ class StepGuard {
  public:
   StepGuard(models::Model& model, models::GradientConsumer& consumer, sharding::Parallel& parallel)
       : model_(model), parallel_(parallel), exceptions_(std::uncaught_exceptions()) {
+    parallel_.record_into(profile::recording_timeline());
     model_.seam().consumer = &consumer;
     parallel_.begin_step();
   }
@@ -94,9 +98,9 @@ struct Trainer::Progress {
 };
 
 Trainer::Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOptions& clip,
-                 const optim::OptimizerOptions& optimizer,
-                 std::unique_ptr<data::SyntheticData> data, const StepOptions& options,
-                 const sharding::ShardingOptions& sharding, std::shared_ptr<comm::World> world)
+                 const optim::OptimizerOptions& optimizer, std::unique_ptr<data::Source> data,
+                 const StepOptions& options, const sharding::ShardingOptions& sharding,
+                 std::shared_ptr<comm::World> world)
     : model_(std::move(model)),
       options_(checked(options, clip, optimizer, sharding)),
       optimizer_options_(optimizer),
@@ -109,15 +113,45 @@ Trainer::Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOption
       device_(resolve_device(model_->options().device)),
       parallel_(sharding::make_parallel(*model_, sharding, *world_)),
       statistics_(*world_, device_),
-      serial_(next_serial()) {
+      serial_(next_serial()),
+      watch_(std::make_unique<StepWatch>(device_)) {
   if (sharding.norm_reduce != "sum" || !engine_->is_private()) return;
   engine_->reduce_norms_by(
       [this](const at::Tensor& squares) { return statistics_.summed(squares); });
 }
 
+Trainer::~Trainer() = default;
+
+void Trainer::record_timeline(bool on) {
+  watch_->wishes.timeline = on;
+}
+
+void Trainer::record_details(bool on) {
+  watch_->wishes.details = on;
+}
+
+void Trainer::trace(int64_t steps, const std::filesystem::path& file) {
+  watch_->ask_for_trace(steps, file);
+}
+
+void Trainer::begin_watch() {
+  watch_->begin({world_->rank(), world_->size(), parallel_->transport(),
+                 model_->options().model + " " + engine_->name()});
+  if (!watch_->wishes.details) return;
+  for (const auto& parameter : model_->parameters())
+    profile::claim(parameter->value, profile::Owner::Parameters);
+  for (const auto& part : parallel_->updated()) {
+    profile::claim(part->value, profile::Owner::Parameters);
+    for (const auto& [name, tensor] : optimizer_->state(*part).tensors)
+      profile::claim(tensor, profile::Owner::OptimizerState);
+  }
+}
+
 StepReport Trainer::step() {
   MS_CHECK(data_ != nullptr,
            "trainer: expected a data source or a batch, got neither; give data = …");
+  const StepWatch::Guard watched(*watch_);
+  begin_watch();
   profile::PhaseTimer timer(device_);
   timer.begin("data");
   std::vector<Batch> drawn;
@@ -126,6 +160,8 @@ StepReport Trainer::step() {
 }
 
 StepReport Trainer::step(const Batch& batch) {
+  const StepWatch::Guard watched(*watch_);
+  begin_watch();
   profile::PhaseTimer timer(device_);
   return run_step(micro_batches(batch, options_.grad_accum), timer);
 }
@@ -157,11 +193,6 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   if (world_->size() > 1) statistics_.counts();  // before anything that ranks must do alike
   const StepGuard attached(*model_, *engine_, *parallel_);
   const DeterminismGuard determinism(options_.deterministic);
-  std::shared_ptr<profile::Timeline> timeline;
-  if (record_timeline_) {
-    timeline = std::make_shared<profile::Timeline>(device_);
-    parallel_->record_into(timeline);
-  }
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     const Batch& batch = micro_batches[i];
     // Nothing to learn from, and nothing to clip: an empty batch is noise alone. Other ranks may
@@ -178,7 +209,7 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
     progress.samples += batch.size();
   }
   finish_step(timer, progress);
-  if (timeline) progress.report.spans = timeline->finish();
+  watch_->end(progress.report);
   return std::move(progress.report);
 } catch (...) {
   rethrow_memory_errors();

@@ -22,6 +22,9 @@
 
 namespace moonshard::train {
 
+class StepWatch;
+struct StepDetails;
+
 struct StepOptions {
   int64_t grad_accum = 1;
   int64_t expected_batch_size = 0;
@@ -58,9 +61,10 @@ struct StepReport {
   std::vector<std::pair<std::string, double>> phases;  ///< (phase, ms), in order
   std::vector<privacy::LayerNorms> layers;             ///< when asked for, micro-batches in order
   profile::MemoryReading memory;
-  sharding::ShardingMemory sharding;   ///< what the wrapper holds; 0 without one
-  std::vector<comm::Traffic> traffic;  ///< what this rank took part in sending
-  std::vector<profile::Span> spans;    ///< when asked for
+  sharding::ShardingMemory sharding;           ///< what the wrapper holds; 0 without one
+  std::vector<comm::Traffic> traffic;          ///< what this rank took part in sending
+  std::vector<profile::Span> spans;            ///< when asked for
+  std::shared_ptr<const StepDetails> details;  ///< when asked for (step_watch.h)
 };
 
 struct ResumeOptions {
@@ -71,9 +75,10 @@ struct ResumeOptions {
 class Trainer {
  public:
   Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOptions& clip,
-          const optim::OptimizerOptions& optimizer, std::unique_ptr<data::SyntheticData> data,
+          const optim::OptimizerOptions& optimizer, std::unique_ptr<data::Source> data,
           const StepOptions& options = {}, const sharding::ShardingOptions& sharding = {},
           std::shared_ptr<comm::World> world = nullptr);
+  ~Trainer();
 
   /// One step on the data source's next grad_accum batches, or on a given batch, which is split
   /// into grad_accum parts. Throws OutOfMemoryError, Interrupted, and UsageError for a loss that is
@@ -96,7 +101,12 @@ class Trainer {
                                 const ResumeOptions& options = {});
 
   /// Keep the order of events in the reports.
-  void record_timeline(bool on) { record_timeline_ = on; }
+  void record_timeline(bool on);
+  /// Keep, in the reports, who owned which memory and how long layers' norms and collectives took.
+  /// Such a step is a little slower than others.
+  void record_details(bool on);
+  /// The next steps go into a Chrome trace, written when they are done. SIGUSR2 asks for the same.
+  void trace(int64_t steps, const std::filesystem::path& file);
   /// Keep each layer's norms in the reports.
   void record_layers(bool on) { record_layers_ = on; }
   /// Called in every step with the gradients as the optimizer will use them: clipped, noised,
@@ -111,6 +121,11 @@ class Trainer {
   const sharding::Parallel& parallel() const { return *parallel_; }
   const sharding::ShardingOptions& sharding_options() const { return sharding_options_; }
   const comm::World& world() const { return *world_; }
+  const std::vector<std::unique_ptr<models::ParamLayer>>& layers() const {
+    return model_->layers();
+  }
+  /// Every rank's numbers [n] as [ranks, n]; all ranks together, between steps.
+  at::Tensor of_all_ranks(const at::Tensor& own) const { return statistics_.of_all(own); }
   double clip_bound() const { return clipping_->bound(); }
   /// Noised updates so far, of all runs that this one goes on from.
   int64_t privacy_steps() const { return privacy_steps_; }
@@ -118,6 +133,7 @@ class Trainer {
  private:
   struct Progress;
   StepReport run_step(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer);
+  void begin_watch();
   void run_micro_batch(const Batch& batch, bool stand_in, int64_t index, profile::PhaseTimer& timer,
                        Progress& progress);
   void check_losses(const at::Tensor& losses, const LossSums& sums);
@@ -133,12 +149,13 @@ class Trainer {
   std::shared_ptr<privacy::Clipping> clipping_;
   std::unique_ptr<privacy::ClipEngine> engine_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<data::SyntheticData> data_;
+  std::unique_ptr<data::Source> data_;
   c10::Device device_;
   std::unique_ptr<sharding::Parallel> parallel_;
   RankStatistics statistics_;
   int64_t serial_;  ///< the how many-th of this process: ranks compare it
-  bool record_layers_ = false, record_timeline_ = false;
+  bool record_layers_ = false;
+  std::unique_ptr<StepWatch> watch_;
   std::function<void(const models::Model&)> gradient_observer_;
   int64_t step_ = 0, privacy_steps_ = 0;
   bool half_resumed_ = false;  ///< a resume failed on the way: weights of two states

@@ -23,7 +23,8 @@ local function script(text)
   return folder .. "/script.lua"
 end
 
-local verbs = { "run", "profile", "sweep", "repl", "view", "plot", "models", "engines", "verify", "doctor", "completion" }
+local verbs = { "run", "profile", "sweep", "repl", "view", "plot", "compare", "export", "models", "engines", "verify", "doctor",
+  "completion" }
 
 describe("verbs", function()
   it("--help lists them and exits 0", function()
@@ -480,7 +481,7 @@ describe("a full disk", function()
 end)
 
 describe("an interrupt", function()
-  it("stops a sweep with exit code 130, says how to go on, and leaves a readable folder", function()
+  it("twice stops a sweep with exit code 130, says how to go on, and leaves a readable folder", function()
     script(([[
       local ms = require "moonshard"
       ms.sweep { %s, grid = { iters = { 1, 1000000 } } }:run()]]):format((tiny_lua:gsub(",%s*iters = 1", ""))))
@@ -490,13 +491,14 @@ describe("an interrupt", function()
       return #names > 0 and #support.list(folder .. "/results/" .. names[1] .. "/points") == 2
     end
     assert.is_true(support.wait_for(second_runs, 15))
-    os.execute("sleep 0.2; kill -INT " .. support.read(folder .. "/pid"))
+    local pid = support.read(folder .. "/pid"):match("%d+")
+    os.execute(("sleep 0.2; kill -INT %s; sleep 0.3; kill -INT %s"):format(pid, pid))
     assert.is_true(support.wait_for(function() return (support.read(folder .. "/code") or "") ~= "" end, 8))
     assert.are.equal("130\n", support.read(folder .. "/code"))
     local path = folder .. "/results/" .. support.list(folder .. "/results")[1]
     assert.are.same({}, support.processes_with(path))
     local said = support.read(folder .. "/out") .. support.read(folder .. "/err")
-    assert.matches("1 of 2 points are done in", said, 1, true)
+    assert.matches("1 ok, 1 interrupted; ", said, 1, true)
     assert.matches("resume", said, 1, true)
     local words = {}
     for _, id in ipairs(support.list(path .. "/points")) do words[#words + 1] = support.read(path .. "/points/" .. id .. "/status") end

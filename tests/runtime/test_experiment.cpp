@@ -33,7 +33,8 @@ TEST(Experiment, RecordsEverySampleAndWhatIsDerivedFromThem) {
   EXPECT_GE(metrics["peak_memory_bytes"].get<int64_t>(),
             64 * metrics["parameter_bytes"].get<int64_t>());
   EXPECT_TRUE(record["privacy"]["epsilon"].is_null());
-  EXPECT_EQ(record["memory_stages"][1]["stage"], "after model creation");
+  EXPECT_EQ(record["memory_stages"][1]["stage"], "after data");
+  EXPECT_EQ(record["memory_stages"][2]["stage"], "after model creation");
 }
 
 TEST(Experiment, TheSameSeedGivesTheSameNumbersBitForBit) {

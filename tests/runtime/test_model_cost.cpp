@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/models/model_cost.h"
 #include "runtime/models/registry.h"
-#include "runtime/plan/model_cost.h"
 #include "runtime/train/trainer.h"
 
 namespace moonshard {
@@ -46,7 +46,7 @@ TEST_P(ModelCost, PredictedPeakIsWithin15PercentOfAStep) {
   trainer.step(batch);
   const double measured =
       static_cast<double>(profile::read_memory(cpu).max_allocated_bytes - before);
-  const plan::ModelCost cost = plan::model_cost(options(), 1, GetParam().tokens);
+  const models::ModelCost cost = models::model_cost(options(), 1, GetParam().tokens);
   const double ratio = static_cast<double>(cost.peak_bytes) / measured;
   RecordProperty("predicted_over_measured", fmt::format("{:.3f}", ratio));
   EXPECT_NEAR(ratio, 1, 0.15) << "predicted " << cost.peak_bytes << ", measured " << measured;
@@ -73,20 +73,20 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ModelCostByHand, FlopsAreSixPerWeightAndAttentionOnTop) {
   models::ModelOptions o;
   o.model = "linear-tiny";
-  EXPECT_DOUBLE_EQ(plan::model_cost(o, 1, 1).flops_per_token, 6.0 * 4 * 256 * 256);
+  EXPECT_DOUBLE_EQ(models::model_cost(o, 1, 1).flops_per_token, 6.0 * 4 * 256 * 256);
   // Llama 3.1 8B as a language model: all weights but the embedding's rows, norms left out.
   o.model = "llama3.1-8b";
   o.task = "lm";
   const double weights = 8'030'261'248.0 - 128256.0 * 4096 - 65.0 * 4096;
-  EXPECT_DOUBLE_EQ(plan::model_cost(o, 1, 1024).flops_per_token,
+  EXPECT_DOUBLE_EQ(models::model_cost(o, 1, 1024).flops_per_token,
                    6 * weights + 6.0 * 32 * 4096 * 1024);
   // Attention of a DiT is not causal.
   o.model = "dit-xl/2";
   o.task = "auto";
-  const plan::ModelCost one = plan::model_cost(o, 1, 1);
+  const models::ModelCost one = models::model_cost(o, 1, 1);
   o.image_size = 64;  // four times the tokens
   const double D = 1152, per_sample = (256 + D) * D + 28 * 6 * D * D + 2 * D * D;
-  EXPECT_NEAR(plan::model_cost(o, 1, 1).flops_per_token - one.flops_per_token,
+  EXPECT_NEAR(models::model_cost(o, 1, 1).flops_per_token - one.flops_per_token,
               12 * 28 * D * (1024 - 256) - 6 * per_sample * (1.0 / 256 - 1.0 / 1024), 1);
 }
 
@@ -94,15 +94,15 @@ TEST(ModelCostByHand, BytesFollowTheFormats) {
   models::ModelOptions o;
   o.model = "llama3.2-1b";
   o.task = "lm";
-  const plan::ModelCost wide = plan::model_cost(o, 1, 512);
+  const models::ModelCost wide = models::model_cost(o, 1, 512);
   o.dtype = "bfloat16";
-  const plan::ModelCost half = plan::model_cost(o, 1, 512);
+  const models::ModelCost half = models::model_cost(o, 1, 512);
   EXPECT_EQ(wide.parameter_bytes, 4 * int64_t{1'235'814'400});
   EXPECT_EQ(half.parameter_bytes, 2 * int64_t{1'235'814'400});
   EXPECT_EQ(half.gradient_bytes, wide.gradient_bytes);  // sums stay in float32
   EXPECT_LT(half.activation_bytes, wide.activation_bytes);
   o.frozen = "model.*";  // the embedding is the head as well: nothing is left to train
-  EXPECT_EQ(plan::model_cost(o, 1, 512).gradient_bytes, 0);
+  EXPECT_EQ(models::model_cost(o, 1, 512).gradient_bytes, 0);
 }
 
 }  // namespace

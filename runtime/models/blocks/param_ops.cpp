@@ -8,6 +8,7 @@
 #include "runtime/core/check.h"
 #include "runtime/core/device.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/profile/owners.h"
 
 namespace moonshard::models {
 namespace {
@@ -27,11 +28,13 @@ ParamLayer& remembered_layer(AutogradContext* context) {
 
 // A patch embedding's [D, C, p, p] as the matrix [D, C p p] that it is.
 at::Tensor matrix_of(const ParamLayer& layer, at::ScalarType type) {
+  const profile::OwnerScope cast(profile::Owner::CastParameters);
   return layer.weight->value.flatten(1).to(type);
 }
 
 std::optional<at::Tensor> bias_of(const ParamLayer& layer, at::ScalarType type) {
   if (layer.bias == nullptr) return std::nullopt;
+  const profile::OwnerScope cast(profile::Owner::CastParameters);
   return layer.bias->value.to(type);
 }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/privacy/engines/engines.h"
 #include "runtime/privacy/layer_rules.h"
+#include "runtime/profile/owners.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -17,6 +18,7 @@ class PlainEngine : public ClipEngine {
 
   void consume(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) override {
     const at::NoGradGuard no_grad;
+    const profile::OwnerScope scope(profile::Owner::EngineTemporaries);
     add_gradients(layer, a, g);
     announce_gradients(layer);
   }

@@ -1,5 +1,6 @@
 // Linear and patch embedding: the gradient of sample b is G_b^T A_b, a sum of T outer products.
 #include "runtime/privacy/layer_rules/rules.h"
+#include "runtime/profile/owners.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -19,6 +20,11 @@ constexpr double kTrustedCancellation = 16;
 // What is added there on a GPU, where looking at the values would stop the stream: more than the
 // error can be, so that the norm is never below the truth.
 constexpr double kGramErrorBound = 1e-6;
+
+at::Tensor gram(const at::Tensor& x, const at::Tensor& y, profile::Owner owner) {
+  const profile::OwnerScope scope(owner);
+  return wide_bmm(x, y.transpose(1, 2));
+}
 
 struct GramSums {
   at::Tensor value, magnitude;  ///< [B], with and without signs
@@ -45,7 +51,8 @@ GramSums ghost_sums(const at::Tensor& a_BTi, const at::Tensor& g_BTo) {
   for (int64_t b = 0; b < B; b += step) {
     const int64_t count = std::min(step, B - b);
     const at::Tensor a = a_BTi.narrow(0, b, count), g = g_BTo.narrow(0, b, count);
-    const GramSums sums = gram_sums(wide_bmm(a, a.transpose(1, 2)), wide_bmm(g, g.transpose(1, 2)));
+    const GramSums sums = gram_sums(gram(a, a, profile::Owner::TemporariesAat),
+                                    gram(g, g, profile::Owner::TemporariesGgt));
     values.push_back(sums.value);
     magnitudes.push_back(sums.magnitude);
   }
@@ -64,9 +71,10 @@ GramSums tiled_sums(const at::Tensor& a_BTi, const at::Tensor& g_BTo, int64_t ti
       const int64_t rows = std::min(tile, T - row);
       for (int64_t column = 0; column <= row; column += tile) {  // symmetric: the lower half twice
         const int64_t columns = std::min(tile, T - column);
-        const GramSums sums = gram_sums(
-            wide_bmm(a.narrow(1, row, rows), a.narrow(1, column, columns).transpose(1, 2)),
-            wide_bmm(g.narrow(1, row, rows), g.narrow(1, column, columns).transpose(1, 2)));
+        const GramSums sums = gram_sums(gram(a.narrow(1, row, rows), a.narrow(1, column, columns),
+                                             profile::Owner::TemporariesAat),
+                                        gram(g.narrow(1, row, rows), g.narrow(1, column, columns),
+                                             profile::Owner::TemporariesGgt));
         const double times = column == row ? 1 : 2;
         total.value.narrow(0, b, count).add_(sums.value, times);
         total.magnitude.narrow(0, b, count).add_(sums.magnitude, times);

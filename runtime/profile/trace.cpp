@@ -1,0 +1,128 @@
+#include "runtime/profile/trace.h"
+
+#include <atomic>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <torch/csrc/autograd/profiler_kineto.h>
+#ifdef MOONSHARD_HAS_ZLIB
+#include <zlib.h>
+#endif
+
+#include "runtime/core/check.h"
+#include "runtime/records/atomic_file.h"
+#include "runtime/records/json.h"
+
+namespace moonshard::profile {
+namespace {
+
+namespace profiler = torch::autograd::profiler;
+using torch::profiler::impl::ActivityType;
+
+std::atomic<bool> records_now{false};
+
+std::string with_rank(std::string text, const TraceInfo& info) {
+  const records::Json about{
+      {"rank", info.rank}, {"world_size", info.world}, {"backend", info.transport}};
+  const records::Json what{{"what", info.what}};
+  const size_t brace = text.find('{');
+  if (brace == std::string::npos) return text;
+  return text.insert(brace + 1, "\n  \"distributedInfo\": " + about.dump() +
+                                    ",\n  \"moonshard\": " + what.dump() + ",");
+}
+
+#ifdef MOONSHARD_HAS_ZLIB
+std::string compressed(const std::string& text) {
+  z_stream stream{};
+  constexpr int kGzip = 15 + 16;
+  if (deflateInit2(&stream, 6, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+    throw IoError("trace: zlib cannot start");
+  std::string bytes(deflateBound(&stream, text.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_out = static_cast<uInt>(bytes.size());
+  const int done = deflate(&stream, Z_FINISH);
+  bytes.resize(stream.total_out);
+  deflateEnd(&stream);
+  if (done != Z_STREAM_END) throw IoError("trace: zlib cannot compress it");
+  return bytes;
+}
+#endif
+
+}  // namespace
+
+Trace::Trace(c10::Device device) {
+  MS_CHECK(!records_now.exchange(true), "trace: expected one at a time, got a second");
+  // Kineto wants the place that the allocators report to for itself.
+  constexpr auto kPlace = c10::DebugInfoKind::PROFILER_STATE;
+  while (c10::ThreadLocalDebugInfo::get(kPlace) != nullptr)
+    set_aside_.push_back(c10::ThreadLocalDebugInfo::_pop(kPlace));
+  try {
+    std::set<ActivityType> activities{ActivityType::CPU};
+    if (device.is_cuda()) activities.insert(ActivityType::CUDA);
+    const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO,
+                                                       /*report_input_shapes=*/true,
+                                                       /*profile_memory=*/true);
+    profiler::prepareProfiler(config, activities);
+    profiler::enableProfiler(config, activities,
+                             {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+                              at::RecordScope::USER_SCOPE});
+  } catch (...) {
+    stop_listening();
+    throw;
+  }
+}
+
+Trace::~Trace() {
+  if (!running_) return;
+  try {
+    profiler::disableProfiler();
+  } catch (...) {  // the step's own error is the one to tell
+  }
+  stop_listening();
+}
+
+void Trace::stop_listening() {
+  for (; !set_aside_.empty(); set_aside_.pop_back())
+    c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE, set_aside_.back());
+  records_now.store(false);
+}
+
+void Trace::save(const std::filesystem::path& path, const TraceInfo& info) {
+  running_ = false;
+  std::unique_ptr<profiler::ProfilerResult> result;
+  try {
+    result = profiler::disableProfiler();
+  } catch (...) {
+    stop_listening();
+    throw;
+  }
+  stop_listening();
+  // Kineto writes plain text to a file of its own; ours has the rank inside and appears whole.
+  const std::filesystem::path raw = path.string() + ".kineto";
+  result->save(raw.string());
+  std::ifstream file(raw, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  file.close();
+  std::error_code ignored;
+  std::filesystem::remove(raw, ignored);
+  std::string whole = with_rank(text.str(), info);
+  if (whole.empty()) throw IoError(path.string() + ": Kineto wrote no trace; is the disk full?");
+#ifdef MOONSHARD_HAS_ZLIB
+  if (path.extension() == ".gz") whole = compressed(whole);
+#endif
+  records::write_file_atomically(path, whole);
+}
+
+std::string trace_file_name(int rank) {
+#ifdef MOONSHARD_HAS_ZLIB
+  return fmt::format("trace.rank{}.json.gz", rank);
+#else
+  return fmt::format("trace.rank{}.json", rank);
+#endif
+}
+
+}  // namespace moonshard::profile

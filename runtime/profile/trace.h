@@ -1,0 +1,42 @@
+// Chrome traces of a few steps through LibTorch's Kineto: operators, kernels, memory, and the
+// phases by their names. The rank is inside; Perfetto, chrome://tracing and HTA open the files.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <c10/core/Device.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+namespace moonshard::profile {
+
+struct TraceInfo {
+  int rank = 0, world = 1;
+  std::string transport;  ///< "nccl", "gloo", …
+  std::string what;       ///< for the reader, e.g. "llama3-tiny ghost"
+};
+
+/// Records from its construction on, on this thread and the work that it starts. One at a time:
+/// throws UsageError while another records.
+class Trace {
+ public:
+  explicit Trace(c10::Device device);
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+  /// Stops and writes, compressed when the name ends in .gz. Throws IoError.
+  void save(const std::filesystem::path& path, const TraceInfo& info);
+
+ private:
+  void stop_listening();
+
+  bool running_ = true;
+  std::vector<std::shared_ptr<c10::DebugInfoBase>> set_aside_;  ///< listeners of the allocators
+};
+
+/// "trace.rank0.json.gz", or without .gz where zlib was not there to build with.
+std::string trace_file_name(int rank);
+
+}  // namespace moonshard::profile

@@ -1,0 +1,109 @@
+#include "runtime/profile/utilization.h"
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "runtime/profile/nvml.h"
+
+namespace moonshard::profile {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// The GPU that LibTorch calls by this index, among those that this process may see.
+std::optional<Gpu> gpu_of(c10::Device device) {
+  if (!device.is_cuda()) return std::nullopt;
+  const std::vector<Gpu> visible =
+      visible_gpus(list_gpus().gpus, std::getenv("CUDA_VISIBLE_DEVICES"));
+  const auto index = static_cast<size_t>(device.index());
+  if (index >= visible.size()) return std::nullopt;
+  return visible[index];
+}
+
+struct Peak {
+  const char* name;  ///< part of the driver's name of the GPU
+  double float32, bfloat16;
+};
+// Teraflop/s, dense.
+constexpr Peak kPeaks[] = {
+    {"H200", 66.9, 989.4}, {"H100 PCIe", 51.2, 756.0}, {"H100", 66.9, 989.4}, {"H20", 44.0, 148.0},
+    {"A100", 19.5, 311.8}, {"A40", 37.4, 149.7},       {"A10", 31.2, 125.0},  {"L40S", 91.6, 362.1},
+    {"L4", 30.3, 121.0},   {"RTX 4090", 82.6, 165.2},
+};
+
+}  // namespace
+
+struct UtilizationSampler::State {
+  Clock::time_point start = Clock::now();
+  double cpu_start = cpu_seconds();
+  std::mutex mutex;
+  std::condition_variable wake;
+  bool ends = false;
+  double sum = 0;
+  int64_t samples = 0;
+  std::thread thread;
+};
+
+UtilizationSampler::UtilizationSampler(c10::Device device) : state_(std::make_unique<State>()) {
+  const std::optional<Gpu> gpu = gpu_of(device);
+  if (!gpu) return;
+  state_->thread = std::thread([state = state_.get(), index = gpu->index] {
+    std::unique_lock lock(state->mutex);
+    while (
+        !state->wake.wait_for(lock, std::chrono::milliseconds(100), [&] { return state->ends; })) {
+      if (const auto percent = gpu_utilization_percent(index)) {
+        state->sum += *percent;
+        ++state->samples;
+      }
+    }
+  });
+}
+
+UtilizationSampler::~UtilizationSampler() {
+  finish();
+}
+
+Utilization UtilizationSampler::finish() {
+  if (state_->thread.joinable()) {
+    {
+      const std::lock_guard lock(state_->mutex);
+      state_->ends = true;
+    }
+    state_->wake.notify_all();
+    state_->thread.join();
+  }
+  Utilization result;
+  result.wall_s = std::chrono::duration<double>(Clock::now() - state_->start).count();
+  if (result.wall_s > 0)
+    result.cpu_percent = 100 * (cpu_seconds() - state_->cpu_start) / result.wall_s;
+  if (state_->samples > 0) result.gpu_percent = state_->sum / static_cast<double>(state_->samples);
+  return result;
+}
+
+double peak_flops(c10::Device device, const std::string& dtype) {
+  const std::optional<Gpu> gpu = gpu_of(device);
+  if (!gpu) return 0;
+  for (const Peak& peak : kPeaks) {
+    if (gpu->name.find(peak.name) == std::string::npos) continue;
+    if (dtype == "float32") return peak.float32 * 1e12;
+    if (dtype == "bfloat16" || dtype == "float16") return peak.bfloat16 * 1e12;
+  }
+  return 0;
+}
+
+}  // namespace moonshard::profile

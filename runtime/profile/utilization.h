@@ -1,0 +1,37 @@
+// How busy the machine was over a stretch of time: this process's CPU time, and the GPU as its
+// driver sees it (NVML), sampled by a thread of its own.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <c10/core/Device.h>
+
+namespace moonshard::profile {
+
+struct Utilization {
+  double wall_s = 0;
+  double cpu_percent = 0;             ///< of one core: 200 is two busy cores
+  std::optional<double> gpu_percent;  ///< mean of the driver's samples; none without NVML
+};
+
+class UtilizationSampler {
+ public:
+  /// Begins; samples about ten times a second.
+  explicit UtilizationSampler(c10::Device device);
+  ~UtilizationSampler();
+  UtilizationSampler(const UtilizationSampler&) = delete;
+  UtilizationSampler& operator=(const UtilizationSampler&) = delete;
+  Utilization finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// What the device can do at most in this format, in operations per second; 0 where we do not know.
+/// Dense figures of the makers' data sheets: float32 without TF32, bfloat16 on tensor cores.
+double peak_flops(c10::Device device, const std::string& dtype);
+
+}  // namespace moonshard::profile

@@ -1,0 +1,83 @@
+#include "runtime/records/point_tables.h"
+
+#include <algorithm>
+
+#include "runtime/records/csv.h"
+
+namespace moonshard::records {
+namespace {
+
+std::string cell(const Json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Columns in the order in which the rows first name them.
+std::string table_of(const std::vector<Json>& rows) {
+  CsvTable table;
+  for (const Json& row : rows)
+    for (const auto& [key, value] : row.items())
+      if (std::find(table.columns.begin(), table.columns.end(), key) == table.columns.end())
+        table.columns.push_back(key);
+  for (const Json& row : rows) {
+    std::vector<std::string> cells;
+    for (const std::string& column : table.columns)
+      cells.push_back(cell(row.value(column, Json())));
+    table.rows.push_back(std::move(cells));
+  }
+  return to_csv(table);
+}
+
+std::vector<Json> list(const Json& record, const char* key) {
+  if (!record.contains(key) || !record[key].is_array()) return {};
+  return record[key].get<std::vector<Json>>();
+}
+
+// {"phases_ms": {"forward": 1}} becomes {"forward_ms": 1}.
+std::vector<Json> step_rows(const Json& record) {
+  std::vector<Json> rows;
+  for (const Json& step : list(record, "steps")) {
+    Json row = Json::object();
+    for (const auto& [key, value] : step.items()) {
+      if (key != "phases_ms") {
+        row[key] = value;
+      } else if (value.is_object()) {
+        for (const auto& [phase, ms] : value.items()) row[phase + "_ms"] = ms;
+      }
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// Stages first, then the timeline of the detailed step.
+std::vector<Json> memory_rows(const Json& record) {
+  std::vector<Json> rows = list(record, "memory_stages");
+  if (!record.contains("memory") || !record["memory"].contains("timeline")) return rows;
+  const Json& timeline = record["memory"]["timeline"];
+  const size_t count = timeline["ms"].size();
+  for (size_t i = 0; i < count; ++i) {
+    Json row{{"stage", "timeline " + timeline["phase"][i].get<std::string>()},
+             {"ms", timeline["ms"][i]},
+             {"allocated_bytes", timeline["total"][i]}};
+    for (const auto& [owner, bytes] : timeline["owners"].items()) row[owner + "_bytes"] = bytes[i];
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> point_tables(const Json& record) {
+  std::vector<std::pair<std::string, std::string>> tables;
+  const auto add = [&](const char* name, const std::vector<Json>& rows) {
+    if (!rows.empty()) tables.emplace_back(name, table_of(rows));
+  };
+  add("steps.csv", step_rows(record));
+  add("memory.csv", memory_rows(record));
+  add("comm.csv", list(record, "comm"));
+  add("layers.csv", list(record, "layers"));
+  return tables;
+}
+
+}  // namespace moonshard::records

@@ -1,0 +1,162 @@
+#include "runtime/train/step_watch.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "runtime/privacy/norm_engine.h"
+#include "runtime/profile/trace_request.h"
+#include "runtime/records/json.h"
+
+namespace moonshard::train {
+namespace {
+
+using records::Json;
+
+enum class Log { Off, Phases, Layers };
+
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' && std::string(value) != "0";
+}
+
+Log log_wish() {
+  static const Log wish = [] {
+    const char* own = std::getenv("MOONSHARD_PROFILE");
+    if (own != nullptr && std::string(own) == "layers") return Log::Layers;
+    if (is_set("OPACUS_PROFILE_FSDP_DETAILED")) return Log::Layers;
+    return is_set("MOONSHARD_PROFILE") || is_set("OPACUS_PROFILE_FSDP") ? Log::Phases : Log::Off;
+  }();
+  return wish;
+}
+
+std::string squares_text(const std::vector<double>& norms) {
+  std::string text;
+  for (size_t i = 0; i < norms.size() && i < 16; ++i)
+    text += fmt::format("{}{:.6g}", i > 0 ? " " : "", norms[i] * norms[i]);
+  return norms.size() > 16 ? text + " …" : text;
+}
+
+}  // namespace
+
+Json norm_times(const std::vector<profile::Span>& spans) {
+  double local = 0, stacking = 0, reduce = 0, final = 0;
+  bool any = false;
+  for (const profile::Span& span : spans) {
+    const double ms = span.end_ms - span.begin_ms;
+    if (span.lane == privacy::kLocalNorms)
+      local += ms;
+    else if (span.lane == privacy::kNormStacking)
+      stacking += ms;
+    else if (span.lane == privacy::kNormReduce)
+      reduce += ms;
+    else if (span.lane == privacy::kNormFinal)
+      final += ms;
+    else
+      continue;
+    any = true;
+  }
+  if (!any) return Json();
+  return Json{{"local", local}, {"stacking", stacking}, {"reduce", reduce}, {"final", final}};
+}
+
+Json layer_times(const std::vector<profile::Span>& spans) {
+  Json rows = Json::array();
+  for (const profile::Span& span : spans) {
+    if (span.lane != privacy::kLocalNorms) continue;
+    const double ms = span.end_ms - span.begin_ms;
+    const auto known = std::find_if(rows.begin(), rows.end(),
+                                    [&](const Json& row) { return row["layer"] == span.name; });
+    if (known != rows.end()) {
+      (*known)["norm_ms"] = (*known)["norm_ms"].get<double>() + ms;
+    } else {
+      rows.push_back(Json{{"layer", span.name}, {"norm_ms", ms}});
+    }
+  }
+  return rows;
+}
+
+StepWatch::StepWatch(c10::Device device) : device_(device) {}
+StepWatch::~StepWatch() {
+  stop();
+}
+
+void StepWatch::ask_for_trace(int64_t steps, const std::filesystem::path& file) {
+  MS_CHECK(steps >= 1, "trainer: trace: expected at least 1 step, got {}", steps);
+  trace_steps_ = steps;
+  trace_file_ = file;
+}
+
+void StepWatch::begin(const profile::TraceInfo& who) {
+  who_ = who;
+  if (trace_steps_ == 0) {
+    const profile::TraceRequest request = profile::take_trace_request();
+    if (request.steps > 0)
+      ask_for_trace(request.steps, request.folder / profile::trace_file_name(who.rank));
+  }
+  if (trace_steps_ > 0 && trace_ == nullptr) trace_ = std::make_unique<profile::Trace>(device_);
+  if (wishes.timeline || wishes.details || log_wish() == Log::Layers) {
+    timeline_ = std::make_shared<profile::Timeline>(device_);
+    profile::record_zones_into(timeline_);
+  }
+  // A trace hears of memory by the same way as the ledger does: one of the two at a time.
+  if (wishes.details && trace_ == nullptr)
+    ledger_ = std::make_unique<profile::LedgerScope>(device_);
+}
+
+void StepWatch::end(StepReport& report) {
+  std::vector<profile::Span> spans;
+  if (timeline_ != nullptr) {
+    profile::record_zones_into(nullptr);
+    spans = timeline_->finish();
+    timeline_.reset();
+  }
+  if (ledger_ != nullptr) {
+    auto details = std::make_shared<StepDetails>();
+    details->memory = ledger_->finish();
+    details->spans = spans;
+    report.details = std::move(details);
+    ledger_.reset();
+  }
+  if (log_wish() != Log::Off) write_log(report, spans);
+  if (wishes.timeline) report.spans = std::move(spans);
+  if (trace_ != nullptr && --trace_steps_ == 0) {
+    const std::unique_ptr<profile::Trace> done = std::move(trace_);
+    done->save(trace_file_, who_);
+    std::fprintf(stderr, "moonshard: trace written: %s\n", trace_file_.c_str());
+  }
+}
+
+void StepWatch::stop() {
+  if (timeline_ != nullptr) profile::record_zones_into(nullptr);
+  timeline_.reset();
+  ledger_.reset();
+}
+
+void StepWatch::write_log(const StepReport& report, const std::vector<profile::Span>& spans) const {
+  std::string text = fmt::format("moonshard profile: rank {} step {}:", who_.rank, report.step);
+  for (const auto& [phase, ms] : report.phases) text += fmt::format(" {} {:.3f}", phase, ms);
+  text += fmt::format(" total {:.3f} ms, allocated {} max {} bytes\n", report.time_ms,
+                      report.memory.allocated_bytes, report.memory.max_allocated_bytes);
+  if (log_wish() == Log::Layers) {
+    const Json norms = norm_times(spans);
+    if (norms.is_object()) {
+      text += fmt::format("  norms: stacking {:.3f} local {:.3f} reduce {:.3f} final {:.3f} ms\n",
+                          norms["stacking"].get<double>(), norms["local"].get<double>(),
+                          norms["reduce"].get<double>(), norms["final"].get<double>());
+      text += fmt::format("  squared norms of this rank: {}\n", squares_text(report.norms));
+      text += fmt::format("  squared norms of all ranks: {}\n", squares_text(report.all_norms));
+    }
+    for (const Json& row : layer_times(spans))
+      text += fmt::format("  norm of {} {:.3f} ms\n", row["layer"].get<std::string>(),
+                          row["norm_ms"].get<double>());
+    for (const profile::CollectiveTimes& times : profile::collective_times(spans))
+      text += fmt::format("  {}: {} times, work {:.3f} ms, exposed {:.3f} ms, overlap {:.0f} %\n",
+                          times.operation, times.count, times.work_ms, times.exposed_ms,
+                          times.overlap_percent());
+  }
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+}  // namespace moonshard::train

@@ -1,0 +1,74 @@
+// What a step can be watched with: the ledger of memory and the timeline (details), a Chrome trace,
+// the phase log. All off by default, and then free.
+//
+// Environment: MOONSHARD_PROFILE=1 (or the older OPACUS_PROFILE_FSDP=1) writes one line per step
+// with its phases; =layers (or OPACUS_PROFILE_FSDP_DETAILED=1) adds norms by layer and the squared
+// norms before and after they are put together.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/profile/ledger.h"
+#include "runtime/profile/overlap.h"
+#include "runtime/profile/trace.h"
+#include "runtime/profile/zone.h"
+#include "runtime/train/trainer.h"
+
+namespace moonshard::train {
+
+/// What a watched step was made of.
+struct StepDetails {
+  profile::LedgerReport memory;
+  std::vector<profile::Span> spans;
+};
+
+class StepWatch {
+ public:
+  struct Wishes {
+    bool timeline = false;  ///< spans in the reports
+    bool details = false;   ///< spans and the ledger
+  };
+  /// Ends what still records when a step fails.
+  class Guard {
+   public:
+    explicit Guard(StepWatch& watch) : watch_(watch) {}
+    ~Guard() { watch_.stop(); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    StepWatch& watch_;
+  };
+
+  explicit StepWatch(c10::Device device);
+  ~StepWatch();
+
+  void ask_for_trace(int64_t steps, const std::filesystem::path& file);
+  void begin(const profile::TraceInfo& who);
+  /// Fills in the report's spans and details; writes the log and, after its last step, the trace.
+  void end(StepReport& report);
+  void stop();
+
+  Wishes wishes;
+
+ private:
+  void write_log(const StepReport& report, const std::vector<profile::Span>& spans) const;
+
+  c10::Device device_;
+  profile::TraceInfo who_;
+  std::shared_ptr<profile::Timeline> timeline_;
+  std::unique_ptr<profile::LedgerScope> ledger_;
+  int64_t trace_steps_ = 0;
+  std::filesystem::path trace_file_;
+  std::unique_ptr<profile::Trace> trace_;
+};
+
+/// Milliseconds by part of finding the norms: local, stacking, reduce, final.
+records::Json norm_times(const std::vector<profile::Span>& spans);
+/// [{layer, norm_ms}] in the order of the backward pass.
+records::Json layer_times(const std::vector<profile::Span>& spans);
+
+}  // namespace moonshard::train

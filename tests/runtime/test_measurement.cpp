@@ -1,0 +1,230 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "runtime/data/text_folder.h"
+#include "runtime/profile/overlap.h"
+#include "runtime/records/point_tables.h"
+#include "runtime/train/experiment.h"
+#include "runtime/train/step_watch.h"
+#include "tests/support/temporary_folder.h"
+
+namespace moonshard::train {
+namespace {
+
+ExperimentOptions tiny(const std::string& mode) {
+  ExperimentOptions options;
+  options.model = "llama3-tiny";
+  options.device = "cpu";
+  options.mode = mode;
+  options.batch_size = 2;
+  options.seq_length = 64;
+  options.optimizer = "adam";
+  options.iters = 2;
+  return options;
+}
+
+std::map<std::string, int64_t> owners(const Json& rows) {
+  std::map<std::string, int64_t> bytes;
+  for (const Json& row : rows) bytes[row["owner"]] = row["bytes"];
+  return bytes;
+}
+
+class EveryEngine : public testing::TestWithParam<const char*> {};
+
+TEST_P(EveryEngine, OwnersAddUpToThePeakAndLittleIsUnexplained) {
+  const Json record = run_experiment(tiny(GetParam()));
+  ASSERT_EQ(record["status"], "ok");
+  const Json& memory = record["memory"];
+  const int64_t peak = memory["peak_bytes"];
+  int64_t sum = 0;
+  for (const Json& row : memory["breakdown"]) {
+    EXPECT_GE(row["bytes"].get<int64_t>(), 0) << row.dump();
+    sum += row["bytes"].get<int64_t>();
+  }
+  EXPECT_EQ(sum, peak);
+  EXPECT_EQ(peak, record["metrics"]["peak_memory_bytes"]);
+  EXPECT_LE(memory["rest_bytes"].get<int64_t>(), peak / 50) << memory["breakdown"].dump(1);
+  const auto at_peak = owners(memory["breakdown"]), after = owners(memory["after_step"]);
+  EXPECT_EQ(at_peak.at("parameters"), record["metrics"]["parameter_bytes"]);
+  EXPECT_EQ(after.at("optimizer_state"), record["metrics"]["optimizer_bytes"]);
+  EXPECT_EQ(after.count("gradients"), 0u) << "gradients do not outlive the step";
+  EXPECT_GT(at_peak.count("activations") + at_peak.count("engine_kept"), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ledger, EveryEngine,
+                         testing::Values("none", "materialize", "ghost", "flash", "bookkeeping",
+                                         "flash_bookkeeping", "auto"));
+
+TEST(Ledger, NamesWhatEachEngineNeeds) {
+  const auto most = [](const std::string& mode, const std::string& owner) {
+    const Json timeline = run_experiment(tiny(mode))["memory"]["timeline"]["owners"];
+    int64_t bytes = 0;
+    if (timeline.contains(owner))
+      for (const Json& value : timeline[owner]) bytes = std::max(bytes, value.get<int64_t>());
+    return bytes;
+  };
+  EXPECT_GT(most("ghost", "temporaries_ggt"), 0);
+  EXPECT_GT(most("ghost", "temporaries_aat"), 0);
+  EXPECT_EQ(most("none", "temporaries_ggt"), 0);
+  EXPECT_EQ(most("none", "engine_kept"), 0);
+  EXPECT_GT(most("bookkeeping", "engine_kept"), 10 * most("ghost", "engine_kept"));
+  EXPECT_GT(most("bookkeeping", "norm_samples"), 0);
+}
+
+TEST(Ledger, TheTimelineFollowsThePhasesAndHasThePeak) {
+  const Json memory = run_experiment(tiny("flash"))["memory"];
+  const Json& timeline = memory["timeline"];
+  ASSERT_LE(timeline["ms"].size(), 401u);
+  ASSERT_EQ(timeline["ms"].size(), timeline["total"].size());
+  int64_t most = 0;
+  for (const Json& total : timeline["total"]) most = std::max(most, total.get<int64_t>());
+  EXPECT_EQ(most, memory["peak_bytes"].get<int64_t>());
+  std::vector<std::string> phases;
+  for (const Json& phase : memory["phases"]) phases.push_back(phase["phase"]);
+  EXPECT_THAT(phases, testing::ElementsAre("data", "forward", "backward", "clip_factors",
+                                           "clipped_sum", "second_backward", "noise", "optimizer"));
+}
+
+TEST(Measurement, ProfileOffLooksAtNothingMore) {
+  ExperimentOptions options = tiny("ghost");
+  options.profile = "off";
+  const Json record = run_experiment(options);
+  EXPECT_FALSE(record.contains("memory"));
+  EXPECT_FALSE(record.contains("norms_ms"));
+  EXPECT_FALSE(record["metrics"].contains("profiler_overhead_percent"));
+  EXPECT_TRUE(record["metrics"].contains("cpu_percent"));
+}
+
+TEST(Measurement, LayersHaveTheTimeOfTheirNorms) {
+  ExperimentOptions options = tiny("ghost");
+  options.profile = "layers";
+  const Json record = run_experiment(options);
+  double sum = 0;
+  for (const Json& row : record["layers"]) {
+    EXPECT_FALSE(row["kind"].get<std::string>().empty());
+    sum += row["norm_ms"].get<double>();
+  }
+  EXPECT_GT(record["layers"].size(), 10u);
+  EXPECT_NEAR(sum, record["norms_ms"]["local"].get<double>(), 1e-6);
+  EXPECT_LE(sum, record["time"]["phases_ms"]["backward"]["max"].get<double>() * 20);
+}
+
+TEST(Measurement, CommunicationOfAModelledWorldIsWorkAndWaiting) {
+  ExperimentOptions options = tiny("none");
+  options.parallel = "fsdp";
+  options.world = "fake:4";
+  options.link = "ethernet10";
+  const Json record = run_experiment(options);
+  ASSERT_TRUE(record.contains("comm"));
+  double work = 0;
+  for (const Json& row : record["comm"]) {
+    EXPECT_GT(row["work_ms"].get<double>(), 0);
+    EXPECT_GE(row["work_ms"].get<double>() * 1.2 + 1, row["exposed_ms"].get<double>());
+    work += row["work_ms"].get<double>();
+  }
+  // 4 ranks at 1.1 GB/s: at least what the bytes of the gathers need.
+  EXPECT_GE(work, record["metrics"]["comm_bytes"].get<double>() * 0.7 / 1.1e9 * 1000);
+  EXPECT_NEAR(record["metrics"]["comm_work_ms"].get<double>(), work, 1e-9);
+}
+
+TEST(Measurement, OutOfMemorySaysPhaseAskedAndFree) {
+  ExperimentOptions options = tiny("materialize");
+  options.batch_size = 16;
+  options.memory_limit_mb = 24;
+  const Json record = run_experiment(options);
+  ASSERT_EQ(record["status"], "oom");
+  EXPECT_THAT(record["phase"].get<std::string>(), testing::AnyOf("forward", "backward"));
+  EXPECT_GT(record["bytes_asked"].get<int64_t>(), record["bytes_free"].get<int64_t>());
+}
+
+TEST(Measurement, TraceHasPhasesAndRank) {
+  const TemporaryFolder folder;
+  ExperimentOptions options = tiny("flash_bookkeeping");
+  options.profile = "trace";
+  ASSERT_EQ(run_experiment(options, {}, folder.path())["status"], "ok");
+  const auto file = folder.path() / profile::trace_file_name(0);
+  ASSERT_TRUE(std::filesystem::exists(file));
+  EXPECT_FALSE(std::filesystem::exists(file.string() + ".kineto"));
+  const auto plain = folder.path() / "trace.json";
+  std::filesystem::copy(file, folder.path() / "copy.json.gz");
+  const std::string unpack = file.extension() == ".gz" ? "zcat " : "cat ";
+  ASSERT_EQ(std::system((unpack + file.string() + " > " + plain.string()).c_str()), 0);
+  const Json trace = records::read_json_file(plain);
+  EXPECT_EQ(trace["distributedInfo"]["rank"], 0);
+  std::set<std::string> names;
+  for (const Json& event : trace["traceEvents"])
+    if (event.contains("name") && event["name"].is_string()) names.insert(event["name"]);
+  for (const char* phase : {"data", "forward", "backward", "clipped_sum", "noise", "optimizer"})
+    EXPECT_TRUE(names.contains(phase)) << phase;
+  EXPECT_TRUE(names.contains("aten::linear"));
+  EXPECT_TRUE(names.contains("[memory]"));
+}
+
+TEST(Overlap, QueuedCollectivesDoNotCountTwiceAndWaitingIsExposed) {
+  using profile::Span;
+  const std::vector<Span> spans{{"comm", "all_gather a", 0, 10},
+                                {"comm", "all_gather b", 1, 18},  // asked for while a runs
+                                {"exposed", "all_gather a", 6, 10},
+                                {"comm", "reduce_scatter a", 20, 24},
+                                {"host comm", "all_reduce losses", 21, 22}};
+  const auto rows = profile::collective_times(spans);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].operation, "all_gather");
+  EXPECT_EQ(rows[0].count, 2);
+  EXPECT_DOUBLE_EQ(rows[0].work_ms, 18);
+  EXPECT_DOUBLE_EQ(rows[0].exposed_ms, 4);
+  EXPECT_NEAR(rows[0].overlap_percent(), 100 * 14.0 / 18, 1e-9);
+  EXPECT_DOUBLE_EQ(rows[1].overlap_percent(), 100);
+  EXPECT_EQ(rows[2].operation, "host all_reduce");
+}
+
+TEST(PointTables, AreWholeAndQuoted) {
+  const Json record = run_experiment(tiny("ghost"));
+  std::map<std::string, std::string> tables;
+  for (const auto& [name, text] : records::point_tables(record)) tables[name] = text;
+  EXPECT_THAT(tables["steps.csv"], testing::HasSubstr("second_backward_ms"));
+  EXPECT_EQ(std::count(tables["steps.csv"].begin(), tables["steps.csv"].end(), '\n'), 1 + 3);
+  EXPECT_THAT(tables["memory.csv"], testing::HasSubstr("after model creation"));
+  EXPECT_EQ(tables.count("comm.csv"), 0u);
+}
+
+TEST(TextFolder, ReadsAllFormatsInOneOrderAndRanksTakeTurns) {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    const auto path = folder.path() / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  };
+  write("a.txt", "0123456789");
+  write("below/b.json", R"({"text": "abcdefghij"})");
+  write("c.jsonl", "{\"text\": \"ABCDE\"}\n\n{\"text\": \"FGHIJ\"}\n");
+  write("ignored.csv", "no");
+  models::ModelOptions model;
+  model.task = "lm";
+  model.vocab_size = 256;
+  model.device = "cpu";
+  const auto bytes_of = [](const Batch& batch) {
+    std::string text;
+    for (int64_t i = 0; i < batch.input_ids.numel(); ++i)
+      text += static_cast<char>(batch.input_ids.flatten()[i].item<int64_t>());
+    return text;
+  };
+  data::TextFolder whole(folder.path(), model, 1, 4);
+  EXPECT_EQ(whole.bytes(), 10 + 1 + 10 + 1 + 5 + 1 + 5);
+  EXPECT_EQ(bytes_of(whole.next()), "0123");
+  EXPECT_EQ(bytes_of(whole.next()), "4567");
+  data::TextFolder second(folder.path(), model, 1, 4, 1, 2);
+  EXPECT_EQ(bytes_of(second.next()), "4567");
+  EXPECT_EQ(second.next().labels[0][3].item<int64_t>(), -100);
+
+  write("c.jsonl", "{\"text\": \"ABCDE\"}\n{\"body\": 1}\n");
+  EXPECT_THAT([&] { data::TextFolder(folder.path(), model, 1, 4); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("c.jsonl:2")));
+  model.task = "classify";
+  EXPECT_THROW(data::TextFolder(folder.path(), model, 1, 4), UsageError);
+}
+
+}  // namespace
+}  // namespace moonshard::train
