@@ -1,15 +1,22 @@
---- Progress of a sweep: one moving line with an ETA on a terminal, one line per point elsewhere.
+--- Progress of a sweep: one moving line with an ETA on a terminal, one line per point elsewhere, and progress.json in
+-- the run folder for whoever watches from outside.
 local native = require "moonshard.native"
 
 local M = {}
 local Progress = {}
 Progress.__index = Progress
 
-function M.new(total, on_terminal)
-  return setmetatable({ total = total, done = 0, failed = 0, measured = 0, spent = 0, on_terminal = on_terminal }, Progress)
+local file_period_s = 2
+
+--- @tparam number total points
+-- @tparam boolean on_terminal
+-- @tparam[opt] function write_file takes the text of progress.json
+function M.new(total, on_terminal, write_file)
+  return setmetatable({ total = total, done = 0, failed = 0, on_terminal = on_terminal, write_file = write_file, kinds = {},
+    began = native.launch.clock(), state = "running" }, Progress)
 end
 
-local function clock_text(seconds)
+function M.clock_text(seconds)
   seconds = math.floor(seconds + 0.5)
   if seconds >= 3600 then return ("%d:%02d:%02d"):format(seconds / 3600, seconds / 60 % 60, seconds % 60) end
   return ("%d:%02d"):format(seconds / 60, seconds % 60)
@@ -18,6 +25,46 @@ end
 local function write(text)
   io.stdout:write(text)
   io.stdout:flush()
+end
+
+local function kind_of(self, kind)
+  self.kinds[kind] = self.kinds[kind] or { waiting = 0, measured = 0, spent = 0 }
+  return self.kinds[kind]
+end
+
+--- Says that a point of a kind (its mode) is still to come: points of one mode take alike long.
+function Progress:expect(kind)
+  kind = kind_of(self, kind)
+  kind.waiting = kind.waiting + 1
+end
+
+--- Seconds that the rest will take; nil as long as nothing was measured.
+function Progress:eta()
+  local measured, spent = 0, 0
+  for _, kind in pairs(self.kinds) do measured, spent = measured + kind.measured, spent + kind.spent end
+  if measured == 0 then return nil end
+  local left = 0
+  for _, kind in pairs(self.kinds) do
+    left = left + kind.waiting * (kind.measured > 0 and kind.spent / kind.measured or spent / measured)
+  end
+  if self.started then
+    local kind = kind_of(self, self.kind)
+    local each = kind.measured > 0 and kind.spent / kind.measured or spent / measured
+    left = left + math.max(each - (native.launch.clock() - self.started), 0)
+  end
+  return left
+end
+
+--- progress.json: what an onlooker wants to know. Not more often than every two seconds, but at every event.
+function Progress:save(is_event)
+  local now = native.launch.clock()
+  if not self.write_file or (not is_event and now - (self.saved or 0) < file_period_s) then return end
+  self.saved = now
+  local eta = self:eta()
+  self.write_file(native.records.to_json { schema_version = 1, state = self.state, total = self.total, done = self.done,
+    failed = self.failed, elapsed_s = now - self.began, eta_s = self.state == "running" and eta or native.null,
+    current = self.started and { id = self.id, label = self.label, elapsed_s = now - self.started } or native.null,
+    pid = native.launch.process_id(), host = native.launch.host_name(), updated = os.date("!%Y-%m-%dT%H:%M:%SZ") })
 end
 
 --- Removes the moving line, so that other text can be printed.
@@ -31,44 +78,59 @@ function Progress:say(text)
   write(text .. "\n")
 end
 
+--- A label that leaves the moving line on one line of most terminals.
+local function short(label)
+  return #label > 60 and label:sub(1, 57) .. "..." or label
+end
+
 function Progress:tick()
+  self:save(false)
   if not self.on_terminal then return end
-  local now = native.launch.clock()
-  local width = 24
-  local filled = math.floor(width * self.done / self.total)
-  local eta = "eta ..."
-  if self.measured > 0 then
-    local each = self.spent / self.measured
-    local left = math.max(each * (self.total - self.done) - (now - self.started), 0)
-    eta = "eta " .. clock_text(left)
-  end
-  write(("\r\27[K[%s%s] %d/%d%s %s  %s (%s)"):format(("#"):rep(filled), ("."):rep(width - filled), self.done, self.total,
-    self.failed > 0 and (", %d failed"):format(self.failed) or "", eta, self.label, clock_text(now - self.started)))
+  local now, width = native.launch.clock(), 24
+  local filled, eta = math.floor(width * self.done / math.max(self.total, 1)), self:eta()
+  write(("\r\27[K[%s%s] %d/%d%s, %s, eta %s  %s%s"):format(("#"):rep(filled), ("."):rep(width - filled), self.done, self.total,
+    self.failed > 0 and (", %d failed"):format(self.failed) or "", M.clock_text(now - self.began), eta and M.clock_text(eta) or "...",
+    short(self.label or ""), self.started and (" (%s)"):format(M.clock_text(now - self.started)) or ""))
   self.drawn = true
 end
 
-function Progress:start(label)
-  self.label, self.started = label, native.launch.clock()
+--- A point begins.
+function Progress:start(point, kind)
+  self.label, self.id, self.kind, self.started = point.label, point.id, kind, native.launch.clock()
+  kind = kind_of(self, kind)
+  kind.waiting = math.max(kind.waiting - 1, 0)
+  self:save(true)
   self:tick()
 end
 
+--- A point that needs no run.
 function Progress:skip(text)
   self.done = self.done + 1
   self:say(("[%d/%d] %s"):format(self.done, self.total, text))
+  self:save(false)
 end
 
---- One point's outcome as one line.
-local function outcome(record)
-  if record.status ~= "ok" then return record.status .. ": " .. record.error end
-  return ("%.1f ms, peak %.1f MiB"):format(record.metrics.median_time_ms, record.metrics.peak_memory_mb)
+--- A point's end, in one line.
+-- @tparam string text
+-- @tparam boolean failed
+function Progress:finish(text, failed)
+  local kind = kind_of(self, self.kind)
+  kind.measured, kind.spent = kind.measured + 1, kind.spent + native.launch.clock() - self.started
+  self.done, self.started = self.done + 1, nil
+  if failed then self.failed = self.failed + 1 end
+  self:say(("[%d/%d] %s: %s"):format(self.done, self.total, self.label, text))
+  self.label = nil
+  self:save(true)
 end
 
-function Progress:finish(record)
-  self.done = self.done + 1
-  self.measured = self.measured + 1
-  self.spent = self.spent + native.launch.clock() - self.started
-  if record.status ~= "ok" then self.failed = self.failed + 1 end
-  self:say(("[%d/%d] %s: %s"):format(self.done, self.total, self.label, outcome(record)))
+--- The point that was begun has no outcome: the sweep stops.
+function Progress:abandon() self.started, self.label = nil, nil end
+
+--- The end of all: "finished" or "stopped".
+function Progress:stop(state)
+  self.state, self.started = state, nil
+  self:close()
+  self:save(true)
 end
 
 return M

@@ -1,6 +1,11 @@
---- Sweeps: a grid of experiments, each point in a process of its own, every result on disk at once.
+--- Sweeps: experiments over a grid, each point in a process of its own, every result on disk at once.
+local blame = require "moonshard.sweep.blame"
+local expectations = require "moonshard.sweep.expect"
+local folders = require "moonshard.sweep.folder"
 local guard = require "moonshard.options_guard"
 local native = require "moonshard.native"
+local outcome = require "moonshard.sweep.outcome"
+local points_of = require "moonshard.sweep.points"
 local progress = require "moonshard.progress"
 local runs = require "moonshard.runs"
 
@@ -8,275 +13,253 @@ local M = {}
 local Sweep = {}
 Sweep.__index = Sweep
 
--- What the command line asks of the next sweep (moonshard sweep --set …): set by moonshard.cli.
-M.overrides = { set = {}, only = {}, resume = nil, dry_run = false }
+--- What the command line asks of the sweeps of a script (moonshard sweep --set …): set by moonshard.sweep.command.
+-- set and only are tables; resume is a list of folders; run holds options of sweep:run; again is the line to go on with.
+M.overrides = { set = {}, only = {}, resume = nil, out = nil, run = {}, again = nil }
 
-local own_keys = { name = true, grid = true, out = true }
+local own_keys = { name = "string", out = "string", grid = "table", zip = "table", when = "function", each = "function", expect = "table",
+  seed_result = "function", growing = "table", baseline = "baseline" }
+local key_words = { string = "text", table = "table { option = { values } }", ["function"] = "function" }
 
-local function module_table() return package.loaded["moonshard"] end
-
-local function copy_of(source)
-  local copy = {}
-  for key, value in pairs(source) do copy[key] = value end
-  return copy
-end
-
---- Axes in the order of the option schema, so that a grid written as a Lua table has one order.
-local function ordered_axes(grid, level)
-  local rank, known = {}, module_table().option_names()
-  for i, name in ipairs(known) do rank[name] = i end
-  local axes = {}
-  for key, values in pairs(grid) do
-    if type(values) ~= "table" or #values == 0 then
-      error(("ms.sweep: grid '%s': expected a list of values, got %s"):format(tostring(key),
-        type(values) == "table" and "an empty table" or tostring(values)), level + 1)
-    end
-    local count = 0
-    for _ in pairs(values) do count = count + 1 end
-    for i = 1, count do
-      if values[i] == nil then
-        error(("ms.sweep: grid '%s': expected a list of values, got a hole or a name in it"):format(tostring(key)), level + 1)
-      end
-    end
-    axes[#axes + 1] = key
-  end
-  table.sort(axes, function(a, b) return (rank[a] or 0) < (rank[b] or 0) or (rank[a] == rank[b] and a < b) end)
-  return axes
-end
-
---- The table with the schema's own names: "sigma" and "seq-length" are other spellings of two options, and
--- results are looked up by the effective name.
-local function with_own_names(options, level)
-  local own = {}
-  for _, option in ipairs(module_table().options()) do
-    own[option.name] = option.name
-    for _, alias in ipairs(option.aliases) do own[alias] = option.name end
-  end
-  local renamed = {}
-  for key, value in pairs(options) do
-    local name = type(key) == "string" and own[(key:gsub("-", "_"))] or key
-    if renamed[name] ~= nil then
-      error(("ms.sweep: option '%s': expected it once, got it in two spellings"):format(tostring(name)), level + 1)
-    end
-    renamed[name] = value
-  end
-  return renamed
-end
-
-local function cartesian(axes, grid)
-  local points = { {} }
-  for _, axis in ipairs(axes) do
-    local longer = {}
-    for _, point in ipairs(points) do
-      for _, value in ipairs(grid[axis]) do
-        local next_point = copy_of(point)
-        next_point[axis] = value
-        longer[#longer + 1] = next_point
-      end
-    end
-    points = longer
-  end
-  return points
-end
-
-local function matches(point, only)
-  for key, pattern in pairs(only) do
-    local glob = "^" .. pattern:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".") .. "$"
-    if not tostring(point.options[key]):match(glob) and not tostring(point.asked[key]):match(glob) then return false end
-  end
-  return true
-end
-
---- Short text of a point: "mode=none seq_length=64".
-local function label_of(axes, point)
-  local parts = {}
-  for _, axis in ipairs(axes) do parts[#parts + 1] = ("%s=%s"):format(axis, tostring(point.asked[axis])) end
-  return #parts > 0 and table.concat(parts, " ") or point.options.model
-end
-
---- File names of the profiling suites where they name a point, else with the point's id.
-local function name_files(points)
-  local seen = {}
-  for _, point in ipairs(points) do
-    local name = ("%s_seq%s"):format(tostring(point.asked.mode or point.options.mode), tostring(point.options.seq_length))
-    point.file = name
-    seen[name] = (seen[name] or 0) + 1
-  end
-  for _, point in ipairs(points) do
-    local suffix = seen[point.file] > 1 and "_" .. point.id:sub(1, 8) or ""
-    point.file = point.file .. suffix .. "_result.json"
-  end
-end
-
---- Effective options and id; a mistake is raised at the line that called ms.sweep.
-local function resolve(options, level)
-  local ok, resolved = pcall(module_table().resolve, options)
-  if ok then return resolved end
-  error((tostring(resolved):gsub("^.-experiment:", "ms.sweep:")), level + 1)
-end
+--- Options of sweep:run with their types.
+local run_keys = { resume = "string", dry_run = "boolean", retry = "number", timeout = "number", fail_fast = "boolean", all = "boolean",
+  only = "table", shuffle = "shuffle", launcher = "string", slurm_args = "string", lock = "boolean", retry_oom = "boolean",
+  drain_timeout = "number" }
+M.run_options = { "resume", "dry_run", "retry", "timeout", "fail_fast", "all", "only", "shuffle", "launcher", "slurm_args", "lock",
+  "retry_oom", "drain_timeout" }
 
 --- Types of the sweep's own keys; the experiment's are the schema's business.
-local function check_own_keys(spec, level)
-  for key, wanted in pairs { name = "string", out = "string", grid = "table" } do
-    if spec[key] ~= nil and type(spec[key]) ~= wanted then
-      error(("ms.sweep: option '%s': expected a %s, got %s"):format(key, wanted == "table" and "table { option = { values } }" or "text",
-        tostring(spec[key])), level + 1)
+local function check_own_keys(spec)
+  for key, wanted in pairs(own_keys) do
+    local value = spec[key]
+    if wanted == "baseline" then
+      if value ~= nil and type(value) ~= "string" and type(value) ~= "table" then
+        blame("ms.sweep: option 'baseline': expected a mode or { option = value }, got %s", tostring(value))
+      end
+    elseif value ~= nil and type(value) ~= wanted then
+      local words = (key == "expect" or key == "growing") and "list" or key_words[wanted]
+      blame("ms.sweep: option '%s': expected a %s, got %s", key, words, tostring(value))
     end
   end
   if spec.name and spec.name:find("[/%c]") then
-    error(("ms.sweep: option 'name': expected a text without '/', got '%s'; the folder is named after it"):format(spec.name), level + 1)
+    blame("ms.sweep: option 'name': expected a text without '/', got '%s'; the folder is named after it", spec.name)
   end
-  for key in pairs(spec.grid or {}) do
-    if type(key) ~= "string" then
-      error(("ms.sweep: grid: expected names of options as keys, got %s; write grid = { mode = { ... } }"):format(tostring(key)), level + 1)
+  for _, list in ipairs { "grid", "zip" } do
+    for key in pairs(spec[list] or {}) do
+      if type(key) ~= "string" then
+        blame("ms.sweep: %s: expected names of options as keys, got %s; write %s = { mode = { ... } }", list, tostring(key), list)
+      end
     end
   end
+  expectations.check(spec.expect or {})
+end
+
+--- The baseline as { axis, value }, in the schema's own words.
+local function read_baseline(baseline)
+  if baseline == nil then return nil end
+  if type(baseline) == "string" then return { axis = "mode", value = baseline } end
+  local axis, value = next(points_of.with_own_names(baseline))
+  if axis == nil or next(baseline, next(baseline)) ~= nil then
+    blame("ms.sweep: option 'baseline': expected one { option = value }, got %s", axis == nil and "an empty table" or "several")
+  end
+  return { axis = axis, value = value }
+end
+
+--- The growing axes in the schema's own words.
+local function read_growing(list)
+  local names = {}
+  for i, name in ipairs(list or outcome.growing) do
+    local own = next(points_of.with_own_names { [tostring(name)] = true })
+    if not (" " .. table.concat(package.loaded["moonshard"].option_names(), " ") .. " "):find(" " .. own .. " ", 1, true) then
+      blame("ms.sweep: growing: unknown option '%s'", tostring(name))
+    end
+    names[i] = own
+  end
+  return names
 end
 
 --- A sweep: checks every point now, before any work starts.
--- @tparam table spec name, grid, out and experiment options that all points share
+-- @tparam table spec name, out, grid, zip, when, each, baseline, expect, seed_result, growing, and experiment options that
+-- all points share
 -- @treturn Sweep
 -- @usage ms.sweep { model = "llama3-tiny", grid = { mode = { "none", "materialize" } } }:run()
 function M.new(spec)
-  if type(spec) ~= "table" then error("ms.sweep: expected a table, got " .. type(spec), 2) end
-  check_own_keys(spec, 2)
+  if type(spec) ~= "table" then blame("ms.sweep: expected a table, got %s", type(spec)) end
+  check_own_keys(spec)
   local shared = {}
   for key, value in pairs(spec) do
     if not own_keys[key] then shared[key] = value end
   end
-  local set, only = with_own_names(M.overrides.set, 2), with_own_names(M.overrides.only, 2)
-  shared = with_own_names(shared, 2)
-  for key, value in pairs(set) do shared[key] = value end
-  local grid = with_own_names(spec.grid or {}, 2)
-  for key in pairs(set) do grid[key] = nil end
+  local set = points_of.with_own_names(M.overrides.set)
+  shared = points_of.with_own_names(shared)
+  local grid, zip = points_of.with_own_names(spec.grid or {}), points_of.with_own_names(spec.zip or {})
+  for key, value in pairs(set) do shared[key], grid[key], zip[key] = value, nil, nil end
 
-  resolve(shared, 2)  -- a misspelt key is named before the grid multiplies it
-
-  local self = setmetatable({ name = spec.name or "", out = spec.out or "results" }, Sweep)
-  self.axes = ordered_axes(grid, 2)
-  self.request = { shared = shared, grid = grid }
+  local self = setmetatable({ name = spec.name or "", out = M.overrides.out or spec.out or "results", each = spec.each,
+    expect = spec.expect or {}, seed_result = spec.seed_result }, Sweep)
+  self.baseline, self.growing = read_baseline(spec.baseline), read_growing(spec.growing)
+  local all
+  all, self.axes = points_of.make(grid, zip, shared, spec.when)
+  self.request = { shared = shared, grid = grid, zip = zip, growing = self.growing, baseline = self.baseline }
   self.points = {}
-  local ids = {}
-  for _, values in ipairs(cartesian(self.axes, grid)) do
-    local options = copy_of(shared)
-    for key, value in pairs(values) do options[key] = value end
-    local resolved = resolve(options, 2)
-    local point = { id = resolved.id, options = resolved.options, asked = values }
-    if ids[point.id] then
-      error(("ms.sweep: expected different points, got two of the same effective options (%s)"):format(label_of(self.axes, point)), 2)
-    end
-    ids[point.id] = true
-    if matches(point, only) then self.points[#self.points + 1] = point end
+  local only = points_of.with_own_names(M.overrides.only)
+  for _, point in ipairs(all) do
+    if points_of.matches(point, only) then self.points[#self.points + 1] = point end
   end
-  if #self.points == 0 then error("ms.sweep: expected at least one point, got none; check --only", 2) end
-  name_files(self.points)
+  if #self.points == 0 then
+    blame("ms.sweep: expected at least one point, got none; check %s", #all == 0 and "when" or "--only")
+  end
   return self
 end
 
---- The folder to write to: a new one, or the one to go on with, whose points must be ours.
-local function open_folder(self, resume)
-  local records = native.records
-  if not resume then
-    local folder = records.create(self.out, self.name)
-    local points = {}
-    for i, point in ipairs(self.points) do
-      points[i] = { id = point.id, file = point.file, asked = point.asked, options = point.options }
+local function read_run_options(given)
+  local options = guard.check("sweep:run", given, M.run_options, 3)
+  for key, value in pairs(M.overrides.run) do options[key] = value end
+  for key, value in pairs(options) do
+    local wanted, kind = run_keys[key], type(value)
+    if wanted == "shuffle" then
+      if value ~= true and value ~= false and kind ~= "number" then
+        blame("sweep:run: option 'shuffle': expected true or a seed, got %s", tostring(value))
+      end
+    elseif kind ~= wanted then
+      blame("sweep:run: option '%s': expected %s, got %s", key, wanted == "boolean" and "true or false" or "a " .. wanted, tostring(value))
     end
-    records.write_environment(folder, module_table().machine())
-    records.write_sweep(folder, { name = self.name, request = self.request, axes = self.axes, points = points })
-    return folder, {}
   end
-  local folder, status, known = records.open(resume), {}, {}
-  for _, point in ipairs(records.load(resume).points) do
-    status[point.id], known[point.id] = point.status, true
+  for _, key in ipairs { "retry", "timeout", "drain_timeout" } do
+    if options[key] and (options[key] < 0 or options[key] ~= options[key]) then
+      blame("sweep:run: option '%s': expected 0 or more, got %s", key, options[key])
+    end
   end
+  if options.launcher and options.launcher ~= "local" and options.launcher ~= "slurm" then
+    blame("sweep:run: option 'launcher': expected local or slurm, got '%s'", options.launcher)
+  end
+  options.retry, options.drain_timeout = math.floor(options.retry or 0), options.drain_timeout or 30
+  options.timeout = options.timeout or 0
+  return options
+end
+
+--- The folder to go on with, if any. Scripts of several sweeps may be given several: each takes the one that is its own.
+local function folder_to_resume(self, options)
+  local given = M.overrides.resume
+  if options.resume or not given then return options.resume end
+  for _, path in ipairs(given) do
+    if folders.fits(self, path) then
+      M.overrides.resume_used = true
+      return path
+    end
+  end
+  -- Some other sweep of this script goes on; this one had not begun.
+  if M.overrides.resume_used then return nil end
+  return given[1]
+end
+
+local function chosen_points(self, options)
+  local only, chosen = points_of.with_own_names(options.only or {}), {}
   for _, point in ipairs(self.points) do
-    if not known[point.id] then
-      error(("sweep:run: expected the grid of %s, got a point it does not have (%s); start a new run instead"):format(
-        resume, label_of(self.axes, point)), 3)
-    end
+    if points_of.matches(point, only) then chosen[#chosen + 1] = point end
   end
-  return folder, status
+  if #chosen == 0 then blame("sweep:run: expected at least one point, got none; check only") end
+  if not options.shuffle then return chosen end
+  return points_of.shuffled(chosen, options.shuffle == true and 0 or options.shuffle)
 end
 
---- What became of a point whose process has ended: the record says, or the process died without one.
-local function settle(folder, point, ended)
-  local records = native.records
-  local path = records.path(folder)
-  local record
-  for _, loaded in ipairs(records.load(path).points) do
-    if loaded.id == point.id then record = loaded end
+local function print_plan(points, resume, options)
+  local known = {}
+  if resume then
+    for _, point in ipairs(native.records.load(resume).points) do known[point.id] = point end
   end
-  if record.result.status == nil then
-    local tail = records.log_tail(path, point.id, 2000)
-    local last = tail:match("([^\n]+)\n*$") or "no output"
-    local failed = { schema_version = 1, status = "failed", options = point.options,
-      error = ("the process ended with %s; last words: %s"):format(ended.text, last) }
-    records.write_result(folder, point.id, failed)
-    record.status, record.error, record.result = "failed", failed.error, failed
+  for i, point in ipairs(points) do
+    local record = known[point.id]
+    local state = resume and ("  %s: %s"):format(record and record.status or "not in that folder",
+      folders.is_settled(record, options) and "stands" or "to do") or ""
+    print(("%d. %s  %s%s"):format(i, point.label, point.id, state))
   end
-  records.write_status(folder, point.id, record.status)
-  records.write_index(folder)
-  return record
 end
 
-local function run_point(folder, point, on_tick)
-  local records, launch = native.records, native.launch
-  records.write_status(folder, point.id, "running")
-  local log = records.point_folder(folder, point.id) .. "/log.rank0.txt"
-  local ended = launch.run({ launch.program("moonshard"), "point", records.path(folder), point.id }, log, on_tick)
-  return settle(folder, point, ended)
-end
-
-local function write_summary(folder, results)
+--- Tables, claims and index at the end, also of a sweep that was stopped.
+local function conclude(self, job)
+  local records, folder = native.records, job.folder
+  records.write_index(folder.writer)
+  local results = runs.load(folder.path)
+  results.baseline = self.baseline
   local text, markdown = results:summary()
-  native.records.write_file(folder, "summary.txt", text)
-  native.records.write_file(folder, "summary.md", markdown)
+  if #self.expect > 0 then
+    local verdicts = expectations.judge(self.expect, results)
+    local as_text, as_markdown = expectations.describe(verdicts)
+    expectations.write(folder.writer, verdicts)
+    text, markdown = text .. "\n" .. as_text .. "\n", markdown .. "\n" .. as_markdown .. "\n"
+    results.claims = verdicts
+    job.claims_text = as_text
+  end
+  records.write_file(folder.writer, "summary.txt", text)
+  records.write_file(folder.writer, "summary.md", markdown)
+  return results
+end
+
+local function report(self, job, results, stopped)
+  local count, spent = {}, native.launch.clock() - job.bar.began
+  for _, point in ipairs(job.points) do
+    local record = job.folder.known[point.id]
+    local status = record and record.status or "not run"
+    count[status] = (count[status] or 0) + 1
+  end
+  local parts = {}
+  for _, status in ipairs { "ok", "oom", "failed", "timeout", "skipped", "interrupted", "planned", "running", "unreadable", "not run" } do
+    if count[status] then parts[#parts + 1] = ("%d %s"):format(count[status], status) end
+  end
+  job.bar:say(("sweep%s %s after %s: %s; %s"):format(self.name ~= "" and " " .. self.name or "", stopped and "stopped" or "done",
+    progress.clock_text(spent), table.concat(parts, ", "), job.folder.path))
+  if job.claims_text then job.bar:say("\n" .. job.claims_text) end
+  if stopped then
+    job.bar:say(("go on with: %s"):format(M.overrides.again and M.overrides.again .. " --resume " .. job.folder.path
+      or ("sweep:run { resume = \"%s\" }"):format(job.folder.path)))
+  end
+  if (count.ok or 0) < #job.points then M.some_failed = true end
+  return results
 end
 
 --- Runs the points that have no good result yet.
--- @tparam[opt] table options resume = folder to go on with; dry_run = true only lists the points
+-- @tparam[opt] table options resume = folder to go on with; dry_run = true only lists the points; retry, timeout (seconds per
+-- point), fail_fast, all, only, shuffle, launcher = "local" | "slurm", slurm_args, lock, retry_oom, drain_timeout
 -- @treturn Runs the results; failed points are among them with their status
 function Sweep:run(options)
-  options = guard.check("sweep:run", options, { "resume", "dry_run" }, 2)
-  local world = module_table().dist.world()
+  options = read_run_options(options)
+  local world = package.loaded["moonshard"].dist.world()
   if world > 1 then
-    error(("sweep:run: expected one process, got %d ranks, each of which would run the whole sweep; "
-      .. "put nproc into the sweep's options instead"):format(world), 2)
+    blame("sweep:run: expected one process, got %d ranks, each of which would run the whole sweep; "
+      .. "put nproc into the sweep's options instead", world)
   end
-  local resume = options.resume or M.overrides.resume
-  if options.dry_run or M.overrides.dry_run then
-    for i, point in ipairs(self.points) do print(("%d. %s  %s"):format(i, label_of(self.axes, point), point.id)) end
+  local points, resume = chosen_points(self, options), folder_to_resume(self, options)
+  if options.dry_run then
+    print_plan(points, resume, options)
     return nil
   end
-  local folder, status = open_folder(self, resume)
-  local path = native.records.path(folder)
-  local bar = progress.new(#self.points, native.launch.is_terminal())
-  bar:say(("sweep%s: %d points into %s"):format(self.name ~= "" and " " .. self.name or "", #self.points, path))
-  for _, point in ipairs(self.points) do
-    local label = label_of(self.axes, point)
-    if status[point.id] == "ok" then
-      bar:skip(label .. ": already done")
-    else
-      bar:start(label)
-      local ok, record = pcall(run_point, folder, point, function() bar:tick() end)
-      if not ok then
-        bar:close()
-        if native.launch.interrupted() then
-          native.records.write_status(folder, point.id, "interrupted")
-          native.records.write_index(folder)
-          bar:say(("sweep stopped: %d of %d points are done in %s; go on with sweep:run { resume = \"%s\" }"):format(
-            bar.done, #self.points, path, path))
-        end
-        error(record, 0)
-      end
-      bar:finish(record)
-    end
+  local runner = require(options.launcher == "slurm" and "moonshard.sweep.slurm" or "moonshard.sweep.runner")
+  if runner.check then runner.check() end
+  local folder = resume and folders.open(self, resume) or folders.create(self)
+  local bar = progress.new(#points, native.launch.is_terminal(), function(text)
+    native.records.write_file(folder.writer, "progress.json", text)
+  end)
+  bar:say(("sweep%s: %d points into %s"):format(self.name ~= "" and " " .. self.name or "", #points, folder.path))
+  if resume then bar:say(folders.describe_resume(points, folder.known, options)) end
+  local job = { sweep = self, points = points, folder = folder, options = options, bar = bar, out_of_memory = {} }
+  native.launch.begin_interrupts()
+  local ok, stopped = pcall(runner.run, job)
+  if ok and native.launch.interrupts() > 0 then stopped = "interrupted" end
+  bar:stop(ok and not stopped and "finished" or "stopped")
+  local results
+  if ok then
+    ok, results = pcall(conclude, self, job)
+    if ok then report(self, job, results, stopped) else stopped = results end
   end
-  bar:close()
-  local results = runs.load(path)
-  write_summary(folder, results)
-  if results:count("ok") < #results.points then M.some_failed = true end
+  folders.close(folder)
+  native.launch.end_interrupts()
+  if not ok then error(stopped, 0) end
+  -- Whoever watched for Ctrl-C before us decides what it means now: the program ends, the prompt comes back.
+  if stopped == "interrupted" then
+    native.launch.repeat_interrupt()
+    error("interrupted", 0)
+  end
   return results
 end
 

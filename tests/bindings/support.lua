@@ -108,8 +108,9 @@ function M.processes_with(text)
   for path in pipe:lines() do
     local id = path:match("/proc/(%d+)/")
     local words = M.read(path)
-    -- grep and the shell that started it have the text on their own command lines
-    if words and not words:find("grep -alsF", 1, true) and not words:find("^grep%z") then ids[#ids + 1] = tonumber(id) end
+    -- grep and the shell that started it have the text on their own command lines; by now grep's may be empty
+    local is_other = words and words:find(text, 1, true) and not words:find("grep -alsF", 1, true) and not words:find("^grep%z")
+    if is_other then ids[#ids + 1] = tonumber(id) end
   end
   pipe:close()
   return ids

@@ -42,7 +42,7 @@ describe("a sweep", function()
     local path = run_path()
     assert.matches("/run_%d%d%d%d%d%d%d%d_%d%d%d%d%d%d_first$", path)
     assert.are.same({ "env.json", "index.csv", "materialize_seq16_result.json", "materialize_seq8_result.json", "no_dp_seq16_result.json",
-      "no_dp_seq8_result.json", "points", "summary.md", "summary.txt", "sweep.json" }, support.list(path))
+      "no_dp_seq8_result.json", "points", "progress.json", "summary.md", "summary.txt", "sweep.json" }, support.list(path))
 
     local sweep = support.parse_json(support.read(path .. "/sweep.json"))
     assert.are.equal(1, sweep.schema_version)

@@ -1,0 +1,174 @@
+--- The largest batch that fits: doubling until one does not, then halving the gap. Each try is a process of its own, so
+-- that none inherits another's memory, and each is recorded, so that the search goes on where it was cut off.
+local blame = require "moonshard.sweep.blame"
+local device = require "moonshard.sweep.device"
+local folders = require "moonshard.sweep.folder"
+local native = require "moonshard.native"
+local outcome = require "moonshard.sweep.outcome"
+local points_of = require "moonshard.sweep.points"
+local progress = require "moonshard.progress"
+local runner = require "moonshard.sweep.runner"
+
+local own_keys = { name = "string", out = "string", low = "number", high = "number", verify = "boolean", timeout = "number",
+  resume = "string", lock = "boolean", quiet = "boolean" }
+
+local function check(options)
+  if type(options) ~= "table" then blame("ms.find_max_batch: expected a table, got %s", type(options)) end
+  for key, wanted in pairs(own_keys) do
+    if options[key] ~= nil and type(options[key]) ~= wanted then
+      blame("ms.find_max_batch: option '%s': expected a %s, got %s", key, wanted, tostring(options[key]))
+    end
+  end
+  for _, key in ipairs { "low", "high" } do
+    local value = options[key]
+    if value and (value < 1 or value ~= math.floor(value)) then
+      blame("ms.find_max_batch: option '%s': expected a whole number from 1, got %s", key, tostring(value))
+    end
+  end
+  if options.high and options.high < (options.low or 1) then
+    blame("ms.find_max_batch: option 'high': expected %d or more, got %d", options.low or 1, options.high)
+  end
+end
+
+--- The experiment of one try: short, but two steps, because the optimizer's state comes with the first.
+local function point_of(shared, batch_size, is_whole)
+  local options = {}
+  for key, value in pairs(shared) do options[key] = value end
+  options.batch_size = batch_size
+  if not is_whole then
+    options.warmup, options.iters = 1, 1
+    for _, name in ipairs(package.loaded["moonshard"].option_names()) do
+      if name == "profile" then options.profile = "off" end
+    end
+  end
+  local resolved, problem = points_of.resolve(options)
+  if not resolved then blame("%s", (problem:gsub("^ms%.sweep:", "ms.find_max_batch:"))) end
+  local label = ("batch_size=%d%s"):format(batch_size, is_whole and ", whole run" or "")
+  return { id = resolved.id, options = resolved.options, asked = { batch_size = batch_size }, label = label,
+    file = ("batch%d_%s_result.json"):format(batch_size, resolved.id:sub(1, 8)) }
+end
+
+--- A search is a sweep whose points come one by one: sweep.json is written anew with each.
+local Search = {}
+Search.__index = Search
+
+function Search:plan(point)
+  for _, known in ipairs(self.points) do
+    if known.id == point.id then return end
+  end
+  self.points[#self.points + 1] = point
+  local planned = {}
+  for i, each in ipairs(self.points) do planned[i] = { id = each.id, file = each.file, asked = each.asked, options = each.options } end
+  native.records.write_sweep(self.job.folder.writer, { name = self.name, request = self.request, axes = { "batch_size" },
+    points = planned })
+end
+
+--- Whether a batch fits. Other failures end the search: they say nothing about memory.
+function Search:fits(batch_size, is_whole)
+  local job, point = self.job, point_of(self.shared, batch_size, is_whole)
+  local record = job.folder.known[point.id]
+  local was_known = record and (record.status == "ok" or record.status == "oom" or record.status == "timeout")
+  if not was_known then
+    self:plan(point)
+    job.bar.total = job.bar.done + 1
+    job.bar:start(point, "try")
+    record = runner.run_point(job, point)
+    if not record or record.status == "interrupted" then error(self.stopped, 0) end
+    job.bar:finish(outcome.describe(record), false)
+  end
+  self.tries[#self.tries + 1] = { batch_size = batch_size, status = record.status, id = point.id, whole = is_whole or false,
+    peak_memory_bytes = record.metrics.peak_memory_bytes, median_time_ms = record.metrics.median_time_ms, error = record.error }
+  if record.status == "failed" then
+    error(("ms.find_max_batch: batch_size %d failed for another reason than memory: %s"):format(batch_size, record.error), 0)
+  end
+  if record.status == "ok" then
+    self.fitting[batch_size] = record
+  else
+    self.worst, self.fitting[batch_size] = batch_size, nil
+  end
+  return record.status == "ok"
+end
+
+--- The largest that is known to fit, and its record; 0 when none is.
+function Search:best()
+  local best = 0
+  for batch_size in pairs(self.fitting) do best = math.max(best, batch_size) end
+  return best, self.fitting[best]
+end
+
+--- Doubling, then bisection; then the whole run of the answer, which may need more than its try. When it does, the
+-- search goes on below.
+function Search:go(low, high, verify)
+  local size = low
+  while self:fits(size) and size < high do size = math.min(size * 2, high) end
+  while true do
+    local best = self:best()
+    if best == 0 then return end
+    if self.worst and self.worst - best > 1 then
+      self:fits(math.floor((best + self.worst) / 2))
+    elseif not verify or self:fits(best, true) then
+      return
+    end
+  end
+end
+
+local function open_folder(search, options)
+  local records = native.records
+  if options.resume then
+    local folder = folders.open({ points = {} }, options.resume)
+    for _, point in ipairs(records.read_json(options.resume .. "/sweep.json").points) do
+      point.label = "batch_size=" .. tostring(point.asked.batch_size)
+      search.points[#search.points + 1] = point
+    end
+    return folder
+  end
+  return folders.create { out = options.out or "results", name = search.name, axes = { "batch_size" }, request = search.request,
+    points = {} }
+end
+
+--- The largest batch_size that fits, found by trying.
+-- @tparam table options low (1), high (none; on a CPU it or memory_limit_mb must be given), verify (true): runs the answer once
+-- more with all iterations; timeout in seconds per try (a try that takes longer counts as not fitting); resume, out, name, lock,
+-- quiet; and experiment options
+-- @treturn table batch_size (nil when not even low fits), failed_at (smallest that did not fit, nil when high fits),
+-- peak_memory_bytes, tries, path
+-- @usage ms.find_max_batch { model = "llama3-tiny", mode = "ghost", memory_limit_mb = 200 }
+return function(options)
+  check(options)
+  local shared = {}
+  for key, value in pairs(options) do
+    if not own_keys[key] then shared[key] = value end
+  end
+  shared = points_of.with_own_names(shared)
+  if shared.batch_size then blame("ms.find_max_batch: option 'batch_size': expected low and high, got a batch size") end
+  local first = point_of(shared, options.low or 1)  -- mistakes are found before a folder is made
+  if first.options.device == "cpu" and not options.high and (first.options.memory_limit_mb or 0) == 0 then
+    blame("ms.find_max_batch: expected memory_limit_mb or high on a CPU, got neither; the search would take all of the machine's memory")
+  end
+  local search = setmetatable({ shared = shared, tries = {}, fitting = {}, points = {}, name = options.name or "max_batch", stopped = {},
+    request = { shared = shared, find_max_batch = { low = options.low or 1, high = options.high } } }, Search)
+  local folder = open_folder(search, options)
+  local bar = progress.new(0, native.launch.is_terminal() and not options.quiet, function(text)
+    native.records.write_file(folder.writer, "progress.json", text)
+  end)
+  local say = bar.say
+  if options.quiet then bar.say = function() end end
+  bar:say(("largest batch: tries into %s"):format(folder.path))
+  search.job = { sweep = { growing = {}, axes = {} }, folder = folder, bar = bar, out_of_memory = {},
+    options = { retry = 0, timeout = options.timeout or 0, drain_timeout = 30, lock = options.lock } }
+  search.job.device = device.new(search.job.options, function(text) bar:say(text) end, function() return native.launch.interrupts() > 0 end)
+  native.launch.begin_interrupts()
+  local ok, message = pcall(search.go, search, options.low or 1, options.high or 2 ^ 30, options.verify ~= false)
+  bar:stop(ok and "finished" or "stopped")
+  folders.close(folder)
+  native.launch.end_interrupts()
+  if message == search.stopped then
+    say(bar, ("stopped; go on with ms.find_max_batch { resume = \"%s\", … }"):format(folder.path))
+    native.launch.repeat_interrupt()
+    error("interrupted", 0)
+  end
+  if not ok then blame("%s", tostring(message)) end
+  local batch_size, best = search:best()
+  return { batch_size = best and batch_size, failed_at = search.worst, peak_memory_bytes = best and best.metrics.peak_memory_bytes,
+    tries = search.tries, path = folder.path }
+end

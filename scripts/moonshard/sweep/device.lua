@@ -1,0 +1,131 @@
+--- GPUs of a sweep: one run at a time on each, and none before the last one's memory has drained.
+-- The parent asks the driver's management library, never CUDA: a context of its own would hold memory.
+local native = require "moonshard.native"
+
+local M = {}
+local Device = {}
+Device.__index = Device
+
+local slack_bytes = 64 * 2 ^ 20
+
+local function gib(bytes) return ("%.2f GiB"):format(bytes / 2 ^ 30) end
+
+local function list_gpus() return package.loaded["moonshard"].gpus() end
+
+--- Who holds memory on a GPU: "pid 123 (python3, 1.50 GiB)".
+local function holders(gpu)
+  local parts = {}
+  for _, process in ipairs(gpu.processes) do
+    parts[#parts + 1] = ("pid %d (%s%s)"):format(process.pid, process.name, process.bytes and ", " .. gib(process.bytes) or "")
+  end
+  return #parts > 0 and table.concat(parts, ", ") or "a process that the driver does not name"
+end
+
+--- @tparam table options lock = false leaves the locks alone; drain_timeout in seconds
+-- @tparam function say prints a line
+-- @tparam function stopped whether the user wants to stop
+function M.new(options, say, stopped)
+  return setmetatable({ options = options, say = say, stopped = stopped, level = {} }, Device)
+end
+
+--- The memory in use on each GPU before the first point: what draining goes back to.
+function Device:note_levels()
+  if self.noted then return end
+  self.noted = true
+  local listing = list_gpus()
+  if #listing.gpus == 0 then self.say("note: the GPU cannot be watched: " .. listing.absence) end
+  for _, gpu in ipairs(listing.gpus) do
+    self.level[gpu.uuid] = gpu.memory_used_bytes
+    if #gpu.processes > 0 then
+      self.say(("note: GPU %d has %s in use before the sweep, by %s"):format(gpu.index, gib(gpu.memory_used_bytes), holders(gpu)))
+    end
+  end
+end
+
+local function lock_text(what)
+  return ("pid %d on %s since %s, %s"):format(native.launch.process_id(), native.launch.host_name(), os.date("%H:%M:%S"), what)
+end
+
+--- Locks on as many of the candidates as are needed; nil and the holder's text when some are taken.
+local function try_locks(candidates, needed, what)
+  local launch, locks, chosen, holder = native.launch, {}, {}, nil
+  local folder = launch.gpu_lock_folder()
+  for _, gpu in ipairs(candidates) do
+    if #locks == needed then break end
+    local lock = launch.lock(("%s/%s.lock"):format(folder, gpu.uuid:gsub("[^%w-]", "_")), lock_text(what))
+    if type(lock) == "string" then
+      holder = holder or ("GPU %d is in use by %s"):format(gpu.index, lock)
+    else
+      locks[#locks + 1], chosen[#chosen + 1] = lock, gpu
+    end
+  end
+  if #locks == needed then return locks, chosen end
+  for _, lock in ipairs(locks) do launch.unlock(lock) end
+  return nil, holder
+end
+
+--- Waits until the memory of a GPU is back to its level; at most the time allowed, then goes on with a warning.
+function Device:drain(uuid)
+  local launch = native.launch
+  local start, said = launch.clock(), false
+  while not self.stopped() do
+    local gpu
+    for _, each in ipairs(list_gpus().gpus) do
+      if each.uuid == uuid then gpu = each end
+    end
+    local level = self.level[uuid]
+    if not gpu or not level or gpu.memory_used_bytes <= level + slack_bytes then return end
+    local waited = launch.clock() - start
+    local over = ("GPU %d has %s in use, %s more than at the start, held by %s"):format(gpu.index, gib(gpu.memory_used_bytes),
+      gib(gpu.memory_used_bytes - level), holders(gpu))
+    if waited >= self.options.drain_timeout then
+      self.say(("warning: %s; going on after %d s: this point may lack that memory"):format(over, waited))
+      return
+    end
+    if waited > 2 and not said then
+      said = true
+      self.say(over .. "; waiting until it has drained")
+    end
+    launch.sleep(0.1)
+  end
+end
+
+--- The GPUs for a point: waits for their locks and for their memory.
+-- @treturn table { variables } for the child; release() it afterwards. nil when the user wants to stop.
+function Device:acquire(point)
+  if point.options.device ~= "cuda" then return { variables = {}, locks = {} } end
+  self:note_levels()
+  local gpus = list_gpus().gpus
+  if #gpus == 0 then return { variables = {}, locks = {} } end
+  local candidates = gpus
+  if point.gpu then candidates = { gpus[point.gpu + 1] } end
+  if #candidates == 0 then return { variables = {}, locks = {} } end  -- the child says which GPUs there are
+  local needed = math.min(point.options.nproc or 1, #candidates)
+  local locks, chosen, said = {}, {}, nil
+  if self.options.lock == false then
+    for i = 1, needed do chosen[i] = candidates[i] end
+  else
+    repeat
+      locks, chosen = try_locks(candidates, needed, point.label)
+      if not locks then
+        if said ~= chosen then self.say(chosen .. "; waiting for it (--no-lock would not)") end
+        said = chosen
+        native.launch.sleep(0.2)
+      end
+    until locks or self.stopped()
+    if not locks then return nil end
+  end
+  local names = {}
+  for i, gpu in ipairs(chosen) do
+    names[i] = gpu.uuid
+    self:drain(gpu.uuid)
+  end
+  return { variables = { CUDA_VISIBLE_DEVICES = table.concat(names, ",") }, locks = locks }
+end
+
+--- Gives the locks back.
+function Device.release(held)
+  for _, lock in ipairs(held.locks) do native.launch.unlock(lock) end
+end
+
+return M

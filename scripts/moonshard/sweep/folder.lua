@@ -1,0 +1,104 @@
+--- A sweep's run folder: made or opened again, locked against a second parent, and what its points have come to.
+local blame = require "moonshard.sweep.blame"
+local native = require "moonshard.native"
+
+local M = {}
+
+--- Statuses that stand when a sweep goes on: the others are done again.
+local stands = { ok = true, oom = true, skipped = true }
+
+local function lock_or_blame(path)
+  local launch = native.launch
+  local text = ("pid %d on %s since %s"):format(launch.process_id(), launch.host_name(), os.date("%H:%M:%S"))
+  local lock = launch.lock(path .. "/.sweep.lock", text)
+  if type(lock) == "string" then
+    blame("sweep:run: expected %s to be free, got a sweep at work in it (%s); wait for it or stop it", path, lock)
+  end
+  return lock
+end
+
+--- A new folder with the frozen grid.
+function M.create(sweep)
+  local records, points = native.records, {}
+  local ok, writer = pcall(records.create, sweep.out, sweep.name)
+  if not ok then blame("%s", tostring(writer):gsub("^records%.create: ", "")) end
+  local path = records.path(writer)
+  local lock = lock_or_blame(path)
+  for i, point in ipairs(sweep.points) do
+    points[i] = { id = point.id, file = point.file, asked = point.asked, options = point.options }
+  end
+  records.write_environment(writer)
+  records.write_sweep(writer, { name = sweep.name, request = sweep.request, axes = sweep.axes, points = points })
+  return { writer = writer, path = path, lock = lock, known = {} }
+end
+
+--- Points of a folder by id; raises unless it is a run folder.
+local function known_points(path)
+  local ok, loaded = pcall(native.records.load, path)
+  if not ok then blame("%s", tostring(loaded):gsub("^records%.load: ", "")) end
+  local known = {}
+  for _, point in ipairs(loaded.points) do known[point.id] = point end
+  return known
+end
+
+--- An earlier folder, whose points must be ours.
+function M.open(sweep, path)
+  local known = known_points(path)
+  for _, point in ipairs(sweep.points) do
+    if not known[point.id] then
+      blame("sweep:run: expected the grid of %s, got a point it does not have (%s); start a new run instead", path, point.label)
+    end
+  end
+  local lock = lock_or_blame(path)
+  -- Opened after the lock: opening sweeps away what dead writers left, and a living one must not lose its file.
+  return { writer = native.records.open(path), path = path, lock = lock, known = known_points(path) }
+end
+
+--- Whether a folder holds all of a sweep's points: scripts of several sweeps are resumed with several folders.
+function M.fits(sweep, path)
+  local ok, loaded = pcall(native.records.load, path)
+  if not ok then return false end
+  local known = {}
+  for _, point in ipairs(loaded.points) do known[point.id] = true end
+  for _, point in ipairs(sweep.points) do
+    if not known[point.id] then return false end
+  end
+  return true
+end
+
+--- Whether a point needs no run, given what the folder knows of it. Out of memory is a result: it stands unless it is
+-- asked for again; so do points that were skipped because of it.
+function M.is_settled(record, options)
+  if not record or not stands[record.status] then return false end
+  if not record.result.status then return false end  -- a word without a record: the file was lost
+  if record.status == "skipped" then return not (options.retry_oom or options.all) end
+  return record.status == "ok" or not options.retry_oom
+end
+
+--- One line on what a resumed sweep finds, and what it is going to do.
+function M.describe_resume(points, known, options)
+  local count, todo = {}, {}
+  for _, point in ipairs(points) do
+    local record = known[point.id]
+    local status = record and record.status or "planned"
+    if M.is_settled(record, options) then
+      count[status] = (count[status] or 0) + 1
+    else
+      todo[#todo + 1] = ("%s (%s)"):format(point.label, status == "running" and "was cut off" or status)
+    end
+  end
+  local parts = {}
+  if count.ok then parts[#parts + 1] = ("%d done"):format(count.ok) end
+  if count.oom then parts[#parts + 1] = ("%d out of memory stand (--retry-oom runs them again)"):format(count.oom) end
+  if count.skipped then parts[#parts + 1] = ("%d skipped stand (--all runs them)"):format(count.skipped) end
+  local shown = table.concat(todo, ", ", 1, math.min(#todo, 8)) .. (#todo > 8 and (", and %d more"):format(#todo - 8) or "")
+  parts[#parts + 1] = #todo == 0 and "nothing to do" or ("%d to do: %s"):format(#todo, shown)
+  return "resume: " .. table.concat(parts, ", ")
+end
+
+function M.close(folder)
+  if folder.lock then native.launch.unlock(folder.lock) end
+  folder.lock = nil
+end
+
+return M

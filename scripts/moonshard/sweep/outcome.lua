@@ -1,0 +1,147 @@
+--- What became of a point: its record, or the reason why there is none; and which points cannot fit either.
+local native = require "moonshard.native"
+
+local M = {}
+
+--- Axes along which a point needs more memory, unless the sweep names its own.
+M.growing = { "batch_size", "seq_length", "num_layers", "hidden_dim", "image_size" }
+
+local tail_bytes, tail_lines, screen_lines = 4000, 20, 5
+
+--- The last lines of a point's log, without control characters.
+function M.log_tail(path, id, lines)
+  local text = native.records.log_tail(path, id, tail_bytes):gsub("[%z\1-\8\11-\31\127]", "?")
+  local list = {}
+  for line in text:gmatch("[^\n]+") do list[#list + 1] = line end
+  return table.concat(list, "\n", math.max(1, #list - (lines or tail_lines) + 1))
+end
+
+--- How many processes the kernel has ended for want of memory since the machine started.
+function M.oom_kills()
+  local file = io.open("/proc/vmstat")
+  if not file then return 0 end
+  local count = tonumber(file:read("*a"):match("oom_kill (%d+)")) or 0
+  file:close()
+  return count
+end
+
+--- Status and reason of a point whose process ended without a good record.
+local function reason(ended, job, tail)
+  local last = tail:match("([^\n]+)$") or "no output"
+  if ended.ended_by == "timeout" then
+    return "timeout", ("timeout: it ran longer than %g s and was ended; last words: %s"):format(job.options.timeout, last)
+  end
+  if ended.ended_by == "caller" then return "interrupted", "interrupted: Ctrl-C ended it" end
+  if ended.signal == 9 and M.oom_kills() > (ended.oom_kills_before or math.huge) then
+    return "oom", "host memory: the kernel ended the process for want of memory; last words: " .. last
+  end
+  return "failed", ("the process ended with %s; last words: %s"):format(ended.text, last)
+end
+
+--- The suites' own file of a good point.
+function M.write_seed(job, point, record)
+  local records = native.records
+  local name, content
+  if job.sweep.seed_result then
+    local ok
+    ok, name, content = pcall(job.sweep.seed_result, record, point)
+    if not ok then
+      job.bar:say("warning: seed_result: " .. tostring(name))
+      return
+    end
+    if name == nil then return end
+  else
+    name, content = point.file, records.seed_result(job.folder.path, point.id)
+    if point.asked.mode then content.mode = point.asked.mode end
+  end
+  records.write_file(job.folder.writer, name, records.to_json(content))
+end
+
+--- Writes a record that no process wrote.
+function M.write_failure(job, point, status, why, extra)
+  local record = { schema_version = 1, id = point.id, status = status, options = point.options, error = why }
+  for key, value in pairs(extra or {}) do record[key] = value end
+  native.records.write_result(job.folder.writer, point.id, record)
+end
+
+--- Takes stock of a point whose process has ended: the record says, or the way it ended does.
+-- @treturn table the point as records.load_point gives it
+function M.settle(job, point, ended, attempt)
+  local records, path = native.records, job.folder.path
+  local record = records.load_point(path, point.id)
+  if record.status ~= "ok" then
+    local tail = M.log_tail(path, point.id)
+    local has_record = record.result.status ~= nil and record.status ~= "unreadable"
+    if has_record and ended.ended_by == "itself" then
+      records.annotate(job.folder.writer, point.id, { log_tail = tail, attempts = attempt })
+    else
+      local status, why = reason(ended, job, tail)
+      M.write_failure(job, point, status, why, { log_tail = tail, attempts = attempt })
+    end
+    record = records.load_point(path, point.id)
+  end
+  M.finish(job, point, record)
+  return record
+end
+
+--- Status word, suites' file and index of a point that has its record.
+function M.finish(job, point, record)
+  if record.status == "ok" then M.write_seed(job, point, record) end
+  native.records.write_status(job.folder.writer, point.id, record.status)
+  native.records.update_index(job.folder.writer, point.id)
+  job.folder.known[point.id] = record
+end
+
+local function gib(bytes)
+  if bytes >= 2 ^ 30 then return ("%.2f GiB"):format(bytes / 2 ^ 30) end
+  return ("%.1f MiB"):format(bytes / 2 ^ 20)
+end
+
+--- One line on a record, and the end of its log where that says more.
+function M.describe(record)
+  if record.status == "ok" then
+    return ("%.1f ms, peak %.1f MiB"):format(record.metrics.median_time_ms, record.metrics.peak_memory_mb)
+  end
+  local result, text = record.result, record.status .. ": " .. record.error:match("^[^\n]*")
+  local details = {}
+  if type(result.phase) == "string" then details[#details + 1] = "in " .. result.phase end
+  if type(result.bytes_asked) == "number" and result.bytes_asked > 0 then
+    details[#details + 1] = "asked for " .. gib(result.bytes_asked)
+  end
+  if type(result.bytes_free) == "number" and result.bytes_free >= 0 then details[#details + 1] = gib(result.bytes_free) .. " free" end
+  if #details > 0 then text = text .. " (" .. table.concat(details, ", ") .. ")" end
+  if (record.status == "failed" or record.status == "timeout") and type(result.log_tail) == "string" and result.log_tail ~= "" then
+    local lines = {}
+    for line in result.log_tail:gmatch("[^\n]+") do lines[#lines + 1] = line end
+    text = text .. "\n    | " .. table.concat(lines, "\n    | ", math.max(1, #lines - screen_lines + 1))
+  end
+  return text
+end
+
+--- Whether a point is at least as large as one that ran out of memory, and alike in all other axes.
+local function is_larger(point, failed, axes, grows)
+  local larger = {}
+  for _, axis in ipairs(axes) do
+    local ours, theirs = point.options[axis], failed.options[axis]
+    if ours ~= theirs then
+      if not (grows[axis] and type(ours) == "number" and type(theirs) == "number" and ours > theirs) then return nil end
+      larger[#larger + 1] = axis
+    end
+  end
+  return #larger > 0 and table.concat(larger, " and ") or nil
+end
+
+--- Why a point is bound to run out of memory; nil when nothing says so.
+-- @tparam table job its failed list holds the points that did
+function M.predicted_oom(job, point)
+  local grows = {}
+  for _, axis in ipairs(job.sweep.growing) do grows[axis] = true end
+  for _, failed in ipairs(job.out_of_memory) do
+    local axes = is_larger(point, failed, job.sweep.axes, grows)
+    if axes then
+      return ("predicted-oom: %s ran out of memory, and this point is larger in %s; --all runs it"):format(failed.label, axes)
+    end
+  end
+end
+
+return M

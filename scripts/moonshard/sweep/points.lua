@@ -1,0 +1,195 @@
+--- The points of a sweep: a grid crossed with lists that walk together, each checked before any work starts.
+local blame = require "moonshard.sweep.blame"
+local native = require "moonshard.native"
+
+local M = {}
+
+local most_points = 100000
+
+local function module_table() return package.loaded["moonshard"] end
+
+local function copy_of(source)
+  local copy = {}
+  for key, value in pairs(source) do copy[key] = value end
+  return copy
+end
+
+--- The table with the schema's own names: "sigma" and "seq-length" are other spellings of two options, and
+-- results are looked up by the effective name.
+function M.with_own_names(options)
+  local own = {}
+  for _, option in ipairs(module_table().options()) do
+    own[option.name] = option.name
+    for _, alias in ipairs(option.aliases) do own[alias] = option.name end
+  end
+  local renamed = {}
+  for key, value in pairs(options) do
+    local name = type(key) == "string" and own[(key:gsub("-", "_"))] or key
+    if renamed[name] ~= nil then blame("ms.sweep: option '%s': expected it once, got it in two spellings", tostring(name)) end
+    renamed[name] = value
+  end
+  return renamed
+end
+
+local function check_list(where, key, values)
+  if type(values) ~= "table" or #values == 0 then
+    blame("ms.sweep: %s '%s': expected a list of values, got %s", where, tostring(key),
+      type(values) == "table" and "an empty table" or tostring(values))
+  end
+  local count = 0
+  for _ in pairs(values) do count = count + 1 end
+  for i = 1, count do
+    if values[i] == nil then blame("ms.sweep: %s '%s': expected a list of values, got a hole or a name in it", where, tostring(key)) end
+  end
+end
+
+--- One dimension per axis of the grid and one for all lists of the zip, in the order of the option schema, so that
+-- tables, which have no order, give one.
+local function dimensions(grid, zip)
+  local rank, list = {}, {}
+  for i, name in ipairs(module_table().option_names()) do rank[name] = i end
+  local function before(a, b) return (rank[a] or 0) < (rank[b] or 0) or (rank[a] == rank[b] and a < b) end
+  for axis, values in pairs(grid) do
+    check_list("grid", axis, values)
+    local rows = {}
+    for i, value in ipairs(values) do rows[i] = { [axis] = value } end
+    list[#list + 1] = { names = { axis }, rows = rows }
+  end
+  local names, length, first = {}, nil, nil
+  for axis, values in pairs(zip) do
+    check_list("zip", axis, values)
+    if grid[axis] then blame("ms.sweep: option '%s': expected it in grid or in zip, got it in both", axis) end
+    if length and #values ~= length then
+      blame("ms.sweep: zip: expected lists of one length, got %d values of '%s' and %d of '%s'", length, first, #values, axis)
+    end
+    names[#names + 1], length, first = axis, #values, axis
+  end
+  if length then
+    table.sort(names, before)
+    local rows = {}
+    for i = 1, length do
+      rows[i] = {}
+      for _, axis in ipairs(names) do rows[i][axis] = zip[axis][i] end
+    end
+    list[#list + 1] = { names = names, rows = rows }
+  end
+  table.sort(list, function(a, b) return before(a.names[1], b.names[1]) end)
+  return list
+end
+
+local function cartesian(list)
+  local points = { {} }
+  for _, dimension in ipairs(list) do
+    local longer = {}
+    if #points * #dimension.rows > most_points then
+      blame("ms.sweep: expected at most %d points, got more; split the sweep", most_points)
+    end
+    for _, point in ipairs(points) do
+      for _, row in ipairs(dimension.rows) do
+        local next_point = copy_of(point)
+        for key, value in pairs(row) do next_point[key] = value end
+        longer[#longer + 1] = next_point
+      end
+    end
+    points = longer
+  end
+  return points
+end
+
+--- Short text of a point: "mode=none seq_length=64".
+function M.label(axes, point)
+  local parts = {}
+  for _, axis in ipairs(axes) do
+    if point.asked[axis] ~= nil then parts[#parts + 1] = ("%s=%s"):format(axis, tostring(point.asked[axis])) end
+  end
+  return #parts > 0 and table.concat(parts, " ") or point.options.model
+end
+
+--- Whether a point matches all of { option = glob }, by its effective value or by the user's word for it.
+function M.matches(point, only)
+  for key, pattern in pairs(only) do
+    local glob = "^" .. tostring(pattern):gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".") .. "$"
+    if not tostring(point.options[key]):match(glob) and not tostring(point.asked[key]):match(glob) then return false end
+  end
+  return true
+end
+
+--- File names of the profiling suites where they name a point, else with the point's id.
+local function name_files(points)
+  local seen = {}
+  for _, point in ipairs(points) do
+    local name = ("%s_seq%s"):format(tostring(point.asked.mode or point.options.mode), tostring(point.options.seq_length))
+    point.file = name
+    seen[name] = (seen[name] or 0) + 1
+  end
+  for _, point in ipairs(points) do
+    local suffix = seen[point.file] > 1 and "_" .. point.id:sub(1, 8) or ""
+    point.file = point.file .. suffix .. "_result.json"
+  end
+end
+
+--- Effective options and id, found without touching a GPU: this process would hold memory on it while its
+-- children are measured.
+function M.resolve(options)
+  local ok, resolved = pcall(native.launch.plan_point, options)
+  if ok then return resolved end
+  return nil, (tostring(resolved):gsub("^.-experiment:", "ms.sweep:"):gsub("^launch%.plan_point:", "ms.sweep:"))
+end
+
+--- What `when` sees of options that cannot be resolved: they may be just the ones it excludes.
+local function unresolved(options)
+  local defaults = {}
+  for _, option in ipairs(module_table().options()) do defaults[option.name] = option.default end
+  return setmetatable(copy_of(options), { __index = defaults })
+end
+
+local function resolve_point(asked, shared, when)
+  local options = copy_of(shared)
+  for key, value in pairs(asked) do options[key] = value end
+  local resolved, problem = M.resolve(options)
+  if when and not when(resolved and resolved.options or unresolved(options), asked) then return nil end
+  if not resolved then blame("%s", problem) end
+  local index = type(options.device) == "string" and options.device:match("^cuda:(%d+)$")
+  return { id = resolved.id, options = resolved.options, asked = asked, gpu = tonumber(index) }
+end
+
+--- All points of a sweep.
+-- @tparam table grid and zip with the schema's own names
+-- @tparam table shared options of all points
+-- @tparam[opt] function when
+-- @treturn {table,...} points { id, options, asked, file, label, gpu }
+-- @treturn {string,...} axes
+function M.make(grid, zip, shared, when)
+  local _, problem = M.resolve(shared)  -- a misspelt key is named before the grid multiplies it
+  if problem and not when then blame("%s", problem) end
+  local list, axes = dimensions(grid, zip), {}
+  for _, dimension in ipairs(list) do
+    for _, name in ipairs(dimension.names) do axes[#axes + 1] = name end
+  end
+  local points, ids = {}, {}
+  for _, asked in ipairs(cartesian(list)) do
+    local point = resolve_point(asked, shared, when)
+    if point then
+      point.label = M.label(axes, point)
+      if ids[point.id] then blame("ms.sweep: expected different points, got two of the same effective options (%s)", point.label) end
+      ids[point.id] = true
+      points[#points + 1] = point
+    end
+  end
+  name_files(points)
+  return points, axes
+end
+
+--- A copy in another order, the same for the same seed (Park and Miller's generator: Lua's own is the script's).
+function M.shuffled(points, seed)
+  local order, state = {}, seed % 2147483646 + 1
+  for i, point in ipairs(points) do order[i] = point end
+  for i = #order, 2, -1 do
+    state = state * 16807 % 2147483647
+    local j = state % i + 1
+    order[i], order[j] = order[j], order[i]
+  end
+  return order
+end
+
+return M

@@ -1,0 +1,121 @@
+--- Runs points on this machine, one process (or one group of ranks) after the other.
+local device = require "moonshard.sweep.device"
+local folders = require "moonshard.sweep.folder"
+local native = require "moonshard.native"
+local outcome = require "moonshard.sweep.outcome"
+
+local M = {}
+
+--- What a point's duration is like: that of others of its mode.
+local function kind_of(point) return tostring(point.options.mode) end
+
+--- Said once, at the first Ctrl-C.
+local function note_first_interrupt(job)
+  if job.said_interrupt or native.launch.interrupts() ~= 1 then return end
+  job.said_interrupt = true
+  job.bar:say("Ctrl-C: stopping after this point; press again to end it now")
+end
+
+--- One attempt: the child writes its record, we wait.
+local function attempt(job, point, number)
+  local records, launch = native.records, native.launch
+  local held = job.device:acquire(point)
+  if not held then return nil end
+  records.remove_result(job.folder.writer, point.id)
+  records.write_status(job.folder.writer, point.id, "running")
+  local log = records.point_folder(job.folder.writer, point.id) .. "/log.rank0.txt"
+  local file = io.open(log, "ab")
+  if file then
+    file:write(("=== %s, attempt %d, %s\n"):format(point.label, number, os.date("!%Y-%m-%dT%H:%M:%SZ")))
+    file:close()
+  end
+  local kills = outcome.oom_kills()
+  local ok, ended = pcall(launch.run, { launch.program("moonshard"), "point", job.folder.path, point.id }, log, function()
+    note_first_interrupt(job)
+    job.bar:tick()
+    return launch.interrupts() < 2
+  end, { timeout = job.options.timeout, variables = held.variables, stops_on_interrupt = false })
+  job.device.release(held)
+  if not ok then error(ended, 0) end
+  ended.oom_kills_before = kills
+  return outcome.settle(job, point, ended, number)
+end
+
+--- One point with its retries. Out of memory is an answer, not an accident: it is not tried again.
+-- @treturn table the record; nil when the user stopped before it began
+function M.run_point(job, point)
+  for number = 1, job.options.retry + 1 do
+    local record = attempt(job, point, number)
+    if not record then return nil end
+    local again = record.status == "failed" or record.status == "timeout"
+    if not again or number > job.options.retry or native.launch.interrupts() > 0 then return record end
+    job.bar:say(("%s: %s; retry %d of %d"):format(point.label, outcome.describe(record), number, job.options.retry))
+  end
+end
+
+local function skip_predicted(job, point, why)
+  outcome.write_failure(job, point, "skipped", why)
+  local record = native.records.load_point(job.folder.path, point.id)
+  outcome.finish(job, point, record)
+  job.bar:skip(point.label .. ": skipped: " .. why)
+  return record
+end
+
+--- The user's function after a point; its mistakes must not end the sweep.
+function M.call_each(job, record)
+  if not job.sweep.each then return end
+  local ok, message = pcall(job.sweep.each, record)
+  if not ok then job.bar:say("warning: each: " .. tostring(message)) end
+end
+
+--- A point of an earlier run that stands as it is.
+local function keep(job, point, record)
+  if record.status == "ok" then
+    -- The parent may have been killed between the record and what it makes of it.
+    outcome.write_seed(job, point, record)
+    job.bar:skip(point.label .. ": already done")
+  else
+    job.bar:skip(("%s: stands: %s"):format(point.label, outcome.describe(record)))
+    job.bar.failed = job.bar.failed + 1
+  end
+  native.records.write_status(job.folder.writer, point.id, record.status)
+end
+
+--- Runs all points of a job that have no result yet.
+-- @tparam table job { sweep, points, folder, options, bar, out_of_memory }
+-- @treturn string|nil why it stopped early: "interrupted" or "fail-fast"
+function M.run(job)
+  local launch, known = native.launch, job.folder.known
+  job.device = device.new(job.options, function(text) job.bar:say(text) end, function() return launch.interrupts() > 0 end)
+  for _, point in ipairs(job.points) do
+    if not folders.is_settled(known[point.id], job.options) then job.bar:expect(kind_of(point)) end
+    if known[point.id] and known[point.id].status == "oom" and not job.options.retry_oom then table.insert(job.out_of_memory, point) end
+  end
+  for _, point in ipairs(job.points) do
+    if launch.interrupts() > 0 then return "interrupted" end
+    local earlier = known[point.id]
+    if folders.is_settled(earlier, job.options) then
+      keep(job, point, earlier)
+    else
+      local why = not job.options.all and outcome.predicted_oom(job, point)
+      local record
+      if why then
+        record = skip_predicted(job, point, why)
+      else
+        job.bar:start(point, kind_of(point))
+        record = M.run_point(job, point)
+        if not record then return "interrupted" end
+        if record.status == "oom" then table.insert(job.out_of_memory, point) end
+        if record.status == "interrupted" then
+          job.bar:say(point.label .. ": interrupted")
+          return "interrupted"
+        end
+        job.bar:finish(outcome.describe(record), record.status ~= "ok")
+      end
+      M.call_each(job, record)
+      if job.options.fail_fast and (record.status == "failed" or record.status == "timeout") then return "fail-fast" end
+    end
+  end
+end
+
+return M
