@@ -2,21 +2,19 @@
 -- return an exit code. Mistakes in those words are the user's, not code: they end in one line and code 2.
 local guard = require "moonshard.options_guard"
 local native = require "moonshard.native"
-local runs = require "moonshard.runs"
-local sweep = require "moonshard.sweep"
 local text_table = require "moonshard.text_table"
+local usage = require "moonshard.usage"
 
 local M = {}
 
-local UsageMistake = {}
-local function fail(...) error(setmetatable({ text = string.format(...) }, UsageMistake), 0) end
+local fail = usage.fail
 
 --- A verb whose fail() becomes a line on stderr and exit code 2; other errors go on as they are.
 local function verb(run)
   return function(...)
     local ok, result = pcall(run, ...)
     if ok then return result end
-    if getmetatable(result) ~= UsageMistake then error(result, 0) end
+    if not usage.is_mistake(result) then error(result, 0) end
     io.stderr:write("moonshard: ", result.text, "\n")
     return 2
   end
@@ -131,88 +129,13 @@ M.engines = verb(function(...)
   print_support(engines)
 end)
 
---- moonshard plot DIR [FIGURE]
-M.plot = verb(function(...)
-  local _, rest = parse("plot", { ... }, {}, {}, 2)
-  if not rest[1] then fail("plot: expected a run folder, got nothing; give one like results/run_YYYYMMDD_HHMMSS") end
-  local figures = require("moonshard.plots").figures
-  if rest[2] and rest[2] ~= "all" and not (" " .. table.concat(figures, " ") .. " "):find(" " .. rest[2] .. " ", 1, true) then
-    local near = guard.nearest(rest[2], figures)
-    fail("plot: expected 'all' or one of %s, got '%s'%s", table.concat(figures, ", "), rest[2],
-      near and ("; did you mean '%s'?"):format(near) or "")
-  end
-  local ok, results = pcall(runs.load, rest[1])
-  if not ok then
-    io.stderr:write("moonshard: ", tostring(results), "\n")
-    return 1
-  end
-  local paths = results:plot(rest[2] or "all")
-  if #paths == 0 then
-    io.stderr:write(("moonshard: plot: no point in %s has status ok; nothing to draw\n"):format(rest[1]))
-    return 1
-  end
-  for _, path in ipairs(paths) do print(path) end
-  return 0
-end)
+--- moonshard plot DIR [FIGURE…] [flags]
+M.plot = verb(function(...) return require("moonshard.cli.plot")(...) end)
 
---- "64" as a number, "true" as a boolean, all else as text.
-local function typed(text)
-  if text == "true" then return true end
-  if text == "false" then return false end
-  local number = tonumber(text)
-  if number and text:match("^%-?[1-9]%d+$") and ("%.0f"):format(number) ~= text then
-    fail("sweep: option '--set': expected a whole number up to 2^53, got %s; a Lua number would lose digits", text)
-  end
-  return number or text
-end
+--- moonshard sweep NAME|FILE.lua [flags] [flags of the script]
+M.sweep = verb(function(...) return require("moonshard.sweep.command").run(...) end)
 
-local function is_option(key)
-  for _, option in ipairs(module_table().options()) do
-    if option.name == key then return true end
-    for _, alias in ipairs(option.aliases) do
-      if alias == key then return true end
-    end
-  end
-  return false
-end
-
-local function pairs_of(list, flag)
-  local result = {}
-  for _, text in ipairs(list or {}) do
-    local key, value = text:match("^([^=]+)=(.*)$")
-    if not key then fail("sweep: option '--%s': expected KEY=VALUE, got '%s'", flag, text) end
-    key = key:gsub("-", "_")
-    if not is_option(key) then
-      local known = module_table().option_names()
-      local near = guard.nearest(key, known)
-      fail("sweep: option '--%s': unknown option '%s'%s known: %s", flag, key, near and ("; did you mean '%s'?"):format(near) or ";",
-        table.concat(known, ", "))
-    end
-    result[key] = value
-  end
-  return result
-end
-
-local function find_script(name)
-  if native.launch.exists(name) and name:match("%.lua$") then return name end
-  local path = ("%s/scripts/sweep/%s.lua"):format(native.launch.shared_files(), name)
-  if native.launch.exists(path) then return path end
-  fail("sweep: expected a script, got '%s'; give a path that ends in .lua or a name from scripts/sweep", name)
-end
-
---- moonshard sweep NAME|FILE.lua [--set K=V] [--only K=GLOB] [--resume DIR] [--dry-run]
-M.sweep = verb(function(...)
-  local flags, rest = parse("sweep", { ... }, { "set", "only", "resume" }, { "dry-run" }, math.huge)
-  if not rest[1] then fail("sweep: expected a script, got nothing; moonshard sweep --help") end
-  local set = pairs_of(flags.set, "set")
-  for key, value in pairs(set) do sweep.overrides.set[key] = typed(value) end
-  sweep.overrides.only = pairs_of(flags.only, "only")
-  sweep.overrides.resume = flags.resume and flags.resume[#flags.resume]
-  sweep.overrides.dry_run = flags["dry-run"] or false
-  local chunk, reason = loadfile(find_script(rest[1]))
-  if not chunk then fail("%s", reason) end
-  chunk(unpack(rest, 2))
-  return sweep.some_failed and 5 or 0
-end)
+M.compare = require "moonshard.cli.compare"
+M.export = require "moonshard.cli.export"
 
 return M

@@ -66,6 +66,7 @@ function M.profile(trainer, options)
 end
 
 --- Phases in the order of a step.
-M.phase_names = { "data", "forward", "backward", "clip_factors", "clipped_sum", "second_backward", "noise", "optimizer" }
+M.phase_names = { "data", "forward", "backward", "norm_reduce", "clip_factors", "clipped_sum", "second_backward", "reduce", "noise",
+  "optimizer" }
 
 return M

@@ -1,18 +1,42 @@
 --- Results of a run folder: tables, overhead against a baseline, plots.
 local guard = require "moonshard.options_guard"
 local native = require "moonshard.native"
+local overhead_of = require "analyze.overhead"
 local text_table = require "moonshard.text_table"
 
 local M = {}
 local Runs = {}
 Runs.__index = Runs
 
---- The results in a run folder, also of a sweep that still runs.
+--- What the sweep's script asked of each point, in its own spelling ("no_dp"): only sweep.json has it.
+local function attach_requests(loaded)
+  local ok, sweep = pcall(native.files.read_json, loaded.path .. "/sweep.json")
+  local by_id = {}
+  local request = ok and type(sweep) == "table" and sweep.request
+  if type(request) == "table" and type(request.baseline) == "table" then loaded.baseline = request.baseline end
+  for _, planned in ipairs(ok and type(sweep) == "table" and type(sweep.points) == "table" and sweep.points or {}) do
+    if type(planned) == "table" and planned.id then by_id[planned.id] = planned end
+  end
+  for _, point in ipairs(loaded.points) do
+    local planned = by_id[point.id]
+    if planned and type(planned.asked) == "table" then point.asked = planned.asked end
+    point.file = planned and planned.file
+    point.result = point.result or {}
+  end
+end
+
+--- The results in a run folder, also of a sweep that still runs; or in a folder that has only result files of the
+-- profiling suites ({mode}_seq{N}_result.json and the like).
 -- @tparam string path
 -- @treturn Runs
 function M.load(path)
+  if type(path) == "string" and not native.launch.exists(path .. "/sweep.json") then
+    local loaded = require("moonshard.seed_results").load(path)
+    if loaded then return setmetatable(loaded, Runs) end
+  end
   local ok, loaded = pcall(native.records.load, path)
   if not ok then error((tostring(loaded):gsub("^records%.load:", "ms.load:")), 2) end
+  attach_requests(loaded)
   return setmetatable(loaded, Runs)
 end
 
@@ -66,56 +90,33 @@ end
 --- The same as aligned text.
 function Runs:table() return text_table.format(self:rows()) end
 
---- The point that equals another in all axes but `axis`, where it has the baseline's value.
-local function partner_of(self, point, axis, value)
-  for _, other in ipairs(self.points) do
-    local same = other.options[axis] == value
-    for _, name in ipairs(self.axes) do
-      same = same and (name == axis or other.options[name] == point.options[name])
-    end
-    if same then return other end
-  end
-end
-
---- The engine that a name stands for: "no_dp" is the seeds' word for "none".
-local function canonical_mode(name)
-  for _, engine in ipairs(package.loaded["moonshard"].engines()) do
-    if engine.name == name then return name end
-    for _, alias in ipairs(engine.aliases) do
-      if alias == name then return engine.name end
-    end
-  end
-  return name
-end
-
 local Overhead = {}
 Overhead.__index = Overhead
 function Overhead:__tostring() return text_table.format(self.columns, self.rows) end
 
 --- Cost of each point against the baseline with the same other options.
--- @tparam[opt] table options baseline (default "none"), axis (default "mode")
+-- @tparam[opt] table options baseline, axis (default: the sweep's own baseline, else "none" on the axis "mode")
 -- @treturn Overhead prints as a table; rows and columns are its fields
 -- @usage print(runs:overhead { baseline = "none" })
 function Runs:overhead(options)
   options = guard.check("runs:overhead", options, { "baseline", "axis" }, 2)
-  local axis = options.axis or "mode"
-  local baseline = options.baseline or "none"
-  if axis == "mode" then baseline = canonical_mode(baseline) end
+  local axis, baseline = overhead_of.baseline_of(self, options)
   local columns = shared_columns(self)
   for _, title in ipairs { "median ms", "time x", "peak MiB", "memory +MiB", "memory +%" } do columns[#columns + 1] = title end
   local rows, found = {}, false
   for _, point in ipairs(self.points) do
     local row, n = axis_values(self, point), #self.axes
-    local partner = partner_of(self, point, axis, baseline)
+    local partner = overhead_of.partner_of(self, point, axis, baseline)
     found = found or partner ~= nil
     if point.status ~= "ok" then
       row[n + 1] = point.status
     else
-      row[n + 1], row[n + 3] = point.metrics.median_time_ms, point.metrics.peak_memory_mb
-      if partner and partner.status == "ok" then
-        row[n + 2] = point.metrics.median_time_ms / partner.metrics.median_time_ms
-        row[n + 4] = point.metrics.peak_memory_mb - partner.metrics.peak_memory_mb
-        row[n + 5] = 100 * row[n + 4] / partner.metrics.peak_memory_mb
+      local own, other = point.metrics, partner and partner.status == "ok" and partner.metrics or {}
+      row[n + 1], row[n + 3] = own.median_time_ms, own.peak_memory_mb
+      if own.median_time_ms and (other.median_time_ms or 0) > 0 then row[n + 2] = own.median_time_ms / other.median_time_ms end
+      if own.peak_memory_mb and (other.peak_memory_mb or 0) > 0 then
+        row[n + 4] = own.peak_memory_mb - other.peak_memory_mb
+        row[n + 5] = 100 * row[n + 4] / other.peak_memory_mb
       end
     end
     rows[#rows + 1] = row
@@ -147,12 +148,23 @@ function Runs:summary()
   return table.concat(text, "\n") .. "\n", table.concat(markdown, "\n") .. "\n"
 end
 
---- Draws one figure, or all that these results allow.
--- @tparam[opt="all"] string name of a file in scripts/plot, or "all"
+--- Draws figures that these results allow.
+-- @tparam[opt="all"] string|table name of a file in scripts/plot, a list of names (with `out` = another folder), or "all"
 -- @treturn {string,...} paths of the PNG files; of the plot specs where nothing can draw them
 function Runs:plot(name)
   local paths = require("moonshard.plots").draw(self, name or "all") -- no tail call: errors count this level
   return paths
+end
+
+--- The points as a table object, for export.
+-- @tparam[opt="points"] string which points, overhead, phases or memory
+-- @treturn Table
+function Runs:tabulate(which)
+  if which == "overhead" then return overhead_of.analyze(self) end
+  if which == "memory" then return require("analyze.memory").analyze(self) end
+  if which == "phases" then return require("analyze.phases").analyze(self) end
+  local columns, rows = self:rows()
+  return text_table.new { columns = columns, rows = rows }
 end
 
 function Runs:__tostring() return self:table() end

@@ -1,5 +1,5 @@
 --- Question: what does each clipping engine cost over plain training, in time and memory?
--- Inputs: none (synthetic data). Outputs: a run folder, the overhead table, four figures.
+-- Inputs: none (synthetic data). Outputs: a run folder, the overhead table, figures.
 -- Run: moonshard sweep engine_speed [--set model=dit-tiny] [--set seq_length=512] [--set batch_size=2] [--resume DIR]
 local ms = require "moonshard"
 

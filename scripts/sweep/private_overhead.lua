@@ -1,5 +1,5 @@
 --- Question: what does private training cost over plain training, as the batch grows?
--- Inputs: none (synthetic data). Outputs: a run folder, the overhead table, four figures.
+-- Inputs: none (synthetic data). Outputs: a run folder, the overhead table, figures.
 -- Run: moonshard sweep private_overhead [--set model=llama3-tiny] [--set seq_length=64] [--resume DIR]
 local ms = require "moonshard"
 

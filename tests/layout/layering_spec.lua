@@ -193,13 +193,14 @@ describe("layers", function()
 end)
 
 describe("the Lua library", function()
-  it("requires only moonshard, moonshard.* and plot.*", function()
+  it("requires only moonshard, moonshard.*, plot.* and analyze.*", function()
     local wrong = {}
     for _, path in ipairs(files("scripts", "-name '*.lua'")) do
       for number, line in ipairs(lines_of(path)) do
         local code = line:gsub("^%s*%-%-.*", "")
         for name in code:gmatch([=[require%s*%(?%s*["']([^"']+)["']]=]) do
-          local good = name == "moonshard" or name:match("^moonshard%.") or name:match("^plot%.") or name == "ffi" or name == "jit"
+          local good = name == "moonshard" or name:match("^moonshard%.") or name:match("^plot%.")
+            or name:match("^analyze%.") or name == "ffi" or name == "jit"
           if not good then wrong[#wrong + 1] = ("%s:%d requires %s"):format(path, number, name) end
         end
       end

@@ -1,4 +1,4 @@
-package.loaded["moonshard.text_table"] = nil
+require "moonshard"
 local text_table = require "moonshard.text_table"
 
 describe("text tables", function()
@@ -56,5 +56,30 @@ describe("text tables", function()
     assert.are.equal("| a | b |\n| --- | --- |\n| x\\|y | 1 |", text_table.markdown({ "a", "b" }, { { "x|y", 1 } }))
     local _, breaks = text_table.markdown({ "a" }, { { "one\ntwo" } }):gsub("\n", "")
     assert.are.equal(2, breaks)
+  end)
+
+  it("LaTeX escapes what means something there, and aligns numbers right", function()
+    assert.are.equal(table.concat({
+      "% needs \\usepackage{booktabs}",
+      "\\begin{tabular}{lr}",
+      "\\toprule",
+      "a\\_b & 50 \\% \\\\",
+      "\\midrule",
+      "x\\textbackslash{}y \\& \\{z\\} \\$\\#\\textasciitilde{}\\textasciicircum{} & 1.50 \\\\",
+      "\\bottomrule",
+      "\\end{tabular}",
+    }, "\n"), text_table.latex({ "a_b", "50 %" }, { { "x\\y & {z} $#~^", 1.5 } }))
+  end)
+
+  it("CSV keeps every digit, quotes where it must, and leaves a missing value empty", function()
+    local text = text_table.csv({ "a", "b,c" }, { { 0.1, 'say "x"' }, { 2 ^ 40, nil } })
+    assert.are.equal('a,"b,c"\n0.10000000000000001,"say ""x"""\n1099511627776,\n', (text:gsub("\r\n", "\n")))
+  end)
+
+  it("a table object prints title, rows and notes, and converts itself", function()
+    local table_object = text_table.new { title = "T", columns = { "n" }, rows = { { 1 } }, notes = { "note" } }
+    assert.are.equal("T\n\nn\n-\n1\nnote", tostring(table_object))
+    assert.are.equal("| n |\n| --- |\n| 1 |\n", table_object:to "md")
+    assert.matches('"n": 1', table_object:to "json", 1, true)
   end)
 end)

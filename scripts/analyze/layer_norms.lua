@@ -1,0 +1,44 @@
+--- Time of per-sample norms by layer, at the longest sequence of every mode (profile = layers or trace).
+local text_table = require "moonshard.text_table"
+
+local M = {}
+
+--- The slowest layers of each mode at its largest point.
+-- @tparam Runs results
+-- @tparam[opt=8] number most layers per mode
+-- @treturn Table; its rows are empty where no layer was timed
+function M.analyze(results, most)
+  most = most or 8
+  local largest, order = {}, {}
+  for _, point in ipairs(results:select("ok")) do
+    local mode = point.options.mode
+    if point.result.layers and (not largest[mode] or point.options.seq_length > largest[mode].options.seq_length) then
+      if not largest[mode] then order[#order + 1] = mode end
+      largest[mode] = point
+    end
+  end
+  local rows = {}
+  for _, mode in ipairs(order) do
+    local layers, sum = {}, 0
+    for _, layer in ipairs(largest[mode].result.layers) do
+      if type(layer.norm_ms) == "number" then
+        layers[#layers + 1] = layer
+        sum = sum + layer.norm_ms
+      end
+    end
+    table.sort(layers, function(a, b)
+      if a.norm_ms ~= b.norm_ms then return a.norm_ms > b.norm_ms end
+      return tostring(a.layer) < tostring(b.layer)
+    end)
+    for i = 1, math.min(most, #layers) do
+      rows[#rows + 1] = { mode, largest[mode].options.seq_length, layers[i].layer, layers[i].kind, layers[i].norm_ms,
+        sum > 0 and 100 * layers[i].norm_ms / sum or nil }
+    end
+    rows[#rows + 1] = { mode, largest[mode].options.seq_length, ("all %d layers"):format(#layers), "", sum, sum > 0 and 100 or nil }
+  end
+  return text_table.new { title = "Norm time by layer at the longest sequence", rows = rows,
+    columns = { "mode", "tokens", "layer", "kind", "norm ms", "%" },
+    notes = #rows == 0 and { "No layer was timed: run with profile = layers." } or nil }
+end
+
+return M

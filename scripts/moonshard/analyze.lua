@@ -1,0 +1,82 @@
+--- ms.analyze and ms.compare: scripts/analyze as functions on results.
+local compare = require "analyze.compare"
+local native = require "moonshard.native"
+
+local M = {
+  overhead = require("analyze.overhead").analyze,
+  memory = require("analyze.memory").analyze,
+  stages = require("analyze.memory").stages,
+  phases = require("analyze.phases").analyze,
+  scaling = require("analyze.scaling").analyze,
+  fit = require("analyze.scaling").fit,
+  bottleneck = require("analyze.bottleneck").analyze,
+}
+
+local function matches(value, glob)
+  local pattern = "^" .. glob:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".") .. "$"
+  return tostring(value):match(pattern) ~= nil
+end
+
+--- One source of a comparison: a run folder with its points, or a file with one result.
+-- @tparam string path
+-- @tparam[opt] table only option = glob
+local function source_of(path, only)
+  local name = path:gsub("/+$", ""):match("([^/]+)$") or path
+  if path:match("%.json$") then return { name = name, items = { compare.read(path) } } end
+  local runs = require("moonshard.runs").load(path)
+  local items = {}
+  for _, point in ipairs(runs.points) do
+    local takes = true
+    for key, glob in pairs(only or {}) do
+      takes = takes and (matches(point.options[key], glob) or matches((point.asked or {})[key], glob))
+    end
+    if takes then
+      items[#items + 1] = { name = require("analyze.memory").label_of(runs, point), path = path, status = point.status,
+        options = point.options, metrics = point.metrics, result = point.result }
+    end
+  end
+  return { name = name, items = items, environment = runs.environment }
+end
+
+--- Results of folders and files side by side; only what differs.
+-- @tparam {string,...} paths run folders and result files
+-- @tparam[opt] table options all, metrics, only
+-- @treturn Comparison
+-- @usage print(ms.compare({ "results/run_a", "results/run_b" }, { metrics = { "median_time_ms" } }))
+function M.compare(paths, options)
+  if type(paths) == "string" then paths = { paths } end
+  if type(paths) ~= "table" or #paths == 0 then
+    error(("ms.compare: argument 1: expected a list of run folders or result files, got %s"):format(tostring(paths)), 2)
+  end
+  local sources, seen = {}, {}
+  for i, path in ipairs(paths) do
+    if not native.launch.exists(path) then
+      error(("ms.compare: expected a run folder or a result file, got '%s', which is not there"):format(tostring(path):sub(1, 200)), 2)
+    end
+    sources[i] = source_of(path, options and options.only)
+    -- Two folders of one name are told apart by their paths.
+    if seen[sources[i].name] then sources[i].name = path end
+    seen[sources[i].name] = true
+    if #sources[i].items == 1 and #paths > 1 and not path:match("%.json$") then sources[i].items[1].name = sources[i].name end
+  end
+  local result = compare.analyze(sources, options)
+  return result
+end
+
+--- Documentation for help() at the prompt.
+function M.document(document)
+  document(M.overhead, "ms.analyze.overhead", "ms.analyze.overhead(runs, { baseline, axis }) -> Table",
+    "Memory in GiB and time in % beyond the baseline with the same other options.")
+  document(M.memory, "ms.analyze.memory", "ms.analyze.memory(runs) -> Table", "Memory by owner at the moment of the peak.")
+  document(M.stages, "ms.analyze.stages", "ms.analyze.stages(runs) -> Table", "Memory at the stages of each run.")
+  document(M.phases, "ms.analyze.phases", "ms.analyze.phases(runs) -> Table", "Median time of each phase of a step.")
+  document(M.scaling, "ms.analyze.scaling", "ms.analyze.scaling(runs, { axis }) -> Table",
+    "How time, memory and communication grow with an axis: exponent, its error, O(T) or O(T^2).")
+  document(M.fit, "ms.analyze.fit", "ms.analyze.fit(x, y) -> table", "The fit that ms.analyze.scaling uses, of two lists.")
+  document(M.bottleneck, "ms.analyze.bottleneck", "ms.analyze.bottleneck(runs) -> report",
+    "What bounds each point: cause, evidence, advice.")
+  document(M.compare, "ms.compare", "ms.compare({ folder or file, … }, { all, metrics, only }) -> Comparison",
+    "Results side by side: the options that differ, then figures with ratios.")
+end
+
+return M

@@ -1,0 +1,155 @@
+--- Optimisations that the guide on flash clipping (document 001) advises, as variants of options here: the first lacks
+-- the optimisation, the last has it. What this runtime always does has its counterpart in an engine that does not.
+local native = require "moonshard.native"
+local text_table = require "moonshard.text_table"
+
+local M = {}
+
+--- name, what is compared, and the variants. Options that a variant does not name are the sweep's.
+M.list = {
+  { name = "async_norms", about = "norms are summed over ranks and waited for (norm_reduce = sum), against norms that nothing waits for: "
+      .. "a rank's own samples need no sum, and those for statistics travel on a group of their own (norm_reduce = local)",
+    variants = { { norm_reduce = "sum" }, { norm_reduce = "local" } } },
+  { name = "grouped_collectives", about = "ddp with a collective per parameter (bucket_mb = 0.001), against 25 MiB per collective",
+    variants = { { parallel = "ddp", bucket_mb = 0.001 }, { parallel = "ddp", bucket_mb = 25 } } },
+  { name = "eager_cleanup", about = "what a layer hands over is kept until the factors are known (flash_bookkeeping), against freed as "
+      .. "soon as its norm is there (flash, which always does that and pays a second pass)",
+    variants = { { mode = "flash_bookkeeping" }, { mode = "flash" } } },
+  { name = "streaming_norms", about = "every sample's gradient is stored and its norm taken from that (materialize), against one "
+      .. "running sum of squares per sample, layer by layer (flash, which always does that)",
+    variants = { { mode = "materialize" }, { mode = "flash" } } },
+  { name = "checkpointing", about = "activations are kept (checkpointing = none), against run again in backward (block)",
+    variants = { { checkpointing = "none" }, { checkpointing = "block" } } },
+  { name = "algorithm", about = "flash norms by tiles of positions (input_length), by tiles of width, and the cheaper per layer (auto)",
+    variants = { { flash_algorithm = "input_length" }, { flash_algorithm = "width" }, { flash_algorithm = "auto" } } },
+  { name = "tile_size", about = "flash norms with tiles of 32, 128 and 512, and the size that the runtime chooses (0)",
+    variants = { { tile_size = 32 }, { tile_size = 128 }, { tile_size = 512 }, { tile_size = 0 } } },
+  { name = "fusion", about = "whole Gram matrices, then their product (ghost), against norms whose tiles never leave the kernel (flash)",
+    variants = { { mode = "ghost" }, { mode = "flash" } } },
+}
+
+--- Names, for the flag and its errors.
+function M.names()
+  local names = {}
+  for i, each in ipairs(M.list) do names[i] = each.name end
+  return names
+end
+
+function M.find(name)
+  for _, each in ipairs(M.list) do
+    if each.name == name then return each end
+  end
+end
+
+--- Turns a plan of a sweep into one over the variants of an optimisation.
+-- @tparam table plan with grid; changed
+-- @tparam table optimization of M.list
+function M.apply(plan, optimization)
+  local mode = plan.mode or "flash_fsdp"
+  plan.grid.mode, plan.zip, plan.mode = nil, {}, mode
+  plan.norm_reduce = nil  -- local, unless it is what is compared
+  for _, variant in ipairs(optimization.variants) do
+    for key in pairs(variant) do
+      plan.zip[key], plan[key], plan.grid[key] = plan.zip[key] or {}, nil, nil
+    end
+  end
+  for key, list in pairs(plan.zip) do
+    for i, variant in ipairs(optimization.variants) do list[i] = variant[key] end
+  end
+  return plan
+end
+
+local function label(variant)
+  local keys, parts = {}, {}
+  for key in pairs(variant) do keys[#keys + 1] = key end
+  table.sort(keys)
+  for i, key in ipairs(keys) do parts[i] = ("%s=%s"):format(key, tostring(variant[key])) end
+  return table.concat(parts, " ")
+end
+M.label = label
+
+local function matches(point, variant)
+  for key, value in pairs(variant) do
+    if tostring(point.options[key]) ~= tostring(value) then return false end
+  end
+  return true
+end
+
+--- Every variant at every length against the first.
+-- @tparam Runs runs
+-- @tparam table optimization of M.list
+-- @treturn Table
+function M.table(runs, optimization)
+  local rows = {}
+  local lengths, seen = {}, {}
+  for _, point in ipairs(runs.points) do
+    local length = point.options.seq_length
+    if not seen[length] then
+      seen[length] = true
+      lengths[#lengths + 1] = length
+    end
+  end
+  table.sort(lengths)
+  for _, length in ipairs(lengths) do
+    local first
+    for _, variant in ipairs(optimization.variants) do
+      for _, point in ipairs(runs.points) do
+        if point.options.seq_length == length and matches(point, variant) then
+          local metrics = point.status == "ok" and point.metrics or {}
+          first = first or metrics
+          local function times(key)
+            if metrics == first or not metrics[key] or not first[key] or first[key] == 0 then return nil end
+            return ("%.3gx"):format(metrics[key] / first[key])
+          end
+          rows[#rows + 1] = { length, label(variant), point.status, metrics.median_time_ms, times("median_time_ms"), metrics.peak_memory_mb,
+            times("peak_memory_mb"), metrics.comm_exposed_ms, metrics.engine_kept_bytes and metrics.engine_kept_bytes / 2 ^ 20 }
+        end
+      end
+    end
+  end
+  return text_table.new { title = ("Before and after %s: %s"):format(optimization.name, optimization.about), rows = rows,
+    columns = { "seq_length", "variant", "status", "median ms", "x", "peak MiB", "x", "exposed ms", "kept MiB" } }
+end
+
+--- Engines of the results that clip, to be verified.
+local function engines_of(runs)
+  local list, seen = {}, { none = true }
+  for _, point in ipairs(runs.points) do
+    if not seen[point.options.mode] then
+      seen[point.options.mode] = true
+      list[#list + 1] = point.options.mode
+    end
+  end
+  return list
+end
+
+--- Runs `moonshard verify` on the engines of results, alone and on two ranks, on the CPU: norms, factors, clipped sums and
+-- weights against batch-of-one gradients by plain autograd, at most 1e-5 off in float32. Logs lie in the run folder.
+-- @tparam Runs runs
+-- @treturn boolean whether everything holds
+-- @treturn string what verify said
+function M.verify(runs)
+  local program, lines, good = native.launch.program("moonshard"), {}, true
+  for _, engine in ipairs(engines_of(runs)) do
+    for _, ranks in ipairs { 1, 2 } do
+      local words = { program, "verify", "--model", "llama3-tiny", "--engine", engine, "--dtype", "float32", "--device", "cpu" }
+      if ranks > 1 then
+        for _, word in ipairs { "--nproc", tostring(ranks), "--parallel", "fsdp" } do words[#words + 1] = word end
+      end
+      local log = ("%s/verify_%s_%d.txt"):format(runs.path, engine, ranks)
+      os.remove(log)
+      local ended = native.launch.run(words, log)
+      local file = io.open(log, "r")
+      local said = file and file:read("*a") or ""
+      if file then file:close() end
+      local holds = ended.exit_code == 0 and ended.signal == 0
+      good = good and holds
+      local error_found = said:match(engine .. "%s+float32%s+%d+%s+%d+%s+(%S+)")
+      lines[#lines + 1] = ("%s on %d rank%s: %s; %s"):format(engine, ranks, ranks > 1 and "s" or "", holds and "holds" or "FAILS",
+        error_found and ("largest error %s, allowed 1e-05"):format(error_found) or (said:match("([^\n]+)%s*$") or ended.text))
+    end
+  end
+  return good, table.concat(lines, "\n")
+end
+
+return M
