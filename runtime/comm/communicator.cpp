@@ -70,6 +70,9 @@ class CommSpan {
     timeline_->set_bytes(span_, bytes);
   }
   bool records() const { return timeline_ != nullptr; }
+  void set_modelled(double ms) const {
+    if (timeline_ != nullptr && ms > 0) timeline_->set_modelled(span_, ms);
+  }
   void end() const {
     if (timeline_ != nullptr) timeline_->end(span_);
   }
@@ -135,6 +138,7 @@ Pending Communicator::track(const char* operation, const std::string& about, int
     state->started = true;
   }
   if (working.records()) {
+    if (work != nullptr) working.set_modelled(work->modelled_ms());
     if (work == nullptr) {
       working.end();
     } else if (on_gpu) {

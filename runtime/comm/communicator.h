@@ -53,6 +53,8 @@ class Communicator {
     virtual void wait() = 0;
     /// Called once when it is done, on any thread; on the CPU only.
     virtual void when_done(std::function<void()> callback) = 0;
+    /// Of a modelled collective: how long it works, however long the device is busy with others.
+    virtual double modelled_ms() const { return 0; }
   };
   using Started = std::shared_ptr<Work>;
 

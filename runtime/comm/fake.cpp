@@ -44,7 +44,7 @@ const Link& link_of(const std::string& name) {
 
 class HostWork : public Communicator::Work {
  public:
-  explicit HostWork(Clock::time_point end) : end_(end) {}
+  HostWork(Clock::time_point end, double modelled_ms) : end_(end), modelled_ms_(modelled_ms) {}
   ~HostWork() override {
     if (teller_.joinable()) teller_.join();
   }
@@ -60,15 +60,18 @@ class HostWork : public Communicator::Work {
       callback();
     });
   }
+  double modelled_ms() const override { return modelled_ms_; }
 
  private:
   Clock::time_point end_;
+  double modelled_ms_;
   std::thread teller_;
 };
 
 class StreamWork : public Communicator::Work {
  public:
-  StreamWork(c10::Device device, c10::Stream on) : device_(device), event_(device.type()) {
+  StreamWork(c10::Device device, c10::Stream on, double modelled_ms)
+      : device_(device), event_(device.type()), modelled_ms_(modelled_ms) {
     event_.record(on);
   }
   bool is_done() override { return event_.query(); }
@@ -76,10 +79,12 @@ class StreamWork : public Communicator::Work {
     event_.block(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   }
   void when_done(std::function<void()>) override {}
+  double modelled_ms() const override { return modelled_ms_; }
 
  private:
   c10::Device device_;
   c10::Event event_;
+  double modelled_ms_;
 };
 
 class FakeCommunicator : public Communicator {
@@ -130,7 +135,7 @@ class FakeCommunicator : public Communicator {
       // One collective at a time, as on one link.
       free_ =
           std::max(free_, Clock::now()) + std::chrono::nanoseconds(static_cast<int64_t>(us * 1000));
-      return std::make_shared<HostWork>(free_);
+      return std::make_shared<HostWork>(free_, us / 1000);
     }
     const c10::impl::VirtualGuardImpl guard(device_.type());
     if (!stream_) stream_ = guard.getStreamFromGlobalPool(device_);
@@ -140,7 +145,7 @@ class FakeCommunicator : public Communicator {
     const c10::StreamGuard on(*stream_);
     copy();
     kernels::launch_delay(us, stream_->native_handle());
-    return std::make_shared<StreamWork>(device_, *stream_);
+    return std::make_shared<StreamWork>(device_, *stream_, us / 1000);
   }
 
   Link link_;

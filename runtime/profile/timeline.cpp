@@ -19,6 +19,7 @@ struct Timeline::Open {
   std::string lane, name;
   bool on_host = false;
   int64_t bytes = 0;
+  double modelled_ms = 0;
   std::unique_ptr<Moment> begin, end;
 };
 
@@ -64,6 +65,11 @@ void Timeline::set_bytes(size_t span, int64_t bytes) {
   if (span < spans_.size()) spans_[span]->bytes = bytes;
 }
 
+void Timeline::set_modelled(size_t span, double ms) {
+  const std::lock_guard lock(mutex_);
+  if (span < spans_.size()) spans_[span]->modelled_ms = ms;
+}
+
 double Timeline::since_start(const Moment& moment) const {
   if (moment.event != nullptr) return start_->event->elapsedTime(*moment.event);
   return std::chrono::duration<double, std::milli>(moment.time - start_->time).count();
@@ -75,8 +81,8 @@ std::vector<Span> Timeline::finish() {
   for (const auto& span : spans_) {
     if (span->end == nullptr) continue;
     if (span->end->event != nullptr) span->end->event->synchronize();
-    done.push_back(
-        {span->lane, span->name, since_start(*span->begin), since_start(*span->end), span->bytes});
+    done.push_back({span->lane, span->name, since_start(*span->begin), since_start(*span->end),
+                    span->bytes, span->modelled_ms});
   }
   std::stable_sort(done.begin(), done.end(),
                    [](const Span& a, const Span& b) { return a.begin_ms < b.begin_ms; });

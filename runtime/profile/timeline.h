@@ -15,6 +15,7 @@ struct Span {
   std::string lane, name;
   double begin_ms = 0, end_ms = 0;  ///< since the timeline's start
   int64_t bytes = 0;                ///< that it is about, where somebody said so
+  double modelled_ms = 0;           ///< how long it would take by itself, where that is modelled
 };
 
 class Timeline {
@@ -29,6 +30,7 @@ class Timeline {
   size_t begin(const std::string& lane, const std::string& name, bool on_host = false);
   void end(size_t span);
   void set_bytes(size_t span, int64_t bytes);
+  void set_modelled(size_t span, double ms);
   /// All spans that have ended, by their beginning. Waits for the device.
   std::vector<Span> finish();
   c10::Device device() const { return device_; }

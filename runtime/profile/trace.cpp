@@ -1,6 +1,7 @@
 #include "runtime/profile/trace.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -55,6 +56,8 @@ std::string compressed(const std::string& text) {
 
 Trace::Trace(c10::Device device) {
   MS_CHECK(!records_now.exchange(true), "trace: expected one at a time, got a second");
+  // Without a GPU it would call that an error, on the user's screen.
+  if (!device.is_cuda()) ::setenv("KINETO_LOG_LEVEL", "99", 0);
   // Kineto wants the place that the allocators report to for itself.
   constexpr auto kPlace = c10::DebugInfoKind::PROFILER_STATE;
   while (c10::ThreadLocalDebugInfo::get(kPlace) != nullptr)

@@ -191,7 +191,7 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   own.samples = progress.report.batch_size;
   statistics_.start_counts(own);
   if (world_->size() > 1) statistics_.counts();  // before anything that ranks must do alike
-  const StepGuard attached(*model_, *engine_, *parallel_);
+  std::optional<StepGuard> attached(std::in_place, *model_, *engine_, *parallel_);
   const DeterminismGuard determinism(options_.deterministic);
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     const Batch& batch = micro_batches[i];
@@ -209,6 +209,7 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
     progress.samples += batch.size();
   }
   finish_step(timer, progress);
+  attached.reset();  // gradients are gone: what is held now is held between steps
   watch_->end(progress.report);
   return std::move(progress.report);
 } catch (...) {

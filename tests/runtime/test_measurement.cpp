@@ -168,9 +168,11 @@ TEST(Overlap, QueuedCollectivesDoNotCountTwiceAndWaitingIsExposed) {
                                 {"comm", "all_gather b", 1, 18},  // asked for while a runs
                                 {"exposed", "all_gather a", 6, 10},
                                 {"comm", "reduce_scatter a", 20, 24},
-                                {"host comm", "all_reduce losses", 21, 22}};
+                                {"host comm", "all_reduce losses", 21, 22},
+                                {"comm", "broadcast a", 30, 90, 0, 5}};  // modelled: 5 ms
   const auto rows = profile::collective_times(spans);
-  ASSERT_EQ(rows.size(), 3u);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_DOUBLE_EQ(rows[3].work_ms, 5);
   EXPECT_EQ(rows[0].operation, "all_gather");
   EXPECT_EQ(rows[0].count, 2);
   EXPECT_DOUBLE_EQ(rows[0].work_ms, 18);
