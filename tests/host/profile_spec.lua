@@ -48,7 +48,8 @@ describe("profiling from the outside", function()
   end)
 
   it("two ranks log norms of their own, and the same for all", function()
-    local text = output_of(("env MOONSHARD_PROFILE=layers %s%s --nproc 2 --parallel fsdp --log-dir %s --profile off"):format(program, tiny, folder))
+    local words = "env MOONSHARD_PROFILE=layers %s%s --nproc 2 --parallel fsdp --log-dir %s --profile off"
+    local text = output_of(words:format(program, tiny, folder))
     local other = read(folder .. "/log.rank1.txt")
     local own, all = text:match("this rank: ([^\n]+)"), text:match("all ranks: ([^\n]+)")
     assert.is_truthy(own and all and other, text)
@@ -73,8 +74,8 @@ describe("profiling from the outside", function()
         if ms.dist.rank() == 0 then io.open(arg[1] .. "/running", "w"):close() end
       end]])
     file:close()
-    os.execute(("MOONSHARD_TRACE_DIR=%s MOONSHARD_TRACE_STEPS=1 %s run --nproc 2 --log-dir %s %s %s > %s/out.txt 2>&1 & echo $! > %s/pid"):format(
-      folder, program, folder, script, folder, folder, folder))
+    local words = "MOONSHARD_TRACE_DIR=%s MOONSHARD_TRACE_STEPS=1 %s run --nproc 2 --log-dir %s %s %s > %s/out.txt 2>&1 & echo $! > %s/pid"
+    os.execute(words:format(folder, program, folder, script, folder, folder, folder))
     local function wait_for(path)
       for _ = 1, 600 do
         if read(path) then return true end

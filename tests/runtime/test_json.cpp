@@ -103,8 +103,10 @@ TEST(PlotSpec, RoundTripsAndNamesWhatIsWrong) {
     }
     return std::string();
   };
-  EXPECT_THAT(problem([](Json& j) { j["panels"][0]["kind"] = "pie"; }),
-              HasSubstr("expected kind bars, lines or scatter, got 'pie'"));
+  EXPECT_THAT(
+      problem([](Json& j) { j["panels"][0]["kind"] = "pie"; }),
+      HasSubstr(
+          "expected kind bars, stacked_bars, lines, stacked_area, scatter or heat_map, got 'pie'"));
   EXPECT_THAT(problem([](Json& j) {
                 j["panels"][0]["series"][0]["x"] = {0, 2};
               }),

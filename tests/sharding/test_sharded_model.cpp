@@ -144,7 +144,7 @@ TEST(ShardedModel, PrefetchedGathersBeginBeforeTheUnitBeforeHasEnded) {
     const train::StepReport report = run.trainer->step();
     const auto find = [&](const std::string& name, size_t which) {
       for (const profile::Span& span : report.spans)
-        if (span.name == name && which-- == 0) return span;
+        if (span.lane != "exposed" && span.name == name && which-- == 0) return span;
       ADD_FAILURE() << "no span " << name;
       return profile::Span{};
     };
