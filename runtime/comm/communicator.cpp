@@ -61,12 +61,12 @@ namespace {
 // the clock, on a lane of their own.
 class CommSpan {
  public:
-  CommSpan(const char* lane, const std::string& name, const at::Tensor& tensor, int64_t bytes = 0)
+  CommSpan(const std::string& lane, const std::string& name, const at::Tensor& tensor,
+           int64_t bytes = 0)
       : timeline_(profile::recording_timeline()) {
     if (timeline_ == nullptr) return;
     const bool on_host = timeline_->device().is_cuda() && !tensor.is_cuda();
-    span_ =
-        timeline_->begin((on_host ? profile::kHostLane : "") + std::string(lane), name, on_host);
+    span_ = timeline_->begin((on_host ? profile::kHostLane : "") + lane, name, on_host);
     timeline_->set_bytes(span_, bytes);
   }
   bool records() const { return timeline_ != nullptr; }
@@ -121,7 +121,9 @@ Pending Communicator::track(const char* operation, const std::string& about, int
   if (watchdog_ != nullptr)
     state->sequence = watchdog_->begin(operation, about, [state] { return state->is_done(); });
   state->label = std::string(operation) + " " + about;
-  const CommSpan working(profile::kCommLane, state->label, state->tensors[0], bytes);
+  // Groups do not wait for each other: each has a lane.
+  const CommSpan working(profile::kCommLane + (name_.empty() ? "" : " " + name_), state->label,
+                         state->tensors[0], bytes);
   Started work;
   try {
     work = start();

@@ -60,6 +60,8 @@ class Communicator {
 
   virtual ~Communicator();
   int rank() const { return rank_; }
+  /// For the lanes of timelines: "" is the group that trains.
+  void set_name(std::string name) { name_ = std::move(name); }
   int size() const { return size_; }
   /// "single", "gloo", "nccl" or "fake".
   virtual const char* transport() const = 0;
@@ -94,6 +96,7 @@ class Communicator {
                 std::vector<at::Tensor> tensors, const std::function<Started()>& start);
 
   int rank_, size_;
+  std::string name_;
   Watchdog* watchdog_;
   c10::Device device_;
   std::vector<Traffic> traffic_;

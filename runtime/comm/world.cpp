@@ -28,8 +28,10 @@ class FakeWorld : public World {
   FakeWorld(int size, std::string link) : size_(size), link_(std::move(link)) { is_fake_ = true; }
   int rank() const override { return 0; }
   int size() const override { return size_; }
-  std::shared_ptr<Communicator> group(const std::string&, c10::Device device) override {
-    return make_fake(0, size_, link_, device);
+  std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) override {
+    std::shared_ptr<Communicator> made = make_fake(0, size_, link_, device);
+    if (name != "train") made->set_name(name);
+    return made;
   }
 
  private:
@@ -75,6 +77,7 @@ class JobWorld : public World {
     } catch (const std::exception& error) {
       throw CommError(watchdog_.explain(sequence, error.what()));
     }
+    if (name != "train") known->set_name(name);
     watchdog_.end(sequence);
     return known;
   }

@@ -16,6 +16,7 @@
 #include "runtime/core/check.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/core/prefix.h"
+#include "runtime/profile/trace_request.h"
 
 extern char** environ;
 
@@ -129,8 +130,14 @@ pid_t start_process(const ProcessRequest& request) {
   const std::vector<char*> argv = pointers_to(arguments), envp = pointers_to(variables);
   SpawnSettings settings(request.log);
   pid_t child = 0;
+  // A request for a trace must not end a child that cannot listen yet: ignored signals stay so.
+  struct sigaction ignored {
+  }, ours{};
+  ignored.sa_handler = SIG_IGN;
+  sigaction(SIGUSR2, &ignored, &ours);
   const int error = posix_spawn(&child, argv[0], &settings.files_, &settings.attributes_,
                                 argv.data(), envp.data());
+  sigaction(SIGUSR2, &ours, nullptr);
   if (error != 0) {
     throw IoError(fmt::format(
         "{}: cannot start: {}; build it, or set MOONSHARD_PREFIX to where moonshard is installed",
@@ -160,6 +167,7 @@ ProcessResult run_process(const ProcessRequest& request, const ProcessWatch& wat
   try {
     while (!wait_until(child, status, Clock::now() + 100ms)) {
       if (watch.stops_on_interrupt) throw_if_interrupted();
+      if (profile::take_trace_request().steps > 0) ::kill(-child, SIGUSR2);
       const std::chrono::duration<double> spent = Clock::now() - start;
       if (watch.timeout_s > 0 && spent.count() >= watch.timeout_s) {
         result.ended_by = EndedBy::Timeout;

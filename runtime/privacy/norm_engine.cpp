@@ -166,7 +166,7 @@ void NormEngine::complete(Group& group) {
     group.squares = group.squares.defined() ? group.squares + squares : squares;
   }
   if (!group.squares.defined()) return;
-  const profile::Zone zone(kNormStacking, group.name);
+  std::optional<profile::Zone> zone(std::in_place, kNormStacking, group.name);
   // Rounding of a cross term may leave a tiny negative number where the gradient is zero.
   group.squares = group.squares.clamp_min(0);
   if (group.magnitude.defined()) {  // uses of one weight may cancel like positions do
@@ -175,6 +175,7 @@ void NormEngine::complete(Group& group) {
   }
   squares_ = squares_.defined() ? squares_ + group.squares : group.squares;
   profile::claim(squares_, Owner::NormSamples);
+  zone.reset();
   if (clipping_->per_layer()) {
     group.factors = factors_of(group.squares.sqrt(), static_cast<int64_t>(groups_.size()));
     sum_kept(group, group.factors);

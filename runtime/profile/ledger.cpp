@@ -130,10 +130,19 @@ struct Ledger {
             owners};
   }
 
-  void enter(const char* name) {
-    if (!phases.empty()) phases.back().allocated_bytes = total;
+  void leave_phase(const MemoryReading& now_held) {
+    if (phases.empty()) return;
+    LedgerPhase& ended = phases.back();
+    ended.allocated_bytes = total;
+    ended.reserved_bytes = now_held.reserved_bytes;
+    ended.max_reserved_bytes = now_held.max_reserved_bytes;
+    ended.rss_bytes = now_held.rss_bytes;
+  }
+
+  void enter(const char* name, const MemoryReading& now_held) {
+    leave_phase(now_held);
     phase = name;
-    phases.push_back({phase, total, total});
+    phases.push_back({phase, total, total, 0, 0, 0});
     if (total >= peak) mark_peak();  // with what has been claimed since
     samples.push_back(now());
     owner = phase == "data"                                     ? Owner::Data
@@ -214,8 +223,10 @@ void ledger_counts(const void* block, int64_t bytes, c10::Device device) {
 }
 
 void ledger_enters_phase(const char* phase) {
+  // Before our lock: allocators call us with theirs in hand.
+  const MemoryReading now_held = read_memory(ledger().device);
   const std::lock_guard lock(ledger().mutex);
-  if (ledger_is_kept.load()) ledger().enter(phase);
+  if (ledger_is_kept.load()) ledger().enter(phase, now_held);
 }
 
 }  // namespace detail
@@ -260,7 +271,7 @@ LedgerReport LedgerScope::finish() {
   const MemoryReading reading = read_memory(device_);
   const std::lock_guard lock(ledger().mutex);
   Ledger& l = ledger();
-  if (!l.phases.empty()) l.phases.back().allocated_bytes = l.total;
+  l.leave_phase(reading);
   l.samples.push_back(l.now());
   LedgerReport report;
   report.peak_bytes = std::max(reading.max_allocated_bytes, l.peak);

@@ -13,8 +13,9 @@ namespace moonshard::profile {
 
 struct LedgerPhase {
   std::string phase;
-  int64_t allocated_bytes = 0;  ///< when it ended
-  int64_t peak_bytes = 0;       ///< the most while it ran
+  int64_t allocated_bytes = 0;                                        ///< when it ended
+  int64_t peak_bytes = 0;                                             ///< the most while it ran
+  int64_t reserved_bytes = 0, max_reserved_bytes = 0, rss_bytes = 0;  ///< when it ended
 };
 
 struct LedgerSample {

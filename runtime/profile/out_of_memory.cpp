@@ -7,6 +7,7 @@
 
 #include "runtime/profile/memory.h"
 #include "runtime/profile/phases.h"
+#include "runtime/profile/trace.h"
 
 namespace moonshard::profile {
 namespace {
@@ -50,7 +51,7 @@ struct OutOfMemoryWatch::Guard {
 };
 
 OutOfMemoryWatch::OutOfMemoryWatch(std::function<void()> action)
-    : guard_(std::make_unique<Guard>()) {
+    : guard_(trace_is_recording() ? nullptr : std::make_unique<Guard>()) {
   const std::lock_guard lock(mutex);
   last.reset();
   on_out_of_memory = std::move(action);

@@ -34,7 +34,7 @@ std::vector<CollectiveTimes> collective_times(const std::vector<Span>& spans) {
     const std::string operation = (host ? kHostLane : "") + operation_of(span.name);
     if (lane == kExposedLane) {
       entry(list, operation).exposed_ms += span.end_ms - span.begin_ms;
-    } else if (lane == kCommLane) {
+    } else if (lane.starts_with(kCommLane)) {
       double& busy = free_from[span.lane];
       CollectiveTimes& times = entry(list, operation);
       ++times.count;

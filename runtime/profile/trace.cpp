@@ -120,6 +120,10 @@ void Trace::save(const std::filesystem::path& path, const TraceInfo& info) {
   records::write_file_atomically(path, whole);
 }
 
+bool trace_is_recording() {
+  return records_now.load();
+}
+
 std::string trace_file_name(int rank) {
 #ifdef MOONSHARD_HAS_ZLIB
   return fmt::format("trace.rank{}.json.gz", rank);

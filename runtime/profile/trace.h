@@ -36,6 +36,10 @@ class Trace {
   std::vector<std::shared_ptr<c10::DebugInfoBase>> set_aside_;  ///< listeners of the allocators
 };
 
+/// Whether a trace records in this process. Kineto then owns the place that allocators report to:
+/// whoever else wants to listen must do without.
+bool trace_is_recording();
+
 /// "trace.rank0.json.gz", or without .gz where zlib was not there to build with.
 std::string trace_file_name(int rank);
 

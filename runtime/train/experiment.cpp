@@ -201,7 +201,7 @@ Json seed_result(const Json& record) {
   const bool on_gpu = options.at("device").get<std::string>().starts_with("cuda");
   const int64_t ranks =
       record.contains("sharding") ? record.at("sharding").at("world").get<int64_t>() : 1;
-  return Json{{"mode", options.at("mode")},
+  Json result{{"mode", options.at("mode")},
               {"seq_length", options.at("seq_length")},
               {"batch_size", options.at("batch_size")},
               {"total_batch_size", options.at("batch_size").get<int64_t>() * ranks},
@@ -215,6 +215,10 @@ Json seed_result(const Json& record) {
                 {"learning_rate", options.at("lr")},
                 {"sigma", options.at("noise_multiplier")},
                 {"max_grad_norm", options.at("max_grad_norm")}}}};
+  // Beyond the documents' keys: the other ranks of this run were only modelled.
+  if (record.contains("sharding") && record.at("sharding").at("fake").get<bool>())
+    result["modelled_world"] = options.at("world");
+  return result;
 }
 
 }  // namespace moonshard::train

@@ -106,14 +106,13 @@ void Measurement::add_detailed_step(const Trainer& trainer, const StepReport& re
   if (report.details == nullptr) return;
   memory_ = ledger_record(report.details->memory);
   for (const profile::LedgerPhase& phase : report.details->memory.phases) {
-    const profile::MemoryReading reading = report.memory;
     stages_.push_back(Json{{"stage", phase.phase},
                            {"rank", 0},
                            {"allocated_bytes", phase.allocated_bytes},
                            {"max_allocated_bytes", phase.peak_bytes},
-                           {"reserved_bytes", reading.reserved_bytes},
-                           {"max_reserved_bytes", reading.max_reserved_bytes},
-                           {"rss_bytes", reading.rss_bytes}});
+                           {"reserved_bytes", phase.reserved_bytes},
+                           {"max_reserved_bytes", phase.max_reserved_bytes},
+                           {"rss_bytes", phase.rss_bytes}});
   }
   norms_ = norm_times(report.details->spans);
   if (options_.profile == "layers" || options_.profile == "trace") {

@@ -1,5 +1,7 @@
 #include "runtime/train/step_watch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -80,28 +82,58 @@ Json layer_times(const std::vector<profile::Span>& spans) {
 StepWatch::StepWatch(c10::Device device) : device_(device) {}
 StepWatch::~StepWatch() {
   stop();
+  finish_trace();  // fewer steps than were asked for are better than none
 }
 
 void StepWatch::ask_for_trace(int64_t steps, const std::filesystem::path& file) {
   MS_CHECK(steps >= 1, "trainer: trace: expected at least 1 step, got {}", steps);
+  std::error_code ignored;
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  MS_CHECK(std::filesystem::is_directory(folder, ignored) && ::access(folder.c_str(), W_OK) == 0,
+           "trainer: trace: expected a folder that can be written to, got '{}'",
+           folder.string().substr(0, 200));
+  finish_trace();
   trace_steps_ = steps;
   trace_file_ = file;
 }
 
+// By a signal, while the job goes on: what is wrong with the request is said, and no more.
+void StepWatch::take_request(int rank) {
+  const profile::TraceRequest request = profile::take_trace_request();
+  if (request.steps == 0) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(request.folder, ignored);
+  try {
+    ask_for_trace(request.steps, request.folder / profile::trace_file_name(rank));
+  } catch (const UsageError& error) {
+    std::fprintf(stderr, "moonshard: no trace: %s\n", error.what());
+  }
+}
+
+void StepWatch::finish_trace() {
+  trace_steps_ = 0;
+  if (trace_ == nullptr) return;
+  const std::unique_ptr<profile::Trace> done = std::move(trace_);
+  try {
+    done->save(trace_file_, who_);
+    std::fprintf(stderr, "moonshard: trace written: %s\n", trace_file_.c_str());
+  } catch (const std::exception& error) {  // the step is done and counts
+    std::fprintf(stderr, "moonshard: no trace: %s\n", error.what());
+  }
+}
+
 void StepWatch::begin(const profile::TraceInfo& who) {
   who_ = who;
-  if (trace_steps_ == 0) {
-    const profile::TraceRequest request = profile::take_trace_request();
-    if (request.steps > 0)
-      ask_for_trace(request.steps, request.folder / profile::trace_file_name(who.rank));
-  }
-  if (trace_steps_ > 0 && trace_ == nullptr) trace_ = std::make_unique<profile::Trace>(device_);
+  // A trace hears of memory by the same way as the ledger does: details end it early.
+  if (wishes.details) finish_trace();
+  if (trace_steps_ == 0 && !wishes.details) take_request(who.rank);
+  if (trace_steps_ > 0 && trace_ == nullptr && !profile::trace_is_recording())
+    trace_ = std::make_unique<profile::Trace>(device_);
   if (wishes.timeline || wishes.details || log_wish() == Log::Layers) {
     timeline_ = std::make_shared<profile::Timeline>(device_);
     profile::record_zones_into(timeline_);
   }
-  // A trace hears of memory by the same way as the ledger does: one of the two at a time.
-  if (wishes.details && trace_ == nullptr)
+  if (wishes.details && !profile::trace_is_recording())
     ledger_ = std::make_unique<profile::LedgerScope>(device_);
 }
 
@@ -121,11 +153,7 @@ void StepWatch::end(StepReport& report) {
   }
   if (log_wish() != Log::Off) write_log(report, spans);
   if (wishes.timeline) report.spans = std::move(spans);
-  if (trace_ != nullptr && --trace_steps_ == 0) {
-    const std::unique_ptr<profile::Trace> done = std::move(trace_);
-    done->save(trace_file_, who_);
-    std::fprintf(stderr, "moonshard: trace written: %s\n", trace_file_.c_str());
-  }
+  if (trace_ != nullptr && --trace_steps_ == 0) finish_trace();
 }
 
 void StepWatch::stop() {

@@ -55,6 +55,8 @@ class StepWatch {
   Wishes wishes;
 
  private:
+  void take_request(int rank);
+  void finish_trace();
   void write_log(const StepReport& report, const std::vector<profile::Span>& spans) const;
 
   c10::Device device_;

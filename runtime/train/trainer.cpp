@@ -189,6 +189,7 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
     own.most_tokens_per_sample = std::max(own.most_tokens_per_sample, tokens / batch.size());
   }
   own.samples = progress.report.batch_size;
+  if (world_->size() > 1) timer.begin("reduce");
   statistics_.start_counts(own);
   if (world_->size() > 1) statistics_.counts();  // before anything that ranks must do alike
   std::optional<StepGuard> attached(std::in_place, *model_, *engine_, *parallel_);
@@ -301,6 +302,7 @@ void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
   const at::Tensor norms = progress.norms.empty() ? at::Tensor() : at::cat(progress.norms);
   // Under way while the step goes on: nothing below waits for it but the report.
   if (engine_->is_private()) statistics_.start_norms(norms);
+  if (world_->size() > 1) timer.begin("reduce");
   const at::Tensor losses =
       progress.losses.empty() ? at::zeros({0}, at::kDouble) : at::cat(progress.losses);
   const LossSums sums = statistics_.sum_losses(losses);
@@ -308,7 +310,6 @@ void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
   report.loss =
       sums.finite > 0 ? sums.loss / sums.finite : std::numeric_limits<double>::quiet_NaN();
   report.clip_bound = engine_->is_private() ? clipping_->bound() : 0;
-  if (world_->size() > 1) timer.begin("reduce");
   parallel_->finish_gradients();
   if (engine_->is_private()) {
     timer.begin("noise");

@@ -23,7 +23,8 @@ function M.baseline_of(results, options)
   local own = results.baseline or {}
   local axis, baseline = options.axis, options.baseline
   if axis == nil then axis = baseline == nil and own.axis or "mode" end
-  if baseline == nil then baseline = own.axis == axis and own.value or "none" end
+  if baseline == nil and own.axis == axis then baseline = own.value end
+  if baseline == nil then baseline = "none" end
   if axis == "mode" then baseline = M.canonical_mode(baseline) end
   return axis, baseline
 end

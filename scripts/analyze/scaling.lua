@@ -65,8 +65,11 @@ local function log_log(x, y)
 end
 
 local function verdict_of(fit)
-  if fit.exponent < M.constant_exponent then return "O(1)" end
   local linear, quadratic = fit.linear.error, fit.quadratic.error
+  if fit.exponent < M.constant_exponent then
+    -- Constant as far as one can see: figures that jump about say nothing.
+    return 2 * fit.standard_error <= M.constant_exponent and "O(1)" or "undecided"
+  end
   -- Both fit to the last digit only when the points are too few to tell.
   if linear < 1e-9 and quadratic < 1e-9 then return "undecided" end
   local function agrees(off, power) return off <= M.most_error or math.abs(fit.exponent - power) <= 2 * fit.standard_error end
@@ -160,7 +163,7 @@ local function families(results, axis)
       end
       local key = table.concat(parts, ", ")
       if not by_key[key] then
-        by_key[key] = { name = key ~= "" and key or point.options.mode, points = {} }
+        by_key[key] = { name = key ~= "" and key or point.options.mode, mode = point.options.mode, points = {} }
         list[#list + 1] = by_key[key]
       end
       table.insert(by_key[key].points, point)
@@ -178,9 +181,9 @@ function M.analyze(results, options)
   options = guard.check("ms.analyze.scaling", options, { "axis" }, 2)
   local axis = options.axis or "seq_length"
   local columns = { "", "of", "at " .. axis, "", "exponent", "+-", "last two", "a + b T", "a + b T^2", "verdict" }
-  local rows, fits = {}, {}
+  local rows, fits, modes = {}, {}, {}
   for _, family in ipairs(families(results, axis)) do
-    fits[family.name] = {}
+    fits[family.name], modes[family.name] = {}, family.mode
     for _, quantity in ipairs(M.quantities) do
       local x, y = {}, {}
       for i, point in ipairs(family.points) do
@@ -197,8 +200,10 @@ function M.analyze(results, options)
       end
     end
   end
-  return text_table.new { title = "Growth with " .. axis .. ": y ~ T^p of the fastest samples; which line with a fixed cost fits better",
-    columns = columns, rows = rows, fits = fits, axis = axis }
+  return text_table.new {
+    title = "Growth with " .. axis .. ": y ~ T^p of the fastest samples (norms and communication: of the detailed step); "
+      .. "which line with a fixed cost fits better",
+    columns = columns, rows = rows, fits = fits, modes = modes, axis = axis }
 end
 
 return M

@@ -65,6 +65,7 @@ end
 
 --- Whether a batch fits. Other failures end the search: they say nothing about memory.
 function Search:fits(batch_size, is_whole)
+  if native.launch.interrupts() > 0 then error(self.stopped, 0) end  -- the try before this one was let to end
   local job, point = self.job, point_of(self.shared, batch_size, is_whole)
   local record = job.folder.known[point.id]
   local was_known = record and (record.status == "ok" or record.status == "oom" or record.status == "timeout")

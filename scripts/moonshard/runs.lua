@@ -141,8 +141,8 @@ function Runs:summary()
   end
   if self:count("ok") > 0 and pcall(self.overhead, self) then
     local overhead = self:overhead()
-    text[#text + 1] = "\nOverhead against " .. overhead.baseline .. "\n\n" .. tostring(overhead)
-    markdown[#markdown + 1] = "\n## Overhead against " .. overhead.baseline .. "\n\n"
+    text[#text + 1] = "\nOverhead against " .. tostring(overhead.baseline) .. "\n\n" .. tostring(overhead)
+    markdown[#markdown + 1] = "\n## Overhead against " .. tostring(overhead.baseline) .. "\n\n"
       .. text_table.markdown(overhead.columns, overhead.rows)
   end
   return table.concat(text, "\n") .. "\n", table.concat(markdown, "\n") .. "\n"

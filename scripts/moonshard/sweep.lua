@@ -118,8 +118,9 @@ local function read_run_options(given)
   for key, value in pairs(options) do
     local wanted, kind = run_keys[key], type(value)
     if wanted == "shuffle" then
-      if value ~= true and value ~= false and kind ~= "number" then
-        blame("sweep:run: option 'shuffle': expected true or a seed, got %s", tostring(value))
+      local whole = kind == "number" and value == math.floor(value) and math.abs(value) < 2 ^ 53
+      if value ~= true and value ~= false and not whole then
+        blame("sweep:run: option 'shuffle': expected true or a whole number as the seed, got %s", tostring(value))
       end
     elseif kind ~= wanted then
       blame("sweep:run: option '%s': expected %s, got %s", key, wanted == "boolean" and "true or false" or "a " .. wanted, tostring(value))

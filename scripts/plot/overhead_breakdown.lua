@@ -1,8 +1,8 @@
---- Figure: a step split into computation, communication that nothing hides, waiting for data, and the rest (document 002).
+--- Figure: a step split into computation, communication that nothing hides, and waiting for data (document 002).
 local plot_points = require "moonshard.plot_points"
 local plot_spec = require "moonshard.plot_spec"
 
-local parts = { "compute", "exposed communication", "data", "other" }
+local parts = { "compute", "exposed communication", "data" }
 
 --- Milliseconds of each part; nil where the phases were not measured.
 local function split(point)
@@ -15,8 +15,8 @@ local function split(point)
     if phase == "data" then data = ms end
   end
   if sum == 0 then return nil end
-  local exposed = math.min(plot_points.metric(point, "comm_exposed_ms") or 0, sum - data)
-  return { compute = sum - data - exposed, ["exposed communication"] = exposed, data = data, other = math.max(0, step - sum) }
+  local exposed = math.min(plot_points.metric(point, "comm_exposed_ms") or 0, math.max(0, step - data))
+  return { compute = math.max(0, step - data - exposed), ["exposed communication"] = exposed, data = data }
 end
 
 return function(results, options)
@@ -35,5 +35,5 @@ return function(results, options)
   local wide = #panels[1].x.categories > 6
   return plot_spec.spec(plot_spec.title("What a step waits for", results), panels,
     { columns = (wide or #panels > 3) and (wide and #panels <= 3 and 1 or 2) or nil, width = wide and 1000 or nil,
-      note = "Other: the part of the step outside all phases." })
+      note = "Exposed communication: of the detailed step; the rest: medians over the measured steps." })
 end

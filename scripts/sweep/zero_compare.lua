@@ -5,6 +5,8 @@
 local ms = require "moonshard"
 local claims = require "moonshard.documents.claims"
 local document = require "moonshard.documents.document"
+local native = require "moonshard.native"
+local usage = require "moonshard.usage"
 local zero_tables = require "moonshard.documents.zero_tables"
 
 local grid = { sharding = { "zero2", "zero3" }, batch_size = { 2, 4, 8, 16 }, grad_accum = { 1, 2, 4 } }
@@ -45,6 +47,7 @@ local function find_max_batch(plan)
     print(("\nlargest batch with %s%s:"):format(sharding, options.memory_limit_mb and (" in %d MiB"):format(options.memory_limit_mb) or ""))
     local ok, found = pcall(ms.find_max_batch, options)
     if not ok then
+      if native.launch.interrupted() or tostring(found) == "interrupted" then error(found, 0) end
       print("largest batch: " .. tostring(found))
       return
     end
@@ -78,6 +81,9 @@ return document.main({
     if given.max_batch == nil then given.max_batch = not given.batch_size end
     plan.nproc = given.nproc_ranks or plan.nproc
     if given.compile then print("zero_compare: compile: unavailable (no torch.compile without Python); kernels are fused by hand") end
+    if given.data_folder and not native.launch.exists(given.data_folder) then
+      usage.fail("zero_compare: option '--data-folder': expected a folder, got '%s', which is not there", given.data_folder)
+    end
     if given.data_folder and has_option("data_folder") then
       plan.data_folder = given.data_folder
     elseif given.data_folder then

@@ -95,6 +95,53 @@ describe("profiling from the outside", function()
     os.execute(("while kill -0 $(cat %s/pid) 2>/dev/null; do sleep 0.1; done"):format(folder))
   end)
 
+  local function run_script(text, environment)
+    local path = folder .. "/script.lua"
+    local file = assert(io.open(path, "w"))
+    file:write([[
+      local ms = require "moonshard"
+      local tr = ms.trainer { model = ms.model("linear-tiny", { device = "cpu" }), clip = ms.clip("none"),
+        optimizer = ms.optim.sgd { lr = 0.01 }, data = ms.data.synthetic { batch_size = 4 } }
+      ]] .. text)
+    file:close()
+    return output_of(("env %s %s run %s %s"):format(environment or "", program, path, folder))
+  end
+
+  it("an open trace and an experiment in one process leave each other alone", function()
+    for _ = 1, 4 do
+      local text, code = run_script([[
+        tr:trace(arg[1] .. "/a.json", 3)
+        tr:step()
+        assert(ms.run { model = "llama3-tiny", mode = "ghost", seq_length = 16, iters = 2, device = "cpu" }.status == "ok")
+        tr:step() tr:step()]])
+      assert.are.equal(0, code, text)
+      assert.is_truthy(read(folder .. "/a.json"))
+    end
+  end)
+
+  it("a trace of fewer steps than were asked for is written at the end", function()
+    local text, code = run_script([[tr:trace(arg[1] .. "/a.json", 10) tr:step() tr:step()]])
+    assert.are.equal(0, code, text)
+    assert.is_truthy(read(folder .. "/a.json"), text)
+  end)
+
+  it("a trace that cannot be written is refused at once", function()
+    local text, code = run_script([[tr:trace(arg[1] .. "/none/a.json")]])
+    assert.are.equal(1, code)
+    assert.is_truthy(text:find("trace: expected a folder that can be written to, got", 1, true), text)
+  end)
+
+  it("SIGUSR2 with a folder that cannot be made does not end the job", function()
+    local text, code = run_script([[
+      tr:step()
+      os.execute("kill -USR2 $PPID")
+      for _ = 1, 3 do tr:step() end
+      print("went on")]], "MOONSHARD_TRACE_DIR=/proc/none")
+    assert.are.equal(0, code, text)
+    assert.is_truthy(text:find("no trace: ", 1, true), text)
+    assert.is_truthy(text:find("went on", 1, true), text)
+  end)
+
   it("a profile with a trace leaves it beside the output", function()
     local text, code = output_of(("%s%s --profile trace --output %s/one.json"):format(program, tiny, folder))
     assert.are.equal(0, code, text)

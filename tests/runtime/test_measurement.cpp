@@ -73,6 +73,44 @@ TEST(Ledger, NamesWhatEachEngineNeeds) {
   EXPECT_GT(most("bookkeeping", "norm_samples"), 0);
 }
 
+TEST(Ledger, WhatCheckpointingComputesAgainAreActivations) {
+  ExperimentOptions options = tiny("none");
+  options.checkpointing = "block";
+  options.seq_length = 256;
+  const auto most = [](const Json& record, const char* owner) {
+    int64_t bytes = 0;
+    for (const Json& value : record["memory"]["timeline"]["owners"][owner])
+      bytes = std::max(bytes, value.get<int64_t>());
+    return bytes;
+  };
+  const Json record = run_experiment(options);
+  EXPECT_GT(most(record, "activations"), most(record, "output_gradients"));
+}
+
+TEST(Ledger, PlainTrainingHasNoEngineAndGradientsAreGradients) {
+  const auto at_peak = owners(run_experiment(tiny("none"))["memory"]["breakdown"]);
+  EXPECT_EQ(at_peak.count("engine_temporaries"), 0u);
+  EXPECT_EQ(at_peak.count("engine_kept"), 0u);
+}
+
+TEST(Measurement, StagesOfPhasesHaveTheirOwnReadings) {
+  ExperimentOptions options = tiny("none");
+  options.grad_accum = 2;
+  for (const Json& stage : run_experiment(options)["memory_stages"]) {
+    EXPECT_GE(stage["reserved_bytes"].get<int64_t>(), stage["allocated_bytes"].get<int64_t>())
+        << stage.dump();
+    EXPECT_GT(stage["rss_bytes"].get<int64_t>(), 0);
+  }
+}
+
+TEST(Measurement, PerLayerClippingCountsItsSumsNotAsStacking) {
+  ExperimentOptions options = tiny("flash_bookkeeping");
+  options.seq_length = 256;
+  options.clipping = "per_layer";
+  const Json norms = run_experiment(options)["norms_ms"];
+  EXPECT_LT(norms["stacking"].get<double>(), norms["local"].get<double>());
+}
+
 TEST(Ledger, TheTimelineFollowsThePhasesAndHasThePeak) {
   const Json memory = run_experiment(tiny("flash"))["memory"];
   const Json& timeline = memory["timeline"];
@@ -108,7 +146,6 @@ TEST(Measurement, LayersHaveTheTimeOfTheirNorms) {
   }
   EXPECT_GT(record["layers"].size(), 10u);
   EXPECT_NEAR(sum, record["norms_ms"]["local"].get<double>(), 1e-6);
-  EXPECT_LE(sum, record["time"]["phases_ms"]["backward"]["max"].get<double>() * 20);
 }
 
 TEST(Measurement, CommunicationOfAModelledWorldIsWorkAndWaiting) {
@@ -180,6 +217,14 @@ TEST(Overlap, QueuedCollectivesDoNotCountTwiceAndWaitingIsExposed) {
   EXPECT_NEAR(rows[0].overlap_percent(), 100 * 14.0 / 18, 1e-9);
   EXPECT_DOUBLE_EQ(rows[1].overlap_percent(), 100);
   EXPECT_EQ(rows[2].operation, "host all_reduce");
+}
+
+TEST(Overlap, GroupsDoNotWaitForEachOther) {
+  const auto rows = profile::collective_times(
+      {{"comm", "reduce_scatter a", 0, 10}, {"comm statistics", "all_reduce losses", 2, 5}});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_DOUBLE_EQ(rows[0].work_ms, 10);
+  EXPECT_DOUBLE_EQ(rows[1].work_ms, 3);
 }
 
 TEST(PointTables, AreWholeAndQuoted) {

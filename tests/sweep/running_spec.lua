@@ -85,6 +85,43 @@ describe("--resume", function()
   end)
 end)
 
+describe("a baseline that is true or false", function()
+  it("is compared with like any other", function()
+    for _, value in ipairs { "true", "false" } do
+      local text = [[ms.sweep { out = "OUT", TINY, baseline = { deterministic = %s }, grid = { deterministic = { true, false } } }:run()]]
+      place:script(text:format(value))
+      local result = place:run("sweep sweep.lua")
+      assert.are.equal(0, result.code, result.err)
+      assert.matches("Overhead against " .. value, support.read(place:run_path() .. "/summary.txt"), 1, true)
+      os.execute("rm -r " .. place.path .. "/results")
+    end
+  end)
+end)
+
+describe("--shuffle", function()
+  it("wants a whole number", function()
+    place:script([[ms.sweep { out = "OUT", TINY }:run()]])
+    for _, seed in ipairs { "0.5", "nan", "1e300" } do
+      local result = place:run("sweep sweep.lua --shuffle=" .. seed)
+      assert.are.equal(2, result.code)
+      assert.matches("expected a whole number, got '" .. seed, result.err, 1, true)
+    end
+    place:script([[ms.sweep { out = "OUT", TINY }:run { shuffle = 0.5 }]])
+    assert.matches("expected true or a whole number as the seed, got 0.5", place:run("run sweep.lua").err, 1, true)
+  end)
+end)
+
+describe("a seed_result with a bad name", function()
+  it("is a warning, and the sweep goes on", function()
+    place:script([[ms.sweep { out = "OUT", TINY, grid = { seq_length = { 8, 16 } },
+      seed_result = function() return "../../x.json", {} end }:run()]])
+    local result = place:run("sweep sweep.lua")
+    assert.are.equal(0, result.code, result.err)
+    assert.matches("warning: seed_result: ", result.out, 1, true)
+    assert.are.equal(2, ms.load(place:run_path()):count("ok"))
+  end)
+end)
+
 describe("--fail-fast", function()
   it("stops at the first failed point and says how to go on", function()
     local environment = stand_in([[if [ -f "$place/fail" ]; then exit 9; fi]])

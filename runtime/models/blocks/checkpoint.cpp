@@ -1,5 +1,7 @@
 #include "runtime/models/blocks/checkpoint.h"
 
+#include "runtime/profile/owners.h"
+
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -40,6 +42,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
     at::Tensor y;
     {
       const at::AutoGradMode enable(true);
+      const profile::OwnerScope again(profile::Owner::Activations);
       y = block(x, c);
     }
     variable_list inputs{anchor};  // walked for the seam's sake, its own gradient is not used

@@ -18,7 +18,7 @@ class PlainEngine : public ClipEngine {
 
   void consume(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) override {
     const at::NoGradGuard no_grad;
-    const profile::OwnerScope scope(profile::Owner::EngineTemporaries);
+    const profile::OwnerScope scope(profile::Owner::Gradients);
     add_gradients(layer, a, g);
     announce_gradients(layer);
   }

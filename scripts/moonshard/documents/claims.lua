@@ -110,7 +110,7 @@ function M.growth(rule)
     local holds, texts = nil, {}
     for family, fits in pairs(analysis.fits) do
       local fit = fits[rule.quantity]
-      local takes = not rule.mode or same(canonical_mode(family:match("^[^,]+")), canonical_mode(rule.mode))
+      local takes = not rule.mode or same(canonical_mode(analysis.modes[family]), canonical_mode(rule.mode))
       if fit and takes then
         if fit.verdict ~= "undecided" then
           local good = false

@@ -23,14 +23,18 @@ end
 
 --- Stages of the run, then phases of the detailed step: allocated and peak.
 local function snapshots_of(record)
-  local list = {}
+  local list, is_phase, has_phases = {}, {}, false
+  local phases = record.memory and record.memory.phases or {}
+  for _, row in ipairs(phases) do is_phase[row.phase] = true end
   for _, row in ipairs(record.memory_stages or {}) do
     if (row.rank or 0) == 0 then
-      list[#list + 1] = { stage = row.stage, allocated_mb = mib(row.allocated_bytes), max_allocated_mb = mib(row.max_allocated_bytes),
+      has_phases = has_phases or is_phase[row.stage]
+      local stage = is_phase[row.stage] and "step: " .. row.stage or row.stage
+      list[#list + 1] = { stage = stage, allocated_mb = mib(row.allocated_bytes), max_allocated_mb = mib(row.max_allocated_bytes),
         reserved_mb = mib(row.reserved_bytes), max_reserved_mb = mib(row.max_reserved_bytes), cpu_rss_mb = mib(row.rss_bytes) }
     end
   end
-  for _, row in ipairs(record.memory and record.memory.phases or {}) do
+  for _, row in ipairs(has_phases and {} or phases) do
     list[#list + 1] = { stage = "step: " .. row.phase, allocated_mb = mib(row.allocated_bytes), max_allocated_mb = mib(row.peak_bytes) }
   end
   return list

@@ -1,4 +1,5 @@
 --- The verb "sweep": its own flags, then the script with all other words.
+local guard = require "moonshard.options_guard"
 local native = require "moonshard.native"
 local sweep = require "moonshard.sweep"
 local usage = require "moonshard.usage"
@@ -76,7 +77,8 @@ local function parse(words)
       found[name] = true
       local seed = given or (words[i + 1] or ""):match("^%d+$")
       if seed then
-        found[name] = tonumber(seed) or usage.fail("sweep: option '--shuffle': expected a whole number, got '%s'", seed)
+        if not seed:match("^%d+$") or #seed > 15 then usage.fail("sweep: option '--shuffle': expected a whole number, got '%s'", seed) end
+        found[name] = tonumber(seed)
         if not given then i = i + 1 end
       end
     elseif kind == "pair" then
@@ -107,7 +109,13 @@ local function find_script(name)
   if native.launch.exists(name) and name:match("%.lua$") then return name end
   local path = ("%s/scripts/sweep/%s.lua"):format(native.launch.shared_files(), name)
   if native.launch.exists(path) then return path end
-  usage.fail("sweep: expected a script, got '%s'; give a path that ends in .lua or a name from scripts/sweep", name)
+  local names = {}
+  local listing = io.popen(("ls '%s/scripts/sweep' 2>/dev/null"):format((native.launch.shared_files():gsub("'", "'\\''"))), "r")
+  for file in listing:lines() do names[#names + 1] = file:match("^(.*)%.lua$") end
+  listing:close()
+  local near = guard.nearest(name, names)
+  usage.fail("sweep: expected a script, got '%s'%s; give a path that ends in .lua or one of %s", name,
+    near and ("; did you mean '%s'?"):format(near) or "", table.concat(names, ", "))
 end
 
 --- A script that never looks at its words would pass over a misspelt flag.

@@ -54,7 +54,8 @@ function M.write_seed(job, point, record)
     name, content = point.file, records.seed_result(job.folder.path, point.id)
     if point.asked.mode then content.mode = point.asked.mode end
   end
-  records.write_file(job.folder.writer, name, records.to_json(content))
+  local ok, message = pcall(function() records.write_file(job.folder.writer, name, records.to_json(content)) end)
+  if not ok then job.bar:say("warning: seed_result: " .. tostring(message)) end
 end
 
 --- Writes a record that no process wrote.
