@@ -107,8 +107,13 @@ TEST(Measurement, PerLayerClippingCountsItsSumsNotAsStacking) {
   ExperimentOptions options = tiny("flash_bookkeeping");
   options.seq_length = 256;
   options.clipping = "per_layer";
-  const Json norms = run_experiment(options)["norms_ms"];
-  EXPECT_LT(norms["stacking"].get<double>(), norms["local"].get<double>());
+  // Sums are as much work as norms, stacking is next to none; a busy machine may hide that once.
+  bool seen = false;
+  for (int attempt = 0; attempt < 5 && !seen; ++attempt) {
+    const Json norms = run_experiment(options)["norms_ms"];
+    seen = norms["stacking"].get<double>() < 0.5 * norms["local"].get<double>();
+  }
+  EXPECT_TRUE(seen);
 }
 
 TEST(Ledger, TheTimelineFollowsThePhasesAndHasThePeak) {
@@ -157,12 +162,17 @@ TEST(Measurement, CommunicationOfAModelledWorldIsWorkAndWaiting) {
   ASSERT_TRUE(record.contains("comm"));
   double work = 0;
   for (const Json& row : record["comm"]) {
-    EXPECT_GT(row["work_ms"].get<double>(), 0);
-    EXPECT_GE(row["work_ms"].get<double>() * 1.2 + 1, row["exposed_ms"].get<double>());
+    EXPECT_GE(row["exposed_ms"].get<double>(), 0);
     work += row["work_ms"].get<double>();
+    // The link's figures: 1.1 GB/s, 60 us a collective; a ring sends three quarters of a whole.
+    if (row["operation"] == "all_gather" || row["operation"] == "reduce_scatter") {
+      EXPECT_NEAR(
+          row["work_ms"].get<double>(),
+          row["count"].get<double>() * 0.06 + row["bytes"].get<double>() * 0.75 / 1.1e9 * 1000,
+          1e-3)
+          << row.dump();
+    }
   }
-  // 4 ranks at 1.1 GB/s: at least what the bytes of the gathers need.
-  EXPECT_GE(work, record["metrics"]["comm_bytes"].get<double>() * 0.7 / 1.1e9 * 1000);
   EXPECT_NEAR(record["metrics"]["comm_work_ms"].get<double>(), work, 1e-9);
 }
 
