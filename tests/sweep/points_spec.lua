@@ -86,7 +86,7 @@ describe("a sweep's own keys", function()
       ["option 'timeout': expected 0 or more, got -1"] = { timeout = -1 },
       ["option 'launcher': expected local or slurm, got 'pbs'"] = { launcher = "pbs" },
       ["option 'fail_fast': expected true or false, got 1"] = { fail_fast = 1 },
-      ["option 'shuffle': expected true or a seed, got x"] = { shuffle = "x" },
+      ["option 'shuffle': expected true or a whole number as the seed, got x"] = { shuffle = "x" },
       ["expected at least one point, got none; check only"] = { only = { mode = "zzz" } },
     } do
       assert.matches("sweep:run: " .. text, message_of(function() return sweep:run(options), 1 end), 1, true)
