@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -41,10 +42,21 @@ struct Peak {
 };
 // Teraflop/s, dense.
 constexpr Peak kPeaks[] = {
-    {"H200", 66.9, 989.4}, {"H100 PCIe", 51.2, 756.0}, {"H100", 66.9, 989.4}, {"H20", 44.0, 148.0},
-    {"A100", 19.5, 311.8}, {"A40", 37.4, 149.7},       {"A10", 31.2, 125.0},  {"L40S", 91.6, 362.1},
+    {"H200", 66.9, 989.4}, {"H100 PCIe", 51.2, 756.0}, {"H100 NVL", 60.0, 835.5},
+    {"H100", 66.9, 989.4}, {"H20", 44.0, 148.0},       {"A100", 19.5, 311.8},
+    {"A40", 37.4, 149.7},  {"A10", 31.2, 125.0},       {"L40S", 91.6, 362.1},
     {"L4", 30.3, 121.0},   {"RTX 4090", 82.6, 165.2},
 };
+
+// Whole words only: an L40 is no L4, an A10G no A10.
+bool has_words(const std::string& text, const std::string& words) {
+  const auto is_letter = [&](size_t at) {
+    return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
+  };
+  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
+    if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + words.size())) return true;
+  return false;
+}
 
 }  // namespace
 
@@ -97,9 +109,12 @@ Utilization UtilizationSampler::finish() {
 
 double peak_flops(c10::Device device, const std::string& dtype) {
   const std::optional<Gpu> gpu = gpu_of(device);
-  if (!gpu) return 0;
+  return gpu ? peak_flops_of(gpu->name, dtype) : 0;
+}
+
+double peak_flops_of(const std::string& gpu_name, const std::string& dtype) {
   for (const Peak& peak : kPeaks) {
-    if (gpu->name.find(peak.name) == std::string::npos) continue;
+    if (!has_words(gpu_name, peak.name)) continue;
     if (dtype == "float32") return peak.float32 * 1e12;
     if (dtype == "bfloat16" || dtype == "float16") return peak.bfloat16 * 1e12;
   }

@@ -33,5 +33,7 @@ class UtilizationSampler {
 /// What the device can do at most in this format, in operations per second; 0 where we do not know.
 /// Dense figures of the makers' data sheets: float32 without TF32, bfloat16 on tensor cores.
 double peak_flops(c10::Device device, const std::string& dtype);
+/// The same for a GPU by the driver's name of it.
+double peak_flops_of(const std::string& gpu_name, const std::string& dtype);
 
 }  // namespace moonshard::profile

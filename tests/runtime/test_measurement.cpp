@@ -5,6 +5,7 @@
 
 #include "runtime/data/text_folder.h"
 #include "runtime/profile/overlap.h"
+#include "runtime/profile/utilization.h"
 #include "runtime/records/point_tables.h"
 #include "runtime/train/experiment.h"
 #include "runtime/train/step_watch.h"
@@ -235,6 +236,15 @@ TEST(Overlap, GroupsDoNotWaitForEachOther) {
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_DOUBLE_EQ(rows[0].work_ms, 10);
   EXPECT_DOUBLE_EQ(rows[1].work_ms, 3);
+}
+
+TEST(PeakFlops, AreOfTheGpuThatIsNamed) {
+  EXPECT_DOUBLE_EQ(profile::peak_flops_of("NVIDIA H200", "bfloat16"), 989.4e12);
+  EXPECT_DOUBLE_EQ(profile::peak_flops_of("NVIDIA H100 80GB HBM3", "float32"), 66.9e12);
+  EXPECT_DOUBLE_EQ(profile::peak_flops_of("NVIDIA H100 PCIe", "bfloat16"), 756e12);
+  EXPECT_DOUBLE_EQ(profile::peak_flops_of("NVIDIA A100-SXM4-80GB", "bfloat16"), 311.8e12);
+  for (const char* unknown : {"NVIDIA L40", "NVIDIA A10G", "NVIDIA RTX A4000"})
+    EXPECT_EQ(profile::peak_flops_of(unknown, "bfloat16"), 0) << unknown;
 }
 
 TEST(PointTables, AreWholeAndQuoted) {
