@@ -238,6 +238,7 @@ struct LedgerScope::Guards {
 LedgerScope::LedgerScope(c10::Device device)
     : device_(device), guards_(std::make_unique<Guards>()) {
   reset_peak_memory(device);
+  const int64_t held = read_memory(device).allocated_bytes;  // before our lock, as below
   const std::lock_guard lock(ledger().mutex);
   MS_ASSERT(!detail::ledger_is_kept.load(), "two ledgers at once");
   Ledger& l = ledger();
@@ -245,7 +246,7 @@ LedgerScope::LedgerScope(c10::Device device)
   l.blocks.clear();
   l.owner = Owner::Data;
   l.owners = l.at_peak = {};
-  l.total = l.peak = l.unclaimed = l.unclaimed_at_peak = read_memory(device).allocated_bytes;
+  l.total = l.peak = l.unclaimed = l.unclaimed_at_peak = held;
   l.phase.clear();
   l.peak_phase.clear();
   l.phases.clear();
@@ -278,7 +279,6 @@ LedgerReport LedgerScope::finish() {
   report.peak_phase = l.peak_phase;
   report.at_peak = l.at_peak;
   report.rest_at_peak = l.unclaimed_at_peak + report.peak_bytes - l.peak;
-  report.end_bytes = reading.allocated_bytes;
   report.at_end = l.owners;
   report.rest_at_end = reading.allocated_bytes;
   for (const int64_t bytes : l.owners) report.rest_at_end -= bytes;

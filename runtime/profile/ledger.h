@@ -30,7 +30,7 @@ struct LedgerReport {
   std::string peak_phase;
   OwnerBytes at_peak{}, at_end{};
   int64_t rest_at_peak = 0;  ///< what no owner claimed
-  int64_t end_bytes = 0, rest_at_end = 0;
+  int64_t rest_at_end = 0;
   std::vector<LedgerPhase> phases;
   std::vector<LedgerSample> timeline;  ///< at most kTimelineSamples, the peak among them
 };

@@ -191,10 +191,6 @@ GpuListing list_gpus() {
   return listing;
 }
 
-std::optional<Gpu> read_gpu(int index) {
-  return library().read(index);
-}
-
 std::optional<double> gpu_utilization_percent(int index) {
   return library().utilization(index);
 }

@@ -34,9 +34,6 @@ struct GpuListing {
 /// All GPUs of this machine. Cheap enough for ten times a second.
 GpuListing list_gpus();
 
-/// The GPU again, read now; nothing when it is gone.
-std::optional<Gpu> read_gpu(int index);
-
 /// Utilisation alone, for samplers; nothing where the driver does not say.
 std::optional<double> gpu_utilization_percent(int index);
 

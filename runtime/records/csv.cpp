@@ -28,6 +28,11 @@ void append_row(std::string& text, const std::vector<std::string>& cells) {
 
 }  // namespace
 
+std::string cell_text(const Json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 std::string to_csv(const CsvTable& table) {
   std::string text;
   append_row(text, table.columns);

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/records/json.h"
+
 namespace moonshard::records {
 
 struct CsvTable {
@@ -13,6 +15,9 @@ struct CsvTable {
 };
 
 std::string to_csv(const CsvTable& table);
+
+/// A value as a cell: text as it is, nothing for null, JSON for all else.
+std::string cell_text(const Json& value);
 
 /// Parses text; short rows are padded, a torn last line is dropped. Throws IoError above max_rows.
 CsvTable parse_csv(std::string_view text, const std::string& where, size_t max_rows = 10'000'000);

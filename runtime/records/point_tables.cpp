@@ -7,11 +7,6 @@
 namespace moonshard::records {
 namespace {
 
-std::string cell(const Json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 // Columns in the order in which the rows first name them.
 std::string table_of(const std::vector<Json>& rows) {
   CsvTable table;
@@ -22,7 +17,7 @@ std::string table_of(const std::vector<Json>& rows) {
   for (const Json& row : rows) {
     std::vector<std::string> cells;
     for (const std::string& column : table.columns)
-      cells.push_back(cell(row.value(column, Json())));
+      cells.push_back(cell_text(row.value(column, Json())));
     table.rows.push_back(std::move(cells));
   }
   return to_csv(table);

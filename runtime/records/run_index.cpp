@@ -3,14 +3,6 @@
 #include "runtime/records/csv.h"
 
 namespace moonshard::records {
-namespace {
-
-std::string cell_text(const Json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-}  // namespace
 
 RunIndex::RunIndex(const RunFolder& run) : axes_(run.axes) {
   for (const PointRecord& point : run.points) update(point);

@@ -42,7 +42,6 @@ class Measurement {
   std::chrono::steady_clock::time_point begun_;
   Json stages_ = Json::array(), steps_ = Json::array();
   std::vector<double> times_ms_, warmup_ms_, clip_fractions_;
-  std::vector<std::string> phase_order_;
   std::map<std::string, std::vector<double>> phase_samples_;
   int64_t tokens_ = 0, samples_ = 0, peak_bytes_ = 0, peak_reserved_bytes_ = 0, kept_bytes_ = 0,
           dropped_ = 0;

@@ -75,7 +75,7 @@ local function words_of(where, flag, words, i)
     return { "true" }, i
   end
   local taken = {}
-  while words[i + 1] and words[i + 1]:sub(1, 2) ~= "--" and (flag.list or #taken == 0) do
+  while words[i + 1] and words[i + 1]:sub(1, 2) ~= "--" and ((flag.list and not flag.commas) or #taken == 0) do
     i = i + 1
     taken[#taken + 1] = words[i]
   end
@@ -89,16 +89,19 @@ end
 --- Reads words into a table of values by flag name.
 -- @tparam string where opens messages, e.g. "fsdp_llama3"
 -- @tparam {string,...} words
--- @tparam {table,...} flags each { name, kind = text | int | number | boolean, list, choices, aliases, doc }
--- @tparam[opt] string positional name of the flag that takes a word without a flag
+-- @tparam {table,...} flags each { name, kind = text | int | number | boolean, list, commas, choices, aliases, doc }; a list
+-- takes all words that follow, or with commas one word of several
+-- @tparam[opt] string|table positional the flag that takes a word without a flag, by name or as one that only such words
+-- give; a list takes all of them
 -- @treturn table values by name: lists for flags that are lists
 -- @raise a usage mistake, see moonshard.usage
 function M.parse(where, words, flags, positional)
   local by_name, values, i = index_of(flags), {}, 1
+  local free = type(positional) == "string" and by_name[positional] or positional
   while i <= #words do
     local name, given = words[i]:match("^%-%-([^=]+)=(.*)$")
     name = name or words[i]:match("^%-%-(.+)$") or (words[i] == "-h" and "help") or nil
-    local flag
+    local flag, taken
     if name then
       flag = by_name[(name:gsub("-", "_"))]
       if not flag then
@@ -106,21 +109,22 @@ function M.parse(where, words, flags, positional)
         for _, each in ipairs(flags) do known[#known + 1] = each.name end
         usage.fail_unknown(where, ("option '--%s'"):format(name), (name:gsub("-", "_")), known, spelled)
       end
-    elseif positional and values[positional] == nil then
-      flag, given = by_name[positional], words[i]
+    elseif free and (free.list or values[free.name] == nil) then
+      flag, taken = free, { words[i] }
     else
       usage.fail("%s: expected an option like --batch-size 4, got '%s'", where, words[i])
     end
-    local taken
-    if given then
-      taken = {}
-      if flag.list then
-        for part in given:gmatch("[^,]+") do taken[#taken + 1] = part end
+    if not taken then
+      if given then
+        taken = { given }
       else
-        taken[1] = given
+        taken, i = words_of(where, flag, words, i)
       end
-    else
-      taken, i = words_of(where, flag, words, i)
+      if flag.list and (given or flag.commas) then
+        local whole = taken[1]
+        taken = {}
+        for part in whole:gmatch("[^,]+") do taken[#taken + 1] = part end
+      end
     end
     for _, text in ipairs(taken) do
       local value = typed(where, flag, text)

@@ -1,13 +1,10 @@
 --- Verbs of the program that are written in Lua. Each function takes the words after the verb and may
 -- return an exit code. Mistakes in those words are the user's, not code: they end in one line and code 2.
-local guard = require "moonshard.options_guard"
 local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 local usage = require "moonshard.usage"
 
 local M = {}
-
-local fail = usage.fail
 
 --- A verb whose fail() becomes a line on stderr and exit code 2; other errors go on as they are.
 local function verb(run)
@@ -22,41 +19,16 @@ end
 
 local function module_table() return package.loaded["moonshard"] end
 
---- Splits words into flags that take a value, flags that take none, and the rest.
-local function parse(name_of_verb, words, with_value, without_value, most_words)
-  local flags, rest, i = {}, {}, 1
-  local known = {}
-  for _, list in ipairs { with_value, without_value } do
-    for _, name in ipairs(list) do known[#known + 1] = name end
-  end
-  local function is_in(list, name)
-    for _, item in ipairs(list) do
-      if item == name then return true end
+--- Words of a verb that knows --json and nothing else.
+local function wants_json(name_of_verb, words)
+  for _, word in ipairs(words) do
+    local name = word:match("^%-%-([^=]+)")
+    if not name then usage.fail("%s: expected no more words, got '%s'", name_of_verb, word) end
+    if name ~= "json" then
+      usage.fail_unknown(name_of_verb, ("option '--%s'"):format(name), name, { "json" }, function(known) return "--" .. known end)
     end
   end
-  while i <= #words do
-    local name, value = words[i]:match("^%-%-([^=]+)=?(.*)$")
-    if not name then
-      rest[#rest + 1] = words[i]
-    elseif is_in(without_value, name) then
-      flags[name] = true
-    elseif is_in(with_value, name) then
-      if not words[i]:find("=", 1, true) then
-        i = i + 1
-        value = words[i]
-        if value == nil then fail("%s: option '--%s': expected a value, got the end of the line", name_of_verb, name) end
-      end
-      flags[name] = flags[name] or {}
-      table.insert(flags[name], value)
-    else
-      local near = guard.nearest(name, known)
-      fail("%s: unknown option '--%s'%s known: --%s", name_of_verb, name, near and ("; did you mean '--%s'?"):format(near) or ";",
-        table.concat(known, ", --"))
-    end
-    i = i + 1
-  end
-  if #rest > most_words then fail("%s: expected no more words, got '%s'", name_of_verb, rest[most_words + 1]) end
-  return flags, rest
+  return #words > 0
 end
 
 local function print_list(list, as_json, columns, row_of)
@@ -79,16 +51,16 @@ end
 
 --- moonshard models [--json]
 M.models = verb(function(...)
-  local flags = parse("models", { ... }, {}, { "json" }, 0)
+  local as_json = wants_json("models", { ... })
   local columns = { "model", "task", "parameters", "FLOPs/token", "GiB at batch 1", "batch", "tokens", "" }
-  print_list(module_table().models(), flags.json, columns, function(model)
+  print_list(module_table().models(), as_json, columns, function(model)
     return {
       model.name, model.task, with_unit(model.num_parameters, { "", "k", "M", "G" }),
       with_unit(model.flops_per_token, { "", "k", "M", "G", "T" }), ("%.3g"):format(model.memory_batch_1_bytes / 2 ^ 30),
       model.batch_size, model.seq_length, model.doc,
     }
   end)
-  if not flags.json then
+  if not as_json then
     print("\nFLOPs: forward and backward of one token at the preset's length. Memory: parameters, gradients and activations of a")
     print("plain step of one sample in float32, without optimizer state. batch and tokens are what an experiment takes when it")
     print("names none. Every size is an option: moonshard profile --help.")
@@ -119,12 +91,12 @@ end
 
 --- moonshard engines [--json]
 M.engines = verb(function(...)
-  local flags = parse("engines", { ... }, {}, { "json" }, 0)
+  local as_json = wants_json("engines", { ... })
   local engines = module_table().engines()
-  print_list(engines, flags.json, { "engine", "private", "also called", "" }, function(engine)
+  print_list(engines, as_json, { "engine", "private", "also called", "" }, function(engine)
     return { engine.name, engine.private and "yes" or "no", table.concat(engine.aliases, ", "), engine.doc }
   end)
-  if flags.json then return end
+  if as_json then return end
   print("\nVerified against per-sample gradients (moonshard verify runs these cells; - is where an option means nothing to an engine):\n")
   print_support(engines)
 end)
@@ -135,7 +107,10 @@ M.plot = verb(function(...) return require("moonshard.cli.plot")(...) end)
 --- moonshard sweep NAME|FILE.lua [flags] [flags of the script]
 M.sweep = verb(function(...) return require("moonshard.sweep.command").run(...) end)
 
-M.compare = require "moonshard.cli.compare"
-M.export = require "moonshard.cli.export"
+--- moonshard compare DIR|RESULT.json… [flags]
+M.compare = verb(function(...) return require("moonshard.cli.compare")(...) end)
+
+--- moonshard export DIR --format F [flags]
+M.export = verb(function(...) return require("moonshard.cli.export")(...) end)
 
 return M

@@ -3,13 +3,7 @@ local support = require "tests.bindings.support"
 
 local program = support.shell_quoted(support.program())
 
-local function read(path)
-  local file = io.open(path, "rb")
-  if not file then return nil end
-  local text = file:read("*a")
-  file:close()
-  return text
-end
+local read = support.read
 
 local function output_of(command)
   local pipe = assert(io.popen(command .. " 2>&1; echo \"code $?\"", "r"))
@@ -23,11 +17,9 @@ local tiny = " profile --model llama3-tiny --mode ghost --seq-length 32 --iters 
 describe("profiling from the outside", function()
   local folder
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    os.execute("mkdir -p " .. folder)
+    folder = support.temporary_folder()
   end)
-  after_each(function() os.execute("rm -rf " .. folder) end)
+  after_each(function() support.remove(folder) end)
 
   it("MOONSHARD_PROFILE and the older switches write the phases of every step", function()
     for _, switch in ipairs { "MOONSHARD_PROFILE=1", "OPACUS_PROFILE_FSDP=1" } do

@@ -7,29 +7,9 @@ local usage = require "moonshard.usage"
 local flags = {
   { name = "all", kind = "boolean", doc = "also the options in which results agree, and all figures" },
   { name = "json", kind = "boolean", doc = "the same as JSON" },
-  { name = "metrics", kind = "text", list = true, doc = "these figures instead of the usual ones" },
-  { name = "only", kind = "text", list = true, doc = "KEY=GLOB: points whose option matches" },
+  { name = "metrics", kind = "text", list = true, commas = true, doc = "these figures instead of the usual ones" },
+  { name = "only", kind = "text", list = true, commas = true, doc = "KEY=GLOB: points whose option matches" },
 }
-
---- Words that name folders and files come first or between flags; a list flag takes what contains no file.
-local function split(words)
-  local paths, rest, i = {}, {}, 1
-  while i <= #words do
-    local word = words[i]
-    if word:sub(1, 2) ~= "--" then
-      paths[#paths + 1] = word
-    else
-      rest[#rest + 1] = word
-      -- The value of --metrics and --only is one word; commas make several of it.
-      if (word == "--metrics" or word == "--only") and words[i + 1] then
-        i = i + 1
-        for part in words[i]:gmatch("[^,]+") do rest[#rest + 1] = part end
-      end
-    end
-    i = i + 1
-  end
-  return paths, rest
-end
 
 local function as_json(comparison)
   local tables = {}
@@ -45,9 +25,9 @@ local function as_json(comparison)
 end
 
 return function(...)
-  local paths, rest = split { ... }
-  local given = arguments.parse("compare", rest, flags)
-  if #paths == 0 then usage.fail("compare: expected run folders or result files, got nothing; moonshard compare --help") end
+  local given = arguments.parse("compare", { ... }, flags, { name = "paths", kind = "text", list = true })
+  local paths = given.paths
+  if not paths then usage.fail("compare: expected run folders or result files, got nothing; moonshard compare --help") end
   local only = {}
   for _, text in ipairs(given.only or {}) do
     local key, glob = text:match("^([^=]+)=(.*)$")

@@ -11,27 +11,9 @@ local flags = {
   { name = "theme", kind = "text", choices = { "light", "dark" }, doc = "light (paper) or dark (screen)" },
 }
 
---- Words before and between flags; each flag takes one value.
-local function split(words)
-  local rest, flagged, i = {}, {}, 1
-  while i <= #words do
-    if words[i]:sub(1, 2) ~= "--" then
-      rest[#rest + 1] = words[i]
-    else
-      flagged[#flagged + 1] = words[i]
-      if not words[i]:find("=", 1, true) and words[i + 1] then
-        i = i + 1
-        flagged[#flagged + 1] = words[i]
-      end
-    end
-    i = i + 1
-  end
-  return rest, flagged
-end
-
 local function request_of(words)
-  local rest, flagged = split(words)
-  local given = arguments.parse("plot", flagged, flags)
+  local given = arguments.parse("plot", words, flags, { name = "rest", kind = "text", list = true })
+  local rest = given.rest or {}
   local path = table.remove(rest, 1)
   if not path then usage.fail("plot: expected a run folder, got nothing; give one like results/run_YYYYMMDD_HHMMSS") end
   for _, name in ipairs(rest) do

@@ -1,6 +1,7 @@
 --- The verb "sweep": its own flags, then the script with all other words.
 local guard = require "moonshard.options_guard"
 local native = require "moonshard.native"
+local shell = require "moonshard.shell"
 local sweep = require "moonshard.sweep"
 local usage = require "moonshard.usage"
 
@@ -110,7 +111,7 @@ local function find_script(name)
   local path = ("%s/scripts/sweep/%s.lua"):format(native.launch.shared_files(), name)
   if native.launch.exists(path) then return path end
   local names = {}
-  local listing = io.popen(("ls '%s/scripts/sweep' 2>/dev/null"):format((native.launch.shared_files():gsub("'", "'\\''"))), "r")
+  local listing = io.popen(("ls %s 2>/dev/null"):format(shell.quoted(native.launch.shared_files() .. "/scripts/sweep")), "r")
   for file in listing:lines() do names[#names + 1] = file:match("^(.*)%.lua$") end
   listing:close()
   local near = guard.nearest(name, names)
@@ -130,11 +131,6 @@ local function check_script_words(path, rest)
   usage.fail("sweep: expected no more words, got '%s'; %s takes none", rest[1], path)
 end
 
-local function quoted(word)
-  if word:match("^[%w_./=:,*+-]+$") then return word end
-  return "'" .. word:gsub("'", "'\\''") .. "'"
-end
-
 --- moonshard sweep NAME|FILE.lua [flags] [flags of the script]
 function M.run(...)
   local found, script, rest, again = parse { ... }
@@ -146,7 +142,7 @@ function M.run(...)
     all = found.all, shuffle = found.shuffle, launcher = found.launcher, slurm_args = found["slurm-args"],
     retry_oom = found["retry-oom"], drain_timeout = found["drain-timeout"] }
   if found["no-lock"] then overrides.run.lock = false end
-  for i, word in ipairs(again) do again[i] = quoted(word) end
+  for i, word in ipairs(again) do again[i] = shell.readable(word) end
   overrides.again = "moonshard sweep " .. table.concat(again, " ")
   local path = find_script(script)
   check_script_words(path, rest)

@@ -4,14 +4,13 @@ local blame = require "moonshard.sweep.blame"
 local folders = require "moonshard.sweep.folder"
 local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
+local quoted = require("moonshard.shell").quoted
 local runner = require "moonshard.sweep.runner"
 
 local M = {}
 
 -- Slurm's MaxArraySize is 1001 unless its administrator raised it.
 local most_tasks, poll_s = 1000, 1
-
-local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
 local function read(path)
   local file = io.open(path, "rb")
