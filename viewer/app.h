@@ -1,8 +1,8 @@
-// The program around the panels: frame loop, docking layout, menu, status bar. A window and a
-// screenshot draw the same frames.
+// The two ways to run the program: in a window, or once into a picture.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,18 +13,20 @@ namespace moonshard::viewer {
 
 struct AppOptions {
   std::vector<std::filesystem::path> folders;
-  Theme theme = Theme::Dark;
-  int width = 1440, height = 900;
-  int max_frames = 0;    ///< window: close after this many frames; 0 means when the user does
-  std::string point_id;  ///< point that is selected at first; empty means none
-  std::string panel;     ///< screenshot: only this panel, filling the picture; empty means all
+  std::optional<Theme> theme;  ///< absent: as the last session, or dark
+  int width = 0, height = 0;   ///< 0: as the last session, or 1440 x 900
+  int max_frames = 0;          ///< window: close after this many frames; 0 means when the user does
+  float text_scale = 0;        ///< 0: as the last session, or 1
+  std::string point_id;        ///< point that is selected at first; empty means none
+  std::string panel;           ///< only this panel, filling the picture; empty means all
+  std::string filter;          ///< of the run table, at first
 };
 
 /// Opens the window and returns when it is closed. Throws IoError for folders that cannot be read
 /// and for a missing display.
 void run_window(const AppOptions& options);
 
-/// The window's content without a display.
+/// The window's content without a display. Nothing is remembered.
 Image draw_screenshot(const AppOptions& options, float scale);
 
 }  // namespace moonshard::viewer

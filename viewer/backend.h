@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ class Backend {
   virtual void end_frame() = 0;
   /// Pixels of screen per logical pixel for style sizes; 1 where the backend scales by itself.
   virtual float density() const { return 1.0f; }
+  /// Files and folders that were dropped on the window since the last call.
+  virtual std::vector<std::filesystem::path> take_dropped() { return {}; }
   /// Ends a wait in begin_frame; may be called from any thread.
   virtual void wake() {}
 };

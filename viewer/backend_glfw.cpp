@@ -3,6 +3,8 @@
 #include <GL/gl.h>
 #include <GLFW/glfw3.h>
 
+#include <utility>
+
 #include <imgui.h>
 #include <imgui_impl_glfw.h>
 #include <imgui_impl_opengl3.h>
@@ -50,6 +52,11 @@ class Window final : public Backend {
     if (!window_) fail("a window with OpenGL 3.3 (Debian: libgl1-mesa-dri for software drawing)");
     glfwMakeContextCurrent(window_);
     glfwSwapInterval(1);
+    glfwSetWindowUserPointer(window_, this);
+    glfwSetDropCallback(window_, [](GLFWwindow* window, int count, const char** paths) {
+      auto* self = static_cast<Window*>(glfwGetWindowUserPointer(window));
+      for (int i = 0; i < count; ++i) self->dropped_.emplace_back(paths[i]);
+    });
     if (!ImGui_ImplGlfw_InitForOpenGL(window_, true) ||
         !ImGui_ImplOpenGL3_Init("#version 330 core")) {
       fail("OpenGL 3.3 to start");
@@ -95,11 +102,14 @@ class Window final : public Backend {
     return ratio > 0 ? scale_x / ratio : scale_x;
   }
 
+  std::vector<std::filesystem::path> take_dropped() override { return std::exchange(dropped_, {}); }
+
   void wake() override { glfwPostEmptyEvent(); }
 
  private:
   GlfwLibrary library_;
   GLFWwindow* window_ = nullptr;
+  std::vector<std::filesystem::path> dropped_;
 };
 
 }  // namespace

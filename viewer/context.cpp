@@ -29,6 +29,8 @@ UiContext::UiContext(Theme theme) {
   if (!style_.regular) style_.regular = io.Fonts->AddFontDefaultVector();
   style_.bold = load_font("DejaVuSans-Bold.ttf");
   if (!style_.bold) style_.bold = style_.regular;
+  style_.mono = load_font("DejaVuSansMono.ttf");
+  if (!style_.mono) style_.mono = style_.regular;
   io.FontDefault = style_.regular;
   set_theme(theme, 1.0f);
 }

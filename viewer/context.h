@@ -15,6 +15,7 @@ struct UiStyle {
   Theme theme = Theme::Dark;
   ImFont* regular = nullptr;
   ImFont* bold = nullptr;  ///< the regular font where no bold one is installed
+  ImFont* mono = nullptr;  ///< for logs; likewise
 };
 
 class UiContext {

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
-#include "viewer/render/render_file.h"
+#include "viewer/readers/requests.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -11,6 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto kPollInterval = std::chrono::seconds(1);
+// Snapshots that are published while many folders are read: often enough to look alive.
+constexpr auto kPublishInterval = std::chrono::milliseconds(200);
 
 // FNV-1a step over the bytes of one number.
 uint64_t mix_in(uint64_t hash, uint64_t value) {
@@ -26,24 +29,14 @@ uint64_t stamp(const fs::path& path) {
   return error ? 0 : static_cast<uint64_t>(time.time_since_epoch().count());
 }
 
-}  // namespace
-
-Snapshot load_snapshot(const std::vector<fs::path>& folders, uint64_t generation) {
-  Snapshot snapshot;
-  snapshot.generation = generation;
-  for (const fs::path& folder : folders) {
-    LoadedRun loaded;
-    try {
-      loaded.run = records::load_run_folder(folder);
-    } catch (const std::exception& problem) {
-      loaded.run.path = folder;
-      loaded.run.name = folder.filename().string();
-      loaded.error = problem.what();
-    }
-    snapshot.runs.push_back(std::move(loaded));
-  }
-  return snapshot;
+// One spelling per folder: without a slash at the end and without dots in between.
+std::string spelled(const fs::path& folder) {
+  fs::path path = folder.lexically_normal();
+  if (!path.has_filename() && path.has_parent_path()) path = path.parent_path();
+  return path.string();
 }
+
+}  // namespace
 
 uint64_t folder_signature(const fs::path& folder) {
   // Files of a run folder appear by rename, which stamps the folder they lie in. So the folders'
@@ -57,33 +50,62 @@ uint64_t folder_signature(const fs::path& folder) {
     points += mix_in(fs::hash_value(entry->path()), stamp(entry->path()));  // in any order
     entry.increment(error);
   }
-  return mix_in(hash, points);
+  return std::max<uint64_t>(mix_in(hash, points), 1);
 }
 
-records::PlotSpec load_run_plot(const records::RunFolder& run, const std::string& file_name) {
-  const fs::path path = run.path / "visualizations" / file_name;
-  // The listing was checked, but the folder may have changed since.
-  std::error_code error;
-  if (fs::exists(path, error) && !records::lies_inside(run.path, path)) {
-    throw IoError(path.string() + ": leads out of the run folder; it is not opened");
-  }
-  return load_plot_spec(path);
+Document::Document(const std::vector<fs::path>& folders, std::function<void()> on_change)
+    : on_change_(std::move(on_change)), snapshot_(std::make_shared<Snapshot>()) {
+  open(folders);
 }
-
-Document::Document(std::vector<fs::path> folders)
-    : folders_(std::move(folders)), snapshot_(std::make_shared<Snapshot>()) {}
 
 Document::~Document() {
+  stop_reading_ = true;
   if (loader_.joinable()) loader_.request_stop();
 }
 
-void Document::load_now() {
-  publish(load_snapshot(folders_, snapshot()->generation + 1));
+void Document::open(const std::vector<fs::path>& folders) {
+  const std::lock_guard lock(mutex_);
+  for (const fs::path& folder : folders) {
+    const std::string path = spelled(folder);
+    const bool known = std::any_of(folders_.begin(), folders_.end(),
+                                   [&](const Folder& other) { return other.path == path; });
+    if (path.empty() || known) continue;
+    auto data = std::make_shared<RunData>();
+    data->path = path;
+    data->name = fs::path(path).filename().string();
+    folders_.push_back({path, 0, {data, ""}});
+  }
+  look_asked_ = true;
+  if (loader_.joinable()) loading_ = true;
+  wake_.notify_all();
 }
 
-void Document::follow(std::function<void()> on_change) {
-  on_change_ = std::move(on_change);
-  loading_ = reload_asked_ = true;
+void Document::close(const std::string& folder) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(folders_, [&](const Folder& other) { return other.path == folder; });
+  }
+  publish();
+}
+
+std::vector<std::string> Document::folders() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> paths;
+  for (const Folder& folder : folders_) paths.push_back(folder.path);
+  return paths;
+}
+
+void Document::load_now() {
+  read_changed(true);
+  const std::lock_guard lock(mutex_);
+  loading_ = false;
+}
+
+void Document::follow() {
+  {
+    const std::lock_guard lock(mutex_);
+    loading_ = !folders_.empty();
+  }
   loader_ = std::jthread([this](std::stop_token stop) { loader_loop(stop); });
 }
 
@@ -91,6 +113,11 @@ void Document::reload() {
   const std::lock_guard lock(mutex_);
   reload_asked_ = loading_ = true;
   wake_.notify_all();
+}
+
+void Document::cancel() {
+  const std::lock_guard lock(mutex_);
+  if (loading_) stop_reading_ = true;
 }
 
 std::shared_ptr<const Snapshot> Document::snapshot() const {
@@ -103,37 +130,96 @@ bool Document::loading() const {
   return loading_;
 }
 
-uint64_t Document::signature() const {
-  uint64_t hash = 0;
-  for (const fs::path& folder : folders_) hash = mix_in(hash, folder_signature(folder));
-  return hash;
+void Document::publish() {
+  {
+    const std::lock_guard lock(mutex_);
+    auto next = std::make_shared<Snapshot>();
+    next->generation = snapshot_->generation + 1;
+    for (const Folder& folder : folders_) next->runs.push_back(folder.run);
+    snapshot_ = std::move(next);
+  }
+  if (on_change_) on_change_();
 }
 
-void Document::publish(Snapshot snapshot) {
-  auto shared = std::make_shared<const Snapshot>(std::move(snapshot));
-  const std::lock_guard lock(mutex_);
-  snapshot_ = std::move(shared);
-  loading_ = reload_asked_;
+// Reads the folders that changed, or all. True when there were any.
+bool Document::read_changed(bool all) {
+  std::vector<std::string> paths;
+  std::vector<uint64_t> signatures;
+  for (const std::string& path : folders()) {
+    // Taken before reading: what is written meanwhile shows up at the next look.
+    const uint64_t now = folder_signature(path);
+    const std::lock_guard lock(mutex_);
+    const auto folder = std::find_if(folders_.begin(), folders_.end(),
+                                     [&](const Folder& other) { return other.path == path; });
+    if (folder == folders_.end() || (!all && folder->seen == now)) continue;
+    paths.push_back(path);
+    signatures.push_back(now);
+  }
+  if (paths.empty()) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    loading_ = true;
+  }
+  progress_ = 0;
+  const auto take_over = [&](size_t index, LoadedRun run) {
+    const std::lock_guard lock(mutex_);
+    for (Folder& folder : folders_) {
+      if (folder.path != paths[index]) continue;
+      folder.seen = signatures[index];
+      // A folder that went away keeps what was read of it, with the reason.
+      if (run.error.empty() || folder.run.data->points.empty()) folder.run.data = run.data;
+      folder.run.error = run.error;
+    }
+  };
+  std::vector<bool> done(paths.size(), false);
+  auto last_publish = std::chrono::steady_clock::now();
+  std::string error;
+  try {
+    const auto on_progress = [&](double share) {
+      progress_ = share;
+      if (on_change_) on_change_();
+    };
+    read_runs(paths, on_progress, stop_reading_, [&](RunAnswer answer) {
+      done[answer.index] = true;
+      answer.run.path = paths[answer.index];
+      take_over(answer.index,
+                {std::make_shared<const RunData>(std::move(answer.run)), std::move(answer.error)});
+      progress_ = static_cast<double>(answer.index + 1) / static_cast<double>(paths.size());
+      const auto now = std::chrono::steady_clock::now();
+      if (paths.size() < 2 || now - last_publish < kPublishInterval) return;
+      last_publish = now;
+      publish();
+    });
+  } catch (const Cancelled&) {
+    error = "reading was cancelled; F5 reads it again";
+  } catch (const std::exception& problem) {
+    error = problem.what();
+  }
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (done[i]) continue;
+    auto empty = std::make_shared<RunData>();
+    empty->path = paths[i];
+    empty->name = fs::path(paths[i]).filename().string();
+    take_over(i, {empty, error.empty() ? "was not read" : error});
+  }
+  stop_reading_ = false;
+  publish();
+  return true;
 }
 
 void Document::loader_loop(std::stop_token stop) {
-  uint64_t seen = 0;
+  bool all = true;
   while (!stop.stop_requested()) {
-    // Taken before reading: what is written meanwhile shows up at the next look.
-    const uint64_t now = signature();
-    bool asked = false;
+    const bool read = read_changed(all);
     {
       const std::lock_guard lock(mutex_);
-      std::swap(asked, reload_asked_);
-      loading_ = asked || now != seen;
+      loading_ = reload_asked_ || look_asked_;
     }
-    if (asked || now != seen) {
-      publish(load_snapshot(folders_, snapshot()->generation + 1));
-      seen = now;
-      on_change_();
-    }
+    if (read && on_change_) on_change_();  // the progress bar goes
     std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, stop, kPollInterval, [this] { return reload_asked_; });
+    wake_.wait_for(lock, stop, kPollInterval, [this] { return reload_asked_ || look_asked_; });
+    all = std::exchange(reload_asked_, false);
+    look_asked_ = false;
   }
 }
 

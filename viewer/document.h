@@ -1,8 +1,9 @@
-// The run folders that are open. A loader thread reads them into snapshots that never change;
-// panels see only the latest snapshot. Folders may grow while they are shown: the thread looks for
-// new points about once per second.
+// The run folders that are open. A loader thread has them read (in a process of its own) into
+// snapshots that never change; panels see only the latest snapshot. Folders may grow while they are
+// shown: the thread looks for new points about once per second and reads what changed.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
@@ -11,16 +12,16 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
-#include "runtime/records/plot_spec.h"
-#include "runtime/records/reader.h"
+#include "viewer/data/run_data.h"
 
 namespace moonshard::viewer {
 
-/// One folder as it was read; error is set, and run empty, when it could not be.
+/// One folder as it was read. data is always there; error says why it is empty or old.
 struct LoadedRun {
-  records::RunFolder run;
+  std::shared_ptr<const RunData> data = std::make_shared<RunData>();
   std::string error;
 };
 
@@ -30,47 +31,56 @@ struct Snapshot {
   uint64_t generation = 0;  ///< grows with every reading
 };
 
-/// Reads all folders now. A folder that cannot be read keeps its place, with the reason.
-Snapshot load_snapshot(const std::vector<std::filesystem::path>& folders, uint64_t generation);
-
 /// A number that changes when a point of the folder starts, ends or is rewritten, or a plot
 /// appears. Costs one stat per point and reads no file.
 uint64_t folder_signature(const std::filesystem::path& folder);
 
-/// A plot spec listed by a run folder. Throws IoError, also when the file leads out of the folder.
-records::PlotSpec load_run_plot(const records::RunFolder& run, const std::string& file_name);
-
 class Document {
  public:
-  /// Opens folders without reading them yet.
-  explicit Document(std::vector<std::filesystem::path> folders);
+  /// Opens folders without reading them yet. on_change is called from the loader thread after each
+  /// new snapshot and for progress.
+  explicit Document(const std::vector<std::filesystem::path>& folders,
+                    std::function<void()> on_change = {});
   ~Document();
   Document(const Document&) = delete;
   Document& operator=(const Document&) = delete;
 
-  /// Reads everything in the calling thread. For screenshots and tests.
+  /// Reads everything in the calling thread. For screenshots and tests, instead of follow.
   void load_now();
-  /// Starts the loader thread; on_change is called from it after each new snapshot.
-  void follow(std::function<void()> on_change);
+  /// Starts the loader thread.
+  void follow();
   /// Asks the loader to read again, whether or not anything changed.
   void reload();
+  /// Stops the reading under way; what was read stays.
+  void cancel();
+  /// Adds folders at the end (those that are open already stay where they are), takes one out.
+  void open(const std::vector<std::filesystem::path>& folders);
+  void close(const std::string& folder);
 
   std::shared_ptr<const Snapshot> snapshot() const;
   bool loading() const;
-  const std::vector<std::filesystem::path>& folders() const { return folders_; }
+  double progress() const { return progress_; }  ///< 0 to 1, while loading
+  std::vector<std::string> folders() const;
 
  private:
-  void loader_loop(std::stop_token stop);
-  uint64_t signature() const;
-  void publish(Snapshot snapshot);
+  struct Folder {
+    std::string path;
+    uint64_t seen = 0;  ///< signature when it was last read; 0: never
+    LoadedRun run;
+  };
 
-  const std::vector<std::filesystem::path> folders_;
+  void loader_loop(std::stop_token stop);
+  bool read_changed(bool all);
+  void publish();
+
   std::function<void()> on_change_;
   mutable std::mutex mutex_;
   std::condition_variable_any wake_;
-  std::shared_ptr<const Snapshot> snapshot_;  // guarded by mutex_, as the two below
-  bool reload_asked_ = false;
-  bool loading_ = false;
+  std::vector<Folder> folders_;  // guarded by mutex_, as all below
+  std::shared_ptr<const Snapshot> snapshot_;
+  bool reload_asked_ = false, look_asked_ = false, loading_ = false;
+  std::atomic<bool> stop_reading_{false};
+  std::atomic<double> progress_{0};
   std::jthread loader_;  // last: it ends before what it uses
 };
 

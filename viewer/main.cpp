@@ -10,6 +10,9 @@
 
 #include "runtime/core/check.h"
 #include "viewer/app.h"
+#include "viewer/panels/panel.h"
+#include "viewer/readers/limited_process.h"
+#include "viewer/readers/requests.h"
 #include "viewer/render/png.h"
 #include "viewer/render/render_file.h"
 #include "viewer/widgets/format.h"
@@ -24,7 +27,8 @@ constexpr int kExitError = 1, kExitUsage = 2;
 struct Arguments {
   std::vector<std::string> folders;
   std::vector<std::string> specs, outputs;
-  std::string out_dir, screenshot, panel, point, size = "1440x900", theme;
+  std::string out_dir, screenshot, panel, point, filter, size, theme;
+  float text_scale = 0;
   int scale = 0;  // 0: 2 for specs, 1 for screenshots
   int frames = 0;
 };
@@ -35,8 +39,17 @@ int print_error(const std::string& text, int code) {
   return code;
 }
 
+std::string panel_names() {
+  std::string names;
+  for (const auto& panel : view::make_all_panels()) {
+    names += (names.empty() ? "" : ", ") + std::string(panel->name());
+  }
+  return names;
+}
+
 void declare_arguments(CLI::App& app, Arguments& arguments) {
-  app.add_option("DIR", arguments.folders, "run folders to show");
+  app.add_option("DIR", arguments.folders,
+                 "run folders to show, or folders of run folders; none: choose in the window");
   CLI::Option* render = app.add_option("--render", arguments.specs,
                                        "draw plot specs (*.plot.json) to PNG, without a display");
   app.add_option("-o,--output", arguments.outputs, "PNG file for each spec, in the same order")
@@ -47,11 +60,13 @@ void declare_arguments(CLI::App& app, Arguments& arguments) {
   CLI::Option* screenshot = app.add_option("--screenshot", arguments.screenshot,
                                            "draw the program's window to a PNG, without a display");
   screenshot->excludes(render);
-  app.add_option("--panel", arguments.panel, "screenshot of one panel: run_table, plot or details")
-      ->needs(screenshot)
-      ->check(CLI::IsMember({"run_table", "plot", "details"}));
-  app.add_option("--select", arguments.point, "id of the point to select in the first folder");
-  app.add_option("--size", arguments.size, "window size, e.g. 1440x900");
+  app.add_option("--panel", arguments.panel, "only this panel: " + panel_names())
+      ->needs(screenshot);
+  app.add_option("--select", arguments.point, "id of the point to select");
+  app.add_option("--filter", arguments.filter, "what the run table shows, e.g. 'mode = ghost'");
+  app.add_option("--text-scale", arguments.text_scale, "size of all text, e.g. 1.25")
+      ->check(CLI::Range(0.5, 3.0));
+  app.add_option("--size", arguments.size, "window size (default 1440x900, or as it was last)");
   app.add_option("--scale", arguments.scale,
                  "pixels per logical pixel, 1 to 4 (default 2 for --render, 1 for --screenshot)")
       ->check(CLI::Range(1, 4));
@@ -105,16 +120,18 @@ int render_specs(const Arguments& arguments) {
 }
 
 int show_folders(const Arguments& arguments) {
-  MS_CHECK(!arguments.folders.empty(),
-           "expected a run folder or --render SPEC, got neither; e.g. moonshard-view "
-           "results/run_20260131_120000");
+  MS_CHECK(!arguments.folders.empty() || arguments.screenshot.empty(),
+           "--screenshot: expected a run folder to draw, got none; e.g. moonshard-view "
+           "results/run_20260131_120000 --screenshot window.png");
   view::AppOptions options;
   options.folders.assign(arguments.folders.begin(), arguments.folders.end());
-  options.theme = theme_or(arguments.theme, view::Theme::Dark);
+  if (!arguments.theme.empty()) options.theme = theme_or(arguments.theme, view::Theme::Dark);
+  options.filter = arguments.filter;
+  options.text_scale = arguments.text_scale;
   options.max_frames = arguments.frames;
   options.panel = arguments.panel;
   options.point_id = arguments.point;
-  read_size(arguments.size, options.width, options.height);
+  if (!arguments.size.empty()) read_size(arguments.size, options.width, options.height);
   if (arguments.screenshot.empty()) {
     view::run_window(options);
   } else {
@@ -133,6 +150,7 @@ int main(int argc, char** argv) {
   declare_arguments(app, arguments);
   try {
     app.parse(argc, argv);
+    view::start_reading_service(view::answer_read_request);  // before there are threads
     return arguments.specs.empty() ? show_folders(arguments) : render_specs(arguments);
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);

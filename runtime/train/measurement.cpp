@@ -27,19 +27,6 @@ Json sharding_row(const Trainer& trainer, const StepReport& report) {
   return row;
 }
 
-Json privacy_row(const Trainer& trainer, bool synthetic) {
-  const bool mixes_norms = trainer.sharding_options().norm_reduce == "sum";
-  const bool fake = trainer.world().is_fake();
-  return {
-      {"private_engine", trainer.engine().is_private() && !mixes_norms && !fake},
-      {"epsilon", nullptr},
-      {"why_no_epsilon",
-       mixes_norms ? "norm_reduce = sum mixes samples of different ranks: for timing, not private"
-       : fake      ? "world = fake: the other ranks are only modelled, nothing is trained"
-       : synthetic ? "synthetic data and fixed batches: no privacy claim is made"
-                   : "batches in the order of the files, not drawn: no privacy claim is made"}};
-}
-
 }  // namespace
 
 Measurement::Measurement(const ExperimentOptions& options, c10::Device device)
@@ -115,6 +102,9 @@ void Measurement::add_detailed_step(const Trainer& trainer, const StepReport& re
                            {"rss_bytes", phase.rss_bytes}});
   }
   norms_ = norm_times(report.details->spans);
+  // A modelled world has only this rank's samples.
+  norms_histogram_ = norm_histogram(trainer.world().is_fake() ? report.norms : report.all_norms,
+                                    report.clip_bound);
   if (options_.profile == "layers" || options_.profile == "trace") {
     layers_ = layer_times(report.details->spans);
     for (Json& row : layers_) {
@@ -207,16 +197,45 @@ void Measurement::add_communication(Json& metrics) const {
   if (detailed_ms_ > 0) metrics["comm_share_percent"] = 100 * exposed / detailed_ms_;
 }
 
-Json Measurement::rank_rows(const Trainer& trainer) const {
-  const int world = trainer.world().size();
-  const at::Tensor own = at::tensor(
-      {static_cast<double>(peak_bytes_), records::summarize(times_ms_).median}, at::kDouble);
-  const at::Tensor all = trainer.of_all_ranks(own);
+Json Measurement::privacy(const Trainer& trainer) const {
+  const bool mixes_norms = trainer.sharding_options().norm_reduce == "sum";
+  const bool fake = trainer.world().is_fake();
+  Json row{
+      {"private_engine", trainer.engine().is_private() && !mixes_norms && !fake},
+      {"epsilon", nullptr},
+      {"why_no_epsilon",
+       mixes_norms ? "norm_reduce = sum mixes samples of different ranks: for timing, not private"
+       : fake      ? "world = fake: the other ranks are only modelled, nothing is trained"
+       : options_.data_folder.empty()
+           ? "synthetic data and fixed batches: no privacy claim is made"
+           : "batches in the order of the files, not drawn: no privacy claim is made"}};
+  if (!trainer.engine().is_private()) return row;
+  row["sampler"] = "fixed";  // batches are not drawn, so that there is no sampling rate
+  row["noise_multiplier"] = options_.noise_multiplier;
+  row["max_grad_norm"] = trainer.clip_bound();
+  row["steps"] = trainer.privacy_steps();
+  // Norms of samples are secret in a result that claims an epsilon; none does yet.
+  if (row["epsilon"].is_null() && norms_histogram_.is_object())
+    row["norms_histogram"] = norms_histogram_;
+  return row;
+}
+
+Json Measurement::rank_rows(const Trainer& trainer, const Json& metrics) const {
+  // Every rank has the same options, hence the same figures to tell.
+  std::vector<std::string> names{"peak_memory_bytes", "median_time_ms"};
+  for (const char* name : {"comm_work_ms", "comm_exposed_ms", "comm_overlap_percent"})
+    if (metrics.contains(name)) names.push_back(name);
+  std::vector<double> own;
+  for (const std::string& name : names) own.push_back(metrics.at(name).get<double>());
+  const at::Tensor all = trainer.of_all_ranks(at::tensor(own, at::kDouble));
   Json rows = Json::array();
-  for (int rank = 0; rank < world; ++rank)
-    rows.push_back(Json{{"rank", rank},
-                        {"peak_memory_bytes", static_cast<int64_t>(all[rank][0].item<double>())},
-                        {"median_time_ms", all[rank][1].item<double>()}});
+  for (int rank = 0; rank < trainer.world().size(); ++rank) {
+    Json row{{"rank", rank}};
+    for (size_t i = 0; i < names.size(); ++i)
+      row[names[i]] = all[rank][static_cast<int64_t>(i)].item<double>();
+    row["peak_memory_bytes"] = static_cast<int64_t>(row["peak_memory_bytes"].get<double>());
+    rows.push_back(std::move(row));
+  }
   return rows;
 }
 
@@ -230,11 +249,11 @@ void Measurement::finish(Trainer& trainer, Json& record) {
   if (!layers_.is_null()) record["layers"] = std::move(layers_);
   if (!communication_.is_null()) record["comm"] = std::move(communication_);
   record["steps"] = std::move(steps_);
-  record["privacy"] = privacy_row(trainer, options_.data_folder.empty());
+  record["privacy"] = privacy(trainer);
   if (options_.parallel == "none") return;
   record["sharding"] = std::move(sharding_);
   if (trainer.world().size() > 1 && !trainer.world().is_fake())
-    record["ranks"] = rank_rows(trainer);
+    record["ranks"] = rank_rows(trainer, record["metrics"]);
 }
 
 }  // namespace moonshard::train

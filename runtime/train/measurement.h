@@ -35,7 +35,8 @@ class Measurement {
   Json time_summary() const;
   void add_utilization(const Trainer& trainer, Json& metrics) const;
   void add_communication(Json& metrics) const;
-  Json rank_rows(const Trainer& trainer) const;
+  Json rank_rows(const Trainer& trainer, const Json& metrics) const;
+  Json privacy(const Trainer& trainer) const;
 
   ExperimentOptions options_;
   c10::Device device_;
@@ -48,7 +49,7 @@ class Measurement {
   double loss_ = 0;
   std::unique_ptr<profile::UtilizationSampler> sampler_;
   profile::Utilization utilization_;
-  Json sharding_, memory_, norms_, layers_, communication_;
+  Json sharding_, memory_, norms_, layers_, communication_, norms_histogram_;
   double detailed_ms_ = 0;
 };
 

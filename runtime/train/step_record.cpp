@@ -66,6 +66,35 @@ Json comm_rows(const std::vector<profile::Span>& spans) {
   return rows;
 }
 
+Json norm_histogram(const std::vector<double>& norms, double max_grad_norm) {
+  constexpr int kBins = 40;
+  if (norms.empty()) return Json();
+  std::vector<double> shown;
+  for (const double norm : norms)
+    if (norm > 0 && norm < 1e300) shown.push_back(std::log2(norm));
+  std::vector<double> edges;  // as logarithms
+  if (!shown.empty()) {
+    const auto [low, high] = std::minmax_element(shown.begin(), shown.end());
+    const int first = static_cast<int>(std::floor(*low));
+    const int octaves = std::max(1, static_cast<int>(std::ceil(*high)) - first);
+    // Powers of two stay edges: several bins to one, or one bin over several.
+    const int fine = std::max(1, kBins / octaves), coarse = (octaves + kBins - 1) / kBins;
+    const int bins = coarse > 1 ? (octaves + coarse - 1) / coarse : octaves * fine;
+    for (int i = 0; i <= bins; ++i) edges.push_back(first + static_cast<double>(i) * coarse / fine);
+  }
+  std::vector<int64_t> counts(edges.empty() ? 0 : edges.size() - 1);
+  for (const double norm : shown) {
+    const auto above = std::upper_bound(edges.begin(), edges.end(), norm);
+    const auto bin = std::min<size_t>(above - edges.begin(), counts.size()) - 1;
+    ++counts[bin];  // the largest may stand on the last edge
+  }
+  for (double& edge : edges) edge = std::exp2(edge);
+  return Json{{"edges", edges},
+              {"counts", counts},
+              {"left_out", norms.size() - shown.size()},
+              {"max_grad_norm", max_grad_norm}};
+}
+
 Json held_by_rank(const Trainer& trainer, const StepReport& report) {
   const sharding::ShardingMemory& memory = report.sharding;
   return Json{{"parameter_bytes", memory.parameters},

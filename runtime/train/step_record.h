@@ -16,6 +16,11 @@ records::Json ledger_record(const profile::LedgerReport& ledger);
 /// [{operation, count, bytes, work_ms, exposed_ms, overlap_percent}]
 records::Json comm_rows(const std::vector<profile::Span>& spans);
 
+/// {edges, counts, left_out, max_grad_norm}: about 40 bins, evenly spaced in the logarithm between
+/// powers of two. Norms that are 0 or not finite are left out, and counted; null without norms.
+/// Norms of samples are secret: only for results that make no claim of privacy.
+records::Json norm_histogram(const std::vector<double>& norms, double max_grad_norm);
+
 /// [{operation, count, bytes}]
 records::Json traffic_of(const StepReport& report);
 

@@ -172,4 +172,20 @@ describe("norms of real ranks", function()
       assert(record.time.phases_ms.norm_reduce)]])
     assert.matches("^false\tnorm_reduce = sum mixes samples of different ranks: for timing, not private", out)
   end)
+
+  it("are counted over all ranks in a record, beside each rank's own communication", function()
+    local out = on_ranks(2, [[
+      local record = ms.run { model = "linear-tiny", device = "cpu", mode = "ghost", parallel = "fsdp", batch_size = 2, iters = 1 }
+      local counted = 0
+      for _, count in ipairs(record.privacy.norms_histogram.counts) do counted = counted + count end
+      assert(counted == 4, counted)
+      assert(#record.ranks == 2)
+      local own = record.ranks[ms.dist.rank() + 1]
+      for _, name in ipairs { "comm_work_ms", "comm_exposed_ms", "comm_overlap_percent" } do
+        assert(own[name] == record.metrics[name], name)
+        assert(ms.dist.all_reduce(record.ranks[1][name], "max") == record.ranks[1][name], "both ranks tell the same of rank 0")
+      end
+      if ms.dist.rank() == 0 then print("same") end]])
+    assert.matches("^same", out)
+  end)
 end)

@@ -1,13 +1,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <numeric>
 
 #include "runtime/data/text_folder.h"
 #include "runtime/profile/overlap.h"
 #include "runtime/profile/utilization.h"
 #include "runtime/records/point_tables.h"
 #include "runtime/train/experiment.h"
+#include "runtime/train/step_record.h"
 #include "runtime/train/step_watch.h"
 #include "tests/support/temporary_folder.h"
 
@@ -175,6 +179,60 @@ TEST(Measurement, CommunicationOfAModelledWorldIsWorkAndWaiting) {
     }
   }
   EXPECT_NEAR(record["metrics"]["comm_work_ms"].get<double>(), work, 1e-9);
+}
+
+TEST(Measurement, NormsOfTheDetailedStepAreCountedInBinsAroundTheBound) {
+  ExperimentOptions options = tiny("ghost");
+  options.grad_accum = 3;
+  options.max_grad_norm = 0.25;
+  const Json privacy = run_experiment(options)["privacy"];
+  const Json& histogram = privacy["norms_histogram"];
+  const std::vector<double> edges = histogram["edges"], counts = histogram["counts"];
+  ASSERT_EQ(edges.size(), counts.size() + 1);
+  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0.0), 2 * 3);
+  EXPECT_TRUE(std::is_sorted(edges.begin(), edges.end()));
+  EXPECT_EQ(histogram["max_grad_norm"], 0.25);
+  EXPECT_EQ(histogram["left_out"], 0);
+  // What epsilon could be computed from, and why it is not.
+  EXPECT_EQ(privacy["sampler"], "fixed");
+  EXPECT_EQ(privacy["noise_multiplier"], 1.0);
+  EXPECT_EQ(privacy["steps"], 1 + 2 + 1) << "warm-up, measured, detailed";
+  EXPECT_FALSE(privacy.contains("sampling_rate"));
+  EXPECT_TRUE(privacy["epsilon"].is_null());
+}
+
+TEST(Measurement, PlainTrainingAndUnwatchedStepsHaveNoNorms) {
+  EXPECT_FALSE(run_experiment(tiny("none"))["privacy"].contains("norms_histogram"));
+  ExperimentOptions options = tiny("ghost");
+  options.profile = "off";
+  EXPECT_FALSE(run_experiment(options)["privacy"].contains("norms_histogram"));
+}
+
+TEST(NormHistogram, HasPowersOfTwoAsEdgesAndEveryNormInItsBin) {
+  const auto bins = [](const std::vector<double>& norms) { return norm_histogram(norms, 1); };
+  const Json narrow = bins({1.0, 1.5, 2.0});
+  EXPECT_EQ(narrow["counts"].size(), 40u);
+  EXPECT_EQ(narrow["edges"].front(), 1.0);
+  EXPECT_EQ(narrow["edges"].back(), 2.0);
+  EXPECT_EQ(narrow["counts"].front(), 1);
+  EXPECT_EQ(narrow["counts"].back(), 1) << "the largest stands on the last edge";
+  const Json one = bins({4.0});
+  EXPECT_EQ(one["edges"].front(), 4.0);
+  EXPECT_EQ(one["edges"].back(), 8.0);
+  const Json wide = bins({0.3, 5.0, 0.0, NAN, INFINITY});  // 0.25 to 8: five octaves
+  EXPECT_EQ(wide["counts"].size(), 40u);
+  EXPECT_EQ(wide["left_out"], 3);
+  EXPECT_EQ(wide["edges"].front(), 0.25);
+  EXPECT_EQ(wide["edges"].back(), 8.0);
+  EXPECT_EQ(wide["edges"][8], 0.5);
+  EXPECT_EQ(wide["counts"][2], 1) << "0.3 is log2 -1.737: in the third eighth above 0.25";
+  EXPECT_EQ(wide["counts"][34], 1) << "5 is log2 2.32";
+  const Json extreme = bins({1e-300, 1e299});
+  EXPECT_LE(extreme["counts"].size(), 40u);
+  EXPECT_GE(extreme["edges"].back().get<double>(), 1e299);
+  EXPECT_EQ(bins({0.0})["left_out"], 1);
+  EXPECT_TRUE(bins({0.0})["counts"].empty());
+  EXPECT_TRUE(bins({}).is_null());
 }
 
 TEST(Measurement, OutOfMemorySaysPhaseAskedAndFree) {

@@ -25,6 +25,8 @@ cat >"$work/good.plot.json" <<'SPEC'
 {"schema_version": 1, "width": 300, "height": 200,
  "panels": [{"kind": "bars", "x": {"categories": ["a"]}, "series": [{"x": [0], "y": [1]}]}]}
 SPEC
+mkdir "$work/run" "$work/nothing"
+printf '{"schema_version": 1, "axes": [], "points": []}' >"$work/run/sweep.json"
 printf '{"schema_version": 1, "panels": [{"kind": "\\u001b[31m"}]}' >"$work/bad.plot.json"
 
 if ! "$view" --render "$work/good.plot.json" -o "$work/good.png" 2>"$work/err"; then
@@ -34,12 +36,13 @@ fi
 
 expect 0 "" --version
 expect 0 "" --help
-expect 2 "expected a run folder"
+expect 2 "expected a run folder" --screenshot "$work/x.png"
+expect 2 "--panel" "$work/run" --screenshot "$work/x.png" --panel nonsense
 expect 2 "see --help" --no-such-option
 expect 2 "theme" "$work" --theme blue
 expect 2 "--size" "$work" --screenshot "$work/x.png" --size huge
 expect 2 "one file per spec" --render "$work/good.plot.json" "$work/good.plot.json" -o "$work/x.png"
-expect 1 "sweep.json" "$work" --screenshot "$work/x.png"
+expect 1 "sweep.json" "$work/nothing" --screenshot "$work/x.png"
 expect 1 "nothing at that path" "$work/missing" --screenshot "$work/x.png"
 expect 1 "docs/plots.md" --render "$work/bad.plot.json" -o "$work/x.png"
 expect 1 "missing.plot.json" --render "$work/missing.plot.json" -o "$work/x.png"

@@ -8,7 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/viewer/sample_run.h"
-#include "viewer/selection.h"
+#include "viewer/readers/requests.h"
+#include "viewer/workspace.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -26,7 +27,7 @@ TEST(Document, ShowsAllPointsOfAFolderWithTheirStatus) {
   const auto snapshot = load(make_sample_run(root.path()));
   ASSERT_EQ(snapshot->runs.size(), 1u);
   EXPECT_EQ(snapshot->runs[0].error, "");
-  const auto& points = snapshot->runs[0].run.points;
+  const auto& points = snapshot->runs[0].data->points;
   ASSERT_EQ(points.size(), 4u);
   EXPECT_EQ(points[0].status, "ok");
   EXPECT_EQ(points[2].status, "oom");
@@ -36,10 +37,12 @@ TEST(Document, ShowsAllPointsOfAFolderWithTheirStatus) {
 TEST(Document, KeepsAnUnreadableFolderInItsPlaceWithTheReason) {
   const TemporaryFolder root;
   const fs::path good = make_sample_run(root.path());
-  const Snapshot snapshot = load_snapshot({root.path() / "nothing", good}, 1);
-  ASSERT_EQ(snapshot.runs.size(), 2u);
-  EXPECT_NE(snapshot.runs[0].error.find("expected a run folder"), std::string::npos);
-  EXPECT_EQ(snapshot.runs[1].error, "");
+  Document document({root.path() / "nothing", good});
+  document.load_now();
+  const auto snapshot = document.snapshot();
+  ASSERT_EQ(snapshot->runs.size(), 2u);
+  EXPECT_NE(snapshot->runs[0].error.find("expected a run folder"), std::string::npos);
+  EXPECT_EQ(snapshot->runs[1].error, "");
 }
 
 TEST(Document, ShowsADamagedPointAsUnreadableBesideTheOthers) {
@@ -47,9 +50,9 @@ TEST(Document, ShowsADamagedPointAsUnreadableBesideTheOthers) {
   const fs::path folder = make_sample_run(root.path());
   write_text(folder / "points/p1/result.json", "{\"status\": \"ok\", ");
   const auto snapshot = load(folder);
-  EXPECT_EQ(snapshot->runs[0].run.points[1].status, "unreadable");
-  EXPECT_EQ(snapshot->runs[0].run.points[0].status, "ok");
-  EXPECT_FALSE(snapshot->runs[0].run.problems.empty());
+  EXPECT_EQ(snapshot->runs[0].data->points[1].status, "unreadable");
+  EXPECT_EQ(snapshot->runs[0].data->points[0].status, "ok");
+  EXPECT_FALSE(snapshot->runs[0].data->problems.empty());
 }
 
 TEST(Document, DoesNotFollowAPointLinkOutOfTheFolder) {
@@ -59,8 +62,8 @@ TEST(Document, DoesNotFollowAPointLinkOutOfTheFolder) {
   fs::remove_all(folder / "points/p1");
   fs::create_directory_symlink(root.path() / "secret", folder / "points/p1");
   const auto snapshot = load(folder);
-  EXPECT_EQ(snapshot->runs[0].run.points[1].status, "unreadable");
-  EXPECT_TRUE(snapshot->runs[0].run.points[1].metrics.empty());
+  EXPECT_EQ(snapshot->runs[0].data->points[1].status, "unreadable");
+  EXPECT_FALSE(snapshot->runs[0].data->metrics.find("a"));
 }
 
 TEST(Document, DoesNotFollowAPlotLinkOutOfTheFolder) {
@@ -70,10 +73,15 @@ TEST(Document, DoesNotFollowAPlotLinkOutOfTheFolder) {
   fs::create_symlink(root.path() / "outside.plot.json",
                      folder / "visualizations/outside.plot.json");
   const auto snapshot = load(folder);
-  EXPECT_EQ(snapshot->runs[0].run.plots, std::vector<std::string>{"time.plot.json"});
-  EXPECT_THROW(load_run_plot(snapshot->runs[0].run, "outside.plot.json"), IoError);
-  EXPECT_THROW(load_run_plot(snapshot->runs[0].run, "../../outside.plot.json"), IoError);
-  EXPECT_EQ(load_run_plot(snapshot->runs[0].run, "time.plot.json").title, "Step time");
+  EXPECT_EQ(snapshot->runs[0].data->plots, std::vector<std::string>{"time.plot.json"});
+  const std::atomic<bool> stop = false;
+  const auto read = [&](const std::string& name) {
+    return read_file<records::PlotSpec>({ReadRequest::Kind::Plot, folder.string(), {name}}, {},
+                                        stop);
+  };
+  EXPECT_THROW(read("visualizations/outside.plot.json"), IoError);
+  EXPECT_THROW(read("../outside.plot.json"), IoError);
+  EXPECT_EQ(read("visualizations/time.plot.json").title, "Step time");
 }
 
 TEST(Document, SignatureChangesWhenAPointIsRewritten) {
@@ -86,53 +94,103 @@ TEST(Document, SignatureChangesWhenAPointIsRewritten) {
   EXPECT_NE(folder_signature(folder), before);
 }
 
+// Waits for what the loader thread will do; false when it never did.
+template <class Test>
+bool comes_true(Test test) {
+  for (int i = 0; i < 200; ++i) {
+    if (test()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
+}
+
 TEST(Document, FollowsAFolderThatGrows) {
   const TemporaryFolder root;
   const fs::path folder = make_sample_run(root.path());
   Document document({folder});
-  std::atomic<int> changes = 0;
-  document.follow([&] { ++changes; });
-  const auto wait_for = [&](int wanted) {
-    for (int i = 0; i < 100 && changes < wanted; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
+  document.follow();
+  const auto status = [&] {
+    const auto snapshot = document.snapshot();
+    return snapshot->generation == 0 || snapshot->runs[0].data->points.empty()
+               ? ""
+               : snapshot->runs[0].data->points[3].status;
   };
-  wait_for(1);
-  ASSERT_GE(changes, 1);
-  EXPECT_EQ(document.snapshot()->runs[0].run.points[3].status, "planned");
+  ASSERT_TRUE(comes_true([&] { return status() == "planned"; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   records::RunFolderWriter::open(folder).write_status("p3", "running");
-  wait_for(changes + 1);
-  EXPECT_EQ(document.snapshot()->runs[0].run.points[3].status, "running");
+  EXPECT_TRUE(comes_true([&] { return status() == "running"; }));
 }
 
 TEST(Document, ReloadsWhenAsked) {
   const TemporaryFolder root;
   Document document({make_sample_run(root.path())});
-  std::atomic<int> changes = 0;
-  document.follow([&] { ++changes; });
-  for (int i = 0; i < 100 && changes < 1; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  document.follow();
+  ASSERT_TRUE(comes_true([&] { return !document.loading(); }));
   const uint64_t before = document.snapshot()->generation;
   document.reload();
-  for (int i = 0; i < 100 && changes < 2; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  EXPECT_GT(document.snapshot()->generation, before);
+  EXPECT_TRUE(comes_true([&] { return document.snapshot()->generation > before; }));
 }
 
-TEST(Selection, SurvivesAPointThatIsGone) {
+TEST(Document, KeepsWhatWasReadOfAFolderThatIsDeleted) {
   const TemporaryFolder root;
-  const auto snapshot = load(make_sample_run(root.path()));
-  Selection selection;
-  selection.point_id = "p2";
-  ASSERT_NE(selected_point(*snapshot, selection), nullptr);
-  EXPECT_EQ(selected_point(*snapshot, selection)->status, "oom");
-  selection.point_id = "gone";
-  EXPECT_EQ(selected_point(*snapshot, selection), nullptr);
-  selection.run = 7;
-  EXPECT_EQ(selected_run(*snapshot, selection), nullptr);
+  const fs::path folder = make_sample_run(root.path());
+  Document document({folder});
+  document.load_now();
+  fs::remove_all(folder);
+  document.load_now();
+  EXPECT_EQ(document.snapshot()->runs[0].data->points.size(), 4u);
+  EXPECT_NE(document.snapshot()->runs[0].error, "");
+}
+
+TEST(Document, OpensAFolderOnceAndClosesIt) {
+  const TemporaryFolder root;
+  const fs::path folder = make_sample_run(root.path());
+  Document document({folder});
+  document.open({folder / "", folder / "." / "points" / ".."});
+  EXPECT_EQ(document.folders().size(), 1u);
+  document.load_now();
+  document.close(document.folders()[0]);
+  EXPECT_TRUE(document.snapshot()->runs.empty());
+}
+
+TEST(Document, ACancelledReadingSaysSo) {
+  const TemporaryFolder root;
+  const std::atomic<bool> stop = true;
+  EXPECT_THROW(read_runs({make_sample_run(root.path()).string()}, {}, stop, [](RunAnswer) {}),
+               Cancelled);
+}
+
+TEST(Workspace, ASelectionSurvivesAReloadAndAPointThatIsGone) {
+  const TemporaryFolder root;
+  const fs::path folder = make_sample_run(root.path());
+  Document document({folder});
+  document.load_now();
+  Workspace workspace;
+  workspace.select(PointKey{"", "p2"});
+  workspace.update(document.snapshot());
+  ASSERT_TRUE(workspace.selected_point());
+  EXPECT_EQ(workspace.head(*workspace.selected_point()).status, "oom");
+  document.load_now();
+  workspace.update(document.snapshot());
+  EXPECT_TRUE(workspace.selected_point());
+  workspace.select(PointKey{folder.string(), "gone"});
+  EXPECT_FALSE(workspace.selected_point());
+  EXPECT_EQ(workspace.selected_run(), 0u);
+}
+
+TEST(Workspace, PinnedPointsStandFirstAndOutliveTheFilter) {
+  const TemporaryFolder root;
+  Document document({make_sample_run(root.path())});
+  document.load_now();
+  Workspace workspace;
+  workspace.update(document.snapshot());
+  workspace.set_pinned({0, 1}, true);
+  workspace.set_hidden({0, 3}, true);
+  workspace.set_filter("ghost");
+  EXPECT_EQ(workspace.shown(), (std::vector<PointRef>{{0, 1}, {0, 2}}));
+  workspace.set_filter("ghost and (");  // half typed: the last good one holds
+  EXPECT_NE(workspace.filter_error(), "");
+  EXPECT_EQ(workspace.shown().size(), 2u);
 }
 
 }  // namespace

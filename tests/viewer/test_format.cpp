@@ -72,9 +72,13 @@ TEST(Format, LabelsShowDoubleHashesLiterally) {
 }
 
 TEST(Format, OptionsKeepAllTheirDigits) {
-  EXPECT_EQ(format_option(records::Json(0.8)), "0.8");
-  EXPECT_EQ(format_option(records::Json("ghost")), "ghost");
-  EXPECT_EQ(format_option(records::Json(true)), "yes");
+  RunData run;
+  run.texts = {"ghost"};
+  EXPECT_EQ(value_text(run, {Value::Kind::Number, 0, 0.8}), "0.8");
+  EXPECT_EQ(value_text(run, {Value::Kind::Number, 0, 7504936960.0}), "7504936960");
+  EXPECT_EQ(value_text(run, {Value::Kind::Text, 0, 0}), "ghost");
+  EXPECT_EQ(value_text(run, {Value::Kind::Bool, 0, 1}), "yes");
+  EXPECT_EQ(value_text(run, {}), "");
 }
 
 TEST(Colors, TheFirstSeriesAllDiffer) {

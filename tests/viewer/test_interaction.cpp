@@ -127,25 +127,30 @@ TEST_F(Interaction, AClickInTheLegendHidesAndShowsASeries) {
   EXPECT_TRUE(state.hidden[0].empty());
 }
 
-TEST_F(Interaction, AClickInTheRunTableSelectsThePoint) {
-  const TemporaryFolder root;
-  const Snapshot snapshot = load_snapshot({make_sample_run(root.path())}, 1);
-  Selection selection;
-  const std::unique_ptr<Panel> panel = make_run_table_panel();
+TEST_F(Interaction, AClickOnABarSaysWhichPointItIs) {
+  const PreparedPlot plot = prepare_plot(sample_plot());
+  PlotState state;
+  std::optional<PlotHit> hit;
   const auto draw = [&] {
-    panel->draw(PanelContext{snapshot, selection, context_->style(), false});
+    draw_plot(plot, state, ImGui::GetContentRegionAvail(), context_->style(), true);
+    if (state.clicked) hit = state.hovered;
   };
   frames(3, draw);
-  for (float y = 60; y < 200 && selection.point_id != "p2"; y += 6) click(40, y, draw);
-  EXPECT_EQ(selection.point_id, "p2");
+  click(kWidth * 0.66f, kHeight * 0.6f, draw);  // the bar of 20 ms
+  ASSERT_TRUE(hit);
+  EXPECT_EQ(hit->at.series, 0u);
+  EXPECT_EQ(hit->at.source, 1u);
 }
 
-TEST_F(Interaction, EmptyFoldersSayWhatToDoNext) {
+TEST_F(Interaction, EveryPanelSaysWhatToDoNextWithoutAFolder) {
+  Workspace workspace;
+  Store store;
+  AppRequests requests;
   const Snapshot nothing;
-  Selection selection;
-  for (const auto& make : {make_run_table_panel, make_plot_spec_panel, make_details_panel}) {
-    const std::unique_ptr<Panel> panel = make();
-    frames(2, [&] { panel->draw(PanelContext{nothing, selection, context_->style(), false}); });
+  for (const std::unique_ptr<Panel>& panel : make_all_panels()) {
+    frames(2, [&] {
+      panel->draw(PanelContext{nothing, workspace, store, context_->style(), requests, false});
+    });
     const Image image = backend_->read_pixels();
     size_t inked = 0;
     for (size_t i = 0; i < image.rgba.size(); i += 4) inked += image.rgba[i] < 128;

@@ -6,15 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#define STB_IMAGE_IMPLEMENTATION
-#define STB_IMAGE_STATIC
-#define STBI_ONLY_PNG
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wshadow"
-#include <stb/stb_image.h>
-#pragma GCC diagnostic pop
-
+#include "tests/viewer/golden.h"
 #include "tests/viewer/plot_kinds.h"
 #include "viewer/render/plot_layout.h"
 #include "viewer/render/png.h"
@@ -143,55 +135,9 @@ class PlotPictures : public ::testing::Test {
   std::unique_ptr<PlotExporter> exporter_;
 };
 
-Image read_png(const fs::path& path) {
-  Image image;
-  int channels = 0;
-  unsigned char* data = stbi_load(path.c_str(), &image.width, &image.height, &channels, 4);
-  if (!data) return {};
-  image.rgba.assign(data, data + static_cast<size_t>(image.width) * image.height * 4);
-  stbi_image_free(data);
-  return image;
-}
-
-// Share of 6 x 6 blocks whose mean colour differs by more than 20 of 255 levels: another driver's
-// smoothing stays below a block's tolerance, a missing bar, word or line does not.
-double different_share(const Image& a, const Image& b) {
-  constexpr int kBlock = 6;
-  int blocks = 0, different = 0;
-  for (int y = 0; y + kBlock <= a.height; y += kBlock) {
-    for (int x = 0; x + kBlock <= a.width; x += kBlock) {
-      double most = 0;
-      for (size_t channel = 0; channel < 3; ++channel) {
-        double sum = 0;
-        for (int dy = 0; dy < kBlock; ++dy) {
-          for (int dx = 0; dx < kBlock; ++dx) {
-            const size_t at = (static_cast<size_t>(y + dy) * a.width + x + dx) * 4 + channel;
-            sum += static_cast<double>(a.rgba[at]) - static_cast<double>(b.rgba[at]);
-          }
-        }
-        most = std::max(most, std::abs(sum) / (kBlock * kBlock));
-      }
-      ++blocks;
-      different += most > 20;
-    }
-  }
-  return static_cast<double>(different) / blocks;
-}
-
 TEST_F(PlotPictures, EveryKindLooksAsStored) {
-  const fs::path folder = fs::path(MOONSHARD_SOURCE_DIR) / "tests/golden/plots";
   for (const NamedSpec& kind : all_kinds()) {
-    const Image image = exporter_->draw(kind.spec, 1.0f);
-    const fs::path path = folder / (std::string(kind.name) + ".png");
-    if (std::getenv("MOONSHARD_UPDATE_GOLDEN")) {
-      fs::create_directories(folder);
-      write_png(path, image);
-      continue;
-    }
-    const Image stored = read_png(path);
-    ASSERT_EQ(stored.width, image.width) << path;
-    ASSERT_EQ(stored.height, image.height) << path;
-    EXPECT_LT(different_share(image, stored), 0.01) << path;
+    expect_as_stored(exporter_->draw(kind.spec, 1.0f), "plots/" + std::string(kind.name));
   }
 }
 

@@ -1,4 +1,4 @@
-// The run table's columns, filter and order.
+// The run table's columns, cells, order and groups.
 #include "viewer/panels/run_table_model.h"
 
 #include <algorithm>
@@ -12,73 +12,113 @@ namespace {
 
 class RunTableModel : public ::testing::Test {
  protected:
-  void SetUp() override {
-    snapshot_ = load_snapshot({make_sample_run(root_.path())}, 1);
-    table_ = build_run_table(snapshot_);
+  void SetUp() override { load({make_sample_run(root_.path())}); }
+
+  void load(const std::vector<std::filesystem::path>& folders) {
+    Document document(folders);
+    document.load_now();
+    workspace_.update(document.snapshot());
+    columns_ = all_columns(workspace_);
+    describe_columns(workspace_, columns_);
   }
 
-  size_t column(const std::string& key) const {
-    const auto found = std::find_if(table_.columns.begin(), table_.columns.end(),
+  const TableColumn* column(const std::string& key) const {
+    const auto found = std::find_if(columns_.begin(), columns_.end(),
                                     [&](const TableColumn& c) { return c.key == key; });
-    return static_cast<size_t>(found - table_.columns.begin());
+    return found == columns_.end() ? nullptr : &*found;
+  }
+
+  std::vector<size_t> order(const char* key, bool descending) const {
+    TableOrder wanted;
+    wanted.sort = key ? column(key) : nullptr;
+    wanted.descending = descending;
+    std::vector<size_t> points;
+    for (const TableLine& line : table_lines(workspace_, wanted)) points.push_back(line.ref.point);
+    return points;
   }
 
   TemporaryFolder root_;
-  Snapshot snapshot_;
-  RunTable table_;
+  Workspace workspace_;
+  std::vector<TableColumn> columns_;
 };
 
 TEST_F(RunTableModel, HasAxesAndMetricsWithUnitsAsColumns) {
-  ASSERT_LT(column("peak_memory_bytes"), table_.columns.size());
-  EXPECT_EQ(table_.columns[column("peak_memory_bytes")].title, "peak memory [MiB]");
-  EXPECT_EQ(table_.columns[column("avg_time_ms")].title, "avg time [ms]");
-  EXPECT_TRUE(table_.columns[column("seq_length")].numeric);
-  EXPECT_FALSE(table_.columns[column("mode")].numeric);
-  EXPECT_EQ(table_.rows[0].cells[column("peak_memory_bytes")].text, "100");
+  ASSERT_TRUE(column("peak_memory_bytes") && column("seq_length") && column("mode"));
+  EXPECT_EQ(column("peak_memory_bytes")->title, "peak memory [MiB]");
+  EXPECT_EQ(column("avg_time_ms")->title, "avg time [ms]");
+  EXPECT_TRUE(column("seq_length")->numeric);
+  EXPECT_FALSE(column("mode")->numeric);
+  EXPECT_EQ(cell_text(workspace_, *column("peak_memory_bytes"), {0, 0}), "100");
+}
+
+TEST_F(RunTableModel, OffersEveryOptionAndKnowsWhichDiffer) {
+  ASSERT_TRUE(column("noise_multiplier"));
+  EXPECT_FALSE(column("noise_multiplier")->main);
+  EXPECT_FALSE(column("noise_multiplier")->differs);
+  EXPECT_TRUE(column("mode")->differs);
+  EXPECT_EQ(cell_text(workspace_, *column("noise_multiplier"), {0, 0}), "0.8");
 }
 
 TEST_F(RunTableModel, KeepsFailedAndPlannedPointsAsRows) {
-  ASSERT_EQ(table_.rows.size(), 4u);
-  EXPECT_EQ(table_.rows[2].cells[column("status")].text, "oom");
-  EXPECT_EQ(table_.rows[3].cells[column("status")].text, "planned");
+  EXPECT_EQ(order(nullptr, false), (std::vector<size_t>{0, 1, 2, 3}));
+  EXPECT_EQ(cell_text(workspace_, *column("status"), {0, 2}), "oom");
+  EXPECT_EQ(cell_text(workspace_, *column("status"), {0, 3}), "planned");
 }
 
 TEST_F(RunTableModel, HasARunColumnOnlyWithSeveralFolders) {
-  EXPECT_EQ(column("run"), table_.columns.size());
-  const Snapshot two = load_snapshot({snapshot_.runs[0].run.path, snapshot_.runs[0].run.path}, 1);
-  const RunTable table = build_run_table(two);
-  EXPECT_EQ(table.columns[0].key, "run");
-  EXPECT_EQ(table.rows.size(), 8u);
+  EXPECT_EQ(column("run"), nullptr);
+  load({make_sample_run(root_.path()), make_sample_run(root_.path() / "other")});
+  ASSERT_TRUE(column("run"));
+  EXPECT_EQ(workspace_.shown().size(), 8u);
 }
 
 TEST_F(RunTableModel, SortsNumbersBySizeAndPutsEmptyCellsLast) {
-  const size_t time = column("avg_time_ms");
-  EXPECT_EQ(visible_rows(table_, "", time, false), (std::vector<size_t>{1, 0, 2, 3}));
-  EXPECT_EQ(visible_rows(table_, "", time, true), (std::vector<size_t>{0, 1, 2, 3}));
+  EXPECT_EQ(order("avg_time_ms", false), (std::vector<size_t>{1, 0, 2, 3}));
+  EXPECT_EQ(order("avg_time_ms", true), (std::vector<size_t>{0, 1, 2, 3}));
   // By text "1024" would stand before "64".
-  EXPECT_EQ(visible_rows(table_, "", column("seq_length"), false),
-            (std::vector<size_t>{0, 2, 1, 3}));
+  EXPECT_EQ(order("seq_length", false), (std::vector<size_t>{0, 2, 1, 3}));
 }
 
-TEST_F(RunTableModel, KeepsTheSweepsOrderWithoutASortColumn) {
-  EXPECT_EQ(visible_rows(table_, "", table_.columns.size(), true),
-            (std::vector<size_t>{0, 1, 2, 3}));
+TEST_F(RunTableModel, PinnedRowsStayOnTopOfAnyOrder) {
+  workspace_.set_pinned({0, 3}, true);
+  EXPECT_EQ(order("avg_time_ms", false), (std::vector<size_t>{3, 1, 0, 2}));
 }
 
-TEST_F(RunTableModel, FiltersByEveryWordInAnyCellWhateverTheCase) {
-  const size_t none = table_.columns.size();
-  EXPECT_EQ(visible_rows(table_, "GHOST", none, false), (std::vector<size_t>{2, 3}));
-  EXPECT_EQ(visible_rows(table_, "ghost 1024", none, false), (std::vector<size_t>{3}));
-  EXPECT_EQ(visible_rows(table_, "  oom ", none, false), (std::vector<size_t>{2}));
-  EXPECT_TRUE(visible_rows(table_, "nothing-like-it", none, false).empty());
+TEST_F(RunTableModel, GroupsByAColumnAndFoldsGroupsAway) {
+  TableOrder wanted;
+  wanted.group = column("mode");
+  std::vector<TableLine> lines = table_lines(workspace_, wanted);
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_TRUE(lines[0].is_group);
+  EXPECT_EQ(lines[0].group, "none");
+  EXPECT_EQ(lines[0].num_points, 2u);
+  EXPECT_EQ(lines[3].group, "ghost");
+  wanted.closed = {"none"};
+  lines = table_lines(workspace_, wanted);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[1].group, "ghost");
+}
+
+TEST_F(RunTableModel, ShowsTheCostAgainstTheBaseline) {
+  workspace_.set_baseline({Baseline::Kind::Point, workspace_.run(0).path, "p0", "", ""});
+  columns_ = all_columns(workspace_);
+  ASSERT_TRUE(column("memory_percent") && column("time_ratio"));
+  EXPECT_EQ(cell_text(workspace_, *column("memory_percent"), {0, 1}), "200");
+  EXPECT_EQ(cell_text(workspace_, *column("time_ratio"), {0, 1}), "0.7800");
+  EXPECT_EQ(cell_text(workspace_, *column("time_ratio"), {0, 2}), "");
 }
 
 TEST_F(RunTableModel, BoundsTheNumberOfColumns) {
-  for (int i = 0; i < 1000; ++i) {
-    snapshot_.runs[0].run.points[0].metrics["metric" + std::to_string(i)] = i;
-    snapshot_.runs[0].run.axes.push_back("axis" + std::to_string(i));
-  }
-  EXPECT_LE(build_run_table(snapshot_).columns.size(), 64u);
+  auto data = std::make_shared<RunData>(workspace_.run(0));
+  RunBuilder builder(*data);
+  for (int i = 0; i < 1000; ++i)
+    builder.set(data->metrics, 0, "metric" + std::to_string(i), 1.0 * i);
+  builder.finish();
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->generation = 99;
+  snapshot->runs.push_back({data, ""});
+  workspace_.update(snapshot);
+  EXPECT_LE(all_columns(workspace_).size(), 410u);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "tests/viewer/sample_run.h"
 #include "viewer/app.h"
 #include "viewer/context.h"
+#include "viewer/panels/panel.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -46,9 +47,9 @@ TEST_F(Screenshot, ShowsAllPanelsInBothThemes) {
 }
 
 TEST_F(Screenshot, ShowsEachPanelAlone) {
-  for (const char* panel : {"run_table", "plot", "details"}) {
-    options_.panel = panel;
-    EXPECT_GT(num_colors(draw_screenshot(options_, 1.0f)), 30u) << panel;
+  for (const std::unique_ptr<Panel>& panel : make_all_panels()) {
+    options_.panel = panel->name();
+    EXPECT_GT(num_colors(draw_screenshot(options_, 1.0f)), 20u) << panel->name();
   }
 }
 
@@ -75,8 +76,25 @@ TEST_F(Screenshot, SurvivesTextThatIsMarkupElsewhere) {
   }
 }
 
-TEST_F(Screenshot, SaysWhatAFolderWithoutSweepIs) {
+TEST_F(Screenshot, OpensAFolderOfRunFolders) {
+  const Image one = draw_screenshot(options_, 1.0f);
   options_.folders = {root_.path()};
+  EXPECT_EQ(draw_screenshot(options_, 1.0f).rgba, one.rgba);
+}
+
+TEST_F(Screenshot, NamesThePanelsThatThereAre) {
+  options_.panel = "no_such_panel";
+  try {
+    draw_screenshot(options_, 1.0f);
+    FAIL() << "drew it";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("run_table"), std::string::npos);
+  }
+}
+
+TEST_F(Screenshot, SaysWhatAFolderWithoutSweepIs) {
+  options_.folders = {root_.path() / "empty"};
+  std::filesystem::create_directory(options_.folders[0]);
   try {
     draw_screenshot(options_, 1.0f);
     FAIL() << "drew it";

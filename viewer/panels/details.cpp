@@ -1,141 +1,145 @@
-// The details panel: all that is known of the selected point (error, metrics, options, end of the
-// log), or of the run folder itself when no point is selected.
+// The details panel: all that is known of the selected point (error, metrics, options), or of the
+// run folder itself when no point is selected.
 #include <map>
 #include <string>
 
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include "viewer/panels/panel.h"
+#include "viewer/panels/make_panels.h"
+#include "viewer/widgets/definitions.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
 namespace {
 
-using records::Json;
-
-constexpr int kMaxRows = 500;  // of one table; a record beyond that is not for the eye
-
-// Two columns, name and value; metrics in their display units.
-void draw_object(const char* id, const Json& object, bool metrics, const UiStyle& style) {
-  if (!ImGui::BeginTable(id, 2, ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH)) return;
-  ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed, 15 * ImGui::GetFontSize());
-  ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
-  int rows = 0;
-  for (const auto& [key, value] : object.items()) {
-    if (++rows > kMaxRows) break;
-    const MetricFormat format = metrics ? metric_format(key) : MetricFormat{key, "", 1.0};
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    show_text(clean_text(format.title, 128), plot_colors(style.theme).muted_text);
-    ImGui::TableNextColumn();
-    std::string text = metrics ? format_cell(value, format.factor) : format_option(value);
-    if (value.is_number() && !format.unit.empty()) text += " " + format.unit;
-    ImGui::PushTextWrapPos(0.0f);
-    show_text(text.empty() ? "-" : text);
-    ImGui::PopTextWrapPos();
-  }
-  ImGui::EndTable();
-}
-
-void draw_section(const char* title, const Json& object, bool metrics, const UiStyle& style) {
-  if (!object.is_object() || object.empty()) return;
-  ImGui::Spacing();
-  show_bold(title, style);
-  draw_object(title, object, metrics, style);
-}
-
 class DetailsPanel final : public Panel {
  public:
   std::string_view name() const override { return "details"; }
   const char* title() const override { return "Details"; }
+  DockPlace place() const override { return DockPlace::Side; }
+  const char* purpose() const override {
+    return "Everything about the selected point: why it failed, its metrics and options.";
+  }
 
   void draw(const PanelContext& context) override {
-    const LoadedRun* loaded = selected_run(context.snapshot, context.selection);
-    if (!loaded) {
+    const std::optional<size_t> run = context.workspace.selected_run();
+    if (!run) {
       show_empty_state("Nothing selected", "Pick a point in the run table.", context.style);
-      return;
-    }
-    const records::PointRecord* point = selected_point(context.snapshot, context.selection);
-    if (point) {
-      draw_point(context, loaded->run, *point);
+    } else if (const std::optional<PointRef> point = context.workspace.selected_point()) {
+      draw_point(context, *point);
     } else {
-      draw_run(context, *loaded);
+      draw_run(context, context.snapshot.runs[*run]);
     }
   }
 
  private:
-  void draw_point(const PanelContext& context, const records::RunFolder& run,
-                  const records::PointRecord& point) {
+  void draw_point(const PanelContext& context, PointRef ref) {
     const UiStyle& style = context.style;
-    show_bold(point_title(run, point), style);
-    show_status(clean_text(point.status, 64), style);
+    const PointHead& head = context.workspace.head(ref);
+    show_bold(context.workspace.point_name(ref), style);
+    show_status(clean_text(head.status, 64), style);
     ImGui::SameLine();
-    show_text(point.id, plot_colors(style.theme).muted_text);
-    if (!point.error.empty()) {
-      show_wrapped(clean_lines(point.error, 8192), status_color(point.status, style.theme));
+    show_text(head.id, plot_colors(style.theme).muted_text);
+    if (!head.error.empty()) {
+      show_wrapped(clean_lines(head.error, 8192), status_color(head.status, style.theme));
     }
-    draw_section("Metrics", point.metrics, true, style);
-    draw_section("Options", point.options, false, style);
-    draw_log(context, run, point);
+    ImGui::SetNextItemWidth(-1);
+    ImGui::InputTextWithHint("##find", "find an option or a metric", find_, sizeof find_);
+    const RunData& run = context.workspace.run(ref);
+    draw_overhead(context, ref);
+    draw_table("Metrics", run, run.metrics, ref.point, true, style);
+    draw_table("Options", run, run.options, ref.point, false, style);
   }
 
-  void draw_log(const PanelContext& context, const records::RunFolder& run,
-                const records::PointRecord& point) {
-    // Reading the file in every frame would be felt; once per point and reading is enough.
-    const std::string key = run.path.string() + "/" + point.id;
-    if (key != log_of_ || context.snapshot.generation != generation_) {
-      log_of_ = key;
-      generation_ = context.snapshot.generation;
-      log_ = clean_lines(records::read_log_tail(run.path, point.id));
-    }
-    if (log_.empty()) return;
+  void draw_overhead(const PanelContext& context, PointRef ref) const {
+    const Overhead& overhead = context.workspace.overhead(ref);
+    if (context.workspace.baseline().kind == Baseline::Kind::None) return;
     ImGui::Spacing();
-    show_bold("End of the log (rank 0)", context.style);
-    const float height =
-        std::max(12 * ImGui::GetTextLineHeight(), ImGui::GetContentRegionAvail().y);
-    if (ImGui::BeginChild("##log", ImVec2(0, height), ImGuiChildFlags_FrameStyle,
-                          ImGuiWindowFlags_HorizontalScrollbar)) {
-      show_text(log_);
+    show_bold("Against " + context.workspace.baseline_text(), context.style);
+    if (!overhead.baseline) {
+      show_wrapped(clean_text(overhead.why_none), plot_colors(context.style.theme).muted_text);
+      return;
     }
-    ImGui::EndChild();
+    if (!std::isnan(overhead.time_ratio)) {
+      show_text(fmt::format("time x {}", format_number(overhead.time_ratio)));
+    }
+    if (!std::isnan(overhead.memory_bytes)) {
+      show_text(fmt::format("memory {}{} ({}{} %)", overhead.memory_bytes < 0 ? "" : "+",
+                            format_bytes(overhead.memory_bytes),
+                            overhead.memory_percent < 0 ? "" : "+",
+                            format_number(overhead.memory_percent)));
+    }
   }
 
-  static std::string point_title(const records::RunFolder& run, const records::PointRecord& point) {
-    std::string title;
-    for (const std::string& axis : run.axes) {
-      const auto value = point.options.find(axis);
-      if (value == point.options.end()) continue;
-      title += fmt::format("{}{} = {}", title.empty() ? "" : ", ", axis, format_option(*value));
+  // Two columns, name and value; metrics in their display units.
+  void draw_table(const char* title, const RunData& run, const ValueTable& table, size_t point,
+                  bool metrics, const UiStyle& style) const {
+    if (table.keys.empty()) return;
+    ImGui::Spacing();
+    show_bold(title, style);
+    if (!ImGui::BeginTable(title, 2, ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH)) return;
+    ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed, 15 * ImGui::GetFontSize());
+    ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
+    for (size_t k = 0; k < table.keys.size(); ++k) {
+      const Value& value = table.at(point, k);
+      const std::string& key = table.keys[k];
+      if (value.kind == Value::Kind::None || key.find(find_) == std::string::npos) continue;
+      const MetricFormat format = metrics ? metric_format(key) : MetricFormat{key, "", 1.0};
+      ImGui::TableNextRow();
+      ImGui::TableNextColumn();
+      show_text(clean_text(format.title, 128), plot_colors(style.theme).muted_text);
+      const std::string_view meaning = definition_of(key);
+      if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+        show_tooltip(meaning);
+      }
+      ImGui::TableNextColumn();
+      std::string text = metrics && value.kind == Value::Kind::Number
+                             ? format_number(value.number * format.factor)
+                             : clean_text(value_text(run, value), 1024);
+      if (value.kind == Value::Kind::Number && !format.unit.empty()) text += " " + format.unit;
+      ImGui::PushTextWrapPos(0.0f);
+      show_text(text.empty() ? "-" : text);
+      ImGui::PopTextWrapPos();
     }
-    return clean_text(title.empty() ? point.id : title, 512);
+    ImGui::EndTable();
   }
 
   static void draw_run(const PanelContext& context, const LoadedRun& loaded) {
-    const records::RunFolder& run = loaded.run;
+    const RunData& run = *loaded.data;
     const UiStyle& style = context.style;
     show_bold(clean_text(run.name, 256), style);
-    show_wrapped(clean_text(run.path.string()), plot_colors(style.theme).muted_text);
+    show_wrapped(clean_text(run.path), plot_colors(style.theme).muted_text);
     if (!run.created.empty()) show_text("created " + clean_text(run.created, 64));
     std::map<std::string, size_t> counts;
-    for (const records::PointRecord& point : run.points) ++counts[clean_text(point.status, 64)];
+    for (const PointHead& point : run.points) ++counts[clean_text(point.status, 64)];
     for (const auto& [status, count] : counts) {
-      show_status(fmt::format("{}", status), style);
+      show_status(status, style);
       ImGui::SameLine();
       show_text(fmt::format("{}", count));
+    }
+    if (!loaded.error.empty()) {
+      show_wrapped(clean_text(loaded.error), status_color("failed", style.theme));
     }
     for (const std::string& problem : run.problems) {
       show_wrapped(clean_text(problem), status_color("failed", style.theme));
     }
-    draw_section("Machine", run.environment, false, style);
+    if (!run.environment.empty()) {
+      ImGui::Spacing();
+      show_bold("Machine", style);
+      for (const TextPair& line : run.environment) {
+        show_text(clean_text(line.key, 64), plot_colors(style.theme).muted_text);
+        ImGui::SameLine(12 * ImGui::GetFontSize());
+        show_wrapped(clean_text(line.value, 512), plot_colors(style.theme).text);
+      }
+    }
     ImGui::Spacing();
     show_wrapped("Click a row of the run table to see one point.",
                  plot_colors(style.theme).muted_text);
   }
 
-  std::string log_, log_of_;
-  uint64_t generation_ = 0;
+  char find_[64] = "";
 };
 
 }  // namespace

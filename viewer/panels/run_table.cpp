@@ -1,188 +1,346 @@
 // The run table panel: every point of the open folders as a row. Failed points stay in it, with
-// their reason in a tooltip.
-#include <string>
+// their reason in a tooltip. What the filter leaves here is what the charts show.
+#include "viewer/panels/run_table.h"
+
+#include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <imgui.h>
 
-#include "viewer/panels/panel.h"
-#include "viewer/panels/run_table_model.h"
+#include "runtime/records/csv.h"
+#include "viewer/data/table_text.h"
+#include "viewer/panels/run_table_menu.h"
+#include "viewer/script.h"
+#include "viewer/widgets/definitions.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
-namespace {
 
-class RunTablePanel final : public Panel {
- public:
-  std::string_view name() const override { return "run_table"; }
-  const char* title() const override { return "Runs"; }
-
-  void draw(const PanelContext& context) override {
-    rebuild(context.snapshot);
-    draw_errors(context);
-    if (table_.rows.empty()) {
-      draw_empty(context);
-      return;
-    }
-    draw_filter(context);
+void RunTablePanel::draw(const PanelContext& context) {
+  draw_errors(context);
+  if (context.snapshot.runs.empty()) {
+    show_empty_state("No folder is open",
+                     "Drop a run folder here, press Ctrl+O, or start with 'moonshard view DIR'.",
+                     context.style);
+    return;
+  }
+  rebuild(context.workspace);
+  draw_filter(context);
+  if (lines_.empty()) {
+    draw_empty(context);
+  } else {
     draw_table(context);
   }
+}
 
- private:
-  void rebuild(const Snapshot& snapshot) {
-    if (snapshot.generation == generation_) return;
-    generation_ = snapshot.generation;
-    table_ = build_run_table(snapshot);
-    stale_ = true;
+void RunTablePanel::rebuild(const Workspace& workspace) {
+  if (workspace.shown_revision() == revision_ && !stale_) return;
+  const uint64_t generation = workspace.snapshot().generation;
+  if (generation != generation_ || workspace.baseline() != baseline_) {
+    columns_ = all_columns(workspace);
+    generation_ = generation;
+    baseline_ = workspace.baseline();
   }
+  if (workspace.shown_revision() != revision_) describe_columns(workspace, columns_);
+  revision_ = workspace.shown_revision();
+  stale_ = false;
+  shown_.clear();
+  for (const TableColumn& column : columns_) {
+    const auto choice = chosen_.find(column.id());
+    bool on = choice != chosen_.end() ? choice->second : column.main;
+    if (only_differing_) {
+      const bool always =
+          column.kind == TableColumn::Kind::Status || column.kind == TableColumn::Kind::Run;
+      on = always || (column.differs && (on || column.kind == TableColumn::Kind::Option));
+    }
+    if (on) shown_.push_back(&column);
+  }
+  TableOrder order;
+  order.sort = find_column(sort_id_);
+  order.descending = descending_;
+  order.group = find_column(group_id_);
+  order.closed = closed_;
+  lines_ = table_lines(workspace, order);
+}
 
-  void draw_errors(const PanelContext& context) const {
-    for (const LoadedRun& loaded : context.snapshot.runs) {
-      if (loaded.error.empty()) continue;
+const TableColumn* RunTablePanel::find_column(const std::string& id) const {
+  const auto found = std::find_if(columns_.begin(), columns_.end(),
+                                  [&](const TableColumn& column) { return column.id() == id; });
+  return found == columns_.end() ? nullptr : &*found;
+}
+
+void RunTablePanel::draw_errors(const PanelContext& context) const {
+  for (const LoadedRun& loaded : context.snapshot.runs) {
+    if (!loaded.error.empty()) {
       show_wrapped(clean_text(loaded.error), status_color("failed", context.style.theme));
     }
   }
+}
 
-  void draw_empty(const PanelContext& context) const {
-    if (context.loading) {
-      show_empty_state("Reading the run folders ...", "", context.style);
-    } else {
-      show_empty_state("No points yet",
-                       "Points appear here as soon as the sweep starts them. F5 reads the folder "
-                       "again.",
-                       context.style);
+void RunTablePanel::draw_empty(const PanelContext& context) const {
+  const bool any = std::any_of(context.snapshot.runs.begin(), context.snapshot.runs.end(),
+                               [](const LoadedRun& run) { return !run.data->points.empty(); });
+  if (context.loading) {
+    show_empty_state("Reading the run folders ...", "", context.style);
+  } else if (any) {
+    show_empty_state("No point is left",
+                     "Clear the filter (Ctrl+F, Escape), or show hidden points.", context.style);
+  } else {
+    show_empty_state("No points yet",
+                     "Points appear here as soon as the sweep starts them. F5 reads the folder "
+                     "again.",
+                     context.style);
+  }
+}
+
+void RunTablePanel::draw_filter(const PanelContext& context) {
+  Workspace& workspace = context.workspace;
+  if (ImGui::Shortcut(ImGuiMod_Ctrl | ImGuiKey_F, ImGuiInputFlags_RouteGlobal)) {
+    ImGui::SetKeyboardFocusHere();
+  }
+  if (workspace.filter_text() != filter_) {  // set from elsewhere
+    std::snprintf(filter_, sizeof filter_, "%s", workspace.filter_text().c_str());
+  }
+  const bool wrong = !workspace.filter_error().empty();
+  if (wrong) {
+    ImGui::PushStyleColor(ImGuiCol_Text, status_color("failed", context.style.theme));
+  }
+  ImGui::SetNextItemWidth(std::clamp(ImGui::GetContentRegionAvail().x - 26 * ImGui::GetFontSize(),
+                                     10 * ImGui::GetFontSize(), 30 * ImGui::GetFontSize()));
+  if (ImGui::InputTextWithHint("##filter", "filter, e.g. ghost and seq_length >= 1024", filter_,
+                               sizeof filter_, ImGuiInputTextFlags_EscapeClearsAll)) {
+    workspace.set_filter(filter_);
+  }
+  if (wrong) ImGui::PopStyleColor();
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+    show_tooltip(wrong ? clean_text(workspace.filter_error())
+                       : "Words match any cell. Or compare: mode = ghost*, seq_length >= 1024, "
+                         "peak_memory_bytes < 10GiB, status != ok, has(epsilon); join with and, "
+                         "or, not and brackets.");
+  }
+  ImGui::SameLine();
+  if (ImGui::Button("Columns")) ImGui::OpenPopup("##columns");
+  draw_column_menu(*this, context);
+  ImGui::SameLine();
+  if (ImGui::Checkbox("differing", &only_differing_)) stale_ = true;
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+    show_tooltip("Only columns in which the shown points differ.");
+  }
+  ImGui::SameLine();
+  if (ImGui::Button("Copy")) ImGui::OpenPopup("##copy");
+  draw_copy_menu(context);
+  ImGui::SameLine();
+  size_t all = 0;
+  for (const LoadedRun& run : context.snapshot.runs) all += run.data->points.size();
+  std::string count = workspace.shown().size() == all
+                          ? fmt::format("{} points", all)
+                          : fmt::format("{} of {} points", workspace.shown().size(), all);
+  show_text(count, plot_colors(context.style.theme).muted_text);
+}
+
+void RunTablePanel::draw_copy_menu(const PanelContext& context) {
+  if (!ImGui::BeginPopup("##copy")) return;
+  TextRow titles;
+  std::vector<TextRow> rows;
+  const bool text = ImGui::MenuItem("Table as text");
+  const bool markdown = ImGui::MenuItem("Table as Markdown");
+  const bool csv = ImGui::MenuItem("Table as CSV");
+  if (ImGui::MenuItem("As script")) {
+    context.requests.copy(script(context.workspace), "a Lua script that prints this table");
+  }
+  ImGui::EndPopup();
+  if (!text && !markdown && !csv) return;
+  for (const TableColumn* column : shown_) titles.push_back(column->title);
+  for (const TableLine& line : lines_) {
+    if (line.is_group) continue;
+    TextRow row;
+    for (const TableColumn* column : shown_) {
+      row.push_back(cell_text(context.workspace, *column, line.ref));
+    }
+    rows.push_back(std::move(row));
+  }
+  const std::string what = fmt::format("{} rows", rows.size());
+  if (csv) context.requests.copy(records::to_csv({titles, rows}), what + " as CSV");
+  if (text) context.requests.copy(table_text(titles, rows), what + " as text");
+  if (markdown) context.requests.copy(table_markdown(titles, rows), what + " as Markdown");
+}
+
+std::string RunTablePanel::script(const Workspace& workspace) const {
+  std::vector<std::string> cells, titles;
+  for (const TableColumn* column : shown_) {
+    const std::string key = lua_text(column->key);
+    switch (column->kind) {
+      case TableColumn::Kind::Run:
+        cells.push_back("runs.name");
+        break;
+      case TableColumn::Kind::Status:
+      case TableColumn::Kind::Id:
+      case TableColumn::Kind::Error:
+        cells.push_back("point." + column->key);
+        break;
+      case TableColumn::Kind::Option:
+        cells.push_back(fmt::format("point.options[{}]", key));
+        break;
+      case TableColumn::Kind::Metric:
+        cells.push_back(fmt::format("point.metrics[{}]", key));
+        break;
+      case TableColumn::Kind::Overhead:
+        continue;  // printed by runs:overhead below
+    }
+    titles.push_back(lua_text(column->key));
+  }
+  std::string body =
+      fmt::format("print(table.concat({{ {} }}, \"\\t\"))\n", fmt::join(titles, ", "));
+  body += "for _, point in ipairs(runs.points) do\n  local row = {\n";
+  for (const std::string& cell : cells) body += fmt::format("    tostring({}),\n", cell);
+  body += "  }\n  print(table.concat(row, \"\\t\"))\nend\n";
+  const Baseline& baseline = workspace.baseline();
+  if (baseline.kind == Baseline::Kind::Axis) {
+    body += fmt::format("print(runs:overhead {{ axis = {}, baseline = {} }})\n",
+                        lua_text(baseline.axis), lua_text(baseline.value));
+  }
+  return script_for(workspace, body);
+}
+
+void RunTablePanel::draw_table(const PanelContext& context) {
+  constexpr ImGuiTableFlags kFlags =
+      ImGuiTableFlags_Sortable | ImGuiTableFlags_SortTristate | ImGuiTableFlags_Resizable |
+      ImGuiTableFlags_Reorderable | ImGuiTableFlags_RowBg | ImGuiTableFlags_ScrollX |
+      ImGuiTableFlags_ScrollY | ImGuiTableFlags_BordersOuter | ImGuiTableFlags_BordersInnerH |
+      ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
+  if (shown_.empty()) {
+    show_empty_state("No column is chosen", "Choose some under Columns.", context.style);
+    return;
+  }
+  // The columns are part of the identity: another set of columns is another table to ImGui.
+  std::string id = "##table";
+  for (const TableColumn* column : shown_) id += column->id();
+  if (!ImGui::BeginTable(id.c_str(), static_cast<int>(shown_.size()), kFlags)) return;
+  ImGui::TableSetupScrollFreeze(0, 1);
+  for (const TableColumn* column : shown_) {
+    ImGui::TableSetupColumn(literal_label(column->title, column->id()).c_str());
+  }
+  draw_headers();
+  take_sort();
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(lines_.size()));
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+      const TableLine& line = lines_[static_cast<size_t>(i)];
+      line.is_group ? draw_group(context, line) : draw_row(context, line.ref);
     }
   }
+  ImGui::EndTable();
+}
 
-  void draw_filter(const PanelContext& context) {
-    if (ImGui::IsWindowFocused(ImGuiFocusedFlags_RootAndChildWindows) &&
-        ImGui::Shortcut(ImGuiMod_Ctrl | ImGuiKey_F)) {
-      ImGui::SetKeyboardFocusHere();
+void RunTablePanel::draw_headers() {
+  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+  for (size_t c = 0; c < shown_.size(); ++c) {
+    if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
+    const TableColumn& column = *shown_[c];
+    ImGui::TableHeader(literal_label(column.title, column.id()).c_str());
+    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+      const std::string_view meaning = definition_of(column.key);
+      show_tooltip(meaning.empty() ? clean_text(column.id(), 256)
+                                   : fmt::format("{}: {}", clean_text(column.key, 128), meaning));
     }
-    ImGui::SetNextItemWidth(std::min(22 * ImGui::GetFontSize(), ImGui::GetContentRegionAvail().x));
-    if (ImGui::InputTextWithHint("##filter", "filter, e.g. ghost 256", filter_, sizeof filter_)) {
-      stale_ = true;
-    }
-    ImGui::SameLine();
-    const std::string count =
-        rows_.size() == table_.rows.size()
-            ? fmt::format("{} points", table_.rows.size())
-            : fmt::format("{} of {} points", rows_.size(), table_.rows.size());
-    show_text(count, plot_colors(context.style.theme).muted_text);
-  }
-
-  void draw_table(const PanelContext& context) {
-    constexpr ImGuiTableFlags kFlags =
-        ImGuiTableFlags_Sortable | ImGuiTableFlags_SortTristate | ImGuiTableFlags_Resizable |
-        ImGuiTableFlags_Reorderable | ImGuiTableFlags_Hideable | ImGuiTableFlags_RowBg |
-        ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY | ImGuiTableFlags_BordersOuter |
-        ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_SizingFixedFit;
-    // The columns are part of the identity: another set of columns is another table to ImGui.
-    const std::string id = fmt::format("##table{}", table_.columns.size());
-    if (!ImGui::BeginTable(id.c_str(), static_cast<int>(table_.columns.size()), kFlags)) return;
-    ImGui::TableSetupScrollFreeze(0, 1);
-    for (const TableColumn& column : table_.columns) {
-      ImGuiTableColumnFlags flags = ImGuiTableColumnFlags_None;
-      if (!column.main) flags |= ImGuiTableColumnFlags_DefaultHide;
-      ImGui::TableSetupColumn(literal_label(column.title, column.key).c_str(), flags);
-    }
-    draw_headers();
-    sort_rows();
-    ImGuiListClipper clipper;
-    clipper.Begin(static_cast<int>(rows_.size()));
-    while (clipper.Step()) {
-      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-        draw_row(context, table_.rows[rows_[static_cast<size_t>(i)]]);
-      }
-    }
-    ImGui::EndTable();
-    if (rows_.empty()) {
-      show_text("No point matches the filter.", plot_colors(context.style.theme).muted_text);
+    if (ImGui::BeginPopupContextItem()) {
+      if (ImGui::MenuItem("Group by this")) set_group(column.id());
+      if (ImGui::MenuItem("No groups", nullptr, false, !group_id_.empty())) set_group("");
+      if (ImGui::MenuItem("Hide this column")) choose(column.id(), false);
+      ImGui::EndPopup();
     }
   }
+}
 
-  void draw_headers() const {
-    ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
-    for (size_t c = 0; c < table_.columns.size(); ++c) {
-      if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
-      ImGui::TableHeader(literal_label(table_.columns[c].title, table_.columns[c].key).c_str());
+void RunTablePanel::take_sort() {
+  ImGuiTableSortSpecs* specs = ImGui::TableGetSortSpecs();
+  if (!specs || !specs->SpecsDirty) return;
+  specs->SpecsDirty = false;
+  const std::string before = sort_id_;
+  const bool before_way = descending_;
+  sort_id_.clear();
+  if (specs->SpecsCount > 0) {
+    const auto column = static_cast<size_t>(specs->Specs[0].ColumnIndex);
+    if (column < shown_.size()) sort_id_ = shown_[column]->id();
+    descending_ = specs->Specs[0].SortDirection == ImGuiSortDirection_Descending;
+  }
+  if (sort_id_ != before || descending_ != before_way) stale_ = true;
+}
+
+void RunTablePanel::draw_group(const PanelContext& context, const TableLine& line) {
+  ImGui::TableNextRow();
+  ImGui::TableSetColumnIndex(0);
+  ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg0, ImGui::GetColorU32(ImGuiCol_TableHeaderBg));
+  const bool closed = closed_.contains(line.group);
+  const TableColumn* column = find_column(group_id_);
+  const std::string text = fmt::format(
+      "{} {} = {}   {} point{}", closed ? "+" : "-", column ? column->title : "",
+      line.group.empty() ? "-" : line.group, line.num_points, line.num_points == 1 ? "" : "s");
+  ImGui::PushFont(context.style.bold, 0.0f);
+  if (ImGui::Selectable(literal_label(text, "group" + line.group).c_str(), false,
+                        ImGuiSelectableFlags_SpanAllColumns)) {
+    closed ? (void)closed_.erase(line.group) : (void)closed_.insert(line.group);
+    stale_ = true;
+  }
+  ImGui::PopFont();
+}
+
+void RunTablePanel::draw_row(const PanelContext& context, PointRef ref) {
+  Workspace& workspace = context.workspace;
+  const bool picked = workspace.selected_point() == ref;
+  ImGui::TableNextRow();
+  ImGui::PushID(static_cast<int>(ref.run));
+  ImGui::PushID(workspace.head(ref).id.c_str());
+  if (workspace.pinned(ref)) {
+    ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg1,
+                           with_alpha(series_color(0, context.style.theme), 0.14f));
+  }
+  bool first = true;
+  for (size_t c = 0; c < shown_.size(); ++c) {
+    if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
+    if (first) {
+      constexpr auto kSpan =
+          ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_AllowOverlap;
+      if (ImGui::Selectable("##row", picked, kSpan)) workspace.select(ref);
+      if (picked && scroll_to_selected_ != workspace.selected().id) ImGui::SetScrollHereY();
+      if (picked) scroll_to_selected_ = workspace.selected().id;
+      draw_row_menu(context, ref);
+      draw_row_tooltip(context, ref);
+      ImGui::SameLine(0, 0);
+      first = false;
     }
+    draw_cell(context, *shown_[c], ref);
   }
+  ImGui::PopID();
+  ImGui::PopID();
+}
 
-  void sort_rows() {
-    ImGuiTableSortSpecs* specs = ImGui::TableGetSortSpecs();
-    if (!stale_ && !(specs && specs->SpecsDirty)) return;
-    const bool sorted = specs && specs->SpecsCount > 0;
-    const size_t column =
-        sorted ? static_cast<size_t>(specs->Specs[0].ColumnIndex) : table_.columns.size();
-    const bool descending =
-        sorted && specs->Specs[0].SortDirection == ImGuiSortDirection_Descending;
-    rows_ = visible_rows(table_, filter_, column, descending);
-    if (specs) specs->SpecsDirty = false;
-    stale_ = false;
+void RunTablePanel::draw_cell(const PanelContext& context, const TableColumn& column,
+                              PointRef ref) const {
+  const std::string text = cell_text(context.workspace, column, ref);
+  if (column.kind == TableColumn::Kind::Status) {
+    show_status(text, context.style);
+  } else if (text.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, plot_colors(context.style.theme).muted_text);
+    column.numeric ? show_right("-") : show_text("-");
+    ImGui::PopStyleColor();
+  } else if (column.numeric) {
+    show_right(text);
+  } else {
+    show_text(text);
   }
+}
 
-  void draw_row(const PanelContext& context, const TableRow& row) const {
-    const records::PointRecord& point = context.snapshot.runs[row.run].run.points[row.point];
-    Selection& selection = context.selection;
-    const bool picked = selection.run == row.run && selection.point_id == point.id;
-    ImGui::TableNextRow();
-    ImGui::PushID(static_cast<int>(row.run));
-    ImGui::PushID(static_cast<int>(row.point));
-    bool first = true;
-    for (size_t c = 0; c < row.cells.size(); ++c) {
-      if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
-      if (first) {
-        constexpr auto kSpan =
-            ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_AllowOverlap;
-        if (ImGui::Selectable("##row", picked, kSpan)) {
-          selection.run = row.run;
-          selection.point_id = point.id;
-        }
-        draw_tooltip(context, point);
-        ImGui::SameLine(0, 0);
-        first = false;
-      }
-      draw_cell(context, table_.columns[c], row.cells[c]);
-    }
-    ImGui::PopID();
-    ImGui::PopID();
-  }
-
-  void draw_cell(const PanelContext& context, const TableColumn& column,
-                 const TableCell& cell) const {
-    if (column.kind == TableColumn::Kind::Status) {
-      show_status(cell.text, context.style);
-    } else if (cell.text.empty()) {
-      ImGui::PushStyleColor(ImGuiCol_Text, plot_colors(context.style.theme).muted_text);
-      column.numeric ? show_right("-") : show_text("-");
-      ImGui::PopStyleColor();
-    } else if (column.numeric) {
-      show_right(cell.text);
-    } else {
-      show_text(cell.text);
-    }
-  }
-
-  void draw_tooltip(const PanelContext& context, const records::PointRecord& point) const {
-    if (point.error.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) return;
-    if (!ImGui::BeginTooltip()) return;
-    ImGui::PushTextWrapPos(36 * ImGui::GetFontSize());
-    show_status(clean_text(point.status, 64), context.style);
-    show_text(clean_lines(point.error, 2048));
-    ImGui::PopTextWrapPos();
-    ImGui::EndTooltip();
-  }
-
-  RunTable table_;
-  std::vector<size_t> rows_;  // into table_.rows, filtered and sorted
-  uint64_t generation_ = 0;
-  bool stale_ = true;  // rows_ must be made again
-  char filter_[128] = "";
-};
-
-}  // namespace
+std::vector<std::pair<std::string, std::string>> RunTablePanel::shortcuts() const {
+  return {{"Ctrl+F", "filter the run table"},
+          {"click a header", "sort; again to turn round, again for the sweep's order"},
+          {"right click a header", "group by the column, or hide it"},
+          {"right click a row", "pin, hide, take as baseline, copy"}};
+}
 
 std::unique_ptr<Panel> make_run_table_panel() {
   return std::make_unique<RunTablePanel>();

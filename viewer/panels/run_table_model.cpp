@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <numeric>
+#include <cmath>
+#include <map>
+#include <unordered_set>
 
 #include "viewer/widgets/format.h"
 
@@ -11,178 +12,260 @@ namespace moonshard::viewer {
 namespace {
 
 using Kind = TableColumn::Kind;
-using records::Json;
 
-constexpr size_t kMaxColumns = 64;  // ImGui's own limit is 512; a table beyond this is unreadable
+constexpr size_t kMaxColumns = 400;  // a hostile folder may name any number of keys
 
 // Metrics shown at first, in this order, where a run has them.
-constexpr std::array<const char*, 6> kMainMetrics = {"avg_time_ms",    "peak_memory_bytes",
-                                                     "peak_memory_mb", "tokens_per_second",
-                                                     "final_loss",     "epsilon"};
+constexpr std::array<const char*, 6> kMainMetrics = {
+    "median_time_ms", "avg_time_ms", "peak_memory_bytes", "tokens_per_s", "final_loss", "epsilon"};
 
-bool contains(const std::vector<std::string>& list, const std::string& text) {
-  return std::find(list.begin(), list.end(), text) != list.end();
+struct OverheadColumn {
+  const char *key, *title;
+  double factor;
+};
+constexpr std::array<OverheadColumn, 4> kOverheads = {
+    {{"time_ratio", "time x", 1},
+     {"memory_percent", "memory +%", 1},
+     {"memory_bytes", "memory +MiB", 1.0 / (1 << 20)},
+     {"throughput_ratio", "throughput x", 1}}};
+
+double overhead_number(const Overhead& overhead, const std::string& key) {
+  if (key == "time_ratio") return overhead.time_ratio;
+  if (key == "memory_percent") return overhead.memory_percent;
+  if (key == "memory_bytes") return overhead.memory_bytes;
+  return overhead.throughput_ratio;
 }
 
-void add_new(std::vector<std::string>& list, const std::string& text) {
-  if (list.size() < kMaxColumns && !contains(list, text)) list.push_back(text);
+const Value* value_of(const Workspace& workspace, const TableColumn& column, PointRef ref) {
+  const RunData& run = workspace.run(ref);
+  const ValueTable& table = column.kind == Kind::Option ? run.options : run.metrics;
+  const std::optional<size_t> key = table.find(column.key);
+  return key ? &table.at(ref.point, *key) : nullptr;
 }
 
-const Json& value_of(const Json& object, const std::string& key) {
-  static const Json nothing;
-  const auto found = object.find(key);
-  return found == object.end() ? nothing : *found;
-}
+class ColumnCollector {
+ public:
+  explicit ColumnCollector(const Workspace& workspace) : workspace_(workspace) {}
 
-std::vector<std::string> collect_axes(const Snapshot& snapshot) {
-  std::vector<std::string> axes;
-  for (const LoadedRun& loaded : snapshot.runs) {
-    for (const std::string& axis : loaded.run.axes) add_new(axes, axis);
+  void add(Kind kind, const std::string& key, bool main, bool axis = false) {
+    if (columns_.size() >= kMaxColumns) return;
+    TableColumn column{kind, key, key, 1.0, false, axis, false, main};
+    if (!known_.insert(column.id()).second) return;
+    if (kind == Kind::Metric) {
+      const MetricFormat format = metric_format(key);
+      column.title = with_unit(format.title, format.unit);
+      column.factor = format.factor;
+    }
+    columns_.push_back(std::move(column));
   }
-  return axes;
-}
-
-std::vector<std::string> collect_metrics(const Snapshot& snapshot) {
-  std::vector<std::string> present;
-  for (const LoadedRun& loaded : snapshot.runs) {
-    for (const records::PointRecord& point : loaded.run.points) {
-      for (const auto& [key, value] : point.metrics.items()) {
-        if (value.is_primitive()) add_new(present, key);
-      }
+  void add_overhead(const OverheadColumn& overhead, bool main) {
+    add(Kind::Overhead, overhead.key, main);
+    columns_.back().title = overhead.title;
+    columns_.back().factor = overhead.factor;
+  }
+  bool any_metric(std::string_view key) const {
+    return std::any_of(
+        workspace_.snapshot().runs.begin(), workspace_.snapshot().runs.end(),
+        [&](const LoadedRun& run) { return run.data->metrics.find(key).has_value(); });
+  }
+  // Most runs have the keys of the one before.
+  template <class KeysOf>
+  void add_keys(Kind kind, KeysOf keys_of) {
+    const std::vector<std::string>* last = nullptr;
+    for (const LoadedRun& run : workspace_.snapshot().runs) {
+      const std::vector<std::string>& keys = keys_of(*run.data);
+      if (last && *last == keys) continue;
+      for (const std::string& key : keys) add(kind, key, false);
+      last = &keys;
     }
   }
-  std::vector<std::string> ordered;
-  for (const char* name : kMainMetrics) {
-    if (contains(present, name)) ordered.push_back(name);
-  }
-  for (const std::string& name : present) add_new(ordered, name);
-  return ordered;
+  std::vector<TableColumn> take() { return std::move(columns_); }
+
+ private:
+  const Workspace& workspace_;
+  std::vector<TableColumn> columns_;
+  std::unordered_set<std::string> known_;
+};
+
+// Texts of one run are shared, so that equal ones have equal places.
+bool equal(const RunData& run_a, const Value& a, const RunData& run_b, const Value& b) {
+  if (a.kind != b.kind) return false;
+  if (a.kind != Value::Kind::Text) return a.number == b.number;
+  return &run_a == &run_b ? a.text == b.text : run_a.text_of(a) == run_b.text_of(b);
 }
 
-std::vector<TableColumn> make_columns(const Snapshot& snapshot) {
-  std::vector<TableColumn> columns;
-  if (snapshot.runs.size() > 1) columns.push_back({Kind::Run, "run", "run", 1, false, true});
-  columns.push_back({Kind::Status, "status", "status", 1, false, true});
-  for (const std::string& axis : collect_axes(snapshot)) {
-    columns.push_back({Kind::Axis, axis, axis, 1, false, true});
-  }
-  const std::vector<std::string> metrics = collect_metrics(snapshot);
-  const bool any_known = std::any_of(metrics.begin(), metrics.end(), [](const std::string& name) {
-    return std::find(kMainMetrics.begin(), kMainMetrics.end(), name) != kMainMetrics.end();
-  });
-  for (const std::string& metric : metrics) {
-    const MetricFormat format = metric_format(metric);
-    const bool known =
-        std::find(kMainMetrics.begin(), kMainMetrics.end(), metric) != kMainMetrics.end();
-    // The derived figure would only repeat the bytes.
-    const bool repeats = metric == "peak_memory_mb" && contains(metrics, "peak_memory_bytes");
-    columns.push_back({Kind::Metric, metric, with_unit(format.title, format.unit), format.factor,
-                       false, (known || !any_known) && !repeats});
-  }
-  columns.push_back({Kind::Id, "id", "id", 1, false, false});
-  if (columns.size() > kMaxColumns) columns.resize(kMaxColumns);
-  return columns;
-}
-
-TableCell make_cell(const Json& value, std::string text) {
-  TableCell cell;
-  cell.text = std::move(text);
-  cell.has_number = value.is_number();
-  if (cell.has_number) cell.number = value.get<double>();
-  return cell;
-}
-
-TableCell cell_of(const TableColumn& column, const records::RunFolder& run,
-                  const records::PointRecord& point) {
-  switch (column.kind) {
-    case Kind::Run:
-      return {clean_text(run.name, 256), 0, false};
-    case Kind::Status:
-      return {clean_text(point.status, 64), 0, false};
-    case Kind::Axis:
-      return make_cell(value_of(point.options, column.key),
-                       format_option(value_of(point.options, column.key)));
-    case Kind::Metric:
-      return make_cell(value_of(point.metrics, column.key),
-                       format_cell(value_of(point.metrics, column.key), column.factor));
-    case Kind::Id:
-      return {point.id, 0, false};
-  }
-  return {};
-}
-
-void mark_numeric(RunTable& table) {
-  for (size_t c = 0; c < table.columns.size(); ++c) {
-    size_t numbers = 0, others = 0;
-    for (const TableRow& row : table.rows) {
-      numbers += row.cells[c].has_number;
-      others += !row.cells[c].has_number && !row.cells[c].text.empty();
-    }
-    table.columns[c].numeric = numbers > 0 && others == 0;
-  }
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
-
-// Negative, zero or positive, as a stands before, with or after b.
-int compare_cells(const TableCell& a, const TableCell& b) {
-  if (a.has_number && b.has_number) return (a.number > b.number) - (a.number < b.number);
-  if (a.has_number != b.has_number) return a.has_number ? -1 : 1;
-  return a.text.compare(b.text);
+// Place of a key in a run whose neighbour has it at `hint`: runs of one program list their keys in
+// the same order, and a thousand of them are looked through for each column.
+std::optional<size_t> find_near(const ValueTable& table, const std::string& key,
+                                std::optional<size_t> hint) {
+  if (hint && *hint < table.keys.size() && table.keys[*hint] == key) return hint;
+  return table.find(key);
 }
 
 }  // namespace
 
-RunTable build_run_table(const Snapshot& snapshot) {
-  RunTable table;
-  table.columns = make_columns(snapshot);
-  for (size_t r = 0; r < snapshot.runs.size(); ++r) {
-    const records::RunFolder& run = snapshot.runs[r].run;
-    for (size_t p = 0; p < run.points.size(); ++p) {
-      TableRow row{r, p, {}};
-      for (const TableColumn& column : table.columns) {
-        row.cells.push_back(cell_of(column, run, run.points[p]));
+void describe_columns(const Workspace& workspace, std::vector<TableColumn>& columns) {
+  for (TableColumn& column : columns) {
+    if (column.kind == Kind::Run || column.kind == Kind::Status || column.kind == Kind::Id) {
+      continue;
+    }
+    if (column.kind == Kind::Overhead) {
+      column.numeric = column.differs = true;
+      continue;
+    }
+    if (column.kind == Kind::Error) continue;
+    size_t numbers = 0, others = 0;
+    const Value* first = nullptr;
+    const RunData *first_run = nullptr, *last_run = nullptr;
+    std::optional<size_t> key;
+    for (const PointRef ref : workspace.shown()) {
+      const RunData& run = workspace.run(ref);
+      const ValueTable& table = column.kind == Kind::Option ? run.options : run.metrics;
+      if (&run != last_run) key = find_near(table, column.key, key);
+      last_run = &run;
+      static const Value kNothing;
+      const Value& value = key ? table.at(ref.point, *key) : kNothing;
+      numbers += value.kind == Value::Kind::Number;
+      others += value.kind == Value::Kind::Text || value.kind == Value::Kind::Bool;
+      if (!first) {
+        first = &value;
+        first_run = &run;
       }
-      table.rows.push_back(std::move(row));
+      if (!column.differs) column.differs = !equal(*first_run, *first, run, value);
+    }
+    column.numeric = numbers > 0 && others == 0;
+  }
+}
+
+namespace {
+
+struct SortKey {
+  double number;
+  std::string text;
+};
+
+// Negative, zero or positive, as a stands before, with or after b.
+int compare(const SortKey& a, const SortKey& b) {
+  const bool a_number = !std::isnan(a.number), b_number = !std::isnan(b.number);
+  if (a_number && b_number) return (a.number > b.number) - (a.number < b.number);
+  if (a_number != b_number) return a_number ? -1 : 1;
+  return a.text.compare(b.text);
+}
+
+std::vector<PointRef> sorted_points(const Workspace& workspace, const TableOrder& order) {
+  std::vector<PointRef> points = workspace.shown();
+  if (!order.sort) return points;
+  std::vector<std::pair<SortKey, PointRef>> keyed;
+  keyed.reserve(points.size());
+  for (const PointRef ref : points) {
+    const double number = cell_number(workspace, *order.sort, ref);
+    keyed.push_back(
+        {{number, std::isnan(number) ? cell_text(workspace, *order.sort, ref) : ""}, ref});
+  }
+  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    const bool pinned_a = workspace.pinned(a.second), pinned_b = workspace.pinned(b.second);
+    if (pinned_a != pinned_b) return pinned_a;
+    const bool empty_a = std::isnan(a.first.number) && a.first.text.empty();
+    const bool empty_b = std::isnan(b.first.number) && b.first.text.empty();
+    if (empty_a != empty_b) return empty_b;
+    const int way = compare(a.first, b.first);
+    return order.descending ? way > 0 : way < 0;
+  });
+  for (size_t i = 0; i < points.size(); ++i) points[i] = keyed[i].second;
+  return points;
+}
+
+}  // namespace
+
+std::string TableColumn::id() const {
+  static constexpr const char* kWords[] = {"run",      "status", "option", "metric",
+                                           "overhead", "id",     "error"};
+  return std::string(kWords[static_cast<size_t>(kind)]) + ":" + key;
+}
+
+std::vector<TableColumn> all_columns(const Workspace& workspace) {
+  ColumnCollector columns(workspace);
+  const std::vector<LoadedRun>& runs = workspace.snapshot().runs;
+  if (runs.size() > 1) columns.add(Kind::Run, "run", true);
+  columns.add(Kind::Status, "status", true);
+  for (const LoadedRun& run : runs) {
+    for (const std::string& axis : run.data->axes) columns.add(Kind::Option, axis, true, true);
+  }
+  const bool median = columns.any_metric("median_time_ms");
+  for (const char* metric : kMainMetrics) {
+    if (!columns.any_metric(metric)) continue;
+    columns.add(Kind::Metric, metric, !(median && std::string_view(metric) == "avg_time_ms"));
+  }
+  const bool compared = workspace.baseline().kind != Baseline::Kind::None;
+  for (size_t i = 0; compared && i < kOverheads.size(); ++i) {
+    columns.add_overhead(kOverheads[i], i < 2);
+  }
+  columns.add_keys(
+      Kind::Metric, [](const RunData& run) -> const auto& { return run.metrics.keys; });
+  columns.add_keys(
+      Kind::Option, [](const RunData& run) -> const auto& { return run.options.keys; });
+  columns.add(Kind::Id, "id", false);
+  columns.add(Kind::Error, "error", false);
+  return columns.take();
+}
+
+std::string cell_text(const Workspace& workspace, const TableColumn& column, PointRef ref) {
+  switch (column.kind) {
+    case Kind::Run:
+      return clean_text(workspace.run(ref).name, 256);
+    case Kind::Status:
+      return clean_text(workspace.head(ref).status, 64);
+    case Kind::Id:
+      return workspace.head(ref).id;
+    case Kind::Error:
+      return clean_text(workspace.head(ref).error, 512);
+    case Kind::Overhead: {
+      const double number = overhead_number(workspace.overhead(ref), column.key);
+      return std::isnan(number) ? "" : format_number(number * column.factor);
+    }
+    case Kind::Metric: {
+      const Value* value = value_of(workspace, column, ref);
+      if (!value) return "";
+      if (value->kind == Value::Kind::Number) return format_number(value->number * column.factor);
+      return clean_text(value_text(workspace.run(ref), *value), 256);
+    }
+    case Kind::Option: {
+      const Value* value = value_of(workspace, column, ref);
+      return value ? clean_text(value_text(workspace.run(ref), *value), 256) : "";
     }
   }
-  mark_numeric(table);
-  return table;
+  return "";
 }
 
-bool matches_filter(const TableRow& row, std::string_view filter) {
-  size_t at = 0;
-  while ((at = filter.find_first_not_of(' ', at)) != std::string_view::npos) {
-    const size_t end = std::min(filter.find(' ', at), filter.size());
-    const std::string word = lower(filter.substr(at, end - at));
-    const bool found = std::any_of(row.cells.begin(), row.cells.end(), [&](const TableCell& cell) {
-      return lower(cell.text).find(word) != std::string::npos;
-    });
-    if (!found) return false;
-    at = end;
-  }
-  return true;
+double cell_number(const Workspace& workspace, const TableColumn& column, PointRef ref) {
+  if (column.kind == Kind::Overhead) return overhead_number(workspace.overhead(ref), column.key);
+  if (column.kind != Kind::Option && column.kind != Kind::Metric) return NAN;
+  const Value* value = value_of(workspace, column, ref);
+  return value && value->kind == Value::Kind::Number ? value->number : NAN;
 }
 
-std::vector<size_t> visible_rows(const RunTable& table, std::string_view filter, size_t column,
-                                 bool descending) {
-  std::vector<size_t> rows;
-  for (size_t i = 0; i < table.rows.size(); ++i) {
-    if (matches_filter(table.rows[i], filter)) rows.push_back(i);
+std::vector<TableLine> table_lines(const Workspace& workspace, const TableOrder& order) {
+  const std::vector<PointRef> points = sorted_points(workspace, order);
+  std::vector<TableLine> lines;
+  if (!order.group) {
+    for (const PointRef ref : points) lines.push_back({false, ref, "", 0});
+    return lines;
   }
-  if (column >= table.columns.size()) return rows;
-  std::stable_sort(rows.begin(), rows.end(), [&](size_t left, size_t right) {
-    const TableCell& a = table.rows[left].cells[column];
-    const TableCell& b = table.rows[right].cells[column];
-    if (a.text.empty() != b.text.empty()) return b.text.empty();
-    const int order = compare_cells(a, b);
-    return descending ? order > 0 : order < 0;
-  });
-  return rows;
+  std::vector<std::string> names;  // in order of first appearance
+  std::map<std::string, std::vector<PointRef>> members;
+  for (const PointRef ref : points) {
+    const std::string text = cell_text(workspace, *order.group, ref);
+    std::vector<PointRef>& group = members[text];
+    if (group.empty()) names.push_back(text);
+    group.push_back(ref);
+  }
+  for (const std::string& name : names) {
+    const std::vector<PointRef>& group = members[name];
+    lines.push_back({true, {}, name, group.size()});
+    if (order.closed.contains(name)) continue;
+    for (const PointRef ref : group) lines.push_back({false, ref, "", 0});
+  }
+  return lines;
 }
 
 }  // namespace moonshard::viewer

@@ -1,50 +1,62 @@
-// The run table without its drawing: which columns there are, what the cells say, which rows a
-// filter keeps and in which order a column puts them.
+// The run table without its drawing: which columns there are, what their cells say, in which order
+// and groups the shown points stand.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "viewer/document.h"
+#include "viewer/workspace.h"
 
 namespace moonshard::viewer {
 
 struct TableColumn {
-  enum class Kind { Run, Status, Axis, Metric, Id };
+  enum class Kind { Run, Status, Option, Metric, Overhead, Id, Error };
   Kind kind = Kind::Status;
-  std::string key;       ///< option or metric name
+  std::string key;       ///< option, metric or overhead name; unique together with the kind
   std::string title;     ///< with the unit in brackets
   double factor = 1.0;   ///< shown number = stored number * factor
   bool numeric = false;  ///< all its values are numbers: right-aligned, sorted by size
-  bool main = true;      ///< shown at first; others wait in the column menu
+  bool axis = false;     ///< a swept option
+  bool differs = false;  ///< not the same for all shown points
+  bool main = false;     ///< shown at first
+
+  /// Kind and key as one word, e.g. "option:mode"; kept in the settings.
+  std::string id() const;
 };
 
-struct TableCell {
-  std::string text;
-  double number = 0;  ///< stored value, when has_number
-  bool has_number = false;
+/// Every column that the open folders have: run, status, axes, main metrics, overheads, other
+/// metrics, other options, id.
+std::vector<TableColumn> all_columns(const Workspace& workspace);
+
+/// Fills in which of them are numbers only, and in which the shown points differ.
+void describe_columns(const Workspace& workspace, std::vector<TableColumn>& columns);
+
+/// What a cell says; empty where the point has no such value.
+std::string cell_text(const Workspace& workspace, const TableColumn& column, PointRef ref);
+
+/// The number behind it as it is stored; NaN where there is none.
+double cell_number(const Workspace& workspace, const TableColumn& column, PointRef ref);
+
+/// How the rows stand.
+struct TableOrder {
+  const TableColumn* sort = nullptr;  ///< nullptr: the sweep's order
+  bool descending = false;
+  const TableColumn* group = nullptr;  ///< nullptr: no groups
+  std::set<std::string> closed;        ///< groups whose rows are folded away
 };
 
-struct TableRow {
-  size_t run = 0, point = 0;  ///< indices into the snapshot
-  std::vector<TableCell> cells;
+/// One line of the table: the head of a group, or a point.
+struct TableLine {
+  bool is_group = false;
+  PointRef ref;       ///< of a point
+  std::string group;  ///< of a head: what its points have in common
+  size_t num_points = 0;
 };
 
-struct RunTable {
-  std::vector<TableColumn> columns;
-  std::vector<TableRow> rows;
-};
-
-/// Builds the table of all points of all runs.
-RunTable build_run_table(const Snapshot& snapshot);
-
-/// True when every word of the filter occurs in some cell of the row, whatever the case.
-bool matches_filter(const TableRow& row, std::string_view filter);
-
-/// Indices of the rows that match, ordered by a column. Rows without a value come last either way;
-/// equal rows keep the sweep's order. An out-of-range column keeps the sweep's order.
-std::vector<size_t> visible_rows(const RunTable& table, std::string_view filter, size_t column,
-                                 bool descending);
+/// Lines of all shown points. Pinned ones stand first, within their group. Rows without a value
+/// come last either way; equal rows keep the sweep's order.
+std::vector<TableLine> table_lines(const Workspace& workspace, const TableOrder& order);
 
 }  // namespace moonshard::viewer

@@ -134,10 +134,13 @@ std::string x_text(const PreparedPanel& panel, double x) {
 
 }  // namespace
 
-void draw_hover_text(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style) {
-  if (!ImPlot::IsPlotHovered()) return;
+std::optional<PanelHit> draw_hover_text(const PreparedPanel& panel, const HiddenNames& hidden,
+                                        const UiStyle& style) {
+  if (!ImPlot::IsPlotHovered()) return std::nullopt;
   const std::optional<Hit> hit = find_hit(panel, hidden);
-  if (!hit || !ImGui::BeginTooltip()) return;
+  if (!hit) return std::nullopt;
+  const PanelHit found{hit->series, hit->source};
+  if (!ImGui::BeginTooltip()) return found;
   const PreparedSeries& series = panel.series[hit->series];
   const bool cells = panel.kind == records::PlotKind::HeatMap;
   const ImU32 color =
@@ -155,6 +158,41 @@ void draw_hover_text(const PreparedPanel& panel, const HiddenNames& hidden, cons
   }
   if (hit->source < series.labels.size()) show_line(series.labels[hit->source]);
   ImGui::EndTooltip();
+  return found;
+}
+
+void draw_marked(const PreparedPanel& panel, const PanelHit& hit, const HiddenNames& hidden,
+                 const UiStyle& style) {
+  if (hit.series >= panel.series.size()) return;
+  const PreparedSeries& series = panel.series[hit.series];
+  if (hidden.contains(series.name)) return;
+  const auto found = std::find(series.source.begin(), series.source.end(), hit.source);
+  if (found == series.source.end()) return;  // no figure: its mark at the axis says enough
+  const auto i = static_cast<size_t>(found - series.source.begin());
+  const float em = ImGui::GetFontSize();
+  const ImU32 color = plot_colors(style.theme).text;
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  ImPlot::PushPlotClipRect();
+  const auto frame = [&](double x0, double y0, double x1, double y1) {
+    const ImVec2 a = ImPlot::PlotToPixels(x0, y0), b = ImPlot::PlotToPixels(x1, y1);
+    draw->AddRect(ImVec2(std::min(a.x, b.x), std::min(a.y, b.y)),
+                  ImVec2(std::max(a.x, b.x), std::max(a.y, b.y)), color, 0, 0, 0.14f * em);
+  };
+  if (panel.kind == records::PlotKind::HeatMap) {
+    const double column = std::floor(series.x[i]), row = static_cast<double>(hit.series);
+    frame(column - 0.5, row - 0.5, column + 0.5, row + 0.5);
+  } else if (is_bars(panel.kind)) {
+    const double half = panel.bar_width / 2, foot = panel.y_log ? panel.y_range.min : 0;
+    const bool stacked = panel.kind == records::PlotKind::StackedBars;
+    const double low = stacked ? stack_feet(panel, hidden)[hit.series][i] : foot;
+    const double high = stacked ? low + series.y[i] : series.y[i];
+    panel.horizontal ? frame(low, series.x[i] - half, high, series.x[i] + half)
+                     : frame(series.x[i] - half, low, series.x[i] + half, high);
+  } else if (panel.kind != records::PlotKind::StackedArea) {
+    draw->AddCircle(ImPlot::PlotToPixels(series.x[i], series.y[i]), 0.6f * em, color, 0,
+                    0.14f * em);
+  }
+  ImPlot::PopPlotClipRect();
 }
 
 }  // namespace moonshard::viewer

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <imgui_internal.h>
 #include <implot.h>
 
 #include "viewer/render/axes.h"
@@ -131,10 +132,22 @@ Headroom plan_headroom(const PreparedPanel& panel, ImVec2 area) {
   return plan;
 }
 
+// An upright line at the place that another plot points to.
+void draw_cursor(const PlotState& state, const UiStyle& style) {
+  if (!state.cursor_x) return;
+  const ImVec2 min = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  const float x = ImPlot::PlotToPixels(*state.cursor_x, 0.0).x;
+  if (x < min.x || x > min.x + size.x) return;
+  ImGui::GetWindowDrawList()->AddLine(ImVec2(x, min.y), ImVec2(x, min.y + size.y),
+                                      with_alpha(plot_colors(style.theme).text, 0.6f),
+                                      0.08f * em());
+}
+
 // Everything between BeginPlot and EndPlot. True: the user asked by a double click to see the whole
 // range again.
-bool draw_inside(const PreparedPanel& panel, const PanelFrame& frame, const Headroom& plan,
-                 const HiddenNames& hidden, const UiStyle& style, bool interactive) {
+bool draw_inside(const PreparedPanel& panel, size_t index, const PanelFrame& frame,
+                 const Headroom& plan, const HiddenNames& hidden, PlotState& state,
+                 const UiStyle& style, bool interactive) {
   ImDrawList* window_draw = ImGui::GetWindowDrawList();
   draw_band_shades(panel, style);
   draw_data(panel, plan.values, hidden, style);
@@ -154,13 +167,23 @@ bool draw_inside(const PreparedPanel& panel, const PanelFrame& frame, const Head
   }
   if (is_empty(panel)) draw_no_data(style);
   if (!interactive) return false;
-  draw_hover_text(panel, hidden, style);
-  return ImPlot::IsPlotHovered() && ImGui::IsMouseDoubleClicked(0);
+  for (const PlotHit& mark : state.marked) {
+    if (mark.panel == index) draw_marked(panel, mark.at, hidden, style);
+  }
+  draw_cursor(state, style);
+  if (const std::optional<PanelHit> hit = draw_hover_text(panel, hidden, style)) {
+    state.hovered = PlotHit{index, *hit};
+  }
+  if (!ImPlot::IsPlotHovered()) return false;
+  state.hovered_x = ImPlot::GetPlotMousePos().x;
+  const ImVec2 dragged = ImGui::GetIO().MouseClickedPos[0] - ImGui::GetMousePos();
+  if (ImGui::IsMouseReleased(0) && ImLengthSqr(dragged) < 0.1f * em() * em()) state.clicked = true;
+  return ImGui::IsMouseDoubleClicked(0);
 }
 
 // Draws one panel; true as draw_inside.
-bool draw_panel(const PreparedPanel& panel, const PanelFrame& frame, bool own_legend,
-                HiddenNames& hidden, bool fit, const UiStyle& style, bool interactive) {
+bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& frame, bool own_legend,
+                HiddenNames& hidden, PlotState& state, const UiStyle& style, bool interactive) {
   float y = frame.min.y;
   const float bottom = frame.min.y + frame.size.y;
   y += title_block(panel.title, ImVec2(frame.min.x, y), frame.size.x, style, 1.0f,
@@ -185,8 +208,8 @@ bool draw_panel(const PreparedPanel& panel, const PanelFrame& frame, bool own_le
   bool refit = false;
   if (ImPlot::BeginPlot("##plot", size, flags)) {
     setup_axes(panel, plan.y_range, area,
-               fit || !interactive ? ImPlotCond_Always : ImPlotCond_Once);
-    refit = draw_inside(panel, frame, plan, hidden, style, interactive);
+               state.fit || !interactive ? ImPlotCond_Always : ImPlotCond_Once);
+    refit = draw_inside(panel, index, frame, plan, hidden, state, style, interactive);
     ImPlot::EndPlot();
   }
   ImPlot::PopStyleVar(kNumPlotStyles);
@@ -266,11 +289,14 @@ void draw_plot(const PreparedPlot& plot, PlotState& state, ImVec2 size, const Ui
   }
   rest.y -= draw_note(plot, min, rest, style);
   bool refit = false;
+  state.hovered.reset();
+  state.hovered_x.reset();
+  state.clicked = false;
   const std::vector<PanelFrame> frames = layout_panels(plot, min, rest);
   for (size_t i = 0; i < plot.panels.size(); ++i) {
     HiddenNames& hidden = state.hidden[plot.shared_legend ? 0 : i];
     ImGui::PushID(static_cast<int>(i));
-    refit |= draw_panel(plot.panels[i], frames[i], !plot.shared_legend, hidden, state.fit, style,
+    refit |= draw_panel(plot.panels[i], i, frames[i], !plot.shared_legend, hidden, state, style,
                         interactive);
     ImGui::PopID();
   }

@@ -2,19 +2,33 @@
 // the picture in the folder and the one on the screen are the same code.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <imgui.h>
 
 #include "viewer/context.h"
+#include "viewer/render/hover.h"
 #include "viewer/render/plot_layout.h"
 
 namespace moonshard::viewer {
+
+/// One point of a figure.
+struct PlotHit {
+  size_t panel = 0;
+  PanelHit at;
+};
 
 /// What the user changed about a plot. One per shown plot, kept by the caller.
 struct PlotState {
   std::vector<HiddenNames> hidden;  ///< per panel; all panels of a shared legend use the first
   bool fit = true;                  ///< set: the next draw shows the whole range again
+  std::vector<PlotHit> marked;      ///< points to frame, e.g. those that are selected elsewhere
+  std::optional<double> cursor_x;   ///< an upright line in every panel
+  // Told by the draw:
+  std::optional<PlotHit> hovered;   ///< the point under the mouse
+  std::optional<double> hovered_x;  ///< place of the mouse on the x axis, while it is over a panel
+  bool clicked = false;             ///< the mouse was clicked over a panel, and not dragged
 };
 
 /// Draws the figure into size pixels at the cursor of the current ImGui window. Interactive plots

@@ -161,7 +161,8 @@ MetricFormat metric_format(const std::string& key) {
     double factor;
   };
   // The longest suffix of a family stands first.
-  static constexpr std::array<Suffix, 7> kSuffixes = {{{"_bytes", "MiB", 1.0 / (1 << 20)},
+  static constexpr std::array<Suffix, 8> kSuffixes = {{{"_bytes", "MiB", 1.0 / (1 << 20)},
+                                                       {"_per_s", "1/s", 1.0},
                                                        {"_ms", "ms", 1.0},
                                                        {"_us", "us", 1.0},
                                                        {"_mb", "MiB", 1.0},
@@ -185,17 +186,21 @@ std::string with_unit(const std::string& title, const std::string& unit) {
   return unit.empty() ? title : fmt::format("{} [{}]", title, unit);
 }
 
-std::string format_cell(const records::Json& value, double factor) {
-  if (value.is_null()) return "";
-  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
-  if (value.is_number()) return format_number(value.get<double>() * factor);
-  if (value.is_string()) return clean_text(value.get_ref<const std::string&>(), 512);
-  const auto replace = records::Json::error_handler_t::replace;
-  return clean_text(value.dump(-1, ' ', false, replace), 512);
-}
-
-std::string format_option(const records::Json& value) {
-  return value.is_number() ? value.dump() : format_cell(value);
+std::string value_text(const RunData& run, const Value& value) {
+  switch (value.kind) {
+    case Value::Kind::None:
+      return "";
+    case Value::Kind::Bool:
+      return value.number != 0 ? "yes" : "no";
+    case Value::Kind::Number:
+      // Whole numbers without an exponent, as people write them; others with all their digits.
+      return std::abs(value.number) < 1e15 && value.number == std::floor(value.number)
+                 ? fmt::format("{:.0f}", value.number)
+                 : fmt::format("{}", value.number);
+    case Value::Kind::Text:
+      return run.text_of(value);
+  }
+  return "";
 }
 
 }  // namespace moonshard::viewer

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/records/json.h"
+#include "viewer/data/run_data.h"
 
 namespace moonshard::viewer {
 
@@ -51,10 +51,8 @@ MetricFormat metric_format(const std::string& key);
 /// "title [unit]", or only the title.
 std::string with_unit(const std::string& title, const std::string& unit);
 
-/// A JSON value in a table cell: numbers scaled and rounded, text cleaned, null empty.
-std::string format_cell(const records::Json& value, double factor = 1.0);
-
-/// An option's value: numbers with all the digits the file has.
-std::string format_option(const records::Json& value);
+/// A value as the file has it: numbers with all their digits, "yes" and "no", text as it stands
+/// (not cleaned), nothing for none.
+std::string value_text(const RunData& run, const Value& value);
 
 }  // namespace moonshard::viewer

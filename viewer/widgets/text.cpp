@@ -49,6 +49,14 @@ void show_status(std::string_view status, const UiStyle& style) {
   show_text(status, color);
 }
 
+void show_tooltip(std::string_view text) {
+  if (!ImGui::BeginTooltip()) return;
+  ImGui::PushTextWrapPos(34 * ImGui::GetFontSize());
+  show_text(text);
+  ImGui::PopTextWrapPos();
+  ImGui::EndTooltip();
+}
+
 void show_empty_state(std::string_view what, std::string_view next, const UiStyle& style) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const auto centered = [&](std::string_view text, ImU32 color) {

@@ -21,6 +21,9 @@ void show_right(std::string_view text);
 /// A status word with a dot of its colour before it.
 void show_status(std::string_view status, const UiStyle& style);
 
+/// A tooltip of wrapped text; call it when the item before is hovered.
+void show_tooltip(std::string_view text);
+
 /// Fills an empty panel: what is missing, and below what to do next.
 void show_empty_state(std::string_view what, std::string_view next, const UiStyle& style);
 

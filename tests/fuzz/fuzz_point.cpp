@@ -1,0 +1,27 @@
+// A point's result.json. Lists of a timeline are equally long whatever the text says.
+#include "tests/fuzz/fuzz_support.h"
+#include "viewer/readers/point_reader.h"
+
+using namespace moonshard;
+using namespace moonshard::viewer;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  return refuse_or_read([&] {
+    MemorySource source(as_text(data, size));
+    JsonStream stream(source, "result.json");
+    const PointDetail detail = read_result_detail(stream);
+    const MemoryTimeline& timeline = detail.timeline;
+    const size_t length = timeline.ms.size();
+    if (timeline.total.size() != length || timeline.phase.size() != length) std::abort();
+    for (const auto& owner : timeline.owners) {
+      if (owner.bytes.size() != length) std::abort();
+    }
+    for (const uint32_t phase : timeline.phase) {
+      if (phase >= timeline.phases.size()) std::abort();
+    }
+    const auto& claim = detail.privacy;
+    if (!claim.norm_counts.empty() && claim.norm_edges.size() != claim.norm_counts.size() + 1) {
+      std::abort();
+    }
+  });
+}

@@ -1,0 +1,31 @@
+// A trace, plain or gzipped. Rows are sorted and never overlap.
+#include "tests/fuzz/fuzz_support.h"
+#include "viewer/readers/trace_reader.h"
+
+using namespace moonshard;
+using namespace moonshard::viewer;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::filesystem::path path = write_input("trace.rank1.json", as_text(data, size));
+  return refuse_or_read([&] {
+    TraceLimits limits;
+    limits.max_text_bytes = 1 << 20;  // bombs end early
+    const Trace trace = read_trace({path}, {}, limits);
+    for (const TraceLane& lane : trace.lanes) {
+      for (const TraceRow& row : lane.rows) {
+        for (size_t i = 0; i < row.size(); ++i) {
+          if (row.name[i] >= trace.names.size()) std::abort();
+          if (row.category[i] >= trace.categories.size()) std::abort();
+          if (!(row.start_us[i] >= 0) || !(row.length_us[i] >= 0)) std::abort();
+          if (i > 0 &&
+              row.start_us[i - 1] + static_cast<double>(row.length_us[i - 1]) > row.start_us[i]) {
+            std::abort();
+          }
+        }
+      }
+    }
+    for (const TraceCounter& counter : trace.counters) {
+      if (counter.time_us.size() != counter.value.size()) std::abort();
+    }
+  });
+}

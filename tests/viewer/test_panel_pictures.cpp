@@ -1,0 +1,77 @@
+// Every panel as a picture: a real folder of the CPU (two ranks, failed points, trace, snapshot)
+// and one of an H200, drawn without a display and compared with stored pictures.
+#include <gtest/gtest.h>
+
+#include "tests/viewer/golden.h"
+#include "viewer/app.h"
+#include "viewer/context.h"
+#include "viewer/panels/panel.h"
+
+namespace moonshard::viewer {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kSource = MOONSHARD_SOURCE_DIR;
+constexpr const char* kPoint = "24d1eb9545458fad";  // flash_bookkeeping, with trace and snapshot
+
+class PanelPictures : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      const UiContext context(Theme::Dark);
+      make_headless_backend();
+    } catch (const IoError& error) {
+      GTEST_SKIP() << error.what();
+    }
+    // The folder's name is on the screen: a relative one is the same on every machine.
+    fs::current_path(kSource);
+    options_.folders = {"tests/data/viewer/demo_run"};
+    options_.point_id = kPoint;
+    options_.width = 900;
+    options_.height = 560;
+    options_.theme = Theme::Dark;
+  }
+  AppOptions options_;
+};
+
+TEST_F(PanelPictures, EveryPanelLooksAsStored) {
+  for (const std::unique_ptr<Panel>& panel : make_all_panels()) {
+    options_.panel = panel->name();
+    expect_as_stored(draw_screenshot(options_, 1.0f), "panels/" + options_.panel);
+  }
+}
+
+TEST_F(PanelPictures, TheWholeWindowLooksAsStored) {
+  options_.width = 1600;
+  options_.height = 1000;
+  expect_as_stored(draw_screenshot(options_, 1.0f), "panels/window");
+  options_.theme = Theme::Light;
+  expect_as_stored(draw_screenshot(options_, 1.0f), "panels/window_light");
+}
+
+TEST_F(PanelPictures, LargerTextStaysReadable) {
+  options_.width = 1600;
+  options_.height = 1000;
+  options_.text_scale = 1.25f;
+  expect_as_stored(draw_screenshot(options_, 1.0f), "panels/window_125_percent");
+}
+
+TEST_F(PanelPictures, AScreenOf4KShowsTheSameTwiceAsFine) {
+  options_.width = 960;
+  options_.height = 540;
+  options_.panel = "comparison";
+  expect_as_stored(draw_screenshot(options_, 2.0f), "panels/comparison_2x");
+}
+
+TEST_F(PanelPictures, AHeatMapOfManyPointsLooksAsStored) {
+  options_.folders = {"examples/results/document_002_qwen1.5_1.8b"};
+  options_.point_id.clear();
+  for (const char* panel : {"heat_map", "run_table", "tradeoff"}) {
+    options_.panel = panel;
+    expect_as_stored(draw_screenshot(options_, 1.0f), "panels/qwen_" + options_.panel);
+  }
+}
+
+}  // namespace
+}  // namespace moonshard::viewer

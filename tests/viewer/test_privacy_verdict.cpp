@@ -1,0 +1,86 @@
+// A claim of privacy is compared with what its own numbers give.
+#include "viewer/panels/privacy_verdict.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "runtime/accountant/rdp.h"
+
+namespace moonshard::viewer {
+namespace {
+
+PrivacyClaim good_claim() {
+  PrivacyClaim claim;
+  claim.present = claim.private_engine = true;
+  claim.delta = 1e-5;
+  claim.sampling_rate = 0.01;
+  claim.noise_multiplier = 1.1;
+  claim.steps = 1000;
+  claim.sampler = "poisson";
+  claim.accountant = "rdp";
+  claim.epsilon = accountant::rdp_epsilon({{0.01, 1.1, 1000}}, 1e-5).epsilon;
+  return claim;
+}
+
+using Verdict = PrivacyVerdict::Kind;
+
+TEST(PrivacyVerdict, AgreesOnlyWithWhatItComputesItself) {
+  PrivacyClaim claim = good_claim();
+  const double true_epsilon = claim.epsilon;
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Agrees);
+  EXPECT_EQ(check_claim(claim, 0).epsilon, true_epsilon);
+  claim.epsilon = true_epsilon * 1.5;
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Agrees) << "claiming more than needed is safe";
+  claim.epsilon = true_epsilon * 0.9;
+  const PrivacyVerdict low = check_claim(claim, 0);
+  EXPECT_EQ(low.kind, Verdict::TooLow);
+  EXPECT_NE(low.text.find("CLAIM TOO LOW"), std::string::npos);
+  EXPECT_NE(low.text.find("(10 %)"), std::string::npos) << low.text;
+  claim.accountant = "prv";
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Unconfirmed);
+}
+
+TEST(PrivacyVerdict, CountsStepsThatTheClaimLeavesOut) {
+  const PrivacyVerdict verdict = check_claim(good_claim(), 4000);
+  EXPECT_EQ(verdict.kind, Verdict::TooLow);
+  EXPECT_EQ(verdict.steps, 4000);
+  EXPECT_NE(verdict.text.find("the claim counts 1000"), std::string::npos) << verdict.text;
+}
+
+TEST(PrivacyVerdict, RefusesClaimsThatNothingStandsBehind) {
+  PrivacyClaim claim = good_claim();
+  claim.private_engine = false;
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Unfounded);
+  claim = good_claim();
+  claim.sampler = "fixed";
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Unknown);
+  claim = good_claim();
+  claim.noise_multiplier = 0;
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::TooLow) << "no noise, no epsilon";
+  claim = PrivacyClaim();
+  claim.present = true;
+  claim.why_no_epsilon = "fixed batches";
+  EXPECT_EQ(check_claim(claim, 0).text, "No epsilon is claimed: fixed batches.");
+}
+
+TEST(PrivacyVerdict, SurvivesAnyNumbers) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double number : {-1.0, 0.0, 1.0, 2.0, 1e308, -1e308, 1e-308, kInfinity, -kInfinity,
+                              std::numeric_limits<double>::quiet_NaN()}) {
+    for (double PrivacyClaim::*field :
+         {&PrivacyClaim::epsilon, &PrivacyClaim::delta, &PrivacyClaim::sampling_rate,
+          &PrivacyClaim::noise_multiplier, &PrivacyClaim::steps}) {
+      PrivacyClaim claim = good_claim();
+      claim.*field = number;
+      const PrivacyVerdict verdict = check_claim(claim, 0);
+      EXPECT_FALSE(verdict.text.empty());
+      if (std::isnan(claim.epsilon)) continue;
+      EXPECT_FALSE(verdict.kind == Verdict::Agrees && !(verdict.epsilon >= 0));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moonshard::viewer

@@ -1,0 +1,95 @@
+// The program around the panels: menus, status bar, docking, dialogs, commands. It draws frames and
+// knows nothing of windows: the window, the screenshot and the tests drive the same class.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "viewer/commands.h"
+#include "viewer/context.h"
+#include "viewer/document.h"
+#include "viewer/export_dialog.h"
+#include "viewer/folder_dialog.h"
+#include "viewer/panels/panel.h"
+#include "viewer/settings.h"
+#include "viewer/store.h"
+#include "viewer/workspace.h"
+
+namespace moonshard::viewer {
+
+struct ApplicationOptions {
+  std::vector<std::filesystem::path> folders;
+  std::string point_id;             ///< point that is selected at first; empty means none
+  std::string panel;                ///< only this panel, filling the window; empty means all
+  std::string filter;               ///< of the run table, at first
+  Settings settings;                ///< where the last session left off
+  std::function<void()> wake = {};  ///< called from other threads when there is something new
+};
+
+class Application {
+ public:
+  explicit Application(const ApplicationOptions& options);
+  ~Application();
+
+  UiContext& context() { return context_; }
+  Document& document() { return document_; }
+  Store& store() { return store_; }
+  Workspace& workspace() { return workspace_; }
+  const std::vector<std::unique_ptr<Panel>>& panels() const { return panels_; }
+
+  /// One frame, between the backend's begin_frame and end_frame.
+  void draw_frame();
+  /// Before a frame: the screen's pixels per logical pixel.
+  void set_density(float density);
+  /// Opens folders, or the run folders in them; what is wrong is said in the status bar.
+  void open(const std::vector<std::filesystem::path>& folders);
+  bool quit() const { return quit_; }
+  /// True while frames must go on without input: something is read or just changed.
+  bool busy() const;
+  /// What to keep for the next session.
+  Settings settings() const;
+
+ private:
+  void make_commands();
+  void add_file_commands();
+  void add_point_commands();
+  void add_view_commands();
+  void add_export_commands();
+  void draw_menu();
+  void draw_status_bar();
+  void draw_panels(const PanelContext& context);
+  void draw_single_panel(const PanelContext& context);
+  void draw_dialogs();
+  void take_requests();
+  void show_panel(std::string_view name);
+  void say(const std::string& text);
+  void set_theme(Theme theme);
+  void scale_text(float factor);
+  Panel* focused_panel() const;
+  std::string status_text() const;
+
+  const ApplicationOptions options_;
+  Settings settings_;
+  UiContext context_;
+  std::vector<std::unique_ptr<Panel>> panels_;
+  CommandList commands_;
+  Store store_;
+  Document document_;
+  Workspace workspace_;
+  AppRequests requests_;
+  ExportDialog export_dialog_;
+  FolderDialog folder_dialog_;
+  std::vector<Panel*> closed_;  // for undo, the latest last
+  Panel* focused_ = nullptr;
+  std::string bring_to_front_;
+  std::string notice_, status_;
+  double notice_until_ = 0;
+  uint64_t generation_ = 0;
+  float density_ = 1.0f;
+  bool style_changed_ = true, reset_layout_ = false, show_shortcuts_ = false, quit_ = false;
+};
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,45 @@
+// What a PyTorch memory snapshot (snapshot.pickle) says in short: how full the segments are, who
+// holds the largest blocks, what happened last. The file itself may be gigabytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace moonshard::viewer {
+
+struct SnapshotSegment {
+  uint64_t address = 0;
+  int64_t device = 0, stream = 0;
+  std::string kind;                             ///< "large", "small"
+  double total = 0, allocated = 0, active = 0;  ///< bytes
+  double requested = 0, largest_free = 0;
+  uint32_t num_blocks = 0;
+  bool expandable = false;
+};
+
+struct SnapshotBlock {
+  uint64_t address = 0;
+  double size = 0, requested = 0;
+  std::string state;  ///< active_allocated, active_pending_free, inactive, ...
+  std::string where;  ///< innermost frames, when the snapshot has them
+};
+
+struct SnapshotAction {
+  std::string action;  ///< alloc, free_requested, free_completed, segment_alloc, oom, ...
+  uint64_t count = 0;
+  double bytes = 0;
+};
+
+struct MemorySnapshot {
+  double reserved = 0, allocated = 0, active = 0, requested = 0;  ///< bytes, all segments
+  double free_in_segments = 0, largest_free = 0;                  ///< what fragmentation holds back
+  uint64_t num_segments = 0, num_blocks = 0, num_events = 0;
+  std::vector<SnapshotSegment> segments;  ///< largest first, at most 1000
+  std::vector<SnapshotBlock> largest;     ///< allocated blocks, largest first, at most 100
+  std::vector<SnapshotAction> actions;
+  std::vector<double> history_bytes;  ///< allocated after each event (thinned to at most 4000)
+  std::vector<std::string> problems;
+};
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,131 @@
+// A run folder as the table and the charts need it: one row per point, options and metrics as
+// columns of plain values. Made by readers/run_reader from files of anybody; never changed after.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace moonshard::viewer {
+
+/// One cell: nothing, a truth value, a number or a text (an index into RunData::texts).
+struct Value {
+  enum class Kind : uint8_t { None, Bool, Number, Text };
+  Kind kind = Kind::None;
+  uint32_t text = 0;
+  double number = 0;  ///< also 0 or 1 for a truth value
+};
+
+/// Points times keys, row by row.
+struct ValueTable {
+  std::vector<std::string> keys;
+  std::vector<Value> cells;  ///< keys.size() per point
+
+  /// Place of a key; nothing when no point has it.
+  std::optional<size_t> find(std::string_view key) const {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (keys[i] == key) return i;
+    }
+    return std::nullopt;
+  }
+  const Value& at(size_t point, size_t key) const { return cells[point * keys.size() + key]; }
+};
+
+struct PointHead {
+  std::string id;      ///< plain name: letters, digits, '_' and '-'
+  std::string status;  ///< planned, running, ok, oom, failed, timeout, skipped, unreadable, ...
+  std::string error;   ///< why, when the status is not ok
+};
+
+struct TextPair {
+  std::string key, value;
+};
+
+/// progress.json of the sweep's parent.
+struct SweepProgress {
+  std::string state;  ///< running, finished, interrupted, ...; empty: there is none
+  double total = 0, done = 0, failed = 0;
+  double elapsed_s = 0;
+  double eta_s = NAN;   ///< NaN: not known
+  std::string current;  ///< the point under way, in words; may be empty
+  std::string updated;  ///< ISO time
+};
+
+struct RunData {
+  std::string path;  ///< as it was opened
+  std::string name;
+  std::string created;                        ///< ISO time, as the writer's clock said
+  std::vector<std::string> axes;              ///< swept option names, in grid order
+  std::string baseline_axis, baseline_value;  ///< what the sweep named; may be empty
+  std::vector<TextPair> environment;          ///< env.json, one line each
+  std::vector<PointHead> points;              ///< in the sweep's order
+  ValueTable options, metrics;                ///< a row for each of points
+  std::vector<std::string> texts;             ///< what the text cells say
+  std::vector<std::string> plots;             ///< file names of visualizations/*.plot.json
+  std::vector<std::string> tables;            ///< file names of *.csv in the folder
+  SweepProgress progress;
+  std::vector<std::string> problems;  ///< what could not be read, for the reader's eyes
+
+  const std::string& text_of(const Value& value) const { return texts[value.text]; }
+  /// A metric as a number; NaN where the point has none.
+  double metric(size_t point, std::string_view key) const { return number_in(metrics, point, key); }
+  double option_number(size_t point, std::string_view key) const {
+    return number_in(options, point, key);
+  }
+
+ private:
+  static double number_in(const ValueTable& table, size_t point, std::string_view key) {
+    const std::optional<size_t> place = table.find(key);
+    if (!place) return NAN;
+    const Value& value = table.at(point, *place);
+    return value.kind == Value::Kind::Number ? value.number : NAN;
+  }
+};
+
+/// A number with 14 digits at most, as Lua writes it.
+std::string plain_number(double value);
+/// A cell as filters, baselines and scripts name it; empty for none.
+std::string plain_text(const RunData& run, const Value& value);
+
+/// Fills a RunData row by row and shares equal texts; used by the reader and by tests.
+class RunBuilder {
+ public:
+  /// A table gets at most max_keys columns; values of further keys are dropped and counted.
+  explicit RunBuilder(RunData& run, size_t max_keys = SIZE_MAX) : run_(run), max_keys_(max_keys) {}
+  size_t num_dropped() const { return num_dropped_; }
+
+  /// A point that is not there yet gets a new row; returns its index.
+  size_t add_point(PointHead head);
+  void set(ValueTable& table, size_t point, std::string_view key, bool value);
+  void set(ValueTable& table, size_t point, std::string_view key, double value);
+  void set(ValueTable& table, size_t point, std::string_view key, std::string_view value);
+  /// Values that were set so far become the table's cells. Call once, at the end.
+  void finish();
+
+ private:
+  struct Entry {
+    size_t point;
+    size_t key;
+    Value value;
+  };
+  struct Columns {
+    std::unordered_map<std::string, size_t> places;
+    std::vector<Entry> entries;
+  };
+  Columns& columns_of(const ValueTable& table) {
+    return &table == &run_.options ? options_ : metrics_;
+  }
+  void set_value(ValueTable& table, size_t point, std::string_view key, Value value);
+
+  RunData& run_;
+  size_t max_keys_;
+  size_t num_dropped_ = 0;
+  Columns options_, metrics_;
+  std::unordered_map<std::string, uint32_t> text_places_;
+};
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,46 @@
+// A trace (Chrome's event format, as Kineto and Perfetto write it) as rows of spans: one lane per
+// process and thread or stream, rows within a lane by nesting. Columns instead of objects, so that
+// a million events take some tens of megabytes and a frame finds its part by binary search.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace moonshard::viewer {
+
+/// Spans of one nesting depth of one lane: sorted by start, never overlapping.
+struct TraceRow {
+  std::vector<double> start_us;    ///< from the trace's own beginning
+  std::vector<float> length_us;    ///< 0 for an instant
+  std::vector<uint32_t> name;      ///< index into Trace::names
+  std::vector<uint32_t> category;  ///< index into Trace::categories
+  size_t size() const { return start_us.size(); }
+};
+
+struct TraceLane {
+  int64_t rank = -1;    ///< from distributedInfo or the file's name; -1: not said
+  std::string process;  ///< what the trace calls it, or "process N"
+  std::string thread;   ///< "thread N", "stream 7", or what the trace calls it
+  bool gpu = false;     ///< kernels and copies rather than a thread of the host
+  std::vector<TraceRow> rows;
+};
+
+/// A number over time (ph "C"), e.g. memory.
+struct TraceCounter {
+  std::string name;
+  std::vector<double> time_us, value;
+};
+
+struct Trace {
+  std::string file;  ///< names of the files it came from, for the eye
+  std::vector<std::string> names, categories;
+  std::vector<TraceLane> lanes;  ///< by rank; host threads before streams
+  std::vector<TraceCounter> counters;
+  double length_us = 0;               ///< from the first start to the last end
+  uint64_t num_events = 0;            ///< spans and instants
+  uint64_t num_skipped = 0;           ///< events of a kind that is not shown, or without a time
+  std::vector<std::string> problems;  ///< what was wrong, e.g. a file that ends early
+};
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,190 @@
+#include "viewer/panels/chart_panel.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include "viewer/render/plot_table.h"
+#include "viewer/widgets/format.h"
+#include "viewer/widgets/text.h"
+
+namespace moonshard::viewer {
+namespace {
+
+// Changes with what the axes mean, not with single values: zoom survives new points.
+size_t shape_of(const records::PlotSpec& spec) {
+  size_t hash = spec.panels.size();
+  const auto mix = [&hash](const std::string& text) {
+    hash = hash * 1099511628211ull + std::hash<std::string>()(text);
+  };
+  for (const records::PlotPanel& panel : spec.panels) {
+    mix(panel.title);
+    mix(panel.x.label + panel.x.unit);
+    mix(panel.y.label + panel.y.unit);
+    hash = hash * 31 + panel.x.categories.size();
+  }
+  return hash;
+}
+
+const PointRef* ref_of(const Chart& chart, const PlotHit& hit) {
+  if (hit.panel >= chart.refs.size() || hit.at.series >= chart.refs[hit.panel].size()) {
+    return nullptr;
+  }
+  const std::vector<PointRef>& refs = chart.refs[hit.panel][hit.at.series];
+  return hit.at.source < refs.size() ? &refs[hit.at.source] : nullptr;
+}
+
+}  // namespace
+
+void ChartPanel::draw(const PanelContext& context) {
+  draw_controls(context);
+  const uint64_t workspace = context.workspace.revision(), store = context.store.revision();
+  if (stale_ || workspace != workspace_revision_ || store != store_revision_) {
+    stale_ = false;
+    workspace_revision_ = workspace;
+    store_revision_ = store;
+    const bool was_waiting = chart_.waiting;
+    chart_ = make_chart(context);
+    plot_ = prepare_plot(chart_.spec);
+    const size_t shape = shape_of(chart_.spec);
+    if (shape != shape_) state_ = PlotState();
+    if (was_waiting) state_.fit = true;  // while points are being read the range follows them
+    shape_ = shape;
+  }
+  if (chart_.spec.panels.empty()) {
+    if (chart_.waiting || context.loading) {
+      show_empty_state("Reading ...", "", context.style);
+    } else {
+      show_empty_state(chart_.empty_what, chart_.empty_next, context.style);
+    }
+    return;
+  }
+  draw_toolbar(context);
+  draw_figure(context);
+}
+
+const records::PlotSpec* ChartPanel::shown_plot() const {
+  return chart_.spec.panels.empty() ? nullptr : &chart_.spec;
+}
+
+void ChartPanel::draw_toolbar(const PanelContext& context) {
+  const float width = ImGui::CalcTextSize("Export").x + 2 * ImGui::GetStyle().FramePadding.x;
+  // At the right end of the controls' line; without controls it has a line of its own.
+  if (ImGui::GetCursorPosY() > ImGui::GetCursorStartPos().y) ImGui::SameLine();
+  ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX(),
+                                ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - width));
+  if (ImGui::Button("Export")) ImGui::OpenPopup("##export");
+  if (!ImGui::BeginPopup("##export")) return;
+  if (ImGui::MenuItem("Picture as PNG ...", "Ctrl+E")) {
+    context.requests.export_plot = ExportRequest{chart_.spec, std::string(name())};
+  }
+  if (ImGui::MenuItem("Copy data as CSV")) {
+    context.requests.copy(plot_csv(chart_.spec), "the chart's data as CSV");
+  }
+  if (ImGui::MenuItem("Copy data as Markdown")) {
+    context.requests.copy(plot_markdown(chart_.spec), "the chart's data as Markdown");
+  }
+  const std::string lua = script(context.workspace);
+  if (ImGui::MenuItem("Copy as script", nullptr, false, !lua.empty())) {
+    context.requests.copy(lua, "a Lua script that makes this chart");
+  }
+  ImGui::EndPopup();
+}
+
+void ChartPanel::mark_selected(const PanelContext& context) {
+  state_.marked.clear();
+  const std::optional<PointRef> selected = context.workspace.selected_point();
+  if (!selected) return;
+  for (size_t p = 0; p < chart_.refs.size(); ++p) {
+    for (size_t s = 0; s < chart_.refs[p].size(); ++s) {
+      for (size_t i = 0; i < chart_.refs[p][s].size(); ++i) {
+        if (chart_.refs[p][s][i] == *selected) state_.marked.push_back({p, {s, i}});
+      }
+    }
+  }
+}
+
+// A figure of several rows or of many lying bars keeps a readable height and scrolls; others fill
+// the panel.
+void ChartPanel::draw_figure(const PanelContext& context) {
+  constexpr float kRowHeightEm = 15;
+  const size_t columns = std::max<size_t>(plot_.columns, 1);
+  const size_t rows = (plot_.panels.size() + columns - 1) / columns;
+  ImVec2 size = ImGui::GetContentRegionAvail();
+  float row_em = rows > 1 ? kRowHeightEm : 0;
+  for (const PreparedPanel& panel : plot_.panels) {
+    const bool beside = panel.kind == records::PlotKind::Bars;  // else on each other
+    const size_t bars = panel.categories.size() * (beside ? panel.series.size() : 1);
+    if (panel.horizontal) row_em = std::max(row_em, 8 + 0.8f * static_cast<float>(bars));
+  }
+  const float wanted = static_cast<float>(rows) * row_em * ImGui::GetFontSize();
+  const bool scrolls = wanted > size.y;
+  mark_selected(context);
+  if (x_is_step_time()) state_.cursor_x = context.workspace.cursor_ms;
+  ImGui::BeginChild("##figure", size);
+  if (scrolls) size = ImVec2(size.x - ImGui::GetStyle().ScrollbarSize, wanted);
+  draw_plot(plot_, state_, size, context.style, true);
+  ImGui::EndChild();
+  if (x_is_step_time() && state_.hovered_x) context.workspace.cursor_ms = state_.hovered_x;
+  if (state_.clicked && state_.hovered) {
+    if (const PointRef* ref = ref_of(chart_, *state_.hovered)) context.workspace.select(*ref);
+  }
+}
+
+std::vector<DetailedPoint> shown_details(const PanelContext& context, Chart& chart) {
+  std::vector<DetailedPoint> points;
+  const Workspace& workspace = context.workspace;
+  const size_t count = std::min(workspace.shown().size(), kMaxDetailedPoints);
+  for (size_t i = 0; i < count; ++i) {
+    const PointRef ref = workspace.shown()[i];
+    const std::string& status = workspace.head(ref).status;
+    if (status == "planned" || status == "skipped") {  // there is no result to read
+      points.push_back({ref, nullptr});
+      continue;
+    }
+    const Loaded<PointDetail> loaded =
+        context.store.detail(workspace.run(ref).path, workspace.head(ref).id);
+    chart.waiting = chart.waiting || (loaded.loading && !loaded.value);
+    points.push_back({ref, loaded.value});
+  }
+  if (count < workspace.shown().size()) {
+    chart.spec.note = fmt::format("The first {} of {} points; a filter chooses others.", count,
+                                  workspace.shown().size());
+  }
+  return points;
+}
+
+std::shared_ptr<const PointDetail> selected_detail(const PanelContext& context, Chart& chart) {
+  const std::optional<PointRef> ref = context.workspace.selected_point();
+  if (!ref) {
+    chart.empty_what = "No point selected";
+    chart.empty_next = "Click a row of the run table, or a mark in a chart.";
+    return nullptr;
+  }
+  const Loaded<PointDetail> loaded =
+      context.store.detail(context.workspace.run(*ref).path, context.workspace.head(*ref).id);
+  chart.waiting = loaded.loading && !loaded.value;
+  if (loaded.value && loaded.error.empty()) return loaded.value;
+  chart.empty_what = "This point has no result";
+  chart.empty_next =
+      clean_text(loaded.error.empty() ? "Its status is " + context.workspace.head(*ref).status + "."
+                                      : loaded.error);
+  return nullptr;
+}
+
+Unit memory_unit(double bytes) {
+  constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
+  if (bytes >= 2 * kGiB) return {"GiB", 1 / kGiB};
+  if (bytes >= kMiB) return {"MiB", 1 / kMiB};
+  return {"KiB", 1.0 / 1024};
+}
+
+Unit time_unit(double ms) {
+  if (ms >= 20000) return {"s", 1e-3};
+  if (ms < 0.2) return {"us", 1e3};
+  return {"ms", 1};
+}
+
+}  // namespace moonshard::viewer

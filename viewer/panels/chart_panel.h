@@ -1,0 +1,73 @@
+// A panel that shows a chart made from the records: it makes a plot spec, and the renderer of the
+// PNG files draws it. So every chart can be exported as it stands, and its data as a table.
+// Hovering names the point, a click selects it everywhere.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "viewer/panels/panel.h"
+#include "viewer/render/plot_renderer.h"
+
+namespace moonshard::viewer {
+
+struct Chart {
+  records::PlotSpec spec;  ///< no panels: nothing to draw, and empty_what says why
+  /// [panel][series][entry]: the point behind each mark; may be shorter than the spec.
+  std::vector<std::vector<std::vector<PointRef>>> refs;
+  std::string empty_what, empty_next;  ///< what is missing, what to do about it
+  bool waiting = false;                ///< something is still being read
+};
+
+class ChartPanel : public Panel {
+ public:
+  void draw(const PanelContext& context) final;
+  const records::PlotSpec* shown_plot() const override;
+  DockPlace place() const override { return DockPlace::Charts; }
+
+ protected:
+  /// Makes the chart from what the workspace shows. Called again when anything it may look at has
+  /// changed, or after remake().
+  virtual Chart make_chart(const PanelContext& context) = 0;
+  /// Widgets above the chart; call remake() when one changed.
+  virtual void draw_controls(const PanelContext&) {}
+  /// Linked cursor: true when x of this chart is a moment of the step in ms.
+  virtual bool x_is_step_time() const { return false; }
+  void remake() { stale_ = true; }
+
+ private:
+  void draw_toolbar(const PanelContext& context);
+  void draw_figure(const PanelContext& context);
+  void mark_selected(const PanelContext& context);
+
+  Chart chart_;
+  PreparedPlot plot_;
+  PlotState state_;
+  bool stale_ = true;
+  uint64_t workspace_revision_ = 0, store_revision_ = 0;
+  size_t shape_ = 0;  // of the last chart: another shape shows its whole range again
+};
+
+/// Points a chart of details shows at most; more would not be told apart, and must all be read.
+inline constexpr size_t kMaxDetailedPoints = 48;
+
+/// The shown points' details as far as they are read, in order; adds a note to the spec when there
+/// are more points than a chart takes, and sets waiting while some are still missing.
+struct DetailedPoint {
+  PointRef ref;
+  std::shared_ptr<const PointDetail> detail;  ///< may be null: no result, or not read yet
+};
+std::vector<DetailedPoint> shown_details(const PanelContext& context, Chart& chart);
+
+/// Charts of one point: the selected one's detail, or an empty state in the chart.
+std::shared_ptr<const PointDetail> selected_detail(const PanelContext& context, Chart& chart);
+
+/// Unit and factor for bytes or milliseconds of about this size.
+struct Unit {
+  const char* name;
+  double factor;
+};
+Unit memory_unit(double bytes);
+Unit time_unit(double ms);
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,228 @@
+#include "viewer/panels/chart_points.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include "viewer/widgets/definitions.h"
+#include "viewer/widgets/format.h"
+#include "viewer/widgets/text.h"
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr std::string_view kOverheadPrefix = "overhead:";
+constexpr std::array<const char*, 8> kUsual = {
+    "median_time_ms",          "peak_memory_bytes", "tokens_per_s", "comm_exposed_ms",
+    "gpu_utilization_percent", "mfu_percent",       "final_loss",   "clip_fraction"};
+struct OverheadFigure {
+  const char *key, *label;
+};
+constexpr std::array<OverheadFigure, 4> kOverheads = {
+    {{"overhead:time_ratio", "time against the baseline"},
+     {"overhead:memory_bytes", "memory above the baseline"},
+     {"overhead:memory_percent", "memory above the baseline in %"},
+     {"overhead:throughput_ratio", "throughput against the baseline"}}};
+
+std::string figure_label(const std::string& key) {
+  for (const OverheadFigure& overhead : kOverheads) {
+    if (key == overhead.key) return overhead.label;
+  }
+  return metric_format(key).title;
+}
+
+}  // namespace
+
+std::vector<Figure> all_figures(const Workspace& workspace) {
+  std::set<std::string> present;
+  std::vector<std::string> order;
+  for (const LoadedRun& loaded : workspace.snapshot().runs) {
+    for (const std::string& key : loaded.data->metrics.keys) {
+      if (present.insert(key).second) order.push_back(key);
+    }
+  }
+  std::vector<Figure> figures;
+  const auto add = [&](const std::string& key) { figures.push_back({key, figure_label(key)}); };
+  for (const char* key : kUsual) {
+    if (present.contains(key)) add(key);
+  }
+  if (workspace.baseline().kind != Baseline::Kind::None) {
+    for (const OverheadFigure& overhead : kOverheads) add(overhead.key);
+  }
+  for (const std::string& key : order) {
+    const bool usual = std::find(kUsual.begin(), kUsual.end(), key) != kUsual.end();
+    if (!usual && figures.size() < 200) add(key);
+  }
+  return figures;
+}
+
+double figure_of(const Workspace& workspace, PointRef ref, const std::string& key) {
+  if (!key.starts_with(kOverheadPrefix)) return workspace.run(ref).metric(ref.point, key);
+  const Overhead& overhead = workspace.overhead(ref);
+  if (key == "overhead:time_ratio") return overhead.time_ratio;
+  if (key == "overhead:memory_bytes") return overhead.memory_bytes;
+  if (key == "overhead:memory_percent") return overhead.memory_percent;
+  return overhead.throughput_ratio;
+}
+
+ShownUnit figure_unit(const std::string& key, double largest) {
+  if (key.ends_with("_ratio")) return {"x", 1};
+  if (key.ends_with("_bytes")) {
+    const Unit unit = memory_unit(largest);
+    return {unit.name, unit.factor};
+  }
+  if (key.ends_with("_ms")) {
+    const Unit unit = time_unit(largest);
+    return {unit.name, unit.factor};
+  }
+  const MetricFormat format = metric_format(key);
+  return {format.unit, format.factor};
+}
+
+bool choose_name(const char* label, std::string& name, const std::vector<std::string>& names) {
+  bool changed = false;
+  float width = 0;
+  for (const std::string& other : names) {
+    width = std::max(width, ImGui::CalcTextSize(other.c_str()).x);
+  }
+  ImGui::SetNextItemWidth(std::clamp(width + 3 * ImGui::GetFontSize(), 6 * ImGui::GetFontSize(),
+                                     16 * ImGui::GetFontSize()));
+  if (ImGui::BeginCombo(label, clean_text(name, 128).c_str())) {
+    for (const std::string& other : names) {
+      if (ImGui::Selectable(literal_label(other, other).c_str(), other == name)) {
+        changed = other != name;
+        name = other;
+      }
+    }
+    ImGui::EndCombo();
+  }
+  const std::string_view meaning = definition_of(name);
+  if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+    show_tooltip(meaning);
+  }
+  return changed;
+}
+
+bool choose_figure(const char* label, std::string& key, const Workspace& workspace) {
+  const std::vector<Figure> figures = all_figures(workspace);
+  bool changed = false;
+  if (!figures.empty() && std::none_of(figures.begin(), figures.end(),
+                                       [&](const Figure& figure) { return figure.key == key; })) {
+    key = figures.front().key;
+    changed = true;
+  }
+  ImGui::SetNextItemWidth(14 * ImGui::GetFontSize());
+  if (ImGui::BeginCombo(label, clean_text(figure_label(key), 128).c_str(),
+                        ImGuiComboFlags_HeightLarge)) {
+    for (const Figure& figure : figures) {
+      if (ImGui::Selectable(literal_label(figure.label, figure.key).c_str(), figure.key == key)) {
+        changed = true;
+        key = figure.key;
+      }
+      const std::string_view meaning = definition_of(figure.key);
+      if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+        show_tooltip(meaning);
+      }
+    }
+    ImGui::EndCombo();
+  }
+  const std::string_view meaning = definition_of(key);
+  if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+    show_tooltip(meaning);
+  }
+  return changed;
+}
+
+std::string option_text(const Workspace& workspace, PointRef ref, const std::string& key) {
+  const RunData& run = workspace.run(ref);
+  const std::optional<size_t> place = run.options.find(key);
+  return place ? value_text(run, run.options.at(ref.point, *place)) : "";
+}
+
+std::vector<std::string> all_axes(const Workspace& workspace) {
+  std::vector<std::string> axes;
+  for (const LoadedRun& loaded : workspace.snapshot().runs) {
+    for (const std::string& axis : loaded.data->axes) {
+      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) axes.push_back(axis);
+    }
+  }
+  return axes;
+}
+
+std::vector<std::string> numeric_axes(const Workspace& workspace) {
+  std::vector<std::string> numeric;
+  for (const std::string& axis : all_axes(workspace)) {
+    std::set<double> values;
+    bool numbers = true;
+    for (const PointRef ref : workspace.shown()) {
+      const double value = workspace.run(ref).option_number(ref.point, axis);
+      std::isnan(value) ? (void)(numbers = numbers && option_text(workspace, ref, axis).empty())
+                        : (void)values.insert(value);
+    }
+    if (numbers && values.size() >= 2) numeric.push_back(axis);
+  }
+  return numeric;
+}
+
+std::string series_name(const Workspace& workspace, PointRef ref, const std::string& without) {
+  const RunData& run = workspace.run(ref);
+  std::string name;
+  for (const std::string& axis : run.axes) {
+    if (axis == without) continue;
+    const std::string value = option_text(workspace, ref, axis);
+    if (value.empty()) continue;
+    name += fmt::format(
+        "{}{}", name.empty() ? "" : ", ",
+        axis == "mode" || axis == "sharding" ? value : fmt::format("{} {}", axis, value));
+  }
+  if (name.empty()) {
+    const std::string mode = option_text(workspace, ref, "mode");
+    name = mode.empty() ? run.name : mode;
+  }
+  if (workspace.snapshot().runs.size() > 1) name = fmt::format("{}: {}", run.name, name);
+  return name;
+}
+
+void SeriesBuilder::add(const Workspace& workspace, PointRef ref, double x, double y) {
+  const PointHead& head = workspace.head(ref);
+  series.x.push_back(x);
+  const bool good = head.status == "ok" && std::isfinite(y);
+  series.y.push_back(good ? std::optional<double>(y) : std::nullopt);
+  // An ok point without this figure is no failure: its word says what it lacks.
+  series.status.push_back(head.status == "ok" && !good ? "no figure" : head.status);
+  series.labels.push_back(workspace.point_name(ref));
+  refs.push_back(ref);
+}
+
+SeriesBuilder& SeriesList::operator[](const std::string& name) {
+  for (SeriesBuilder& builder : list_) {
+    if (builder.series.name == name) return builder;
+  }
+  list_.emplace_back();
+  list_.back().series.name = name;
+  return list_.back();
+}
+
+bool SeriesList::any_figure() const {
+  return std::any_of(list_.begin(), list_.end(), [](const SeriesBuilder& builder) {
+    return std::any_of(builder.series.y.begin(), builder.series.y.end(),
+                       [](const std::optional<double>& y) { return y.has_value(); });
+  });
+}
+
+void SeriesList::move_into(Chart& chart, records::PlotPanel panel) {
+  std::vector<std::vector<PointRef>> refs;
+  for (SeriesBuilder& builder : list_) {
+    panel.series.push_back(std::move(builder.series));
+    refs.push_back(std::move(builder.refs));
+  }
+  list_.clear();
+  chart.spec.panels.push_back(std::move(panel));
+  chart.refs.push_back(std::move(refs));
+}
+
+}  // namespace moonshard::viewer

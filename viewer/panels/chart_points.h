@@ -1,0 +1,68 @@
+// What charts over many points share: which value groups them into series, what stands on the x
+// axis, which metric is drawn, in which unit.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "viewer/panels/chart_panel.h"
+
+namespace moonshard::viewer {
+
+/// A figure that can be drawn for every point: a metric, or an overhead against the baseline.
+struct Figure {
+  std::string key;    ///< metric key, or "overhead:time_ratio" and the like
+  std::string label;  ///< for axes, without unit
+};
+
+/// Figures that the open folders have, the usual ones first.
+std::vector<Figure> all_figures(const Workspace& workspace);
+
+/// The figure of a point as it is stored; NaN where there is none.
+double figure_of(const Workspace& workspace, PointRef ref, const std::string& key);
+
+/// Unit and factor in which figures of about this size are shown.
+struct ShownUnit {
+  std::string name;
+  double factor = 1;
+};
+ShownUnit figure_unit(const std::string& key, double largest);
+
+/// A combo box of figures; true when another was chosen.
+bool choose_figure(const char* label, std::string& key, const Workspace& workspace);
+
+/// A combo box of names; true when another was chosen.
+bool choose_name(const char* label, std::string& name, const std::vector<std::string>& names);
+
+/// An option's value of a point as text; empty where it has none.
+std::string option_text(const Workspace& workspace, PointRef ref, const std::string& key);
+
+/// Swept options of the open folders, in order of first appearance.
+std::vector<std::string> all_axes(const Workspace& workspace);
+/// Those whose values are numbers, e.g. seq_length and batch_size, with two values or more.
+std::vector<std::string> numeric_axes(const Workspace& workspace);
+
+/// What names a point's series when `without` stands on the x axis: all other axes' values.
+std::string series_name(const Workspace& workspace, PointRef ref, const std::string& without);
+
+/// The texts and lists of one point in a series: label for the tooltip, status, reference.
+struct SeriesBuilder {
+  records::PlotSeries series;
+  std::vector<PointRef> refs;
+  void add(const Workspace& workspace, PointRef ref, double x, double y);
+};
+
+/// Series by name, in order of first appearance.
+class SeriesList {
+ public:
+  SeriesBuilder& operator[](const std::string& name);
+  /// Moves all of them into a panel, and their points into refs of the chart (last panel).
+  void move_into(Chart& chart, records::PlotPanel panel);
+  bool any_figure() const;
+  size_t size() const { return list_.size(); }
+
+ private:
+  std::vector<SeriesBuilder> list_;
+};
+
+}  // namespace moonshard::viewer

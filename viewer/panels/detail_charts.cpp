@@ -1,0 +1,270 @@
+#include "viewer/panels/detail_charts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "viewer/widgets/format.h"
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr size_t kMaxStackParts = 40;     // more are never told apart; the others are added up
+constexpr size_t kMostUprightPoints = 6;  // beyond it names need lines of their own
+
+// Titles and units of axes, and their form in names of several values. The same words as in the
+// figures of the scripts.
+struct AxisWords {
+  const char *axis, *title, *unit, *before, *after;
+};
+constexpr AxisWords kAxisWords[] = {
+    {"seq_length", "sequence length", "tokens", "", " tokens"},
+    {"batch_size", "batch size", "samples", "batch ", ""},
+    {"grad_accum", "accumulation steps", "", "accum ", ""},
+    {"image_size", "image size", "pixels", "", " px"},
+    {"patch_size", "patch size", "pixels", "patch ", ""},
+    {"num_layers", "layers", "", "", " layers"},
+    {"hidden_dim", "width", "", "width ", ""},
+    {"nproc", "ranks", "", "", " ranks"},
+    {"mode", "engine", "", "", ""},
+};
+
+const AxisWords* words_of(const std::string& axis) {
+  for (const AxisWords& words : kAxisWords) {
+    if (axis == words.axis) return &words;
+  }
+  return nullptr;
+}
+
+std::string axis_title(const std::string& axis) {
+  const AxisWords* words = words_of(axis);
+  return words ? words->title : shown_name(axis);
+}
+
+Value option_of(const Workspace& workspace, PointRef ref, const std::string& axis) {
+  const RunData& run = workspace.run(ref);
+  const std::optional<size_t> key = run.options.find(axis);
+  return key ? run.options.at(ref.point, *key) : Value();
+}
+
+// Swept options that differ among these points, in the order of the sweeps.
+std::vector<std::string> varying_axes(const Workspace& workspace,
+                                      const std::vector<PointRef>& refs) {
+  std::vector<std::string> axes;
+  std::set<size_t> seen;
+  for (const PointRef& ref : refs) {
+    if (!seen.insert(ref.run).second) continue;
+    for (const std::string& axis : workspace.run(ref).axes) {
+      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) axes.push_back(axis);
+    }
+  }
+  std::erase_if(axes, [&](const std::string& axis) {
+    std::set<std::string> values;
+    for (const PointRef& ref : refs) {
+      values.insert(value_text(workspace.run(ref), option_of(workspace, ref, axis)));
+      if (values.size() > 1) return false;
+    }
+    return true;
+  });
+  return axes;
+}
+
+std::string axis_word(const RunData& run, const std::string& axis, const Value& value, bool alone) {
+  if (value.kind == Value::Kind::None) return "";
+  if (value.kind == Value::Kind::Bool) return value.number != 0 ? shown_name(axis) : "";
+  const std::string text = value_text(run, value);
+  const AxisWords* words = words_of(axis);
+  if (alone) return text;
+  if (words) return words->before + text + words->after;
+  return value.kind == Value::Kind::Text ? text : fmt::format("{} {}", shown_name(axis), text);
+}
+
+double value_of_part(const StackAsk& ask, const PointDetail& detail, const std::string& part) {
+  const double value = ask.value(detail, part);
+  return std::isfinite(value) ? std::max(value, 0.0) : NAN;
+}
+
+}  // namespace
+
+std::optional<double> figure(double value) {
+  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
+}
+
+std::string shown_name(std::string_view name) {
+  std::string shown(name);
+  std::replace(shown.begin(), shown.end(), '_', ' ');
+  for (const char* matrix : {"ggt", "aat"}) {  // gradients times their transpose
+    if (shown.ends_with(std::string(" ") + matrix)) shown.back() = 'T';
+  }
+  return shown;
+}
+
+std::vector<std::string> point_labels(const Workspace& workspace,
+                                      const std::vector<PointRef>& refs) {
+  const std::vector<std::string> axes = varying_axes(workspace, refs);
+  const bool several_runs = std::any_of(
+      refs.begin(), refs.end(), [&](const PointRef& ref) { return ref.run != refs[0].run; });
+  std::vector<std::string> labels;
+  for (const PointRef& ref : refs) {
+    const RunData& run = workspace.run(ref);
+    std::string label;
+    for (const std::string& axis : axes) {
+      const std::string word =
+          axis_word(run, axis, option_of(workspace, ref, axis), axes.size() == 1);
+      if (!word.empty()) label += (label.empty() ? "" : ", ") + word;
+    }
+    if (label.empty()) label = axes.empty() ? workspace.head(ref).id : "default";
+    if (several_runs) label = run.name + ": " + label;
+    labels.push_back(std::move(label));
+  }
+  return labels;
+}
+
+records::PlotAxis point_axis(const Workspace& workspace, const std::vector<PointRef>& refs) {
+  const std::vector<std::string> axes = varying_axes(workspace, refs);
+  records::PlotAxis axis;
+  axis.categories = point_labels(workspace, refs);
+  if (axes.empty()) {
+    axis.label = "point";
+  } else if (axes.size() > 3) {
+    axis.label = "configuration";
+  } else {
+    for (const std::string& name : axes) {
+      axis.label += (axis.label.empty() ? "" : ", ") + axis_title(name);
+    }
+    const AxisWords* words = axes.size() == 1 ? words_of(axes[0]) : nullptr;
+    if (words) axis.unit = words->unit;
+  }
+  return axis;
+}
+
+std::string missing_word(const Workspace& workspace, const DetailedPoint& point, bool waiting) {
+  const std::string& status = workspace.head(point.ref).status;
+  if (status != "ok" && !status.empty()) return status;
+  return !point.detail && waiting ? "reading" : "no value";
+}
+
+std::string hover_label(const Workspace& workspace, PointRef ref) {
+  const PointHead& head = workspace.head(ref);
+  const std::string name = workspace.point_name(ref);
+  return head.error.empty() ? name : fmt::format("{}: {}", name, clean_text(head.error, 256));
+}
+
+bool add_stacked_bars(const Workspace& workspace, const std::vector<DetailedPoint>& points,
+                      const StackAsk& ask, Chart& chart) {
+  const size_t num_parts = std::min(ask.parts.size(), kMaxStackParts);
+  const bool others = ask.parts.size() > kMaxStackParts;
+  std::vector<std::vector<double>> values(num_parts + others, std::vector<double>(points.size()));
+  std::vector<double> totals(points.size(), 0.0);
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (!points[i].detail || workspace.head(points[i].ref).status != "ok") continue;
+    for (size_t p = 0; p < ask.parts.size(); ++p) {
+      const double value = value_of_part(ask, *points[i].detail, ask.parts[p]);
+      if (!(value > 0)) continue;
+      values[std::min(p, values.size() - 1)][i] += value;
+      totals[i] += value;
+    }
+  }
+  const double largest = totals.empty() ? 0 : *std::max_element(totals.begin(), totals.end());
+  if (!(largest > 0)) return false;
+  const Unit unit = ask.bytes ? memory_unit(largest) : time_unit(largest);
+  std::vector<PointRef> refs;
+  for (const DetailedPoint& point : points) refs.push_back(point.ref);
+  records::PlotPanel panel;
+  panel.kind = records::PlotKind::StackedBars;
+  panel.horizontal = points.size() > kMostUprightPoints;
+  panel.x = point_axis(workspace, refs);
+  panel.y.label = ask.label;
+  panel.y.unit = ask.share ? "%" : unit.name;
+  for (size_t p = 0; p < values.size(); ++p) {
+    const auto has = [](double value) { return value > 0; };
+    if (std::none_of(values[p].begin(), values[p].end(), has)) continue;
+    records::PlotSeries series;
+    series.name = p < num_parts ? shown_name(ask.parts[p]) : "others";
+    for (size_t i = 0; i < points.size(); ++i) {
+      // A part that one point does not have is nothing; a point without any part is a failure.
+      const bool known = totals[i] > 0;
+      const double factor = ask.share ? 100 / totals[i] : unit.factor;
+      series.x.push_back(static_cast<double>(i));
+      series.y.push_back(known ? figure(values[p][i] * factor) : std::nullopt);
+      series.status.push_back(known ? "ok" : missing_word(workspace, points[i], chart.waiting));
+      series.labels.push_back(hover_label(workspace, points[i].ref));
+    }
+    panel.series.push_back(std::move(series));
+  }
+  chart.refs.push_back(std::vector<std::vector<PointRef>>(panel.series.size(), refs));
+  chart.spec.panels.push_back(std::move(panel));
+  chart.spec.width = 1000;
+  chart.spec.height = points.size() > kMostUprightPoints
+                          ? std::min(1600, 180 + 30 * static_cast<int>(points.size()))
+                          : 560;
+  return true;
+}
+
+void say_nothing_shown(const Workspace& workspace, const std::vector<DetailedPoint>& points,
+                       const std::string& what, const std::string& next, Chart& chart) {
+  if (points.empty()) {
+    const bool any = !workspace.snapshot().runs.empty();
+    chart.empty_what = any ? "No points to show" : "No folder is open";
+    chart.empty_next = any ? "The filter takes none of the points, or all are hidden: change it "
+                             "above the run table."
+                           : "Press Ctrl+O, or drop a run folder here.";
+    return;
+  }
+  std::map<std::string, size_t> counts;
+  for (const DetailedPoint& point : points)
+    ++counts[clean_text(workspace.head(point.ref).status, 16)];
+  std::string statuses;
+  for (const auto& [status, count] : counts) {
+    statuses += fmt::format("{}{} {}", statuses.empty() ? "" : ", ", count, status);
+  }
+  chart.empty_what = what;
+  chart.empty_next = fmt::format("Points shown: {}. {}", statuses, next);
+}
+
+std::vector<std::string> in_order(const std::vector<std::string>& names,
+                                  std::span<const char* const> known) {
+  std::vector<std::string> order;
+  const std::set<std::string> present(names.begin(), names.end());
+  std::set<std::string> taken;
+  for (const char* name : known) {
+    if (present.contains(name) && taken.insert(name).second) order.push_back(name);
+  }
+  for (const std::string& name : names) {
+    if (taken.insert(name).second) order.push_back(name);
+  }
+  return order;
+}
+
+std::vector<NamedDetail> selected_and_baseline(const PanelContext& context, bool with_baseline,
+                                               Chart& chart) {
+  const Workspace& workspace = context.workspace;
+  std::shared_ptr<const PointDetail> detail = selected_detail(context, chart);
+  if (!detail) return {};
+  const PointRef selected = *workspace.selected_point();
+  std::vector<NamedDetail> found{{workspace.point_name(selected), selected, std::move(detail)}};
+  if (!with_baseline) return found;
+  std::optional<PointRef> other = workspace.overhead(selected).baseline;
+  std::string word = "baseline: ";
+  if (!other || *other == selected) {
+    other.reset();
+    word = "pinned: ";
+    for (const PointRef& ref : workspace.shown()) {
+      if (!workspace.pinned(ref)) break;  // pinned points come first
+      if (ref == selected) continue;
+      other = ref;
+      break;
+    }
+  }
+  if (!other) return found;
+  const Loaded<PointDetail> loaded =
+      context.store.detail(workspace.run(*other).path, workspace.head(*other).id);
+  chart.waiting = chart.waiting || (loaded.loading && !loaded.value);
+  if (loaded.value) found.push_back({word + workspace.point_name(*other), *other, loaded.value});
+  return found;
+}
+
+}  // namespace moonshard::viewer

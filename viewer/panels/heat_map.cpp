@@ -1,0 +1,164 @@
+// The heat map panel: any figure over two swept options, by default batch size and accumulation.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include "viewer/panels/chart_points.h"
+#include "viewer/panels/make_panels.h"
+#include "viewer/script.h"
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr size_t kMaxCells = 64;  // each way
+
+// Numbers by size, words as they came.
+void put_in_order(std::vector<std::string>& names) {
+  const auto number = [](const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    return end != text.c_str() && *end == '\0' ? value : NAN;
+  };
+  const bool numbers = std::none_of(names.begin(), names.end(), [&](const std::string& text) {
+    return std::isnan(number(text));
+  });
+  if (!numbers) return;
+  std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return number(a) < number(b);
+  });
+}
+
+size_t place_in(std::vector<std::string>& names, const std::string& name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  const auto place = static_cast<size_t>(found - names.begin());
+  if (place == names.size()) names.push_back(name);
+  return place;
+}
+
+class HeatMapPanel final : public ChartPanel {
+ public:
+  std::string_view name() const override { return "heat_map"; }
+  const char* title() const override { return "Heat map"; }
+  const char* purpose() const override {
+    return "Any figure over two swept options, by default batch size and accumulation.";
+  }
+  std::string script(const Workspace& workspace) const override {
+    return figure_script(workspace, "gpu_utilization_heatmap");
+  }
+
+ protected:
+  void draw_controls(const PanelContext& context) override {
+    const std::vector<std::string> axes = all_axes(context.workspace);
+    if (axes.size() < 2) return;
+    if (!chosen_) choose_axes(axes);
+    if (choose_figure("##figure", figure_, context.workspace)) remake();
+    ImGui::SameLine();
+    if (choose_name("x##x", x_axis_, axes)) remake();
+    ImGui::SameLine();
+    if (choose_name("y##y", y_axis_, axes)) remake();
+  }
+
+  Chart make_chart(const PanelContext& context) override {
+    const Workspace& workspace = context.workspace;
+    Chart chart;
+    chart.empty_what = "Nothing to lay out";
+    chart.empty_next =
+        "A heat map needs two swept options, e.g. batch_size and grad_accum: grid = { batch_size = "
+        "{...}, grad_accum = {...} }.";
+    if (x_axis_.empty() || y_axis_.empty() || x_axis_ == y_axis_) return chart;
+    double largest = 0;
+    for (const PointRef ref : workspace.shown()) {
+      const double value = figure_of(workspace, ref, figure_);
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    }
+    unit_ = figure_unit(figure_, largest);
+    // One map per combination of the other axes.
+    std::vector<std::string> others;
+    std::vector<std::vector<PointRef>> groups;
+    for (const PointRef ref : workspace.shown()) {
+      std::string rest;
+      for (const std::string& axis : workspace.run(ref).axes) {
+        if (axis == x_axis_ || axis == y_axis_) continue;
+        rest += fmt::format("{}{} {}", rest.empty() ? "" : ", ", axis,
+                            option_text(workspace, ref, axis));
+      }
+      if (workspace.snapshot().runs.size() > 1) {
+        rest = fmt::format("{} {}", workspace.run(ref).name, rest);
+      }
+      const size_t place = place_in(others, rest);
+      groups.resize(others.size());
+      groups[place].push_back(ref);
+    }
+    constexpr size_t kMaxMaps = 12;
+    if (groups.size() > kMaxMaps) {
+      chart.spec.note =
+          fmt::format("The first {} of {} maps; a filter chooses others.", kMaxMaps, groups.size());
+    }
+    for (size_t g = 0; g < std::min(groups.size(), kMaxMaps); ++g) {
+      add_map(workspace, groups[g], others[g], chart);
+    }
+    chart.spec.columns = static_cast<int>(std::min<size_t>(chart.spec.panels.size(), 2));
+    return chart;
+  }
+
+ private:
+  void choose_axes(const std::vector<std::string>& axes) {
+    chosen_ = true;
+    const auto has = [&](const char* name) {
+      return std::find(axes.begin(), axes.end(), name) != axes.end();
+    };
+    x_axis_ = has("batch_size") ? "batch_size" : axes.back();
+    y_axis_ = has("grad_accum") ? "grad_accum" : axes.front();
+    if (x_axis_ == y_axis_) y_axis_ = axes.front() == x_axis_ ? axes.back() : axes.front();
+    remake();
+  }
+
+  void add_map(const Workspace& workspace, const std::vector<PointRef>& points,
+               const std::string& title, Chart& chart) const {
+    std::vector<std::string> columns, rows;
+    for (const PointRef ref : points) {
+      if (columns.size() < kMaxCells) place_in(columns, option_text(workspace, ref, x_axis_));
+      if (rows.size() < kMaxCells) place_in(rows, option_text(workspace, ref, y_axis_));
+    }
+    put_in_order(columns);
+    put_in_order(rows);
+    SeriesList series;
+    for (const std::string& row : rows) series[row.empty() ? "-" : row];
+    for (const PointRef ref : points) {
+      const std::string row = option_text(workspace, ref, y_axis_);
+      const auto column =
+          std::find(columns.begin(), columns.end(), option_text(workspace, ref, x_axis_));
+      if (column == columns.end() || std::find(rows.begin(), rows.end(), row) == rows.end()) {
+        continue;
+      }
+      series[row.empty() ? "-" : row].add(workspace, ref,
+                                          static_cast<double>(column - columns.begin()),
+                                          figure_of(workspace, ref, figure_) * unit_.factor);
+    }
+    records::PlotPanel panel;
+    panel.kind = records::PlotKind::HeatMap;
+    panel.title = title;
+    panel.x.label = x_axis_;
+    panel.x.categories = columns;
+    panel.y.label = y_axis_;
+    for (const Figure& figure : all_figures(workspace)) {
+      if (figure.key == figure_) panel.value.label = figure.label;
+    }
+    panel.value.unit = unit_.name;
+    series.move_into(chart, std::move(panel));
+  }
+
+  std::string figure_ = "tokens_per_s", x_axis_, y_axis_;
+  ShownUnit unit_;
+  bool chosen_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_heat_map_panel() {
+  return std::make_unique<HeatMapPanel>();
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,138 @@
+// The memory panel: who holds the memory of each shown point, stacked by owner.
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include "viewer/panels/detail_charts.h"
+#include "viewer/panels/make_panels.h"
+#include "viewer/script.h"
+#include "viewer/widgets/choice.h"
+#include "viewer/widgets/definitions.h"
+#include "viewer/widgets/format.h"
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr const char* kOwners[] = {"parameters",       "gathered_parameters",
+                                   "cast_parameters",  "gradients",
+                                   "optimizer_state",  "activations",
+                                   "output_gradients", "engine_kept",
+                                   "norm_samples",     "temporaries_ggt",
+                                   "temporaries_aat",  "engine_temporaries",
+                                   "communication",    "data",
+                                   "step_temporaries", "other"};
+constexpr const char* kRest = "rest";
+
+const std::vector<OwnedBytes>& parts_of(const PointDetail& detail, bool after_step) {
+  return after_step ? detail.after_step : detail.breakdown;
+}
+
+double bytes_of(const PointDetail& detail, const std::string& owner, bool after_step) {
+  double bytes = NAN;
+  for (const OwnedBytes& part : parts_of(detail, after_step)) {
+    if (part.owner != owner || !std::isfinite(part.bytes)) continue;
+    bytes = (std::isnan(bytes) ? 0 : bytes) + part.bytes;
+  }
+  // Older records say what nobody claimed beside the list.
+  const bool beside = owner == kRest && !after_step && !detail.breakdown.empty();
+  return std::isnan(bytes) && beside ? detail.rest_bytes : bytes;
+}
+
+// A level line where the baseline ends, when it is one point for all and bars stand upright.
+void add_baseline_line(const Workspace& workspace, const std::vector<DetailedPoint>& points,
+                       const MemoryChoice& choice, Chart& chart) {
+  const Baseline& baseline = workspace.baseline();
+  records::PlotPanel& panel = chart.spec.panels.front();
+  if (baseline.kind != Baseline::Kind::Point || choice.share || panel.horizontal) return;
+  const std::optional<PointRef> ref = workspace.find({baseline.run, baseline.point});
+  for (size_t i = 0; ref && i < points.size(); ++i) {
+    if (points[i].ref != *ref) continue;
+    double total = 0;
+    for (const records::PlotSeries& series : panel.series) total += series.y[i].value_or(0.0);
+    if (total > 0) panel.references.push_back({"baseline", "", {}, {total}});
+  }
+}
+
+class MemoryPanel final : public ChartPanel {
+ public:
+  std::string_view name() const override { return "memory"; }
+  const char* title() const override { return "Memory"; }
+  DockPlace place() const override { return DockPlace::Detail; }
+  const char* purpose() const override {
+    return "Who holds the memory of each shown point: at the peak of a step, or after it.";
+  }
+  std::string script(const Workspace& workspace) const override {
+    if (moment_ == 0) return figure_script(workspace, "memory_breakdown_comparison");
+    return script_for(workspace,
+                      "for _, point in ipairs(runs.points) do\n"
+                      "  local memory = point.result and point.result.memory or {}\n"
+                      "  for _, part in ipairs(memory.after_step or {}) do\n"
+                      "    print(point.id, part.owner, part.bytes)\n"
+                      "  end\n"
+                      "end");
+  }
+
+ protected:
+  void draw_controls(const PanelContext&) override {
+    const Choice moments[] = {{"at the peak", definition_of("peak_memory_bytes")},
+                              {"after the step", "What is still held when the step is done."}};
+    const Choice measures[] = {{"bytes", "Memory of each owner."},
+                               {"share", "Each owner's share of the point's own sum."}};
+    if (choose("moment", moments, moment_) || choose("measure", measures, measure_)) remake();
+  }
+
+  Chart make_chart(const PanelContext& context) override {
+    Chart chart;
+    const std::vector<DetailedPoint> points = shown_details(context, chart);
+    make_memory_chart(context.workspace, points, {moment_ == 1, measure_ == 1}, chart);
+    return chart;
+  }
+
+ private:
+  int moment_ = 0, measure_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> owners_in_order(const std::vector<std::string>& names) {
+  std::vector<std::string> order = in_order(names, kOwners);
+  if (std::erase(order, kRest) > 0) order.push_back(kRest);
+  return order;
+}
+
+void make_memory_chart(const Workspace& workspace, const std::vector<DetailedPoint>& points,
+                       const MemoryChoice& choice, Chart& chart) {
+  std::vector<std::string> owners;
+  for (const DetailedPoint& point : points) {
+    if (!point.detail) continue;
+    for (const OwnedBytes& part : parts_of(*point.detail, choice.after_step)) {
+      owners.push_back(part.owner);
+    }
+  }
+  owners.push_back(kRest);
+  StackAsk ask;
+  ask.parts = owners_in_order(owners);
+  ask.value = [&](const PointDetail& detail, const std::string& owner) {
+    return bytes_of(detail, owner, choice.after_step);
+  };
+  ask.bytes = true;
+  ask.share = choice.share;
+  const std::string moment = choice.after_step ? "after the step" : "at the peak";
+  ask.label = choice.share ? "share of memory " + moment : "memory " + moment;
+  if (!add_stacked_bars(workspace, points, ask, chart)) {
+    return say_nothing_shown(workspace, points, "No memory by owner in these points",
+                             "It is recorded with profile = \"phases\", \"layers\" or \"trace\".",
+                             chart);
+  }
+  chart.spec.title =
+      choice.after_step ? "Memory by owner after a step" : "Memory by owner at the peak of a step";
+  add_baseline_line(workspace, points, choice, chart);
+}
+
+std::unique_ptr<Panel> make_memory_panel() {
+  return std::make_unique<MemoryPanel>();
+}
+
+}  // namespace moonshard::viewer

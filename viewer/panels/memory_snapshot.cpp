@@ -1,0 +1,208 @@
+// The memory snapshot panel: what a PyTorch memory snapshot of the selected point says in short.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include "viewer/panels/chart_panel.h"
+#include "viewer/panels/make_panels.h"
+#include "viewer/panels/memory_snapshot_tables.h"
+#include "viewer/render/plot_renderer.h"
+#include "viewer/script.h"
+#include "viewer/widgets/format.h"
+#include "viewer/widgets/loading.h"
+#include "viewer/widgets/text.h"
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr float kPlotHeightEm = 15;
+
+struct Line {
+  const char *name, *meaning;
+  std::string text;
+};
+
+std::string percent(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
+}
+
+class MemorySnapshotPanel final : public Panel {
+ public:
+  std::string_view name() const override { return "memory_snapshot"; }
+  const char* title() const override { return "Memory snapshot"; }
+  DockPlace place() const override { return DockPlace::Detail; }
+  const char* purpose() const override {
+    return "A PyTorch memory snapshot in short: fragmentation, the largest blocks, what happened.";
+  }
+  const records::PlotSpec* shown_plot() const override {
+    return plot_.panels.empty() ? nullptr : &spec_;
+  }
+
+  void draw(const PanelContext& context) override {
+    const std::optional<PointRef> ref = context.workspace.selected_point();
+    if (!ref) {
+      forget();
+      show_empty_state("No point selected", "Click a row of the run table, or a mark in a chart.",
+                       context.style);
+      return;
+    }
+    const std::string& folder = context.workspace.run(*ref).path;
+    const std::string& id = context.workspace.head(*ref).id;
+    const Loaded<PointDetail> detail = context.store.detail(folder, id);
+    if (!detail.value || detail.value->snapshots.empty()) {
+      forget();
+      if (detail.loading && !detail.value)
+        return show_empty_state("Reading ...", "", context.style);
+      show_empty_state(
+          "This point has no memory snapshot",
+          "A point on a GPU writes one (snapshot.pickle) with memory_history = true, also "
+          "when memory runs out.",
+          context.style);
+      return;
+    }
+    pick_file(detail.value->snapshots);
+    const std::vector<std::string> names{fmt::format("points/{}/{}", id, file_)};
+    const Loaded<MemorySnapshot> loaded =
+        context.store.file<MemorySnapshot>(ReadRequest::Kind::Snapshot, folder, names);
+    if (!show_loading(loaded, context.store, ReadRequest::Kind::Snapshot, folder, names,
+                      context.style)) {
+      forget();
+      return;
+    }
+    if (loaded.value != snapshot_) {
+      snapshot_ = loaded.value;
+      tables_.show(*snapshot_);
+      make_plot();
+    }
+    draw_toolbar(context);
+    draw_all(context);
+  }
+
+ private:
+  void forget() {
+    snapshot_.reset();
+    plot_ = PreparedPlot();
+  }
+
+  void pick_file(const std::vector<std::string>& files) {
+    if (std::find(files.begin(), files.end(), file_) == files.end()) file_ = files.front();
+    if (files.size() < 2) return;
+    ImGui::SetNextItemWidth(
+        std::min(20 * ImGui::GetFontSize(), ImGui::GetContentRegionAvail().x * 0.6f));
+    if (!ImGui::BeginCombo("##file", clean_text(file_, 128).c_str())) return;
+    for (const std::string& file : files) {
+      if (ImGui::Selectable(literal_label(file, file).c_str(), file == file_)) file_ = file;
+    }
+    ImGui::EndCombo();
+  }
+
+  // Allocated bytes over the events that the snapshot remembers.
+  void make_plot() {
+    const std::vector<double>& history = snapshot_->history_bytes;
+    spec_ = records::PlotSpec();
+    plot_ = PreparedPlot();
+    state_ = PlotState();
+    if (history.size() < 2) return;
+    const Unit unit = memory_unit(*std::max_element(history.begin(), history.end()));
+    const double per_entry =
+        static_cast<double>(std::max<uint64_t>(snapshot_->num_events, history.size())) /
+        static_cast<double>(history.size());
+    records::PlotPanel panel;
+    panel.kind = records::PlotKind::Lines;
+    panel.x.label = "event";
+    panel.y = {"allocated", unit.name};
+    records::PlotSeries series;
+    series.name = "allocated";
+    for (size_t i = 0; i < history.size(); ++i) {
+      series.x.push_back(static_cast<double>(i) * per_entry);
+      series.y.push_back(std::isfinite(history[i]) ? history[i] * unit.factor : 0.0);
+    }
+    panel.series.push_back(std::move(series));
+    spec_.title = "Memory over the events of " + file_;
+    spec_.panels.push_back(std::move(panel));
+    plot_ = prepare_plot(spec_);
+    plot_.title.clear();  // the panel says it
+  }
+
+  void draw_toolbar(const PanelContext& context) {
+    if (plot_.panels.empty()) return;
+    if (ImGui::GetCursorPosY() > ImGui::GetCursorStartPos().y) ImGui::SameLine();
+    const float width = ImGui::CalcTextSize("Export").x + 2 * ImGui::GetStyle().FramePadding.x;
+    ImGui::SetCursorPosX(std::max(
+        ImGui::GetCursorPosX(), ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - width));
+    if (ImGui::Button("Export")) {
+      context.requests.export_plot = ExportRequest{spec_, std::string(name())};
+    }
+  }
+
+  void draw_summary(const UiStyle& style) const {
+    const MemorySnapshot& s = *snapshot_;
+    const Line lines[] = {
+        {"reserved", "Taken from the device, all segments together.", format_bytes(s.reserved)},
+        {"allocated", "Held by tensors.", format_bytes(s.allocated)},
+        {"active", "Held by tensors, or freed but still in use by a stream.",
+         format_bytes(s.active)},
+        {"requested", "What was asked for, before sizes were rounded up.",
+         format_bytes(s.requested)},
+        {"free inside", "Reserved but not active: room between blocks.",
+         fmt::format("{} ({})", format_bytes(s.free_in_segments),
+                     percent(s.free_in_segments, s.reserved))},
+        {"largest free", "The largest block that can be handed out without a new segment.",
+         format_bytes(s.largest_free)},
+        {"fragmentation",
+         "Share of the free room that is not in the largest free block: what a large tensor cannot "
+         "use.",
+         percent(s.free_in_segments - s.largest_free, s.free_in_segments)},
+        {"segments", "Pieces of memory that the allocator took from the device.",
+         std::to_string(s.num_segments)},
+        {"blocks", "Parts of segments, in use or free.", std::to_string(s.num_blocks)},
+        {"events", "What the snapshot remembers of the past.", std::to_string(s.num_events)},
+    };
+    const ImU32 muted = plot_colors(style.theme).muted_text;
+    const float em = ImGui::GetFontSize();
+    const int columns = std::max(1, static_cast<int>(ImGui::GetContentRegionAvail().x / (17 * em)));
+    if (!ImGui::BeginTable("##summary", std::min(columns, 4))) return;
+    for (const Line& line : lines) {
+      ImGui::TableNextColumn();
+      ImGui::BeginGroup();
+      show_text(line.name, muted);
+      ImGui::SameLine(7 * em);
+      show_text(line.text);
+      ImGui::EndGroup();
+      if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) show_tooltip(line.meaning);
+    }
+    ImGui::EndTable();
+    for (const std::string& problem : s.problems) {
+      show_wrapped(clean_text(problem, 512), status_color("oom", style.theme));
+    }
+  }
+
+  void draw_all(const PanelContext& context) {
+    ImGui::BeginChild("##snapshot");
+    draw_summary(context.style);
+    if (!plot_.panels.empty()) {
+      const ImVec2 size(ImGui::GetContentRegionAvail().x, kPlotHeightEm * ImGui::GetFontSize());
+      draw_plot(plot_, state_, size, context.style, true);
+    }
+    tables_.draw(context.requests);
+    ImGui::EndChild();
+  }
+
+  std::string file_;
+  std::shared_ptr<const MemorySnapshot> snapshot_;
+  SnapshotTables tables_;
+  records::PlotSpec spec_;
+  PreparedPlot plot_;
+  PlotState state_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_memory_snapshot_panel() {
+  return std::make_unique<MemorySnapshotPanel>();
+}
+
+}  // namespace moonshard::viewer

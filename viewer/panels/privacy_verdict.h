@@ -1,0 +1,31 @@
+// A result's claim of privacy, computed again. A claim is never shown without this.
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "viewer/data/point_detail.h"
+
+namespace moonshard::viewer {
+
+struct PrivacyVerdict {
+  enum class Kind {
+    NoClaim,      ///< the result claims nothing, and text says why
+    Agrees,       ///< recomputed: the same, or less than what is claimed
+    TooLow,       ///< recomputed: more than what is claimed
+    Unconfirmed,  ///< by other means than ours, which give more: neither shown nor refuted
+    Unfounded,    ///< a claim that contradicts the rest of the result
+    Unknown,      ///< a claim that cannot be computed again
+  };
+  Kind kind = Kind::NoClaim;
+  std::string text;      ///< one sentence, as in "CLAIM TOO LOW by 0.41 (14 %)"
+  double epsilon = NAN;  ///< recomputed; NaN where it was not
+  double best_order = NAN;
+  double steps = NAN;  ///< what it was recomputed with
+};
+
+/// Renyi accounting of Poisson-sampled Gaussian noise with the numbers of the claim itself. Steps
+/// that the result shows but the claim does not count are counted.
+PrivacyVerdict check_claim(const PrivacyClaim& claim, size_t recorded_steps);
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,93 @@
+// The sweeps panel: how far each open sweep is, what runs now, when it will be done.
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include "viewer/panels/make_panels.h"
+#include "viewer/widgets/format.h"
+#include "viewer/widgets/text.h"
+
+namespace moonshard::viewer {
+namespace {
+
+std::string duration_text(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e9) return "?";
+  const auto whole = static_cast<long>(seconds + 0.5);
+  if (whole >= 3600) {
+    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  }
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+class ProgressPanel final : public Panel {
+ public:
+  std::string_view name() const override { return "progress"; }
+  const char* title() const override { return "Sweeps"; }
+  DockPlace place() const override { return DockPlace::Side; }
+  const char* purpose() const override {
+    return "The open folders: how far each sweep is and when it will be done.";
+  }
+
+  void draw(const PanelContext& context) override {
+    if (context.snapshot.runs.empty()) {
+      show_empty_state("No folder is open", "Press Ctrl+O, or drop a run folder here.",
+                       context.style);
+      return;
+    }
+    for (size_t r = 0; r < context.snapshot.runs.size(); ++r) {
+      ImGui::PushID(static_cast<int>(r));
+      draw_run(context, context.snapshot.runs[r], context.workspace.selected_run() == r);
+      ImGui::PopID();
+    }
+  }
+
+ private:
+  static void draw_run(const PanelContext& context, const LoadedRun& loaded, bool selected) {
+    const RunData& run = *loaded.data;
+    const ImU32 muted = plot_colors(context.style.theme).muted_text;
+    if (ImGui::Selectable(literal_label(run.name, run.path).c_str(), selected)) {
+      context.workspace.select_run(run.path);
+    }
+    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) show_tooltip(clean_text(run.path));
+    size_t done = 0, bad = 0;
+    for (const PointHead& point : run.points) {
+      const bool open = point.status == "planned" || point.status == "running";
+      done += !open;
+      bad += !open && point.status != "ok" && point.status != "skipped";
+    }
+    const size_t total = run.points.size();
+    const float share = total > 0 ? static_cast<float>(done) / static_cast<float>(total) : 0.0f;
+    const std::string text = fmt::format("{} of {} points{}", done, total,
+                                         bad > 0 ? fmt::format(", {} failed", bad) : "");
+    ImGui::PushStyleColor(ImGuiCol_PlotHistogram,
+                          status_color(bad > 0 ? "oom" : "ok", context.style.theme));
+    ImGui::ProgressBar(share, ImVec2(-1, 0), text.c_str());
+    ImGui::PopStyleColor();
+    const SweepProgress& progress = run.progress;
+    if (progress.state.empty()) {
+      show_text(loaded.error.empty() ? "no word from the sweep itself" : clean_text(loaded.error),
+                muted);
+    } else if (progress.state == "running") {
+      show_text(fmt::format("running for {}, about {} left", duration_text(progress.elapsed_s),
+                            duration_text(progress.eta_s)));
+      if (!progress.current.empty())
+        show_wrapped("now: " + clean_text(progress.current, 512), muted);
+      show_text("last word at " + clean_text(progress.updated, 64), muted);
+    } else {
+      show_text(fmt::format("{} after {}", clean_text(progress.state, 64),
+                            duration_text(progress.elapsed_s)),
+                muted);
+    }
+    ImGui::Spacing();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_progress_panel() {
+  return std::make_unique<ProgressPanel>();
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,75 @@
+// State of the run table panel; its menus are in run_table_menu.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "viewer/panels/panel.h"
+#include "viewer/panels/run_table_model.h"
+
+namespace moonshard::viewer {
+
+class RunTablePanel final : public Panel {
+ public:
+  std::string_view name() const override { return "run_table"; }
+  const char* title() const override { return "Runs"; }
+  DockPlace place() const override { return DockPlace::Table; }
+  const char* purpose() const override {
+    return "Every point of the open folders: sort, filter, group, pin, hide, compare.";
+  }
+  void draw(const PanelContext& context) override;
+  std::string script(const Workspace& workspace) const override;
+  std::vector<std::pair<std::string, std::string>> shortcuts() const override;
+
+  // For the menus.
+  const std::vector<TableColumn>& columns() const { return columns_; }
+  bool is_shown(const TableColumn& column) const {
+    const auto choice = chosen_.find(column.id());
+    return choice != chosen_.end() ? choice->second : column.main;
+  }
+  void choose(const std::string& column_id, bool on) {
+    chosen_[column_id] = on;
+    stale_ = true;
+  }
+  void choose_default() {
+    chosen_.clear();
+    stale_ = true;
+  }
+  const std::string& group() const { return group_id_; }
+  void set_group(const std::string& column_id) {
+    group_id_ = column_id;
+    closed_.clear();
+    stale_ = true;
+  }
+
+ private:
+  void rebuild(const Workspace& workspace);
+  const TableColumn* find_column(const std::string& id) const;
+  void draw_errors(const PanelContext& context) const;
+  void draw_empty(const PanelContext& context) const;
+  void draw_filter(const PanelContext& context);
+  void draw_copy_menu(const PanelContext& context);
+  void draw_table(const PanelContext& context);
+  void draw_headers();
+  void take_sort();
+  void draw_group(const PanelContext& context, const TableLine& line);
+  void draw_row(const PanelContext& context, PointRef ref);
+  void draw_cell(const PanelContext& context, const TableColumn& column, PointRef ref) const;
+
+  std::vector<TableColumn> columns_;       // all that there are
+  std::vector<const TableColumn*> shown_;  // into columns_
+  std::vector<TableLine> lines_;
+  std::map<std::string, bool> chosen_;  // by column id: switched on or off by the user
+  std::string sort_id_, group_id_;
+  bool descending_ = false, only_differing_ = false;
+  std::set<std::string> closed_;
+  uint64_t revision_ = 0, generation_ = 0;
+  Baseline baseline_;
+  bool stale_ = true;               // lines_ must be made again
+  std::string scroll_to_selected_;  // id that was last scrolled to
+  char filter_[512] = "";
+};
+
+}  // namespace moonshard::viewer

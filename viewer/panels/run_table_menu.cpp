@@ -1,0 +1,136 @@
+#include "viewer/panels/run_table_menu.h"
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include "viewer/commands.h"
+#include "viewer/widgets/format.h"
+#include "viewer/widgets/text.h"
+
+namespace moonshard::viewer {
+namespace {
+
+const char* group_title(TableColumn::Kind kind) {
+  switch (kind) {
+    case TableColumn::Kind::Option:
+      return "Options";
+    case TableColumn::Kind::Metric:
+      return "Metrics";
+    case TableColumn::Kind::Overhead:
+      return "Against the baseline";
+    default:
+      return "Points";
+  }
+}
+
+void draw_baseline_menu(const PanelContext& context, PointRef ref) {
+  Workspace& workspace = context.workspace;
+  const RunData& run = workspace.run(ref);
+  if (ImGui::MenuItem("This point for all")) {
+    workspace.set_baseline({Baseline::Kind::Point, run.path, workspace.head(ref).id, "", ""});
+  }
+  for (const std::string& axis : run.axes) {
+    const std::optional<size_t> key = run.options.find(axis);
+    if (!key) continue;
+    const std::string value = value_text(run, run.options.at(ref.point, *key));
+    const std::string label = fmt::format("{} = {}, with the same other options", axis, value);
+    if (ImGui::MenuItem(literal_label(label, axis).c_str())) {
+      workspace.set_baseline({Baseline::Kind::Axis, "", "", axis, value});
+    }
+  }
+  ImGui::Separator();
+  if (ImGui::MenuItem("No baseline")) workspace.set_baseline({});
+}
+
+std::string row_text(const Workspace& workspace, PointRef ref) {
+  const RunData& run = workspace.run(ref);
+  std::string text = fmt::format("{} {}\n", workspace.head(ref).id, workspace.head(ref).status);
+  for (const ValueTable* table : {&run.options, &run.metrics}) {
+    for (size_t k = 0; k < table->keys.size(); ++k) {
+      const std::string value = value_text(run, table->at(ref.point, k));
+      if (!value.empty()) text += fmt::format("{} = {}\n", table->keys[k], value);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void draw_column_menu(RunTablePanel& panel, const PanelContext&) {
+  ImGui::SetNextWindowSizeConstraints(ImVec2(0, 0),
+                                      ImVec2(30 * ImGui::GetFontSize(), 32 * ImGui::GetFontSize()));
+  if (!ImGui::BeginPopup("##columns")) return;
+  static char query[64] = "";
+  if (ImGui::IsWindowAppearing()) {
+    query[0] = '\0';
+    ImGui::SetKeyboardFocusHere();
+  }
+  ImGui::InputTextWithHint("##search", "search columns", query, sizeof query);
+  ImGui::SameLine();
+  if (ImGui::Button("Default")) panel.choose_default();
+  if (!panel.group().empty()) {
+    ImGui::SameLine();
+    if (ImGui::Button("No groups")) panel.set_group("");
+  }
+  const char* last_group = "";
+  for (const TableColumn& column : panel.columns()) {
+    if (fuzzy_score(query, column.title) < 0 && fuzzy_score(query, column.key) < 0) continue;
+    const char* group = group_title(column.kind);
+    if (std::string_view(group) != last_group) ImGui::SeparatorText(group);
+    last_group = group;
+    bool on = panel.is_shown(column);
+    if (ImGui::Checkbox(literal_label(column.title, column.id()).c_str(), &on)) {
+      panel.choose(column.id(), on);
+    }
+  }
+  ImGui::EndPopup();
+}
+
+void draw_row_menu(const PanelContext& context, PointRef ref) {
+  if (!ImGui::BeginPopupContextItem("##rowmenu")) return;
+  Workspace& workspace = context.workspace;
+  const bool pinned = workspace.pinned(ref);
+  if (ImGui::MenuItem(pinned ? "Unpin" : "Pin to the top")) workspace.set_pinned(ref, !pinned);
+  if (ImGui::MenuItem("Hide this point")) workspace.set_hidden(ref, true);
+  if (ImGui::MenuItem("Show hidden points", nullptr, false, workspace.num_hidden() > 0)) {
+    workspace.show_all_hidden();
+  }
+  ImGui::Separator();
+  if (ImGui::BeginMenu("Baseline")) {
+    draw_baseline_menu(context, ref);
+    ImGui::EndMenu();
+  }
+  ImGui::Separator();
+  for (const auto& [panel, label] : {std::pair{"details", "Show details"},
+                                     {"log", "Show the log"},
+                                     {"trace", "Show the trace"}}) {
+    if (!ImGui::MenuItem(label)) continue;
+    workspace.select(ref);
+    context.requests.open_panels.push_back(panel);
+  }
+  ImGui::Separator();
+  if (ImGui::MenuItem("Copy options and metrics")) {
+    context.requests.copy(row_text(workspace, ref), "options and metrics of the point");
+  }
+  if (ImGui::MenuItem("Copy id")) context.requests.copy(workspace.head(ref).id, "the point's id");
+  ImGui::EndPopup();
+}
+
+void draw_row_tooltip(const PanelContext& context, PointRef ref) {
+  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) return;
+  const PointHead& head = context.workspace.head(ref);
+  const Overhead& overhead = context.workspace.overhead(ref);
+  if (head.error.empty() && !overhead.baseline) return;
+  if (!ImGui::BeginTooltip()) return;
+  ImGui::PushTextWrapPos(36 * ImGui::GetFontSize());
+  show_status(clean_text(head.status, 64), context.style);
+  if (!head.error.empty()) show_text(clean_lines(head.error, 2048));
+  if (overhead.baseline) {
+    show_text("compared with " + context.workspace.point_name(*overhead.baseline),
+              plot_colors(context.style.theme).muted_text);
+  }
+  ImGui::PopTextWrapPos();
+  ImGui::EndTooltip();
+}
+
+}  // namespace moonshard::viewer

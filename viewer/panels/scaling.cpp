@@ -1,0 +1,157 @@
+// The scaling panel: how a quantity grows with a swept number, on logarithmic axes, with the fitted
+// power of each line and what that means.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include "viewer/data/scaling.h"
+#include "viewer/panels/chart_points.h"
+#include "viewer/panels/make_panels.h"
+#include "viewer/script.h"
+#include "viewer/widgets/text.h"
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr size_t kMaxSeries = 40;
+constexpr int kCurveSteps = 24;
+
+// The curve that follows the figures best: a power, or a line or parabola with a fixed cost.
+double best_at(const ScalingFit& fit, double x) {
+  double sum = 0;
+  for (size_t i = 0; i < fit.x.size(); ++i) {
+    sum += std::pow(fit.power_at(fit.x[i]) / fit.y[i] - 1, 2);
+  }
+  const double error = std::sqrt(sum / static_cast<double>(fit.x.size()));
+  const bool offset = fit.x.size() > 2 && fit.better().error < error;
+  return offset ? fit.better().at(x) : fit.power_at(x);
+}
+
+records::PlotReference curve_of(const ScalingFit& fit, const std::string& series, double factor) {
+  records::PlotReference curve;
+  curve.series = series;
+  // "-0.00" would only raise questions.
+  const double exponent = std::abs(fit.exponent) < 0.005 ? 0 : fit.exponent;
+  curve.text = fit.verdict == ScalingFit::Verdict::Undecided
+                   ? fmt::format("T^{:.2f}", exponent)
+                   : fmt::format("T^{:.2f}  {}", exponent, verdict_text(fit.verdict));
+  const double first = fit.x.front(), last = fit.x.back();
+  for (int i = 0; i <= kCurveSteps; ++i) {
+    const double x = first * std::pow(last / first, static_cast<double>(i) / kCurveSteps);
+    curve.x.push_back(x);
+    curve.y.push_back(best_at(fit, x) * factor);
+  }
+  return curve;
+}
+
+class ScalingPanel final : public ChartPanel {
+ public:
+  std::string_view name() const override { return "scaling"; }
+  const char* title() const override { return "Scaling"; }
+  const char* purpose() const override {
+    return "Growth with the length, the batch or another swept number, with fitted exponents.";
+  }
+  std::string script(const Workspace& workspace) const override {
+    return figure_script(workspace, "scaling");
+  }
+
+ protected:
+  void draw_controls(const PanelContext& context) override {
+    const std::vector<std::string> axes = numeric_axes(context.workspace);
+    if (axes.empty()) return;
+    std::vector<std::string> names;
+    for (const ScalingQuantity& quantity : scaling_quantities()) names.emplace_back(quantity.name);
+    if (choose_name("over##quantity", quantity_, names)) remake();
+    ImGui::SameLine();
+    if (std::find(axes.begin(), axes.end(), axis_) == axes.end()) {
+      const auto length = std::find(axes.begin(), axes.end(), "seq_length");
+      axis_ = length != axes.end() ? *length : axes.front();
+      remake();
+    }
+    if (choose_name("##axis", axis_, axes)) remake();
+    ImGui::SameLine();
+    if (ImGui::Checkbox("fits", &fits_)) remake();
+    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+      show_tooltip(
+          "The exponent p of y ~ T^p by least squares on logarithms. The dashed curve is the "
+          "best of T^p, a + bT and a + bT^2; O(1), O(T) or O(T^2) is said only where the "
+          "figures decide it (docs/analysis.md).");
+    }
+  }
+
+  Chart make_chart(const PanelContext& context) override {
+    const Workspace& workspace = context.workspace;
+    Chart chart;
+    chart.empty_what = "No growth to see";
+    chart.empty_next =
+        "A sweep over two or more lengths or batch sizes shows it: grid = { seq_length "
+        "= {...} }.";
+    const auto quantity =
+        std::find_if(scaling_quantities().begin(), scaling_quantities().end(),
+                     [&](const ScalingQuantity& other) { return other.name == quantity_; });
+    if (axis_.empty() || quantity == scaling_quantities().end()) return chart;
+    std::vector<DetailedPoint> points;
+    if (quantity->needs_detail) {
+      points = shown_details(context, chart);
+    } else {
+      for (const PointRef ref : workspace.shown()) points.push_back({ref, nullptr});
+    }
+    std::erase_if(points, [&](const DetailedPoint& point) {
+      return !std::isfinite(workspace.run(point.ref).option_number(point.ref.point, axis_));
+    });
+    const auto place = [&](const DetailedPoint& point) {
+      return workspace.run(point.ref).option_number(point.ref.point, axis_);
+    };
+    std::stable_sort(points.begin(), points.end(),
+                     [&](const auto& a, const auto& b) { return place(a) < place(b); });
+    SeriesList series;
+    for (const DetailedPoint& point : points) {
+      const std::string name = series_name(workspace, point.ref, axis_);
+      series[series.size() < kMaxSeries ? name : "others"].add(
+          workspace, point.ref, place(point),
+          quantity->read(workspace.run(point.ref), point.ref.point, point.detail.get()));
+    }
+    if (!series.any_figure()) {
+      if (!points.empty()) {
+        chart.empty_what = fmt::format("No point has a figure of {}", quantity_);
+        chart.empty_next = "Choose another quantity; phases need profile = \"phases\" or more.";
+      }
+      return chart;
+    }
+    records::PlotPanel panel;
+    panel.kind = records::PlotKind::Lines;
+    panel.x = {axis_, "", true};
+    panel.y = {quantity_, quantity->unit, true};
+    chart.spec.title = fmt::format("{} over {}", quantity_, axis_);
+    series.move_into(chart, std::move(panel));
+    if (fits_) add_fits(chart.spec.panels.back());
+    return chart;
+  }
+
+ private:
+  static void add_fits(records::PlotPanel& panel) {
+    for (const records::PlotSeries& series : panel.series) {
+      std::vector<double> x, y;
+      for (size_t i = 0; i < series.y.size(); ++i) {
+        if (!series.y[i]) continue;
+        x.push_back(series.x[i]);
+        y.push_back(*series.y[i]);
+      }
+      const std::optional<ScalingFit> fit = fit_scaling(x, y);
+      if (fit) panel.references.push_back(curve_of(*fit, series.name, 1.0));
+    }
+  }
+
+  std::string quantity_ = "step", axis_;
+  bool fits_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_scaling_panel() {
+  return std::make_unique<ScalingPanel>();
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,143 @@
+// The tables panel: CSV files of the run folder and of the selected point, as they stand.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include "runtime/records/csv.h"
+#include "viewer/data/table_text.h"
+#include "viewer/panels/make_panels.h"
+#include "viewer/widgets/format.h"
+#include "viewer/widgets/loading.h"
+#include "viewer/widgets/text.h"
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr size_t kMaxColumns = 256;
+constexpr size_t kMaxCopied = 100'000;  // rows
+
+class TablesPanel final : public Panel {
+ public:
+  std::string_view name() const override { return "tables"; }
+  const char* title() const override { return "Tables"; }
+  DockPlace place() const override { return DockPlace::Side; }
+  const char* purpose() const override {
+    return "The CSV files of the run folder and of the selected point.";
+  }
+
+  void draw(const PanelContext& context) override {
+    const std::optional<size_t> run = context.workspace.selected_run();
+    const std::vector<std::string> files =
+        run ? list_files(context, *run) : std::vector<std::string>();
+    if (files.empty()) {
+      show_empty_state("No tables here",
+                       "Sweeps write index.csv; points write steps.csv, "
+                       "memory.csv and others.",
+                       context.style);
+      return;
+    }
+    if (std::find(files.begin(), files.end(), file_) == files.end()) file_ = files.front();
+    ImGui::SetNextItemWidth(
+        std::min(22 * ImGui::GetFontSize(), ImGui::GetContentRegionAvail().x * 0.6f));
+    if (ImGui::BeginCombo("##file", clean_text(shown_name(file_), 128).c_str())) {
+      for (const std::string& file : files) {
+        if (ImGui::Selectable(literal_label(shown_name(file), file).c_str(), file == file_)) {
+          file_ = file;
+        }
+      }
+      ImGui::EndCombo();
+    }
+    const std::string& folder = context.workspace.run(*run).path;
+    const Loaded<records::CsvTable> table =
+        context.store.file<records::CsvTable>(ReadRequest::Kind::Table, folder, {file_});
+    if (!show_loading(table, context.store, ReadRequest::Kind::Table, folder, {file_},
+                      context.style)) {
+      return;
+    }
+    draw_copy(context, *table.value);
+    draw_table(*table.value, context.style);
+  }
+
+ private:
+  static std::vector<std::string> list_files(const PanelContext& context, size_t run) {
+    std::vector<std::string> files = context.workspace.run(run).tables;
+    const std::optional<PointRef> ref = context.workspace.selected_point();
+    if (!ref) return files;
+    const std::string& id = context.workspace.head(*ref).id;
+    const Loaded<PointDetail> detail = context.store.detail(context.workspace.run(*ref).path, id);
+    for (size_t i = 0; detail.value && i < detail.value->tables.size(); ++i) {
+      files.push_back("points/" + id + "/" + detail.value->tables[i]);
+    }
+    return files;
+  }
+
+  // The id says nothing to people: "steps.csv of the point".
+  static std::string shown_name(const std::string& file) {
+    const size_t slash = file.rfind('/');
+    return slash == std::string::npos ? file : file.substr(slash + 1) + " of the point";
+  }
+
+  static void draw_copy(const PanelContext& context, const records::CsvTable& table) {
+    ImGui::SameLine();
+    if (ImGui::Button("Copy")) ImGui::OpenPopup("##copy");
+    ImGui::SameLine();
+    show_text(fmt::format("{} rows", table.rows.size()),
+              plot_colors(context.style.theme).muted_text);
+    if (!ImGui::BeginPopup("##copy")) return;
+    std::vector<TextRow> rows = table.rows;
+    if (rows.size() > kMaxCopied) rows.resize(kMaxCopied);
+    const std::string what = fmt::format("{} rows", rows.size());
+    if (ImGui::MenuItem("As text")) {
+      context.requests.copy(table_text(table.columns, rows), what + " as text");
+    }
+    if (ImGui::MenuItem("As Markdown")) {
+      context.requests.copy(table_markdown(table.columns, rows), what + " as Markdown");
+    }
+    if (ImGui::MenuItem("As CSV"))
+      context.requests.copy(records::to_csv({table.columns, rows}), what);
+    ImGui::EndPopup();
+  }
+
+  void draw_table(const records::CsvTable& table, const UiStyle& style) const {
+    const size_t columns = std::min(table.columns.size(), kMaxColumns);
+    if (columns == 0) {
+      show_empty_state("The file is empty", "", style);
+      return;
+    }
+    constexpr ImGuiTableFlags kFlags =
+        ImGuiTableFlags_Resizable | ImGuiTableFlags_RowBg | ImGuiTableFlags_ScrollX |
+        ImGuiTableFlags_ScrollY | ImGuiTableFlags_BordersOuter | ImGuiTableFlags_BordersInnerH |
+        ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
+    if (!ImGui::BeginTable(("##" + file_).c_str(), static_cast<int>(columns), kFlags)) return;
+    ImGui::TableSetupScrollFreeze(1, 1);
+    for (size_t c = 0; c < columns; ++c) {
+      ImGui::TableSetupColumn(literal_label(table.columns[c], std::to_string(c)).c_str());
+    }
+    ImGui::TableHeadersRow();
+    ImGuiListClipper clipper;
+    clipper.Begin(static_cast<int>(table.rows.size()));
+    while (clipper.Step()) {
+      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+        ImGui::TableNextRow();
+        for (size_t c = 0; c < columns; ++c) {
+          if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
+          show_text(clean_text(table.rows[static_cast<size_t>(i)][c], 256));
+        }
+      }
+    }
+    ImGui::EndTable();
+  }
+
+  std::string file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_tables_panel() {
+  return std::make_unique<TablesPanel>();
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,148 @@
+// The trace panel: spans of the selected point's ranks over time.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include "viewer/panels/make_panels.h"
+#include "viewer/panels/trace_view.h"
+#include "viewer/widgets/format.h"
+#include "viewer/widgets/loading.h"
+#include "viewer/widgets/text.h"
+
+namespace moonshard::viewer {
+namespace {
+
+class TracePanel final : public Panel {
+ public:
+  std::string_view name() const override { return "trace"; }
+  const char* title() const override { return "Trace"; }
+  DockPlace place() const override { return DockPlace::Charts; }
+  const char* purpose() const override {
+    return "What every rank, thread and stream of the selected point did when: zoom, search, "
+           "statistics of a name, sums of a range.";
+  }
+  std::vector<std::pair<std::string, std::string>> shortcuts() const override {
+    return {{"W, S, mouse wheel", "zoom in and out of the trace"},
+            {"A, D, drag", "move through time"},
+            {"Shift+wheel", "scroll the lanes"},
+            {"click, double click", "select a span, zoom to it"},
+            {"Shift+drag, right drag", "sums of a range of time"},
+            {"F, Ctrl+F", "find a name"},
+            {"N, P, F3, Shift+F3", "next and previous hit"},
+            {"0, Home", "show the whole trace"},
+            {"Esc", "clear range, selection, search"}};
+  }
+
+  void draw(const PanelContext& context) override {
+    const std::optional<PointRef> ref = context.workspace.selected_point();
+    if (!ref) {
+      show_empty_state("No point selected", "Click a row of the run table to see its trace.",
+                       context.style);
+      return;
+    }
+    const std::string& folder = context.workspace.run(*ref).path;
+    const std::string& id = context.workspace.head(*ref).id;
+    const Loaded<PointDetail> detail = context.store.detail(folder, id);
+    if (!detail.value || detail.value->traces.empty()) {
+      draw_no_trace(detail, context.style);
+      return;
+    }
+    std::vector<std::string> files;
+    for (const std::string& file : detail.value->traces) {
+      files.push_back("points/" + id + "/" + file);
+    }
+    if (files.size() > 1) choose_file(detail.value->traces, files);
+    const Loaded<IndexedTrace> loaded =
+        context.store.file<IndexedTrace>(ReadRequest::Kind::Trace, folder, files);
+    if (!show_loading(loaded, context.store, ReadRequest::Kind::Trace, folder, files,
+                      context.style)) {
+      return;
+    }
+    take(loaded.value, folder, files);
+    draw_shown(context);
+  }
+
+ private:
+  static void draw_no_trace(const Loaded<PointDetail>& detail, const UiStyle& style) {
+    if (detail.loading) {
+      show_empty_state("Reading ...", "", style);
+    } else if (!detail.value && !detail.error.empty()) {
+      show_empty_state("This point cannot be read", clean_text(detail.error), style);
+    } else {
+      show_empty_state("This point has no trace",
+                       "Record one with profile = \"trace\" in the experiment, or pick "
+                       "another point.",
+                       style);
+    }
+  }
+
+  // All ranks together, or one of the files.
+  void choose_file(const std::vector<std::string>& names, std::vector<std::string>& files) {
+    const auto chosen = std::find(names.begin(), names.end(), file_);
+    if (chosen == names.end()) file_.clear();
+    ImGui::SetNextItemWidth(11 * ImGui::GetFontSize());
+    const std::string all = fmt::format("all {} files", names.size());
+    if (ImGui::BeginCombo("##file", file_.empty() ? all.c_str() : clean_text(file_, 64).c_str())) {
+      if (ImGui::Selectable(all.c_str(), file_.empty())) file_.clear();
+      for (const std::string& name : names) {
+        if (ImGui::Selectable(literal_label(name, name).c_str(), name == file_)) file_ = name;
+      }
+      ImGui::EndCombo();
+    }
+    ImGui::SameLine();
+    const auto now = std::find(names.begin(), names.end(), file_);
+    if (now != names.end()) files = {files[static_cast<size_t>(now - names.begin())]};
+  }
+
+  // The window of time stays when the same files were read again: nobody loses their place.
+  void take(const std::shared_ptr<const IndexedTrace>& trace, const std::string& folder,
+            const std::vector<std::string>& files) {
+    if (trace == shown_) return;
+    shown_ = trace;
+    TraceViewState fresh;
+    if (folder == folder_ && files == files_) {
+      fresh.window = state_.window;
+      fresh.range = state_.range;
+    }
+    std::copy(std::begin(state_.search), std::end(state_.search), fresh.search);
+    fresh.show_pane = state_.show_pane;
+    fresh.show_exposed = state_.show_exposed;
+    fresh.pane_share = state_.pane_share;
+    state_ = std::move(fresh);
+    folder_ = folder;
+    files_ = files;
+  }
+
+  void draw_shown(const PanelContext& context) {
+    const Trace& trace = *shown_->trace;
+    const std::string problem = trace.problems.empty() ? "" : clean_text(trace.problems.front());
+    if (trace.num_events == 0 && trace.counters.empty()) {
+      show_empty_state("The trace is empty", problem, context.style);
+      return;
+    }
+    if (!problem.empty()) show_wrapped(problem, status_color("oom", context.style.theme));
+    if (std::string& wanted = context.workspace.trace_search; !wanted.empty()) {
+      const size_t length = wanted.copy(state_.search, sizeof state_.search - 1);
+      state_.search[length] = '\0';
+      wanted.clear();
+    }
+    draw_trace(trace, shown_->index, state_, context.style);
+    if (!state_.copied.empty()) context.requests.notice = "copied " + state_.copied;
+    state_.copied.clear();
+  }
+
+  std::shared_ptr<const IndexedTrace> shown_;
+  TraceViewState state_;
+  std::string folder_, file_;
+  std::vector<std::string> files_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_trace_panel() {
+  return std::make_unique<TracePanel>();
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,17 @@
+// What a reading process may touch. Linux's Landlock keeps it to the opened folders, for reading
+// only, whatever links lie in them; where the kernel has none, the readers' own checks remain.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace moonshard::viewer {
+
+/// No new rights by programs that are started, for this process and all it starts.
+void give_up_privileges();
+
+/// From here on this process may only read, and only below these folders (and what is open). True
+/// when the kernel enforces it.
+bool restrict_to_folders(const std::vector<std::string>& folders);
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,33 @@
+// Files of others are parsed in a process of its own, with limits on memory and time and without
+// rights to write: what goes wrong there is a message here. A small service process is started
+// first, before there are threads or a screen; it forks one worker per request.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "viewer/readers/control.h"
+
+namespace moonshard::viewer {
+
+struct ProcessLimits {
+  uint64_t memory_bytes = 4ull << 30;
+  unsigned cpu_seconds = 300;
+};
+
+/// What a worker does: takes a request's bytes, hands over each part of the answer as it is ready.
+using WorkerFunction = void (*)(std::string_view request, const ReadControl& control,
+                                const std::function<void(std::string_view part)>& answer);
+
+/// Starts the service; later calls do nothing. Programs call it first thing in main, because a
+/// process without threads is the one that is safely copied.
+void start_reading_service(WorkerFunction worker, const ProcessLimits& limits = {});
+
+/// Sends a request and calls on_part for each part of the answer, in the calling thread. Throws
+/// IoError with the worker's message, or when it died; Cancelled when stop becomes true.
+void read_in_process(const std::string& request, const std::function<void(double share)>& progress,
+                     const std::atomic<bool>& stop,
+                     const std::function<void(std::string_view part)>& on_part);
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,180 @@
+#include "viewer/readers/requests.h"
+
+#include <filesystem>
+
+#include "runtime/records/reader.h"
+#include "viewer/readers/codec_fields.h"
+#include "viewer/readers/file_rights.h"
+#include "viewer/readers/limited_process.h"
+#include "viewer/readers/point_reader.h"
+#include "viewer/readers/run_reader.h"
+#include "viewer/readers/snapshot_reader.h"
+#include "viewer/readers/text_reader.h"
+#include "viewer/readers/trace_reader.h"
+
+namespace moonshard::viewer {
+
+template <class A>
+void fields(A& a, RunAnswer& v) {
+  a(v.index, v.error, v.run);
+}
+template <class A>
+void fields(A& a, DetailAnswer& v) {
+  a(v.index, v.error, v.detail);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using Answer = std::function<void(std::string_view part)>;
+
+// Progress of one of several equal parts.
+ReadControl part_of(const ReadControl& whole, size_t index, size_t count) {
+  ReadControl part = whole;
+  if (whole.progress && count > 1) {
+    part.progress = [&whole, index, count](double share) {
+      whole.progress((static_cast<double>(index) + share) / static_cast<double>(count));
+    };
+  }
+  return part;
+}
+
+void answer_runs(const ReadRequest& request, const ReadControl& control, const Answer& answer) {
+  for (size_t i = 0; i < request.names.size(); ++i) {
+    RunAnswer part;
+    part.index = static_cast<uint32_t>(i);
+    try {
+      // A thousand small folders need no thousand steps of progress.
+      const bool tells = request.names.size() < 20 || i % 20 == 0;
+      const ReadControl own = part_of(control, i, request.names.size());
+      part.run = read_run(request.names[i], tells ? own : ReadControl());
+    } catch (const std::exception& problem) {
+      part.run = RunData();
+      part.run.path = request.names[i];
+      part.run.name = fs::path(request.names[i]).filename().string();
+      part.error = problem.what();
+    }
+    answer(encode(part));
+  }
+}
+
+void answer_details(const ReadRequest& request, const ReadControl& control, const Answer& answer) {
+  for (size_t i = 0; i < request.names.size(); ++i) {
+    DetailAnswer part;
+    part.index = static_cast<uint32_t>(i);
+    try {
+      part.detail = read_point_detail(request.folder, request.names[i],
+                                      part_of(control, i, request.names.size()));
+    } catch (const std::exception& problem) {
+      part.detail = PointDetail();
+      part.error = problem.what();
+    }
+    answer(encode(part));
+  }
+}
+
+std::string answer_file(const ReadRequest& request, const ReadControl& control) {
+  using Kind = ReadRequest::Kind;
+  std::vector<fs::path> files;
+  for (const std::string& name : request.names) files.push_back(path_inside(request.folder, name));
+  if (files.empty()) throw IoError("reading: no file was named");
+  const std::string& first = files.front().string();
+  switch (request.kind) {
+    case Kind::Trace:
+      return encode(read_trace(files, control));
+    case Kind::Snapshot:
+      return encode(read_snapshot(files.front(), control));
+    case Kind::Log:
+      return encode(read_log(files.front()));
+    case Kind::Table:
+      return encode(read_table(files.front()));
+    case Kind::Plot:
+      return encode(records::plot_spec_from_json(records::read_json_file(first), first));
+    case Kind::Runs:
+    case Kind::Details:
+      break;
+  }
+  throw IoError("reading: unknown request");
+}
+
+template <class T>
+T checked(std::string_view bytes) {
+  T value = decode<T>(bytes);
+  check_decoded(value);
+  return value;
+}
+
+}  // namespace
+
+std::string path_inside(const std::string& folder, const std::string& name) {
+  const fs::path path = fs::path(folder) / name;
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    throw IoError(path.string() + ": is not there (any more); F5 reads the folder again");
+  }
+  if (!records::lies_inside(folder, path)) {
+    throw IoError(path.string() + ": leads out of the run folder; it is not opened");
+  }
+  if (!fs::is_regular_file(path, error)) {
+    throw IoError(path.string() + ": expected a file, got something else; it is not opened");
+  }
+  return path.string();
+}
+
+void answer_read_request(std::string_view bytes, const ReadControl& control, const Answer& answer) {
+  const ReadRequest request = decode<ReadRequest>(bytes);
+  using Kind = ReadRequest::Kind;
+  restrict_to_folders(request.kind == Kind::Runs ? request.names
+                                                 : std::vector<std::string>{request.folder});
+  if (request.kind == Kind::Runs) return answer_runs(request, control, answer);
+  if (request.kind == Kind::Details) return answer_details(request, control, answer);
+  answer(answer_file(request, control));
+}
+
+void read_runs(const std::vector<std::string>& folders, const ProgressFunction& progress,
+               const std::atomic<bool>& stop, const std::function<void(RunAnswer)>& on_run) {
+  const ReadRequest request{ReadRequest::Kind::Runs, "", folders};
+  read_in_process(encode(request), progress, stop, [&](std::string_view part) {
+    RunAnswer answer = decode<RunAnswer>(part);
+    check_decoded(answer.run);
+    if (answer.index >= folders.size()) throw IoError("reading process: answers what nobody asked");
+    on_run(std::move(answer));
+  });
+}
+
+void read_details(const std::string& folder, const std::vector<std::string>& ids,
+                  const ProgressFunction& progress, const std::atomic<bool>& stop,
+                  const std::function<void(DetailAnswer)>& on_detail) {
+  const ReadRequest request{ReadRequest::Kind::Details, folder, ids};
+  read_in_process(encode(request), progress, stop, [&](std::string_view part) {
+    DetailAnswer answer = decode<DetailAnswer>(part);
+    check_decoded(answer.detail);
+    if (answer.index >= ids.size()) throw IoError("reading process: answers what nobody asked");
+    on_detail(std::move(answer));
+  });
+}
+
+template <class T>
+T read_file(const ReadRequest& request, const ProgressFunction& progress,
+            const std::atomic<bool>& stop) {
+  T value{};
+  bool came = false;
+  read_in_process(encode(request), progress, stop, [&](std::string_view part) {
+    value = checked<T>(part);
+    came = true;
+  });
+  if (!came) throw IoError("reading process: gave no answer");
+  return value;
+}
+
+template Trace read_file(const ReadRequest&, const ProgressFunction&, const std::atomic<bool>&);
+template MemorySnapshot read_file(const ReadRequest&, const ProgressFunction&,
+                                  const std::atomic<bool>&);
+template std::string read_file(const ReadRequest&, const ProgressFunction&,
+                               const std::atomic<bool>&);
+template records::CsvTable read_file(const ReadRequest&, const ProgressFunction&,
+                                     const std::atomic<bool>&);
+template records::PlotSpec read_file(const ReadRequest&, const ProgressFunction&,
+                                     const std::atomic<bool>&);
+
+}  // namespace moonshard::viewer

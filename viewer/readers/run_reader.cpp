@@ -1,0 +1,231 @@
+#include "viewer/readers/run_reader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <thread>
+
+#include "runtime/records/reader.h"
+#include "viewer/readers/json_fields.h"
+#include "viewer/readers/open_file.h"
+#include "viewer/readers/point_summary.h"
+#include "viewer/readers/sweep_file.h"
+
+namespace moonshard::viewer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxRecordBytes = 64u << 20;
+constexpr size_t kMaxFileNames = 10'000;  // plots or tables of a folder
+// Tables are points times keys: a folder in which every point invents keys must not fill memory.
+constexpr size_t kMaxCells = 16'000'000, kMaxKeys = 10'000, kFewestKeys = 100;
+constexpr size_t kMaxTextBytes = 256u << 20;  // of all texts of a run
+constexpr size_t kPointsAtATime = 256;  // read in two threads, then put into the tables in order
+constexpr size_t kWorthAThread = 8;
+
+std::string read_small(const InsideFolder& inside, const fs::path& name) {
+  std::optional<OpenFile> file = inside.open(name);
+  return file ? file->read_all(kMaxRecordBytes) : "";
+}
+
+std::string read_sweep_text(const fs::path& folder, const InsideFolder& inside) {
+  std::optional<OpenFile> file = inside.open("sweep.json");
+  if (file) return file->read_all(kMaxRecordBytes);
+  std::error_code error;
+  throw IoError(
+      fmt::format("{}: expected a run folder with sweep.json, got {}; give a folder "
+                  "like results/run_YYYYMMDD_HHMMSS",
+                  folder.string(),
+                  fs::is_directory(folder, error) ? "a folder without one"
+                  : fs::exists(folder, error)     ? "a file"
+                                                  : "nothing at that path"));
+}
+
+// A file that may be absent; one that cannot be read is a problem of the run, not its end.
+template <typename Value, typename Read>
+void read_beside(const InsideFolder& inside, const fs::path& folder, const char* name, RunData& run,
+                 Value& into, const Read& read) {
+  try {
+    const std::string text = read_small(inside, name);
+    if (!text.empty()) into = read(text, (folder / name).string());
+  } catch (const IoError& problem) {
+    add_problem(run, problem.what());
+  }
+}
+
+std::string first_word(std::string text) {
+  text.resize(std::min(text.find_first_of(" \n"), text.size()));
+  return cut_text(text, 64);
+}
+
+// One point as it is on the disk. The status file is one word by the sweep's parent; a result that
+// is whole decides over it, because a parent that was killed could not write the word.
+class PointFiles {
+ public:
+  PointFiles(const InsideFolder& inside, std::string_view sweep, const fs::path& folder,
+             const ReadControl& control)
+      : inside_(inside), sweep_(sweep), folder_(folder), control_(control) {}
+
+  PointSummary read(const PlannedPoint& planned) const {
+    PointSummary point;
+    point.status = "planned";
+    try {
+      read_files(fs::path("points") / planned.id, point);
+    } catch (const IoError& problem) {
+      point = {};
+      point.status = "unreadable";
+      point.error = cut_text(problem.what(), 4096);
+    }
+    if (!point.has_options && planned.options_size > 0) {
+      MemorySource source(sweep_.substr(planned.options, planned.options_size));
+      JsonStream stream(source, "sweep.json");
+      stream.next();
+      point.options.read(stream);
+    }
+    return point;
+  }
+
+ private:
+  void read_files(const fs::path& at, PointSummary& point) const {
+    control_.check();
+    std::string status_problem;
+    try {
+      if (std::optional<OpenFile> status = inside_.open(at / "status")) {
+        point.status = first_word(status->read_all(256));
+      }
+    } catch (const IoError& problem) {
+      status_problem = problem.what();  // matters only when there is no result
+    }
+    std::optional<OpenFile> result = inside_.open(at / "result.json");
+    if (!result && !status_problem.empty()) throw IoError(status_problem);
+    if (!result) return;
+    const std::string where = result->name();
+    FileSource source(std::move(*result), control_);
+    JsonStream stream(source, where);
+    read_point_summary(stream, point);
+  }
+
+  const InsideFolder& inside_;
+  std::string_view sweep_;
+  fs::path folder_;
+  const ReadControl& control_;
+};
+
+// Calls work(i) for all i below count, in this thread and one more.
+template <typename Work>
+void in_two_threads(size_t count, const Work& work) {
+  std::atomic<size_t> next{0};
+  std::exception_ptr error;
+  const auto run = [&] {
+    for (size_t i = next++; i < count; i = next++) work(i);
+  };
+  if (count < kWorthAThread) return run();
+  std::thread second([&] {
+    try {
+      run();
+    } catch (...) {
+      error = std::current_exception();
+      next = count;
+    }
+  });
+  try {
+    run();
+  } catch (...) {
+    next = count;
+    second.join();
+    throw;
+  }
+  second.join();
+  if (error) std::rethrow_exception(error);
+}
+
+// Puts what was read into the run's tables, within the limits of the whole run.
+class TableFiller {
+ public:
+  TableFiller(RunData& run, size_t num_points)
+      : run_(run),
+        builder_(run,
+                 std::clamp(kMaxCells / std::max<size_t>(num_points, 1), kFewestKeys, kMaxKeys)) {}
+
+  void add(const std::string& id, PointSummary point) {
+    if (text_bytes_ + point.error.size() > kMaxTextBytes) {
+      point.error.clear();
+      was_cut_ = true;
+    }
+    text_bytes_ += point.error.size();
+    if (point.status == "unreadable" && !point.error.empty()) add_problem(run_, point.error);
+    const size_t row = builder_.add_point({id, std::move(point.status), std::move(point.error)});
+    fill(run_.options, row, point.options);
+    fill(run_.metrics, row, point.metrics);
+  }
+
+  void finish() {
+    builder_.finish();
+    if (builder_.num_dropped() > 0) {
+      add_problem(run_, fmt::format("{}: {} values of rare names are not shown; too many names",
+                                    run_.name, builder_.num_dropped()));
+    }
+    if (was_cut_) {
+      add_problem(run_, fmt::format("{}: texts that are too long were cut", run_.name));
+    }
+  }
+
+ private:
+  void fill(ValueTable& table, size_t row, const Cells& cells) {
+    was_cut_ = was_cut_ || cells.was_cut();
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const Cells::Cell cell = cells[i];
+      if (cell.kind == Value::Kind::Number) {
+        builder_.set(table, row, cell.key, cell.number);
+      } else if (cell.kind == Value::Kind::Bool) {
+        builder_.set(table, row, cell.key, cell.number != 0);
+      } else if (text_bytes_ + cell.text.size() > kMaxTextBytes) {
+        was_cut_ = true;
+      } else {
+        const size_t before = run_.texts.size();
+        builder_.set(table, row, cell.key, cell.text);
+        if (run_.texts.size() > before) text_bytes_ += cell.text.size();
+      }
+    }
+  }
+
+  RunData& run_;
+  RunBuilder builder_;
+  size_t text_bytes_ = 0;
+  bool was_cut_ = false;
+};
+
+}  // namespace
+
+RunData read_run(const fs::path& folder, const ReadControl& control) {
+  RunData run;
+  run.path = folder.string();
+  run.name = folder.filename().string();
+  const InsideFolder inside(folder);
+  const std::string sweep = read_sweep_text(folder, inside);
+  const std::vector<PlannedPoint> planned =
+      read_sweep(sweep, (folder / "sweep.json").string(), run);
+  read_beside(inside, folder, "env.json", run, run.environment, read_environment);
+  read_beside(inside, folder, "progress.json", run, run.progress, read_progress);
+
+  const PointFiles files(inside, sweep, folder, control);
+  TableFiller tables(run, planned.size());
+  std::vector<PointSummary> block;
+  for (size_t begin = 0; begin < planned.size(); begin += kPointsAtATime) {
+    control.check();
+    control.report(static_cast<double>(begin) / static_cast<double>(planned.size()));
+    block.clear();
+    block.resize(std::min(kPointsAtATime, planned.size() - begin));
+    in_two_threads(block.size(), [&](size_t i) { block[i] = files.read(planned[begin + i]); });
+    for (size_t i = 0; i < block.size(); ++i)
+      tables.add(planned[begin + i].id, std::move(block[i]));
+  }
+  tables.finish();
+  run.plots = inside.names("visualizations", {".plot.json"}, kMaxFileNames);
+  run.tables = inside.names("", {".csv"}, kMaxFileNames);
+  control.report(1);
+  return run;
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,16 @@
+// Reads a run folder of anybody into the viewer's tables. Says and shows the same as
+// runtime/records/reader, but keeps only what the table needs and reads points in two threads.
+#pragma once
+
+#include <filesystem>
+
+#include "viewer/data/run_data.h"
+#include "viewer/readers/control.h"
+
+namespace moonshard::viewer {
+
+/// Throws IoError only when it is not a run folder at all (no readable sweep.json); a damaged point
+/// becomes one with status "unreadable" and the reason. Links out of the folder are not followed.
+RunData read_run(const std::filesystem::path& folder, const ReadControl& control = {});
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,185 @@
+#include "viewer/readers/sweep_file.h"
+
+#include <cmath>
+
+#include "runtime/records/reader.h"
+#include "viewer/readers/json_fields.h"
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr size_t kMaxPointsPerFolder = 100'000;
+constexpr size_t kMaxAxes = 1000;
+constexpr size_t kMaxLineBytes = 16 * 1024;
+
+// A value as a person writes it: text without quotes.
+std::string plain_text(JsonStream& stream, JsonToken token, size_t max_bytes) {
+  if (token == JsonToken::String) return cut_text(stream.text(), max_bytes);
+  return compact_text(stream, token, max_bytes);
+}
+
+void read_baseline(JsonStream& stream, RunData& run) {
+  for_each_key(stream, [&](const std::string& key, JsonToken token) {
+    if (key == "axis") {
+      take_text(stream, token, run.baseline_axis);
+    } else if (key == "value" && token != JsonToken::Null) {
+      run.baseline_value = plain_text(stream, token, kMaxNameBytes);
+    } else {
+      stream.skip_rest(token);
+    }
+  });
+}
+
+void read_request(JsonStream& stream, RunData& run) {
+  for_each_key(stream, [&](const std::string& key, JsonToken token) {
+    if (key == "baseline" && token == JsonToken::BeginObject) {
+      read_baseline(stream, run);
+    } else {
+      stream.skip_rest(token);
+    }
+  });
+}
+
+void read_axes(JsonStream& stream, RunData& run) {
+  for_each_element(stream, [&](JsonToken token) {
+    if (token == JsonToken::String && run.axes.size() < kMaxAxes) {
+      run.axes.push_back(cut_text(stream.text(), kMaxNameBytes));
+    } else {
+      stream.skip_rest(token);
+    }
+  });
+}
+
+PlannedPoint read_planned_point(JsonStream& stream) {
+  PlannedPoint point;
+  for_each_key(stream, [&](const std::string& key, JsonToken token) {
+    if (key == "id") {
+      take_text(stream, token, point.id);
+    } else if (key == "options" && token == JsonToken::BeginObject) {
+      point.options = static_cast<size_t>(stream.offset()) - 1;
+      stream.skip_rest(token);
+      point.options_size = static_cast<size_t>(stream.offset()) - point.options;
+    } else {
+      stream.skip_rest(token);
+    }
+  });
+  return point;
+}
+
+void read_points(JsonStream& stream, RunData& run, std::vector<PlannedPoint>& points) {
+  for_each_element(stream, [&](JsonToken token) {
+    PlannedPoint point;
+    if (token == JsonToken::BeginObject) {
+      point = read_planned_point(stream);
+    } else {
+      stream.skip_rest(token);
+    }
+    if (!records::is_plain_name(point.id)) {
+      add_problem(run, fmt::format("sweep.json: a point's id is '{}', expected letters and digits",
+                                   point.id.substr(0, 40)));
+    } else if (points.size() < kMaxPointsPerFolder) {
+      points.push_back(std::move(point));
+    } else if (points.size() == kMaxPointsPerFolder) {
+      add_problem(run, fmt::format("sweep.json: more than {} points, the rest is not shown",
+                                   kMaxPointsPerFolder));
+      points.push_back(std::move(point));  // says that it was said
+    }
+  });
+  if (points.size() > kMaxPointsPerFolder) points.resize(kMaxPointsPerFolder);
+}
+
+}  // namespace
+
+std::vector<PlannedPoint> read_sweep(std::string_view text, const std::string& where,
+                                     RunData& run) {
+  MemorySource source(text);
+  JsonStream stream(source, where);
+  std::vector<PlannedPoint> points;
+  double version = 0;
+  const JsonToken first = stream.next();
+  if (first != JsonToken::BeginObject) {
+    stream.skip_rest(first);
+  } else {
+    for_each_key(stream, [&](const std::string& key, JsonToken token) {
+      if (key == "schema_version") {
+        take_number(stream, token, version);
+      } else if (key == "name") {
+        take_text(stream, token, run.name);
+      } else if (key == "created") {
+        take_text(stream, token, run.created);
+      } else if (key == "axes" && token == JsonToken::BeginArray) {
+        read_axes(stream, run);
+      } else if (key == "request" && token == JsonToken::BeginObject) {
+        read_request(stream, run);
+      } else if (key == "points" && token == JsonToken::BeginArray) {
+        read_points(stream, run, points);
+      } else {
+        stream.skip_rest(token);
+      }
+    });
+  }
+  stream.next();  // nothing may follow
+  if (version < 1 || version > records::kSchemaVersion) {
+    throw IoError(
+        fmt::format("{}: expected schema_version 1 to {}, got {}; open it with a newer moonshard",
+                    where, records::kSchemaVersion, version));
+  }
+  return points;
+}
+
+std::vector<TextPair> read_environment(std::string_view text, const std::string& where) {
+  MemorySource source(text);
+  JsonStream stream(source, where);
+  std::vector<TextPair> lines;
+  begin_object(stream);
+  for_each_key(stream, [&](const std::string& key, JsonToken token) {
+    lines.push_back({key, plain_text(stream, token, kMaxLineBytes)});
+  });
+  stream.next();
+  return lines;
+}
+
+SweepProgress read_progress(std::string_view text, const std::string& where) {
+  MemorySource source(text);
+  JsonStream stream(source, where);
+  SweepProgress progress;
+  begin_object(stream);
+  const auto read_current = [&] {
+    std::string id;
+    for_each_key(stream, [&](const std::string& key, JsonToken token) {
+      if (key == "label" || key == "id") {
+        take_text(stream, token, key == "label" ? progress.current : id);
+      } else {
+        stream.skip_rest(token);
+      }
+    });
+    if (progress.current.empty()) progress.current = id;
+  };
+  for_each_key(stream, [&](const std::string& key, JsonToken token) {
+    if (key == "state") {
+      take_text(stream, token, progress.state);
+    } else if (key == "updated") {
+      take_text(stream, token, progress.updated);
+    } else if (key == "total") {
+      take_number(stream, token, progress.total);
+    } else if (key == "done") {
+      take_number(stream, token, progress.done);
+    } else if (key == "failed") {
+      take_number(stream, token, progress.failed);
+    } else if (key == "elapsed_s") {
+      take_number(stream, token, progress.elapsed_s);
+    } else if (key == "eta_s") {
+      take_number(stream, token, progress.eta_s);
+    } else if (key == "current" && token == JsonToken::BeginObject) {
+      read_current();
+    } else if (key == "current") {
+      take_text(stream, token, progress.current);
+    } else {
+      stream.skip_rest(token);
+    }
+  });
+  stream.next();
+  return progress;
+}
+
+}  // namespace moonshard::viewer

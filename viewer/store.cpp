@@ -1,0 +1,284 @@
+#include "viewer/store.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/records/csv.h"
+#include "runtime/records/plot_spec.h"
+#include "viewer/data/memory_snapshot.h"
+#include "viewer/data/trace_index.h"
+
+namespace moonshard::viewer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kNumThreads = 2;
+constexpr size_t kDetailBatch = 64;   // points per reading process
+constexpr uint64_t kKeptCost = 4096;  // details count 1, whole files 256
+constexpr uint64_t kFileCost = 256;
+
+uint64_t stamp_of(const fs::path& path) {
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error);
+  if (error) return 0;
+  const auto size = fs::file_size(path, error);
+  return static_cast<uint64_t>(time.time_since_epoch().count()) * 31 + (error ? 0 : size);
+}
+
+}  // namespace
+
+struct Store::Entry {
+  ReadRequest request;
+  std::shared_ptr<const void> value;
+  std::string error;
+  bool queued = false, loading = false, cancelled = false, answered = false;
+  std::atomic<bool> stop{false};
+  std::atomic<double> progress{0};
+  uint64_t stamp = 0, last_asked = 0;
+
+  uint64_t cost() const { return request.kind == ReadRequest::Kind::Details ? 1 : kFileCost; }
+  uint64_t stamp_now() const {
+    if (request.kind == ReadRequest::Kind::Details) {
+      return stamp_of(fs::path(request.folder) / "points" / request.names.front() / "result.json") +
+             stamp_of(fs::path(request.folder) / "points" / request.names.front());
+    }
+    uint64_t sum = 0;
+    for (const std::string& name : request.names) sum += stamp_of(fs::path(request.folder) / name);
+    return sum;
+  }
+};
+
+Store::Store(std::function<void()> on_change) : on_change_(std::move(on_change)) {
+  for (size_t i = 0; i < kNumThreads; ++i) {
+    threads_.emplace_back([this](std::stop_token stop) { work(stop); });
+  }
+}
+
+Store::~Store() {
+  for (std::jthread& thread : threads_) thread.request_stop();
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, entry] : entries_) entry->stop = true;
+}
+
+std::shared_ptr<Store::Entry> Store::find_or_add(ReadRequest request) {
+  std::shared_ptr<Entry>& entry = entries_[encode(request)];
+  if (!entry) {
+    entry = std::make_shared<Entry>();
+    entry->request = std::move(request);
+    entry->queued = true;
+    queue_.push_back(entry);
+    wake_.notify_one();
+  }
+  entry->last_asked = ++clock_;
+  return entry;
+}
+
+template <class T>
+Loaded<T> Store::answer_of(const Entry& entry) const {
+  Loaded<T> answer;
+  answer.value = std::static_pointer_cast<const T>(entry.value);
+  answer.error = entry.error;
+  answer.loading = entry.queued || entry.loading;
+  answer.progress = entry.progress;
+  return answer;
+}
+
+Loaded<PointDetail> Store::detail(const std::string& folder, const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  return answer_of<PointDetail>(*find_or_add({ReadRequest::Kind::Details, folder, {id}}));
+}
+
+template <class T>
+Loaded<T> Store::file(ReadRequest::Kind kind, const std::string& folder,
+                      const std::vector<std::string>& names) {
+  const std::lock_guard lock(mutex_);
+  return answer_of<T>(*find_or_add({kind, folder, names}));
+}
+
+template Loaded<IndexedTrace> Store::file(ReadRequest::Kind, const std::string&,
+                                          const std::vector<std::string>&);
+template Loaded<MemorySnapshot> Store::file(ReadRequest::Kind, const std::string&,
+                                            const std::vector<std::string>&);
+template Loaded<std::string> Store::file(ReadRequest::Kind, const std::string&,
+                                         const std::vector<std::string>&);
+template Loaded<records::CsvTable> Store::file(ReadRequest::Kind, const std::string&,
+                                               const std::vector<std::string>&);
+template Loaded<records::PlotSpec> Store::file(ReadRequest::Kind, const std::string&,
+                                               const std::vector<std::string>&);
+
+void Store::cancel(ReadRequest::Kind kind, const std::string& folder,
+                   const std::vector<std::string>& names) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(encode(ReadRequest{kind, folder, names}));
+  if (found == entries_.end()) return;
+  Entry& entry = *found->second;
+  entry.stop = entry.cancelled = true;
+  if (std::erase(queue_, found->second) > 0) {
+    entry.queued = false;
+    entry.error = "cancelled";
+    ++revision_;
+  }
+}
+
+void Store::retry(ReadRequest::Kind kind, const std::string& folder,
+                  const std::vector<std::string>& names) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(encode(ReadRequest{kind, folder, names}));
+  if (found == entries_.end() || found->second->queued || found->second->loading) return;
+  entries_.erase(found);
+  ++revision_;
+}
+
+void Store::refresh() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, entry] : entries_) {
+    if (entry->queued || entry->loading || entry->cancelled) continue;
+    if (entry->stamp_now() == entry->stamp) continue;
+    entry->queued = true;
+    queue_.push_back(entry);
+    wake_.notify_one();
+  }
+}
+
+bool Store::busy() const {
+  const std::lock_guard lock(mutex_);
+  return reading_ > 0 || !queue_.empty();
+}
+
+void Store::wait_idle() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return reading_ == 0 && queue_.empty(); });
+}
+
+// Takes what waits: details of one folder together, anything else alone.
+void Store::work(std::stop_token stop) {
+  while (true) {
+    std::vector<std::shared_ptr<Entry>> batch;
+    {
+      std::unique_lock lock(mutex_);
+      if (!wake_.wait(lock, stop, [this] { return !queue_.empty(); })) return;
+      batch.push_back(queue_.front());
+      queue_.erase(queue_.begin());
+      const ReadRequest first = batch.front()->request;
+      for (auto at = queue_.begin(); first.kind == ReadRequest::Kind::Details &&
+                                     at != queue_.end() && batch.size() < kDetailBatch;) {
+        const bool fits =
+            (*at)->request.kind == first.kind && (*at)->request.folder == first.folder;
+        if (fits) batch.push_back(*at);
+        at = fits ? queue_.erase(at) : at + 1;
+      }
+      for (const auto& entry : batch) {
+        entry->queued = false;
+        entry->loading = true;
+        entry->stamp = entry->stamp_now();  // before reading: later changes are seen as such
+      }
+      ++reading_;
+    }
+    batch.front()->request.kind == ReadRequest::Kind::Details ? read_detail_batch(std::move(batch))
+                                                              : read(batch.front());
+    {
+      const std::lock_guard lock(mutex_);
+      --reading_;
+      drop_oldest();
+      idle_.notify_all();
+    }
+    if (on_change_) on_change_();
+  }
+}
+
+void Store::finish(Entry& entry, std::shared_ptr<const void> value, std::string error) {
+  const std::lock_guard lock(mutex_);
+  if (error.empty() || !entry.value) entry.value = std::move(value);
+  entry.error = std::move(error);
+  entry.loading = false;
+  entry.answered = true;
+  ++revision_;
+}
+
+void Store::read(const std::shared_ptr<Entry>& entry) {
+  using Kind = ReadRequest::Kind;
+  const auto progress = [&](double share) {
+    entry->progress = share;
+    if (on_change_) on_change_();
+  };
+  const auto as_shared = [&]<class T>(T*) -> std::shared_ptr<const void> {
+    return std::make_shared<const T>(read_file<T>(entry->request, progress, entry->stop));
+  };
+  std::shared_ptr<const void> value;
+  std::string error;
+  try {
+    switch (entry->request.kind) {
+      case Kind::Trace: {
+        // The index is made here: for a million events it would be felt in a frame.
+        const auto trace =
+            std::make_shared<const Trace>(read_file<Trace>(entry->request, progress, entry->stop));
+        value =
+            std::make_shared<const IndexedTrace>(IndexedTrace{trace, build_trace_index(*trace)});
+        break;
+      }
+      case Kind::Snapshot:
+        value = as_shared(static_cast<MemorySnapshot*>(nullptr));
+        break;
+      case Kind::Log:
+        value = as_shared(static_cast<std::string*>(nullptr));
+        break;
+      case Kind::Table:
+        value = as_shared(static_cast<records::CsvTable*>(nullptr));
+        break;
+      case Kind::Plot:
+        value = as_shared(static_cast<records::PlotSpec*>(nullptr));
+        break;
+      case Kind::Runs:
+      case Kind::Details:
+        break;
+    }
+  } catch (const Cancelled&) {
+    error = "cancelled";
+  } catch (const std::exception& problem) {
+    error = problem.what();
+  }
+  finish(*entry, std::move(value), std::move(error));
+}
+
+void Store::read_detail_batch(std::vector<std::shared_ptr<Entry>> batch) {
+  std::vector<std::string> ids;
+  for (const auto& entry : batch) ids.push_back(entry->request.names.front());
+  std::string error;
+  try {
+    read_details(batch.front()->request.folder, ids, {}, batch.front()->stop,
+                 [&](DetailAnswer answer) {
+                   finish(*batch[answer.index],
+                          std::make_shared<const PointDetail>(std::move(answer.detail)),
+                          std::move(answer.error));
+                   batch[answer.index]->answered = true;
+                 });
+  } catch (const Cancelled&) {
+    error = "cancelled";
+  } catch (const std::exception& problem) {
+    error = problem.what();
+  }
+  for (const auto& entry : batch) {
+    if (entry->loading) finish(*entry, nullptr, error.empty() ? "was not read" : error);
+  }
+}
+
+// Keeps memory bounded when a long session looks at many traces.
+void Store::drop_oldest() {
+  uint64_t cost = 0;
+  for (const auto& [key, entry] : entries_) cost += entry->cost();
+  while (cost > kKeptCost) {
+    auto oldest = entries_.end();
+    for (auto at = entries_.begin(); at != entries_.end(); ++at) {
+      if (at->second->queued || at->second->loading) continue;
+      if (oldest == entries_.end() || at->second->last_asked < oldest->second->last_asked) {
+        oldest = at;
+      }
+    }
+    if (oldest == entries_.end()) return;
+    cost -= oldest->second->cost();
+    entries_.erase(oldest);
+  }
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,24 @@
+// A choice of a few words in one line, each with a sentence about it under the mouse.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace moonshard::viewer {
+
+struct Choice {
+  const char* text;
+  std::string_view meaning;  ///< tooltip; may be empty
+};
+
+/// Radio buttons for `value`, an index into choices; true when the user took another. Goes on in
+/// the line of the widget before where there is room, else in the next.
+bool choose(const char* id, std::span<const Choice> choices, int& value);
+
+/// A check box of the same kind.
+bool choose_whether(const Choice& choice, bool& value);
+
+/// A small question mark in the same line, with a text under the mouse.
+void show_help(std::string_view text);
+
+}  // namespace moonshard::viewer

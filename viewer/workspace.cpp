@@ -1,0 +1,181 @@
+#include "viewer/workspace.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "viewer/widgets/format.h"
+
+namespace moonshard::viewer {
+
+void Workspace::update(std::shared_ptr<const Snapshot> snapshot) {
+  if (snapshot == snapshot_) return;
+  snapshot_ = std::move(snapshot);
+  if (!baseline_chosen_) baseline_ = default_baseline(runs());
+  read_filter();
+  find_selected();
+  find_shown();
+  find_overheads();
+  changed();
+}
+
+void Workspace::changed() {
+  ++revision_;
+  ++shown_revision_;
+}
+
+std::optional<PointRef> Workspace::find(const PointKey& key) const {
+  for (size_t r = 0; r < snapshot_->runs.size(); ++r) {
+    if (run(r).path != key.run) continue;
+    const std::vector<PointHead>& points = run(r).points;
+    for (size_t p = 0; p < points.size(); ++p) {
+      if (points[p].id == key.id) return PointRef{r, p};
+    }
+  }
+  return std::nullopt;
+}
+
+void Workspace::find_selected() {
+  selected_run_.reset();
+  selected_point_.reset();
+  if (snapshot_->runs.empty()) return;
+  selected_run_ = 0;
+  for (size_t r = 0; r < snapshot_->runs.size(); ++r) {
+    if (run(r).path == selected_.run) selected_run_ = r;
+  }
+  if (selected_.id.empty()) return;
+  if (selected_.run.empty()) {  // an id from the command line: in whichever run has it
+    for (size_t r = 0; r < snapshot_->runs.size() && !selected_point_; ++r) {
+      selected_point_ = find({run(r).path, selected_.id});
+    }
+    if (selected_point_) {
+      selected_run_ = selected_point_->run;
+      selected_.run = run(selected_point_->run).path;
+    }
+  } else {
+    selected_point_ = find(selected_);
+  }
+}
+
+void Workspace::select_run(const std::string& path) {
+  select(PointKey{path, ""});
+}
+
+void Workspace::select(PointRef ref) {
+  select(key_of(ref));
+}
+
+void Workspace::select(const PointKey& key) {
+  if (key == selected_) return;
+  selected_ = key;
+  find_selected();
+  ++revision_;
+}
+
+void Workspace::select_step(int step) {
+  if (shown_.empty()) return;
+  long at = step > 0 ? -1 : static_cast<long>(shown_.size());
+  if (selected_point_) {
+    const auto found = std::find(shown_.begin(), shown_.end(), *selected_point_);
+    if (found != shown_.end()) at = found - shown_.begin();
+  }
+  at = std::clamp(at + step, 0l, static_cast<long>(shown_.size()) - 1);
+  select(shown_[static_cast<size_t>(at)]);
+}
+
+void Workspace::set_filter(const std::string& text) {
+  if (text == filter_text_) return;
+  filter_text_ = text;
+  read_filter();
+  find_shown();
+  changed();
+}
+
+std::vector<const RunData*> Workspace::runs() const {
+  std::vector<const RunData*> list;
+  for (const LoadedRun& loaded : snapshot_->runs) list.push_back(loaded.data.get());
+  return list;
+}
+
+// An expression that cannot be read (half typed, say) leaves the last good one in force.
+void Workspace::read_filter() {
+  ParsedFilter parsed = parse_filter(filter_text_, filter_keys(runs()));
+  filter_error_ = parsed.error ? parsed.error->message : "";
+  if (!parsed.error) filter_ = std::move(parsed.filter);
+}
+
+void Workspace::find_shown() {
+  shown_.clear();
+  std::vector<PointRef> rest;
+  for (size_t r = 0; r < snapshot_->runs.size(); ++r) {
+    const RunData& data = run(r);
+    const FilterOnRun filter(filter_, data);
+    for (size_t p = 0; p < data.points.size(); ++p) {
+      const PointRef ref{r, p};
+      if (!pinned_.empty() && pinned(ref)) {
+        shown_.push_back(ref);
+      } else if ((hidden_.empty() || !hidden(ref)) && filter.matches(p)) {
+        rest.push_back(ref);
+      }
+    }
+  }
+  shown_.insert(shown_.end(), rest.begin(), rest.end());
+}
+
+void Workspace::set_pinned(PointRef ref, bool on) {
+  on ? (void)pinned_.insert(key_of(ref)) : (void)pinned_.erase(key_of(ref));
+  if (on) hidden_.erase(key_of(ref));
+  find_shown();
+  changed();
+}
+
+void Workspace::set_hidden(PointRef ref, bool on) {
+  on ? (void)hidden_.insert(key_of(ref)) : (void)hidden_.erase(key_of(ref));
+  if (on) pinned_.erase(key_of(ref));
+  find_shown();
+  changed();
+}
+
+void Workspace::show_all_hidden() {
+  hidden_.clear();
+  find_shown();
+  changed();
+}
+
+void Workspace::set_baseline(Baseline baseline) {
+  baseline_ = std::move(baseline);
+  baseline_chosen_ = true;
+  find_overheads();
+  changed();
+}
+
+void Workspace::find_overheads() {
+  overheads_ = overheads(runs(), baseline_);
+}
+
+std::string Workspace::baseline_text() const {
+  if (baseline_.kind == Baseline::Kind::Point) {
+    const std::optional<PointRef> ref = find({baseline_.run, baseline_.point});
+    if (ref) return point_name(*ref);
+  }
+  return clean_text(describe(baseline_, runs()), 256);
+}
+
+std::string Workspace::point_name(PointRef ref) const {
+  const RunData& data = run(ref);
+  std::string name;
+  for (const std::string& axis : data.axes) {
+    const std::optional<size_t> key = data.options.find(axis);
+    if (!key) continue;
+    const std::string value = value_text(data, data.options.at(ref.point, *key));
+    if (value.empty()) continue;
+    // "mode" goes without saying; a bare number needs its name.
+    name += fmt::format("{}{}", name.empty() ? "" : ", ",
+                        axis == "mode" ? value : fmt::format("{} {}", axis, value));
+  }
+  if (name.empty()) name = head(ref).id;
+  if (snapshot_->runs.size() > 1) name = fmt::format("{}: {}", data.name, name);
+  return clean_text(name, 512);
+}
+
+}  // namespace moonshard::viewer

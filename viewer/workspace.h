@@ -1,0 +1,103 @@
+// What the user has picked, shared by all panels: the selected point, which points are shown, the
+// baseline, the linked cursor. Held by names, so that it survives a reload; what follows from it is
+// worked out once per change, not once per panel and frame.
+#pragma once
+
+#include <compare>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "viewer/data/filter.h"
+#include "viewer/data/overhead.h"
+#include "viewer/document.h"
+
+namespace moonshard::viewer {
+
+/// A point of the open folders by its place; good as long as nothing was read anew.
+using PointRef = PointPlace;
+
+struct PointKey {
+  std::string run;  ///< path of the folder
+  std::string id;
+  auto operator<=>(const PointKey&) const = default;
+};
+
+class Workspace {
+ public:
+  /// Follows a new snapshot; call once per frame before panels draw.
+  void update(std::shared_ptr<const Snapshot> snapshot);
+
+  // What is selected. An empty id means the run itself.
+  void select_run(const std::string& path);
+  void select(PointRef ref);
+  void select(const PointKey& key);
+  const PointKey& selected() const { return selected_; }
+  std::optional<size_t> selected_run() const { return selected_run_; }
+  std::optional<PointRef> selected_point() const { return selected_point_; }
+  /// The next or previous of the shown points.
+  void select_step(int step);
+
+  // What is shown: everything that the filter takes and nobody hid; pinned points always, first.
+  void set_filter(const std::string& text);
+  const std::string& filter_text() const { return filter_text_; }
+  const std::string& filter_error() const { return filter_error_; }
+  const Filter& filter() const { return filter_; }
+  void set_pinned(PointRef ref, bool on);
+  void set_hidden(PointRef ref, bool on);
+  void show_all_hidden();
+  bool pinned(PointRef ref) const { return pinned_.contains(key_of(ref)); }
+  bool hidden(PointRef ref) const { return hidden_.contains(key_of(ref)); }
+  size_t num_hidden() const { return hidden_.size(); }
+  const std::vector<PointRef>& shown() const { return shown_; }
+
+  // What is compared with what. Without a choice of the user the first sweep's own baseline holds.
+  void set_baseline(Baseline baseline);
+  const Baseline& baseline() const { return baseline_; }
+  const Overhead& overhead(PointRef ref) const { return overheads_[ref.run][ref.point]; }
+  /// "mode = none", "first / 1a2b", or "none".
+  std::string baseline_text() const;
+
+  const Snapshot& snapshot() const { return *snapshot_; }
+  const RunData& run(size_t index) const { return *snapshot_->runs[index].data; }
+  const RunData& run(PointRef ref) const { return run(ref.run); }
+  const PointHead& head(PointRef ref) const { return run(ref).points[ref.point]; }
+  PointKey key_of(PointRef ref) const { return {run(ref).path, head(ref).id}; }
+  std::optional<PointRef> find(const PointKey& key) const;
+  /// What tells a point from the others in one line: its axes, and the run's name where several
+  /// are open.
+  std::string point_name(PointRef ref) const;
+
+  /// Changes whenever shown points, baseline or selection change, and with every new snapshot.
+  uint64_t revision() const { return revision_; }
+  /// The same without the selection.
+  uint64_t shown_revision() const { return shown_revision_; }
+
+  std::string plot;                 ///< file name of the shown plot spec; empty: the run's first
+  std::optional<double> cursor_ms;  ///< linked cursor: a moment of the step
+  std::string trace_search;         ///< what the trace panel should look for; empty: nothing
+
+ private:
+  void changed();
+  void find_selected();
+  void find_shown();
+  void find_overheads();
+  void read_filter();
+  std::vector<const RunData*> runs() const;
+
+  std::shared_ptr<const Snapshot> snapshot_ = std::make_shared<Snapshot>();
+  PointKey selected_;
+  std::optional<size_t> selected_run_;
+  std::optional<PointRef> selected_point_;
+  std::string filter_text_, filter_error_;
+  Filter filter_;
+  std::set<PointKey> pinned_, hidden_;
+  std::vector<PointRef> shown_;
+  Baseline baseline_;
+  bool baseline_chosen_ = false;
+  std::vector<std::vector<Overhead>> overheads_;
+  uint64_t revision_ = 0, shown_revision_ = 0;
+};
+
+}  // namespace moonshard::viewer
