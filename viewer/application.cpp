@@ -89,8 +89,7 @@ void Application::open(const std::vector<std::filesystem::path>& folders) {
   for (const std::filesystem::path& folder : folders) {
     try {
       const std::vector<std::filesystem::path> found = find_run_folders(folder);
-      document_.open(found);
-      workspace_.select_run(found.front().lexically_normal().string());
+      workspace_.select_run(document_.open(found));
       settings_.remember(folder.string());
     } catch (const std::exception& problem) {
       say(problem.what());

@@ -52,8 +52,12 @@ int fuzzy_score(std::string_view query, std::string_view text) {
 
 void CommandList::handle_shortcuts() {
   for (const Command& command : commands_) {
-    if (command.chord == 0 || !is_enabled(command)) continue;
-    if (ImGui::Shortcut(command.chord, ImGuiInputFlags_RouteGlobal)) command.run();
+    // Asked for in every frame: ImGui grants a key only to who asked for it the frame before. What
+    // enables a command may take time to find out, so that comes after.
+    if (command.chord == 0) continue;
+    if (ImGui::Shortcut(command.chord, ImGuiInputFlags_RouteGlobal) && is_enabled(command)) {
+      command.run();
+    }
   }
 }
 

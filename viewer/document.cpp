@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include "viewer/readers/requests.h"
@@ -36,6 +37,13 @@ std::string spelled(const fs::path& folder) {
   return path.string();
 }
 
+// The same for a relative and an absolute spelling.
+std::string whole_path(const std::string& folder) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(folder, error);
+  return error ? folder : spelled(whole);
+}
+
 }  // namespace
 
 uint64_t folder_signature(const fs::path& folder) {
@@ -63,21 +71,25 @@ Document::~Document() {
   if (loader_.joinable()) loader_.request_stop();
 }
 
-void Document::open(const std::vector<fs::path>& folders) {
+std::string Document::open(const std::vector<fs::path>& folders) {
   const std::lock_guard lock(mutex_);
+  std::string first;
   for (const fs::path& folder : folders) {
-    const std::string path = spelled(folder);
-    const bool known = std::any_of(folders_.begin(), folders_.end(),
-                                   [&](const Folder& other) { return other.path == path; });
-    if (path.empty() || known) continue;
+    const std::string path = spelled(folder), whole = whole_path(path);
+    if (path.empty()) continue;
+    const auto known = std::find_if(folders_.begin(), folders_.end(),
+                                    [&](const Folder& other) { return other.whole == whole; });
+    if (first.empty()) first = known == folders_.end() ? path : known->path;
+    if (known != folders_.end()) continue;
     auto data = std::make_shared<RunData>();
     data->path = path;
     data->name = fs::path(path).filename().string();
-    folders_.push_back({path, 0, {data, ""}});
+    folders_.push_back({path, 0, {data, ""}, whole, data->name});
   }
   look_asked_ = true;
   if (loader_.joinable()) loading_ = true;
   wake_.notify_all();
+  return first;
 }
 
 void Document::close(const std::string& folder) {
@@ -130,9 +142,31 @@ bool Document::loading() const {
   return loading_;
 }
 
+// A sweep that ran twice says the same name twice; the names of the folders tell them apart.
+void Document::name_runs() {
+  std::map<std::string, size_t> by_name, by_folder;
+  const auto folder_name = [](const Folder& folder) {
+    return fs::path(folder.path).filename().string();
+  };
+  for (const Folder& folder : folders_) {
+    ++by_name[folder.name];
+    ++by_folder[folder_name(folder)];
+  }
+  for (Folder& folder : folders_) {
+    std::string name = folder.name;
+    if (by_name[name] > 1) name = folder_name(folder);
+    if (by_name[folder.name] > 1 && by_folder[name] > 1) name = folder.path;
+    if (folder.run.data->name == name) continue;
+    auto renamed = std::make_shared<RunData>(*folder.run.data);
+    renamed->name = name;
+    folder.run.data = std::move(renamed);
+  }
+}
+
 void Document::publish() {
   {
     const std::lock_guard lock(mutex_);
+    name_runs();
     auto next = std::make_shared<Snapshot>();
     next->generation = snapshot_->generation + 1;
     for (const Folder& folder : folders_) next->runs.push_back(folder.run);
@@ -167,7 +201,10 @@ bool Document::read_changed(bool all) {
       if (folder.path != paths[index]) continue;
       folder.seen = signatures[index];
       // A folder that went away keeps what was read of it, with the reason.
-      if (run.error.empty() || folder.run.data->points.empty()) folder.run.data = run.data;
+      if (run.error.empty() || folder.run.data->points.empty()) {
+        folder.run.data = run.data;
+        folder.name = run.data->name;
+      }
       folder.run.error = run.error;
     }
   };

@@ -53,8 +53,10 @@ class Document {
   void reload();
   /// Stops the reading under way; what was read stays.
   void cancel();
-  /// Adds folders at the end (those that are open already stay where they are), takes one out.
-  void open(const std::vector<std::filesystem::path>& folders);
+  /// Adds folders at the end (those that are open already stay where they are); returns the path
+  /// by which the first of them goes here.
+  std::string open(const std::vector<std::filesystem::path>& folders);
+  /// Takes one out.
   void close(const std::string& folder);
 
   std::shared_ptr<const Snapshot> snapshot() const;
@@ -67,10 +69,13 @@ class Document {
     std::string path;
     uint64_t seen = 0;  ///< signature when it was last read; 0: never
     LoadedRun run;
+    std::string whole;  ///< the path from the root: one folder is open once
+    std::string name;   ///< as the folder says; shown unless another open folder says the same
   };
 
   void loader_loop(std::stop_token stop);
   bool read_changed(bool all);
+  void name_runs();
   void publish();
 
   std::function<void()> on_change_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 #include <fmt/format.h>
 #include <imgui.h>
@@ -20,7 +21,28 @@ void ExportDialog::open(ExportRequest request) {
   options_.width = request_.spec.width;
   options_.height = request_.spec.height;
   error_.clear();
+  replaced_.clear();
   asked_ = true;
+}
+
+void ExportDialog::save(const char* extension) {
+  std::filesystem::path file = file_;
+  const std::string own = file.extension().string();
+  // "step_1.5" is a name, not one with the extension ".5".
+  if (own == ".png" || own == ".csv") file.replace_extension();
+  file += extension;
+  std::error_code error;
+  if (std::filesystem::exists(file, error) && replaced_ != file) {
+    replaced_ = file;
+    error_ = fmt::format("{} exists already: press again to replace it, or change the name",
+                         file.string());
+    return;
+  }
+  replaced_.clear();
+  options_.file = std::move(file);
+  options_.theme = dark_ ? Theme::Dark : Theme::Light;
+  error_.clear();
+  job_ = start_export(request_.spec, options_, own_program());
 }
 
 std::string ExportDialog::draw(const UiStyle& style) {
@@ -77,13 +99,7 @@ std::string ExportDialog::draw(const UiStyle& style) {
     ImGui::SameLine();
     ImGui::TextDisabled("drawing ...");
   }
-  if (picture || data) {
-    options_.file = file_;
-    options_.file.replace_extension(data ? ".csv" : ".png");
-    options_.theme = dark_ ? Theme::Dark : Theme::Light;
-    error_.clear();
-    job_ = start_export(request_.spec, options_, own_program());
-  }
+  if (picture || data) save(data ? ".csv" : ".png");
   ImGui::EndPopup();
   return notice;
 }

@@ -1,6 +1,7 @@
 // The dialog that asks where and how large a picture shall be saved.
 #pragma once
 
+#include <filesystem>
 #include <future>
 #include <optional>
 #include <string>
@@ -18,10 +19,13 @@ class ExportDialog {
   bool busy() const { return job_.valid(); }
 
  private:
+  void save(const char* extension);
+
   ExportOptions options_;
   ExportRequest request_;
   std::future<ExportResult> job_;
   std::string error_;
+  std::filesystem::path replaced_;  // asked about already; pressed again it is replaced
   bool asked_ = false, dark_ = false;
   char file_[1024] = "";
 };

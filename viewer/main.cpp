@@ -1,6 +1,8 @@
 // moonshard-view: arguments and exit codes. 0 good, 1 error, 2 usage; errors are one line on
 // stderr.
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -59,13 +61,19 @@ void declare_arguments(CLI::App& app, Arguments& arguments) {
       ->needs(render);
   CLI::Option* screenshot = app.add_option("--screenshot", arguments.screenshot,
                                            "draw the program's window to a PNG, without a display");
-  screenshot->excludes(render);
+  screenshot->excludes(render)->check([](const std::string& file) {
+    return file.empty() ? std::string("expected the name of a PNG file, got none") : "";
+  });
   app.add_option("--panel", arguments.panel, "only this panel: " + panel_names())
       ->needs(screenshot);
   app.add_option("--select", arguments.point, "id of the point to select");
   app.add_option("--filter", arguments.filter, "what the run table shows, e.g. 'mode = ghost'");
   app.add_option("--text-scale", arguments.text_scale, "size of all text, e.g. 1.25")
-      ->check(CLI::Range(0.5, 3.0));
+      ->check(CLI::Range(0.5, 3.0))
+      ->check([](const std::string& text) {  // "nan" lies in every range
+        return std::isnan(std::strtod(text.c_str(), nullptr)) ? "expected a number, got " + text
+                                                              : std::string();
+      });
   app.add_option("--size", arguments.size, "window size (default 1440x900, or as it was last)");
   app.add_option("--scale", arguments.scale,
                  "pixels per logical pixel, 1 to 4 (default 2 for --render, 1 for --screenshot)")

@@ -13,6 +13,7 @@ using records::Json;
 
 constexpr size_t kMaxRecent = 12;
 constexpr size_t kMaxBytes = 1 << 20;
+constexpr double kSmallestSide = 150;
 
 std::vector<std::string> texts(const Json& object, const char* key) {
   std::vector<std::string> list;
@@ -59,10 +60,12 @@ Settings load_settings(const std::filesystem::path& path) {
     if (settings.recent.size() > kMaxRecent) settings.recent.resize(kMaxRecent);
     settings.closed_panels = texts(saved, "closed_panels");
     settings.layout = records::string_or(saved, "layout", "");
-    settings.width =
-        static_cast<int>(std::clamp(records::number_or(saved, "width", 0), 0.0, 16384.0));
-    settings.height =
-        static_cast<int>(std::clamp(records::number_or(saved, "height", 0), 0.0, 16384.0));
+    const auto side = [&](const char* key) {  // below this a window cannot be found again
+      const double pixels = records::number_or(saved, key, 0);
+      return pixels >= kSmallestSide && pixels <= 16384 ? static_cast<int>(pixels) : 0;
+    };
+    settings.width = side("width");
+    settings.height = side("height");
   } catch (const std::exception&) {
     return Settings();
   }

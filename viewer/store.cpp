@@ -134,7 +134,9 @@ void Store::refresh() {
   const std::lock_guard lock(mutex_);
   for (auto& [key, entry] : entries_) {
     if (entry->queued || entry->loading || entry->cancelled) continue;
-    if (entry->stamp_now() == entry->stamp) continue;
+    const uint64_t now = entry->stamp_now();
+    // What went away keeps what was read of it.
+    if (now == 0 || now == entry->stamp) continue;
     entry->queued = true;
     queue_.push_back(entry);
     wake_.notify_one();

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "viewer/widgets/axis_names.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
@@ -12,6 +13,16 @@ void Workspace::update(std::shared_ptr<const Snapshot> snapshot) {
   if (snapshot == snapshot_) return;
   snapshot_ = std::move(snapshot);
   if (!baseline_chosen_) baseline_ = default_baseline(runs());
+  keys_ = filter_keys(runs());
+  metric_keys_.clear();
+  for (const std::string& key : keys_.metrics) {
+    const auto has = [&](const LoadedRun& loaded) {
+      return loaded.data->metrics.find(key).has_value();
+    };
+    if (std::any_of(snapshot_->runs.begin(), snapshot_->runs.end(), has)) {
+      metric_keys_.push_back(key);
+    }
+  }
   read_filter();
   find_selected();
   find_shown();
@@ -99,7 +110,7 @@ std::vector<const RunData*> Workspace::runs() const {
 
 // An expression that cannot be read (half typed, say) leaves the last good one in force.
 void Workspace::read_filter() {
-  ParsedFilter parsed = parse_filter(filter_text_, filter_keys(runs()));
+  ParsedFilter parsed = parse_filter(filter_text_, keys_);
   filter_error_ = parsed.error ? parsed.error->message : "";
   if (!parsed.error) filter_ = std::move(parsed.filter);
 }
@@ -149,6 +160,31 @@ void Workspace::set_baseline(Baseline baseline) {
   changed();
 }
 
+const std::vector<std::string>& Workspace::numeric_axes() const {
+  if (numeric_axes_of_ == shown_revision_) return numeric_axes_;
+  numeric_axes_of_ = shown_revision_;
+  numeric_axes_.clear();
+  for (const std::string& axis : keys_.axes) {
+    std::optional<double> first;
+    bool numbers = true, several = false;
+    std::optional<size_t> place;
+    const RunData* last = nullptr;
+    for (const PointRef ref : shown_) {
+      const RunData& data = run(ref);
+      if (&data != last) place = data.options.find_near(axis, place);
+      last = &data;
+      if (!place) continue;
+      const Value& value = data.options.at(ref.point, *place);
+      numbers = numbers && (value.kind == Value::Kind::Number || value.kind == Value::Kind::None);
+      if (value.kind != Value::Kind::Number) continue;
+      if (!first) first = value.number;
+      several = several || value.number != *first;
+    }
+    if (numbers && several) numeric_axes_.push_back(axis);
+  }
+  return numeric_axes_;
+}
+
 void Workspace::find_overheads() {
   overheads_ = overheads(runs(), baseline_);
 }
@@ -163,16 +199,7 @@ std::string Workspace::baseline_text() const {
 
 std::string Workspace::point_name(PointRef ref) const {
   const RunData& data = run(ref);
-  std::string name;
-  for (const std::string& axis : data.axes) {
-    const std::optional<size_t> key = data.options.find(axis);
-    if (!key) continue;
-    const std::string value = value_text(data, data.options.at(ref.point, *key));
-    if (value.empty()) continue;
-    // "mode" goes without saying; a bare number needs its name.
-    name += fmt::format("{}{}", name.empty() ? "" : ", ",
-                        axis == "mode" ? value : fmt::format("{} {}", axis, value));
-  }
+  std::string name = axis_words(data, ref.point);
   if (name.empty()) name = head(ref).id;
   if (snapshot_->runs.size() > 1) name = fmt::format("{}: {}", data.name, name);
   return clean_text(name, 512);

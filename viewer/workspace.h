@@ -69,6 +69,13 @@ class Workspace {
   /// are open.
   std::string point_name(PointRef ref) const;
 
+  /// Options and metrics that any of the open folders has, and the swept ones among them.
+  const FilterKeys& keys() const { return keys_; }
+  /// Metrics that some point has; the filter knows a few more.
+  const std::vector<std::string>& metric_keys() const { return metric_keys_; }
+  /// Swept options whose values are numbers, two or more among the shown points.
+  const std::vector<std::string>& numeric_axes() const;
+
   /// Changes whenever shown points, baseline or selection change, and with every new snapshot.
   uint64_t revision() const { return revision_; }
   /// The same without the selection.
@@ -90,6 +97,10 @@ class Workspace {
   PointKey selected_;
   std::optional<size_t> selected_run_;
   std::optional<PointRef> selected_point_;
+  FilterKeys keys_;
+  std::vector<std::string> metric_keys_;
+  mutable std::vector<std::string> numeric_axes_;  // made when asked for
+  mutable uint64_t numeric_axes_of_ = 0;           // shown_revision
   std::string filter_text_, filter_error_;
   Filter filter_;
   std::set<PointKey> pinned_, hidden_;

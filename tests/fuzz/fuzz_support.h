@@ -41,7 +41,7 @@ inline std::filesystem::path write_input(const std::filesystem::path& name,
   const std::filesystem::path path = fuzz_folder() / name;
   std::FILE* file = std::fopen(path.c_str(), "wb");
   if (file == nullptr) std::abort();
-  std::fwrite(bytes.data(), 1, bytes.size(), file);
+  if (!bytes.empty()) std::fwrite(bytes.data(), 1, bytes.size(), file);
   std::fclose(file);
   return path;
 }

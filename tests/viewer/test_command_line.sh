@@ -47,6 +47,12 @@ expect 1 "nothing at that path" "$work/missing" --screenshot "$work/x.png"
 expect 1 "docs/plots.md" --render "$work/bad.plot.json" -o "$work/x.png"
 expect 1 "missing.plot.json" --render "$work/missing.plot.json" -o "$work/x.png"
 expect 1 "" --render "$work/good.plot.json" -o "$work/no/such/folder/x.png"
+expect 2 "--screenshot" "$work/run" --screenshot ""
+expect 2 "--text-scale" "$work/run" --screenshot "$work/x.png" --text-scale nan
+mkfifo "$work/pipe.png"
+expect 1 "a device or a pipe" "$work/run" --screenshot "$work/pipe.png"
+[ -p "$work/pipe.png" ] || { echo "FAILED: a picture took the place of a pipe"; failed=1; }
+expect 1 "a folder" --render "$work/good.plot.json" -o "$work/nothing"
 [ -e "$work/x.png" ] && { echo "FAILED: a failed command left a picture"; failed=1; }
 
 # A damaged spec does not keep the others from being drawn.

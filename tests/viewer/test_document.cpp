@@ -153,6 +153,36 @@ TEST(Document, OpensAFolderOnceAndClosesIt) {
   EXPECT_TRUE(document.snapshot()->runs.empty());
 }
 
+TEST(Document, ARelativeAndAnAbsolutePathAreOneFolder) {
+  const TemporaryFolder root;
+  const fs::path folder = make_sample_run(root.path());
+  Document document({fs::relative(folder)});
+  EXPECT_EQ(document.open({folder}), fs::relative(folder).string());
+  EXPECT_EQ(document.folders().size(), 1u);
+}
+
+TEST(Document, TwoRunsOfOneSweepGoByTheNamesOfTheirFolders) {
+  const TemporaryFolder root;
+  const fs::path first = make_sample_run(root.path()), second = root.path() / "again",
+                 third = root.path() / "elsewhere" / "again";
+  fs::create_directory(root.path() / "elsewhere");
+  fs::copy(first, second, fs::copy_options::recursive);
+  fs::copy(first, third, fs::copy_options::recursive);
+  Document document({first, second});
+  document.load_now();
+  const auto name = [&](size_t run) { return document.snapshot()->runs.at(run).data->name; };
+  EXPECT_EQ(name(0), first.filename().string());
+  EXPECT_EQ(name(1), "again");
+  EXPECT_EQ(document.snapshot()->runs[1].data->points.size(), 4u);
+  document.open({third});
+  document.load_now();
+  EXPECT_EQ(name(1), second.string());
+  EXPECT_EQ(name(2), third.string());
+  document.close(second.string());
+  document.close(third.string());
+  EXPECT_EQ(name(0), "sample");  // alone again
+}
+
 TEST(Document, ACancelledReadingSaysSo) {
   const TemporaryFolder root;
   const std::atomic<bool> stop = true;

@@ -79,6 +79,10 @@ TEST_F(PanelCharts, NamesTellOnlyWhatDiffers) {
   EXPECT_EQ(axis.label, "sequence length");
   EXPECT_EQ(axis.unit, "tokens");
   EXPECT_EQ(point_labels(workspace_, {{0, 2}}), (std::vector<std::string>{"p2"}));
+  EXPECT_EQ(point_labels(workspace_, {{0, 0}, {0, 3}}, "mode"),
+            (std::vector<std::string>{"64", "1024"}))
+      << "the colour says the engine";
+  EXPECT_EQ(workspace_.point_name({0, 3}), "ghost, 1024 tokens, batch 4");
 }
 
 TEST_F(PanelCharts, MemoryIsStackedInOrderWithTheRestOnTop) {
@@ -214,6 +218,9 @@ TEST_F(PanelCharts, SamplesHaveQuartilesAndNeverLeaveTheirColumn) {
   }
   EXPECT_EQ(series("warm-up").y, (records::MaybeNumbers{9.0}));
   EXPECT_EQ(chart_.refs[0].back(), (std::vector<PointRef>{{0, 0}, {0, 1}, {0, 2}, {0, 3}}));
+  EXPECT_EQ(chart_.refs[0][0].size(), dots.y.size()) << "a click on any dot selects its point";
+  EXPECT_EQ(chart_.unframed, (std::set<std::pair<size_t, size_t>>{{0, 0}, {0, 1}}))
+      << "only the median is framed";
   // The table that is copied names the point of every dot.
   const records::CsvTable table = plot_table(chart_.spec);
   EXPECT_EQ(table.rows[0][1], "none, 64 tokens");

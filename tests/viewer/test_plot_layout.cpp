@@ -92,6 +92,39 @@ TEST(PlotLayout, LeavesTheAskedRoomAboveTheData) {
   EXPECT_NEAR(std::log10(log.max), 2.5, 1e-9);
 }
 
+TEST(PlotLayout, LeavesTheSameRoomOverAndUnderBarsThatGoBothWays) {
+  const Range range = with_room_around({-30, 10}, 100, 30);
+  EXPECT_NEAR(range.min, -60, 1e-9);
+  EXPECT_NEAR(range.max, 40, 1e-9);
+  EXPECT_GT(with_room_around({-1, 1}, 10, 1000).size(), 2) << "no room at all is no reason to fail";
+}
+
+TEST(PlotLayout, ASelectedStackIsMarkedOnceFromFootToTop) {
+  records::PlotSpec spec;
+  records::PlotPanel panel;
+  panel.kind = records::PlotKind::StackedBars;
+  panel.x.categories = {"a", "b"};
+  panel.series.resize(3);
+  const double heights[] = {2, 3, 5};
+  for (size_t s = 0; s < 3; ++s) {
+    panel.series[s].name = std::to_string(s);
+    panel.series[s].x = {0, 1};
+    panel.series[s].y = {heights[s], std::nullopt};
+    panel.series[s].status = {"ok", "oom"};
+  }
+  spec.panels.push_back(panel);
+  const PreparedPanel prepared = prepare_plot(spec).panels[0];
+  const std::vector<PanelHit> hits = {{0, 0}, {1, 0}, {2, 0}};
+  const std::vector<MarkedStack> all = marked_stacks(prepared, hits, {});
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].low, 0);
+  EXPECT_EQ(all[0].high, 10);
+  const std::vector<MarkedStack> some = marked_stacks(prepared, hits, {"1"});
+  ASSERT_EQ(some.size(), 1u);
+  EXPECT_EQ(some[0].high, 7) << "a part that is switched off has no height";
+  EXPECT_TRUE(marked_stacks(prepared, {{0, 1}, {9, 9}}, {}).empty()) << "no figure, no such series";
+}
+
 TEST(PlotLayout, UsesFewDistinctXValuesAsTicks) {
   EXPECT_EQ(prepare_plot(lines_spec({64, 128}, {1.0, 2.0})).panels[0].x_ticks.size(), 2u);
   std::vector<double> x(300);

@@ -297,5 +297,25 @@ TEST_F(TraceReader, keeps_a_few_bytes_of_each_event) {
   }
 }
 
+TEST_F(TraceReader, what_the_profiler_says_of_itself_is_no_lane) {
+  const std::string own =
+      R"({"ph":"X","cat":"Trace","name":"Profiler","pid":"Spans","tid":"P","ts":0,"dur":9})"
+      R"(,{"ph":"i","s":"g","name":"Iteration Start: P","pid":"Traces","tid":"P","ts":0})"
+      R"(,{"ph":"i","s":"g","name":"Record Window End","pid":"","tid":"","ts":5000})";
+  const Trace trace = events(span(10, 20) + "," + own);
+  ASSERT_EQ(trace.lanes.size(), 1u);
+  EXPECT_EQ(trace.lanes[0].rows[0].start_us[0], 0);
+  EXPECT_EQ(trace.length_us, 20) << "the trace ends with its last span";
+  EXPECT_EQ(trace.num_events, 1u);
+  EXPECT_EQ(trace.num_skipped, 3u);
+  EXPECT_EQ(events(own).lanes.size(), 3u) << "a file of nothing else is shown";
+  const Trace work =
+      events(span(10, 20) +
+             R"(,{"ph":"X","cat":"overhead","name":"Buffer","pid":-1,"tid":0,"ts":12,"dur":3})");
+  ASSERT_EQ(work.lanes.size(), 2u);
+  EXPECT_EQ(work.lanes[1].process, "profiler");
+  EXPECT_EQ(work.lanes[1].thread, "profiler's own work");
+}
+
 }  // namespace
 }  // namespace moonshard::viewer

@@ -11,6 +11,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 class Ui : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -109,6 +114,16 @@ TEST_F(Ui, StepsThroughPointsByKeys) {
   EXPECT_EQ(workspace().selected().id, "p0");
 }
 
+TEST_F(Ui, AKeyWorksAsSoonAsItsCommandDoes) {
+  start({folder_});
+  run([&](ImGuiTestContext* ctx) {
+    workspace().select(PointRef{0, 1});
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_D);
+    ctx->Yield(2);
+  });
+  EXPECT_TRUE(workspace().pinned({0, 1}));
+}
+
 TEST_F(Ui, PicksABaselineAndTheCostIsThereAtOnce) {
   start({folder_});
   run([&](ImGuiTestContext* ctx) {
@@ -205,13 +220,35 @@ TEST_F(Ui, ExportsAPictureAndItsData) {
   };
   save("Save PNG", picture);
   save("Save data as CSV", data);
-  std::ifstream in(data);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  EXPECT_NE(text.find("ghost,128,,oom"), std::string::npos) << text;
+  EXPECT_NE(text_of(data).find("ghost,128,,oom"), std::string::npos) << text_of(data);
   std::ifstream png(picture, std::ios::binary);
   std::string magic(4, '\0');
   png.read(magic.data(), 4);
   EXPECT_EQ(magic, "\x89PNG");
+}
+
+TEST_F(Ui, AsksBeforeItReplacesAFile) {
+  start({folder_});
+  const fs::path data = root_.path() / "step_1.5.csv";
+  write_text(data, "mine");
+  std::string after_one, after_two;
+  run([&](ImGuiTestContext* ctx) {
+    ctx->WindowFocus("Plots");
+    ctx->Yield(4);
+    IM_CHECK(UiSession::wait_until(ctx, [&] { return panel("plot").shown_plot() != nullptr; }));
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_E);
+    ctx->Yield(2);
+    ctx->SetRef("Export picture");
+    ctx->ItemInputValue("file", (root_.path() / "step_1.5").c_str());
+    ctx->ItemClick("Save data as CSV");
+    ctx->Yield(4);
+    after_one = text_of(data);
+    ctx->ItemClick("Save data as CSV");
+    IM_CHECK(UiSession::wait_until(ctx, [&] { return text_of(data) != "mine"; }));
+    after_two = text_of(data);
+  });
+  EXPECT_EQ(after_one, "mine");
+  EXPECT_NE(after_two.find("ghost,128,,oom"), std::string::npos) << after_two;
 }
 
 TEST_F(Ui, CopiesTheTableAndAScript) {
@@ -224,7 +261,7 @@ TEST_F(Ui, CopiesTheTableAndAScript) {
     ctx->ItemClick("//$FOCUSED/Table as Markdown");
     ctx->Yield(2);
     table = ImGui::GetClipboardText();
-    ctx->WindowFocus("Runs");
+    ctx->WindowFocus("//Runs");
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_C);
     ctx->Yield(2);
     script = ImGui::GetClipboardText();

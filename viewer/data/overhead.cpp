@@ -128,16 +128,15 @@ class AxisPartners {
   std::vector<std::optional<PointPlace>> of_run(size_t r) {
     const RunData& run = *runs_[r];
     std::vector<std::optional<PointPlace>> partners(run.points.size());
+    const Group& group = group_of(run.axes);
     Index own;
-    const Names axes = joined_without(run.axes, {}, baseline_.axis);
-    add_to(own, r, axes);
-    look_up(r, axes, own, partners);
+    add_to(own, r, group.axes);
+    look_up(r, group.axes, own, partners);
     std::vector<std::optional<PointPlace>> others(run.points.size());
-    for (const auto& [other_axes, members] : by_axes_) {
+    for (const auto& [index, joined] : group.indices) {
       if (std::all_of(partners.begin(), partners.end(), [](const auto& p) { return bool(p); }))
         break;
-      const Names joined = joined_without(run.axes, other_axes, baseline_.axis);
-      look_up(r, joined, shared_index(other_axes, joined, members), others);
+      look_up(r, joined, *index, others);
     }
     for (size_t p = 0; p < partners.size(); ++p)
       if (!partners[p]) partners[p] = others[p];
@@ -145,6 +144,24 @@ class AxisPartners {
   }
 
  private:
+  // What runs that sweep the same options have in common.
+  struct Group {
+    Names axes;                                           // without the baseline's
+    std::vector<std::pair<const Index*, Names>> indices;  // of all groups of runs, by joined axes
+  };
+
+  const Group& group_of(const Names& axes) {
+    const auto [place, added] = groups_.try_emplace(axes);
+    Group& group = place->second;
+    if (!added) return group;
+    group.axes = joined_without(axes, {}, baseline_.axis);
+    for (const auto& [other_axes, members] : by_axes_) {
+      const Names joined = joined_without(axes, other_axes, baseline_.axis);
+      group.indices.emplace_back(&shared_index(other_axes, joined, members), joined);
+    }
+    return group;
+  }
+
   void look_up(size_t r, const Names& names, const Index& index,
                std::vector<std::optional<PointPlace>>& partners) const {
     const RunData& run = *runs_[r];
@@ -180,6 +197,7 @@ class AxisPartners {
   const Baseline& baseline_;
   std::map<Names, std::vector<size_t>> by_axes_;
   std::map<std::pair<Names, Names>, Index> shared_;
+  std::map<Names, Group> groups_;
 };
 
 std::optional<PointPlace> find_point(const std::vector<const RunData*>& runs,

@@ -32,6 +32,12 @@ struct ValueTable {
     }
     return std::nullopt;
   }
+  /// The same where a neighbour has the key at `hint`: runs of one program list their keys in the
+  /// same order, and a thousand of them are looked through one after the other.
+  std::optional<size_t> find_near(std::string_view key, std::optional<size_t> hint) const {
+    if (hint && *hint < keys.size() && keys[*hint] == key) return hint;
+    return find(key);
+  }
   const Value& at(size_t point, size_t key) const { return cells[point * keys.size() + key]; }
 };
 

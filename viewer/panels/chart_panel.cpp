@@ -7,6 +7,7 @@
 #include <imgui.h>
 
 #include "viewer/render/plot_table.h"
+#include "viewer/widgets/choice.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 
@@ -40,7 +41,9 @@ const PointRef* ref_of(const Chart& chart, const PlotHit& hit) {
 
 void ChartPanel::draw(const PanelContext& context) {
   draw_controls(context);
-  const uint64_t workspace = context.workspace.revision(), store = context.store.revision();
+  const uint64_t workspace =
+      follows_selection() ? context.workspace.revision() : context.workspace.shown_revision();
+  const uint64_t store = context.store.revision();
   if (stale_ || workspace != workspace_revision_ || store != store_revision_) {
     stale_ = false;
     workspace_revision_ = workspace;
@@ -71,8 +74,9 @@ const records::PlotSpec* ChartPanel::shown_plot() const {
 
 void ChartPanel::draw_toolbar(const PanelContext& context) {
   const float width = ImGui::CalcTextSize("Export").x + 2 * ImGui::GetStyle().FramePadding.x;
-  // At the right end of the controls' line; without controls it has a line of its own.
-  if (ImGui::GetCursorPosY() > ImGui::GetCursorStartPos().y) ImGui::SameLine();
+  // At the right end of the controls' line; without controls, or without room, in a line of its
+  // own.
+  continue_line(width);
   ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX(),
                                 ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - width));
   if (ImGui::Button("Export")) ImGui::OpenPopup("##export");
@@ -99,6 +103,7 @@ void ChartPanel::mark_selected(const PanelContext& context) {
   if (!selected) return;
   for (size_t p = 0; p < chart_.refs.size(); ++p) {
     for (size_t s = 0; s < chart_.refs[p].size(); ++s) {
+      if (chart_.unframed.contains({p, s})) continue;
       for (size_t i = 0; i < chart_.refs[p][s].size(); ++i) {
         if (chart_.refs[p][s][i] == *selected) state_.marked.push_back({p, {s, i}});
       }
@@ -106,20 +111,14 @@ void ChartPanel::mark_selected(const PanelContext& context) {
   }
 }
 
-// A figure of several rows or of many lying bars keeps a readable height and scrolls; others fill
-// the panel.
+// A figure keeps a readable size and scrolls where the panel is smaller; else it fills the panel.
 void ChartPanel::draw_figure(const PanelContext& context) {
-  constexpr float kRowHeightEm = 15;
-  const size_t columns = std::max<size_t>(plot_.columns, 1);
-  const size_t rows = (plot_.panels.size() + columns - 1) / columns;
   ImVec2 size = ImGui::GetContentRegionAvail();
-  float row_em = rows > 1 ? kRowHeightEm : 0;
-  for (const PreparedPanel& panel : plot_.panels) {
-    const bool beside = panel.kind == records::PlotKind::Bars;  // else on each other
-    const size_t bars = panel.categories.size() * (beside ? panel.series.size() : 1);
-    if (panel.horizontal) row_em = std::max(row_em, 8 + 0.8f * static_cast<float>(bars));
-  }
-  const float wanted = static_cast<float>(rows) * row_em * ImGui::GetFontSize();
+  const size_t asked =
+      chart_.spec.columns > 0 ? static_cast<size_t>(chart_.spec.columns) : plot_.panels.size();
+  plot_.columns = readable_columns(plot_, asked, size.x);
+  const float wanted =
+      readable_height(plot_, size.x - ImGui::GetStyle().ScrollbarSize, context.style);
   const bool scrolls = wanted > size.y;
   mark_selected(context);
   if (x_is_step_time()) state_.cursor_x = context.workspace.cursor_ms;
@@ -159,8 +158,10 @@ std::vector<DetailedPoint> shown_details(const PanelContext& context, Chart& cha
 std::shared_ptr<const PointDetail> selected_detail(const PanelContext& context, Chart& chart) {
   const std::optional<PointRef> ref = context.workspace.selected_point();
   if (!ref) {
-    chart.empty_what = "No point selected";
-    chart.empty_next = "Click a row of the run table, or a mark in a chart.";
+    const bool any = !context.snapshot.runs.empty();
+    chart.empty_what = any ? "No point selected" : "No folder is open";
+    chart.empty_next = any ? "Click a row of the run table, or a mark in a chart."
+                           : "Press Ctrl+O, or drop a run folder here.";
     return nullptr;
   }
   const Loaded<PointDetail> loaded =

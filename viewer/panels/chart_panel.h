@@ -3,7 +3,9 @@
 // Hovering names the point, a click selects it everywhere.
 #pragma once
 
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "viewer/panels/panel.h"
@@ -15,6 +17,9 @@ struct Chart {
   records::PlotSpec spec;  ///< no panels: nothing to draw, and empty_what says why
   /// [panel][series][entry]: the point behind each mark; may be shorter than the spec.
   std::vector<std::vector<std::vector<PointRef>>> refs;
+  /// Panel and series whose marks can be clicked, and get no frame when their point is selected:
+  /// too many belong to one point.
+  std::set<std::pair<size_t, size_t>> unframed;
   std::string empty_what, empty_next;  ///< what is missing, what to do about it
   bool waiting = false;                ///< something is still being read
 };
@@ -33,6 +38,8 @@ class ChartPanel : public Panel {
   virtual void draw_controls(const PanelContext&) {}
   /// Linked cursor: true when x of this chart is a moment of the step in ms.
   virtual bool x_is_step_time() const { return false; }
+  /// False for charts of all shown points: another selection only moves their frame.
+  virtual bool follows_selection() const { return true; }
   void remake() { stale_ = true; }
 
  private:

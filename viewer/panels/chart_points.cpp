@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include "viewer/widgets/axis_names.h"
+#include "viewer/widgets/choice.h"
 #include "viewer/widgets/definitions.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
@@ -38,17 +39,14 @@ std::string figure_label(const std::string& key) {
 }  // namespace
 
 std::vector<Figure> all_figures(const Workspace& workspace) {
-  std::set<std::string> present;
-  std::vector<std::string> order;
-  for (const LoadedRun& loaded : workspace.snapshot().runs) {
-    for (const std::string& key : loaded.data->metrics.keys) {
-      if (present.insert(key).second) order.push_back(key);
-    }
-  }
+  const std::vector<std::string>& order = workspace.metric_keys();
+  const auto present = [&](const char* key) {
+    return std::find(order.begin(), order.end(), key) != order.end();
+  };
   std::vector<Figure> figures;
   const auto add = [&](const std::string& key) { figures.push_back({key, figure_label(key)}); };
   for (const char* key : kUsual) {
-    if (present.contains(key)) add(key);
+    if (present(key)) add(key);
   }
   if (workspace.baseline().kind != Baseline::Kind::None) {
     for (const OverheadFigure& overhead : kOverheads) add(overhead.key);
@@ -83,14 +81,22 @@ ShownUnit figure_unit(const std::string& key, double largest) {
   return {format.unit, format.factor};
 }
 
+void begin_choice(const char* label, float width) {
+  // A panel narrower than the box gets a narrower box.
+  width = std::min(width, ImGui::GetContentRegionAvail().x);
+  const float text = ImGui::CalcTextSize(label, nullptr, true).x;
+  continue_line(width + (text > 0 ? ImGui::GetStyle().ItemInnerSpacing.x + text : 0));
+  ImGui::SetNextItemWidth(width);
+}
+
 bool choose_name(const char* label, std::string& name, const std::vector<std::string>& names) {
   bool changed = false;
   float width = 0;
   for (const std::string& other : names) {
     width = std::max(width, ImGui::CalcTextSize(other.c_str()).x);
   }
-  ImGui::SetNextItemWidth(std::clamp(width + 3 * ImGui::GetFontSize(), 6 * ImGui::GetFontSize(),
-                                     16 * ImGui::GetFontSize()));
+  const float em = ImGui::GetFontSize();
+  begin_choice(label, std::clamp(width + 3 * em, 6 * em, 16 * em));
   if (ImGui::BeginCombo(label, clean_text(name, 128).c_str())) {
     for (const std::string& other : names) {
       if (ImGui::Selectable(literal_label(other, other).c_str(), other == name)) {
@@ -115,7 +121,7 @@ bool choose_figure(const char* label, std::string& key, const Workspace& workspa
     key = figures.front().key;
     changed = true;
   }
-  ImGui::SetNextItemWidth(14 * ImGui::GetFontSize());
+  begin_choice(label, 14 * ImGui::GetFontSize());
   if (ImGui::BeginCombo(label, clean_text(figure_label(key), 128).c_str(),
                         ImGuiComboFlags_HeightLarge)) {
     for (const Figure& figure : figures) {
@@ -143,42 +149,9 @@ std::string option_text(const Workspace& workspace, PointRef ref, const std::str
   return place ? value_text(run, run.options.at(ref.point, *place)) : "";
 }
 
-std::vector<std::string> all_axes(const Workspace& workspace) {
-  std::vector<std::string> axes;
-  for (const LoadedRun& loaded : workspace.snapshot().runs) {
-    for (const std::string& axis : loaded.data->axes) {
-      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) axes.push_back(axis);
-    }
-  }
-  return axes;
-}
-
-std::vector<std::string> numeric_axes(const Workspace& workspace) {
-  std::vector<std::string> numeric;
-  for (const std::string& axis : all_axes(workspace)) {
-    std::set<double> values;
-    bool numbers = true;
-    for (const PointRef ref : workspace.shown()) {
-      const double value = workspace.run(ref).option_number(ref.point, axis);
-      std::isnan(value) ? (void)(numbers = numbers && option_text(workspace, ref, axis).empty())
-                        : (void)values.insert(value);
-    }
-    if (numbers && values.size() >= 2) numeric.push_back(axis);
-  }
-  return numeric;
-}
-
 std::string series_name(const Workspace& workspace, PointRef ref, const std::string& without) {
   const RunData& run = workspace.run(ref);
-  std::string name;
-  for (const std::string& axis : run.axes) {
-    if (axis == without) continue;
-    const std::string value = option_text(workspace, ref, axis);
-    if (value.empty()) continue;
-    name += fmt::format(
-        "{}{}", name.empty() ? "" : ", ",
-        axis == "mode" || axis == "sharding" ? value : fmt::format("{} {}", axis, value));
-  }
+  std::string name = axis_words(run, ref.point, {without});
   if (name.empty()) {
     const std::string mode = option_text(workspace, ref, "mode");
     name = mode.empty() ? run.name : mode;

@@ -28,6 +28,10 @@ struct ShownUnit {
 };
 ShownUnit figure_unit(const std::string& key, double largest);
 
+/// Room for a combo box with its label: in the line of the widget before where it fits, else in the
+/// next.
+void begin_choice(const char* label, float width);
+
 /// A combo box of figures; true when another was chosen.
 bool choose_figure(const char* label, std::string& key, const Workspace& workspace);
 
@@ -36,11 +40,6 @@ bool choose_name(const char* label, std::string& name, const std::vector<std::st
 
 /// An option's value of a point as text; empty where it has none.
 std::string option_text(const Workspace& workspace, PointRef ref, const std::string& key);
-
-/// Swept options of the open folders, in order of first appearance.
-std::vector<std::string> all_axes(const Workspace& workspace);
-/// Those whose values are numbers, e.g. seq_length and batch_size, with two values or more.
-std::vector<std::string> numeric_axes(const Workspace& workspace);
 
 /// What names a point's series when `without` stands on the x axis: all other axes' values.
 std::string series_name(const Workspace& workspace, PointRef ref, const std::string& without);

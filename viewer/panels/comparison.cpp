@@ -2,11 +2,13 @@
 // they are or against the baseline that the user picks.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 #include <imgui.h>
 
 #include "viewer/panels/chart_points.h"
+#include "viewer/panels/detail_charts.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
 #include "viewer/widgets/format.h"
@@ -25,23 +27,20 @@ class ComparisonPanel final : public ChartPanel {
     return "Memory and time of the shown points, absolute or against a baseline you pick.";
   }
   std::string script(const Workspace& workspace) const override {
-    return figure_script(workspace, what_ == kOverhead ? "overhead_analysis" : "time_comparison");
+    return workspace.shown().empty() ? "" : figures_script(workspace, figure_keys());
   }
 
  protected:
+  bool follows_selection() const override { return false; }
+
   void draw_controls(const PanelContext& context) override {
     Workspace& workspace = context.workspace;
     if (workspace.shown().empty()) return;
     draw_baseline(workspace);
-    ImGui::SameLine();
-    ImGui::SetNextItemWidth(9.5f * ImGui::GetFontSize());
+    begin_choice("##what", 9.5f * ImGui::GetFontSize());
     if (ImGui::Combo("##what", &what_, "overhead\0time, memory\0one figure\0")) remake();
-    if (what_ == kOneFigure) {
-      ImGui::SameLine();
-      if (choose_figure("##figure", figure_, workspace)) remake();
-    }
-    ImGui::SameLine();
-    std::vector<std::string> axes = numeric_axes(workspace);
+    if (what_ == kOneFigure && choose_figure("##figure", figure_, workspace)) remake();
+    std::vector<std::string> axes = workspace.numeric_axes();
     if (std::find(axes.begin(), axes.end(), over_) == axes.end()) over_ = kBars;
     axes.insert(axes.begin(), kBars);
     if (axes.size() > 1 && choose_name("##over", over_, axes)) remake();
@@ -50,16 +49,12 @@ class ComparisonPanel final : public ChartPanel {
   Chart make_chart(const PanelContext& context) override {
     const Workspace& workspace = context.workspace;
     Chart chart;
+    if (say_no_points(workspace, chart)) return chart;
     const bool compares = what_ == kOverhead;
     chart.empty_what = compares ? "No point has a baseline" : "No points to compare";
     chart.empty_next = compares ? "Pick one above, or right click a row of the run table: Baseline."
-                                : "Look at the filter of the run table.";
-    std::vector<std::string> keys;
-    if (compares)
-      keys = {"overhead:time_ratio", "overhead:memory_percent", "overhead:memory_bytes"};
-    if (what_ == kPlain) keys = {"median_time_ms", "peak_memory_bytes"};
-    if (what_ == kOneFigure) keys = {figure_};
-    for (const std::string& key : keys) add_panel(workspace, key, chart);
+                                : "None of the shown points has this figure: choose another.";
+    for (const std::string& key : figure_keys()) add_panel(workspace, key, chart);
     if (chart.spec.panels.empty()) return chart;
     chart.spec.title = compares ? "Cost against " + workspace.baseline_text() : "";
     chart.spec.columns = static_cast<int>(chart.spec.panels.size());
@@ -75,11 +70,17 @@ class ComparisonPanel final : public ChartPanel {
   static constexpr int kOverhead = 0, kPlain = 1, kOneFigure = 2;
   static constexpr const char* kBars = "bars";
 
+  std::vector<std::string> figure_keys() const {
+    if (what_ == kPlain) return {"median_time_ms", "peak_memory_bytes"};
+    if (what_ == kOneFigure) return {figure_};
+    return {"overhead:time_ratio", "overhead:memory_percent", "overhead:memory_bytes"};
+  }
+
   void draw_baseline(Workspace& workspace) {
     std::vector<const RunData*> runs;
     for (const LoadedRun& loaded : workspace.snapshot().runs) runs.push_back(loaded.data.get());
     const std::string now = workspace.baseline_text();
-    ImGui::SetNextItemWidth(12 * ImGui::GetFontSize());
+    begin_choice("baseline", 12 * ImGui::GetFontSize());
     if (!ImGui::BeginCombo("baseline", now.c_str())) return;
     if (ImGui::Selectable("no baseline", workspace.baseline().kind == Baseline::Kind::None)) {
       workspace.set_baseline({});
@@ -124,33 +125,42 @@ class ComparisonPanel final : public ChartPanel {
     series.move_into(chart, std::move(panel));
   }
 
-  // Series are modes where there are several, so that each has its colour; the other axes name the
-  // groups of bars.
+  // What gives bars their colours: the engines, or the words that the baseline is one of (zero2,
+  // zero3). Numbers are no series: they stand on an axis.
+  static std::string series_axis(const Workspace& workspace) {
+    const std::vector<std::string>& axes = workspace.keys().axes;
+    const std::vector<std::string>& numeric = workspace.numeric_axes();
+    const auto holds = [](const std::vector<std::string>& list, const std::string& axis) {
+      return std::find(list.begin(), list.end(), axis) != list.end();
+    };
+    const std::string& compared = workspace.baseline().axis;
+    if (holds(axes, "mode")) return "mode";
+    return holds(axes, compared) && !holds(numeric, compared) ? compared : "";
+  }
+
+  // The other axes name the groups of bars.
   void add_bars(const Workspace& workspace, const std::string& key, double factor,
                 records::PlotPanel& panel, SeriesList& series) const {
     panel.kind = records::PlotKind::Bars;
-    const std::vector<std::string> axes = all_axes(workspace);
-    const bool modes = std::find(axes.begin(), axes.end(), "mode") != axes.end();
-    const size_t count = std::min(workspace.shown().size(), kMaxBars);
-    for (size_t i = 0; i < count; ++i) {
-      const PointRef ref = workspace.shown()[i];
-      std::string category =
-          modes ? series_name(workspace, ref, "mode") : workspace.point_name(ref);
-      if (modes && category == option_text(workspace, ref, "mode")) category = "";
+    const std::string colored = series_axis(workspace);
+    std::vector<PointRef> points = workspace.shown();
+    points.resize(std::min(points.size(), kMaxBars));
+    panel.x = point_axis(workspace, points, colored);
+    const std::vector<std::string> labels = std::exchange(panel.x.categories, {});
+    for (size_t i = 0; i < points.size(); ++i) {
       std::vector<std::string>& names = panel.x.categories;
-      const auto found = std::find(names.begin(), names.end(), category);
+      const auto found = std::find(names.begin(), names.end(), labels[i]);
       const auto place = static_cast<double>(found - names.begin());
-      if (found == names.end()) names.push_back(category);
-      const std::string mode = modes ? option_text(workspace, ref, "mode") : "";
-      series[mode].add(workspace, ref, place, figure_of(workspace, ref, key) * factor);
+      if (found == names.end()) names.push_back(labels[i]);
+      const std::string name = colored.empty() ? "" : option_text(workspace, points[i], colored);
+      series[name].add(workspace, points[i], place, figure_of(workspace, points[i], key) * factor);
     }
   }
 
   void add_lines(const Workspace& workspace, const std::string& key, double factor,
                  records::PlotPanel& panel, SeriesList& series) const {
     panel.kind = records::PlotKind::Lines;
-    panel.x.label = over_;
-    panel.x.log_scale = true;
+    panel.x = {axis_title(over_), axis_unit(over_), true};
     std::vector<PointRef> points = workspace.shown();
     std::stable_sort(points.begin(), points.end(), [&](PointRef a, PointRef b) {
       return workspace.run(a).option_number(a.point, over_) <

@@ -15,35 +15,6 @@ namespace {
 constexpr size_t kMaxStackParts = 40;     // more are never told apart; the others are added up
 constexpr size_t kMostUprightPoints = 6;  // beyond it names need lines of their own
 
-// Titles and units of axes, and their form in names of several values. The same words as in the
-// figures of the scripts.
-struct AxisWords {
-  const char *axis, *title, *unit, *before, *after;
-};
-constexpr AxisWords kAxisWords[] = {
-    {"seq_length", "sequence length", "tokens", "", " tokens"},
-    {"batch_size", "batch size", "samples", "batch ", ""},
-    {"grad_accum", "accumulation steps", "", "accum ", ""},
-    {"image_size", "image size", "pixels", "", " px"},
-    {"patch_size", "patch size", "pixels", "patch ", ""},
-    {"num_layers", "layers", "", "", " layers"},
-    {"hidden_dim", "width", "", "width ", ""},
-    {"nproc", "ranks", "", "", " ranks"},
-    {"mode", "engine", "", "", ""},
-};
-
-const AxisWords* words_of(const std::string& axis) {
-  for (const AxisWords& words : kAxisWords) {
-    if (axis == words.axis) return &words;
-  }
-  return nullptr;
-}
-
-std::string axis_title(const std::string& axis) {
-  const AxisWords* words = words_of(axis);
-  return words ? words->title : shown_name(axis);
-}
-
 Value option_of(const Workspace& workspace, PointRef ref, const std::string& axis) {
   const RunData& run = workspace.run(ref);
   const std::optional<size_t> key = run.options.find(axis);
@@ -51,8 +22,8 @@ Value option_of(const Workspace& workspace, PointRef ref, const std::string& axi
 }
 
 // Swept options that differ among these points, in the order of the sweeps.
-std::vector<std::string> varying_axes(const Workspace& workspace,
-                                      const std::vector<PointRef>& refs) {
+std::vector<std::string> varying_axes(const Workspace& workspace, const std::vector<PointRef>& refs,
+                                      const std::string& without) {
   std::vector<std::string> axes;
   std::set<size_t> seen;
   for (const PointRef& ref : refs) {
@@ -62,6 +33,7 @@ std::vector<std::string> varying_axes(const Workspace& workspace,
     }
   }
   std::erase_if(axes, [&](const std::string& axis) {
+    if (axis == without) return true;
     std::set<std::string> values;
     for (const PointRef& ref : refs) {
       values.insert(value_text(workspace.run(ref), option_of(workspace, ref, axis)));
@@ -72,19 +44,17 @@ std::vector<std::string> varying_axes(const Workspace& workspace,
   return axes;
 }
 
-std::string axis_word(const RunData& run, const std::string& axis, const Value& value, bool alone) {
-  if (value.kind == Value::Kind::None) return "";
-  if (value.kind == Value::Kind::Bool) return value.number != 0 ? shown_name(axis) : "";
-  const std::string text = value_text(run, value);
-  const AxisWords* words = words_of(axis);
-  if (alone) return text;
-  if (words) return words->before + text + words->after;
-  return value.kind == Value::Kind::Text ? text : fmt::format("{} {}", shown_name(axis), text);
-}
-
 double value_of_part(const StackAsk& ask, const PointDetail& detail, const std::string& part) {
   const double value = ask.value(detail, part);
   return std::isfinite(value) ? std::max(value, 0.0) : NAN;
+}
+
+void describe_no_points(const Workspace& workspace, Chart& chart) {
+  const bool any = !workspace.snapshot().runs.empty();
+  chart.empty_what = any ? "No points to show" : "No folder is open";
+  chart.empty_next = any ? "The filter takes none of the points, or all are hidden: change it "
+                           "above the run table."
+                         : "Press Ctrl+O, or drop a run folder here.";
 }
 
 }  // namespace
@@ -93,18 +63,9 @@ std::optional<double> figure(double value) {
   return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
 }
 
-std::string shown_name(std::string_view name) {
-  std::string shown(name);
-  std::replace(shown.begin(), shown.end(), '_', ' ');
-  for (const char* matrix : {"ggt", "aat"}) {  // gradients times their transpose
-    if (shown.ends_with(std::string(" ") + matrix)) shown.back() = 'T';
-  }
-  return shown;
-}
-
-std::vector<std::string> point_labels(const Workspace& workspace,
-                                      const std::vector<PointRef>& refs) {
-  const std::vector<std::string> axes = varying_axes(workspace, refs);
+std::vector<std::string> point_labels(const Workspace& workspace, const std::vector<PointRef>& refs,
+                                      const std::string& without) {
+  const std::vector<std::string> axes = varying_axes(workspace, refs, without);
   const bool several_runs = std::any_of(
       refs.begin(), refs.end(), [&](const PointRef& ref) { return ref.run != refs[0].run; });
   std::vector<std::string> labels;
@@ -116,27 +77,28 @@ std::vector<std::string> point_labels(const Workspace& workspace,
           axis_word(run, axis, option_of(workspace, ref, axis), axes.size() == 1);
       if (!word.empty()) label += (label.empty() ? "" : ", ") + word;
     }
-    if (label.empty()) label = axes.empty() ? workspace.head(ref).id : "default";
-    if (several_runs) label = run.name + ": " + label;
+    if (label.empty() && !axes.empty()) label = "default";
+    if (label.empty() && without.empty()) label = workspace.head(ref).id;
+    if (several_runs) label = label.empty() ? run.name : run.name + ": " + label;
     labels.push_back(std::move(label));
   }
   return labels;
 }
 
-records::PlotAxis point_axis(const Workspace& workspace, const std::vector<PointRef>& refs) {
-  const std::vector<std::string> axes = varying_axes(workspace, refs);
+records::PlotAxis point_axis(const Workspace& workspace, const std::vector<PointRef>& refs,
+                             const std::string& without) {
+  const std::vector<std::string> axes = varying_axes(workspace, refs, without);
   records::PlotAxis axis;
-  axis.categories = point_labels(workspace, refs);
+  axis.categories = point_labels(workspace, refs, without);
   if (axes.empty()) {
-    axis.label = "point";
+    axis.label = without.empty() ? "point" : "";
   } else if (axes.size() > 3) {
     axis.label = "configuration";
   } else {
     for (const std::string& name : axes) {
       axis.label += (axis.label.empty() ? "" : ", ") + axis_title(name);
     }
-    const AxisWords* words = axes.size() == 1 ? words_of(axes[0]) : nullptr;
-    if (words) axis.unit = words->unit;
+    if (axes.size() == 1) axis.unit = axis_unit(axes[0]);
   }
   return axis;
 }
@@ -204,16 +166,14 @@ bool add_stacked_bars(const Workspace& workspace, const std::vector<DetailedPoin
   return true;
 }
 
+bool say_no_points(const Workspace& workspace, Chart& chart) {
+  if (workspace.shown().empty()) describe_no_points(workspace, chart);
+  return workspace.shown().empty();
+}
+
 void say_nothing_shown(const Workspace& workspace, const std::vector<DetailedPoint>& points,
                        const std::string& what, const std::string& next, Chart& chart) {
-  if (points.empty()) {
-    const bool any = !workspace.snapshot().runs.empty();
-    chart.empty_what = any ? "No points to show" : "No folder is open";
-    chart.empty_next = any ? "The filter takes none of the points, or all are hidden: change it "
-                             "above the run table."
-                           : "Press Ctrl+O, or drop a run folder here.";
-    return;
-  }
+  if (points.empty()) return describe_no_points(workspace, chart);
   std::map<std::string, size_t> counts;
   for (const DetailedPoint& point : points)
     ++counts[clean_text(workspace.head(point.ref).status, 16)];

@@ -12,21 +12,21 @@
 #include <vector>
 
 #include "viewer/panels/chart_panel.h"
+#include "viewer/widgets/axis_names.h"
 
 namespace moonshard::viewer {
 
 /// A finite number, or no figure: records of others hold anything.
 std::optional<double> figure(double value);
 
-/// A name of the records as it is shown: "optimizer_state" -> "optimizer state".
-std::string shown_name(std::string_view name);
-
 /// What tells these points from each other, one text each: only the axes in which they differ.
-std::vector<std::string> point_labels(const Workspace& workspace,
-                                      const std::vector<PointRef>& refs);
+/// Without one axis, which the chart shows by other means, points may share a text.
+std::vector<std::string> point_labels(const Workspace& workspace, const std::vector<PointRef>& refs,
+                                      const std::string& without = "");
 
 /// The x axis with a category for each point.
-records::PlotAxis point_axis(const Workspace& workspace, const std::vector<PointRef>& refs);
+records::PlotAxis point_axis(const Workspace& workspace, const std::vector<PointRef>& refs,
+                             const std::string& without = "");
 
 /// Why a point has no figure, in a word: its status, "reading" or "no value".
 std::string missing_word(const Workspace& workspace, const DetailedPoint& point, bool waiting);
@@ -51,6 +51,9 @@ bool add_stacked_bars(const Workspace& workspace, const std::vector<DetailedPoin
 /// Empty state of a chart over the shown points: `what` is missing in all of them.
 void say_nothing_shown(const Workspace& workspace, const std::vector<DetailedPoint>& points,
                        const std::string& what, const std::string& next, Chart& chart);
+
+/// True where there is no point at all to show, with an empty state that says why.
+bool say_no_points(const Workspace& workspace, Chart& chart);
 
 /// Names in the order of `known`, then the others as they came; each once.
 std::vector<std::string> in_order(const std::vector<std::string>& names,

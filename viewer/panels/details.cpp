@@ -1,5 +1,6 @@
 // The details panel: all that is known of the selected point (error, metrics, options), or of the
 // run folder itself when no point is selected.
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "viewer/panels/make_panels.h"
 #include "viewer/widgets/definitions.h"
 #include "viewer/widgets/format.h"
+#include "viewer/widgets/metric_groups.h"
 #include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
@@ -26,7 +28,8 @@ class DetailsPanel final : public Panel {
   void draw(const PanelContext& context) override {
     const std::optional<size_t> run = context.workspace.selected_run();
     if (!run) {
-      show_empty_state("Nothing selected", "Pick a point in the run table.", context.style);
+      show_empty_state("No folder is open", "Press Ctrl+O, or drop a run folder here.",
+                       context.style);
     } else if (const std::optional<PointRef> point = context.workspace.selected_point()) {
       draw_point(context, *point);
     } else {
@@ -49,8 +52,8 @@ class DetailsPanel final : public Panel {
     ImGui::InputTextWithHint("##find", "find an option or a metric", find_, sizeof find_);
     const RunData& run = context.workspace.run(ref);
     draw_overhead(context, ref);
-    draw_table("Metrics", run, run.metrics, ref.point, true, style);
-    draw_table("Options", run, run.options, ref.point, false, style);
+    draw_metrics(run, ref.point, style);
+    draw_options(run, ref.point, style);
   }
 
   void draw_overhead(const PanelContext& context, PointRef ref) const {
@@ -73,34 +76,78 @@ class DetailsPanel final : public Panel {
     }
   }
 
-  // Two columns, name and value; metrics in their display units.
-  void draw_table(const char* title, const RunData& run, const ValueTable& table, size_t point,
-                  bool metrics, const UiStyle& style) const {
-    if (table.keys.empty()) return;
+  // By subject, in their display units.
+  void draw_metrics(const RunData& run, size_t point, const UiStyle& style) const {
+    std::vector<std::string> present;
+    std::vector<size_t> places;
+    for (size_t k = 0; k < run.metrics.keys.size(); ++k) {
+      if (run.metrics.at(point, k).kind == Value::Kind::None) continue;
+      present.push_back(run.metrics.keys[k]);
+      places.push_back(k);
+    }
+    for (const MetricGroup& group : metric_groups(present)) {
+      Lines lines;
+      for (const size_t at : group.keys) {
+        const std::string& key = present[at];
+        const Value& value = run.metrics.at(point, places[at]);
+        lines.push_back({&key, metric_format(key).title, metric_text(run, key, value)});
+      }
+      draw_lines(group.title, std::move(lines), style);
+    }
+  }
+
+  void draw_options(const RunData& run, size_t point, const UiStyle& style) const {
+    Lines lines;
+    for (size_t k = 0; k < run.options.keys.size(); ++k) {
+      const Value& value = run.options.at(point, k);
+      if (value.kind == Value::Kind::None) continue;
+      const std::string& key = run.options.keys[k];
+      lines.push_back({&key, key, clean_text(value_text(run, value), 1024)});
+    }
+    draw_lines("Options", std::move(lines), style);
+  }
+
+  static std::string metric_text(const RunData& run, const std::string& key, const Value& value) {
+    if (value.kind != Value::Kind::Number) return clean_text(value_text(run, value), 1024);
+    if (key.ends_with("_bytes")) return format_bytes(value.number);
+    const MetricFormat format = metric_format(key);
+    const std::string number = format_number(value.number * format.factor);
+    return format.unit.empty() ? number : fmt::format("{} {}", number, format.unit);
+  }
+
+  struct Line {
+    const std::string* key;  // what its definition is found by
+    std::string name, value;
+  };
+  using Lines = std::vector<Line>;
+
+  // Two columns, name and value, of what the search takes.
+  void draw_lines(const char* title, Lines lines, const UiStyle& style) const {
+    std::erase_if(lines, [&](const Line& line) {
+      return line.key->find(find_) == std::string::npos &&
+             line.name.find(find_) == std::string::npos;
+    });
+    if (lines.empty()) return;
     ImGui::Spacing();
     show_bold(title, style);
     if (!ImGui::BeginTable(title, 2, ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH)) return;
-    ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed, 15 * ImGui::GetFontSize());
+    // The same for all tables, so that values stand under each other.
+    const float names =
+        std::min(15 * ImGui::GetFontSize(), 0.5f * ImGui::GetContentRegionAvail().x);
+    ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed, names);
     ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
-    for (size_t k = 0; k < table.keys.size(); ++k) {
-      const Value& value = table.at(point, k);
-      const std::string& key = table.keys[k];
-      if (value.kind == Value::Kind::None || key.find(find_) == std::string::npos) continue;
-      const MetricFormat format = metrics ? metric_format(key) : MetricFormat{key, "", 1.0};
+    for (const Line& line : lines) {
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
-      show_text(clean_text(format.title, 128), plot_colors(style.theme).muted_text);
-      const std::string_view meaning = definition_of(key);
-      if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
-        show_tooltip(meaning);
+      const std::string name = clean_text(line.name, 128);
+      show_text(shorten_middle(name, names), plot_colors(style.theme).muted_text);
+      const std::string_view meaning = definition_of(*line.key);
+      if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+        show_tooltip(meaning.empty() ? name : meaning);
       }
       ImGui::TableNextColumn();
-      std::string text = metrics && value.kind == Value::Kind::Number
-                             ? format_number(value.number * format.factor)
-                             : clean_text(value_text(run, value), 1024);
-      if (value.kind == Value::Kind::Number && !format.unit.empty()) text += " " + format.unit;
       ImGui::PushTextWrapPos(0.0f);
-      show_text(text.empty() ? "-" : text);
+      show_text(line.value.empty() ? "-" : line.value);
       ImGui::PopTextWrapPos();
     }
     ImGui::EndTable();

@@ -6,8 +6,10 @@
 #include <imgui.h>
 
 #include "viewer/panels/chart_points.h"
+#include "viewer/panels/detail_charts.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
+#include "viewer/widgets/axis_names.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -45,24 +47,25 @@ class HeatMapPanel final : public ChartPanel {
     return "Any figure over two swept options, by default batch size and accumulation.";
   }
   std::string script(const Workspace& workspace) const override {
-    return figure_script(workspace, "gpu_utilization_heatmap");
+    return workspace.shown().empty() ? "" : figures_script(workspace, {figure_});
   }
 
  protected:
+  bool follows_selection() const override { return false; }
+
   void draw_controls(const PanelContext& context) override {
-    const std::vector<std::string> axes = all_axes(context.workspace);
+    const std::vector<std::string> axes = context.workspace.keys().axes;
     if (axes.size() < 2) return;
     if (!chosen_) choose_axes(axes);
     if (choose_figure("##figure", figure_, context.workspace)) remake();
-    ImGui::SameLine();
     if (choose_name("x##x", x_axis_, axes)) remake();
-    ImGui::SameLine();
     if (choose_name("y##y", y_axis_, axes)) remake();
   }
 
   Chart make_chart(const PanelContext& context) override {
     const Workspace& workspace = context.workspace;
     Chart chart;
+    if (say_no_points(workspace, chart)) return chart;
     chart.empty_what = "Nothing to lay out";
     chart.empty_next =
         "A heat map needs two swept options, e.g. batch_size and grad_accum: grid = { batch_size = "
@@ -78,14 +81,10 @@ class HeatMapPanel final : public ChartPanel {
     std::vector<std::string> others;
     std::vector<std::vector<PointRef>> groups;
     for (const PointRef ref : workspace.shown()) {
-      std::string rest;
-      for (const std::string& axis : workspace.run(ref).axes) {
-        if (axis == x_axis_ || axis == y_axis_) continue;
-        rest += fmt::format("{}{} {}", rest.empty() ? "" : ", ", axis,
-                            option_text(workspace, ref, axis));
-      }
+      const RunData& run = workspace.run(ref);
+      std::string rest = axis_words(run, ref.point, {x_axis_, y_axis_});
       if (workspace.snapshot().runs.size() > 1) {
-        rest = fmt::format("{} {}", workspace.run(ref).name, rest);
+        rest = rest.empty() ? run.name : fmt::format("{}: {}", run.name, rest);
       }
       const size_t place = place_in(others, rest);
       groups.resize(others.size());
@@ -140,9 +139,11 @@ class HeatMapPanel final : public ChartPanel {
     records::PlotPanel panel;
     panel.kind = records::PlotKind::HeatMap;
     panel.title = title;
-    panel.x.label = x_axis_;
+    panel.x.label = axis_title(x_axis_);
+    panel.x.unit = axis_unit(x_axis_);
     panel.x.categories = columns;
-    panel.y.label = y_axis_;
+    panel.y.label = axis_title(y_axis_);
+    panel.y.unit = axis_unit(y_axis_);
     for (const Figure& figure : all_figures(workspace)) {
       if (figure.key == figure_) panel.value.label = figure.label;
     }

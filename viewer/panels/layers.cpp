@@ -112,7 +112,8 @@ void make_layers_chart(const std::vector<NamedDetail>& points, const LayersChoic
   if (rows.empty()) {
     chart.empty_what = "This point has no times of layers";
     chart.empty_next =
-        "Engines that find norms of samples record them with profile = \"layers\" or \"trace\".";
+        "Engines that find norms of samples record them with --profile layers or trace; in a "
+        "script: profile = \"layers\".";
     return;
   }
   const size_t count = std::min({rows.size(), choice.top, kMaxRows});

@@ -36,8 +36,7 @@ class LogPanel final : public Panel {
   void draw(const PanelContext& context) override {
     const std::optional<PointRef> ref = context.workspace.selected_point();
     if (!ref) {
-      show_empty_state("No point selected", "Click a row of the run table to see its log.",
-                       context.style);
+      show_no_point(!context.snapshot.runs.empty(), context.style);
       return;
     }
     const std::string& folder = context.workspace.run(*ref).path;

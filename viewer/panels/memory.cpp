@@ -75,6 +75,8 @@ class MemoryPanel final : public ChartPanel {
   }
 
  protected:
+  bool follows_selection() const override { return false; }
+
   void draw_controls(const PanelContext&) override {
     const Choice moments[] = {{"at the peak", definition_of("peak_memory_bytes")},
                               {"after the step", "What is still held when the step is done."}};
@@ -123,7 +125,8 @@ void make_memory_chart(const Workspace& workspace, const std::vector<DetailedPoi
   ask.label = choice.share ? "share of memory " + moment : "memory " + moment;
   if (!add_stacked_bars(workspace, points, ask, chart)) {
     return say_nothing_shown(workspace, points, "No memory by owner in these points",
-                             "It is recorded with profile = \"phases\", \"layers\" or \"trace\".",
+                             "It is recorded with --profile phases (the default), layers or trace; "
+                             "in a script: profile = \"phases\".",
                              chart);
   }
   chart.spec.title =

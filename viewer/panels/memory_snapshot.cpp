@@ -45,8 +45,7 @@ class MemorySnapshotPanel final : public Panel {
     const std::optional<PointRef> ref = context.workspace.selected_point();
     if (!ref) {
       forget();
-      show_empty_state("No point selected", "Click a row of the run table, or a mark in a chart.",
-                       context.style);
+      show_no_point(!context.snapshot.runs.empty(), context.style);
       return;
     }
     const std::string& folder = context.workspace.run(*ref).path;
@@ -58,8 +57,8 @@ class MemorySnapshotPanel final : public Panel {
         return show_empty_state("Reading ...", "", context.style);
       show_empty_state(
           "This point has no memory snapshot",
-          "A point on a GPU writes one (snapshot.pickle) with memory_history = true, also "
-          "when memory runs out.",
+          "A point on a GPU writes one (snapshot.pickle) with --memory-history, in a script: "
+          "memory_history = true; also when memory runs out.",
           context.style);
       return;
     }

@@ -112,7 +112,7 @@ void SnapshotTables::draw_table(Table& table, AppRequests& requests) {
   constexpr ImGuiTableFlags kFlags =
       ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY | ImGuiTableFlags_Resizable |
       ImGuiTableFlags_Sortable | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
-      ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
+      ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings | ImGuiTableFlags_PadOuterX;
   const std::string heading =
       table.more.empty() ? table.title : fmt::format("{}: {}", table.title, table.more);
   ImGui::PushID(table.title);
@@ -141,7 +141,7 @@ void SnapshotTables::draw_table(Table& table, AppRequests& requests) {
     ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
     for (size_t c = 0; c < table.columns.size(); ++c) {
       if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
-      ImGui::TableHeader(table.columns[c].first);
+      show_header(table.columns[c].first, !std::isnan(table.rows.front()[c].number));
       if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) show_tooltip(table.columns[c].second);
     }
     ImGuiListClipper clipper;

@@ -173,8 +173,8 @@ void make_timeline_chart(const std::vector<NamedDetail>& points, Chart& chart) {
     chart.empty_what = broken ? "The timeline of this point cannot be drawn"
                               : "This point has no timeline of memory";
     chart.empty_next = broken ? "Its moments are not in the order of time."
-                              : "It is recorded with profile = \"phases\", \"layers\" or "
-                                "\"trace\".";
+                              : "It is recorded with --profile phases (the default), layers or "
+                                "trace; in a script: profile = \"phases\".";
     return;
   }
   double highest = 0, first = INFINITY, last = -INFINITY;

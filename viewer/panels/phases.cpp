@@ -49,6 +49,8 @@ class PhasesPanel final : public ChartPanel {
   }
 
  protected:
+  bool follows_selection() const override { return false; }
+
   void draw_controls(const PanelContext&) override {
     const Choice statistics[] = {{"median", definition_of("median_time_ms")},
                                  {"mean", definition_of("avg_time_ms")},
@@ -90,8 +92,8 @@ void make_phases_chart(const Workspace& workspace, const std::vector<DetailedPoi
   ask.label = choice.share ? "share of the step" : "step time";
   if (!add_stacked_bars(workspace, points, ask, chart)) {
     return say_nothing_shown(workspace, points, "No times of phases in these points",
-                             "They are recorded with profile = \"phases\", \"layers\" or "
-                             "\"trace\".",
+                             "They are recorded with --profile phases (the default), layers or "
+                             "trace; in a script: profile = \"phases\".",
                              chart);
   }
   chart.spec.title = "Phases of a step";

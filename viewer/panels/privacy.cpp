@@ -229,8 +229,9 @@ void make_privacy_chart(const NamedDetail& point, Chart& chart) {
   if (!norms && !clipped) {
     chart.empty_what = "No gradient norms in this result";
     chart.empty_next =
-        "A private engine (mode = \"ghost\", \"flash_bookkeeping\", ...) records them with profile "
-        "= \"phases\", \"layers\" or \"trace\"; a result that claims an epsilon keeps them secret.";
+        "A private engine (mode = \"ghost\", \"flash_bookkeeping\", ...) records them with "
+        "--profile phases (the default), layers or trace; a result that claims an epsilon keeps "
+        "them secret.";
     return;
   }
   chart.spec.title = "Clipping: " + point.name;

@@ -1,5 +1,6 @@
 // The sweeps panel: how far each open sweep is, what runs now, when it will be done.
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include <fmt/format.h>
@@ -51,20 +52,7 @@ class ProgressPanel final : public Panel {
       context.workspace.select_run(run.path);
     }
     if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) show_tooltip(clean_text(run.path));
-    size_t done = 0, bad = 0;
-    for (const PointHead& point : run.points) {
-      const bool open = point.status == "planned" || point.status == "running";
-      done += !open;
-      bad += !open && point.status != "ok" && point.status != "skipped";
-    }
-    const size_t total = run.points.size();
-    const float share = total > 0 ? static_cast<float>(done) / static_cast<float>(total) : 0.0f;
-    const std::string text = fmt::format("{} of {} points{}", done, total,
-                                         bad > 0 ? fmt::format(", {} failed", bad) : "");
-    ImGui::PushStyleColor(ImGuiCol_PlotHistogram,
-                          status_color(bad > 0 ? "oom" : "ok", context.style.theme));
-    ImGui::ProgressBar(share, ImVec2(-1, 0), text.c_str());
-    ImGui::PopStyleColor();
+    draw_bar(run, context.style);
     const SweepProgress& progress = run.progress;
     if (progress.state.empty()) {
       show_text(loaded.error.empty() ? "no word from the sweep itself" : clean_text(loaded.error),
@@ -81,6 +69,36 @@ class ProgressPanel final : public Panel {
                 muted);
     }
     ImGui::Spacing();
+  }
+
+  // A part for each status in its colour, and the same in words below.
+  static void draw_bar(const RunData& run, const UiStyle& style) {
+    constexpr std::array kStatuses = {"ok", "oom", "failed", "timeout", "skipped", "running"};
+    std::array<size_t, kStatuses.size() + 1> counts{};  // the last: any other word
+    size_t open = 0;
+    for (const PointHead& point : run.points) {
+      const auto found = std::find(kStatuses.begin(), kStatuses.end(), point.status);
+      open += point.status == "planned" || point.status == "running";
+      if (point.status != "planned") ++counts[static_cast<size_t>(found - kStatuses.begin())];
+    }
+    const size_t total = run.points.size();
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const ImVec2 size(ImGui::GetContentRegionAvail().x, 0.5f * ImGui::GetFontSize());
+    ImDrawList* draw = ImGui::GetWindowDrawList();
+    draw->AddRectFilled(at, at + size, ImGui::GetColorU32(ImGuiCol_FrameBg));
+    std::string words = fmt::format("{} of {} points", total - open, total);
+    float x = at.x;
+    for (size_t s = 0; s < counts.size(); ++s) {
+      if (counts[s] == 0) continue;
+      const char* status = s < kStatuses.size() ? kStatuses[s] : "other";
+      const float end = x + size.x * static_cast<float>(counts[s]) / static_cast<float>(total);
+      draw->AddRectFilled(ImVec2(x, at.y), ImVec2(end, at.y + size.y),
+                          status_color(status, style.theme));
+      x = end;
+      words += fmt::format("{} {} {}", words.ends_with("points") ? ":" : ",", counts[s], status);
+    }
+    ImGui::Dummy(size);
+    show_wrapped(words, plot_colors(style.theme).text);
   }
 };
 

@@ -115,7 +115,12 @@ void RunTablePanel::draw_filter(const PanelContext& context) {
     workspace.set_filter(filter_);
   }
   if (wrong) ImGui::PopStyleColor();
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+  // While it is typed the message hangs below the field, so that the table does not jump.
+  const bool typing = ImGui::IsItemActive();
+  if (wrong && typing) {
+    ImGui::SetNextWindowPos(ImVec2(ImGui::GetItemRectMin().x, ImGui::GetItemRectMax().y + 2));
+  }
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip) || (wrong && typing)) {
     show_tooltip(wrong ? clean_text(workspace.filter_error())
                        : "Words match any cell. Or compare: mode = ghost*, seq_length >= 1024, "
                          "peak_memory_bytes < 10GiB, status != ok, has(epsilon); join with and, "
@@ -139,6 +144,9 @@ void RunTablePanel::draw_filter(const PanelContext& context) {
                           ? fmt::format("{} points", all)
                           : fmt::format("{} of {} points", workspace.shown().size(), all);
   show_text(count, plot_colors(context.style.theme).muted_text);
+  if (wrong && !typing) {
+    show_wrapped(clean_text(workspace.filter_error()), status_color("failed", context.style.theme));
+  }
 }
 
 void RunTablePanel::draw_copy_menu(const PanelContext& context) {
@@ -198,11 +206,22 @@ std::string RunTablePanel::script(const Workspace& workspace) const {
   for (const std::string& cell : cells) body += fmt::format("    tostring({}),\n", cell);
   body += "  }\n  print(table.concat(row, \"\\t\"))\nend\n";
   const Baseline& baseline = workspace.baseline();
+  std::string before;  // the costs, while the baseline's own points are there
   if (baseline.kind == Baseline::Kind::Axis) {
-    body += fmt::format("print(runs:overhead {{ axis = {}, baseline = {} }})\n",
-                        lua_text(baseline.axis), lua_text(baseline.value));
+    const std::string value = lua_text(baseline.value);
+    before = fmt::format(
+        "local good, costs = pcall(runs.overhead, runs, {{ axis = {}, baseline = tonumber({}) or "
+        "{} "
+        "}})\n"
+        "local cost_of = {{}}\n"
+        "for i, point in ipairs(runs.points) do cost_of[point] = good and costs.rows[i] end\n",
+        lua_text(baseline.axis), value, value);
+    body +=
+        "if good then\n  costs.rows = {}\n"
+        "  for i, point in ipairs(runs.points) do costs.rows[i] = cost_of[point] end\nend\n"
+        "print(costs)\n";
   }
-  return script_for(workspace, body);
+  return script_for(workspace, body, before);
 }
 
 void RunTablePanel::draw_table(const PanelContext& context) {

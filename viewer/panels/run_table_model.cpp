@@ -63,22 +63,6 @@ class ColumnCollector {
     columns_.back().title = overhead.title;
     columns_.back().factor = overhead.factor;
   }
-  bool any_metric(std::string_view key) const {
-    return std::any_of(
-        workspace_.snapshot().runs.begin(), workspace_.snapshot().runs.end(),
-        [&](const LoadedRun& run) { return run.data->metrics.find(key).has_value(); });
-  }
-  // Most runs have the keys of the one before.
-  template <class KeysOf>
-  void add_keys(Kind kind, KeysOf keys_of) {
-    const std::vector<std::string>* last = nullptr;
-    for (const LoadedRun& run : workspace_.snapshot().runs) {
-      const std::vector<std::string>& keys = keys_of(*run.data);
-      if (last && *last == keys) continue;
-      for (const std::string& key : keys) add(kind, key, false);
-      last = &keys;
-    }
-  }
   std::vector<TableColumn> take() { return std::move(columns_); }
 
  private:
@@ -94,46 +78,53 @@ bool equal(const RunData& run_a, const Value& a, const RunData& run_b, const Val
   return &run_a == &run_b ? a.text == b.text : run_a.text_of(a) == run_b.text_of(b);
 }
 
-// Place of a key in a run whose neighbour has it at `hint`: runs of one program list their keys in
-// the same order, and a thousand of them are looked through for each column.
-std::optional<size_t> find_near(const ValueTable& table, const std::string& key,
-                                std::optional<size_t> hint) {
-  if (hint && *hint < table.keys.size() && table.keys[*hint] == key) return hint;
-  return table.find(key);
-}
-
 }  // namespace
 
 void describe_columns(const Workspace& workspace, std::vector<TableColumn>& columns) {
-  for (TableColumn& column : columns) {
-    if (column.kind == Kind::Run || column.kind == Kind::Status || column.kind == Kind::Id) {
-      continue;
-    }
-    if (column.kind == Kind::Overhead) {
-      column.numeric = column.differs = true;
-      continue;
-    }
-    if (column.kind == Kind::Error) continue;
-    size_t numbers = 0, others = 0;
+  // Run by run instead of column by column: a run's values lie together in memory.
+  struct Look {
+    TableColumn* column;
+    std::optional<size_t> place;
     const Value* first = nullptr;
-    const RunData *first_run = nullptr, *last_run = nullptr;
-    std::optional<size_t> key;
-    for (const PointRef ref : workspace.shown()) {
-      const RunData& run = workspace.run(ref);
-      const ValueTable& table = column.kind == Kind::Option ? run.options : run.metrics;
-      if (&run != last_run) key = find_near(table, column.key, key);
-      last_run = &run;
-      static const Value kNothing;
-      const Value& value = key ? table.at(ref.point, *key) : kNothing;
-      numbers += value.kind == Value::Kind::Number;
-      others += value.kind == Value::Kind::Text || value.kind == Value::Kind::Bool;
-      if (!first) {
-        first = &value;
-        first_run = &run;
-      }
-      if (!column.differs) column.differs = !equal(*first_run, *first, run, value);
+    const RunData* first_run = nullptr;
+    bool numbers = false, others = false;
+    double largest = 0;
+  };
+  std::vector<Look> looks;
+  for (TableColumn& column : columns) {
+    column.numeric = column.differs = column.kind == Kind::Overhead;
+    if (column.kind == Kind::Option || column.kind == Kind::Metric) {
+      looks.push_back({&column, std::nullopt});
     }
-    column.numeric = numbers > 0 && others == 0;
+  }
+  static const Value kNothing;
+  const RunData* last = nullptr;
+  for (const PointRef ref : workspace.shown()) {
+    const RunData& run = workspace.run(ref);
+    for (Look& look : looks) {
+      const ValueTable& table = look.column->kind == Kind::Option ? run.options : run.metrics;
+      if (&run != last) look.place = table.find_near(look.column->key, look.place);
+      const Value& value = look.place ? table.at(ref.point, *look.place) : kNothing;
+      look.numbers |= value.kind == Value::Kind::Number;
+      look.largest = std::max(look.largest, std::abs(value.number));
+      look.others |= value.kind == Value::Kind::Text || value.kind == Value::Kind::Bool;
+      if (!look.first) {
+        look.first = &value;
+        look.first_run = &run;
+      } else if (!look.column->differs) {
+        look.column->differs = !equal(*look.first_run, *look.first, run, value);
+      }
+    }
+    last = &run;
+  }
+  for (const Look& look : looks) {
+    TableColumn& column = *look.column;
+    column.numeric = look.numbers && !look.others;
+    if (column.kind != Kind::Metric || !column.key.ends_with("_bytes")) continue;
+    // Gibibytes where mebibytes would have five digits.
+    const bool large = look.largest >= 10.0 * (1 << 30);
+    column.title = with_unit(metric_format(column.key).title, large ? "GiB" : "MiB");
+    column.factor = large ? 1.0 / (1 << 30) : 1.0 / (1 << 20);
   }
 }
 
@@ -188,22 +179,24 @@ std::vector<TableColumn> all_columns(const Workspace& workspace) {
   const std::vector<LoadedRun>& runs = workspace.snapshot().runs;
   if (runs.size() > 1) columns.add(Kind::Run, "run", true);
   columns.add(Kind::Status, "status", true);
-  for (const LoadedRun& run : runs) {
-    for (const std::string& axis : run.data->axes) columns.add(Kind::Option, axis, true, true);
+  for (const std::string& axis : workspace.keys().axes) {
+    columns.add(Kind::Option, axis, true, true);
   }
-  const bool median = columns.any_metric("median_time_ms");
+  const std::vector<std::string>& metrics = workspace.metric_keys();
+  const auto has = [&](std::string_view key) {
+    return std::find(metrics.begin(), metrics.end(), key) != metrics.end();
+  };
+  const bool median = has("median_time_ms");
   for (const char* metric : kMainMetrics) {
-    if (!columns.any_metric(metric)) continue;
+    if (!has(metric)) continue;
     columns.add(Kind::Metric, metric, !(median && std::string_view(metric) == "avg_time_ms"));
   }
   const bool compared = workspace.baseline().kind != Baseline::Kind::None;
   for (size_t i = 0; compared && i < kOverheads.size(); ++i) {
     columns.add_overhead(kOverheads[i], i < 2);
   }
-  columns.add_keys(
-      Kind::Metric, [](const RunData& run) -> const auto& { return run.metrics.keys; });
-  columns.add_keys(
-      Kind::Option, [](const RunData& run) -> const auto& { return run.options.keys; });
+  for (const std::string& key : workspace.metric_keys()) columns.add(Kind::Metric, key, false);
+  for (const std::string& key : workspace.keys().options) columns.add(Kind::Option, key, false);
   columns.add(Kind::Id, "id", false);
   columns.add(Kind::Error, "error", false);
   return columns.take();

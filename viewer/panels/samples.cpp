@@ -15,8 +15,7 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr size_t kMaxDots = 400;       // per point; more merge into a blot
-constexpr size_t kMaxFramedDots = 40;  // likewise their frames, when the point is selected
+constexpr size_t kMaxDots = 400;  // per point; more merge into a blot
 
 // Between order statistics, as the scripts do it.
 double quantile(const std::vector<double>& sorted, double share) {
@@ -86,6 +85,8 @@ class SamplesPanel final : public ChartPanel {
   }
 
  protected:
+  bool follows_selection() const override { return false; }
+
   void draw_controls(const PanelContext&) override {
     const Choice choice{"warm-up, too",
                         "Steps before the measured ones: they pay for what is made "
@@ -112,7 +113,7 @@ class SamplesPanel final : public ChartPanel {
 void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPoint>& points,
                         bool with_warmup, Chart& chart) {
   double longest = 0;
-  size_t fewest = SIZE_MAX, longest_list = 0;
+  size_t fewest = SIZE_MAX;
   std::vector<Spread> spreads(points.size());
   for (size_t i = 0; i < points.size(); ++i) {
     if (!points[i].detail || workspace.head(points[i].ref).status != "ok") continue;
@@ -121,7 +122,6 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
     if (!std::isfinite(spreads[i].median)) continue;
     longest = std::max(longest, spreads[i].median);
     fewest = std::min(fewest, detail.samples_ms.size());
-    longest_list = std::max(longest_list, detail.samples_ms.size());
   }
   if (!(longest > 0)) {
     return say_nothing_shown(workspace, points, "No step times in these points",
@@ -160,9 +160,9 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
   chart.refs.emplace_back();
   for (Dots* dots : {&measured, &warmup, &medians}) {
     if (dots->series.y.empty()) continue;
+    if (dots != &medians) chart.unframed.insert({0, panel.series.size()});
     panel.series.push_back(std::move(dots->series));
-    const bool framed = dots == &medians || longest_list <= kMaxFramedDots;
-    chart.refs.back().push_back(framed ? std::move(dots->refs) : std::vector<PointRef>());
+    chart.refs.back().push_back(std::move(dots->refs));
   }
   chart.spec.panels.push_back(std::move(panel));
   chart.spec.title = "Step times";

@@ -8,8 +8,11 @@
 
 #include "viewer/data/scaling.h"
 #include "viewer/panels/chart_points.h"
+#include "viewer/panels/detail_charts.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
+#include "viewer/widgets/axis_names.h"
+#include "viewer/widgets/choice.h"
 #include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
@@ -58,32 +61,32 @@ class ScalingPanel final : public ChartPanel {
   }
 
  protected:
+  bool follows_selection() const override { return false; }
+
   void draw_controls(const PanelContext& context) override {
-    const std::vector<std::string> axes = numeric_axes(context.workspace);
+    const std::vector<std::string> axes = context.workspace.numeric_axes();
     if (axes.empty()) return;
     std::vector<std::string> names;
     for (const ScalingQuantity& quantity : scaling_quantities()) names.emplace_back(quantity.name);
     if (choose_name("over##quantity", quantity_, names)) remake();
-    ImGui::SameLine();
     if (std::find(axes.begin(), axes.end(), axis_) == axes.end()) {
       const auto length = std::find(axes.begin(), axes.end(), "seq_length");
       axis_ = length != axes.end() ? *length : axes.front();
       remake();
     }
     if (choose_name("##axis", axis_, axes)) remake();
-    ImGui::SameLine();
-    if (ImGui::Checkbox("fits", &fits_)) remake();
-    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
-      show_tooltip(
-          "The exponent p of y ~ T^p by least squares on logarithms. The dashed curve is the "
-          "best of T^p, a + bT and a + bT^2; O(1), O(T) or O(T^2) is said only where the "
-          "figures decide it (docs/analysis.md).");
-    }
+    const Choice fits{
+        "fits",
+        "The exponent p of y ~ T^p by least squares on logarithms. The dashed curve is the "
+        "best of T^p, a + bT and a + bT^2; O(1), O(T) or O(T^2) is said only where the "
+        "figures decide it (docs/analysis.md)."};
+    if (choose_whether(fits, fits_)) remake();
   }
 
   Chart make_chart(const PanelContext& context) override {
     const Workspace& workspace = context.workspace;
     Chart chart;
+    if (say_no_points(workspace, chart)) return chart;
     chart.empty_what = "No growth to see";
     chart.empty_next =
         "A sweep over two or more lengths or batch sizes shows it: grid = { seq_length "
@@ -122,9 +125,9 @@ class ScalingPanel final : public ChartPanel {
     }
     records::PlotPanel panel;
     panel.kind = records::PlotKind::Lines;
-    panel.x = {axis_, "", true};
+    panel.x = {axis_title(axis_), axis_unit(axis_), true};
     panel.y = {quantity_, quantity->unit, true};
-    chart.spec.title = fmt::format("{} over {}", quantity_, axis_);
+    chart.spec.title = fmt::format("{} over {}", quantity_, panel.x.label);
     series.move_into(chart, std::move(panel));
     if (fits_) add_fits(chart.spec.panels.back());
     return chart;

@@ -1,5 +1,6 @@
 // The tables panel: CSV files of the run folder and of the selected point, as they stand.
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "runtime/records/csv.h"
 #include "viewer/data/table_text.h"
 #include "viewer/panels/make_panels.h"
+#include "viewer/widgets/definitions.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/loading.h"
 #include "viewer/widgets/text.h"
@@ -101,6 +103,20 @@ class TablesPanel final : public Panel {
     ImGui::EndPopup();
   }
 
+  // By its first rows: a column of figures stands at the right.
+  static bool holds_numbers(const records::CsvTable& table, size_t column) {
+    bool any = false;
+    for (size_t r = 0; r < std::min<size_t>(table.rows.size(), 20); ++r) {
+      const std::string& text = table.rows[r][column];
+      if (text.empty()) continue;
+      char* end = nullptr;
+      std::strtod(text.c_str(), &end);
+      if (end != text.c_str() + text.size()) return false;
+      any = true;
+    }
+    return any;
+  }
+
   void draw_table(const records::CsvTable& table, const UiStyle& style) const {
     const size_t columns = std::min(table.columns.size(), kMaxColumns);
     if (columns == 0) {
@@ -116,7 +132,17 @@ class TablesPanel final : public Panel {
     for (size_t c = 0; c < columns; ++c) {
       ImGui::TableSetupColumn(literal_label(table.columns[c], std::to_string(c)).c_str());
     }
-    ImGui::TableHeadersRow();
+    std::vector<char> numeric(columns);
+    for (size_t c = 0; c < columns; ++c) numeric[c] = holds_numbers(table, c);
+    ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+    for (size_t c = 0; c < columns; ++c) {
+      if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
+      show_header(ImGui::TableGetColumnName(static_cast<int>(c)), numeric[c] != 0);
+      const std::string_view meaning = definition_of(table.columns[c]);
+      if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+        show_tooltip(meaning);
+      }
+    }
     ImGuiListClipper clipper;
     clipper.Begin(static_cast<int>(table.rows.size()));
     while (clipper.Step()) {
@@ -124,7 +150,8 @@ class TablesPanel final : public Panel {
         ImGui::TableNextRow();
         for (size_t c = 0; c < columns; ++c) {
           if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
-          show_text(clean_text(table.rows[static_cast<size_t>(i)][c], 256));
+          const std::string text = clean_text(table.rows[static_cast<size_t>(i)][c], 256);
+          numeric[c] ? show_right(text) : show_text(text);
         }
       }
     }

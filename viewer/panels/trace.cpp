@@ -38,8 +38,7 @@ class TracePanel final : public Panel {
   void draw(const PanelContext& context) override {
     const std::optional<PointRef> ref = context.workspace.selected_point();
     if (!ref) {
-      show_empty_state("No point selected", "Click a row of the run table to see its trace.",
-                       context.style);
+      show_no_point(!context.snapshot.runs.empty(), context.style);
       return;
     }
     const std::string& folder = context.workspace.run(*ref).path;
@@ -72,8 +71,8 @@ class TracePanel final : public Panel {
       show_empty_state("This point cannot be read", clean_text(detail.error), style);
     } else {
       show_empty_state("This point has no trace",
-                       "Record one with profile = \"trace\" in the experiment, or pick "
-                       "another point.",
+                       "Record one with --profile trace, in a script: profile = \"trace\"; or "
+                       "pick another point.",
                        style);
     }
   }

@@ -52,8 +52,10 @@ void draw_counter(const TraceFrame& frame, uint32_t number, float top, float hei
   }
   draw->AddLine(ImVec2(left, top + height - 0.5f), ImVec2(right, top + height - 0.5f),
                 with_alpha(colors.border, 0.45f));
+  std::string name = clean_text(counter.name, 128);
+  if (name.ends_with(" (bytes)")) name.resize(name.size() - 8);  // the value has its unit
   draw_clipped(frame, ImVec2(left + 0.7f * frame.em, roof), frame.chart_x - 4, colors.muted_text,
-               clean_text(counter.name, 128));
+               name);
   draw_clipped(frame, ImVec2(left + 0.7f * frame.em, roof + 1.2f * frame.em), frame.chart_x - 4,
                colors.muted_text, "up to " + counter_value(counter, high));
 }

@@ -258,7 +258,8 @@ TraceHover hover_in_lane(const TraceFrame& frame, const Strip& strip, float top)
 }  // namespace
 
 void draw_clipped(const TraceFrame& frame, ImVec2 at, float right, ImU32 color,
-                  const std::string& text) {
+                  const std::string& whole) {
+  const std::string text = shorten_middle(whole, right - at.x);
   const ImVec4 clip(at.x, at.y - frame.em, right, at.y + 2 * frame.em);
   ImGui::GetWindowDrawList()->AddText(ImGui::GetFont(), frame.em, at, color, text.data(),
                                       text.data() + text.size(), 0.0f, &clip);

@@ -66,6 +66,13 @@ ImU32 name_color(const TraceFrame& frame, uint32_t name) {
 
 std::string lane_title(const Trace& trace, uint32_t lane) {
   const std::string thread = clean_text(trace.lanes[lane].thread, 128);
+  // Kineto's "thread 23482 (pt_gloo_runloop)": the name says more than the number.
+  const size_t open = thread.find(" (");
+  if (thread.starts_with("thread ") && open != std::string::npos && thread.ends_with(')')) {
+    const std::string number = thread.substr(7, open - 7);
+    const std::string name = thread.substr(open + 2, thread.size() - open - 3);
+    if (!name.empty()) return fmt::format("{} {}", name, number);
+  }
   return thread.empty() ? fmt::format("lane {}", lane) : thread;
 }
 

@@ -25,10 +25,14 @@ void figure_columns(const TraceFrame& frame, std::initializer_list<const char*> 
   for (const char* title : titles) {
     const ImGuiTableColumnFlags kind =
         first ? ImGuiTableColumnFlags_WidthStretch : ImGuiTableColumnFlags_WidthFixed;
-    ImGui::TableSetupColumn(title, kind, first ? 1.0f : 4.6f * frame.em);
+    ImGui::TableSetupColumn(title, kind, first ? 1.0f : 4.3f * frame.em);
     first = false;
   }
-  ImGui::TableHeadersRow();
+  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+  for (const char* title : titles) {
+    ImGui::TableNextColumn();
+    show_header(title, title != *titles.begin());
+  }
 }
 
 void line(const TraceFrame& frame, const char* what, const std::string& value,
@@ -178,7 +182,8 @@ void draw_ranks(const TraceFrame& frame, const RangeSums& sums) {
 
 void draw_busy(const TraceFrame& frame, const RangeSums& sums) {
   if (sums.lanes().empty() || !ImGui::BeginTable("##busy", 3, kPlainTable)) return;
-  figure_columns(frame, {"lane", "busy", "share"});
+  const bool several = frame.index.ranks.size() > 1;
+  figure_columns(frame, {several ? "rank: lane" : "lane", "busy", "share"});
   ImGuiListClipper clipper;
   clipper.Begin(static_cast<int>(sums.lanes().size()));
   while (clipper.Step()) {
@@ -193,8 +198,11 @@ void draw_busy(const TraceFrame& frame, const RangeSums& sums) {
           at, ImVec2(at.x + width * std::min(share, 1.0f), at.y + ImGui::GetTextLineHeight()),
           with_alpha(series_color(0, frame.style.theme), 0.25f));
       const TraceRank& rank = frame.index.ranks[frame.index.lane_rank[lane.lane]];
-      show_text(
-          fmt::format("{}, {}", rank_title(frame.trace, rank), lane_title(frame.trace, lane.lane)));
+      const std::string name = lane_title(frame.trace, lane.lane);
+      const std::string which = frame.index.ranks.size() == 1 ? name
+                                : rank.rank >= 0 ? fmt::format("{}: {}", rank.rank, name)
+                                                 : rank_title(frame.trace, rank) + ": " + name;
+      show_text(shorten_middle(which, width));
       ImGui::TableNextColumn();
       show_right(format_time(lane.busy_us));
       ImGui::TableNextColumn();
@@ -208,8 +216,8 @@ void draw_sums(const TraceFrame& frame, const char* id, const RangeSums& sums,
                TraceViewCache::NameOrder& order, bool with_self) {
   ImGui::PushID(id);
   draw_ranks(frame, sums);
-  draw_busy(frame, sums);
   draw_name_table(frame, "##names", sums, order, with_self);
+  draw_busy(frame, sums);
   copy_buttons(frame, "sums",
                [&](TextStyle style) { return sums_text(frame.trace, frame.index, sums, style); });
   ImGui::PopID();

@@ -41,6 +41,11 @@ void sort_names(const TraceFrame& frame, const RangeSums& sums, TraceViewCache::
                    [&](uint32_t a, uint32_t b) { return down ? less(b, a) : less(a, b); });
 }
 
+// The whole name, else what follows its last colon, else its two ends.
+std::string fitting_name(const TraceViewCache::Label& label, float width) {
+  return label.width <= width ? label.text : shorten_middle(label.text.substr(label.tail), width);
+}
+
 }  // namespace
 
 void draw_name_table(const TraceFrame& frame, const char* id, const RangeSums& sums,
@@ -57,16 +62,22 @@ void draw_name_table(const TraceFrame& frame, const char* id, const RangeSums& s
   const float shown =
       static_cast<float>(std::min<size_t>(std::max<size_t>(order.places.size(), 3), kMaxRows)) +
       1.5f;
+  // Names need room more than a fourth column.
+  with_self = with_self && ImGui::GetContentRegionAvail().x > 23 * frame.em;
   if (!ImGui::BeginTable(id, with_self ? 4 : 3, kFlags, ImVec2(0, shown * row))) return;
   ImGui::TableSetupScrollFreeze(0, 1);
   constexpr auto kDown =
       ImGuiTableColumnFlags_PreferSortDescending | ImGuiTableColumnFlags_WidthFixed;
-  const float figure = 4.6f * frame.em;
+  const float figure = 4.3f * frame.em;
   ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthStretch, 1.0f, kName);
   ImGui::TableSetupColumn("total", kDown | ImGuiTableColumnFlags_DefaultSort, figure, kTotal);
   if (with_self) ImGui::TableSetupColumn("self", kDown, figure, kSelf);
-  ImGui::TableSetupColumn("count", kDown, 0.85f * figure, kCount);
-  ImGui::TableHeadersRow();
+  ImGui::TableSetupColumn("count", kDown, 0.8f * figure, kCount);
+  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+  for (int column = 0; column < ImGui::TableGetColumnCount(); ++column) {
+    ImGui::TableSetColumnIndex(column);
+    show_header(ImGui::TableGetColumnName(column), column > 0);
+  }
   ImGuiTableSortSpecs* specs = ImGui::TableGetSortSpecs();
   const bool changed = order.stale || order.num_summed != sums.names().size() ||
                        order.searched != frame.state.cache.searched;
@@ -99,7 +110,7 @@ void draw_name_table(const TraceFrame& frame, const char* id, const RangeSums& s
       ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(at.x, y), ImVec2(at.x + dot, y + dot),
                                                 name_color(frame, name.name), 2);
       ImGui::SetCursorScreenPos(ImVec2(at.x + 0.9f * frame.em, at.y));
-      show_text(name_label(frame, name.name).text);
+      show_text(fitting_name(name_label(frame, name.name), ImGui::GetContentRegionAvail().x));
       ImGui::TableNextColumn();
       show_right(format_time(name.total_us));
       if (with_self) {

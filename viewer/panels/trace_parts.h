@@ -38,6 +38,7 @@ struct TraceHover {
 // trace_names.cpp: how names look
 const TraceViewCache::Label& name_label(const TraceFrame& frame, uint32_t name);
 ImU32 name_color(const TraceFrame& frame, uint32_t name);
+/// "pt_gloo_runloop 23482", "stream 7".
 std::string lane_title(const Trace& trace, uint32_t lane);
 /// self_time of the span that was asked for last is kept: it may have a million spans in it.
 double kept_self_time(const TraceFrame& frame, SpanRef span);
@@ -53,7 +54,7 @@ TraceHover draw_strips(const TraceFrame& frame, float origin_y, float top, float
 /// A head with an arrow, across the names and the chart.
 void draw_head(const TraceFrame& frame, float top, float height, const std::string& title,
                bool closed);
-/// Text from a place on, cut off at right.
+/// Text from a place on, shortened in its middle where it would reach beyond right.
 void draw_clipped(const TraceFrame& frame, ImVec2 at, float right, ImU32 color,
                   const std::string& text);
 void draw_counter(const TraceFrame& frame, uint32_t counter, float top, float height);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kGroupsPerFrame = 20000;  // of range sums: about 3 ms
 constexpr double kMaxBoxes = 60000;        // in a frame: about 5 ms
-constexpr float kNarrowestWithPane = 46;   // ems; below, lanes take all of the width
+constexpr float kNarrowestWithPane = 52;   // ems; below, lanes take all of the width
 
 void prepare(TraceFrame& frame) {
   TraceViewState& state = frame.state;
@@ -114,19 +114,26 @@ void draw_toolbar(const TraceFrame& frame) {
     ImGui::AlignTextToFramePadding();
     show_text(shown, muted);
     ImGui::SameLine();
-  } else if (room < buttons) {
-    ImGui::NewLine();
-    return;
   } else {
-    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + room - buttons);
+    if (room < buttons) ImGui::NewLine();
+    const float rest = ImGui::GetContentRegionAvail().x;
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, rest - buttons));
   }
   if (ImGui::Button("Show all")) state.window = {};
   ImGui::SetItemTooltip("the whole trace (0 or Home)");
   ImGui::SameLine();
-  const bool pane = state.show_pane;
+  const float whole = ImGui::GetWindowWidth() - 2 * ImGui::GetStyle().WindowPadding.x;
+  const bool narrow = whole <= kNarrowestWithPane * frame.em;
+  const bool pane = state.show_pane && !narrow;
+  ImGui::BeginDisabled(narrow);
   if (!pane) ImGui::PushStyleColor(ImGuiCol_Button, ImGui::GetColorU32(ImGuiCol_FrameBg));
   if (ImGui::Button("Statistics")) state.show_pane = !state.show_pane;
   if (!pane) ImGui::PopStyleColor();
+  ImGui::EndDisabled();
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip | ImGuiHoveredFlags_AllowWhenDisabled)) {
+    show_tooltip(narrow ? "The panel is too narrow for the statistics beside the lanes."
+                        : "Times of names and lanes, beside the lanes.");
+  }
 }
 
 void scroll_to(const TraceFrame& frame, float view_height) {
@@ -158,7 +165,7 @@ void lane_tooltip(const TraceFrame& frame, float y) {
   const double busy = frame.index.busy[lane].total_us();
   size_t num_spans = 0;
   for (const TraceRow& row : frame.trace.lanes[lane].rows) num_spans += row.size();
-  show_bold(lane_title(frame.trace, lane), frame.style);
+  show_bold(clean_text(frame.trace.lanes[lane].thread, 128), frame.style);
   show_text(fmt::format("{}\n{} events in {} rows\nbusy {} ({})",
                         clean_text(frame.trace.lanes[lane].process, 128), num_spans,
                         frame.trace.lanes[lane].rows.size(), format_time(busy),
@@ -265,7 +272,7 @@ void draw_trace(const Trace& trace, const TraceIndex& index, TraceViewState& sta
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const bool pane = state.show_pane && room.x > kNarrowestWithPane * frame.em;
   if (pane) advance_sums(frame);
-  const float pane_width = pane ? std::max(room.x * state.pane_share, 17 * frame.em) : 0;
+  const float pane_width = pane ? std::max(room.x * state.pane_share, 21 * frame.em) : 0;
   const float chart_width = pane ? room.x - pane_width - 0.5f * frame.em : room.x;
   constexpr ImGuiWindowFlags kStill = ImGuiWindowFlags_NoScrollbar |
                                       ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoMove |

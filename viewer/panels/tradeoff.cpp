@@ -6,8 +6,10 @@
 #include <imgui.h>
 
 #include "viewer/panels/chart_points.h"
+#include "viewer/panels/detail_charts.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
+#include "viewer/widgets/choice.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -22,22 +24,23 @@ class TradeoffPanel final : public ChartPanel {
     return "Two figures of every point against each other, by default memory against time.";
   }
   std::string script(const Workspace& workspace) const override {
-    return figure_script(workspace, "memory_vs_time_tradeoff");
+    return workspace.shown().empty() ? "" : figures_script(workspace, {x_key_, y_key_});
   }
 
  protected:
+  bool follows_selection() const override { return false; }
+
   void draw_controls(const PanelContext& context) override {
     if (context.workspace.shown().empty()) return;
     if (choose_figure("over##y", y_key_, context.workspace)) remake();
-    ImGui::SameLine();
     if (choose_figure("##x", x_key_, context.workspace)) remake();
-    ImGui::SameLine();
-    if (ImGui::Checkbox("log", &log_)) remake();
+    if (choose_whether({"log", "Both axes logarithmic."}, log_)) remake();
   }
 
   Chart make_chart(const PanelContext& context) override {
     const Workspace& workspace = context.workspace;
     Chart chart;
+    if (say_no_points(workspace, chart)) return chart;
     chart.empty_what = "No points to compare";
     chart.empty_next =
         "Points with both figures appear here; look at the filter, or choose others.";

@@ -13,6 +13,62 @@ constexpr size_t kMaxDepth = 64;
 constexpr double kSameTimeUs = 0.0015;  // clocks count whole nanoseconds; times are rounded
 constexpr double kFarApartUs = 3600e6;  // files this far apart do not share a clock
 
+// What Kineto writes about itself: a span over all that it recorded, a mark where it began, and one
+// where its window ended, some time after the last work. None of it is work of the program, and the
+// last mark would lengthen the trace.
+class ProfilerMarks {
+ public:
+  ProfilerMarks(const RawTrace& raw, const std::vector<std::string>& names,
+                const std::vector<std::string>& categories)
+      : raw_(raw), names_(names), categories_(categories) {
+    for (const RawLane& lane : raw.lanes) {
+      may_hold_.push_back(lane.process == "Spans" || lane.process == "Traces" ||
+                          (lane.process.empty() && lane.thread.empty()));
+    }
+    for (const TraceEvent& event : raw.events) count_ += is_mark(event) ? 1 : 0;
+    // A file of nothing else shows them: an empty panel would say less.
+    if (count_ == raw.events.size()) count_ = 0;
+  }
+  uint64_t count() const { return count_; }
+  bool contain(const TraceEvent& event) const { return count_ > 0 && is_mark(event); }
+
+ private:
+  bool is_mark(const TraceEvent& event) const {
+    if (!may_hold_[event.lane]) return false;
+    const std::string& process = raw_.lanes[event.lane].process;
+    const std::string& name = names_[event.name];
+    if (process == "Spans") return categories_[event.category] == "Trace";
+    if (process == "Traces") return name.starts_with("Iteration Start");
+    return name == "Record Window End";
+  }
+
+  const RawTrace& raw_;
+  const std::vector<std::string>&names_, &categories_;
+  std::vector<char> may_hold_;  // by lane: most need no look at names
+  uint64_t count_ = 0;
+};
+
+// From the first to the last event of each file, marks of the profiler left out.
+void find_ends(RawTrace& raw, const ProfilerMarks& marks) {
+  if (marks.count() == 0) return;
+  for (TraceFile& file : raw.files) {
+    file.first_us = HUGE_VAL;
+    file.last_us = -HUGE_VAL;
+  }
+  const auto include = [](TraceFile& file, double from, double to) {
+    file.first_us = std::min(file.first_us, from);
+    file.last_us = std::max(file.last_us, to);
+  };
+  for (const TraceEvent& event : raw.events) {
+    if (marks.contain(event)) continue;
+    include(raw.files[raw.lanes[event.lane].file], event.start_us,
+            event.start_us + std::max(event.length_us, 0.0));
+  }
+  for (const RawCounter& counter : raw.counters) {
+    for (const auto& [time, value] : counter.points) include(raw.files[counter.file], time, time);
+  }
+}
+
 // Puts every file on the axis of the first. Ranks that ran together overlap; when their clocks say
 // otherwise, each file starts at 0 and a problem says so.
 void align_files(RawTrace& raw) {
@@ -174,7 +230,7 @@ LaneOrder name_lane(const RawTrace& raw, const RawLane& from, TraceLane& lane) {
   lane.gpu = from.num_gpu_events * 2 > from.num_events;
   const bool numbered = as_number(from.process) < 1e300;
   const bool of_profiler = as_number(from.process) < 0;  // Kineto's own work has process -1
-  lane.process = process.name;
+  lane.process = of_profiler ? "profiler" : process.name;
   if (lane.gpu) lane.process = process.labels.empty() ? "GPU " + from.process : process.labels;
   if (lane.process.empty()) {
     lane.process =
@@ -186,6 +242,7 @@ LaneOrder name_lane(const RawTrace& raw, const RawLane& from, TraceLane& lane) {
     const bool named = as_number(from.thread) >= 1e300;
     lane.thread = from.thread.empty() ? "marks"
                   : named             ? from.thread
+                  : of_profiler       ? "profiler's own work"
                                       : (lane.gpu ? "stream " : "thread ") + from.thread;
   }
   return {lane.rank,
@@ -234,10 +291,14 @@ void say_what_was_dropped(RawTrace& raw, uint64_t num_deep) {
 }  // namespace
 
 Trace make_trace(RawTrace raw) {
+  Trace trace;
+  trace.names = raw.names.take();
+  trace.categories = raw.categories.take();
+  const ProfilerMarks marks(raw, trace.names, trace.categories);
+  find_ends(raw, marks);
   align_files(raw);
   close_open_spans(raw);
   const double origin = start_of_all(raw);
-  Trace trace;
   trace.counters = make_counters(raw, origin);
 
   // Events of each lane, by counting: a place for every event, then lane after lane.
@@ -258,7 +319,10 @@ Trace make_trace(RawTrace raw) {
     LaneOrder place = name_lane(raw, raw.lanes[i], lane);
     const double shift = raw.files[raw.lanes[i].file].shift_us;
     events.clear();
-    for (size_t at = begins[i]; at < begins[i + 1]; ++at) events.push_back(raw.events[order[at]]);
+    for (size_t at = begins[i]; at < begins[i + 1]; ++at) {
+      const TraceEvent& event = raw.events[order[at]];
+      if (!marks.contain(event)) events.push_back(event);
+    }
     num_deep += fill_rows(lane, events, origin - shift);
     if (!lane.rows.empty()) lanes.emplace_back(std::move(place), std::move(lane));
   }
@@ -272,10 +336,8 @@ Trace make_trace(RawTrace raw) {
       trace.length_us = std::max(trace.length_us, file.last_us + file.shift_us - origin);
     }
   }
-  trace.num_events = raw.events.size() - num_deep;
-  trace.num_skipped = raw.num_skipped + raw.num_unmatched_ends + num_deep;
-  trace.names = raw.names.take();
-  trace.categories = raw.categories.take();
+  trace.num_events = raw.events.size() - num_deep - marks.count();
+  trace.num_skipped = raw.num_skipped + raw.num_unmatched_ends + num_deep + marks.count();
   say_what_was_dropped(raw, num_deep);
   trace.problems = std::move(raw.problems);
   return trace;

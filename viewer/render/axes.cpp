@@ -115,7 +115,7 @@ std::vector<std::string> row_names(const PreparedPanel& panel) {
 
 // ImPlot draws the whole label but hides one that begins with "##"; nothing else in it is special.
 void setup_label(ImAxis axis, const std::string& label, float room, ImPlotAxisFlags flags) {
-  const std::string shown = (label.starts_with("##") ? "\u200b" : "") + fit_text(label, room);
+  const std::string shown = (label.starts_with("##") ? "\u200b" : "") + fit_label(label, room);
   ImPlot::SetupAxis(axis, label.empty() ? nullptr : shown.c_str(), flags);
 }
 

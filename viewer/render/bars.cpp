@@ -79,20 +79,37 @@ std::vector<EndText> stack_texts(const PreparedPanel& panel, const HiddenNames& 
   return texts;
 }
 
+// Bars that go both ways, or say percent, are differences: one that is a two-thousandth of the
+// largest is none, and its digits would say more than was measured. 0: all digits count.
+double smallest_difference(const PreparedPanel& panel, const std::vector<double>& values) {
+  const auto negative = [](double value) { return value < 0; };
+  const bool differences =
+      panel.y_label.ends_with("[%]") || std::any_of(values.begin(), values.end(), negative);
+  if (!differences || panel.y_log) return 0;
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  return 5e-4 * largest;
+}
+
 std::vector<EndText> end_texts(const PreparedPanel& panel, const HiddenNames& hidden) {
   if (panel.kind == records::PlotKind::StackedBars) return stack_texts(panel, hidden);
   std::vector<double> values;
   for (const PreparedSeries& series : panel.series) {
     values.insert(values.end(), series.y.begin(), series.y.end());
   }
+  const double nothing = smallest_difference(panel, values);
+  std::erase_if(values, [&](double value) { return std::abs(value) < nothing; });
   const int decimals = common_decimals(values);
   std::vector<EndText> texts;
   for (const PreparedSeries& series : panel.series) {
     if (hidden.contains(series.name)) continue;
     for (size_t i = 0; i < series.x.size(); ++i) {
-      const auto& ends = series.y[i] < 0 ? series.low : series.high;
-      texts.push_back({series.x[i], ends.empty() ? series.y[i] : ends[i],
-                       format_decimals(series.y[i], decimals)});
+      const double value = series.y[i];
+      const auto& ends = value < 0 ? series.low : series.high;
+      texts.push_back({series.x[i], ends.empty() ? value : ends[i],
+                       value == 0                  ? "0"
+                       : std::abs(value) < nothing ? "~0"
+                                                   : format_decimals(value, decimals)});
     }
   }
   return texts;
@@ -266,8 +283,9 @@ void draw_bars(const PreparedPanel& panel, ValueText values, const HiddenNames& 
   ImPlot::PushPlotClipRect();
   stacked ? draw_stacks(panel, hidden, style) : draw_plain_bars(panel, hidden, style);
   for (const PreparedSeries& series : panel.series) {
-    if (hidden.contains(series.name)) continue;
-    // A stack that failed belongs to no part of it, so its mark takes no part's colour.
+    // A stack that failed belongs to no part of it: its mark takes no part's colour, and stays when
+    // a part is switched off.
+    if (!stacked && hidden.contains(series.name)) continue;
     const ImU32 color =
         stacked ? plot_colors(style.theme).muted_text : series_color(series.color, style.theme);
     for (const MissingPoint& point : series.missing) draw_missing_bar(panel, point, color, style);

@@ -74,6 +74,17 @@ ImU32 reference_color(const records::PlotReference& line, const PreparedPanel& p
   return plot_colors(style.theme).muted_text;
 }
 
+// Words over the stubs of bars without a figure, turned as bars.cpp draws them at most.
+void block_missing_bars(const PreparedPanel& panel, TextPlacer& placer) {
+  const float em = font_unit(), foot = ImPlot::GetPlotPos().y + ImPlot::GetPlotSize().y;
+  for (const PreparedSeries& series : panel.series) {
+    for (const MissingPoint& point : series.missing) {
+      const float x = pixel_x(panel, point.x), height = text_size(point.text).x + 2.2f * em;
+      placer.block(ImVec2(x - 0.6f * em, foot - height), ImVec2(x + 0.6f * em, foot));
+    }
+  }
+}
+
 }  // namespace
 
 bool TextPlacer::place(ImDrawList* draw, const std::string& text,
@@ -160,6 +171,7 @@ void draw_band_ruler(const PreparedPanel& panel, float height, const UiStyle& st
 
 void block_data(const PreparedPanel& panel, TextPlacer& placer, const HiddenNames& hidden) {
   const bool lines = panel.kind == records::PlotKind::Lines;
+  if (is_bars(panel.kind) && !panel.horizontal) return block_missing_bars(panel, placer);
   if ((!lines && panel.kind != records::PlotKind::Scatter) || panel.references.empty()) return;
   const float em = font_unit(), step = 0.5f * em, half = 0.12f * em;
   const float foot = ImPlot::GetPlotPos().y + ImPlot::GetPlotSize().y;

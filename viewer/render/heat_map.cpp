@@ -130,7 +130,7 @@ void draw_color_bar(const PreparedPanel& panel, ImVec2 min, float height, const 
   if (panel.value_label.empty()) return;
   const float x = top_left.x + size.x + 0.45f * em + widest + 0.9f * em;
   draw_text_turned(draw, ImVec2(x, top_left.y + height / 2), kUpright, 0.5f, colors.text,
-                   fit_text(panel.value_label, height));
+                   fit_label(panel.value_label, height));
 }
 
 }  // namespace moonshard::viewer

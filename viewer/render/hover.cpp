@@ -33,13 +33,14 @@ std::optional<Hit> find_bar(const PreparedPanel& panel, const HiddenNames& hidde
   const auto feet = stacked ? stack_feet(panel, hidden) : std::vector<std::vector<double>>();
   for (size_t s = 0; s < panel.series.size(); ++s) {
     const PreparedSeries& series = panel.series[s];
-    if (hidden.contains(series.name)) continue;
-    for (size_t i = 0; i < series.x.size(); ++i) {
+    const bool is_hidden = hidden.contains(series.name);
+    for (size_t i = 0; i < series.x.size() && !is_hidden; ++i) {
       if (std::abs(series.x[i] - along) > half) continue;
       const double foot = stacked ? feet[s][i] : 0, end = foot + series.y[i];
       if (stacked && (value < std::min(foot, end) || value > std::max(foot, end))) continue;
       return Hit{s, series.source[i], std::round(series.x[i]), format_number(series.y[i])};
     }
+    if (is_hidden && !stacked) continue;  // a stack that failed belongs to no part of it
     for (const MissingPoint& point : series.missing) {
       if (std::abs(point.x - along) > half) continue;
       return Hit{s, point.source, std::round(point.x), point.text};
@@ -132,6 +133,45 @@ std::string x_text(const PreparedPanel& panel, double x) {
   return index < panel.categories.size() ? panel.categories[index] : "";
 }
 
+// Outlined, it is a line of the text's colour on a wider one of the background's: seen on any cell.
+void draw_frame(double x0, double y0, double x1, double y1, bool outlined, const UiStyle& style) {
+  const ImVec2 a = ImPlot::PlotToPixels(x0, y0), b = ImPlot::PlotToPixels(x1, y1);
+  const ImVec2 min(std::min(a.x, b.x), std::min(a.y, b.y));
+  const ImVec2 max(std::max(a.x, b.x), std::max(a.y, b.y));
+  const float em = ImGui::GetFontSize();
+  const PlotColors& colors = plot_colors(style.theme);
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  if (outlined) draw->AddRect(min, max, colors.background, 0, 0, 0.34f * em);
+  draw->AddRect(min, max, colors.text, 0, 0, 0.14f * em);
+}
+
+void frame_bar(const PreparedPanel& panel, double place, double low, double high,
+               const UiStyle& style) {
+  const double half = panel.bar_width / 2;
+  panel.horizontal ? draw_frame(low, place - half, high, place + half, false, style)
+                   : draw_frame(place - half, low, place + half, high, false, style);
+}
+
+void mark_point(const PreparedPanel& panel, const PanelHit& hit, const HiddenNames& hidden,
+                const UiStyle& style) {
+  if (hit.series >= panel.series.size()) return;
+  const PreparedSeries& series = panel.series[hit.series];
+  if (hidden.contains(series.name)) return;
+  const auto found = std::find(series.source.begin(), series.source.end(), hit.source);
+  if (found == series.source.end()) return;  // no figure: its mark at the axis says enough
+  const auto i = static_cast<size_t>(found - series.source.begin());
+  if (panel.kind == records::PlotKind::HeatMap) {
+    const double column = std::floor(series.x[i]), row = static_cast<double>(hit.series);
+    draw_frame(column - 0.5, row - 0.5, column + 0.5, row + 0.5, true, style);
+  } else if (panel.kind == records::PlotKind::Bars) {
+    frame_bar(panel, series.x[i], panel.y_log ? panel.y_range.min : 0, series.y[i], style);
+  } else {
+    const float em = ImGui::GetFontSize();
+    ImPlot::GetPlotDrawList()->AddCircle(ImPlot::PlotToPixels(series.x[i], series.y[i]), 0.6f * em,
+                                         plot_colors(style.theme).text, 0, 0.14f * em);
+  }
+}
+
 }  // namespace
 
 std::optional<PanelHit> draw_hover_text(const PreparedPanel& panel, const HiddenNames& hidden,
@@ -161,36 +201,16 @@ std::optional<PanelHit> draw_hover_text(const PreparedPanel& panel, const Hidden
   return found;
 }
 
-void draw_marked(const PreparedPanel& panel, const PanelHit& hit, const HiddenNames& hidden,
-                 const UiStyle& style) {
-  if (hit.series >= panel.series.size()) return;
-  const PreparedSeries& series = panel.series[hit.series];
-  if (hidden.contains(series.name)) return;
-  const auto found = std::find(series.source.begin(), series.source.end(), hit.source);
-  if (found == series.source.end()) return;  // no figure: its mark at the axis says enough
-  const auto i = static_cast<size_t>(found - series.source.begin());
-  const float em = ImGui::GetFontSize();
-  const ImU32 color = plot_colors(style.theme).text;
-  ImDrawList* draw = ImPlot::GetPlotDrawList();
+void draw_marked(const PreparedPanel& panel, const std::vector<PanelHit>& hits,
+                 const HiddenNames& hidden, const UiStyle& style) {
+  if (panel.kind == records::PlotKind::StackedArea) return;
   ImPlot::PushPlotClipRect();
-  const auto frame = [&](double x0, double y0, double x1, double y1) {
-    const ImVec2 a = ImPlot::PlotToPixels(x0, y0), b = ImPlot::PlotToPixels(x1, y1);
-    draw->AddRect(ImVec2(std::min(a.x, b.x), std::min(a.y, b.y)),
-                  ImVec2(std::max(a.x, b.x), std::max(a.y, b.y)), color, 0, 0, 0.14f * em);
-  };
-  if (panel.kind == records::PlotKind::HeatMap) {
-    const double column = std::floor(series.x[i]), row = static_cast<double>(hit.series);
-    frame(column - 0.5, row - 0.5, column + 0.5, row + 0.5);
-  } else if (is_bars(panel.kind)) {
-    const double half = panel.bar_width / 2, foot = panel.y_log ? panel.y_range.min : 0;
-    const bool stacked = panel.kind == records::PlotKind::StackedBars;
-    const double low = stacked ? stack_feet(panel, hidden)[hit.series][i] : foot;
-    const double high = stacked ? low + series.y[i] : series.y[i];
-    panel.horizontal ? frame(low, series.x[i] - half, high, series.x[i] + half)
-                     : frame(series.x[i] - half, low, series.x[i] + half, high);
-  } else if (panel.kind != records::PlotKind::StackedArea) {
-    draw->AddCircle(ImPlot::PlotToPixels(series.x[i], series.y[i]), 0.6f * em, color, 0,
-                    0.14f * em);
+  if (panel.kind == records::PlotKind::StackedBars) {
+    for (const MarkedStack& stack : marked_stacks(panel, hits, hidden)) {
+      frame_bar(panel, stack.place, stack.low, stack.high, style);
+    }
+  } else {
+    for (const PanelHit& hit : hits) mark_point(panel, hit, hidden, style);
   }
   ImPlot::PopPlotClipRect();
 }

@@ -40,14 +40,16 @@ float row_width(const Row& row) {
   return width;
 }
 
-std::vector<Row> layout_rows(const Legend& legend, float width) {
+std::vector<Row> layout_rows(const Legend& legend, float width, float figure_height) {
+  const auto room = static_cast<size_t>(std::max(figure_height / 3 / row_height(), 1.0f));
+  const size_t max_rows = std::min(room, kMaxRows);
   const float em = ImGui::GetFontSize();
   std::vector<Row> rows(1);
   for (size_t i = 0; i < legend.entries.size(); ++i) {
     Entry entry{i, fit_text(legend.entries[i].name, std::min(kMaxNameEm * em, width * 0.9f)), 0};
     entry.width = sign_width(legend.kind) + 0.4f * em + text_size(entry.text).x + 1.4f * em;
     if (!rows.back().empty() && row_width(rows.back()) + entry.width > width) {
-      if (rows.size() == kMaxRows) {
+      if (rows.size() == max_rows) {
         rows.back().back().text = fmt::format("+ {} more", legend.entries.size() - i + 1);
         rows.back().back().index = legend.entries.size();
         return rows;
@@ -71,6 +73,28 @@ void draw_sign(ImDrawList* draw, ImVec2 center, const Legend& legend, size_t ind
     draw->AddLine(center - ImVec2(0.9f * em, 0), center + ImVec2(0.9f * em, 0), color, 0.13f * em);
   }
   if (legend.markers) draw_marker(draw, center, index, 0.33f * em, color);
+}
+
+// Under the mouse: the names that there was no room for, with all others.
+void list_all(const Legend& legend, const UiStyle& style, const HiddenNames& hidden) {
+  constexpr size_t kMaxListed = 40;
+  if (!ImGui::IsWindowHovered() || !ImGui::BeginTooltip()) return;
+  for (size_t i = 0; i < legend.entries.size() && i < kMaxListed; ++i) {
+    const LegendEntry& entry = legend.entries[i];
+    const float em = ImGui::GetFontSize();
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const bool off = hidden.contains(entry.name);
+    ImDrawList* draw = ImGui::GetWindowDrawList();
+    draw_sign(draw, ImVec2(at.x + 0.95f * em, at.y + 0.55f * em), legend, entry.color,
+              with_alpha(series_color(entry.color, style.theme), off ? 0.3f : 1));
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 2.3f * em);
+    ImGui::TextUnformatted(entry.name.data(), entry.name.data() + entry.name.size());
+  }
+  if (legend.entries.size() > kMaxListed) {
+    const std::string more = fmt::format("and {} more", legend.entries.size() - kMaxListed);
+    ImGui::TextUnformatted(more.c_str());
+  }
+  ImGui::EndTooltip();
 }
 
 }  // namespace
@@ -103,20 +127,21 @@ void draw_marker(ImDrawList* draw, ImVec2 center, size_t index, float radius, Im
   }
 }
 
-float legend_height(const Legend& legend, float width) {
+float legend_height(const Legend& legend, float width, float figure_height) {
   if (legend.entries.empty()) return 0;
-  return (static_cast<float>(layout_rows(legend, width).size()) + 0.25f) * row_height();
+  const size_t rows = layout_rows(legend, width, figure_height).size();
+  return (static_cast<float>(rows) + 0.25f) * row_height();
 }
 
-void draw_legend(const Legend& legend, ImVec2 top_left, float width, const UiStyle& style,
+void draw_legend(const Legend& legend, ImVec2 top_left, ImVec2 figure, const UiStyle& style,
                  bool interactive, HiddenNames& hidden) {
   if (legend.entries.empty()) return;
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float em = ImGui::GetFontSize();
   const PlotColors& colors = plot_colors(style.theme);
   float y = top_left.y;
-  for (const Row& row : layout_rows(legend, width)) {
-    float x = std::round(top_left.x + (width - row_width(row)) / 2);
+  for (const Row& row : layout_rows(legend, figure.x, figure.y)) {
+    float x = std::round(top_left.x + (figure.x - row_width(row)) / 2);
     for (const Entry& entry : row) {
       const bool is_series = entry.index < legend.entries.size();
       const bool off = is_series && hidden.contains(legend.entries[entry.index].name);
@@ -138,6 +163,9 @@ void draw_legend(const Legend& legend, ImVec2 top_left, float width, const UiSty
           if (!hidden.erase(name)) hidden.insert(name);
         }
         ImGui::PopID();
+      } else if (interactive) {
+        const ImVec2 end(x + entry.width, y + row_height());
+        if (ImGui::IsMouseHoveringRect(ImVec2(x, y), end)) list_all(legend, style, hidden);
       }
       x += entry.width;
     }

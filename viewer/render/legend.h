@@ -15,12 +15,13 @@ int series_marker(size_t index);
 /// The same shape with smooth edges.
 void draw_marker(ImDrawList* draw, ImVec2 center, size_t index, float radius, ImU32 color);
 
-/// Height of the legend when wrapped to width; 0 when there is nothing to tell apart.
-float legend_height(const Legend& legend, float width);
+/// Height of the legend when wrapped to width; 0 when there is nothing to tell apart. It takes no
+/// more than a third of a figure of the given height, but one row at least.
+float legend_height(const Legend& legend, float width, float figure_height);
 
-/// Draws it centred over width at top_left. When interactive, a click on an entry puts the name
-/// into hidden or takes it out.
-void draw_legend(const Legend& legend, ImVec2 top_left, float width, const UiStyle& style,
+/// Draws it centred over the figure's width at top_left. When interactive, a click on an entry puts
+/// the name into hidden or takes it out.
+void draw_legend(const Legend& legend, ImVec2 top_left, ImVec2 figure, const UiStyle& style,
                  bool interactive, HiddenNames& hidden);
 
 }  // namespace moonshard::viewer

@@ -314,4 +314,26 @@ std::vector<std::vector<double>> stack_feet(const PreparedPanel& panel, const Hi
   return feet;
 }
 
+std::vector<MarkedStack> marked_stacks(const PreparedPanel& panel,
+                                       const std::vector<PanelHit>& hits,
+                                       const HiddenNames& hidden) {
+  const auto feet = stack_feet(panel, hidden);
+  std::map<double, MarkedStack> stacks;
+  for (const PanelHit& hit : hits) {
+    if (hit.series >= panel.series.size()) continue;
+    const PreparedSeries& series = panel.series[hit.series];
+    const auto found = std::find(series.source.begin(), series.source.end(), hit.source);
+    if (found == series.source.end() || hidden.contains(series.name)) continue;
+    const auto i = static_cast<size_t>(found - series.source.begin());
+    const double foot = feet[hit.series][i], end = foot + series.y[i];
+    MarkedStack& stack =
+        stacks.try_emplace(series.x[i], MarkedStack{series.x[i], foot, foot}).first->second;
+    stack.low = std::min({stack.low, foot, end});
+    stack.high = std::max({stack.high, foot, end});
+  }
+  std::vector<MarkedStack> list;
+  for (const auto& [place, stack] : stacks) list.push_back(stack);
+  return list;
+}
+
 }  // namespace moonshard::viewer

@@ -84,8 +84,24 @@ PreparedPlot prepare_plot(const records::PlotSpec& spec);
 /// For each series of a stacked panel the foot of each of its points, hidden series left out.
 std::vector<std::vector<double>> stack_feet(const PreparedPanel& panel, const HiddenNames& hidden);
 
+/// A point of a panel: which series, and which entry of the spec's list.
+struct PanelHit {
+  size_t series = 0, source = 0;
+};
+
+/// From the foot to the top of each stack that one of these points belongs to, hidden series left
+/// out.
+struct MarkedStack {
+  double place = 0, low = 0, high = 0;
+};
+std::vector<MarkedStack> marked_stacks(const PreparedPanel& panel,
+                                       const std::vector<PanelHit>& hits,
+                                       const HiddenNames& hidden);
+
 /// Range that leaves `above` pixels free over the data on an axis `pixels` long (log or linear).
 Range with_room_above(const Range& range, double pixels, double above, bool log_scale);
+/// The same on both sides of a linear axis, for values over and under bars.
+Range with_room_around(const Range& range, double pixels, double room);
 
 /// Largest magnitude drawn; beyond it doubles lose the differences that ticks need.
 inline constexpr double kMaxMagnitude = 1e100;

@@ -177,4 +177,10 @@ Range with_room_above(const Range& range, double pixels, double above, bool log_
   return {range.min, range.min + range.size() / (1.0 - share)};
 }
 
+Range with_room_around(const Range& range, double pixels, double room) {
+  const double share = std::min(room / std::max(pixels, 1.0), 0.3);
+  const double more = range.size() / (1.0 - 2 * share) * share;
+  return {range.min - more, range.max + more};
+}
+
 }  // namespace moonshard::viewer

@@ -26,6 +26,7 @@ constexpr float kAxisWidthEm = 5.0f;
 struct PanelFrame {
   ImVec2 min, size;  // the panel's share of the figure
   float footer = 0;  // below the plot: category names and x label; equal for all panels
+  float ruler = 0;   // of bands on top of the plot; equal for all panels
   CategoryLabels labels;
 };
 
@@ -88,7 +89,7 @@ void draw_x_label(const PreparedPanel& panel, float bottom, const UiStyle& style
   const float left = ImPlot::GetPlotPos().x, width = ImPlot::GetPlotSize().x;
   draw_text_centered(ImGui::GetWindowDrawList(),
                      ImVec2(left + width / 2, bottom - ImGui::GetTextLineHeight() * 0.6f),
-                     plot_colors(style.theme).text, fit_text(panel.x_label, width));
+                     plot_colors(style.theme).text, fit_label(panel.x_label, width));
 }
 
 bool is_empty(const PreparedPanel& panel) {
@@ -109,7 +110,7 @@ struct Headroom {
   Range y_range;
 };
 
-Headroom plan_headroom(const PreparedPanel& panel, ImVec2 area) {
+Headroom plan_headroom(const PreparedPanel& panel, ImVec2 area, float ruler) {
   Headroom plan;
   const bool bars = is_bars(panel.kind);
   const float along = panel.horizontal ? area.y : area.x;
@@ -117,18 +118,20 @@ Headroom plan_headroom(const PreparedPanel& panel, ImVec2 area) {
   if (bars) {
     const float bar_pixels = static_cast<float>(panel.bar_width / panel.x_range.size()) * along;
     plan.values = choose_value_text(panel, bar_pixels, above);
+    // On a low plot values would leave no room for their bars; names of stacks must stay.
+    if (panel.stack_names.empty() && above > 0.4f * (panel.horizontal ? area.x : area.y)) {
+      plan.values = ValueText::None;
+      above = 0.8f * em();
+    }
   }
-  plan.ruler = band_ruler_height(panel, area);
+  plan.ruler = panel.bands.empty() ? 0 : ruler;
   if (plan.ruler > 0) above = plan.ruler + 0.5f * em();
   if (panel.fixed_top && plan.ruler == 0) above = 0;
   const float pixels = panel.horizontal ? area.x : area.y;
-  plan.y_range = with_room_above(panel.y_range, pixels, above, panel.y_log);
-  if (bars && panel.y_range.min < 0 && plan.values != ValueText::None) {
-    // Values of negative bars stand below them: the same room on the other side.
-    const Range turned =
-        with_room_above({-plan.y_range.max, -plan.y_range.min}, pixels, above, false);
-    plan.y_range.min = -turned.max;
-  }
+  // Values of negative bars stand below them.
+  const bool both_sides = bars && panel.y_range.min < 0 && plan.values != ValueText::None;
+  plan.y_range = both_sides ? with_room_around(panel.y_range, pixels, above)
+                            : with_room_above(panel.y_range, pixels, above, panel.y_log);
   return plan;
 }
 
@@ -167,9 +170,11 @@ bool draw_inside(const PreparedPanel& panel, size_t index, const PanelFrame& fra
   }
   if (is_empty(panel)) draw_no_data(style);
   if (!interactive) return false;
+  std::vector<PanelHit> marked;
   for (const PlotHit& mark : state.marked) {
-    if (mark.panel == index) draw_marked(panel, mark.at, hidden, style);
+    if (mark.panel == index) marked.push_back(mark.at);
   }
+  draw_marked(panel, marked, hidden, style);
   draw_cursor(state, style);
   if (const std::optional<PanelHit> hit = draw_hover_text(panel, hidden, style)) {
     state.hovered = PlotHit{index, *hit};
@@ -189,8 +194,8 @@ bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& fram
   y += title_block(panel.title, ImVec2(frame.min.x, y), frame.size.x, style, 1.0f,
                    ImGui::GetWindowDrawList());
   if (own_legend) {
-    draw_legend(panel.legend, ImVec2(frame.min.x, y), frame.size.x, style, interactive, hidden);
-    y += legend_height(panel.legend, frame.size.x);
+    draw_legend(panel.legend, ImVec2(frame.min.x, y), frame.size, style, interactive, hidden);
+    y += legend_height(panel.legend, frame.size.x, frame.size.y);
   }
   const bool named_axis = has_named_x(panel);
   const ImVec2 size(frame.size.x - color_bar_width(panel),
@@ -199,7 +204,7 @@ bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& fram
 
   const float axis = panel.horizontal ? names_width(panel, size.x) : kAxisWidthEm * em();
   const ImVec2 area(size.x - axis, size.y - (named_axis ? 0 : 2.5f * em()));
-  const Headroom plan = plan_headroom(panel, area);
+  const Headroom plan = plan_headroom(panel, area, frame.ruler);
   ImPlotFlags flags = ImPlotFlags_NoLegend | ImPlotFlags_NoTitle | ImPlotFlags_NoFrame |
                       ImPlotFlags_NoMouseText | ImPlotFlags_NoMenus;
   if (!interactive) flags |= ImPlotFlags_NoInputs;
@@ -235,13 +240,23 @@ std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVe
     if (has_named_x(panel)) {
       const float axis = kAxisWidthEm * em();
       frame.labels = layout_category_labels(panel.categories,
-                                            cell.x - axis - color_bar_width(panel), axis * 0.55f);
+                                            cell.x - axis - color_bar_width(panel), axis * 0.85f);
       const float label = panel.x_label.empty() ? 0 : 1.35f * ImGui::GetTextLineHeight();
       footers[row] = std::max(footers[row], frame.labels.height + label);
     }
     frames.push_back(std::move(frame));
   }
-  for (size_t i = 0; i < frames.size(); ++i) frames[i].footer = footers[i / plot.columns];
+  // Plots that are compared must not differ in what stands above their data.
+  float ruler = 0;
+  for (const PreparedPanel& panel : plot.panels) {
+    const float title = panel.title.empty() ? 0 : 1.35f;
+    ruler = std::max(ruler, band_ruler_height(panel, ImVec2(cell.x - kAxisWidthEm * em(),
+                                                            cell.y - (2.5f + title) * em())));
+  }
+  for (size_t i = 0; i < frames.size(); ++i) {
+    frames[i].footer = footers[i / plot.columns];
+    frames[i].ruler = ruler;
+  }
   return frames;
 }
 
@@ -266,6 +281,37 @@ float draw_note(const PreparedPlot& plot, ImVec2 min, ImVec2 size, const UiStyle
 
 }  // namespace
 
+size_t readable_columns(const PreparedPlot& plot, size_t asked, float width) {
+  constexpr float kNarrowestEm = 13;
+  const auto fitting = static_cast<size_t>(std::max(width / (kNarrowestEm * em()), 1.0f));
+  return std::clamp<size_t>(std::min(asked, fitting), 1, std::max<size_t>(plot.panels.size(), 1));
+}
+
+float readable_height(const PreparedPlot& plot, float width, const UiStyle& style) {
+  constexpr float kPlotEm = 8, kBarEm = 1.2f, kAxisEm = 2.5f;
+  const size_t columns = std::max<size_t>(plot.columns, 1);
+  const float cell = (width - 1.6f * em()) / static_cast<float>(columns) - 1.2f * em();
+  std::vector<float> rows((plot.panels.size() + columns - 1) / columns, 0.0f);
+  for (size_t i = 0; i < plot.panels.size(); ++i) {
+    const PreparedPanel& panel = plot.panels[i];
+    const bool beside = panel.kind == PlotKind::Bars;  // else on each other
+    const size_t bars = panel.categories.size() * (beside ? panel.series.size() : 1);
+    float height = kPlotEm * em();
+    if (panel.horizontal) height = std::max(height, kBarEm * static_cast<float>(bars) * em());
+    height += title_block(panel.title, {}, cell, style, 1.0f, nullptr);
+    if (!plot.shared_legend) height += legend_height(panel.legend, cell, 1e5f);
+    const float axis = kAxisWidthEm * em();
+    height += has_named_x(panel)
+                  ? layout_category_labels(panel.categories, cell - axis, axis).height
+                  : kAxisEm * em();
+    rows[i / columns] = std::max(rows[i / columns], height + 0.9f * em());
+  }
+  float sum = title_block(plot.title, {}, width, style, 1.18f, nullptr) + 1.6f * em();
+  for (const float row : rows) sum += row;
+  if (plot.shared_legend) sum += legend_height(plot.legend, width, 1e5f);
+  return sum + (plot.note.empty() ? 0 : 1.8f * em());
+}
+
 void draw_plot(const PreparedPlot& plot, PlotState& state, ImVec2 size, const UiStyle& style,
                bool interactive) {
   if (plot.panels.empty()) return;
@@ -284,8 +330,8 @@ void draw_plot(const PreparedPlot& plot, PlotState& state, ImVec2 size, const Ui
   };
   take_top(title_block(plot.title, min, rest.x, style, 1.18f, draw));
   if (plot.shared_legend) {
-    draw_legend(plot.legend, min, rest.x, style, interactive, state.hidden[0]);
-    take_top(legend_height(plot.legend, rest.x));
+    draw_legend(plot.legend, min, ImVec2(rest.x, size.y), style, interactive, state.hidden[0]);
+    take_top(legend_height(plot.legend, rest.x, size.y));
   }
   rest.y -= draw_note(plot, min, rest, style);
   bool refit = false;

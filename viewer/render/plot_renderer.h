@@ -36,4 +36,9 @@ struct PlotState {
 void draw_plot(const PreparedPlot& plot, PlotState& state, ImVec2 size, const UiStyle& style,
                bool interactive);
 
+/// Columns of panels, at most as many as asked for, in which each is wide enough to be read.
+size_t readable_columns(const PreparedPlot& plot, size_t asked, float width);
+/// The least height at which bars, words and axes of a plot of that width keep apart.
+float readable_height(const PreparedPlot& plot, float width, const UiStyle& style);
+
 }  // namespace moonshard::viewer

@@ -48,6 +48,14 @@ std::string fit_text(const std::string& text, float max_width) {
   return text.substr(0, low) + "...";
 }
 
+std::string fit_label(const std::string& label, float max_width) {
+  const size_t unit = label.rfind(" [");
+  if (unit == std::string::npos || !label.ends_with(']')) return fit_text(label, max_width);
+  const std::string end = label.substr(unit);
+  const float room = max_width - text_size(end).x;
+  return room > 0 ? fit_text(label.substr(0, unit), room) + end : fit_text(label, max_width);
+}
+
 std::vector<std::string> wrap_text(const std::string& text, float max_width, size_t max_lines) {
   std::vector<std::string> lines(1);
   for (const std::string& word : split_words(text)) {

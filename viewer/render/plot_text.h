@@ -15,6 +15,9 @@ ImVec2 text_size(std::string_view text);
 /// The text, or its beginning and "..." when it is wider than max_width.
 std::string fit_text(const std::string& text, float max_width);
 
+/// The same for a label that ends in its unit, "memory [MiB]": the unit stays.
+std::string fit_label(const std::string& label, float max_width);
+
 /// Breaks text into at most max_lines lines no wider than max_width where it can: after spaces and
 /// after '_', '-', '/', '+', ',' and '.'. Empty when it cannot.
 std::vector<std::string> wrap_text(const std::string& text, float max_width, size_t max_lines);

@@ -11,6 +11,10 @@ struct Choice {
   std::string_view meaning;  ///< tooltip; may be empty
 };
 
+/// Goes on in the line of the widget before when `width` pixels more fit into it, else begins the
+/// next line: a narrow panel keeps all of its controls. Groups stand further apart.
+void continue_line(float width, bool new_group = false);
+
 /// Radio buttons for `value`, an index into choices; true when the user took another. Goes on in
 /// the line of the widget before where there is room, else in the next.
 bool choose(const char* id, std::span<const Choice> choices, int& value);

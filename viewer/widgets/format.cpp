@@ -161,8 +161,7 @@ MetricFormat metric_format(const std::string& key) {
     double factor;
   };
   // The longest suffix of a family stands first.
-  static constexpr std::array<Suffix, 8> kSuffixes = {{{"_bytes", "MiB", 1.0 / (1 << 20)},
-                                                       {"_per_s", "1/s", 1.0},
+  static constexpr std::array<Suffix, 7> kSuffixes = {{{"_bytes", "MiB", 1.0 / (1 << 20)},
                                                        {"_ms", "ms", 1.0},
                                                        {"_us", "us", 1.0},
                                                        {"_mb", "MiB", 1.0},
@@ -170,6 +169,12 @@ MetricFormat metric_format(const std::string& key) {
                                                        {"_percent", "%", 1.0},
                                                        {"_s", "s", 1.0}}};
   MetricFormat format{key, "", 1.0};
+  constexpr std::string_view kRate = "_per_s";
+  if (key.ends_with(kRate) && key.size() > kRate.size()) {  // "tokens/s" is its own unit
+    format.title = key.substr(0, key.size() - kRate.size()) + "/s";
+    std::replace(format.title.begin(), format.title.end(), '_', ' ');
+    return format;
+  }
   for (const Suffix& suffix : kSuffixes) {
     if (key.size() > std::string_view(suffix.text).size() && key.ends_with(suffix.text)) {
       format.title = key.substr(0, key.size() - std::string_view(suffix.text).size());

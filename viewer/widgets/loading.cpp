@@ -10,6 +10,15 @@
 
 namespace moonshard::viewer {
 
+void show_no_point(bool any_folder, const UiStyle& style) {
+  if (any_folder) {
+    show_empty_state("No point selected", "Click a row of the run table, or a mark in a chart.",
+                     style);
+  } else {
+    show_empty_state("No folder is open", "Press Ctrl+O, or drop a run folder here.", style);
+  }
+}
+
 bool show_loading_state(bool has_value, bool loading, double progress, const std::string& error,
                         Store& store, const ReadRequest& request, const UiStyle& style) {
   if (has_value) {

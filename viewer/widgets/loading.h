@@ -17,6 +17,9 @@ bool show_loading(const Loaded<T>& loaded, Store& store, ReadRequest::Kind kind,
                   const std::string& folder, const std::vector<std::string>& names,
                   const UiStyle& style);
 
+/// Fills a panel about one point when none is selected.
+void show_no_point(bool any_folder, const UiStyle& style);
+
 /// The part of it that does not depend on the type.
 bool show_loading_state(bool has_value, bool loading, double progress, const std::string& error,
                         Store& store, const ReadRequest& request, const UiStyle& style);

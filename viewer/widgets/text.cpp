@@ -35,6 +35,39 @@ void show_right(std::string_view text) {
   show_text(text);
 }
 
+std::string shorten_middle(const std::string& text, float max_width) {
+  const auto width = [](const std::string& part) { return ImGui::CalcTextSize(part.c_str()).x; };
+  if (width(text) <= max_width) return text;
+  const auto inside = [&](size_t at) {  // of a character of several bytes
+    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+  };
+  const auto shortened = [&](size_t kept) {
+    size_t head = (kept + 1) / 2, tail = text.size() - kept / 2;
+    while (head > 0 && inside(head)) --head;
+    while (inside(tail)) ++tail;
+    return text.substr(0, head) + "..." + text.substr(tail);
+  };
+  size_t low = 0, high = text.size() - 1;
+  while (low < high) {  // as many letters as fit
+    const size_t middle = (low + high + 1) / 2;
+    width(shortened(middle)) <= max_width ? (void)(low = middle) : (void)(high = middle - 1);
+  }
+  return shortened(low);
+}
+
+void show_header(const char* label, bool right) {
+  if (right) {
+    // ImGui draws the arrow of a sorted column at its right end.
+    const bool sorted = (ImGui::TableGetColumnFlags() & ImGuiTableColumnFlags_IsSorted) != 0;
+    const float arrow =
+        sorted ? 0.65f * ImGui::GetFontSize() + ImGui::GetStyle().FramePadding.x : 0.0f;
+    const float room = ImGui::GetContentRegionAvail().x - arrow;
+    const float width = ImGui::CalcTextSize(label, nullptr, true).x;
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room - width));
+  }
+  ImGui::TableHeader(label);
+}
+
 void show_status(std::string_view status, const UiStyle& style) {
   const ImU32 color = status_color(status, style.theme);
   const float em = ImGui::GetFontSize();

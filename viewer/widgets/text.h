@@ -18,6 +18,13 @@ void show_bold(std::string_view text, const UiStyle& style);
 /// Right-aligned in the rest of the current table cell.
 void show_right(std::string_view text);
 
+/// The text, or its beginning and end with "..." between them when it is wider than max_width:
+/// names that begin alike differ at their ends.
+std::string shorten_middle(const std::string& text, float max_width);
+
+/// The head of a table's column, over figures at the right end as they are.
+void show_header(const char* label, bool right);
+
 /// A status word with a dot of its colour before it.
 void show_status(std::string_view status, const UiStyle& style);
 

@@ -1,0 +1,53 @@
+// How points, axes and groups of metrics are called: the same words in every panel.
+#include <gtest/gtest.h>
+
+#include "viewer/widgets/axis_names.h"
+#include "viewer/widgets/metric_groups.h"
+
+namespace moonshard::viewer {
+namespace {
+
+class AxisNames : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    run_.axes = {"mode", "seq_length", "compile", "wrap", "lr"};
+    RunBuilder builder(run_);
+    builder.add_point({"p", "ok", ""});
+    builder.set(run_.options, 0, "mode", std::string_view("ghost"));
+    builder.set(run_.options, 0, "seq_length", 16.0);
+    builder.set(run_.options, 0, "wrap", std::string_view("block"));
+    builder.set(run_.options, 0, "lr", 0.5);
+    builder.finish();
+  }
+  RunData run_;
+};
+
+TEST_F(AxisNames, ValuesHaveTheWordsOfTheFigures) {
+  EXPECT_EQ(axis_words(run_, 0), "ghost, 16 tokens, block, lr 0.5");
+  EXPECT_EQ(axis_words(run_, 0, {"mode", "lr"}), "16 tokens, block");
+  EXPECT_EQ(axis_word(run_, "seq_length", {Value::Kind::Number, 0, 16}, true), "16");
+  EXPECT_EQ(axis_title("seq_length"), "sequence length");
+  EXPECT_EQ(axis_unit("seq_length"), "tokens");
+  EXPECT_EQ(axis_title("warmup_steps"), "warmup steps");
+  EXPECT_EQ(axis_unit("warmup_steps"), "");
+}
+
+TEST_F(AxisNames, ASwitchIsNamedOnlyWhereItIsOn) {
+  EXPECT_EQ(axis_word(run_, "cpu_offload", {Value::Kind::Bool, 0, 1}, false), "cpu offload");
+  EXPECT_EQ(axis_word(run_, "cpu_offload", {Value::Kind::Bool, 0, 0}, false), "");
+}
+
+TEST(MetricGroups, FiguresStandBySubjectAndOnce) {
+  const std::vector<std::string> keys = {
+      "comm_bytes",     "peak_memory_mb", "avg_time_ms", "tokens_per_s", "peak_memory_bytes",
+      "peak_memory_gb", "clip_fraction",  "final_loss",  "comm_work_ms", "old_memory_gb"};
+  std::vector<std::pair<std::string, std::vector<size_t>>> found;
+  for (const MetricGroup& group : metric_groups(keys)) found.emplace_back(group.title, group.keys);
+  const std::vector<std::pair<std::string, std::vector<size_t>>> expected = {
+      {"Time", {2}},    {"Memory", {4, 9}}, {"Throughput and use", {3}}, {"Communication", {0, 8}},
+      {"Privacy", {6}}, {"Other", {7}}};
+  EXPECT_EQ(found, expected) << "peak_memory_mb and _gb say the same as _bytes";
+}
+
+}  // namespace
+}  // namespace moonshard::viewer
