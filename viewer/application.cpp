@@ -104,6 +104,13 @@ void Application::draw_frame() {
     store_.refresh();
     workspace_.update(snapshot);
     status_ = status_text();
+    // Said once, when the folders are there: a mistyped id is not silently nothing.
+    if (!select_checked_ && !document_.loading() && !snapshot->runs.empty()) {
+      select_checked_ = true;
+      if (!options_.point_id.empty() && !workspace_.selected_point()) {
+        say("--select: no open folder has a point " + options_.point_id);
+      }
+    }
   }
   const bool first_reading = document_.loading() && snapshot->generation == 0;
   const PanelContext panel_context{*snapshot,        workspace_, store_,

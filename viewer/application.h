@@ -90,6 +90,7 @@ class Application {
   uint64_t generation_ = 0;
   float density_ = 1.0f;
   bool style_changed_ = true, reset_layout_ = false, show_shortcuts_ = false, quit_ = false;
+  bool select_checked_ = false;
 };
 
 }  // namespace moonshard::viewer

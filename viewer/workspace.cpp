@@ -12,6 +12,7 @@ namespace moonshard::viewer {
 void Workspace::update(std::shared_ptr<const Snapshot> snapshot) {
   if (snapshot == snapshot_) return;
   snapshot_ = std::move(snapshot);
+  names_.clear();
   if (!baseline_chosen_) baseline_ = default_baseline(runs());
   keys_ = filter_keys(runs());
   metric_keys_.clear();
@@ -197,12 +198,17 @@ std::string Workspace::baseline_text() const {
   return clean_text(describe(baseline_, runs()), 256);
 }
 
-std::string Workspace::point_name(PointRef ref) const {
+const std::string& Workspace::point_name(PointRef ref) const {
+  if (names_.empty()) names_.resize(snapshot_->runs.size());
+  std::vector<std::string>& names = names_[ref.run];
+  if (names.empty()) names.resize(run(ref).points.size());
+  std::string& name = names[ref.point];
+  if (!name.empty()) return name;
   const RunData& data = run(ref);
-  std::string name = axis_words(data, ref.point);
+  name = axis_words(data, ref.point);
   if (name.empty()) name = head(ref).id;
   if (snapshot_->runs.size() > 1) name = fmt::format("{}: {}", data.name, name);
-  return clean_text(name, 512);
+  return name = clean_text(name, 512);
 }
 
 }  // namespace moonshard::viewer

@@ -67,7 +67,7 @@ class Workspace {
   std::optional<PointRef> find(const PointKey& key) const;
   /// What tells a point from the others in one line: its axes, and the run's name where several
   /// are open.
-  std::string point_name(PointRef ref) const;
+  const std::string& point_name(PointRef ref) const;
 
   /// Options and metrics that any of the open folders has, and the swept ones among them.
   const FilterKeys& keys() const { return keys_; }
@@ -97,6 +97,7 @@ class Workspace {
   PointKey selected_;
   std::optional<size_t> selected_run_;
   std::optional<PointRef> selected_point_;
+  mutable std::vector<std::vector<std::string>> names_;  // of points, made when asked for
   FilterKeys keys_;
   std::vector<std::string> metric_keys_;
   mutable std::vector<std::string> numeric_axes_;  // made when asked for

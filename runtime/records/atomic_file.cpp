@@ -48,6 +48,14 @@ void sync_folder(const std::filesystem::path& folder) {
 }  // namespace
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
+  std::error_code unknown;
+  const std::filesystem::file_status there = std::filesystem::status(path, unknown);
+  // The rename below would put a plain file in the place of a device or a pipe.
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    throw IoError(
+        fmt::format("{}: expected the name of a file, got {}; choose another name", path.string(),
+                    std::filesystem::is_directory(there) ? "a folder" : "a device or a pipe"));
+  }
   static std::atomic<unsigned> counter{0};
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   // The process id in the name lets a later run tell a dead writer's leftovers from a live one's.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,6 +99,14 @@ TEST(AtomicFile, AFolderThatIsNotThereIsAClearError) {
   } catch (const IoError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("cannot create: No such file or directory"));
   }
+}
+
+TEST(AtomicFile, APipeIsNotReplaced) {
+  const TemporaryFolder folder;
+  const std::filesystem::path pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(write_file_atomically(pipe, "x"), IoError);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
 TEST(AtomicFile, SweepsOnlyWhatDeadWritersLeft) {

@@ -1,5 +1,6 @@
 // Folders that somebody made to do harm: every panel draws them, the window stays up, nothing
 // outside of them is read. Also built with the address and undefined-behaviour sanitizers.
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -14,6 +15,7 @@
 #include "viewer/application.h"
 #include "viewer/backend.h"
 #include "viewer/data/memory_snapshot.h"
+#include "viewer/readers/limited_process.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -290,6 +292,17 @@ TEST_F(Hostile, TheReadingProcessDiesAndTheWindowDoesNot) {
           {ReadRequest::Kind::Plot, folder_.string(), {"visualizations/time.plot.json"}}, {}, stop)
           .title,
       "Step time");
+}
+
+TEST_F(Hostile, AKilledReadingServiceIsStartedAgain) {
+  const std::atomic<bool> stop = false;
+  const ReadRequest request{
+      ReadRequest::Kind::Plot, folder_.string(), {"visualizations/time.plot.json"}};
+  const pid_t before = reading_service_process();
+  ASSERT_GT(before, 0);
+  ASSERT_EQ(::kill(before, SIGKILL), 0);
+  EXPECT_EQ(read_file<records::PlotSpec>(request, {}, stop).title, "Step time");
+  EXPECT_NE(reading_service_process(), before);
 }
 
 }  // namespace

@@ -340,7 +340,8 @@ void RunTablePanel::draw_row(const PanelContext& context, PointRef ref) {
 
 void RunTablePanel::draw_cell(const PanelContext& context, const TableColumn& column,
                               PointRef ref) const {
-  const std::string text = cell_text(context.workspace, column, ref);
+  constexpr size_t kMaxCell = 80;  // a long value would push all others off the screen
+  const std::string text = clean_text(cell_text(context.workspace, column, ref), kMaxCell);
   if (column.kind == TableColumn::Kind::Status) {
     show_status(text, context.style);
   } else if (text.empty()) {

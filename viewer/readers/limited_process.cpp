@@ -187,6 +187,8 @@ int receive_descriptor(int socket) {
 struct Service {
   std::mutex mutex;
   int socket = -1;
+  pid_t process = -1;
+  WorkerFunction worker = nullptr;
   ProcessLimits limits;
 };
 
@@ -195,21 +197,55 @@ Service& service() {
   return instance;
 }
 
+void start(Service& s) {
+  int ends[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail("cannot be started");
+  const pid_t child = ::fork();
+  if (child < 0) fail("cannot be started");
+  if (child == 0) {
+    ::close(ends[0]);
+    serve(ends[1], s.worker, s.limits);
+  }
+  ::close(ends[1]);
+  s.socket = ends[0];
+  s.process = child;
+}
+
+// Hands a request over; -1 when the service is not there any more.
+int hand_over(const Service& s, const std::string& request) {
+  const uint64_t size = request.size();
+  if (::send(s.socket, &size, sizeof size, MSG_NOSIGNAL) != sizeof size) return -1;
+  size_t sent = 0;
+  while (sent < request.size()) {
+    const ssize_t more =
+        ::send(s.socket, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
+    if (more < 0 && errno == EINTR) continue;
+    if (more <= 0) return -1;
+    sent += static_cast<size_t>(more);
+  }
+  return receive_descriptor(s.socket);
+}
+
 int ask_service(const std::string& request) {
   Service& s = service();
   const std::lock_guard lock(s.mutex);
-  if (s.socket < 0)
+  if (s.socket < 0) {
     throw IoError("reading process: was not started; this is a fault of the program");
-  const uint64_t size = request.size();
-  MS_CHECK(size <= kMaxRequest,
-           "reading process: expected at most {} bytes of paths, got {}; open "
-           "fewer folders at once",
-           kMaxRequest, size);
-  if (::send(s.socket, &size, sizeof size, MSG_NOSIGNAL) != sizeof size ||
-      !write_all(s.socket, request.data(), request.size())) {
-    fail("does not take requests");
   }
-  const int fd = receive_descriptor(s.socket);
+  MS_CHECK(
+      request.size() <= kMaxRequest,
+      "reading process: expected at most {} bytes of paths, got {}; open fewer folders at once",
+      kMaxRequest, request.size());
+  int fd = hand_over(s, request);
+  if (fd >= 0) return fd;
+  // Somebody ended it. By now there are threads, and a copy of a process with threads is less
+  // certain to work than the first one; but without it nothing could be read any more.
+  ::close(s.socket);
+  ::kill(s.process, SIGKILL);
+  ::waitpid(s.process, nullptr, 0);
+  s.socket = -1;
+  start(s);
+  fd = hand_over(s, request);
   if (fd < 0) fail("did not start");
   return fd;
 }
@@ -245,17 +281,15 @@ void start_reading_service(WorkerFunction worker, const ProcessLimits& limits) {
   Service& s = service();
   const std::lock_guard lock(s.mutex);
   if (s.socket >= 0) return;
-  int ends[2] = {-1, -1};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail("cannot be started");
-  const pid_t child = ::fork();
-  if (child < 0) fail("cannot be started");
-  if (child == 0) {
-    ::close(ends[0]);
-    serve(ends[1], worker, limits);
-  }
-  ::close(ends[1]);
-  s.socket = ends[0];
+  s.worker = worker;
   s.limits = limits;
+  start(s);
+}
+
+pid_t reading_service_process() {
+  Service& s = service();
+  const std::lock_guard lock(s.mutex);
+  return s.process;
 }
 
 void read_in_process(const std::string& request, const std::function<void(double share)>& progress,

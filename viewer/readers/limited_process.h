@@ -3,6 +3,8 @@
 // first, before there are threads or a screen; it forks one worker per request.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <functional>
 #include <string>
@@ -23,6 +25,9 @@ using WorkerFunction = void (*)(std::string_view request, const ReadControl& con
 /// Starts the service; later calls do nothing. Programs call it first thing in main, because a
 /// process without threads is the one that is safely copied.
 void start_reading_service(WorkerFunction worker, const ProcessLimits& limits = {});
+
+/// The service's process id, for tests; -1 before it was started.
+pid_t reading_service_process();
 
 /// Sends a request and calls on_part for each part of the answer, in the calling thread. Throws
 /// IoError with the worker's message, or when it died; Cancelled when stop becomes true.

@@ -33,14 +33,6 @@ std::string encode_png(const Image& image) {
 }
 
 void write_png(const std::filesystem::path& path, const Image& image) {
-  // The file is put in place by a rename, which would put it in the place of a device or pipe too.
-  std::error_code error;
-  const auto there = std::filesystem::status(path, error);
-  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
-    throw IoError(fmt::format(
-        "{}: expected the name of a PNG file, got {}; choose another name", path.string(),
-        std::filesystem::is_directory(there) ? "a folder" : "a device or a pipe"));
-  }
   records::write_file_atomically(path, encode_png(image));
 }
 
