@@ -36,7 +36,8 @@ class Store {
   Store& operator=(const Store&) = delete;
 
   Loaded<PointDetail> detail(const std::string& folder, const std::string& id);
-  /// IndexedTrace, MemorySnapshot, std::string, records::CsvTable or records::PlotSpec, as kind says.
+  /// IndexedTrace, MemorySnapshot, std::string, records::CsvTable or records::PlotSpec, as kind
+  /// says.
   template <class T>
   Loaded<T> file(ReadRequest::Kind kind, const std::string& folder,
                  const std::vector<std::string>& names);
