@@ -183,6 +183,18 @@ TEST(Document, TwoRunsOfOneSweepGoByTheNamesOfTheirFolders) {
   EXPECT_EQ(name(0), "sample");  // alone again
 }
 
+TEST(Document, RelativePathsHoldAfterTheProgramWentElsewhere) {
+  const TemporaryFolder root;
+  const fs::path folder = make_sample_run(root.path());
+  const fs::path before = fs::current_path();
+  fs::current_path(root.path());  // the reading service stays where it was started
+  Document document({folder.filename()});
+  document.load_now();
+  fs::current_path(before);
+  EXPECT_EQ(document.snapshot()->runs[0].error, "");
+  EXPECT_EQ(document.snapshot()->runs[0].data->points.size(), 4u);
+}
+
 TEST(Document, ACancelledReadingSaysSo) {
   const TemporaryFolder root;
   const std::atomic<bool> stop = true;

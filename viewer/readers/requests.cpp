@@ -97,6 +97,13 @@ std::string answer_file(const ReadRequest& request, const ReadControl& control) 
   throw IoError("reading: unknown request");
 }
 
+// The reading process may live in another folder than this one does by now.
+std::string from_root(const std::string& folder) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(folder, error);
+  return error || folder.empty() ? folder : whole.string();
+}
+
 template <class T>
 T checked(std::string_view bytes) {
   T value = decode<T>(bytes);
@@ -133,7 +140,8 @@ void answer_read_request(std::string_view bytes, const ReadControl& control, con
 
 void read_runs(const std::vector<std::string>& folders, const ProgressFunction& progress,
                const std::atomic<bool>& stop, const std::function<void(RunAnswer)>& on_run) {
-  const ReadRequest request{ReadRequest::Kind::Runs, "", folders};
+  ReadRequest request{ReadRequest::Kind::Runs, "", {}};
+  for (const std::string& folder : folders) request.names.push_back(from_root(folder));
   read_in_process(encode(request), progress, stop, [&](std::string_view part) {
     RunAnswer answer = decode<RunAnswer>(part);
     check_decoded(answer.run);
@@ -145,7 +153,7 @@ void read_runs(const std::vector<std::string>& folders, const ProgressFunction& 
 void read_details(const std::string& folder, const std::vector<std::string>& ids,
                   const ProgressFunction& progress, const std::atomic<bool>& stop,
                   const std::function<void(DetailAnswer)>& on_detail) {
-  const ReadRequest request{ReadRequest::Kind::Details, folder, ids};
+  const ReadRequest request{ReadRequest::Kind::Details, from_root(folder), ids};
   read_in_process(encode(request), progress, stop, [&](std::string_view part) {
     DetailAnswer answer = decode<DetailAnswer>(part);
     check_decoded(answer.detail);
@@ -159,7 +167,8 @@ T read_file(const ReadRequest& request, const ProgressFunction& progress,
             const std::atomic<bool>& stop) {
   T value{};
   bool came = false;
-  read_in_process(encode(request), progress, stop, [&](std::string_view part) {
+  const ReadRequest whole{request.kind, from_root(request.folder), request.names};
+  read_in_process(encode(whole), progress, stop, [&](std::string_view part) {
     value = checked<T>(part);
     came = true;
   });
