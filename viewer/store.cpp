@@ -32,7 +32,7 @@ struct Store::Entry {
   ReadRequest request;
   std::shared_ptr<const void> value;
   std::string error;
-  bool queued = false, loading = false, cancelled = false, answered = false;
+  bool queued = false, loading = false, cancelled = false;
   std::atomic<bool> stop{false};
   std::atomic<double> progress{0};
   uint64_t stamp = 0, last_asked = 0;
@@ -194,7 +194,6 @@ void Store::finish(Entry& entry, std::shared_ptr<const void> value, std::string 
   if (error.empty() || !entry.value) entry.value = std::move(value);
   entry.error = std::move(error);
   entry.loading = false;
-  entry.answered = true;
   ++revision_;
 }
 
@@ -253,7 +252,6 @@ void Store::read_detail_batch(std::vector<std::shared_ptr<Entry>> batch) {
                    finish(*batch[answer.index],
                           std::make_shared<const PointDetail>(std::move(answer.detail)),
                           std::move(answer.error));
-                   batch[answer.index]->answered = true;
                  });
   } catch (const Cancelled&) {
     error = "cancelled";

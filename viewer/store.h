@@ -58,7 +58,6 @@ class Store {
 
  private:
   struct Entry;
-  using Reader = void (*)(Entry&, std::function<void(double)>);
 
   std::shared_ptr<Entry> find_or_add(ReadRequest request);
   template <class T>

@@ -60,6 +60,7 @@ class Workspace {
   std::string baseline_text() const;
 
   const Snapshot& snapshot() const { return *snapshot_; }
+  std::vector<const RunData*> runs() const;
   const RunData& run(size_t index) const { return *snapshot_->runs[index].data; }
   const RunData& run(PointRef ref) const { return run(ref.run); }
   const PointHead& head(PointRef ref) const { return run(ref).points[ref.point]; }
@@ -91,7 +92,6 @@ class Workspace {
   void find_shown();
   void find_overheads();
   void read_filter();
-  std::vector<const RunData*> runs() const;
 
   std::shared_ptr<const Snapshot> snapshot_ = std::make_shared<Snapshot>();
   PointKey selected_;

@@ -7,6 +7,7 @@
 #include <imgui.h>
 
 #include "runtime/core/check.h"
+#include "tests/viewer/headless.h"
 #include "tests/viewer/trace_builder.h"
 #include "viewer/backend.h"
 #include "viewer/panels/trace_parts.h"
@@ -19,22 +20,9 @@
 namespace moonshard::viewer {
 namespace {
 
-class Fitting : public ::testing::Test {
+class Fitting : public HeadlessTest {
  protected:
-  void SetUp() override {
-    context_ = std::make_unique<UiContext>(Theme::Light);
-    try {
-      backend_ = make_headless_backend();
-    } catch (const IoError& error) {
-      GTEST_SKIP() << error.what();
-    }
-    backend_->resize(600, 400, 1.0f);
-  }
-
-  void TearDown() override {
-    backend_.reset();
-    context_.reset();
-  }
+  Fitting() : HeadlessTest(600, 400) {}
 
   // One frame with a window of that width; returns how many corners were drawn.
   int frame(float width, const std::function<void()>& draw) {
@@ -47,9 +35,6 @@ class Fitting : public ::testing::Test {
     ImGui::Render();
     return ImGui::GetDrawData()->TotalVtxCount;
   }
-
-  std::unique_ptr<UiContext> context_;
-  std::unique_ptr<HeadlessBackend> backend_;
 };
 
 TEST_F(Fitting, AShortenedNameKeepsBothOfItsEnds) {

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/viewer/headless.h"
 #include "tests/viewer/sample_run.h"
 #include "viewer/app.h"
 #include "viewer/application.h"
@@ -47,12 +48,7 @@ std::string nested(int depth) {
 class Hostile : public ::testing::Test {
  protected:
   void SetUp() override {
-    try {
-      const UiContext context(Theme::Dark);
-      make_headless_backend();
-    } catch (const IoError& error) {
-      GTEST_SKIP() << error.what();
-    }
+    if (const std::string why = why_not_drawn(); !why.empty()) GTEST_SKIP() << why;
     folder_ = make_sample_run(root_.path());
   }
 

@@ -5,6 +5,7 @@
 #include <imgui.h>
 #include <imgui_internal.h>
 
+#include "tests/viewer/headless.h"
 #include "tests/viewer/plot_kinds.h"
 #include "tests/viewer/sample_run.h"
 #include "viewer/backend.h"
@@ -16,22 +17,9 @@ namespace {
 
 constexpr int kWidth = 480, kHeight = 320;
 
-class Interaction : public ::testing::Test {
+class Interaction : public HeadlessTest {
  protected:
-  void SetUp() override {
-    context_ = std::make_unique<UiContext>(Theme::Light);
-    try {
-      backend_ = make_headless_backend();
-    } catch (const IoError& error) {
-      GTEST_SKIP() << error.what();
-    }
-    backend_->resize(kWidth, kHeight, 1.0f);
-  }
-
-  void TearDown() override {
-    backend_.reset();
-    context_.reset();
-  }
+  Interaction() : HeadlessTest(kWidth, kHeight) {}
 
   void frames(int count, const std::function<void()>& draw) {
     for (int i = 0; i < count; ++i) {
@@ -54,9 +42,6 @@ class Interaction : public ::testing::Test {
     io.AddMouseButtonEvent(0, false);
     frames(2, draw);
   }
-
-  std::unique_ptr<UiContext> context_;
-  std::unique_ptr<HeadlessBackend> backend_;
 };
 
 TEST_F(Interaction, HoveringABarShowsItsValue) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/viewer/golden.h"
+#include "tests/viewer/headless.h"
 #include "viewer/app.h"
 #include "viewer/context.h"
 #include "viewer/panels/panel.h"
@@ -18,12 +19,7 @@ constexpr const char* kPoint = "24d1eb9545458fad";  // flash_bookkeeping, with t
 class PanelPictures : public ::testing::Test {
  protected:
   void SetUp() override {
-    try {
-      const UiContext context(Theme::Dark);
-      make_headless_backend();
-    } catch (const IoError& error) {
-      GTEST_SKIP() << error.what();
-    }
+    if (const std::string why = why_no_pictures(); !why.empty()) GTEST_SKIP() << why;
     // The folder's name is on the screen: a relative one is the same on every machine.
     fs::current_path(kSource);
     options_.folders = {"tests/data/viewer/demo_run"};

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/viewer/headless.h"
 #include "tests/viewer/sample_run.h"
 #include "viewer/app.h"
 #include "viewer/context.h"
@@ -22,12 +23,7 @@ size_t num_colors(const Image& image) {
 class Screenshot : public ::testing::Test {
  protected:
   void SetUp() override {
-    try {
-      const UiContext context(Theme::Dark);
-      make_headless_backend();
-    } catch (const IoError& error) {
-      GTEST_SKIP() << error.what();
-    }
+    if (const std::string why = why_not_drawn(); !why.empty()) GTEST_SKIP() << why;
     options_.folders = {make_sample_run(root_.path())};
     options_.width = 800;
     options_.height = 500;

@@ -9,6 +9,7 @@
 #include <imgui.h>
 
 #include "runtime/core/check.h"
+#include "tests/viewer/headless.h"
 #include "tests/viewer/trace_builder.h"
 #include "viewer/backend.h"
 #include "viewer/panels/trace_view.h"
@@ -18,22 +19,9 @@ namespace {
 
 constexpr int kWidth = 900, kHeight = 500;
 
-class TraceView : public ::testing::Test {
+class TraceView : public HeadlessTest {
  protected:
-  void SetUp() override {
-    context_ = std::make_unique<UiContext>(Theme::Light);
-    try {
-      backend_ = make_headless_backend();
-    } catch (const IoError& error) {
-      GTEST_SKIP() << error.what();
-    }
-    backend_->resize(kWidth, kHeight, 1.0f);
-  }
-
-  void TearDown() override {
-    backend_.reset();
-    context_.reset();
-  }
+  TraceView() : HeadlessTest(kWidth, kHeight) {}
 
   void show(Trace trace) {
     trace_ = std::move(trace);
@@ -123,9 +111,6 @@ class TraceView : public ::testing::Test {
   std::string selected_name() const {
     return view_.selected_name ? trace_.names[*view_.selected_name] : "";
   }
-
-  std::unique_ptr<UiContext> context_;
-  std::unique_ptr<HeadlessBackend> backend_;
   Trace trace_;
   TraceIndex index_;
   TraceViewState view_;

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/viewer/headless.h"
 #include "tests/viewer/sample_run.h"
 #include "tests/viewer/ui_session.h"
 #include "viewer/panels/run_table.h"
@@ -19,12 +20,7 @@ std::string text_of(const fs::path& file) {
 class Ui : public ::testing::Test {
  protected:
   void SetUp() override {
-    try {
-      const UiContext context(Theme::Dark);
-      make_headless_backend();
-    } catch (const IoError& error) {
-      GTEST_SKIP() << error.what();
-    }
+    if (const std::string why = why_not_drawn(); !why.empty()) GTEST_SKIP() << why;
     folder_ = make_sample_run(root_.path());
   }
 

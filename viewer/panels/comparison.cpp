@@ -77,8 +77,7 @@ class ComparisonPanel final : public ChartPanel {
   }
 
   void draw_baseline(Workspace& workspace) {
-    std::vector<const RunData*> runs;
-    for (const LoadedRun& loaded : workspace.snapshot().runs) runs.push_back(loaded.data.get());
+    const std::vector<const RunData*> runs = workspace.runs();
     const std::string now = workspace.baseline_text();
     begin_choice("baseline", 12 * ImGui::GetFontSize());
     if (!ImGui::BeginCombo("baseline", now.c_str())) return;

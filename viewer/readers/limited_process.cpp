@@ -46,10 +46,14 @@ class FileDescriptor {
                 "; start the viewer again");
 }
 
-bool write_all(int fd, const void* data, size_t size) {
+// To a socket whose other end is gone, writing would end this process; sending only fails.
+enum class Into { Pipe, Socket };
+
+bool write_all(int fd, const void* data, size_t size, Into kind = Into::Pipe) {
   const char* at = static_cast<const char*>(data);
   while (size > 0) {
-    const ssize_t written = ::write(fd, at, size);
+    const ssize_t written =
+        kind == Into::Socket ? ::send(fd, at, size, MSG_NOSIGNAL) : ::write(fd, at, size);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return false;
     at += written;
@@ -214,14 +218,9 @@ void start(Service& s) {
 // Hands a request over; -1 when the service is not there any more.
 int hand_over(const Service& s, const std::string& request) {
   const uint64_t size = request.size();
-  if (::send(s.socket, &size, sizeof size, MSG_NOSIGNAL) != sizeof size) return -1;
-  size_t sent = 0;
-  while (sent < request.size()) {
-    const ssize_t more =
-        ::send(s.socket, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
-    if (more < 0 && errno == EINTR) continue;
-    if (more <= 0) return -1;
-    sent += static_cast<size_t>(more);
+  if (!write_all(s.socket, &size, sizeof size, Into::Socket) ||
+      !write_all(s.socket, request.data(), request.size(), Into::Socket)) {
+    return -1;
   }
   return receive_descriptor(s.socket);
 }
