@@ -34,7 +34,12 @@ local function torment(num_points, victim, longest_wait)
     local parent = start_again()
     assert.is_true(support.wait_for(function() return #place:children(parent) > 0 or not support.is_alive(parent) end, 30))
     sleep(math.random() * longest_wait)
-    local pid = victim(parent)
+    -- A slow machine has no victim yet at that moment: its first one then.
+    local pid
+    support.wait_for(function()
+      pid = victim(parent)
+      return pid ~= nil or not support.is_alive(parent)
+    end, 30)
     if pid then
       support.kill(pid)
       kills = kills + 1
