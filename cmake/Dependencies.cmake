@@ -72,14 +72,20 @@ target_include_directories(moonshard_json SYSTEM INTERFACE $<BUILD_INTERFACE:${J
 # Header-only fmt: the program then needs no libfmt on the machine it is carried to.
 target_compile_definitions(moonshard_json INTERFACE FMT_HEADER_ONLY=1)
 
-# CUDA kernels: with nvcc and a LibTorch that has CUDA. Without them kernels/no_cuda.cpp stands in.
+# CUDA kernels: with nvcc and a LibTorch that has CUDA. Without them kernels/*/*_no_cuda.cpp stand in.
 set(MOONSHARD_HAS_CUDA OFF)
 if(NOT MOONSHARD_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER AND LibTorch_HAS_CUDA)
+    # Hopper's own code, and PTX from which the driver makes code for any other GPU since Ampere.
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      set(CMAKE_CUDA_ARCHITECTURES 90a)
+      set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90a-real)
+    endif()
+    find_path(CUTLASS_INCLUDE_DIR cutlass/cutlass.h HINTS ${deps}/cutlass/include)
+    if(NOT CUTLASS_INCLUDE_DIR)
+      message(FATAL_ERROR "moonshard: CUDA kernels need CUTLASS's headers (PyPI: nvidia-cutlass); run cmake/bootstrap, "
+                          "give -DCUTLASS_INCLUDE_DIR=FOLDER, or build without kernels: -DMOONSHARD_CUDA=OFF")
     endif()
     set(CMAKE_CUDA_STANDARD 20)
     enable_language(CUDA)

@@ -4,9 +4,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include <stdexcept>
-#include <string>
-
+#include "kernels/common/architecture.h"
 #include "kernels/counter_noise/counter_noise_launch.h"
 #include "kernels/counter_noise/counter_noise_math.h"
 
@@ -63,11 +61,7 @@ void launch_counter_noise(void* data, int format, int64_t count, double std,
       launch<__half>(data, count, std, stream, first_element, on);
       break;
   }
-  const cudaError_t error = cudaGetLastError();
-  if (error != cudaSuccess) {
-    throw std::runtime_error(std::string("counter_noise: launch failed: ") +
-                             cudaGetErrorName(error) + ": " + cudaGetErrorString(error));
-  }
+  check_launch("counter_noise");
 }
 
 }  // namespace moonshard::kernels

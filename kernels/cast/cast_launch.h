@@ -1,0 +1,14 @@
+// Raw launchers of cast.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/number_format.h"
+
+namespace moonshard::kernels {
+
+/// `count` numbers, contiguous, that do not overlap. Not bfloat16 to float32: nobody asks for it.
+void launch_cast(void* to, NumberFormat to_format, const void* from, NumberFormat from_format,
+                 int64_t count, void* stream);
+
+}  // namespace moonshard::kernels

@@ -1,0 +1,37 @@
+// The part of clipped_sum that needs no ATen.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/sample_operands.h"
+
+namespace moonshard::kernels {
+
+struct ClippedSumProblem {
+  SampleOperands in;     ///< bfloat16, as sample_gemm_takes() asks
+  float* out = nullptr;  ///< [o, i], 16-byte aligned rows
+  int64_t out_row = 0;   ///< elements from row to row, a multiple of 4
+};
+
+/// Samples of one launch: their factors lie in shared memory.
+constexpr int64_t kClippedSumSamples = 2048;
+
+struct ClippedSumPlan {
+  GemmSchedule schedule = GemmSchedule::Chosen;
+  int splits = 0;  ///< parts of the sum over samples and positions; 0: to be chosen
+
+  /// Floats of scratch memory that the launch needs (none without splits).
+  int64_t scratch = 0;
+};
+
+/// Fills what the wish leaves open. Fewer tiles than multiprocessors become several parts of the
+/// sum per tile, added up in a fixed order afterwards.
+ClippedSumPlan plan_clipped_sum(const ClippedSumProblem* problems, int count, ClippedSumPlan wish);
+
+/// out = (accumulate: out +) sum over samples of factors[b] g_b^T a_b. At most kClippedSumSamples
+/// samples, the same number in all problems; any count of problems.
+void launch_clipped_sum(const ClippedSumProblem* problems, int count, const float* factors,
+                        bool accumulate, const ClippedSumPlan& plan, float* scratch,
+                        void* cuda_stream);
+
+}  // namespace moonshard::kernels

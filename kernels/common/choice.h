@@ -1,0 +1,51 @@
+// Which of an operation's ways runs: its CUDA kernel, or its reference of ATen operations. Both
+// give the same result within the operation's stated tolerance. Whoever falls back on a GPU says so
+// once per operation and reason.
+#pragma once
+
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+namespace moonshard::kernels {
+
+enum class Needs {
+  AnyGpu,  ///< code for the architectures of the build, newer ones through PTX
+  Hopper   ///< compute capability 9.0: wgmma and the bulk tensor copy engine
+};
+
+/// True when the operation's kernel can run where `tensor` lies. False on the CPU, silently. False
+/// on a GPU, with one logged line, in a build without CUDA, on another architecture, and with
+/// MOONSHARD_KERNELS=reference in the environment. MOONSHARD_KERNELS=portable makes a Hopper GPU an
+/// ordinary one: what needs Hopper does not run.
+bool kernel_runs(const char* operation, const at::Tensor& tensor, Needs needs = Needs::AnyGpu);
+
+/// For operations that have a kernel for Hopper and another for any GPU.
+enum class Variant { None, Portable, Hopper };
+
+/// Which of the two runs where `tensor` lies; None where kernel_runs() is false.
+Variant variant_of(const char* operation, const at::Tensor& tensor);
+
+/// The same for a reason of the operation's own ("a width of 100, which is no multiple of 8").
+/// Logged once per operation and reason.
+void note_fallback(const char* operation, const std::string& reason);
+
+/// The current stream of the tensor's device, as launchers take it.
+void* stream_of(const at::Tensor& tensor);
+
+/// Bytes of memory of the GPU where the tensor lies; 0 on the CPU and in a build without CUDA.
+int64_t memory_around(const at::Tensor& tensor);
+
+/// For comparing the two ways in one process: while it lives, references run everywhere.
+class ReferenceOnly {
+ public:
+  ReferenceOnly();
+  ~ReferenceOnly();
+  ReferenceOnly(const ReferenceOnly&) = delete;
+  ReferenceOnly& operator=(const ReferenceOnly&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace moonshard::kernels

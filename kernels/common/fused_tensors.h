@@ -1,0 +1,43 @@
+// What every fused elementwise operation asks of its tensors, before it takes its kernel.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/common/choice.h"
+#include "kernels/common/number_format.h"
+
+namespace moonshard::kernels {
+
+inline bool has_number_format(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16;
+}
+
+inline NumberFormat number_format(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat ? NumberFormat::Float32 : NumberFormat::Bfloat16;
+}
+
+/// kernel_runs for a tensor that is float32 or bfloat16. Float64 has no kernel and says nothing:
+/// it is for checking, not for speed. Half has none either, and that is noted.
+inline bool fused_kernel_runs(const char* operation, const at::Tensor& tensor) {
+  if (!tensor.is_cuda() || tensor.scalar_type() == at::kDouble || tensor.numel() == 0) return false;
+  if (!kernel_runs(operation, tensor)) return false;
+  if (has_number_format(tensor)) return true;
+  note_fallback(operation, std::string("format ") + c10::toString(tensor.scalar_type()));
+  return false;
+}
+
+inline const void* pointer_or_null(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+inline void* mutable_pointer_or_null(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
+}
+
+/// A reference's result where the kernel would have put it: into `memory` when that is to be
+/// overwritten.
+inline at::Tensor placed(const at::Tensor& result, const at::Tensor& memory, bool overwrite) {
+  return overwrite ? memory.copy_(result) : result;
+}
+
+}  // namespace moonshard::kernels

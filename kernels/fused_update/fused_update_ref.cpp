@@ -1,0 +1,84 @@
+#include <ATen/ATen.h>
+
+#include "kernels/counter_noise/counter_noise.h"
+#include "kernels/fused_update/fused_update.h"
+
+namespace moonshard::kernels {
+namespace {
+
+at::ScalarType sum_type(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// The gradient that the rule sees, in the part's grad.
+void finish_gradient(UpdatePart& part, const UpdateNoise& noise) {
+  if (part.rows.defined()) {
+    if (!part.grad.defined() && part.value.scalar_type() == at::kDouble)
+      part.grad = at::zeros_like(part.value);
+    part.grad = add_weighted_rows(part.grad, part.rows, part.row_factors).view(part.value.sizes());
+    part.rows = part.row_factors = at::Tensor();
+  }
+  if (!part.grad.defined())
+    part.grad = at::zeros_like(part.value, part.value.options().dtype(sum_type(part.value)));
+  if (noise.std != 0) {
+    part.grad = part.grad.contiguous();
+    add_counter_noise(part.grad, noise.std, {noise.key, noise.step, part.parameter},
+                      part.first_element);
+  }
+  part.grad.div_(noise.denominator);
+}
+
+void adam(std::vector<UpdatePart>& parts, const UpdateRule& rule) {
+  std::vector<at::Tensor> values, grads, means, squares, steps;
+  for (UpdatePart& part : parts) {
+    values.push_back(part.value);
+    grads.push_back(part.grad.to(part.value.scalar_type()));
+    means.push_back(part.first_moment);
+    squares.push_back(part.second_moment);
+    steps.push_back(
+        at::full({}, static_cast<double>(part.steps), part.value.options().dtype(at::kFloat)));
+  }
+  if (values.empty()) return;
+  if (rule.kind == UpdateKind::AdamW) {
+    at::_fused_adamw_(values, grads, means, squares, /*max_exp_avg_sqs=*/{}, steps, rule.lr,
+                      rule.beta1, rule.beta2, rule.weight_decay, rule.eps, /*amsgrad=*/false,
+                      /*maximize=*/false);
+  } else {
+    at::_fused_adam_(values, grads, means, squares, /*max_exp_avg_sqs=*/{}, steps, rule.lr,
+                     rule.beta1, rule.beta2, rule.weight_decay, rule.eps, /*amsgrad=*/false,
+                     /*maximize=*/false);
+  }
+}
+
+}  // namespace
+
+at::Tensor add_weighted_rows_ref(const at::Tensor& grad, const at::Tensor& rows,
+                                 const at::Tensor& row_factors) {
+  const at::ScalarType type = grad.defined() ? grad.scalar_type() : sum_type(rows);
+  at::Tensor sum = grad.defined() ? grad : at::zeros(rows[0].sizes(), rows.options().dtype(type));
+  const at::Tensor factors = row_factors.to(type);
+  for (int64_t b = 0; b < rows.size(0); ++b) {
+    const at::Tensor row = at::where(factors[b].ne(0), rows[b], at::zeros({}, rows.options()));
+    sum.add_(row.to(type).mul_(factors[b]).view(sum.sizes()));
+  }
+  return sum;
+}
+
+void fused_update_ref(std::vector<UpdatePart>& parts, const UpdateRule& rule,
+                      const UpdateNoise& noise) {
+  const at::NoGradGuard no_grad;
+  for (UpdatePart& part : parts) {
+    finish_gradient(part, noise);
+    if (rule.kind == UpdateKind::Replace) {
+      part.value.copy_(part.grad);
+    } else if (rule.kind == UpdateKind::Sgd) {
+      part.value.add_(part.grad, -rule.lr);
+    } else if (rule.kind == UpdateKind::Momentum) {
+      part.first_moment.mul_(rule.momentum).add_(part.grad);
+      part.value.add_(part.first_moment, -rule.lr);
+    }
+  }
+  if (rule.kind == UpdateKind::Adam || rule.kind == UpdateKind::AdamW) adam(parts, rule);
+}
+
+}  // namespace moonshard::kernels

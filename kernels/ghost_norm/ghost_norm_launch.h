@@ -1,0 +1,58 @@
+// Launchers of ghost_norm, without ATen. Layouts are checked by the caller (ghost_norm.cpp).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace moonshard::kernels {
+
+/// A bfloat16 tensor [samples, tokens, width] on the device; strides in elements, the last is 1.
+struct GhostOperand {
+  const void* data = nullptr;
+  int64_t width = 0, token_stride = 0, sample_stride = 0;
+};
+
+/// One input and the output gradients of the layers that read it.
+struct GhostGroupView {
+  int64_t tokens = 0;
+  GhostOperand a;
+  std::vector<GhostOperand> g;
+  std::vector<int64_t> rows;  ///< of each layer in the results [rows, samples]
+};
+
+/// A launch takes this many layers of one group at most (their tensors are kernel
+/// parameters); more groups become more launches.
+constexpr int64_t kMostGhostLayers = 16;
+
+/// Bytes of scratch on the device for one call. Nothing in it needs to be set before.
+int64_t ghost_norm_sm90_workspace_bytes(const std::vector<GhostGroupView>& groups, int64_t samples);
+
+/// value and magnitude [rows, samples]: the rows named by the groups are written. On the current
+/// device and the given stream; allocates nothing and waits for nothing, so it can be captured.
+void launch_ghost_norm_sm90(const std::vector<GhostGroupView>& groups, int64_t samples,
+                            double* value, double* magnitude, void* workspace, void* stream);
+
+/// The same for any GPU since Ampere.
+int64_t ghost_norm_mma_workspace_bytes(const std::vector<GhostGroupView>& groups, int64_t samples);
+void launch_ghost_norm_mma(const std::vector<GhostGroupView>& groups, int64_t samples,
+                           double* value, double* magnitude, void* workspace, void* stream);
+
+/// What a kernel has left of one layer: partial sums (value, magnitude), `per_sample` float pairs
+/// for each sample, one sample after the other.
+struct GhostPartials {
+  const float* pairs = nullptr;
+  int64_t per_sample = 0, row = 0;
+  double gain = 1;  ///< both sums are multiplied by it
+};
+
+/// What makes up for float32 sums that the multiplying unit cuts off, 16 columns at a time: at most
+/// 2^-24 of the sum each time.
+inline double cut_off_gain(int64_t columns) {
+  return 1 + static_cast<double>((columns + 15) / 16) * 5.960464477539063e-8;
+}
+
+/// Adds the partial sums of each layer and sample in double, in a fixed order.
+void launch_ghost_norm_reduce(const std::vector<GhostPartials>& layers, int64_t samples,
+                              double* value, double* magnitude, void* stream);
+
+}  // namespace moonshard::kernels

@@ -1,0 +1,59 @@
+#include "kernels/ghost_norm/ghost_norm_schedule.h"
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <queue>
+#include <utility>
+
+namespace moonshard::kernels {
+namespace {
+
+// What an item costs beside its products: starting, reducing, storing.
+constexpr int64_t kItemOverhead = 4;
+constexpr size_t kMostKept = 64;
+
+GhostSchedule make_schedule(const std::vector<int64_t>& costs, const std::vector<int64_t>& counts,
+                            int clusters) {
+  using Load =
+      std::pair<int64_t, int>;  // equal loads: the lower cluster first, always the same way
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
+  for (int c = 0; c < clusters; ++c) loads.emplace(0, c);
+  std::vector<std::vector<uint16_t>> lists(static_cast<size_t>(clusters));
+  uint16_t item = 0;
+  for (size_t k = 0; k < costs.size(); ++k) {
+    for (int64_t i = 0; i < counts[k]; ++i, ++item) {
+      const auto [load, cluster] = loads.top();
+      loads.pop();
+      lists[static_cast<size_t>(cluster)].push_back(item);
+      loads.emplace(load + costs[k] + kItemOverhead, cluster);
+    }
+  }
+  GhostSchedule schedule;
+  schedule.first.push_back(0);
+  for (const auto& list : lists) {
+    schedule.items.insert(schedule.items.end(), list.begin(), list.end());
+    schedule.first.push_back(static_cast<uint16_t>(schedule.items.size()));
+  }
+  return schedule;
+}
+
+}  // namespace
+
+std::shared_ptr<const GhostSchedule> ghost_schedule(const std::vector<int64_t>& costs,
+                                                    const std::vector<int64_t>& counts,
+                                                    int clusters) {
+  static std::mutex mutex;
+  static std::map<std::vector<int64_t>, std::shared_ptr<const GhostSchedule>> kept;
+  std::vector<int64_t> key{clusters};
+  key.insert(key.end(), costs.begin(), costs.end());
+  key.insert(key.end(), counts.begin(), counts.end());
+  const std::lock_guard lock(mutex);
+  if (kept.size() >= kMostKept) kept.clear();
+  auto& schedule = kept[key];
+  if (!schedule)
+    schedule = std::make_shared<const GhostSchedule>(make_schedule(costs, counts, clusters));
+  return schedule;
+}
+
+}  // namespace moonshard::kernels

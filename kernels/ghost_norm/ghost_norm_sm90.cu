@@ -1,0 +1,459 @@
+// Ghost norms on Hopper: a persistent, warp-specialised kernel for all groups of a transformer
+// block in one launch.
+//
+// Clusters of two blocks; in each block one warpgroup fetches (one thread of it, by the bulk tensor
+// copy engine) and two multiply. For a 128 x 128 tile (s, t) of the position pairs they form a a^T
+// over the input's width in one set of accumulators, keep it, form g g^T of each layer of the group
+// in a second set, multiply the two elementwise and store one sum per warp. Neither matrix ever
+// leaves the registers. 64 + 64 float32 accumulators a thread; bfloat16 would halve them, but a
+// norm from a rounded Gram matrix is wrong by 1e-4 of what cancels.
+//
+// Positions past the end, and columns past a width, are read as zeros by the copy engine's bounds
+// and add nothing; maps have three dimensions so that a sample's edge is not the next sample's row.
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+
+#include <cutlass/arch/reg_reconfig.h>
+#include <cutlass/cutlass.h>
+#include <cute/tensor.hpp>
+#include <cutlass/pipeline/pipeline.hpp>
+
+#include "kernels/common/architecture.h"
+#include "kernels/ghost_norm/ghost_norm_launch.h"
+#include "kernels/ghost_norm/ghost_norm_schedule.h"
+#include "kernels/ghost_norm/ghost_norm_tiles.h"
+
+namespace moonshard::kernels {
+namespace {
+
+using namespace cute;
+using Element = cutlass::bfloat16_t;
+
+constexpr int kTile = 128;       // positions: rows and columns of a tile
+constexpr int kDepth = 64;       // columns of a or g per stage: one swizzle span of 128 bytes
+constexpr int kBox = 64;         // positions per copy: half a tile, what one block fetches for two
+constexpr int kStages = 6;       // 32 KiB each
+constexpr int kConsumers = 256;  // two warpgroups
+constexpr int kThreads = 128 + kConsumers;
+constexpr int kWarps = kConsumers / 32;
+constexpr uint32_t kStageBytes = 2 * kTile * kDepth * sizeof(Element);
+
+using ClusterShape = Shape<_2, _1, _1>;
+using SmemLayout = decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<Element>{},
+                                          Shape<Int<kTile>, Int<kDepth>, Int<kStages>>{}));
+using TiledMma = decltype(make_tiled_mma(
+    SM90_64x128x16_F32BF16BF16_SS<GMMA::Major::K, GMMA::Major::K>{}, Layout<Shape<_2, _1, _1>>{}));
+using Pipeline = cutlass::PipelineTmaAsync<kStages>;
+using PipelineState = cutlass::PipelineState<kStages>;
+
+static_assert(cosize_v<SmemLayout> == kTile * kDepth * kStages);
+static_assert(size(TiledMma{}) == kConsumers);
+
+struct SharedStorage {
+  alignas(1024) Element rows[cosize_v<SmemLayout>];     // of the tile's row positions s
+  alignas(1024) Element columns[cosize_v<SmemLayout>];  // of its column positions t
+  alignas(16) Pipeline::SharedStorage pipeline;
+};
+
+constexpr int kMostMaps = 32;
+constexpr int kMostGroups = 16;
+constexpr int kMostClusters = 96;
+constexpr int kMostListed = 4096;  // more items than this are handed round in turn
+static_assert(kMostGhostLayers + 1 <= kMostMaps);
+
+struct GroupWork {
+  int first_item = 0;
+  GhostTileGrid grid;
+  int first_map = 0;  // of a; the layers' maps follow
+  int layers = 0;
+  int64_t first_pair = 0;  // in the workspace
+};
+
+// Everything a launch needs, as a kernel parameter: nothing is uploaded.
+struct GhostWork {
+  CUtensorMap map[kMostMaps];
+  int blocks[kMostMaps];  // of kDepth columns
+  GroupWork group[kMostGroups];
+  int groups, items;
+  float2* pairs;
+  bool listed;
+  uint16_t first[kMostClusters + 1];
+  uint16_t item[kMostListed];
+};
+static_assert(sizeof(GhostWork) <= 32764, "kernel parameters end there");
+
+// The items of this cluster, in turn: f(group, tile).
+template <class Function>
+__device__ void for_each_tile(const GhostWork& work, int cluster, int clusters, int rank,
+                              Function&& f) {
+  const int begin = work.listed ? work.first[cluster] : cluster;
+  const int end = work.listed ? work.first[cluster + 1] : work.items;
+  const int step = work.listed ? 1 : clusters;
+  for (int i = begin; i < end; i += step) {
+    const int item = work.listed ? work.item[i] : i;
+    int g = 0;
+    while (g + 1 < work.groups && item >= work.group[g + 1].first_item) ++g;
+    const GroupWork& group = work.group[g];
+    f(group, ghost_tile(group.grid, item - group.first_item, rank));
+  }
+}
+
+// Fetches the operands of one matrix product: `blocks` stages of both operands' tiles. In a joined
+// pair each block fetches its half of the columns' tile into both blocks' memory.
+__device__ void fetch(const CUtensorMap* map, int blocks, const GhostTile& tile, int rank,
+                      Pipeline& pipeline, PipelineState& state, SharedStorage& shared) {
+  constexpr uint64_t kHint = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_NORMAL);
+  constexpr int kHalf = kBox * kDepth, kWhole = kTile * kDepth;  // elements
+  const int row = tile.row * kTile, column = tile.column * kTile;
+  for (int block = 0; block < blocks; ++block) {
+    pipeline.producer_acquire(state);
+    uint64_t* barrier = pipeline.producer_get_barrier(state);
+    Element* rows = shared.rows + state.index() * kWhole;
+    Element* columns = shared.columns + state.index() * kWhole;
+    const int depth = block * kDepth;
+    SM90_TMA_LOAD_3D::copy(map, barrier, kHint, rows, depth, row, tile.sample);
+    SM90_TMA_LOAD_3D::copy(map, barrier, kHint, rows + kHalf, depth, row + kBox, tile.sample);
+    if (tile.joined) {
+      SM90_TMA_LOAD_MULTICAST_3D::copy(map, barrier, uint16_t{3}, kHint, columns + rank * kHalf,
+                                       depth, column + rank * kBox, tile.sample);
+    } else {
+      SM90_TMA_LOAD_3D::copy(map, barrier, kHint, columns, depth, column, tile.sample);
+      SM90_TMA_LOAD_3D::copy(map, barrier, kHint, columns + kHalf, depth, column + kBox,
+                             tile.sample);
+    }
+    ++state;
+  }
+}
+
+// accumulators = rows columns^T over `blocks` stages. A stage is handed back once the next stage's
+// products are under way: one batch of products is always in flight.
+template <class Accumulators>
+__device__ void multiply(Accumulators& accumulators, int blocks, int thread, Pipeline& pipeline,
+                         PipelineState& state, SharedStorage& shared) {
+  TiledMma mma;
+  const int warpgroup = __shfl_sync(0xffffffffu, thread / 128, 0);
+  auto slice = mma.get_slice(warpgroup * 128);
+  const Tensor rows = make_tensor(make_smem_ptr(shared.rows), SmemLayout{});
+  const Tensor columns = make_tensor(make_smem_ptr(shared.columns), SmemLayout{});
+  const Tensor a = slice.make_fragment_A(slice.partition_A(rows));
+  const Tensor b = slice.make_fragment_B(slice.partition_B(columns));
+  PipelineState done = state;
+
+  warpgroup_fence_operand(accumulators);
+  mma.accumulate_ = GMMA::ScaleOut::Zero;
+  {
+    pipeline.consumer_wait(state, pipeline.consumer_try_wait(state));
+    const int stage = state.index();
+    warpgroup_arrive();
+    CUTLASS_PRAGMA_UNROLL
+    for (int k = 0; k < size<2>(a); ++k) {
+      cute::gemm(mma, a(_, _, k, stage), b(_, _, k, stage), accumulators);
+      mma.accumulate_ = GMMA::ScaleOut::One;
+    }
+    warpgroup_commit_batch();
+    ++state;
+  }
+  warpgroup_fence_operand(accumulators);
+  CUTLASS_PRAGMA_NO_UNROLL
+  for (int block = 1; block < blocks; ++block) {
+    pipeline.consumer_wait(state, pipeline.consumer_try_wait(state));
+    const int stage = state.index();
+    warpgroup_fence_operand(accumulators);
+    warpgroup_arrive();
+    cute::gemm(mma, a(_, _, _, stage), b(_, _, _, stage), accumulators);
+    warpgroup_commit_batch();
+    warpgroup_wait<1>();
+    warpgroup_fence_operand(accumulators);
+    pipeline.consumer_release(done);
+    ++state;
+    ++done;
+  }
+  warpgroup_wait<0>();
+  warpgroup_fence_operand(accumulators);
+  pipeline.consumer_release(done);
+}
+
+// The warp's sums of the products of two accumulator sets, with and without signs. Four partial
+// sums each: shorter chains, and less rounding.
+template <class Accumulators>
+__device__ float2 warp_sums(const Accumulators& x, const Accumulators& y) {
+  float value[4] = {}, magnitude[4] = {};
+  CUTLASS_PRAGMA_UNROLL
+  for (int i = 0; i < size(x); ++i) {
+    const float product = x(i) * y(i);
+    value[i % 4] += product;
+    magnitude[i % 4] += fabsf(product);
+  }
+  float2 sum{(value[0] + value[1]) + (value[2] + value[3]),
+             (magnitude[0] + magnitude[1]) + (magnitude[2] + magnitude[3])};
+  CUTLASS_PRAGMA_UNROLL
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    sum.x += __shfl_xor_sync(0xffffffffu, sum.x, lanes);
+    sum.y += __shfl_xor_sync(0xffffffffu, sum.y, lanes);
+  }
+  return sum;
+}
+
+__global__ void __launch_bounds__(kThreads, 1)
+    ghost_norm_sums_sm90_kernel(const __grid_constant__ GhostWork work) {
+  extern __shared__ __align__(1024) char memory[];
+  SharedStorage& shared = *reinterpret_cast<SharedStorage*>(memory);
+  const int thread = static_cast<int>(threadIdx.x);
+  const bool fetches = thread < 128;
+  const int rank = static_cast<int>(block_rank_in_cluster());
+  const int cluster = static_cast<int>(blockIdx.x) / 2, clusters = static_cast<int>(gridDim.x) / 2;
+
+  Pipeline::Params params;
+  params.role = fetches ? Pipeline::ThreadCategory::Producer : Pipeline::ThreadCategory::Consumer;
+  params.is_leader = thread == 0;
+  params.num_consumers = kConsumers;
+  params.num_producers = 1;
+  params.transaction_bytes = kStageBytes;
+  Pipeline pipeline(shared.pipeline, params, ClusterShape{});
+  // The other block's barriers are signalled from here: they must exist.
+  cluster_arrive_relaxed();
+  cluster_wait();
+
+  if (fetches) {
+    cutlass::arch::warpgroup_reg_dealloc<40>();
+    if (thread == 0) {
+      PipelineState state = cutlass::make_producer_start_state<Pipeline>();
+      for_each_tile(
+          work, cluster, clusters, rank, [&](const GroupWork& group, const GhostTile& tile) {
+            for (int k = 0; k <= group.layers; ++k) {
+              const int map = group.first_map + k;
+              fetch(&work.map[map], work.blocks[map], tile, rank, pipeline, state, shared);
+            }
+          });
+      pipeline.producer_tail(state);
+    }
+    __syncwarp();
+  } else {
+    cutlass::arch::warpgroup_reg_alloc<232>();
+    const int consumer = thread - 128;
+    PipelineState state;
+    TiledMma mma;
+    Tensor a_gram = partition_fragment_C(mma, Shape<Int<kTile>, Int<kTile>>{});
+    Tensor g_gram = make_fragment_like(a_gram);
+    for_each_tile(
+        work, cluster, clusters, rank, [&](const GroupWork& group, const GhostTile& tile) {
+          multiply(a_gram, work.blocks[group.first_map], consumer, pipeline, state, shared);
+          const float times = tile.row == tile.column ? 1.0f : 2.0f;
+          const int64_t tiles = group.grid.tiles();
+          for (int k = 0; k < group.layers; ++k) {
+            multiply(g_gram, work.blocks[group.first_map + 1 + k], consumer, pipeline, state,
+                     shared);
+            const float2 sum = warp_sums(a_gram, g_gram);
+            if (consumer % 32 == 0 && tile.real) {
+              const int64_t slot =
+                  (int64_t{k} * group.grid.samples + tile.sample) * tiles + tile.slot;
+              work.pairs[group.first_pair + slot * kWarps + consumer / 32] =
+                  make_float2(times * sum.x, times * sum.y);
+            }
+          }
+        });
+  }
+  // A block that has left cannot be signalled.
+  cluster_arrive();
+  cluster_wait();
+}
+
+// ---- host ----
+
+void check_cuda(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  throw std::runtime_error(std::string("ghost_norm: ") + what + " failed: " +
+                           cudaGetErrorName(error) + ": " + cudaGetErrorString(error));
+}
+
+// The driver's own function, found at run time: the library does not link the driver.
+PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+  static const auto encoder = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
+                                                cudaEnableDefault, &result),
+               "looking up cuTensorMapEncodeTiled");
+    if (result != cudaDriverEntryPointSuccess || found == nullptr) {
+      throw std::runtime_error(
+          "ghost_norm: expected a driver with cuTensorMapEncodeTiled, got one without; install a "
+          "driver for CUDA 12 or newer");
+    }
+    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+  }();
+  return encoder;
+}
+
+CUtensorMap tensor_map(const GhostOperand& x, int64_t tokens, int64_t samples) {
+  // The stride of a dimension of size 1 is never used, and PyTorch leaves anything in it.
+  const int64_t fits = (x.width + 7) / 8 * 8;
+  const int64_t token_stride = tokens > 1 ? x.token_stride : fits;
+  const int64_t sample_stride = samples > 1 ? x.sample_stride : token_stride * tokens;
+  const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(x.width), static_cast<cuuint64_t>(tokens),
+                               static_cast<cuuint64_t>(samples)};
+  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(token_stride) * sizeof(Element),
+                                 static_cast<cuuint64_t>(sample_stride) * sizeof(Element)};
+  const cuuint32_t box[3] = {kDepth, kBox, 1}, steps[3] = {1, 1, 1};
+  CUtensorMap map;
+  const CUresult result = tensor_map_encoder()(
+      &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(x.data), sizes, strides, box,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) {
+    throw std::runtime_error(
+        "ghost_norm: cuTensorMapEncodeTiled refused a tensor [" + std::to_string(samples) + ", " +
+        std::to_string(tokens) + ", " + std::to_string(x.width) + "] of strides " +
+        std::to_string(sample_stride) + ", " + std::to_string(token_stride) + " (code " +
+        std::to_string(static_cast<int>(result)) +
+        "); expected a 16-byte aligned start and strides that are multiples of 8");
+  }
+  return map;
+}
+
+// Clusters that run at the same time on the current device.
+int resident_clusters() {
+  constexpr int kMostDevices = 64;
+  static std::atomic<int> known[kMostDevices];
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  if (device < kMostDevices && known[device].load() > 0) return known[device].load();
+  check_cuda(
+      cudaFuncSetAttribute(ghost_norm_sums_sm90_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(sizeof(SharedStorage))),
+      "asking for shared memory");
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {2, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(2);
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = sizeof(SharedStorage);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  check_cuda(cudaOccupancyMaxActiveClusters(&clusters, ghost_norm_sums_sm90_kernel, &config),
+             "counting clusters");
+  clusters = std::clamp(clusters, 1, kMostClusters);
+  if (device < kMostDevices) known[device].store(clusters);
+  return clusters;
+}
+
+int64_t blocks_of(const GhostOperand& x) {
+  return (x.width + kDepth - 1) / kDepth;
+}
+
+int64_t cost_of(const GhostGroupView& group) {
+  int64_t cost = blocks_of(group.a);
+  for (const GhostOperand& g : group.g) cost += blocks_of(g);
+  return cost;
+}
+
+GhostTileGrid grid_of(const GhostGroupView& group, int64_t samples) {
+  return {static_cast<int>(samples), static_cast<int>((group.tokens + kTile - 1) / kTile)};
+}
+
+// float pairs that one layer of the group leaves for one sample
+int64_t pairs_per_sample(const GhostGroupView& group, int64_t samples) {
+  return int64_t{grid_of(group, samples).tiles()} * kWarps;
+}
+
+void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t samples, double* value,
+                   double* magnitude, float2* pairs, void* stream) {
+  GhostWork work{};
+  std::vector<GhostPartials> partials;
+  std::vector<int64_t> costs, counts;
+  int maps = 0;
+  int64_t next_pair = 0;
+  for (const GhostGroupView* group : groups) {
+    GroupWork& entry = work.group[work.groups++];
+    entry.first_item = work.items;
+    entry.grid = grid_of(*group, samples);
+    entry.first_map = maps;
+    entry.layers = static_cast<int>(group->g.size());
+    entry.first_pair = next_pair;
+    work.items += entry.grid.items();
+    costs.push_back(cost_of(*group));
+    counts.push_back(entry.grid.items());
+    const auto add_map = [&](const GhostOperand& x) {
+      work.map[maps] = tensor_map(x, group->tokens, samples);
+      work.blocks[maps++] = static_cast<int>(blocks_of(x));
+    };
+    add_map(group->a);
+    const int64_t per_sample = pairs_per_sample(*group, samples);
+    for (size_t k = 0; k < group->g.size(); ++k) {
+      add_map(group->g[k]);
+      partials.push_back({reinterpret_cast<const float*>(pairs + next_pair), per_sample,
+                          group->rows[k], cut_off_gain(group->a.width + group->g[k].width)});
+      next_pair += per_sample * samples;
+    }
+  }
+  work.pairs = pairs;
+  const int clusters = std::min(resident_clusters(), work.items);
+  work.listed = work.items <= kMostListed;
+  if (work.listed) {
+    const auto schedule = ghost_schedule(costs, counts, clusters);
+    std::copy(schedule->first.begin(), schedule->first.end(), work.first);
+    std::copy(schedule->items.begin(), schedule->items.end(), work.item);
+  }
+
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {2, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(2 * clusters));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = sizeof(SharedStorage);
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  check_cuda(cudaLaunchKernelEx(&config, ghost_norm_sums_sm90_kernel, work), "launch");
+  check_launch("ghost_norm");
+  launch_ghost_norm_reduce(partials, samples, value, magnitude, stream);
+}
+
+}  // namespace
+
+int64_t ghost_norm_sm90_workspace_bytes(const std::vector<GhostGroupView>& groups,
+                                        int64_t samples) {
+  int64_t pairs = 0;
+  for (const GhostGroupView& group : groups) {
+    pairs += static_cast<int64_t>(group.g.size()) * samples * pairs_per_sample(group, samples);
+  }
+  return pairs * static_cast<int64_t>(sizeof(float2));
+}
+
+void launch_ghost_norm_sm90(const std::vector<GhostGroupView>& groups, int64_t samples,
+                            double* value, double* magnitude, void* workspace, void* stream) {
+  auto* pairs = static_cast<float2*>(workspace);
+  for (size_t done = 0; done < groups.size();) {
+    std::vector<const GhostGroupView*> batch;
+    int64_t batch_pairs = 0;
+    size_t maps = 0;
+    for (; done < groups.size() && batch.size() < kMostGroups; ++done) {
+      const GhostGroupView& group = groups[done];
+      if (group.g.size() > kMostGhostLayers) {
+        throw std::runtime_error("ghost_norm: expected at most " +
+                                 std::to_string(kMostGhostLayers) + " layers in a group, got " +
+                                 std::to_string(group.g.size()) + "; split the group");
+      }
+      if (maps + 1 + group.g.size() > kMostMaps) break;
+      maps += 1 + group.g.size();
+      batch.push_back(&group);
+      batch_pairs +=
+          static_cast<int64_t>(group.g.size()) * samples * pairs_per_sample(group, samples);
+    }
+    // The longest first: what ends last should be short.
+    std::stable_sort(batch.begin(), batch.end(),
+                     [](auto* x, auto* y) { return cost_of(*x) > cost_of(*y); });
+    launch_groups(batch, samples, value, magnitude, pairs, stream);
+    pairs += batch_pairs;
+  }
+}
+
+}  // namespace moonshard::kernels

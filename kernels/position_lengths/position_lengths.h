@@ -1,0 +1,34 @@
+// L[b] = sum over positions t of |a_t| |g_t| (Euclidean lengths of rows): an upper bound of every
+// element of g_b^T a_b and of its norm, read off the operands alone. Used to scale gradients that
+// are kept in float16, and as the measure of rounding errors of norms.
+//
+// Who runs: the kernel on any GPU for float32 and bfloat16 with contiguous rows, otherwise the
+// reference. A tensor that several problems share is read once.
+// Both are never below the exact L and at most 2e-5 above it; lengths beyond the range of float32
+// neither vanish nor overflow. Infinity and not-a-number pass through.
+#pragma once
+
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/common/sample_problem.h"
+#include "kernels/position_lengths/position_lengths_launch.h"
+
+namespace moonshard::kernels {
+
+/// [n, B] in double.
+at::Tensor position_lengths(const std::vector<SampleProblem>& problems);
+
+/// The definition of correct, for one problem: [B] in double.
+at::Tensor position_lengths_ref(const SampleProblem& problem);
+
+/// Powers of two in float32, of the shape of `lengths` (double), with scale * length in [16384,
+/// 32768): what a length bounds fits into float16 with a factor of two to spare. 1 for lengths that
+/// are 0 or not finite. At the ends of float32's range the scale stops at 2^-126 and 2^126.
+at::Tensor keep_scales(const at::Tensor& lengths);
+
+/// The definition of correct.
+at::Tensor keep_scales_ref(const at::Tensor& lengths);
+
+}  // namespace moonshard::kernels

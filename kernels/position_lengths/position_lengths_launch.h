@@ -1,0 +1,31 @@
+// The part of position_lengths that needs no ATen.
+#pragma once
+
+#include <cstdint>
+
+namespace moonshard::kernels {
+
+/// Rows whose lengths are wanted: [samples, positions, width], rows contiguous.
+struct LengthRows {
+  const void* data = nullptr;
+  int64_t samples = 0, positions = 0, width = 0;
+  int64_t row_stride = 0, sample_stride = 0;  ///< elements
+  bool bfloat16 = true;                       ///< otherwise float32
+};
+
+/// L = sum over positions of the product of two row sets' lengths.
+struct LengthPair {
+  int a = 0, g = 0;  ///< numbers of the row sets
+};
+
+// Launch limits: tables travel as kernel parameters.
+constexpr int kMostLengthRows = 32;
+constexpr int kMostLengthPairs = 16;
+
+/// lengths [pairs, samples] in double, rounded up by 1e-5. scratch: one double per row of all sets.
+void launch_position_lengths(const LengthRows* rows, int num_rows, const LengthPair* pairs,
+                             int num_pairs, double* scratch, double* lengths, void* cuda_stream);
+
+void launch_keep_scales(const double* lengths, float* scales, int64_t count, void* cuda_stream);
+
+}  // namespace moonshard::kernels

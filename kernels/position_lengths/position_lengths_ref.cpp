@@ -1,0 +1,25 @@
+#include <ATen/ATen.h>
+
+#include "kernels/position_lengths/keep_scale.h"
+#include "kernels/position_lengths/position_lengths.h"
+
+namespace moonshard::kernels {
+
+at::Tensor position_lengths_ref(const SampleProblem& problem) {
+  constexpr double kRoundUp = 1.00001;
+  const auto row_lengths = [](const at::Tensor& x) {
+    return x.to(at::kDouble).square().sum(2).sqrt();
+  };
+  return (row_lengths(problem.a) * row_lengths(problem.g)).sum(1).mul_(kRoundUp);
+}
+
+at::Tensor keep_scales_ref(const at::Tensor& lengths) {
+  const at::Tensor from = lengths.to(at::kCPU, at::kDouble).contiguous();
+  at::Tensor scales = at::empty(from.sizes(), from.options().dtype(at::kFloat));
+  const double* length = from.data_ptr<double>();
+  float* scale = scales.data_ptr<float>();
+  for (int64_t n = 0; n < from.numel(); ++n) scale[n] = keep_scale_of(length[n]);
+  return scales.to(lengths.device());
+}
+
+}  // namespace moonshard::kernels

@@ -1,0 +1,97 @@
+// flash_norm, clipped_sum and position_lengths on a GPU, each beside its reference.
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "kernels/clipped_sum/clipped_sum.h"
+#include "kernels/common/choice.h"
+#include "kernels/flash_norm/flash_norm.h"
+#include "kernels/position_lengths/position_lengths.h"
+#include "runtime/core/device.h"
+
+namespace moonshard::kernels {
+namespace {
+
+class GpuSampleGradients : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU: " << cuda_absence_reason();
+    at::manual_seed(5);
+  }
+};
+
+// Operands as layers leave them: the inputs a part of something wider.
+SampleProblem problem(int64_t samples, int64_t positions, int64_t i, int64_t o,
+                      at::ScalarType type = at::kBFloat16) {
+  const at::Tensor wide = at::randn({samples, positions, i + 16}, at::kCUDA).to(type);
+  return {wide.narrow(2, 8, i), at::randn({samples, positions, o}, at::kCUDA).mul_(0.1).to(type)};
+}
+
+// The third has a width that the kernel does not take.
+std::vector<SampleProblem> problems() {
+  return {problem(3, 100, 136, 264), problem(3, 65, 512, 24), problem(3, 40, 36, 64),
+          problem(3, 300, 264, 520)};
+}
+
+double worst(const at::Tensor& got, const at::Tensor& wanted) {
+  const at::Tensor difference = (got.to(at::kDouble) - wanted.to(at::kDouble)).abs();
+  return (difference.max() / wanted.to(at::kDouble).abs().max()).item<double>();
+}
+
+TEST_F(GpuSampleGradients, NormsEqualTheReference) {
+  const std::vector<SampleProblem> list = problems();
+  const at::Tensor squares = flash_norm(list);
+  const ReferenceOnly reference;
+  // Sums of up to 300 products in float32, cut off by the tensor cores.
+  EXPECT_LT(worst(squares / flash_norm(list), at::ones_like(squares)), 1e-4);
+}
+
+TEST_F(GpuSampleGradients, KeptGradientsEqualTheReference) {
+  const std::vector<SampleProblem> list = problems();
+  const at::Tensor scales = keep_scales(position_lengths(list));
+  std::vector<at::Tensor> kept[2], scale;
+  at::Tensor squares[2];
+  for (size_t n = 0; n < list.size(); ++n) {
+    for (auto& side : kept)
+      side.push_back(at::empty({3, list[n].g.size(2), list[n].a.size(2)},
+                               list[n].a.options().dtype(at::kHalf)));
+    scale.push_back(scales[static_cast<int64_t>(n)]);
+  }
+  squares[0] = flash_norm(list, kept[0], scale);
+  const ReferenceOnly reference;
+  squares[1] = flash_norm(list, kept[1], scale);
+  EXPECT_LT(worst(squares[0] / squares[1], at::ones_like(squares[0])), 1e-4);
+  for (size_t n = 0; n < list.size(); ++n) EXPECT_LT(worst(kept[0][n], kept[1][n]), 1e-3);
+}
+
+TEST_F(GpuSampleGradients, ClippedSumsEqualTheReference) {
+  const std::vector<SampleProblem> list = problems();
+  list[0].a[1].fill_(NAN);
+  const at::Tensor factors = at::tensor({0.5f, 0.0f, 1e-12f}).to(at::kCUDA);
+  std::vector<at::Tensor> out[2];
+  for (auto& side : out) {
+    for (const SampleProblem& p : list)
+      side.push_back(at::zeros({p.g.size(2), p.a.size(2)}, p.a.options().dtype(at::kFloat)));
+  }
+  clipped_sum(list, factors, out[0], false);
+  clipped_sum(list, factors, out[0], true);
+  const ReferenceOnly reference;
+  clipped_sum(list, factors, out[1], false);
+  clipped_sum(list, factors, out[1], true);
+  for (size_t n = 0; n < list.size(); ++n) EXPECT_LT(worst(out[0][n], out[1][n]), 1e-4);
+}
+
+TEST_F(GpuSampleGradients, LengthsAndScalesEqualTheReference) {
+  for (const auto type : {at::kBFloat16, at::kFloat}) {
+    std::vector<SampleProblem> list = {problem(3, 100, 136, 264, type),
+                                       problem(3, 100, 37, 129, type)};
+    list.push_back({list[0].a, list[1].g});  // shared tensors
+    const at::Tensor lengths = position_lengths(list), scales = keep_scales(lengths);
+    const ReferenceOnly reference;
+    EXPECT_LT(worst(lengths / position_lengths(list), at::ones_like(lengths)), 2e-6);
+    EXPECT_TRUE(scales.equal(keep_scales(lengths)));
+  }
+}
+
+}  // namespace
+}  // namespace moonshard::kernels

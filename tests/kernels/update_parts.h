@@ -1,0 +1,64 @@
+// Parts to update, in all formats, for the tests of fused_update.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "kernels/fused_update/fused_update.h"
+
+namespace moonshard::kernels {
+
+struct Sources {
+  std::optional<at::ScalarType> grad, rows;
+};
+
+inline constexpr UpdateKind kKinds[] = {UpdateKind::Sgd, UpdateKind::Momentum, UpdateKind::Adam,
+                                        UpdateKind::AdamW};
+
+inline std::vector<UpdatePart> make_parts(at::ScalarType type, UpdateKind kind,
+                                          const Sources& from) {
+  std::vector<UpdatePart> parts;
+  for (const int64_t count : {1, 7, 64, 5000, 9001}) {
+    UpdatePart part;
+    part.value = at::randn({count}, type);
+    if (from.grad) part.grad = at::randn({count}, *from.grad);
+    if (from.rows) {
+      part.rows = at::randn({3, count}, *from.rows);
+      part.rows[1].fill_(INFINITY);
+      part.row_factors = at::tensor({0.5f, 0.0f, 0.75f});
+    }
+    const bool adam = kind == UpdateKind::Adam || kind == UpdateKind::AdamW;
+    if (kind == UpdateKind::Momentum)
+      part.first_moment = at::randn({count}, type == at::kDouble ? at::kDouble : at::kFloat);
+    if (adam) part.first_moment = at::randn({count}, type);
+    if (adam) part.second_moment = at::rand({count}, type) + 0.1;
+    part.steps = 3;
+    part.parameter = static_cast<uint32_t>(count);
+    part.first_element = count % 2 == 0 ? 64 : 13;
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+inline std::vector<UpdatePart> copied(const std::vector<UpdatePart>& parts, c10::Device device) {
+  std::vector<UpdatePart> copies = parts;
+  for (UpdatePart& part : copies) {
+    for (at::Tensor* tensor : {&part.value, &part.grad, &part.rows, &part.row_factors,
+                               &part.first_moment, &part.second_moment})
+      if (tensor->defined()) *tensor = tensor->to(device, tensor->scalar_type(), false, true);
+  }
+  return copies;
+}
+
+inline UpdateRule rule_of(UpdateKind kind) {
+  UpdateRule rule;
+  rule.kind = kind;
+  rule.lr = 0.05;
+  rule.momentum = 0.9;
+  rule.weight_decay = 0.2;
+  return rule;
+}
+
+}  // namespace moonshard::kernels
