@@ -366,7 +366,7 @@ void bind_train(sol::table ms) {
   define(
       ms, "ms", "trainer",
       "{ model, clip, optimizer, data, parallel, grad_accum, expected_batch_size, deterministic, "
-      "record_layers, record_timeline, record_details } -> Trainer",
+      "compile, record_layers, record_timeline, record_details } -> Trainer",
       "Puts a model, a clipping engine, an optimizer, data and a wrapper together.", make_trainer);
   define(ms, "ms", "clip", "(engine, { clipping, max_grad_norm, noise_multiplier, … }) -> table",
          "A clipping engine's options, checked. ms.engines() lists the engines.", checked_clip);

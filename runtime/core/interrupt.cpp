@@ -8,6 +8,7 @@ namespace moonshard {
 namespace {
 
 std::atomic<bool> requested{false};
+std::atomic<int> holds{0};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes this");
 
 }  // namespace
@@ -23,7 +24,14 @@ void clear_interrupt() noexcept {
 }
 
 void throw_if_interrupted() {
-  if (interrupt_requested()) throw Interrupted();
+  if (interrupt_requested() && holds.load(std::memory_order_relaxed) == 0) throw Interrupted();
+}
+
+InterruptHold::InterruptHold() noexcept {
+  holds.fetch_add(1, std::memory_order_relaxed);
+}
+InterruptHold::~InterruptHold() {
+  holds.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace moonshard

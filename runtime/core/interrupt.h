@@ -12,4 +12,13 @@ void clear_interrupt() noexcept;
 /// Throws Interrupted when a stop was asked for. The flag stays up until the host clears it.
 void throw_if_interrupted();
 
+/// While one lives the wish waits: for stretches that must be done as a whole or not at all.
+class InterruptHold {
+ public:
+  InterruptHold() noexcept;
+  ~InterruptHold();
+  InterruptHold(const InterruptHold&) = delete;
+  InterruptHold& operator=(const InterruptHold&) = delete;
+};
+
 }  // namespace moonshard

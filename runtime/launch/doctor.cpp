@@ -10,6 +10,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include "runtime/core/device.h"
+#include "runtime/core/tuning.h"
 #include "runtime/launch/machine.h"
 #include "runtime/launch/process.h"
 
@@ -150,11 +151,37 @@ Finding weights() {
               : "gated models (Llama): accept the licence on the model's page, then set HF_TOKEN"};
 }
 
+// One line, or the whole list where there are few.
+Finding tuning() {
+  const fs::path file = tuning_file();
+  if (file.empty()) {
+    return {"tuned choices", Health::Note, "not remembered between runs",
+            "set MOONSHARD_TUNING to a file's path, or HOME"};
+  }
+  const auto choices = tuned_choices();
+  if (choices.empty()) {
+    return {"tuned choices", Health::Good, fmt::format("none yet; they go to {}", file.string()),
+            ""};
+  }
+  std::string text = fmt::format("{} in {}", choices.size(), file.string());
+  constexpr size_t kShown = 12;
+  size_t shown = 0;
+  for (const auto& [key, choice] : choices) {
+    if (shown++ == kShown) {
+      text += "\n    …";
+      break;
+    }
+    text += fmt::format("\n    {}: {}", key, choice.choice);
+    for (const auto& [name, ms] : choice.ms) text += fmt::format("  {} {:.3f} ms", name, ms);
+  }
+  return {"tuned choices", Health::Good, text, ""};
+}
+
 }  // namespace
 
 std::vector<Finding> examine_machine() {
-  return {compiler_and_program(), libtorch(), cuda(), gpus(), nccl(), graphics(), disk(), memory(),
-          shared_memory(),        weights()};
+  return {compiler_and_program(), libtorch(), cuda(),  gpus(), nccl(), graphics(), disk(), memory(),
+          shared_memory(),        weights(),  tuning()};
 }
 
 records::Json to_json(const std::vector<Finding>& findings) {

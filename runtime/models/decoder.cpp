@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/models/blocks/activations.h"
 #include "runtime/models/blocks/checkpoint.h"
 #include "runtime/models/blocks/losses.h"
+#include "runtime/models/blocks/norms.h"
 #include "runtime/models/blocks/param_ops.h"
 
 // Shape letters: B samples, T tokens, D hidden_dim, H heads, d head_dim, V vocabulary.
@@ -74,20 +76,32 @@ Decoder::Block Decoder::add_block(const std::string& prefix) {
   return block;
 }
 
+at::Tensor Decoder::Stream::sum() const {
+  return delta_BTD.defined() ? x_BTD + delta_BTD : x_BTD;
+}
+
 at::Tensor Decoder::forward(const Batch& batch) {
-  at::Tensor x_BTD = embedding(batch.input_ids, *embed_);
-  const RotaryTable positions = rotary_table(x_BTD.size(1), options_.head_dim, rotary_, x_BTD);
+  Stream stream{embedding(batch.input_ids, *embed_), {}};
+  const RotaryTable positions =
+      rotary_table(stream.x_BTD.size(1), options_.head_dim, rotary_, stream.x_BTD,
+                   /*fused_allowed=*/!seam().plain_autograd);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const bool recompute = options_.checkpointing == "block" &&
                            static_cast<int64_t>(i) % options_.checkpoint_every == 0;
-    x_BTD = checkpointed(
-        seam(), recompute,
-        [this, &block = blocks_[i], positions](const at::Tensor& x, const at::Tensor&) {
-          return run_block(block, x, positions);
-        },
-        x_BTD);
+    if (!recompute) {
+      stream = run_block(blocks_[i], stream, positions);
+      continue;
+    }
+    stream = {checkpointed(
+                  seam(), recompute,
+                  [this, &block = blocks_[i], positions](const at::Tensor& x, const at::Tensor&) {
+                    return run_block(block, {x, {}}, positions).sum();
+                  },
+                  stream.sum()),
+              {}};
   }
-  x_BTD = rms_norm(x_BTD, *final_norm_, options_.norm_eps);
+  const at::Tensor x_BTD =
+      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *final_norm_, options_.norm_eps).normed;
   if (options_.task == "lm") return linear(x_BTD, *head_);
   // Attention is causal and padding is on the right, so the last real token has seen all real ones
   // and no padding. Only its score is needed: the head runs on [B, D].
@@ -97,36 +111,49 @@ at::Tensor Decoder::forward(const Batch& batch) {
 }
 
 at::Tensor Decoder::losses(const Batch& batch) {
-  const at::Tensor scores = forward(batch);
-  return options_.task == "lm" ? token_losses(scores, batch.labels)
+  at::Tensor scores = forward(batch);
+  return options_.task == "lm" ? token_losses(seam(), std::move(scores), batch.labels)
                                : classification_losses(scores, batch.labels);
 }
 
-at::Tensor Decoder::run_block(const Block& block, const at::Tensor& x_BTD,
-                              const RotaryTable& positions) const {
+Decoder::Stream Decoder::run_block(const Block& block, const Stream& stream,
+                                   const RotaryTable& positions) const {
   const double eps = options_.norm_eps;
-  const at::Tensor y_BTD =
-      x_BTD + attend(block, rms_norm(x_BTD, *block.input_norm, eps), positions);
-  return y_BTD + feed_forward(block, rms_norm(y_BTD, *block.post_norm, eps));
+  const AddedStream before =
+      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *block.input_norm, eps);
+  const AddedStream between = rms_norm_of_sum(
+      before.stream, attend(block, before.normed, positions), *block.post_norm, eps);
+  return {between.stream, feed_forward(block, between.normed)};
 }
 
 at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD,
                            const RotaryTable& positions) const {
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
-  const auto heads = [&](ParamLayer& projection, int64_t count) {
-    return linear(x_BTD, projection).view({B, T, count, options_.head_dim}).transpose(1, 2);
+  const auto heads = [&](const at::Tensor& x, int64_t count) {
+    return x.view({B, T, count, options_.head_dim}).transpose(1, 2);
   };
-  const at::Tensor q = apply_rotary(heads(*block.q, options_.num_heads), positions);
-  const at::Tensor k = apply_rotary(heads(*block.k, options_.num_kv_heads), positions);
-  const at::Tensor v = heads(*block.v, options_.num_kv_heads);
+  at::Tensor q, k;
+  if (positions.fused) {
+    const at::Tensor q_BTD = linear(x_BTD, *block.q);
+    const RotatedHeads turned = rotate_in_place(q_BTD, linear(x_BTD, *block.k), positions);
+    q = heads(turned.q, options_.num_heads);
+    k = heads(turned.k, options_.num_kv_heads);
+  } else {
+    q = apply_rotary(heads(linear(x_BTD, *block.q), options_.num_heads), positions);
+    k = apply_rotary(heads(linear(x_BTD, *block.k), options_.num_kv_heads), positions);
+  }
+  const at::Tensor v = heads(linear(x_BTD, *block.v), options_.num_kv_heads);
   const at::Tensor y_BHTd = attention(q, k, v, /*causal=*/true, attention_);
   return linear(y_BHTd.transpose(1, 2).reshape({B, T, options_.num_heads * options_.head_dim}),
                 *block.o);
 }
 
 at::Tensor Decoder::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
-  const at::Tensor gate = at::silu(linear(x_BTD, *block.gate));
-  return linear(gate * linear(x_BTD, *block.up), *block.down);
+  const at::Tensor gate = linear(x_BTD, *block.gate);
+  if (swiglu_is_fused(*block.gate->seam, gate))
+    return linear(swiglu(gate, linear(x_BTD, *block.up)), *block.down);
+  const at::Tensor opened = at::silu(gate);
+  return linear(opened * linear(x_BTD, *block.up), *block.down);
 }
 
 }  // namespace moonshard::models

@@ -21,9 +21,14 @@ class Decoder : public Model {
   struct Block {
     ParamLayer *input_norm, *q, *k, *v, *o, *post_norm, *gate, *up, *down;
   };
+  /// The residual stream between two blocks is x + delta: what the last branch adds is added by the
+  /// next norm, in one pass with it. delta may be undefined.
+  struct Stream {
+    at::Tensor x_BTD, delta_BTD;
+    at::Tensor sum() const;
+  };
   Block add_block(const std::string& prefix);
-  at::Tensor run_block(const Block& block, const at::Tensor& x_BTD,
-                       const RotaryTable& positions) const;
+  Stream run_block(const Block& block, const Stream& stream, const RotaryTable& positions) const;
   at::Tensor attend(const Block& block, const at::Tensor& x_BTD,
                     const RotaryTable& positions) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;

@@ -6,8 +6,10 @@
 
 #include "kernels/counter_noise/counter_noise.h"
 #include "runtime/core/device.h"
+#include "runtime/models/blocks/activations.h"
 #include "runtime/models/blocks/checkpoint.h"
 #include "runtime/models/blocks/losses.h"
+#include "runtime/models/blocks/norms.h"
 #include "runtime/models/blocks/param_ops.h"
 #include "runtime/models/blocks/positions.h"
 #include "runtime/models/blocks/timestep.h"
@@ -36,12 +38,6 @@ void check_options(const ModelOptions& o) {
            "model '{}': expected hidden_dim to be a multiple of 4 for positions = sincos, got {}; "
            "use positions = learned",
            o.model, o.hidden_dim);
-}
-
-// x (1 + scale) + shift, the same for all patches of a sample.
-at::Tensor modulate(const at::Tensor& x_BTD, const at::Tensor& shift_BD,
-                    const at::Tensor& scale_BD) {
-  return x_BTD * (1 + scale_BD.unsqueeze(1)) + shift_BD.unsqueeze(1);
 }
 
 }  // namespace
@@ -95,20 +91,24 @@ ParamLayer* Dit::add_norm(const std::string& name) {
 }
 
 at::Tensor Dit::forward(const Batch& batch) {
-  at::Tensor x_BTD = embed(batch.inputs);
+  GatedStream stream{embed(batch.inputs), {}, {}};
   const at::Tensor c_BD = condition(batch);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const bool recompute = options_.checkpointing == "block" &&
                            static_cast<int64_t>(i) % options_.checkpoint_every == 0;
-    x_BTD = checkpointed(
-        seam(), recompute,
-        [this, &block = blocks_[i]](const at::Tensor& x, const at::Tensor& c) {
-          return run_block(block, x, c);
-        },
-        x_BTD, c_BD);
+    if (!recompute) {
+      stream = run_block(blocks_[i], stream, c_BD);
+      continue;
+    }
+    const auto block = [this, &block = blocks_[i]](const at::Tensor& x, const at::Tensor& c) {
+      return run_block(block, {x, {}, {}}, c).sum();
+    };
+    stream = {checkpointed(seam(), recompute, block, stream.sum(), c_BD), {}, {}};
   }
   const auto m = linear(at::silu(c_BD), *final_modulation_).chunk(2, -1);
-  return unpatchify(linear(modulate(norm(x_BTD, final_norm_), m[0], m[1]), *final_linear_));
+  const at::Tensor x_BTD =
+      modulated_layer_norm(seam(), stream, final_norm_, m[0], m[1], options_.norm_eps).modulated;
+  return unpatchify(linear(x_BTD, *final_linear_));
 }
 
 at::Tensor Dit::losses(const Batch& batch) {
@@ -147,15 +147,18 @@ at::Tensor Dit::condition(const Batch& batch) {
   return t_BD + embedding(batch.labels, *labels_);
 }
 
-at::Tensor Dit::run_block(const Block& block, const at::Tensor& x_BTD,
-                          const at::Tensor& c_BD) const {
+GatedStream Dit::run_block(const Block& block, const GatedStream& stream,
+                           const at::Tensor& c_BD) const {
+  const Seam& seam = *block.qkv->seam;
+  const double eps = options_.norm_eps;
   // shift, scale and gate of the attention, then of the MLP.
   const auto m = linear(at::silu(c_BD), *block.modulation).chunk(6, -1);
-  const at::Tensor y_BTD =
-      x_BTD + m[2].unsqueeze(1) * attend(block, modulate(norm(x_BTD, block.norm1), m[0], m[1]));
-  const at::Tensor inner =
-      at::gelu(linear(modulate(norm(y_BTD, block.norm2), m[3], m[4]), *block.fc1), "tanh");
-  return y_BTD + m[5].unsqueeze(1) * linear(inner, *block.fc2);
+  const ModulatedStream first = modulated_layer_norm(seam, stream, block.norm1, m[0], m[1], eps);
+  const GatedStream between{first.stream, attend(block, first.modulated), m[2]};
+  const ModulatedStream second = modulated_layer_norm(seam, between, block.norm2, m[3], m[4], eps);
+  const at::Tensor inner = gelu_tanh(seam, linear(second.modulated, *block.fc1));
+  const GatedStream after{second.stream, linear(inner, *block.fc2), m[5]};
+  return layer_norm_is_fused(seam, stream.x) ? after : GatedStream{after.sum(), {}, {}};
 }
 
 at::Tensor Dit::attend(const Block& block, const at::Tensor& x_BTD) const {
@@ -166,11 +169,6 @@ at::Tensor Dit::attend(const Block& block, const at::Tensor& x_BTD) const {
                        .unbind(0);
   const at::Tensor y_BHTd = attention(qkv[0], qkv[1], qkv[2], /*causal=*/false, attention_);
   return linear(y_BHTd.transpose(1, 2).reshape({B, T, D}), *block.proj);
-}
-
-at::Tensor Dit::norm(const at::Tensor& x_BTD, ParamLayer* layer) const {
-  if (layer != nullptr) return layer_norm(x_BTD, *layer, options_.norm_eps);
-  return at::layer_norm(x_BTD, {options_.hidden_dim}, {}, {}, options_.norm_eps);
 }
 
 at::Tensor Dit::unpatchify(const at::Tensor& x_BTP) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/models/blocks/attention.h"
+#include "runtime/models/blocks/norms.h"
 #include "runtime/models/model.h"
 
 namespace moonshard::models {
@@ -28,9 +29,9 @@ class Dit : public Model {
   ParamLayer* add_norm(const std::string& name);
   at::Tensor embed(const at::Tensor& images);
   at::Tensor condition(const Batch& batch);
-  at::Tensor run_block(const Block& block, const at::Tensor& x_BTD, const at::Tensor& c_BD) const;
+  GatedStream run_block(const Block& block, const GatedStream& stream,
+                        const at::Tensor& c_BD) const;
   at::Tensor attend(const Block& block, const at::Tensor& x_BTD) const;
-  at::Tensor norm(const at::Tensor& x_BTD, ParamLayer* layer) const;
   at::Tensor unpatchify(const at::Tensor& x_BTP) const;
 
   AttentionKind attention_;

@@ -1,5 +1,7 @@
 // What a training step of a model costs, from its options alone: arithmetic per token, and memory
 // of a step of engine "none" without an optimizer's state. Formulas stand beside the code.
+// Layers have two forms (blocks/fused.h): on a GPU fused kernels make again in backward what plain
+// operations keep.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +21,18 @@ struct ModelCost {
   int64_t peak_bytes = 0;
 };
 
+enum class LayerForm { Plain, Fused };
+
+/// Fused where the device is named to be a GPU and the format of the computation is one that the
+/// kernels know. "auto" counts as plain: nobody looks for a GPU, and the figure is the larger one.
+LayerForm layer_form(const ModelOptions& options);
+
 /// seq_length is not used by models of images and vectors. Builds the model's shapes on device
 /// "meta", nothing else.
-ModelCost model_cost(const models::ModelOptions& options, int64_t batch_size, int64_t seq_length);
+ModelCost model_cost(const ModelOptions& options, int64_t batch_size, int64_t seq_length,
+                     LayerForm form);
+inline ModelCost model_cost(const ModelOptions& options, int64_t batch_size, int64_t seq_length) {
+  return model_cost(options, batch_size, seq_length, layer_form(options));
+}
 
 }  // namespace moonshard::models

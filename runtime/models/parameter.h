@@ -16,6 +16,10 @@ struct Parameter {
   uint32_t index = 0;  ///< position in the model; names its noise stream
   at::Tensor value;
   at::Tensor grad;  ///< summed over samples, float32 or wider; undefined between steps
+  /// A part of the gradient that is not summed up yet: sum over b of row_factors[b] x rows[b], rows
+  /// [B, shape of value] in any float format, factors [B] float32. A factor of 0 leaves the row out
+  /// even where it is not finite. Undefined when there is none.
+  at::Tensor rows, row_factors;
   bool trainable = true;
 };
 
@@ -55,6 +59,14 @@ class GradientConsumer {
  public:
   virtual ~GradientConsumer() = default;
   virtual void consume(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) = 0;
+
+  /// Whether the layer may hand over each sample's gradient itself, where its backward has it
+  /// anyway, in place of (a, g).
+  virtual bool takes_rows(const ParamLayer&) const { return false; }
+  /// Each sample's gradient of the weight and of the bias [B, shape], float32 or wider; undefined
+  /// where the layer has none or it is frozen. Only after takes_rows said yes.
+  virtual void consume_rows(const ParamLayer&, const at::Tensor& /*weight_rows*/,
+                            const at::Tensor& /*bias_rows*/) {}
 };
 
 /// Told of every use of parameters, where they are not always in place: it puts them there before

@@ -1,6 +1,5 @@
 // Adam (Kingma and Ba 2015; weight decay is added to the gradient) and AdamW (Loshchilov and Hutter
-// 2019; decay is decoupled), by LibTorch's fused pass: value, gradient and both moments are read
-// and written once.
+// 2019; decay is decoupled). Moments are in the value's format.
 #pragma once
 
 #include <map>
@@ -12,18 +11,22 @@ namespace moonshard::optim {
 class Adam : public Optimizer {
  public:
   explicit Adam(const OptimizerOptions& options) : options_(options) {}
-  void step(const std::vector<std::unique_ptr<models::Parameter>>& parameters, double lr) override;
   int64_t state_bytes() const override;
   std::vector<std::string> state_names() const override { return {"mean", "mean_square"}; }
   ParameterState state(const models::Parameter& parameter) const override;
   void set_state(const models::Parameter& parameter, const ParameterState& state) override;
   void forget_states() override { states_.clear(); }
 
+ protected:
+  kernels::UpdateRule rule() const override;
+  void make_state(const models::Parameter& parameter, at::ScalarType sums) override;
+  void use_state(const models::Parameter& parameter, kernels::UpdatePart& part) override;
+
  private:
   struct State {
-    at::Tensor mean, mean_square, step;
+    at::Tensor mean, mean_square;
+    int64_t steps = 0;
   };
-  State& state_of(const models::Parameter& parameter);
 
   OptimizerOptions options_;
   std::map<uint32_t, State> states_;  ///< by the parameter's index

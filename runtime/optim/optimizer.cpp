@@ -26,6 +26,64 @@ double learning_rate(const OptimizerOptions& options, int64_t step) {
   return options.lr * (options.lr_min_ratio + (1 - options.lr_min_ratio) * left);
 }
 
+namespace {
+
+bool is_updated(const models::Parameter& parameter, const NoiseSpec& noise) {
+  if (parameter.value.numel() == 0) return false;
+  return parameter.grad.defined() || parameter.rows.defined() ||
+         (noise.updates_all && parameter.trainable);
+}
+
+}  // namespace
+
+void Optimizer::begin_step(double lr) {
+  lr_ = lr;
+  updated_.clear();
+}
+
+void Optimizer::prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise,
+                        at::ScalarType sums) {
+  for (const UpdatedPart& part : parts) {
+    if (!is_updated(*part.parameter, noise)) continue;
+    const at::Tensor& grad = part.parameter->grad;
+    make_state(*part.parameter, grad.defined() ? grad.scalar_type() : sums);
+  }
+}
+
+void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise) {
+  prepare(parts, noise);
+  std::vector<kernels::UpdatePart> list;
+  for (const UpdatedPart& part : parts) {
+    const models::Parameter& parameter = *part.parameter;
+    if (!is_updated(parameter, noise)) continue;
+    const bool is_first = updated_.insert(parameter.index).second;
+    MS_ASSERT(is_first, "'{}' is updated twice in one step", parameter.name);
+    kernels::UpdatePart& told = list.emplace_back();
+    told.value = parameter.value;
+    told.grad = parameter.grad;
+    told.rows = parameter.rows;
+    told.row_factors = parameter.row_factors;
+    told.parameter = parameter.index;
+    told.first_element = part.first_element;
+    use_state(parameter, told);
+  }
+  kernels::UpdateRule how = rule();
+  how.lr = lr_;
+  kernels::fused_update(list, how, {noise.std, noise.denominator, noise.key, noise.step});
+}
+
+void Optimizer::end_step() {
+  updated_.clear();
+}
+
+void Optimizer::step(const std::vector<std::unique_ptr<models::Parameter>>& parameters, double lr) {
+  begin_step(lr);
+  std::vector<UpdatedPart> parts;
+  for (const auto& parameter : parameters) parts.push_back({parameter.get(), 0});
+  update(parts, {});
+  end_step();
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
   if (options.optimizer == "sgd") return std::make_unique<Sgd>(options);
   return std::make_unique<Adam>(options);

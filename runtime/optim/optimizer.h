@@ -1,11 +1,13 @@
-// Optimizers on a list of parameters. Each reads Parameter::grad and updates Parameter::value in
-// place.
+// Optimizers on a list of parameters. Each reads Parameter::grad and rows, and updates
+// Parameter::value in place: noise, division and rule in one pass (kernels/fused_update).
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "kernels/fused_update/fused_update.h"
 #include "runtime/core/options.h"
 #include "runtime/models/parameter.h"
 
@@ -51,13 +53,38 @@ struct ParameterState {
   std::vector<std::pair<std::string, at::Tensor>> tensors;  ///< as many numbers as the value has
 };
 
+/// A parameter, or the part of one that this rank updates.
+struct UpdatedPart {
+  models::Parameter* parameter = nullptr;
+  int64_t first_element = 0;  ///< where in the flattened parameter it begins
+};
+
+/// What becomes of gradients before the rule sees them: g = (g + std z) / denominator.
+struct NoiseSpec {
+  double std = 0;
+  double denominator = 1;
+  uint64_t key = 0;   ///< of the run
+  uint32_t step = 0;  ///< 1 is the first
+  /// Trainable parameters without a gradient are updated as well, by their noise. Else they are
+  /// left alone.
+  bool updates_all = false;
+};
+
+/// A step is begin_step, update for any number of disjoint sets of parameters, end_step.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// One update from the parameters' grad with this learning rate; parameters without a grad are
-  /// left alone.
-  virtual void step(const std::vector<std::unique_ptr<models::Parameter>>& parameters,
-                    double lr) = 0;
+  void begin_step(double lr);
+  /// Makes the state of all parts that update() would change: it allocates nothing of the kind
+  /// then. `sums` is the format of gradients that do not exist yet.
+  void prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise,
+               at::ScalarType sums = at::kFloat);
+  /// One update from the parts' grad and rows. They stay, with numbers that mean nothing any more.
+  void update(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise);
+  void end_step();
+  /// All of it for whole parameters, without noise.
+  void step(const std::vector<std::unique_ptr<models::Parameter>>& parameters, double lr);
+
   /// Bytes of moments and other state held now.
   virtual int64_t state_bytes() const = 0;
 
@@ -70,6 +97,17 @@ class Optimizer {
   virtual void set_state(const models::Parameter& parameter, const ParameterState& state) = 0;
   /// As if new.
   virtual void forget_states() = 0;
+
+ protected:
+  virtual kernels::UpdateRule rule() const = 0;
+  /// Makes the parameter's state where there is none yet.
+  virtual void make_state(const models::Parameter& parameter, at::ScalarType sums) = 0;
+  /// Puts the parameter's state into the part, and counts the update.
+  virtual void use_state(const models::Parameter& parameter, kernels::UpdatePart& part) = 0;
+
+ private:
+  double lr_ = 0;
+  std::set<uint32_t> updated_;  ///< in this step
 };
 
 /// The learning rate of a step (1 is the first). After a warm-up it stays, or falls along a line or

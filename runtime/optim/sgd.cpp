@@ -4,19 +4,26 @@
 
 namespace moonshard::optim {
 
-void Sgd::step(const std::vector<std::unique_ptr<models::Parameter>>& parameters, double lr) {
-  const at::NoGradGuard no_grad;
-  for (const auto& parameter : parameters) {
-    if (!parameter->grad.defined()) continue;
-    if (momentum_ == 0) {
-      parameter->value.add_(parameter->grad, -lr);
-      continue;
-    }
-    at::Tensor& sum = sums_[parameter->index];
-    if (!sum.defined()) sum = at::zeros_like(parameter->grad);
-    sum.mul_(momentum_).add_(parameter->grad);
-    parameter->value.add_(sum, -lr);
-  }
+kernels::UpdateRule Sgd::rule() const {
+  kernels::UpdateRule rule;
+  rule.kind = momentum_ == 0 ? kernels::UpdateKind::Sgd : kernels::UpdateKind::Momentum;
+  rule.momentum = momentum_;
+  return rule;
+}
+
+void Sgd::make_state(const models::Parameter& parameter, at::ScalarType sums) {
+  if (momentum_ == 0) return;
+  at::Tensor& sum = sums_[parameter.index].tensor;
+  if (sum.defined()) return;
+  const bool wide = parameter.value.scalar_type() == at::kDouble;
+  sum = at::zeros_like(parameter.value, parameter.value.options().dtype(wide ? at::kDouble : sums));
+}
+
+void Sgd::use_state(const models::Parameter& parameter, kernels::UpdatePart& part) {
+  if (momentum_ == 0) return;
+  Sum& sum = sums_[parameter.index];
+  sum.is_used = true;
+  part.first_moment = sum.tensor;
 }
 
 std::vector<std::string> Sgd::state_names() const {
@@ -26,17 +33,17 @@ std::vector<std::string> Sgd::state_names() const {
 
 ParameterState Sgd::state(const models::Parameter& parameter) const {
   const auto found = sums_.find(parameter.index);
-  if (found == sums_.end()) return {};
-  return {0, {{"sum", found->second}}};  // the number of updates makes no difference to it
+  if (found == sums_.end() || !found->second.is_used) return {};
+  return {0, {{"sum", found->second.tensor}}};  // the number of updates makes no difference to it
 }
 
 void Sgd::set_state(const models::Parameter& parameter, const ParameterState& state) {
-  for (const auto& [name, tensor] : state.tensors) sums_[parameter.index] = tensor;
+  for (const auto& [name, tensor] : state.tensors) sums_[parameter.index] = {tensor, true};
 }
 
 int64_t Sgd::state_bytes() const {
   int64_t total = 0;
-  for (const auto& [index, sum] : sums_) total += static_cast<int64_t>(sum.nbytes());
+  for (const auto& [index, sum] : sums_) total += static_cast<int64_t>(sum.tensor.nbytes());
   return total;
 }
 

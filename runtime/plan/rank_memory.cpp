@@ -54,11 +54,13 @@ RankMemory rank_memory(const models::ModelOptions& options,
   bool has_root = false;
   for (const sharding::UnitPlan& unit : plan_units(*model, sharding)) {
     std::vector<models::Parameter*> trained, frozen;
+    int64_t unit_gradients = 0;
     for (models::Parameter* parameter : unit.parameters) {
       (parameter->trainable ? trained : frozen).push_back(parameter);
       if (!parts) memory.parameters += parameter->value.numel() * size;
-      if (parameter->trainable) whole_gradients += parameter->value.numel() * sum_size;
+      if (parameter->trainable) unit_gradients += parameter->value.numel() * sum_size;
     }
+    whole_gradients += unit_gradients;
     const int cuts = parts ? world : 1;
     const sharding::FlatLayout of_trained(trained, 0, cuts), of_frozen(frozen, 0, cuts);
     const int64_t padded =
@@ -66,6 +68,8 @@ RankMemory rank_memory(const models::ModelOptions& options,
     units.push_back(padded * compute);
     has_root = has_root || unit.is_root;
     if (!trained.empty()) memory.gradients += of_trained.shard_size * sum_size;
+    if (world > 1) unit_gradients = trained.empty() ? 0 : of_trained.shard_size * sum_size;
+    memory.private_gradients = std::max(memory.private_gradients, unit_gradients);
     if (!parts) continue;
     const bool aliased = sharding.sharding == "zero2_replicated" && size == compute;
     memory.parameters += (aliased ? padded : padded / world) * size;

@@ -122,8 +122,10 @@ void add_clip_options(OptionSchema& schema) {
                     "flash norms: positions or rows at a time; 0 chooses");
   schema.choice<T>("flash_algorithm", &T::flash_algorithm, {"auto", "input_length", "width"},
                    "flash norms: by tiles of positions, by tiles of width, or the cheaper");
-  schema.integer<T>("memory_budget_mb", &T::memory_budget_mb, 0, 1e9,
-                    "engine auto: what it may keep across layers; 0 means no limit");
+  schema.integer<T>(
+      "memory_budget_mb", &T::memory_budget_mb, 0, 1e9,
+      "engine auto: what it may keep across layers; 0: half of what a GPU has beside the "
+      "weights and a copy of them, elsewhere no limit");
 }
 
 }  // namespace moonshard::privacy

@@ -19,10 +19,11 @@ using models::ParamLayer;
 // Backward passes on several devices look rules up from several threads.
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, std::shared_ptr<const LayerRule>> rules = {
+  const std::map<std::string, std::shared_ptr<const LayerRule>> built_in = {
       {kinds::kLinear, make_linear_rule()},       {kinds::kPatchEmbedding, make_linear_rule()},
       {kinds::kEmbedding, make_embedding_rule()}, {kinds::kPositionTable, make_table_rule()},
       {kinds::kRmsNorm, make_scale_rule()},       {kinds::kLayerNorm, make_scale_rule()}};
+  std::map<std::string, std::shared_ptr<const LayerRule>> rules = built_in;
 };
 
 Registry& registry() {
@@ -119,6 +120,12 @@ at::Tensor row_squares(const at::Tensor& x) {
   return squares;
 }
 
+at::Tensor bounded_gram(const at::Tensor& value, const at::Tensor& magnitude) {
+  constexpr double kErrorBound = 1e-6;
+  return at::where(magnitude > value * kTrustedCancellation,
+                   value.clamp_min(0) + magnitude * kErrorBound, value);
+}
+
 at::Tensor with_rounding_of_sum(const at::Tensor& squares, const at::Tensor& magnitudes,
                                 at::ScalarType wide) {
   const double eps = wide == at::kDouble ? 2.2e-16 : 1.2e-7;
@@ -158,6 +165,14 @@ std::vector<std::string> ruled_kinds() {
 
 void require_rule(const ParamLayer& layer) {
   rule_of(layer);
+}
+
+bool has_built_in_rule(const ParamLayer& layer) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto own = all.built_in.find(layer.kind);
+  const auto active = all.rules.find(layer.kind);
+  return own != all.built_in.end() && active != all.rules.end() && own->second == active->second;
 }
 
 LayerGradients per_sample_gradients(const ParamLayer& layer, const at::Tensor& a,
@@ -201,6 +216,24 @@ void add_gradients(const ParamLayer& layer, const at::Tensor& a, const at::Tenso
   const at::Tensor part = rows.sum(0);
   sum = sum.defined() ? sum.add_(part) : part;
   profile::claim(sum, profile::Owner::Gradients);
+}
+
+void add_rows(models::Parameter& parameter, const at::Tensor& rows, const at::Tensor& factors) {
+  if (!factors.defined()) {
+    const at::Tensor sum = rows.sum(0);
+    parameter.grad = parameter.grad.defined() ? parameter.grad.add_(sum) : sum;
+  } else if (rows.is_cuda() && rows.scalar_type() != at::kDouble && !parameter.rows.defined()) {
+    parameter.rows = rows;
+    parameter.row_factors = factors.to(at::kFloat);
+    return;
+  } else {
+    const at::Tensor flat_Bn = at_least_float(rows.flatten(1));
+    const at::Tensor sum =
+        at::matmul(factors.to(flat_Bn.scalar_type()), without_dropped(flat_Bn, factors))
+            .view(rows.sizes().slice(1));
+    parameter.grad = parameter.grad.defined() ? parameter.grad.add_(sum) : sum;
+  }
+  profile::claim(parameter.grad, profile::Owner::Gradients);
 }
 
 void announce_gradients(const ParamLayer& layer) {

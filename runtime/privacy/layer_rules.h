@@ -56,6 +56,9 @@ void register_rule(const std::string& kind, std::shared_ptr<const LayerRule> rul
 std::vector<std::string> ruled_kinds();
 /// Throws UsageError that names the layer and what can be done when its kind has no rule.
 void require_rule(const models::ParamLayer& layer);
+/// The layer's kind has one of the rules that come with the program, so that what computes the same
+/// in another way may stand in for it.
+bool has_built_in_rule(const models::ParamLayer& layer);
 
 // ---- of a whole layer, weight and bias, trainable parts only ------------------------------------
 
@@ -69,6 +72,10 @@ at::Tensor squared_norms(const models::ParamLayer& layer, const at::Tensor& a, c
 /// Adds the (weighted) sum over samples to the parameters' grad.
 void add_gradients(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
                    const at::Tensor& factors = {});
+
+/// Adds the sum over samples of factor x row to the parameter's gradient; rows [B, shape], factors
+/// [B], or undefined for all 1. On a GPU the rows may be handed on as they are (Parameter::rows).
+void add_rows(models::Parameter& parameter, const at::Tensor& rows, const at::Tensor& factors = {});
 
 /// Tells whoever keeps the parameters that the layer's part of this micro-batch is in their grad.
 void announce_gradients(const models::ParamLayer& layer);

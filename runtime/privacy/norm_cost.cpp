@@ -7,11 +7,15 @@
 namespace moonshard::privacy {
 namespace {
 
-// Operations per byte of memory traffic: a few cores do some 10; an H200 some 120 in bfloat16, 12
+// Operations per byte of memory traffic: a few cores do some 10; an H200 some 160 in bfloat16, 12
 // in float32.
 double operations_per_byte(const LayerShape& shape) {
-  return !shape.on_gpu ? 10 : shape.element_bytes < 4 ? 120 : 12;
+  return !shape.on_gpu ? 10 : shape.element_bytes < 4 ? 160 : 12;
 }
+
+// The fused kernels, beside cuBLAS's weight gradient = 1 per operation (kernels/*/*_lab.cu): the
+// Gram products of a block in one launch, lower triangles only; gradients that are kept or not.
+constexpr double kGhostKernel = 1.12, kFlashKernel = 1.0, kSumKernel = 1.02, kKeepKernel = 1.03;
 
 // Tiles are small products with a sum behind each: measured at half the speed of one large product,
 // on a GPU at a quarter.
@@ -31,6 +35,7 @@ LayerShape shape_of(const at::Tensor& a, const at::Tensor& g) {
 }
 
 double ghost_cost(const LayerShape& s) {
+  if (s.by_kernel) return kGhostKernel * s.samples * s.positions * s.positions * (s.in + s.out);
   return s.samples * s.positions * s.positions * (2 * (s.in + s.out) + 16 * operations_per_byte(s));
 }
 
@@ -40,10 +45,15 @@ double input_length_cost(const LayerShape& s) {
 }
 
 double width_cost(const LayerShape& s) {
+  if (s.by_kernel) return kFlashKernel * 2 * s.samples * s.positions * s.in * s.out;
   return s.samples * s.in * s.out * (2 * s.positions + 8 * operations_per_byte(s));
 }
 
 double sum_inputs_cost(const LayerShape& s) {
+  if (s.by_kernel) {
+    // The float32 sum is written here and read by the update.
+    return s.in * s.out * (kSumKernel * 2 * s.samples * s.positions + 8 * operations_per_byte(s));
+  }
   const double scaled_copy = 3 * s.element_bytes * std::min(s.in, s.out) * operations_per_byte(s);
   // A GPU applies factors to each sample's product of 16-bit operands: written, read, and added.
   const double products =
@@ -56,6 +66,15 @@ double keep_gradients_cost(const LayerShape& s) {
   return s.samples * s.in * s.out * (2 * s.positions + 12 * operations_per_byte(s));
 }
 
+double keep_compact_cost(const LayerShape& s) {
+  // Written here, read by the update.
+  return s.in * s.out * s.samples * (kKeepKernel * 2 * s.positions + 4 * operations_per_byte(s));
+}
+
+double kept_compact_bytes(const LayerShape& s) {
+  return s.samples * s.in * s.out * 2;
+}
+
 double kept_inputs_bytes(const LayerShape& s) {
   return s.samples * s.positions * (s.in + s.out) * s.element_bytes;
 }
@@ -66,7 +85,7 @@ double kept_gradients_bytes(const LayerShape& s) {
 
 NormMethod choose_flash(const LayerShape& shape, const std::string& algorithm) {
   if (algorithm == "input_length") return NormMethod::InputLength;
-  if (algorithm == "width") return NormMethod::Width;
+  if (algorithm == "width" || shape.by_kernel) return NormMethod::Width;
   return input_length_cost(shape) < width_cost(shape) ? NormMethod::InputLength : NormMethod::Width;
 }
 

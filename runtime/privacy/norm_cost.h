@@ -13,6 +13,7 @@ struct LayerShape {
   double samples, positions, in, out;
   double element_bytes;
   bool on_gpu;
+  bool by_kernel = false;  ///< fused kernels take the layer (block_norms.h)
 };
 
 LayerShape shape_of(const at::Tensor& a, const at::Tensor& g);
@@ -25,6 +26,10 @@ double width_cost(const LayerShape& shape);
 /// The weighted sum from (a, g), and from kept gradients.
 double sum_inputs_cost(const LayerShape& shape);
 double keep_gradients_cost(const LayerShape& shape);
+
+/// What rows kept in 16 bits by a kernel cost; only where the shape is by_kernel.
+double keep_compact_cost(const LayerShape& shape);
+double kept_compact_bytes(const LayerShape& shape);
 
 /// Layers that share their input keep it once; here it counts for each, which errs on the safe
 /// side.

@@ -55,6 +55,8 @@ void NormEngine::begin(models::Model& model, const MicroBatch& micro) {
   form_groups(model);
   seen_.assign(model.layers().size(), false);
   squares_ = factors_ = at::Tensor();
+  joined_.clear();
+  late_rows_.clear();
   recorded_.clear();
   peak_kept_bytes_ = 0;
   in_second_pass_ = false;
@@ -62,25 +64,32 @@ void NormEngine::begin(models::Model& model, const MicroBatch& micro) {
   needs_second_pass_ = plan_keep(model, micro) == Keep::Nothing && !clipping_->per_layer();
 }
 
-void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
-  const at::NoGradGuard no_grad;
-  const profile::OwnerScope scope(Owner::EngineTemporaries);
-  if (in_second_pass_) {
-    add_gradients(layer, a, g, factors_);
-    return announce_gradients(layer);
-  }
+NormEngine::Group& NormEngine::first_use(const ParamLayer& layer, int64_t samples) {
   MS_CHECK(!seen_[layer.index],
            "privacy.{}: layer '{}' was used twice in one forward pass; make it two layers that "
            "share the weight (add_tied_linear), so that its norm gets the cross term",
            name(), layer.name);
-  MS_ASSERT(g.size(0) == micro_.samples, "layer '{}' with {} samples in a batch of {}", layer.name,
-            g.size(0), micro_.samples);
+  MS_ASSERT(samples == micro_.samples, "layer '{}' with {} samples in a batch of {}", layer.name,
+            samples, micro_.samples);
   seen_[layer.index] = true;
-  Group& group = groups_[static_cast<size_t>(group_of_layer_[layer.index])];
+  return groups_[static_cast<size_t>(group_of_layer_[layer.index])];
+}
+
+void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
+  const at::NoGradGuard no_grad;
+  const profile::OwnerScope scope(Owner::EngineTemporaries);
+  if (in_second_pass_) return consume_again(layer, a, g);
+  Group& group = first_use(layer, g.size(0));
   const LayerPlan plan = plan_layer(layer, a, g);
+  const bool by_kernel =
+      plan.keep == Keep::Gradients ? plan.compact : plan.norm.method != NormMethod::InputLength;
+  if (by_kernel && !plan.custom_norm && !is_shared(layer) && may_join(layer, a, g))
+    return join_launch(layer, a, g, plan);
   if (plan.keep == Keep::Gradients) {
     const profile::Zone zone(kLocalNorms, layer.name);
-    keep_gradients(group, layer, a, g);
+    const LayerGradients gradients = per_sample_gradients(layer, a, g);
+    keep_rows(group, layer.weight, gradients.weight);
+    keep_rows(group, layer.bias, gradients.bias);
   } else {
     at::Tensor own;
     {
@@ -104,6 +113,68 @@ void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at:
   if (--group.pending == 0) complete(group);
 }
 
+bool NormEngine::takes_rows(const ParamLayer& layer) const {
+  return !has_custom_norms() && has_built_in_rule(layer);
+}
+
+void NormEngine::consume_rows(const ParamLayer& layer, const at::Tensor& weight_rows,
+                              const at::Tensor& bias_rows) {
+  const at::NoGradGuard no_grad;
+  const profile::OwnerScope scope(Owner::EngineTemporaries);
+  if (in_second_pass_) {
+    if (weight_rows.defined()) add_rows(*layer.weight, weight_rows, factors_);
+    if (bias_rows.defined()) add_rows(*layer.bias, bias_rows, factors_);
+    return announce_gradients(layer);
+  }
+  const at::Tensor& any = weight_rows.defined() ? weight_rows : bias_rows;
+  Group& group = first_use(layer, any.size(0));
+  keep_rows(group, layer.weight, weight_rows);
+  keep_rows(group, layer.bias, bias_rows);
+  if (--group.pending == 0) complete(group);
+}
+
+// ---- layers of a block in one launch -----------------------------------------------------------
+
+void NormEngine::join_launch(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                             const LayerPlan& plan) {
+  if (!joined_.empty() &&
+      (joined_.front().layer->block != layer.block || joined_.size() == kMostTasks))
+    launch_joined();
+  joined_.push_back({&layer, as_positions(a), as_positions(g), plan.norm.method,
+                     plan.keep == Keep::Gradients && !clipping_->per_layer(), plan.keep});
+  profile::claim(a, Owner::EngineKept);
+  profile::claim(g, Owner::EngineKept);
+}
+
+void NormEngine::launch_joined() {
+  if (joined_.empty()) return;
+  std::vector<LinearTask> tasks;
+  tasks.swap(joined_);
+  TaskNorms found;
+  {
+    const profile::Zone zone(kLocalNorms, common_name(tasks));
+    found = norms_of(tasks);
+  }
+  if (!needs_group_norms()) {
+    const at::Tensor sum = found.squares_nB.sum(0);
+    squares_ = squares_.defined() ? squares_ + sum : sum;
+  }
+  for (size_t k = 0; k < tasks.size(); ++k) {
+    const LinearTask& task = tasks[k];
+    Group& group = groups_[static_cast<size_t>(group_of_layer_[task.layer->index])];
+    if (needs_group_norms()) group.squares = found.squares_nB[static_cast<int64_t>(k)];
+    if (found.rows[k].defined()) {
+      group.per_sample[task.layer->weight->index] = {task.layer->weight, found.rows[k],
+                                                     found.scales[k]};
+    } else if (task.keep != Keep::Nothing || clipping_->per_layer()) {
+      group.uses.push_back({task.layer, task.a_BTi, task.g_BTo, Keep::Inputs});
+    }
+    if (task.layer->bias != nullptr && task.layer->bias->trainable)
+      keep_rows(group, task.layer->bias, task.g_BTo.sum(1, false, at::kFloat));
+    if (--group.pending == 0) complete(group);
+  }
+}
+
 at::Tensor NormEngine::layer_norm_squares(const ParamLayer& layer, const at::Tensor& a,
                                           const at::Tensor& g, const LayerPlan& plan) const {
   const at::Tensor squares =
@@ -125,46 +196,61 @@ at::Tensor NormEngine::cross_terms(const Group& group, const ParamLayer& layer, 
   return sum;
 }
 
-void NormEngine::keep_gradients(Group& group, const ParamLayer& layer, const at::Tensor& a,
-                                const at::Tensor& g) {
-  const LayerGradients gradients = per_sample_gradients(layer, a, g);
-  const auto add = [&](models::Parameter* parameter, const at::Tensor& gradient) {
-    if (!gradient.defined()) return;
-    auto& [kept_parameter, kept] = group.per_sample[parameter->index];
-    kept_parameter = parameter;
-    if (!kept.defined()) {
-      kept = gradient;
-      profile::claim(kept, Owner::EngineKept);
-      return;
-    }
-    if (has_fault(Fault::NoCrossTerm)) {  // the two uses' squares, as if they were two weights
-      const at::Tensor parts =
-          row_squares(gradient) - row_squares(kept + gradient) + row_squares(kept);
-      group.squares = group.squares.defined() ? group.squares + parts : parts;
-    }
-    // A tied weight's uses add up before the norm is taken. Not in place: the rule may have handed
-    // out a view of g.
-    kept = kept + gradient;
-    profile::claim(kept, Owner::EngineKept);
-  };
-  add(layer.weight, gradients.weight);
-  add(layer.bias, gradients.bias);
+void NormEngine::keep_rows(Group& group, models::Parameter* parameter, const at::Tensor& rows) {
+  if (!rows.defined()) return;
+  Rows& own = group.per_sample[parameter->index];
+  own.parameter = parameter;
+  if (!own.rows.defined()) {
+    own.rows = rows;
+    profile::claim(own.rows, Owner::EngineKept);
+    return;
+  }
+  if (has_fault(Fault::NoCrossTerm)) {  // the two uses' squares, as if they were two weights
+    const at::Tensor parts =
+        row_squares(rows) - row_squares(own.rows + rows) + row_squares(own.rows);
+    group.squares = group.squares.defined() ? group.squares + parts : parts;
+  }
+  // A tied weight's uses add up before the norm is taken. Not in place: the rule may have handed
+  // out a view of g.
+  own.rows = own.rows + rows;
+  profile::claim(own.rows, Owner::EngineKept);
 }
 
 at::Tensor NormEngine::factors_of(const at::Tensor& norms, int64_t groups) const {
   return micro_.stand_in ? at::zeros_like(norms) : clipping_->factors(norms, groups);
 }
 
-// All uses of the group's weights have been seen: its norm is whole.
-void NormEngine::complete(Group& group) {
-  for (const auto& [index, entry] : group.per_sample) {
-    const auto& [parameter, gradient] = entry;
-    if (gradient.dim() == 2 && has_fault(Fault::NoBiasTerm) && parameter->name.ends_with(".bias"))
+// On a GPU the squares of small rows (norm layers, biases) are many tiny launches: they wait for
+// each other where no one asks for the group's own norm.
+void NormEngine::add_squares_of_rows(Group& group) {
+  constexpr int64_t kSmall = 1 << 16;
+  for (const auto& [index, own] : group.per_sample) {
+    if (own.scales.defined()) continue;  // came with their norm
+    if (own.rows.dim() == 2 && has_fault(Fault::NoBiasTerm) &&
+        own.parameter->name.ends_with(".bias"))
       continue;
+    if (own.rows.is_cuda() && !needs_group_norms() && own.rows[0].numel() <= kSmall) {
+      late_rows_.push_back(own.rows.flatten(1));
+      continue;
+    }
     const profile::Zone zone(kLocalNorms, group.name);
-    const at::Tensor squares = row_squares(gradient);
+    const at::Tensor squares = row_squares(own.rows);
     group.squares = group.squares.defined() ? group.squares + squares : squares;
   }
+}
+
+void NormEngine::add_late_squares() {
+  if (late_rows_.empty()) return;
+  const profile::Zone zone(kLocalNorms, "small parameters");
+  const at::Tensor squares = row_squares(at::cat(late_rows_, 1));
+  squares_ = squares_.defined() ? squares_ + squares : squares;
+  late_rows_.clear();
+}
+
+// All uses of the group's weights have been seen: its norm is whole.
+void NormEngine::complete(Group& group) {
+  add_squares_of_rows(group);
+  if (needs_second_pass_) group.per_sample.clear();  // the second pass has them again
   if (!group.squares.defined()) return;
   std::optional<profile::Zone> zone(std::in_place, kNormStacking, group.name);
   // Rounding of a cross term may leave a tiny negative number where the gradient is zero.
@@ -178,7 +264,7 @@ void NormEngine::complete(Group& group) {
   zone.reset();
   if (clipping_->per_layer()) {
     group.factors = factors_of(group.squares.sqrt(), static_cast<int64_t>(groups_.size()));
-    sum_kept(group, group.factors);
+    sum_one(group, group.factors);
   } else {  // uses that were held for the cross term only
     std::erase_if(group.uses, [](const Use& use) { return use.keep == Keep::Nothing; });
   }
@@ -188,38 +274,16 @@ void NormEngine::complete(Group& group) {
   group.squares = at::Tensor();
 }
 
-// Adds the weighted sum of what the group kept, releasing each as soon as it is added.
-void NormEngine::sum_kept(Group& group, const at::Tensor& factors) {
-  for (Use& use : group.uses) {
-    add_gradients(*use.layer, use.a, use.g, factors);
-    use.a = use.g = at::Tensor();
-  }
-  group.uses.clear();
-  for (auto& [index, entry] : group.per_sample) {
-    auto& [parameter, gradient] = entry;
-    const at::Tensor flat_Bn = gradient.flatten(1);
-    const at::Tensor sum =
-        at::matmul(factors.to(flat_Bn.scalar_type()), without_dropped(flat_Bn, factors))
-            .view(gradient.sizes().slice(1));
-    gradient = at::Tensor();
-    at::Tensor& total = parameter->grad;
-    total = total.defined() ? total.add_(sum) : sum;
-    profile::claim(total, Owner::Gradients);
-  }
-  group.per_sample.clear();
-  // In the second pass each layer speaks for itself.
-  if (needs_second_pass_) return;
-  for (const ParamLayer* layer : group.layers) announce_gradients(*layer);
-}
-
 ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
   const at::NoGradGuard no_grad;
+  launch_joined();
   for (Group& group : groups_) {  // a weight that the loss does not reach has one use less
     if (group.pending > 0) {
       group.pending = 0;
       complete(group);
     }
   }
+  add_late_squares();
   MS_CHECK(squares_.defined(),
            "privacy.{}: expected the loss to depend on a trainable parameter, got none that "
            "backward reached",
@@ -242,7 +306,7 @@ ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
   if (!clipping_->per_layer()) {
     factors_ = report.factors = factors_of(report.norms, 1);
     timer.begin("clipped_sum");
-    for (Group& group : groups_) sum_kept(group, factors_);
+    sum_all(factors_);
   }
   report.layers = std::move(recorded_);
   in_second_pass_ = needs_second_pass_;
@@ -250,6 +314,7 @@ ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
 }
 
 void NormEngine::end_second_pass() {
+  sum_joined();
   in_second_pass_ = false;
 }
 
@@ -266,7 +331,7 @@ int64_t NormEngine::kept_now() const {
       count(use.a);
       count(use.g);
     }
-    for (const auto& [index, entry] : group.per_sample) count(entry.second);
+    for (const auto& [index, own] : group.per_sample) count(own.rows);
   }
   return bytes;
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "runtime/privacy/block_norms.h"
 #include "runtime/privacy/clip_engine.h"
 #include "runtime/privacy/layer_rules.h"
 
@@ -21,12 +22,6 @@ inline constexpr const char* kNormStacking = "norm stacking";
 inline constexpr const char* kNormReduce = "norm reduce";
 inline constexpr const char* kNormFinal = "norm final";
 
-enum class Keep {
-  Nothing,   ///< the sum comes from a second backward pass
-  Inputs,    ///< (a, g)
-  Gradients  ///< each sample's gradient
-};
-
 /// Squared norms [B] of one layer by other means than the rules'.
 using NormFunction = std::function<at::Tensor(const models::ParamLayer& layer, const at::Tensor& a,
                                               const at::Tensor& g)>;
@@ -35,6 +30,8 @@ struct LayerPlan {
   NormSettings norm;
   Keep keep = Keep::Inputs;
   NormFunction custom_norm;  ///< instead of `norm`, when set
+  /// Keep::Gradients: in 16 bits, and the norm of what is kept, where a kernel does that.
+  bool compact = false;
 };
 
 class NormEngine : public ClipEngine {
@@ -45,6 +42,9 @@ class NormEngine : public ClipEngine {
   void begin(models::Model& model, const MicroBatch& micro) override;
   bool needs_second_pass() const override { return needs_second_pass_; }
   void consume(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) override;
+  bool takes_rows(const models::ParamLayer& layer) const override;
+  void consume_rows(const models::ParamLayer& layer, const at::Tensor& weight_rows,
+                    const at::Tensor& bias_rows) override;
   ClipReport clip(profile::PhaseTimer& timer) override;
   void end_second_pass() override;
   void reduce_norms_by(NormReduction reduction) override { norm_reduction_ = std::move(reduction); }
@@ -57,6 +57,8 @@ class NormEngine : public ClipEngine {
   /// At the seam, where shapes are known.
   virtual LayerPlan plan_layer(const models::ParamLayer& layer, const at::Tensor& a,
                                const at::Tensor& g) = 0;
+  /// Norms come from a function of (a, g) that must see them.
+  virtual bool has_custom_norms() const { return false; }
   /// The layer's weight has other uses: all of them must keep the same, for the cross term.
   bool is_shared(const models::ParamLayer& layer) const;
 
@@ -66,13 +68,18 @@ class NormEngine : public ClipEngine {
     at::Tensor a, g;
     Keep keep;
   };
+  struct Rows {
+    models::Parameter* parameter = nullptr;
+    at::Tensor rows;    ///< [B, shape]
+    at::Tensor scales;  ///< [B], what compact rows were multiplied by; their norm is known then
+  };
   struct Group {
     std::string name;
     std::vector<const models::ParamLayer*> layers;
     int64_t pending = 0;  ///< uses that backward has not reached yet
     std::vector<Use> uses;
     // By the model's order of parameters, not by address: the same run gives the same digits.
-    std::map<uint32_t, std::pair<models::Parameter*, at::Tensor>> per_sample;
+    std::map<uint32_t, Rows> per_sample;
     at::Tensor squares;
     at::Tensor magnitude;  ///< of shared weights: sum of the uses' norms
     at::Tensor factors;    ///< per-layer clipping
@@ -83,10 +90,21 @@ class NormEngine : public ClipEngine {
                                 const at::Tensor& g, const LayerPlan& plan) const;
   at::Tensor cross_terms(const Group& group, const models::ParamLayer& layer, const at::Tensor& a,
                          const at::Tensor& g) const;
-  void keep_gradients(Group& group, const models::ParamLayer& layer, const at::Tensor& a,
-                      const at::Tensor& g);
+  Group& first_use(const models::ParamLayer& layer, int64_t samples);
+  void keep_rows(Group& group, models::Parameter* parameter, const at::Tensor& rows);
+  void join_launch(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                   const LayerPlan& plan);
+  void launch_joined();
+  void consume_again(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
+  void sum_joined();
   void complete(Group& group);
-  void sum_kept(Group& group, const at::Tensor& factors);
+  void add_squares_of_rows(Group& group);
+  void add_late_squares();
+  bool needs_group_norms() const { return clipping_->per_layer() || micro_.record_layers; }
+  void take_sums(Group& group, const at::Tensor& factors, std::vector<LinearTask>& joined);
+  void sum_all(const at::Tensor& factors);
+  void sum_one(Group& group, const at::Tensor& factors);
+  void announce(const Group& group) const;
   int64_t kept_now() const;
 
   at::Tensor factors_of(const at::Tensor& norms, int64_t groups) const;
@@ -101,6 +119,8 @@ class NormEngine : public ClipEngine {
   std::set<int64_t> shared_;             ///< groups of more than one layer
   std::vector<bool> seen_;               ///< by layer index
   at::Tensor squares_, factors_;         ///< [B]
+  std::vector<LinearTask> joined_;       ///< of the block that backward is in
+  std::vector<at::Tensor> late_rows_;    ///< [B, n] on a GPU: their squares are taken in one go
   std::vector<LayerNorms> recorded_;
   int64_t peak_kept_bytes_ = 0;
 };

@@ -50,17 +50,32 @@ void PhaseTimer::mark(const char* phase) {
   marks_.push_back(std::move(mark));
 }
 
-void PhaseTimer::begin(const char* phase) {
+void PhaseTimer::enter(const char* phase) {
   mark(phase);
+  running_ = phase;
   set_current_phase(phase);
+}
+
+void PhaseTimer::begin(const char* phase) {
+  enter(phase);
   range_.begin(phase);
   if (detail::ledger_is_kept.load(std::memory_order_relaxed)) detail::ledger_enters_phase(phase);
+}
+
+PhaseTimer::Inside::Inside(PhaseTimer& timer, const char* phase)
+    : timer_(timer), outer_(timer.running_) {
+  timer_.enter(phase);
+}
+
+PhaseTimer::Inside::~Inside() {
+  timer_.enter(outer_ != nullptr ? outer_ : "");
 }
 
 std::vector<std::pair<std::string, double>> PhaseTimer::finish() {
   std::vector<std::pair<std::string, double>> phases;
   if (marks_.empty()) return phases;
   mark(nullptr);
+  running_ = nullptr;
   range_.end();
   set_current_phase("");
   if (device_.is_cuda()) marks_.back()->event->synchronize();

@@ -14,6 +14,10 @@
 
 namespace moonshard::sharding {
 
+/// Told of parts, by their places in Parallel::updated(), whose gradients are final and whose
+/// values nothing in the step needs any more.
+using Completed = std::function<void(const std::string& unit, const std::vector<size_t>& parts)>;
+
 class Parallel {
  public:
   virtual ~Parallel() = default;
@@ -25,6 +29,13 @@ class Parallel {
   virtual int64_t first_element(size_t) const { return 0; }
 
   virtual void begin_step() {}
+  /// From here to the next call gradients are handed over unit by unit: in the last micro-batch as
+  /// soon as they are whole, the rest in finish_gradients. They are dropped when the call returns.
+  /// On any thread of the backward pass. An empty function ends it. What cannot be told apart early
+  /// is not handed over at all: the step then finds it in updated().
+  virtual void on_complete(Completed) {}
+  /// Numbers of the largest hand-over.
+  virtual int64_t most_completed() const { return 0; }
   /// `last` of the step: gradients that were held back travel then.
   virtual void begin_micro_batch(bool /*last*/) {}
   /// `last` of this micro-batch's backward passes.

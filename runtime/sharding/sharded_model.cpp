@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/core/device.h"
+#include "runtime/sharding/unwrapped.h"
 
 namespace moonshard::sharding {
 namespace {
@@ -54,7 +55,12 @@ ShardedModel::ShardedModel(models::Model& model, const ShardingOptions& options,
     units_.push_back(
         std::make_unique<Unit>(plan.name, std::move(plan.layers), plan.parameters, context_));
     units_.back()->is_root = plan.is_root;
+    const size_t first_part = updated_.size();
     units_.back()->place(model, updated_, first_elements_);
+    auto& parts = parts_of_unit_.emplace_back();
+    for (size_t i = first_part; i < updated_.size(); ++i) parts.push_back(i);
+    for (const models::Parameter* parameter : plan.parameters)
+      if (!gathers() && parameter->trainable) parts.push_back(parameter->index);
   }
   if (context_.strategy == Strategy::Zero2Replicated) {
     end_step();
@@ -91,12 +97,28 @@ std::vector<std::string> ShardedModel::unit_names() const {
 
 void ShardedModel::begin_step() {
   take_back();
-  context_.memory.gradients = 0;
+  context_.memory.gradients = context_.memory.gradients_now;
   if (timeline_ == nullptr) context_.group->reset_traffic();
+}
+
+void ShardedModel::on_complete(Completed completed) {
+  completed_ = std::move(completed);
+  for (const auto& unit : units_) unit->is_complete = unit->gradients_sent = false;
+}
+
+int64_t ShardedModel::most_completed() const {
+  int64_t most = 0;
+  for (const auto& parts : parts_of_unit_) {
+    int64_t numbers = 0;
+    for (const size_t part : parts) numbers += updated()[part]->value.numel();
+    most = std::max(most, numbers);
+  }
+  return most;
 }
 
 void ShardedModel::begin_micro_batch(bool last) {
   last_micro_batch_ = last;
+  last_pass_ = false;
   pass_ = Pass::Forward;
   for (const auto& unit : units_) {
     unit->move(Event::BeginMicroBatch);
@@ -124,9 +146,10 @@ void ShardedModel::end_backward() {
 }
 
 void ShardedModel::end_micro_batch() {
-  for (const auto& unit : units_) {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    Unit* unit = units_[i].get();
     if (unit->state().phase == Phase::Forward) unit->move(Event::EndForward);
-    if (unit->gradients_pending > 0 && unit->state().phase != Phase::Idle) reduce(*unit);
+    if (unit->gradients_pending > 0 && unit->state().phase != Phase::Idle) reduce(i);
     if (unit->state().storage == Storage::Gathering) unit->finish_gather();
     if (unit->state().storage == Storage::Whole && context_.strategy != Strategy::Zero2Replicated)
       unit->release();
@@ -135,8 +158,36 @@ void ShardedModel::end_micro_batch() {
 }
 
 void ShardedModel::finish_gradients() {
+  if (completed_) {
+    for (size_t i = units_.size(); i-- > 0;)  // in the order in which they were sent
+      if (!units_[i]->is_complete) complete(i);
+    return;
+  }
   for (const auto& unit : units_) unit->finish_reduce();
   context_.wait_for_copies();
+}
+
+// With offload the host would update while the device waits for its next work: at the end instead.
+bool ShardedModel::hands_over_early() const {
+  return completed_ && last_micro_batch_ && last_pass_ && !context_.offloads();
+}
+
+// Gradients may be whole while layers of the unit still run backwards and read its values, or will
+// once more.
+void ShardedModel::complete_if_ready(size_t index) {
+  const Unit& unit = *units_[index];
+  if (hands_over_early() && unit.gradients_sent && !unit.is_complete &&
+      unit.reductions_under_way() == 0 && unit.state().phase != Phase::Backward)
+    complete(index);
+}
+
+void ShardedModel::complete(size_t index) {
+  Unit& unit = *units_[index];
+  unit.is_complete = true;
+  unit.finish_reduce();
+  context_.wait_for_copies();
+  if (!parts_of_unit_[index].empty()) completed_(unit.name(), parts_of_unit_[index]);
+  unit.drop_gradients();
 }
 
 void ShardedModel::end_step() {
@@ -242,19 +293,23 @@ void ShardedModel::finish_unit_backward(Unit& unit, size_t index) {
   const bool stays = context_.strategy == Strategy::Zero2Replicated ||
                      (!last_pass_ && (context_.strategy == Strategy::Zero2 || unit.is_root));
   if (gathers() && !stays) unit.release();
+  complete_if_ready(index);
 }
 
 void ShardedModel::gradients_added(const models::ParamLayer& layer) {
   Unit& unit = unit_of(layer);
-  if (--unit.gradients_pending == 0) reduce(unit);
+  if (--unit.gradients_pending == 0) reduce(unit_of_layer_[layer.index]);
 }
 
-void ShardedModel::reduce(Unit& unit) {
+void ShardedModel::reduce(size_t index) {
+  Unit& unit = *units_[index];
   if (options_.no_sync && !last_micro_batch_) {
     unit.gradients_pending = 0;
     return;  // they stay where they are and grow
   }
-  unit.start_reduce();
+  unit.start_reduce(/*keeps_rows=*/completed_ && last_micro_batch_);
+  unit.gradients_sent = last_micro_batch_;
+  complete_if_ready(index);
   size_t under_way = 0;
   for (const auto& other : units_) under_way += other->reductions_under_way();
   // Oldest first: backward goes from the last unit to the first.
@@ -263,6 +318,7 @@ void ShardedModel::reduce(Unit& unit) {
       units_[i]->finish_oldest_reduce();
       --under_way;
     }
+    complete_if_ready(i);
   }
 }
 
@@ -332,22 +388,6 @@ void ShardedModel::end_span(Unit& unit) {
 }
 
 // ---- without wrapper ---------------------------------------------------------------------------
-
-namespace {
-
-class Unwrapped : public Parallel {
- public:
-  explicit Unwrapped(models::Model& model) : model_(model) {}
-  const std::vector<std::unique_ptr<models::Parameter>>& updated() const override {
-    return model_.parameters();
-  }
-  std::vector<KeptPart> kept_parts() override { return whole_parts(model_); }
-
- private:
-  models::Model& model_;
-};
-
-}  // namespace
 
 std::vector<KeptPart> whole_parts(const models::Model& model) {
   std::vector<KeptPart> parts;

@@ -17,6 +17,8 @@ class ShardedModel : public Parallel, public models::ParameterKeeper {
   const std::vector<std::unique_ptr<models::Parameter>>& updated() const override;
   int64_t first_element(size_t index) const override;
   void begin_step() override;
+  void on_complete(Completed completed) override;
+  int64_t most_completed() const override;
   void begin_micro_batch(bool last) override;
   void begin_backward(bool last) override;
   void end_backward() override;
@@ -49,7 +51,10 @@ class ShardedModel : public Parallel, public models::ParameterKeeper {
   void prefetch(size_t from, int64_t direction);
   void use_backward(Unit& unit, size_t index);
   void finish_unit_backward(Unit& unit, size_t index);
-  void reduce(Unit& unit);
+  void reduce(size_t index);
+  bool hands_over_early() const;
+  void complete_if_ready(size_t index);
+  void complete(size_t index);
   void begin_span(Unit& unit, const char* what);
   void end_span(Unit& unit);
   void take_back();
@@ -61,6 +66,8 @@ class ShardedModel : public Parallel, public models::ParameterKeeper {
   std::vector<size_t> unit_of_layer_;
   std::vector<std::unique_ptr<models::Parameter>> updated_;
   std::vector<int64_t> first_elements_;
+  std::vector<std::vector<size_t>> parts_of_unit_;  ///< places in updated()
+  Completed completed_;
   Pass pass_ = Pass::None;
   bool last_micro_batch_ = true, last_pass_ = true, exposed_ = false;
   std::shared_ptr<profile::Timeline> timeline_;

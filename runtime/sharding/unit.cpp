@@ -1,5 +1,7 @@
 #include "runtime/sharding/unit.h"
+#include "kernels/cast/cast.h"
 #include "runtime/profile/owners.h"
+#include "runtime/sharding/settle_rows.h"
 
 #include <ATen/ATen.h>
 
@@ -20,6 +22,11 @@ void ShardingMemory::add_whole(int64_t bytes, int64_t units) {
 void ShardingMemory::add_in_flight(int64_t bytes) {
   in_flight += bytes;
   in_flight_peak = std::max(in_flight_peak, in_flight);
+}
+
+void ShardingMemory::add_gradients(int64_t bytes) {
+  gradients_now += bytes;
+  gradients = std::max(gradients, gradients_now);
 }
 
 c10::Stream ShardingContext::copy_stream() {
@@ -160,7 +167,13 @@ void Unit::gather_flat(Flat& flat) {
     ready.block(context_.copy_stream());
     beside.emplace(context_.copy_stream());
   }
-  if (!as_it_is || context_.single()) part.copy_(flat.shard, /*non_blocking=*/true);
+  if (!as_it_is || context_.single()) {
+    if (context_.offloads()) {
+      part.copy_(flat.shard, /*non_blocking=*/true);
+    } else {
+      kernels::cast_copy(part, flat.shard);
+    }
+  }
   if (!context_.single()) {
     flat.gather = context_.group->all_gather(flat.whole, part, name_);
   } else if (beside) {
@@ -196,32 +209,44 @@ void Unit::release() {
 }
 
 // One rank: the gradients are the sums already, each in the parameter's own memory.
-void Unit::reduce_in_place() {
+void Unit::reduce_in_place(bool keeps_rows) {
   for (size_t i = 0; i < trained_.layout.pieces.size(); ++i) {
     const Piece& piece = trained_.layout.pieces[i];
-    at::Tensor gradient = piece.parameter->grad;
-    piece.parameter->grad = at::Tensor();
+    models::Parameter &from = *piece.parameter, &to = *trained_.updated[i];
+    if (!keeps_rows || context_.offloads()) settle_rows(from);
+    if (from.rows.defined()) {
+      to.rows = from.rows.flatten(1);
+      to.row_factors = from.row_factors;
+      from.rows = from.row_factors = at::Tensor();
+    }
+    at::Tensor gradient = from.grad;
+    from.grad = at::Tensor();
     if (!gradient.defined()) continue;
     gradient = brought_home(gradient.flatten());
-    at::Tensor& sum = trained_.updated[i]->grad;
+    at::Tensor& sum = to.grad;
     if (sum.defined()) {
       context_.wait_for_copies();
       sum.add_(gradient);
     } else {
-      context_.memory.gradients += static_cast<int64_t>(gradient.nbytes());
+      hold_gradients(static_cast<int64_t>(gradient.nbytes()));
       sum = gradient;
     }
   }
 }
 
-void Unit::start_reduce() {
+void Unit::hold_gradients(int64_t bytes) {
+  held_gradients_ += bytes;
+  context_.memory.add_gradients(bytes);
+}
+
+void Unit::start_reduce(bool keeps_rows) {
   const at::NoGradGuard no_grad;
   move(Event::Reduce);
   gradients_pending = 0;
   if (trained_.layout.empty()) return;
   const bool ddp = context_.strategy == Strategy::Ddp;
   if (context_.single()) {
-    if (!ddp) reduce_in_place();  // with ddp they are where the optimizer looks for them
+    if (!ddp) reduce_in_place(keeps_rows);  // with ddp they are where the optimizer looks for them
     return;
   }
   const FlatLayout& layout = trained_.layout;
@@ -232,6 +257,7 @@ void Unit::start_reduce() {
   layout.clear_gaps(reduction.row);
   for (const Piece& piece : layout.pieces) {
     at::Tensor slot = FlatLayout::whole_view(reduction.row, piece);
+    settle_rows(*piece.parameter);
     at::Tensor& gradient = piece.parameter->grad;
     if (gradient.defined()) {
       slot.copy_(gradient);
@@ -277,7 +303,7 @@ void Unit::add_to_sums(const at::Tensor& part) {
   }
   sums_ = arrived;
   profile::claim(sums_, profile::Owner::Gradients);
-  context_.memory.gradients += static_cast<int64_t>(sums_.nbytes());
+  hold_gradients(static_cast<int64_t>(sums_.nbytes()));
   if (context_.strategy == Strategy::Ddp) return;
   for (size_t i = 0; i < trained_.layout.pieces.size(); ++i) {
     const Piece& piece = trained_.layout.pieces[i];
@@ -297,8 +323,10 @@ at::Tensor Unit::brought_home(const at::Tensor& gradient) const {
 void Unit::drop_gradients() {
   reductions_.clear();
   sums_ = at::Tensor();
-  for (const Piece& piece : trained_.layout.pieces) piece.parameter->grad = at::Tensor();
-  for (models::Parameter* part : trained_.updated) part->grad = at::Tensor();
+  for (const Piece& piece : trained_.layout.pieces) forget_gradient(*piece.parameter);
+  for (models::Parameter* part : trained_.updated) forget_gradient(*part);
+  context_.memory.add_gradients(-held_gradients_);
+  held_gradients_ = 0;
 }
 
 void Unit::expose_parameters() {

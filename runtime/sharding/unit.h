@@ -27,13 +27,15 @@ enum class Strategy {
 /// Bytes of one rank, now and at their peak since the last reset.
 struct ShardingMemory {
   int64_t parameters = 0;                     ///< kept between steps: own parts, or all of them
-  int64_t gradients = 0;                      ///< sums kept until the optimizer has used them
+  int64_t gradients = 0;                      ///< peak of the sums kept for the optimizer
+  int64_t gradients_now = 0;                  ///< what of them is there
   int64_t whole = 0, whole_peak = 0;          ///< gathered parameters
   int64_t in_flight = 0, in_flight_peak = 0;  ///< gradients on their way
   int64_t whole_units = 0, whole_units_peak = 0;
 
   void add_whole(int64_t bytes, int64_t units);
   void add_in_flight(int64_t bytes);
+  void add_gradients(int64_t bytes);
 };
 
 /// A part of one of the model's parameters, trained or frozen, that this rank keeps.
@@ -85,8 +87,9 @@ class Unit {
   void finish_gather();
   void release();
 
-  /// Sends the parameters' gradients on their way and takes them from the parameters.
-  void start_reduce();
+  /// Sends the parameters' gradients on their way and takes them from the parameters. With
+  /// `keeps_rows` and one rank, what is not summed up yet stays so: the optimizer does it.
+  void start_reduce(bool keeps_rows = false);
   /// Waits for all that are on their way and adds them to this rank's sums.
   void finish_reduce();
   size_t reductions_under_way() const { return reductions_.size(); }
@@ -109,7 +112,9 @@ class Unit {
   int64_t forward_uses = 0, graph_uses = 0, backward_pending = 0, gradients_pending = 0;
   int64_t num_trained_layers = 0, trained_seen = 0;
   bool is_root = false;
-  size_t span = 0;  ///< of the timeline, while it is recorded
+  bool gradients_sent = false;  ///< of the step's last micro-batch
+  bool is_complete = false;     ///< its gradients were handed over in this step
+  size_t span = 0;              ///< of the timeline, while it is recorded
 
  private:
   struct Flat {
@@ -129,7 +134,8 @@ class Unit {
   void gather_flat(Flat& flat);
   void set_values(const Flat& flat, const at::Tensor& row);
   void forget_values(Flat& flat);
-  void reduce_in_place();
+  void reduce_in_place(bool keeps_rows);
+  void hold_gradients(int64_t bytes);
   void add_to_sums(const at::Tensor& part);
   at::Tensor brought_home(const at::Tensor& gradient) const;
   int64_t whole_bytes() const;
@@ -139,7 +145,8 @@ class Unit {
   ShardingContext& context_;
   UnitState state_;
   Flat trained_, frozen_;
-  at::Tensor sums_;  ///< gradients: own part, or with ddp all of them
+  at::Tensor sums_;             ///< gradients: own part, or with ddp all of them
+  int64_t held_gradients_ = 0;  ///< bytes that the context counts for this unit
   std::vector<Reduction> reductions_;
 };
 

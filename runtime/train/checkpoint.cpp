@@ -11,6 +11,7 @@
 #include "runtime/models/model_schema.h"
 #include "runtime/train/all_or_none.h"
 #include "runtime/train/checkpoint_folder.h"
+#include "runtime/train/step_graph.h"
 #include "runtime/train/trainer.h"
 #include "runtime/weights/labels.h"
 #include "runtime/weights/safetensors.h"
@@ -202,8 +203,9 @@ fs::path Trainer::save(const fs::path& folder) {
            "checkpoint: expected real ranks, got world = {}; one rank of {} "
            "has only its own part",
            sharding_options_.world, world_->size());
-  MS_CHECK(!half_resumed_,
-           "checkpoint: expected whole weights, got those of a resume that failed on its way");
+  MS_CHECK(!half_resumed_ && !half_updated_,
+           "checkpoint: expected whole weights, got those of a {} that failed on its way",
+           half_resumed_ ? "resume" : "step");
   AllOrNone ranks(world_->group("checkpoint", c10::kCPU), "checkpoint save");
   // With ddp every rank has the same: one writes.
   const bool writes = sharding_options_.parallel != "ddp" || world_->rank() == 0;
@@ -395,7 +397,8 @@ std::optional<int64_t> Trainer::resume(const fs::path& where, const ResumeOption
   if (clipping_->options().clipping == "adaptive") clipping_->set_bound(index.clip_bound);
   step_ = index.step;
   privacy_steps_ = index.privacy_steps;
-  half_resumed_ = false;
+  half_resumed_ = half_updated_ = false;
+  if (graph_ != nullptr) graph_->drop();
   return step_;
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/profile/trace.h"
 #include "runtime/records/writer.h"
 #include "runtime/train/measurement.h"
+#include "runtime/train/step_graph.h"
 #include "runtime/weights/make_model.h"
 
 namespace moonshard::train {
@@ -139,6 +140,9 @@ ExperimentOptions resolve_experiment(const ExperimentOptions& options) {
   // A GPU that was named by its number stays that one.
   const bool on_gpu = resolve_device(options.device).is_cuda();
   if (!options.device.starts_with("cuda:")) resolved.device = on_gpu ? "cuda" : "cpu";
+  // Measured steps are replays then: steps before the graph, and the one that makes it, warm up.
+  if (resolved.compile && on_gpu)
+    resolved.warmup = std::max(resolved.warmup, StepGraph::kEagerSteps + 1);
   if (resolved.lr_schedule != "constant" && resolved.lr_total_steps == 0)
     resolved.lr_total_steps = resolved.warmup + resolved.iters;
   return resolved;

@@ -162,6 +162,10 @@ void StepWatch::stop() {
   ledger_.reset();
 }
 
+bool StepWatch::is_recording() const {
+  return timeline_ != nullptr || ledger_ != nullptr || profile::trace_is_recording();
+}
+
 void StepWatch::write_log(const StepReport& report, const std::vector<profile::Span>& spans) const {
   std::string text = fmt::format("moonshard profile: rank {} step {}:", who_.rank, report.step);
   for (const auto& [phase, ms] : report.phases) text += fmt::format(" {} {:.3f}", phase, ms);

@@ -51,6 +51,8 @@ class StepWatch {
   /// Fills in the report's spans and details; writes the log and, after its last step, the trace.
   void end(StepReport& report);
   void stop();
+  /// Whether this step's kernels and allocations are looked at one by one.
+  bool is_recording() const;
 
   Wishes wishes;
 

@@ -14,7 +14,10 @@
 #include "runtime/privacy/faults.h"
 #include "runtime/profile/owners.h"
 #include "runtime/profile/zone.h"
+#include "runtime/sharding/settle_rows.h"
 #include "runtime/train/micro_batches.h"
+#include "runtime/train/step_graph.h"
+#include "runtime/train/step_update.h"
 #include "runtime/train/step_watch.h"
 
 namespace moonshard::train {
@@ -36,7 +39,8 @@ class StepGuard {
   }
   ~StepGuard() {
     model_.seam().consumer = nullptr;
-    for (const auto& parameter : model_.parameters()) parameter->grad = at::Tensor();
+    for (const auto& parameter : model_.parameters()) sharding::forget_gradient(*parameter);
+    parallel_.on_complete({});
     parallel_.record_into(nullptr);
     if (std::uncaught_exceptions() == exceptions_) return;
     try {
@@ -94,7 +98,11 @@ int64_t next_serial() {
 struct Trainer::Progress {
   StepReport report;
   int64_t samples = 0;  ///< of this rank so far
+  int64_t denominator = 0;
   std::vector<at::Tensor> losses, norms, factors;
+  std::optional<StepUpdate> update;
+  bool replayed = false;           ///< by a graph, whose memory has the gradients
+  int64_t replayed_gradients = 0;  ///< bytes of them
 };
 
 Trainer::Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOptions& clip,
@@ -115,6 +123,11 @@ Trainer::Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOption
       statistics_(*world_, device_),
       serial_(next_serial()),
       watch_(std::make_unique<StepWatch>(device_)) {
+  if (options_.compile) {
+    graph_ = std::make_unique<StepGraph>(
+        device_, graph_obstacle(device_, world_->size(), options_, clip.mode, clip.clipping,
+                                sharding_options_));
+  }
   if (sharding.norm_reduce != "sum" || !engine_->is_private()) return;
   engine_->reduce_norms_by(
       [this](const at::Tensor& squares) { return statistics_.summed(squares); });
@@ -172,6 +185,9 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   MS_CHECK(!half_resumed_,
            "trainer: expected whole weights, got those of a resume that failed on its way; resume "
            "from a good checkpoint first");
+  MS_CHECK(!half_updated_,
+           "trainer: expected whole weights, got those of a step that failed after it had begun to "
+           "update them; resume from a good checkpoint first");
   MS_CHECK(std::any_of(model_->parameters().begin(), model_->parameters().end(),
                        [](const auto& parameter) { return parameter->trainable; }),
            "trainer: expected at least one trainable parameter, got none: all are frozen");
@@ -192,8 +208,34 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   if (world_->size() > 1) timer.begin("reduce");
   statistics_.start_counts(own);
   if (world_->size() > 1) statistics_.counts();  // before anything that ranks must do alike
+  progress.denominator = step_denominator();
+  const optim::NoiseSpec noise = step_noise(progress.denominator);
+  progress.report.lr = optim::learning_rate(optimizer_options_, step_ + 1);
   std::optional<StepGuard> attached(std::in_place, *model_, *engine_, *parallel_);
+  const bool is_wide = model_->seam().compute_type == at::kDouble ||
+                       dtype_from_name(model_->options().dtype) == at::kDouble;
+  progress.update.emplace(*parallel_, *optimizer_, noise, is_wide ? at::kDouble : at::kFloat,
+                          progress.report.lr, half_updated_);
   const DeterminismGuard determinism(options_.deterministic);
+  if (!runs_as_graph() || !run_graph(micro_batches.front(), timer, progress))
+    run_micro_batches(micro_batches, timer, progress);
+  finish_step(timer, progress);
+  attached.reset();  // gradients are gone: what is held now is held between steps
+  watch_->end(progress.report);
+  return std::move(progress.report);
+} catch (...) {
+  rethrow_memory_errors();
+}
+
+void Trainer::run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
+                                Progress& progress) {
+  // Nobody looks at the gradients, and no loss can take the step back: each unit is updated as soon
+  // as its sum is whole, and the model's gradients never exist all at once.
+  if (engine_->is_private() && !gradient_observer_) {
+    parallel_->on_complete([&](const std::string& unit, const std::vector<size_t>& parts) {
+      progress.update->apply(unit, parts, timer);
+    });
+  }
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     const Batch& batch = micro_batches[i];
     // Nothing to learn from, and nothing to clip: an empty batch is noise alone. Other ranks may
@@ -207,14 +249,85 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
     run_micro_batch(stand_in ? stand_in_for(batch) : model_->prepare(batch, step_, first), stand_in,
                     static_cast<int64_t>(i), timer, progress);
     parallel_->end_micro_batch();
+    if (i + 1 < micro_batches.size())  // a later one brings rows of its own
+      for (const auto& parameter : model_->parameters()) sharding::settle_rows(*parameter);
     progress.samples += batch.size();
   }
-  finish_step(timer, progress);
-  attached.reset();  // gradients are gone: what is held now is held between steps
-  watch_->end(progress.report);
-  return std::move(progress.report);
-} catch (...) {
-  rethrow_memory_errors();
+}
+
+// Who looks into a step needs one whose kernels are launched, and whose memory is taken, as it
+// runs.
+bool Trainer::runs_as_graph() {
+  return graph_ != nullptr && graph_->is_possible() && !gradient_observer_ && !record_layers_ &&
+         !watch_->is_recording() && privacy::has_fault(privacy::Fault::None) &&
+         !StepGraph::memory_history_is_recorded();
+}
+
+// The one micro-batch of this step, from forward to clipped sums. False when it is still to be run:
+// nothing has happened then.
+bool Trainer::run_graph(const Batch& drawn, profile::PhaseTimer& timer, Progress& progress) {
+  if (drawn.size() == 0) return false;
+  const Batch batch = model_->prepare(drawn, step_);
+  const StepGraph::Way way = graph_->next(batch, *model_, parallel_->updated(), clipping_->bound());
+  if (way == StepGraph::Way::Eager) return false;
+  timer.begin("graph");
+  if (way == StepGraph::Way::Capture && !capture_graph(batch, progress)) return false;
+  const StepGraph::Outputs& made = graph_->replay(batch);
+  progress.replayed = true;
+  progress.replayed_gradients = made.gradient_bytes();
+  progress.samples = batch.size();
+  progress.report.kept_bytes = made.kept_bytes;
+  progress.losses.push_back(made.losses);
+  if (made.norms.defined()) progress.norms.push_back(made.norms);
+  if (made.factors.defined()) progress.factors.push_back(made.factors);
+  for (size_t i = 0; i < made.gradients.size(); ++i) {
+    models::Parameter& part = *parallel_->updated()[i];
+    part.grad = made.gradients[i].grad;
+    part.rows = made.gradients[i].rows;
+    part.row_factors = made.gradients[i].row_factors;
+  }
+  return true;
+}
+
+// Everything up to the clipped sums, in the order and by the ways of a step that is not captured.
+// Gradients that it would update at once are kept: noise and optimizer are no part of the graph.
+bool Trainer::capture_graph(const Batch& batch, Progress& progress) {
+  const auto& updated = parallel_->updated();
+  const auto run = [&](const Batch& inputs) {
+    StepGraph::Outputs made;
+    made.gradients.resize(updated.size());
+    const auto take = [&](size_t i) {
+      const models::Parameter& part = *updated[i];
+      made.gradients[i] = {part.grad, part.rows, part.row_factors};
+    };
+    if (engine_->is_private()) {
+      parallel_->on_complete([&](const std::string&, const std::vector<size_t>& parts) {
+        for (const size_t i : parts) take(i);
+      });
+    }
+    Progress inside;
+    profile::PhaseTimer clock(c10::kCPU);  // events in the stream would become part of the graph
+    parallel_->begin_micro_batch(/*last=*/true);
+    run_micro_batch(inputs, /*stand_in=*/false, 0, clock, inside);
+    parallel_->end_micro_batch();
+    parallel_->finish_gradients();
+    for (size_t i = 0; i < updated.size(); ++i)
+      if (updated[i]->grad.defined() || updated[i]->rows.defined()) take(i);
+    made.losses = inside.losses.front();
+    if (!inside.norms.empty()) made.norms = inside.norms.front();
+    if (!inside.factors.empty()) made.factors = inside.factors.front();
+    made.kept_bytes = inside.report.kept_bytes;
+    return made;
+  };
+  progress.update->close(true);
+  const bool done = graph_->capture(batch, run);
+  progress.update->close(false);
+  profile::set_current_phase("graph");
+  parallel_->on_complete({});
+  if (!done) parallel_->abandon();
+  for (const auto& part : updated) sharding::forget_gradient(*part);
+  for (const auto& parameter : model_->parameters()) sharding::forget_gradient(*parameter);
+  return done;
 }
 
 void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
@@ -285,101 +398,128 @@ void Trainer::check_losses(const at::Tensor& losses, const LossSums& sums) {
            step_ + 1, broken.empty() ? "another rank's part" : "'" + broken + "'");
 }
 
-void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
-  StepReport& report = progress.report;
-  const RankCounts& counts = statistics_.counts();
-  report.batch_size = counts.all_samples;
-  report.tokens = counts.all_tokens;
+int64_t Trainer::step_denominator() {
+  const int64_t samples = statistics_.counts().all_samples;
   const int64_t denominator =
-      options_.expected_batch_size > 0 ? options_.expected_batch_size : report.batch_size;
+      options_.expected_batch_size > 0 ? options_.expected_batch_size : samples;
   MS_CHECK(
       denominator > 0,
       "trainer: expected at least one sample, got an empty batch; give expected_batch_size, so "
       "that a private step of noise alone has a denominator");
-  MS_CHECK(engine_->is_private() || report.batch_size > 0,
+  MS_CHECK(engine_->is_private() || samples > 0,
            "trainer: expected at least one sample, got an empty batch; without privacy there is "
            "nothing to do in such a step");
+  return denominator;
+}
+
+// Only this rank's elements are drawn, by their place in the parameter: any number of ranks draws
+// the same noise, and none draws the whole. A trainable parameter that no sample touched gets its
+// noise, too: its silence would tell.
+optim::NoiseSpec Trainer::step_noise(int64_t denominator) const {
+  optim::NoiseSpec noise;
+  noise.denominator =
+      privacy::has_fault(privacy::Fault::WrongDenominator) ? 1.0 : static_cast<double>(denominator);
+  if (!engine_->is_private()) return noise;
+  noise.std = clipping_->noise_std(denominator);
+  noise.key = static_cast<uint64_t>(model_->options().seed);
+  noise.step = static_cast<uint32_t>(step_ + 1);
+  noise.updates_all = true;
+  return noise;
+}
+
+void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
+  StepReport& report = progress.report;
+  report.batch_size = statistics_.counts().all_samples;
+  report.tokens = statistics_.counts().all_tokens;
+  report.clip_bound = engine_->is_private() ? clipping_->bound() : 0;
   const at::Tensor norms = progress.norms.empty() ? at::Tensor() : at::cat(progress.norms);
   // Under way while the step goes on: nothing below waits for it but the report.
   if (engine_->is_private()) statistics_.start_norms(norms);
   if (world_->size() > 1) timer.begin("reduce");
   const at::Tensor losses =
       progress.losses.empty() ? at::zeros({0}, at::kDouble) : at::cat(progress.losses);
-  const LossSums sums = statistics_.sum_losses(losses);
-  check_losses(losses, sums);
-  report.loss =
-      sums.finite > 0 ? sums.loss / sums.finite : std::numeric_limits<double>::quiet_NaN();
-  report.clip_bound = engine_->is_private() ? clipping_->bound() : 0;
+  LossSums sums;
+  if (!engine_->is_private()) {  // before the weights change
+    sums = statistics_.sum_losses(losses);
+    check_losses(losses, sums);
+  }
   parallel_->finish_gradients();
-  if (engine_->is_private()) {
-    timer.begin("noise");
-    add_noise(denominator);
-  }
-  timer.begin("optimizer");
-  report.lr = optim::learning_rate(optimizer_options_, step_ + 1);
-  scale_gradients(denominator);
   if (gradient_observer_) {
-    parallel_->expose_gradients();
-    gradient_observer_(*model_);
+    show_gradients(step_noise(progress.denominator), timer);
+    progress.update.emplace(*parallel_, *optimizer_, optim::NoiseSpec{}, at::kFloat, report.lr,
+                            half_updated_);
   }
-  optimizer_->step(parallel_->updated(), report.lr);
+  timer.begin(engine_->is_private() && !gradient_observer_ ? "update" : "optimizer");
+  progress.update->apply_rest();
   report.sharding = parallel_->memory();
+  if (progress.replayed && sharding_options_.parallel != "none")
+    report.sharding.gradients = progress.replayed_gradients;
   parallel_->record_into(nullptr);  // what is gathered for the next step is not this one's
   parallel_->end_step();
-  report.phases = timer.finish();
   report.step = ++step_;
   report.privacy_steps = privacy_steps_ += engine_->is_private() ? 1 : 0;
+  half_updated_ = false;
+  // All work of the step has been asked for: from here on the host may wait for it.
+  if (engine_->is_private()) {
+    if (world_->size() > 1) timer.begin("reduce");
+    sums = statistics_.sum_losses(losses);
+  }
+  report.phases = timer.finish();
   for (const auto& [phase, ms] : report.phases) report.time_ms += ms;
+  if (engine_->is_private()) check_losses(losses, sums);
+  report.loss =
+      sums.finite > 0 ? sums.loss / sums.finite : std::numeric_limits<double>::quiet_NaN();
+  report_norms(norms, progress);
+  report.traffic = parallel_->traffic();
+  report.memory = profile::read_memory(device_);
+  if (progress.replayed) report.memory.max_allocated_bytes += graph_->working_bytes();
+}
+
+void Trainer::report_norms(const at::Tensor& norms, Progress& progress) {
+  StepReport& report = progress.report;
   if (engine_->is_private()) {
     const at::Tensor all = statistics_.norms();
-    clipping_->end_step(all, denominator, static_cast<uint64_t>(model_->options().seed), step_);
+    clipping_->end_step(all, progress.denominator, static_cast<uint64_t>(model_->options().seed),
+                        step_);
     report.all_norms = to_doubles(all);
     if (all.numel() > 0)
       report.clip_fraction = all.gt(report.clip_bound).to(at::kDouble).mean().item<double>();
   }
-  if (norms.defined()) {
-    report.norms = to_doubles(norms);
-    at::Tensor dropped = norms.isfinite().logical_not();
-    if (!progress.factors.empty()) {
-      const at::Tensor factors = at::cat(progress.factors);
-      report.factors = to_doubles(factors);
-      dropped = dropped.logical_or(factors.eq(0));
-    }
-    report.dropped = dropped.sum().item<int64_t>();
+  if (!norms.defined()) return;
+  report.norms = to_doubles(norms);
+  at::Tensor dropped = norms.isfinite().logical_not();
+  if (!progress.factors.empty()) {
+    const at::Tensor factors = at::cat(progress.factors);
+    report.factors = to_doubles(factors);
+    dropped = dropped.logical_or(factors.eq(0));
   }
-  report.traffic = parallel_->traffic();
-  report.memory = profile::read_memory(device_);
+  report.dropped = dropped.sum().item<int64_t>();
 }
 
-void Trainer::add_noise(int64_t denominator) {
-  const double std = clipping_->noise_std(denominator);
+// The gradients as the optimizer will use them, for the observer: each step of the way for itself.
+void Trainer::show_gradients(const optim::NoiseSpec& noise, profile::PhaseTimer& timer) {
   const auto& updated = parallel_->updated();
+  if (noise.updates_all) timer.begin("noise");
   for (size_t i = 0; i < updated.size(); ++i) {
     models::Parameter& parameter = *updated[i];
-    if (!parameter.trainable || parameter.value.numel() == 0) continue;
-    // A trainable parameter that no sample touched still gets its noise: its silence would tell.
+    sharding::settle_rows(parameter);
+    if (!noise.updates_all || !parameter.trainable || parameter.value.numel() == 0) continue;
     if (!parameter.grad.defined()) {
       const bool narrow = parameter.value.element_size() < 4;
       parameter.grad =
           at::zeros_like(parameter.value, narrow ? parameter.value.options().dtype(at::kFloat)
                                                  : parameter.value.options());
     }
-    if (std == 0) continue;
+    if (noise.std == 0) continue;
     parameter.grad = parameter.grad.contiguous();
-    // Only this rank's elements are drawn, by their place in the parameter: any number of ranks
-    // draws the same noise, and none draws the whole.
-    kernels::add_counter_noise(parameter.grad, std,
-                               {static_cast<uint64_t>(model_->options().seed),
-                                static_cast<uint32_t>(step_ + 1), parameter.index},
+    kernels::add_counter_noise(parameter.grad, noise.std, {noise.key, noise.step, parameter.index},
                                parallel_->first_element(i));
   }
-}
-
-void Trainer::scale_gradients(int64_t denominator) {
-  if (privacy::has_fault(privacy::Fault::WrongDenominator)) return;
-  for (const auto& parameter : parallel_->updated()) {
-    if (parameter->grad.defined()) parameter->grad.div_(static_cast<double>(denominator));
-  }
+  timer.begin("optimizer");
+  for (const auto& parameter : updated)
+    if (parameter->grad.defined()) parameter->grad.div_(noise.denominator);
+  parallel_->expose_gradients();
+  gradient_observer_(*model_);
 }
 
 }  // namespace moonshard::train

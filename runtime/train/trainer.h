@@ -22,6 +22,7 @@
 
 namespace moonshard::train {
 
+class StepGraph;
 class StepWatch;
 struct StepDetails;
 
@@ -29,6 +30,7 @@ struct StepOptions {
   int64_t grad_accum = 1;
   int64_t expected_batch_size = 0;
   bool deterministic = false;
+  bool compile = false;
 };
 
 template <class T>
@@ -39,6 +41,9 @@ void add_step_options(OptionSchema& schema) {
                     "what the sum is divided by; 0 takes the samples of the step");
   schema.boolean<T>("deterministic", &T::deterministic,
                     "only operations that give the same digits every time");
+  schema.boolean<T>("compile", &T::compile,
+                    "on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer "
+                    "apart");
 }
 
 /// What one step did. Counts, loss and shares are over all ranks; norms, factors, times and memory
@@ -83,7 +88,9 @@ class Trainer {
   /// One step on the data source's next grad_accum batches, or on a given batch, which is split
   /// into grad_accum parts. Throws OutOfMemoryError, Interrupted, and UsageError for a loss that is
   /// not finite where nothing bounds it; the model's parameters are then as they were after the
-  /// last whole step.
+  /// last whole step. A private step updates its parameters as their gradients become whole; should
+  /// it fail after the first of them, which it takes care not to, later steps are refused until a
+  /// checkpoint is resumed.
   StepReport step();
   StepReport step(const Batch& batch);
 
@@ -134,12 +141,19 @@ class Trainer {
   struct Progress;
   StepReport run_step(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer);
   void begin_watch();
+  void run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
+                         Progress& progress);
+  bool runs_as_graph();
+  bool run_graph(const Batch& batch, profile::PhaseTimer& timer, Progress& progress);
+  bool capture_graph(const Batch& batch, Progress& progress);
   void run_micro_batch(const Batch& batch, bool stand_in, int64_t index, profile::PhaseTimer& timer,
                        Progress& progress);
   void check_losses(const at::Tensor& losses, const LossSums& sums);
+  int64_t step_denominator();
+  optim::NoiseSpec step_noise(int64_t denominator) const;
   void finish_step(profile::PhaseTimer& timer, Progress& progress);
-  void add_noise(int64_t denominator);
-  void scale_gradients(int64_t denominator);
+  void show_gradients(const optim::NoiseSpec& noise, profile::PhaseTimer& timer);
+  void report_norms(const at::Tensor& norms, Progress& progress);
 
   std::shared_ptr<models::Model> model_;
   StepOptions options_;
@@ -156,9 +170,11 @@ class Trainer {
   int64_t serial_;  ///< the how many-th of this process: ranks compare it
   bool record_layers_ = false;
   std::unique_ptr<StepWatch> watch_;
+  std::unique_ptr<StepGraph> graph_;  ///< with option compile
   std::function<void(const models::Model&)> gradient_observer_;
   int64_t step_ = 0, privacy_steps_ = 0;
   bool half_resumed_ = false;  ///< a resume failed on the way: weights of two states
+  bool half_updated_ = false;  ///< the same of a step; see the note in step_update.h
 };
 
 }  // namespace moonshard::train

@@ -256,12 +256,18 @@ void Bench::compare(const std::string& engine, WorstByCase& worst, const Observe
   trainer.record_layers(true);
   worst["all"];
   for (const Group& group : groups_) worst[case_of(group)];
+  int64_t steps = 0;
   for (const ExpectedStep& want : trajectory(is_private)) {
     std::map<std::string, at::Tensor> used;  // the gradient that the optimizer was given
-    trainer.observe_gradients([&](const models::Model& model) {
-      for (const auto& parameter : model.parameters())
-        if (parameter->grad.defined()) used[parameter->name] = parameter->grad.clone();
-    });
+    // Of several steps the second is one that nobody watches: gradients are then used unit by unit.
+    const bool watches = ++steps != 2;
+    trainer.observe_gradients({});
+    if (watches) {
+      trainer.observe_gradients([&](const models::Model& model) {
+        for (const auto& parameter : model.parameters())
+          if (parameter->grad.defined()) used[parameter->name] = parameter->grad.clone();
+      });
+    }
     const train::StepReport report = trainer.step(batch_.slice(first_, count_));
     if (is_private) {
       compare_norms(want, report, worst);
@@ -269,7 +275,7 @@ void Bench::compare(const std::string& engine, WorstByCase& worst, const Observe
       worst["all"].add(std::abs(trainer.clip_bound() / want.bound_after - 1),
                        "bound after the step");
     }
-    compare_gradients(want, used, worst);
+    if (watches) compare_gradients(want, used, worst);
     trainer.gather();
     compare_weights(want, worst);
     if (is_private && report.step == 1) show(want, report, engine, observer);

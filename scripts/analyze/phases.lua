@@ -5,7 +5,8 @@ local text_table = require "moonshard.text_table"
 local M = {}
 
 --- Phases in the order of a step; what a record adds to them comes behind.
-M.order = { "data", "forward", "backward", "norm_reduce", "clip_factors", "clipped_sum", "second_backward", "reduce", "noise", "optimizer" }
+M.order = { "data", "graph", "forward", "backward", "norm_reduce", "clip_factors", "clipped_sum", "second_backward", "reduce", "noise",
+  "optimizer", "update" }
 
 --- Phases that any point has.
 local function phases_of(points)

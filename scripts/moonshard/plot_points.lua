@@ -188,8 +188,8 @@ function M.phase_ms(point, phase)
 end
 
 -- The order of a step, for records that do not say theirs.
-local known_phases = { "data", "gather", "forward", "backward", "norm_reduce", "clip_factors", "clipped_sum", "second_backward",
-  "reduce", "noise", "optimizer" }
+local known_phases = { "data", "gather", "graph", "forward", "backward", "norm_reduce", "clip_factors", "clipped_sum",
+  "second_backward", "reduce", "noise", "optimizer", "update" }
 
 --- Phases that any of the points has, in the order of a step.
 function M.phases(points)

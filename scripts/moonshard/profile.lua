@@ -66,7 +66,7 @@ function M.profile(trainer, options)
 end
 
 --- Phases in the order of a step.
-M.phase_names = { "data", "forward", "backward", "norm_reduce", "clip_factors", "clipped_sum", "second_backward", "reduce", "noise",
-  "optimizer" }
+M.phase_names = { "data", "graph", "forward", "backward", "norm_reduce", "clip_factors", "clipped_sum", "second_backward", "reduce",
+  "noise", "optimizer", "update" }
 
 return M

@@ -377,7 +377,7 @@ describe("ms.profile", function()
     local profile = ms.profile(trainer(), { iters = 3, warmup = 0 })
     assert.are.equal(3, profile.time.count)
     local text = tostring(profile)
-    for _, word in ipairs { "forward", "backward", "clip_factors", "clipped_sum", "optimizer", "step", "median ms", "loss", "peak",
+    for _, word in ipairs { "forward", "backward", "clip_factors", "clipped_sum", "update", "step", "median ms", "loss", "peak",
       "3 steps after 0" } do
       assert.matches(word, text)
     end

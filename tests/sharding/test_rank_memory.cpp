@@ -70,5 +70,35 @@ TEST(RankMemory, WhatIsPredictedIsWhatTheWrappersHoldToTheByte) {
   }
 }
 
+TEST(RankMemory, APrivateStepHoldsTheGradientsOfOneUnitAtATime) {
+  for (const char* preset : {"linear-tiny", "llama3.2-tiny", "dit-tiny"}) {
+    models::ModelOptions options;
+    options.model = preset;
+    options.device = "cpu";
+    for (const char* mode : {"flash_bookkeeping", "ghost"}) {
+      for (const int world : {1, 3}) {
+        for (const char* kind : {"ddp", "zero3", "zero2"}) {
+          const bool ddp = std::string(kind) == "ddp";
+          if (ddp && world == 1) continue;
+          auto sharding =
+              wrapper(ddp ? "ddp" : "fsdp", ddp ? "zero3" : kind, fmt::format("fake:{}", world));
+          sharding.bucket_mb = 0.1;
+          const std::shared_ptr<models::Model> model = models::make_model(options);
+          privacy::ClipOptions clip;
+          clip.mode = mode;
+          train::Trainer trainer(model, clip, {},
+                                 std::make_unique<data::SyntheticData>(model->options(), 2, 8), {},
+                                 sharding);
+          const train::StepReport report = trainer.step();
+          const RankMemory plan = rank_memory(options, sharding, world, 0, 2, 8);
+          const std::string where = fmt::format("{} {} {} {}", preset, mode, kind, world);
+          EXPECT_EQ(plan.private_gradients, report.sharding.gradients) << where;
+          EXPECT_LT(plan.private_gradients, plan.gradients) << where;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace moonshard::plan

@@ -14,9 +14,10 @@ namespace moonshard::viewer {
 namespace {
 
 // The order of a step; phases that are not here come after, in the order of their record.
-constexpr const char* kPhases[] = {"data",        "gather",       "forward",     "backward",
-                                   "norm_reduce", "clip_factors", "clipped_sum", "second_backward",
-                                   "reduce",      "noise",        "optimizer"};
+constexpr const char* kPhases[] = {
+    "data",        "gather",       "graph",       "forward",         "backward",
+    "norm_reduce", "clip_factors", "clipped_sum", "second_backward", "reduce",
+    "noise",       "optimizer",    "update"};
 
 double statistic_of(const Statistics& ms, PhaseStatistic statistic) {
   switch (statistic) {

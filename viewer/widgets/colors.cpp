@@ -79,6 +79,7 @@ constexpr NamedColor kNamedColors[] = {
     {"rest", 15},
     // phases of a step; data is above
     {"gather", 14},
+    {"graph", 0},
     {"forward", 0},
     {"backward", 5},
     {"norms", 3},
@@ -89,6 +90,7 @@ constexpr NamedColor kNamedColors[] = {
     {"reduce", 9},
     {"noise", 3},
     {"optimizer", 10},
+    {"update", 10},
     // shares of a step
     {"compute", 0},
     {"exposed communication", 4},

@@ -82,6 +82,8 @@ const std::vector<Definition> kFigures = {
      "Phase: waiting for other ranks: counts, losses, gradients. Among norms: their sum over "
      "ranks."},
     {"noise", "Phase: noise onto the summed gradients."},
+    {"graph", "Phase: forward, backward, norms and clipped sums, replayed as one CUDA graph."},
+    {"update", "Phase: noise, division and optimizer of a private step in one pass, unit by unit."},
     {"local", "Part of finding the norms: the work in each layer."},
     {"stacking", "Part of finding the norms: adding layers up for each sample."},
     {"final", "Part of finding the norms: roots of the sums."},

@@ -71,6 +71,8 @@ const std::vector<Definition>& option_definitions() {
       {"grad_accum", "Micro-batches per step, each of batch_size samples."},
       {"expected_batch_size", "What the sum is divided by; 0 takes the samples of the step."},
       {"deterministic", "Only operations that give the same digits every time."},
+      {"compile",
+       "On a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer apart."},
       {"parallel",
        "How ranks share the work: not at all, whole copies, or parts of parameters and state."},
       {"sharding",

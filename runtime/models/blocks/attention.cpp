@@ -6,12 +6,15 @@
 #include <ATen/ATen.h>
 
 #include "runtime/core/check.h"
+#include "runtime/models/blocks/attention_choice.h"
 
 namespace moonshard::models {
 namespace {
 
 at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            bool causal) {
+  if (attention_has_choice(q, k))
+    return run_attention(attention_kernel(q, k, causal), q, k, v, causal);
   const int64_t repeat = q.size(1) / k.size(1);
   const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
   if (repeat > 1 && q.is_cuda() && !half) {

@@ -1,15 +1,41 @@
 #include "runtime/models/blocks/losses.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "runtime/models/blocks/fused.h"
 
 namespace moonshard::models {
 namespace {
 
-constexpr int64_t kIgnoredLabel = -100;
+using kernels::kIgnoredLabel;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
 
 at::Tensor at_least_float(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
 }
+
+// Scores [N, V] -> losses [N]. Kept for backward: the scores and one number per row.
+struct RowLossFunction : torch::autograd::Function<RowLossFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& scores,
+                            const at::Tensor& labels) {
+    const kernels::RowLosses rows = kernels::cross_entropy_forward(scores, labels);
+    context->save_for_backward({scores, labels, rows.log_sums});
+    return rows.losses;
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    // A graph that is kept needs its scores once more.
+    const bool last = !torch::autograd::get_current_graph_task_keep_graph();
+    const at::Tensor scores = saved[0].variable_data();
+    return {kernels::cross_entropy_backward(scores, saved[1], saved[2], gradients[0],
+                                            /*overwrite=*/last),
+            at::Tensor()};
+  }
+};
 
 }  // namespace
 
@@ -17,11 +43,15 @@ at::Tensor classification_losses(const at::Tensor& scores, const at::Tensor& lab
   return at::cross_entropy_loss(at_least_float(scores), labels, {}, at::Reduction::None);
 }
 
-at::Tensor token_losses(const at::Tensor& scores, const at::Tensor& labels) {
-  const at::Tensor flat =
-      at::cross_entropy_loss(at_least_float(scores).flatten(0, 1), labels.flatten(), {},
-                             at::Reduction::None, kIgnoredLabel)
-          .view_as(labels);
+at::Tensor token_losses(const Seam& seam, at::Tensor scores, const at::Tensor& labels) {
+  at::Tensor flat;
+  if (!seam.plain_autograd && takes_fused_form(kernels::cross_entropy_kernel_runs(scores))) {
+    flat = RowLossFunction::apply(scores.flatten(0, 1), labels.flatten()).view_as(labels);
+  } else {
+    flat = at::cross_entropy_loss(at_least_float(scores).flatten(0, 1), labels.flatten(), {},
+                                  at::Reduction::None, kIgnoredLabel)
+               .view_as(labels);
+  }
   const at::Tensor counted = labels.ne(kIgnoredLabel).sum(-1).clamp_min(1);
   return flat.sum(-1) / counted;
 }

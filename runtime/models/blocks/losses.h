@@ -3,14 +3,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "runtime/models/parameter.h"
+
 namespace moonshard::models {
 
 /// scores [B, C], labels [B] -> cross-entropy per sample [B], in float32 or wider.
 at::Tensor classification_losses(const at::Tensor& scores, const at::Tensor& labels);
 
 /// scores [B, T, V], labels [B, T] -> mean cross-entropy over each sample's tokens [B]; -100 is
-/// ignored.
-at::Tensor token_losses(const at::Tensor& scores, const at::Tensor& labels);
+/// ignored. Takes the scores over: where the kernel runs, their memory becomes that of their
+/// gradient when the graph is walked for the last time, so nobody else may keep them.
+at::Tensor token_losses(const Seam& seam, at::Tensor scores, const at::Tensor& labels);
 
 /// outputs, targets [B, …] -> mean squared error per sample [B].
 at::Tensor regression_losses(const at::Tensor& outputs, const at::Tensor& targets);

@@ -1,41 +1,21 @@
 #include "runtime/models/blocks/param_ops.h"
 
-#include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <exception>
 
 #include "runtime/core/check.h"
 #include "runtime/core/device.h"
 #include "runtime/core/interrupt.h"
-#include "runtime/profile/owners.h"
+#include "runtime/models/blocks/layer_function.h"
 
 namespace moonshard::models {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::Function;
-using torch::autograd::variable_list;
-
-// The layer outlives the graph (the model owns it), so the graph may hold its bare address.
-void remember_layer(AutogradContext* context, ParamLayer* layer) {
-  context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
-}
-
-ParamLayer& remembered_layer(AutogradContext* context) {
-  return *reinterpret_cast<ParamLayer*>(context->saved_data["layer"].toInt());
-}
+using namespace layer_function;
 
 // A patch embedding's [D, C, p, p] as the matrix [D, C p p] that it is.
 at::Tensor matrix_of(const ParamLayer& layer, at::ScalarType type) {
   const profile::OwnerScope cast(profile::Owner::CastParameters);
   return layer.weight->value.flatten(1).to(type);
-}
-
-std::optional<at::Tensor> bias_of(const ParamLayer& layer, at::ScalarType type) {
-  if (layer.bias == nullptr) return std::nullopt;
-  const profile::OwnerScope cast(profile::Owner::CastParameters);
-  return layer.bias->value.to(type);
 }
 
 struct LinearFunction : Function<LinearFunction> {
@@ -85,81 +65,7 @@ struct PositionsFunction : Function<PositionsFunction> {
   }
 };
 
-at::ScalarType statistics_type(at::ScalarType type) {
-  return type == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-// Root-mean-square and mean-variance normalisation differ only in whether the mean is taken out.
-// The input is what is saved: the residual stream, which costs nothing more, and from which the
-// normalised values come back unrounded.
-struct NormFunction : Function<NormFunction> {
-  static at::Tensor normalised(const at::Tensor& x, const at::Tensor& inverse_spread,
-                               bool centred) {
-    const at::Tensor wide = x.to(inverse_spread.scalar_type());
-    return (centred ? wide - wide.mean(-1, true) : wide) * inverse_spread;
-  }
-  static at::Tensor weight_of(const ParamLayer& layer, at::ScalarType type) {
-    return layer.weight->value.to(type).to(statistics_type(type));
-  }
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
-                            ParamLayer* layer, double eps, bool centred) {
-    remember_layer(context, layer);
-    const auto type = x.scalar_type(), wide = statistics_type(type);
-    const at::Tensor y = x.to(wide);
-    const at::Tensor spread =
-        centred ? y.var(-1, /*unbiased=*/false, /*keepdim=*/true) : y.square().mean(-1, true);
-    const at::Tensor inverse_spread = at::rsqrt(spread + eps);
-    context->save_for_backward({x, inverse_spread});
-    context->saved_data["centred"] = centred;
-    at::Tensor scaled =
-        normalised(x, inverse_spread, centred).to(type).to(wide) * weight_of(*layer, type);
-    if (const auto bias = bias_of(*layer, type)) scaled = scaled + bias->to(wide);
-    return scaled.to(type);
-  }
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    ParamLayer& layer = remembered_layer(context);
-    const BackwardUse use(layer);
-    const auto saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &inverse_spread = saved[1];
-    const bool centred = context->saved_data["centred"].toBool();
-    const at::Tensor g = gradients[0];
-    const at::Tensor direction = normalised(x, inverse_spread, centred);
-    at::Tensor x_gradient;
-    if (context->needs_input_grad(0)) {
-      const at::Tensor scaled =
-          g.to(inverse_spread.scalar_type()) * weight_of(layer, x.scalar_type());
-      at::Tensor across = scaled - direction * (scaled * direction).mean(-1, true);
-      if (centred) across -= scaled.mean(-1, true);
-      x_gradient = (inverse_spread * across).to(g.scalar_type());
-    }
-    hand_over(layer, direction.to(x.scalar_type()), g);
-    return {x_gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
-  }
-};
-
-// A layer as the rest of the model calls it: its parameters are in place while it runs.
-template <class Run>
-at::Tensor with_parameters(const ParamLayer& layer, Run run) {
-  before_forward(layer);
-  const at::Tensor output = run();
-  after_forward(layer, output);
-  return output;
-}
-
-// Frozen layers need no anchor: they stay in the graph only when their input does.
-at::Tensor anchor_of(const ParamLayer& layer) {
-  return layer.trainable() ? layer.seam->anchor : layer.seam->no_anchor;
-}
-
 // ---- plain autograd: the same layers by LibTorch's own operations ------------------------------
-
-// The parameter rounded to the format of the computation, kept in a wide type. The gradient passes
-// the rounding unchanged, as it does in mixed precision, where it is never rounded either.
-at::Tensor rounded(const Parameter& parameter, at::ScalarType type) {
-  const at::Tensor& value = parameter.value;
-  if (value.scalar_type() == type) return value;
-  return value + (value.detach().to(type).to(value.scalar_type()) - value.detach());
-}
 
 at::Tensor plain_linear(const at::Tensor& x, const ParamLayer& layer) {
   const auto type = x.scalar_type(), wide = statistics_type(type);
@@ -167,20 +73,6 @@ at::Tensor plain_linear(const at::Tensor& x, const ParamLayer& layer) {
   at::Tensor y = at::matmul(x.to(wide), weight.t());
   if (layer.bias != nullptr) y = y + rounded(*layer.bias, type).to(wide);
   return y.to(type);
-}
-
-at::Tensor plain_norm(const at::Tensor& x, const ParamLayer& layer, double eps, bool centred) {
-  const auto type = x.scalar_type(), wide = statistics_type(type);
-  const at::Tensor y = x.to(wide);
-  const at::Tensor spread = centred ? y.var(-1, /*unbiased=*/false, /*keepdim=*/true)
-                                    : y.square().mean(-1, /*keepdim=*/true);
-  const at::Tensor offset = centred ? y - y.mean(-1, true) : y;
-  const at::Tensor exact = offset / (spread + eps).sqrt();
-  // Rounded as in the real thing, without rounding the gradient on its way back.
-  const at::Tensor normalised = exact + (exact.detach().to(type).to(wide) - exact.detach());
-  at::Tensor scaled = normalised * rounded(*layer.weight, type).to(wide);
-  if (layer.bias != nullptr) scaled = scaled + rounded(*layer.bias, type).to(wide);
-  return scaled.to(type);
 }
 
 }  // namespace
@@ -209,6 +101,12 @@ void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g
   throw_if_interrupted();
   if (layer.seam->consumer != nullptr && layer.trainable())
     layer.seam->consumer->consume(layer, a, g);
+}
+
+void hand_over_rows(const ParamLayer& layer, const at::Tensor& weight_rows,
+                    const at::Tensor& bias_rows) {
+  throw_if_interrupted();
+  layer.seam->consumer->consume_rows(layer, weight_rows, bias_rows);
 }
 
 at::Tensor linear(const at::Tensor& x, ParamLayer& layer) {
@@ -262,18 +160,6 @@ at::Tensor add_positions(const at::Tensor& x, ParamLayer& layer) {
   }
   return with_parameters(layer,
                          [&] { return PositionsFunction::apply(x, anchor_of(layer), &layer); });
-}
-
-at::Tensor rms_norm(const at::Tensor& x, ParamLayer& layer, double eps) {
-  if (layer.seam->plain_autograd) return plain_norm(x, layer, eps, false);
-  return with_parameters(
-      layer, [&] { return NormFunction::apply(x, anchor_of(layer), &layer, eps, false); });
-}
-
-at::Tensor layer_norm(const at::Tensor& x, ParamLayer& layer, double eps) {
-  if (layer.seam->plain_autograd) return plain_norm(x, layer, eps, true);
-  return with_parameters(
-      layer, [&] { return NormFunction::apply(x, anchor_of(layer), &layer, eps, true); });
 }
 
 }  // namespace moonshard::models

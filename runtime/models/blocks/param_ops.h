@@ -23,15 +23,14 @@ at::Tensor embedding(const at::Tensor& ids, ParamLayer& layer);
 /// x [B, T, d] + table; weight [1, T, d].
 at::Tensor add_positions(const at::Tensor& x, ParamLayer& layer);
 
-/// x [B, …, d] -> x / sqrt(mean(x^2) + eps) * weight; statistics in float32 or wider.
-at::Tensor rms_norm(const at::Tensor& x, ParamLayer& layer, double eps);
-
-/// x [B, …, d] -> (x - mean) / sqrt(var + eps) * weight + bias; statistics in float32 or wider.
-at::Tensor layer_norm(const at::Tensor& x, ParamLayer& layer, double eps);
-
 /// For layers of one's own: what their autograd function's backward calls with what their gradient
 /// rule needs.
 void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
+
+/// The same where the backward has each sample's gradient [B, shape] itself and the consumer takes
+/// it (GradientConsumer::takes_rows).
+void hand_over_rows(const ParamLayer& layer, const at::Tensor& weight_rows,
+                    const at::Tensor& bias_rows);
 
 /// For layers of one's own, too: around their forward, so that the parameters are in place on
 /// every kind of wrapper. `output` is what the layer returned.

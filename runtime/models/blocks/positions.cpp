@@ -1,8 +1,36 @@
 #include "runtime/models/blocks/positions.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/rotary/rotary.h"
+#include "runtime/models/blocks/fused.h"
 
 namespace moonshard::models {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// A rotation's backward is the rotation back, of the gradients that the attention has just made.
+struct RotaryFunction : torch::autograd::Function<RotaryFunction> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                               const at::Tensor& cosines, const at::Tensor& sines) {
+    context->save_for_backward({cosines, sines});
+    // New tensors in the old memory: outputs of their own, not modified inputs, to autograd.
+    at::Tensor turned_q = q.variable_data(), turned_k = k.variable_data();
+    kernels::rotate_in_place(turned_q, turned_k, cosines, sines, /*inverse=*/false);
+    return {turned_q, turned_k};
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    at::Tensor q = gradients[0].contiguous(), k = gradients[1].contiguous();
+    kernels::rotate_in_place(q, k, saved[0], saved[1], /*inverse=*/true);
+    return {q, k, at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
 
 at::Tensor rotary_frequencies(int64_t head_dim, const RotaryOptions& options, c10::Device device) {
   const auto wide = at::TensorOptions().dtype(at::kDouble).device(device);
@@ -20,17 +48,25 @@ at::Tensor rotary_frequencies(int64_t head_dim, const RotaryOptions& options, c1
 }
 
 RotaryTable rotary_table(int64_t tokens, int64_t head_dim, const RotaryOptions& options,
-                         const at::Tensor& like) {
+                         const at::Tensor& like, bool fused_allowed) {
   const at::Tensor frequency = rotary_frequencies(head_dim, options, like.device());
   const at::Tensor angle = at::outer(at::arange(0, tokens, frequency.options()), frequency);
+  const auto type = like.scalar_type(), wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  if (fused_allowed && takes_fused_form(kernels::rotary_kernel_runs(like)))
+    return {angle.cos().to(type).to(wide), angle.sin().to(type).to(wide), true};
   const at::Tensor both = at::cat({angle, angle}, -1);
-  return {both.cos().to(like.scalar_type()), both.sin().to(like.scalar_type())};
+  return {both.cos().to(type), both.sin().to(type), false};
 }
 
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const auto halves = x.chunk(2, -1);
   const at::Tensor turned = at::cat({-halves[1], halves[0]}, -1);
   return x * table.cosines + turned * table.sines;
+}
+
+RotatedHeads rotate_in_place(const at::Tensor& q, const at::Tensor& k, const RotaryTable& table) {
+  const auto both = RotaryFunction::apply(q, k, table.cosines, table.sines);
+  return {both[0], both[1]};
 }
 
 at::Tensor sincos_positions(int64_t side, int64_t width, const at::TensorOptions& options) {

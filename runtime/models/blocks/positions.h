@@ -25,16 +25,29 @@ struct RotaryOptions {
 /// between are blended linearly in original_length / wavelength.
 at::Tensor rotary_frequencies(int64_t head_dim, const RotaryOptions& options, c10::Device device);
 
-/// Cosines and sines of T positions: each [T, head_dim], Hugging Face's half-split layout
-/// (dimension i pairs with i + head_dim / 2), in `like`'s format and on its device.
+/// Cosines and sines of T positions, in Hugging Face's half-split layout: dimension i of a head
+/// pairs with i + head_dim / 2. Values are rounded to the format of the computation.
 struct RotaryTable {
-  at::Tensor cosines, sines;
+  at::Tensor cosines,
+      sines;  ///< [T, head_dim] in that format; fused: [T, head_dim / 2], float32 or wider
+  bool fused = false;
 };
-RotaryTable rotary_table(int64_t tokens, int64_t head_dim, const RotaryOptions& options,
-                         const at::Tensor& like);
 
-/// Rotates x [B, H, T, head_dim] by the positions of the table.
+/// For activations of `like`'s format and device. Fused where `fused_allowed` and the kernel runs.
+RotaryTable rotary_table(int64_t tokens, int64_t head_dim, const RotaryOptions& options,
+                         const at::Tensor& like, bool fused_allowed);
+
+/// Rotates x [B, H, T, head_dim] by the positions of the table, by plain operations.
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table);
+
+struct RotatedHeads {
+  at::Tensor q, k;
+};
+
+/// q [B, T, Hq head_dim], k [B, T, Hkv head_dim] -> the same turned, by a fused table. They are
+/// turned where they lie, and so are their gradients: q and k must be results that nobody else
+/// reads or keeps (those of linear layers are), and go into the attention alone.
+RotatedHeads rotate_in_place(const at::Tensor& q, const at::Tensor& k, const RotaryTable& table);
 
 /// [1, side * side, width] for patches in row order: the first half of the width tells the column,
 /// the second the row; each half is sines, then cosines, of position / 10000^(4i / width), as DiT

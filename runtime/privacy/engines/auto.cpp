@@ -1,6 +1,11 @@
-// Engine "auto": per layer the cheapest plan by the formulas of norm_cost.h. Without a memory
-// budget it never runs backward twice. With one it takes the fastest plan that fits, then the
-// smallest, and when even that does not fit it keeps nothing and pays a second backward pass.
+// Engine "auto": a small knapsack. Every linear layer has two ways that need one backward pass: its
+// norm by the cheaper kernel with (a, g) kept for the sum, or each sample's gradient kept. Times
+// and bytes come from the formulas of norm_cost.h; the smallest set of ways is the start, and
+// layers change to their faster way in the order of time saved per byte while the budget lasts.
+// Where even the smallest does not fit, nothing is kept and backward runs twice.
+#include <algorithm>
+
+#include "kernels/common/choice.h"
 #include "runtime/privacy/engines/engines.h"
 #include "runtime/privacy/norm_cost.h"
 
@@ -19,33 +24,70 @@ class AutoEngine : public NormEngine {
 
  protected:
   Keep plan_keep(const models::Model& model, const MicroBatch& micro) override {
-    const double budget = static_cast<double>(options_.memory_budget_mb) * 1048576.0;
-    goal_ = Goal::Time;
-    if (budget == 0 || predicted_bytes(model, micro) <= budget) return Keep::Inputs;
-    goal_ = Goal::Memory;
-    if (predicted_bytes(model, micro) <= budget) return Keep::Inputs;
-    goal_ = Goal::SecondPass;
-    return Keep::Nothing;
+    keeps_rows_.assign(model.layers().size(), false);
+    std::vector<Upgrade> upgrades;
+    double total = 0;
+    for (const auto& layer : model.layers()) {
+      if (!layer->trainable()) continue;
+      const LayerShape shape = predicted_shape(*layer, micro);
+      const double inputs = kept_inputs_bytes(shape);
+      if (!may_keep_rows(*layer, shape)) {
+        total += inputs;
+        continue;
+      }
+      const double rows = rows_bytes(shape);
+      const bool rows_are_faster = rows_cost(shape) < norm_cost(shape) + sum_inputs_cost(shape);
+      keeps_rows_[layer->index] = rows < inputs;
+      total += std::min(rows, inputs);
+      if (rows_are_faster == (rows < inputs)) continue;
+      const double saved = std::abs(rows_cost(shape) - norm_cost(shape) - sum_inputs_cost(shape));
+      upgrades.push_back({layer->index, std::abs(rows - inputs), saved});
+    }
+    const double budget = budget_bytes(model);
+    if (options_.memory_budget_mb > 0 && total > budget) {
+      second_pass_ = true;
+      return Keep::Nothing;
+    }
+    second_pass_ = false;
+    std::stable_sort(upgrades.begin(), upgrades.end(), [](const Upgrade& x, const Upgrade& y) {
+      return x.saved * y.bytes > y.saved * x.bytes;
+    });
+    for (const Upgrade& upgrade : upgrades) {
+      if (total + upgrade.bytes > budget) continue;
+      total += upgrade.bytes;
+      keeps_rows_[upgrade.layer] = !keeps_rows_[upgrade.layer];
+    }
+    return Keep::Inputs;
   }
 
   LayerPlan plan_layer(const models::ParamLayer& layer, const at::Tensor& a,
                        const at::Tensor& g) override {
-    const LayerShape shape = shape_of(a, g);
+    const LayerShape shape = shape_at(layer, a, g);
     LayerPlan plan;
     plan.norm.tile_size = options_.tile_size;
     plan.norm.method = cheapest_norm(shape);
-    plan.keep = goal_ == Goal::SecondPass ? Keep::Nothing : keep_of(layer, shape);
+    plan.compact = shape.by_kernel && keeps_compact(g);
+    plan.keep = second_pass_                                      ? Keep::Nothing
+                : is_shared(layer)                                ? Keep::Inputs
+                : has_small_gradient(layer)                       ? Keep::Gradients
+                : keeps_rows_[layer.index] && shape.positions > 1 ? Keep::Gradients
+                                                                  : Keep::Inputs;
     return plan;
   }
 
  private:
-  enum class Goal { Time, Memory, SecondPass };
+  struct Upgrade {
+    uint32_t layer;
+    double bytes, saved;
+  };
 
   NormMethod cheapest_norm(const LayerShape& shape) const {
     if (options_.flash_algorithm != "auto") return choose_flash(shape, options_.flash_algorithm);
-    // One product is faster than many small ones while its T x T result is a small thing.
-    const double matrix_bytes = shape.positions * shape.positions * 8;
-    const double flash = std::min(input_length_cost(shape), width_cost(shape));
+    // One product is faster than many small ones while its T x T result is a small thing. The
+    // kernels have no such result.
+    const double matrix_bytes = shape.by_kernel ? 0 : shape.positions * shape.positions * 8;
+    const double flash =
+        shape.by_kernel ? width_cost(shape) : std::min(input_length_cost(shape), width_cost(shape));
     if (ghost_cost(shape) < flash && matrix_bytes < 16e6) return NormMethod::Ghost;
     return choose_flash(shape, "auto");
   }
@@ -61,44 +103,59 @@ class AutoEngine : public NormEngine {
     }
   }
 
-  Keep keep_of(const models::ParamLayer& layer, const LayerShape& shape) const {
-    if (is_shared(layer)) return Keep::Inputs;
-    if (has_small_gradient(layer)) return Keep::Gradients;
-    if (!is_matrix(layer) || shape.positions == 1) return Keep::Inputs;
-    if (goal_ == Goal::Memory) {
-      return kept_gradients_bytes(shape) < kept_inputs_bytes(shape) ? Keep::Gradients
-                                                                    : Keep::Inputs;
-    }
-    return keep_gradients_cost(shape) < norm_cost(shape) + sum_inputs_cost(shape) ? Keep::Gradients
-                                                                                  : Keep::Inputs;
+  static double rows_cost(const LayerShape& shape) {
+    return shape.by_kernel ? keep_compact_cost(shape) : keep_gradients_cost(shape);
+  }
+  static double rows_bytes(const LayerShape& shape) {
+    return shape.by_kernel ? kept_compact_bytes(shape) : kept_gradients_bytes(shape);
+  }
+  bool may_keep_rows(const models::ParamLayer& layer, const LayerShape& shape) const {
+    return is_matrix(layer) && !is_shared(layer) && shape.positions > 1;
+  }
+
+  // Half of what a GPU has beside the weights and one more copy of them; elsewhere no limit.
+  double budget_bytes(const models::Model& model) const {
+    if (options_.memory_budget_mb > 0)
+      return static_cast<double>(options_.memory_budget_mb) * 1048576.0;
+    const at::Tensor& anchor = const_cast<models::Model&>(model).seam().anchor;
+    if (!anchor.is_cuda()) return 1e300;
+    double parameters = 0;
+    for (const auto& parameter : model.parameters())
+      parameters += static_cast<double>(parameter->value.nbytes());
+    const double all = static_cast<double>(kernels::memory_around(anchor));
+    return all == 0 ? 1e300 : std::max(0.0, (all - 2 * parameters) / 2);
   }
 
   // Before the forward pass positions are known only as the model's tokens. A layer that runs on
   // fewer (a classification head) is over-estimated, which errs on the safe side.
-  double predicted_bytes(const models::Model& model, const MicroBatch& micro) {
-    double total = 0;
-    for (const auto& layer : model.layers()) {
-      if (!layer->trainable()) continue;
-      const at::Tensor& weight = layer->weight->value;
-      const double rows = static_cast<double>(weight.size(0));
-      const double columns = static_cast<double>(weight.numel()) / rows;
-      const bool matrix = is_matrix(*layer);
-      const LayerShape shape{
-          static_cast<double>(std::max(micro.samples, micro.most_samples)),
-          static_cast<double>(std::max(micro.tokens_per_sample, micro.most_tokens_per_sample)),
-          columns,
-          matrix ? rows : columns,
-          static_cast<double>(c10::elementSize(layer->seam->compute_type)),
-          layer->seam->anchor.is_cuda()};
-      total += keep_of(*layer, shape) == Keep::Gradients && !has_small_gradient(*layer)
-                   ? kept_gradients_bytes(shape)
-                   : kept_inputs_bytes(shape);
-    }
-    return total;
+  LayerShape predicted_shape(const models::ParamLayer& layer, const MicroBatch& micro) const {
+    const at::Tensor& weight = layer.weight->value;
+    const double rows = static_cast<double>(weight.size(0));
+    const double columns = static_cast<double>(weight.numel()) / rows;
+    const at::Tensor& anchor = layer.seam->anchor;
+    const at::ScalarType format = layer.seam->compute_type;
+    LayerShape shape{
+        static_cast<double>(std::max(micro.samples, micro.most_samples)),
+        static_cast<double>(std::max(micro.tokens_per_sample, micro.most_tokens_per_sample)),
+        columns,
+        is_matrix(layer) ? rows : columns,
+        static_cast<double>(c10::elementSize(format)),
+        anchor.is_cuda()};
+    shape.by_kernel = is_matrix(layer) && format == at::kBFloat16 && !is_shared(layer) &&
+                      weight.size(0) % 8 == 0 && (weight.numel() / weight.size(0)) % 8 == 0 &&
+                      has_built_in_rule(layer) && keeps_compact(anchor);
+    return shape;
+  }
+
+  // Only the Hopper kernel keeps rows in 16 bits. Elsewhere they are kept as they are, so that what
+  // is planned before the forward pass goes by the plain costs.
+  static bool keeps_compact(const at::Tensor& like) {
+    return kernels::variant_of("flash_norm", like) == kernels::Variant::Hopper;
   }
 
   ClipOptions options_;
-  Goal goal_ = Goal::Time;
+  std::vector<bool> keeps_rows_;  ///< by layer index
+  bool second_pass_ = false;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ class CustomEngine : public NormEngine {
   const char* name() const override { return name_.c_str(); }
 
  protected:
+  bool has_custom_norms() const override { return true; }
   Keep plan_keep(const models::Model&, const MicroBatch&) override { return keep_; }
   LayerPlan plan_layer(const models::ParamLayer&, const at::Tensor&, const at::Tensor&) override {
     LayerPlan plan;

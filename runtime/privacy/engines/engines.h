@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "runtime/privacy/norm_cost.h"
 #include "runtime/privacy/norm_engine.h"
 
 namespace moonshard::privacy {
@@ -16,6 +17,9 @@ std::unique_ptr<ClipEngine> make_auto_engine(const ClipOptions& options,
 /// Norms by the caller's function (an engine from a script); sums from (a, g), or by a second pass.
 std::unique_ptr<ClipEngine> make_custom_engine(const std::string& name, NormFunction norms,
                                                Keep keep, std::shared_ptr<Clipping> clipping);
+
+/// The layer's shape at the seam, for norm_cost.h.
+LayerShape shape_at(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
 
 /// Norm layers and tables: B x d numbers say all, so that (a, g) need not be kept.
 bool has_small_gradient(const models::ParamLayer& layer);

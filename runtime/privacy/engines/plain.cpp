@@ -23,6 +23,18 @@ class PlainEngine : public ClipEngine {
     announce_gradients(layer);
   }
 
+  bool takes_rows(const models::ParamLayer& layer) const override {
+    return has_built_in_rule(layer);
+  }
+  void consume_rows(const models::ParamLayer& layer, const at::Tensor& weight_rows,
+                    const at::Tensor& bias_rows) override {
+    const at::NoGradGuard no_grad;
+    const profile::OwnerScope scope(profile::Owner::Gradients);
+    if (weight_rows.defined()) add_rows(*layer.weight, weight_rows);
+    if (bias_rows.defined()) add_rows(*layer.bias, bias_rows);
+    announce_gradients(layer);
+  }
+
   ClipReport clip(profile::PhaseTimer&) override { return {}; }
 };
 

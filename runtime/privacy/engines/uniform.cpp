@@ -13,6 +13,12 @@ bool has_small_gradient(const models::ParamLayer& layer) {
   return layer.kind == models::kinds::kRmsNorm || layer.kind == models::kinds::kLayerNorm;
 }
 
+LayerShape shape_at(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
+  LayerShape shape = shape_of(a, g);
+  shape.by_kernel = may_join(layer, a, g);
+  return shape;
+}
+
 namespace {
 
 class UniformEngine : public NormEngine {
@@ -38,7 +44,7 @@ class UniformEngine : public NormEngine {
                     : keep_;
     plan.norm.tile_size = options_.tile_size;
     plan.norm.method = keep_ == Keep::Gradients ? NormMethod::Materialize
-                       : flash_ ? choose_flash(shape_of(a, g), options_.flash_algorithm)
+                       : flash_ ? choose_flash(shape_at(layer, a, g), options_.flash_algorithm)
                                 : NormMethod::Ghost;
     return plan;
   }

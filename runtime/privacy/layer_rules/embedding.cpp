@@ -1,5 +1,7 @@
 // Embedding: the gradient of sample b has, in the row of each id, the sum of g over the positions
 // that hold this id. Repeated ids add up before the norm is taken; the padding id's row has none.
+#include "kernels/common/choice.h"
+#include "kernels/embedding_norm/embedding_norm.h"
 #include "runtime/privacy/faults.h"
 #include "runtime/privacy/layer_rules/rules.h"
 
@@ -12,6 +14,14 @@ at::Tensor without_padding(const models::ParamLayer& layer, const at::Tensor& id
   const at::Tensor g_BTd = at_least_float(as_positions(g));
   if (layer.padding_id < 0 || has_fault(Fault::NoPaddingRule)) return g_BTd;
   return g_BTd.masked_fill(ids_BT.eq(layer.padding_id).unsqueeze(2), 0);
+}
+
+int64_t padding_of(const models::ParamLayer& layer) {
+  return has_fault(Fault::NoPaddingRule) ? -1 : layer.padding_id;
+}
+
+bool by_kernel(const at::Tensor& g) {
+  return g.scalar_type() != at::kDouble && kernels::kernel_runs("embedding_norm", g);
 }
 
 class EmbeddingRule : public LayerRule {
@@ -35,6 +45,13 @@ class EmbeddingRule : public LayerRule {
     const int64_t B = ids.size(0), V = layer.weight->value.size(0), d = g.size(-1);
     const at::Tensor ids_BT = ids.reshape({B, -1});
     const at::Tensor g_Nd = without_padding(layer, ids_BT, as_rows(g, ids_BT)).reshape({-1, d});
+    const at::Tensor lengths_BT =
+        at::linalg_vector_norm(g_Nd, 2, at::IntArrayRef{1}).to(at::kDouble).view_as(ids_BT);
+    if (by_kernel(g)) {
+      return with_rounding_of_sum(
+          kernels::embedding_norm(ids_BT, as_rows(g, ids_BT), padding_of(layer)), lengths_BT.sum(1),
+          wide_type(g_Nd));
+    }
     const at::Tensor sample_B1 = at::arange(B, ids.options()).unsqueeze(1);
     const auto [key_N, order_N] = (ids_BT + sample_B1 * V).flatten().sort();
     at::Tensor run_N = at::zeros_like(key_N);
@@ -55,14 +72,19 @@ class EmbeddingRule : public LayerRule {
     const at::Tensor part_N = square_of_run.index_select(0, run_N) * first_of_run;
     at::Tensor total = at::zeros({B}, part_N.options());
     total.index_add_(0, at::floor_divide(key_N, V), part_N);
-    const at::Tensor lengths_BT =
-        at::linalg_vector_norm(g_Nd, 2, at::IntArrayRef{1}).to(at::kDouble).view_as(ids_BT);
     return with_rounding_of_sum(total, lengths_BT.sum(1), wide_type(g_Nd));
   }
 
   void add_sum(at::Tensor& sum, const models::ParamLayer& layer, const at::Tensor& ids,
                const at::Tensor& g, const at::Tensor& factors) const override {
     const at::Tensor ids_BT = ids.reshape({ids.size(0), -1});
+    if (by_kernel(g)) {
+      if (!sum.defined())
+        sum = at::zeros(layer.weight->value.sizes(), g.options().dtype(at::kFloat));
+      if (sum.scalar_type() == at::kFloat) {
+        return kernels::embedding_sum(sum, ids_BT, as_rows(g, ids_BT), factors, padding_of(layer));
+      }
+    }
     at::Tensor g_BTd = without_padding(layer, ids_BT, as_rows(g, ids_BT));
     if (factors.defined()) g_BTd = scaled_rows(g_BTd, factors);
     if (!sum.defined()) sum = at::zeros(layer.weight->value.sizes(), g_BTd.options());

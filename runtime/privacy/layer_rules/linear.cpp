@@ -14,13 +14,6 @@ int64_t width_tile(const at::Tensor& x) {
   return x.is_cpu() ? 512 : 2048;
 }
 
-// A norm from Gram matrices is a sum with signs. Its rounding error is some 3e-7 (float32) of the
-// same sum without signs; where that sum is this many times larger, the result is not trusted.
-constexpr double kTrustedCancellation = 16;
-// What is added there on a GPU, where looking at the values would stop the stream: more than the
-// error can be, so that the norm is never below the truth.
-constexpr double kGramErrorBound = 1e-6;
-
 at::Tensor gram(const at::Tensor& x, const at::Tensor& y, profile::Owner owner) {
   const profile::OwnerScope scope(owner);
   return wide_bmm(x, y.transpose(1, 2));
@@ -106,14 +99,11 @@ at::Tensor width_squares(const at::Tensor& a_BTi, const at::Tensor& g_BTo, int64
 
 at::Tensor trusted(const GramSums& sums, const at::Tensor& a_BTi, const at::Tensor& g_BTo,
                    int64_t tile) {
+  if (!sums.value.is_cpu()) return bounded_gram(sums.value, sums.magnitude);
   // Also what left the range of float32: infinity, and products too small to add up.
   const at::Tensor doubtful = (sums.magnitude > sums.value * kTrustedCancellation)
                                   .logical_or(sums.magnitude.isfinite().logical_not())
                                   .logical_or(sums.magnitude < 1e-30);
-  if (!sums.value.is_cpu()) {
-    return at::where(doubtful, sums.value.clamp_min(0) + sums.magnitude * kGramErrorBound,
-                     sums.value);
-  }
   if (!doubtful.any().item<bool>()) return sums.value;
   const at::Tensor rows = doubtful.nonzero().flatten();
   return sums.value.index_put(

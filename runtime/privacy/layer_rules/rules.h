@@ -64,6 +64,15 @@ inline at::Tensor wide_mm(const at::Tensor& x, const at::Tensor& y) {
 /// is never clipped, and a sample of infinite norm is dropped.
 at::Tensor row_squares(const at::Tensor& x);
 
+/// Squared norms from products of Gram matrices (any shape, double), given the same sums without
+/// signs: where those are many times larger the result is not trusted, and more is added than its
+/// error can be. For GPUs, where looking at the values would stop the stream.
+at::Tensor bounded_gram(const at::Tensor& value, const at::Tensor& magnitude);
+
+/// A norm from Gram matrices is a sum with signs. Its rounding error is some 3e-7 (float32) of the
+/// same sum without signs; where that sum is this many times larger, the result is not trusted.
+inline constexpr double kTrustedCancellation = 16;
+
 /// Squared norms [B] for sums of parts whose lengths add up to `magnitudes` [B]. Where parts
 /// cancel, the sum that is formed later from scaled parts has a rounding error of its own, some eps
 /// times the magnitude, and that error is part of what is added: it must count, or a sample made

@@ -1,0 +1,21 @@
+// Activation functions without parameters.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/models/parameter.h"
+
+namespace moonshard::models {
+
+// Note: results that are overwritten. The fused forms below write the gradient of an input into the
+// memory of the result's gradient. So the result must go into one linear layer and nowhere else: a
+// linear layer makes its input's gradient afresh, and nobody else holds it.
+
+/// silu(gate) * up in one pass, where swiglu_is_fused says so. See "results that are overwritten".
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+bool swiglu_is_fused(const Seam& seam, const at::Tensor& gate);
+
+/// GELU in its tanh form. See "results that are overwritten".
+at::Tensor gelu_tanh(const Seam& seam, const at::Tensor& x);
+
+}  // namespace moonshard::models

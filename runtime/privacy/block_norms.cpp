@@ -1,0 +1,183 @@
+#include "runtime/privacy/block_norms.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "kernels/clipped_sum/clipped_sum.h"
+#include "kernels/flash_norm/flash_norm.h"
+#include "kernels/ghost_norm/ghost_norm.h"
+#include "kernels/position_lengths/position_lengths.h"
+#include "runtime/privacy/layer_rules/rules.h"
+#include "runtime/profile/owners.h"
+
+namespace moonshard::privacy {
+namespace {
+
+using kernels::GhostGroup;
+using kernels::SampleProblem;
+using models::ParamLayer;
+
+// Tasks by what is done with them, each with its place in the list.
+struct Sorted {
+  std::vector<GhostGroup> groups;
+  std::vector<int64_t> ghost;  ///< in the order of the groups' layers
+  std::vector<int64_t> flash, kept;
+};
+
+Sorted sorted(const std::vector<LinearTask>& tasks) {
+  Sorted result;
+  std::vector<std::vector<int64_t>> members;
+  for (size_t k = 0; k < tasks.size(); ++k) {
+    const LinearTask& task = tasks[k];
+    const auto place = static_cast<int64_t>(k);
+    if (task.keep_rows) {
+      result.kept.push_back(place);
+    } else if (task.method != NormMethod::Ghost) {
+      result.flash.push_back(place);
+    } else {
+      const auto same =
+          std::find_if(result.groups.begin(), result.groups.end(), [&](const GhostGroup& group) {
+            return group.a.data_ptr() == task.a_BTi.data_ptr() &&
+                   group.a.sizes() == task.a_BTi.sizes() && group.g.size() < 3;
+          });
+      if (same == result.groups.end()) {
+        result.groups.push_back({task.a_BTi, {task.g_BTo}});
+        members.push_back({place});
+      } else {
+        same->g.push_back(task.g_BTo);
+        members[static_cast<size_t>(same - result.groups.begin())].push_back(place);
+      }
+    }
+  }
+  for (const auto& group : members)
+    result.ghost.insert(result.ghost.end(), group.begin(), group.end());
+  return result;
+}
+
+std::vector<SampleProblem> problems_of(const std::vector<LinearTask>& tasks,
+                                       const std::vector<int64_t>& places) {
+  std::vector<SampleProblem> problems;
+  for (const int64_t place : places) {
+    const LinearTask& task = tasks[static_cast<size_t>(place)];
+    problems.push_back({task.a_BTi, task.g_BTo});
+  }
+  return problems;
+}
+
+at::Tensor ghost_squares(const Sorted& which) {
+  const kernels::GhostSums sums = kernels::ghost_norm(which.groups);
+  const at::Tensor squares = bounded_gram(sums.value, sums.magnitude);
+  // The lengths of the T parts add up to at most sqrt(T x the Gram product's diagonal), which is
+  // part of the sum without signs.
+  int64_t most_positions = 0;
+  for (const GhostGroup& group : which.groups)
+    most_positions = std::max(most_positions, group.a.size(1));
+  const auto T = static_cast<double>(most_positions);
+  return with_rounding_of_sum(squares, (sums.magnitude * T).sqrt(), at::kFloat);
+}
+
+}  // namespace
+
+bool may_join(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
+  if (!g.is_cuda() || g.scalar_type() != at::kBFloat16 || !layer.weight->trainable) return false;
+  const bool linear =
+      layer.kind == models::kinds::kLinear || layer.kind == models::kinds::kPatchEmbedding;
+  if (!linear || !has_built_in_rule(layer) || a.scalar_type() != at::kBFloat16) return false;
+  const at::Tensor a_BTi = as_positions(a), g_BTo = as_positions(g);
+  if (a_BTi.size(1) == 1) return false;  // one outer product: the rule has it for nothing
+  // clipped_sum's kernel asks for no more than flash_norm's, except for Hopper: on another GPU the
+  // norms are formed together, and sums one by one.
+  return kernels::flash_norm_supports({a_BTi, g_BTo}) &&
+         kernels::ghost_norm_supports({a_BTi, {g_BTo}});
+}
+
+TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
+  const Sorted which = sorted(tasks);
+  TaskNorms result;
+  result.rows.resize(tasks.size());
+  result.scales.resize(tasks.size());
+  const at::Tensor& like = tasks.front().g_BTo;
+  const auto n = static_cast<int64_t>(tasks.size());
+  std::vector<at::Tensor> parts;
+  std::vector<int64_t> order;
+  const auto add = [&](const at::Tensor& squares, const std::vector<int64_t>& places) {
+    parts.push_back(squares);
+    order.insert(order.end(), places.begin(), places.end());
+  };
+  if (!which.ghost.empty()) add(ghost_squares(which), which.ghost);
+  if (!which.flash.empty()) {
+    const auto problems = problems_of(tasks, which.flash);
+    // The multiplying unit cuts its sums off, 16 positions at a time, by at most 2^-24 of them.
+    const auto steps = static_cast<double>((tasks.front().g_BTo.size(1) + 15) / 16);
+    const at::Tensor squares = kernels::flash_norm(problems) * (1 + steps * 0x1p-23);
+    add(with_rounding_of_sum(squares, kernels::position_lengths(problems), at::kFloat),
+        which.flash);
+  }
+  if (!which.kept.empty()) {
+    const auto problems = problems_of(tasks, which.kept);
+    // No element of a gradient is larger than the parts' lengths together.
+    const at::Tensor scales_nB = kernels::keep_scales(kernels::position_lengths(problems));
+    std::vector<at::Tensor> rows, scales;
+    for (size_t k = 0; k < problems.size(); ++k) {
+      const profile::OwnerScope scope(profile::Owner::EngineKept);
+      const SampleProblem& problem = problems[k];
+      rows.push_back(at::empty({problem.g.size(0), problem.g.size(2), problem.a.size(2)},
+                               problem.g.options().dtype(at::kHalf)));
+      scales.push_back(scales_nB[static_cast<int64_t>(k)]);
+      result.rows[static_cast<size_t>(which.kept[k])] = rows.back();
+      result.scales[static_cast<size_t>(which.kept[k])] = scales.back();
+    }
+    // The norm is that of the rounded gradient, which is what is summed later: no margin.
+    add(kernels::flash_norm(problems, rows, scales), which.kept);
+  }
+  const at::Tensor all = parts.size() == 1 ? parts.front() : at::cat(parts);
+  bool in_order = true;
+  for (int64_t k = 0; k < n; ++k) in_order = in_order && order[static_cast<size_t>(k)] == k;
+  if (in_order) {
+    result.squares_nB = all;
+    return result;
+  }
+  std::vector<at::Tensor> rearranged(static_cast<size_t>(n));
+  for (int64_t k = 0; k < n; ++k)
+    rearranged[static_cast<size_t>(order[static_cast<size_t>(k)])] = all[k];
+  result.squares_nB = at::stack(rearranged).to(like.device());
+  return result;
+}
+
+void add_clipped(const std::vector<LinearTask>& tasks, const at::Tensor& factors) {
+  const at::Tensor narrow = factors.to(at::kFloat);
+  // One launch for sums that are new, one for those that go on (an earlier micro-batch's).
+  for (const bool accumulate : {false, true}) {
+    std::vector<SampleProblem> problems;
+    std::vector<at::Tensor> sums;
+    for (const LinearTask& task : tasks) {
+      at::Tensor& sum = task.layer->weight->grad;
+      if (sum.defined() != accumulate) continue;
+      const profile::OwnerScope scope(profile::Owner::Gradients);
+      if (!accumulate) {
+        sum = at::empty(task.layer->weight->value.sizes(), task.g_BTo.options().dtype(at::kFloat));
+      }
+      problems.push_back({task.a_BTi, task.g_BTo});
+      sums.push_back(sum.flatten(1));
+    }
+    if (!problems.empty()) kernels::clipped_sum(problems, narrow, sums, accumulate);
+    if (!accumulate && problems.size() == tasks.size()) return;
+  }
+}
+
+std::string common_name(const std::vector<LinearTask>& tasks) {
+  const std::string& first = tasks.front().layer->name;
+  if (tasks.size() == 1) return first;
+  size_t same = first.size();
+  for (const LinearTask& task : tasks) {
+    const std::string& name = task.layer->name;
+    size_t common = 0;
+    while (common < std::min(same, name.size()) && name[common] == first[common]) ++common;
+    same = common;
+  }
+  const size_t dot = first.substr(0, same).rfind('.');
+  return dot == std::string::npos ? first + " and others" : first.substr(0, dot);
+}
+
+}  // namespace moonshard::privacy

@@ -1,0 +1,89 @@
+// The second half of the norm engine: from what was kept, or from a second backward pass, and the
+// factors to the clipped sums. The first half, up to the factors, is norm_engine.cpp.
+#include <ATen/ATen.h>
+
+#include "runtime/privacy/layer_rules/rules.h"
+#include "runtime/privacy/norm_engine.h"
+
+namespace moonshard::privacy {
+
+using models::ParamLayer;
+
+// Adds the weighted sum of what the group kept, releasing each as soon as it is added. Linear
+// layers that kernels take are left to the caller, to be summed with others.
+void NormEngine::take_sums(Group& group, const at::Tensor& factors,
+                           std::vector<LinearTask>& joined) {
+  for (Use& use : group.uses) {
+    if (!is_shared(*use.layer) && may_join(*use.layer, use.a, use.g)) {
+      joined.push_back({use.layer, as_positions(use.a), as_positions(use.g)});
+    } else {
+      add_gradients(*use.layer, use.a, use.g, factors);
+    }
+    use.a = use.g = at::Tensor();
+  }
+  group.uses.clear();
+  for (auto& [index, own] : group.per_sample) {
+    add_rows(*own.parameter, own.rows, own.scales.defined() ? factors / own.scales : factors);
+    own.rows = at::Tensor();
+  }
+  group.per_sample.clear();
+}
+
+void NormEngine::announce(const Group& group) const {
+  // In the second pass each layer speaks for itself.
+  if (needs_second_pass_) return;
+  for (const ParamLayer* layer : group.layers) announce_gradients(*layer);
+}
+
+void NormEngine::sum_one(Group& group, const at::Tensor& factors) {
+  std::vector<LinearTask> joined;
+  take_sums(group, factors, joined);
+  if (!joined.empty()) add_clipped(joined, factors);
+  announce(group);
+}
+
+// Block by block: a block's linear layers in one launch, then whoever waits for them is told.
+void NormEngine::sum_all(const at::Tensor& factors) {
+  std::vector<LinearTask> joined;
+  std::vector<Group*> taken;
+  const auto finish = [&] {
+    if (!joined.empty()) add_clipped(joined, factors);
+    joined.clear();
+    for (const Group* group : taken) announce(*group);
+    taken.clear();
+  };
+  for (Group& group : groups_) {
+    if (!taken.empty() && (taken.front()->layers.front()->block != group.layers.front()->block ||
+                           joined.size() + group.uses.size() > kMostTasks))
+      finish();
+    take_sums(group, factors, joined);
+    taken.push_back(&group);
+  }
+  finish();
+}
+
+// ---- the second backward pass ------------------------------------------------------------------
+
+// The same (a, g) as in the first pass: now the factors are known.
+void NormEngine::consume_again(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
+  if (!may_join(layer, a, g)) {
+    add_gradients(layer, a, g, factors_);
+    return announce_gradients(layer);
+  }
+  if (!joined_.empty() &&
+      (joined_.front().layer->block != layer.block || joined_.size() == kMostTasks))
+    sum_joined();
+  joined_.push_back({&layer, as_positions(a), as_positions(g)});
+  if (layer.bias != nullptr && layer.bias->trainable)
+    add_rows(*layer.bias, joined_.back().g_BTo.sum(1, false, at::kFloat), factors_);
+}
+
+void NormEngine::sum_joined() {
+  if (joined_.empty()) return;
+  std::vector<LinearTask> tasks;
+  tasks.swap(joined_);
+  add_clipped(tasks, factors_);
+  for (const LinearTask& task : tasks) announce_gradients(*task.layer);
+}
+
+}  // namespace moonshard::privacy

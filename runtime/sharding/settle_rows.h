@@ -1,0 +1,24 @@
+// A gradient that is not summed up yet (Parameter::rows), for whoever needs it summed up:
+// reductions over ranks, observers, later micro-batches.
+#pragma once
+
+#include "kernels/fused_update/fused_update.h"
+#include "runtime/models/parameter.h"
+#include "runtime/profile/owners.h"
+
+namespace moonshard::sharding {
+
+/// Adds the parameter's weighted rows to its grad and lets go of them. Nothing without rows.
+inline void settle_rows(models::Parameter& parameter) {
+  if (!parameter.rows.defined()) return;
+  parameter.grad =
+      kernels::add_weighted_rows(parameter.grad, parameter.rows, parameter.row_factors);
+  profile::claim(parameter.grad, profile::Owner::Gradients);
+  parameter.rows = parameter.row_factors = at::Tensor();
+}
+
+inline void forget_gradient(models::Parameter& parameter) {
+  parameter.grad = parameter.rows = parameter.row_factors = at::Tensor();
+}
+
+}  // namespace moonshard::sharding

@@ -1,0 +1,25 @@
+// A CUDA graph, as the plugin hands it out (step_graph_plugin.cpp), which is linked to LibTorch's
+// CUDA library.
+#pragma once
+
+#include <string>
+
+namespace moonshard::train {
+
+class CudaGraph {
+ public:
+  virtual ~CudaGraph() = default;
+  /// From here to end() whatever this thread and the backward passes it starts put on the current
+  /// stream is recorded, not run. Tensors that are made meanwhile live in memory of the graph.
+  /// Waits for the device and gives cached memory back first. Throws where capturing cannot begin.
+  virtual void begin() = 0;
+  /// Always after a begin() that returned, also when the work failed, on the same thread. "" when
+  /// the graph can be launched, else why not.
+  virtual std::string end() = 0;
+  /// On the current stream.
+  virtual void launch() = 0;
+};
+
+using MakeCudaGraph = CudaGraph* (*)(int device);
+
+}  // namespace moonshard::train

@@ -1,0 +1,274 @@
+#include "runtime/train/step_graph.h"
+
+#include <ATen/ATen.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdio>
+
+#include "runtime/core/check.h"
+#include "runtime/core/interrupt.h"
+#include "runtime/core/prefix.h"
+#include "runtime/privacy/clip_engine.h"
+#include "runtime/privacy/layer_rules.h"
+#include "runtime/profile/memory.h"
+#include "runtime/train/cuda_graph.h"
+#include "runtime/train/trainer.h"
+
+namespace moonshard::train {
+namespace {
+
+// Data whose shapes keep changing would spend more on captures than it saves.
+constexpr int64_t kMostCaptures = 8;
+
+enum class Imitation { No, Works, Fails };
+std::atomic<Imitation> imitation{Imitation::No};
+
+bool is_imitated() {
+  return imitation.load(std::memory_order_relaxed) != Imitation::No;
+}
+
+class ImitatedGraph : public CudaGraph {
+ public:
+  void begin() override {}
+  std::string end() override {
+    return imitation.load() == Imitation::Fails ? "as the test wanted" : "";
+  }
+  void launch() override {}
+};
+
+struct Plugin {
+  MakeCudaGraph make = nullptr;
+  bool (*history_is_recorded)() = nullptr;
+  std::string absence;
+};
+
+const Plugin& plugin() {
+  static const Plugin instance = [] {
+    Plugin found;
+    const std::string library = (install_prefix() / "lib" / "libmoonshard_cuda_graph.so").string();
+    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      found.absence = fmt::format("no library {}: {}", library, dlerror());
+      return found;
+    }
+    found.make = reinterpret_cast<decltype(found.make)>(dlsym(handle, "moonshard_make_cuda_graph"));
+    found.history_is_recorded = reinterpret_cast<decltype(found.history_is_recorded)>(
+        dlsym(handle, "moonshard_memory_is_recorded"));
+    if (found.make == nullptr || found.history_is_recorded == nullptr)
+      found.absence = library + " is not of this version; build it again";
+    return found;
+  }();
+  return instance;
+}
+
+std::array<at::Tensor Batch::*, 6> fields() {
+  return {&Batch::input_ids, &Batch::attention_mask, &Batch::labels,
+          &Batch::inputs,    &Batch::targets,        &Batch::timesteps};
+}
+
+std::vector<int64_t> shapes_of(const Batch& batch) {
+  std::vector<int64_t> key;
+  for (const auto field : fields()) {
+    const at::Tensor& tensor = batch.*field;
+    key.push_back(tensor.defined() ? tensor.dim() : -1);
+    if (!tensor.defined()) continue;
+    key.push_back(static_cast<int64_t>(tensor.scalar_type()));
+    key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+  }
+  return key;
+}
+
+// Addresses and numbers that kernels were given: a parameter that lies elsewhere, or is not trained
+// any more, is not the graph's.
+std::vector<int64_t> places_of(const models::Model& model, const StepGraph::Parameters& updated,
+                               double bound) {
+  std::vector<int64_t> key{std::bit_cast<int64_t>(bound)};
+  const auto add = [&](const models::Parameter& parameter) {
+    const at::Tensor& value = parameter.value;
+    key.push_back(value.is_meta() ? 0 : reinterpret_cast<int64_t>(value.const_data_ptr()));
+    key.push_back(static_cast<int64_t>(value.scalar_type()));
+    key.push_back(parameter.trainable ? 1 : 0);
+  };
+  for (const auto& parameter : model.parameters()) add(*parameter);
+  for (const auto& part : updated) add(*part);
+  return key;
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, std::min<size_t>(text.find('\n'), 300));
+}
+
+std::string foreign_layer(const models::Model& model) {
+  for (const auto& layer : model.layers())
+    if (layer->trainable() && !privacy::has_built_in_rule(*layer)) return layer->name;
+  return "";
+}
+
+}  // namespace
+
+ImitatedGraphs::ImitatedGraphs(bool fails) {
+  imitation.store(fails ? Imitation::Fails : Imitation::Works);
+}
+
+ImitatedGraphs::~ImitatedGraphs() {
+  imitation.store(Imitation::No);
+}
+
+// In this order: tensors in the graph's memory go before the graph.
+struct StepGraph::Captured {
+  Key shapes, places;
+  std::unique_ptr<CudaGraph> graph;
+  Batch inputs;
+  Outputs outputs;
+  int64_t working_bytes = 0;
+};
+
+int64_t StepGraph::Outputs::gradient_bytes() const {
+  int64_t bytes = 0;
+  for (const Gradient& gradient : gradients)
+    for (const at::Tensor* part : {&gradient.grad, &gradient.rows})
+      if (part->defined()) bytes += static_cast<int64_t>(part->nbytes());
+  return bytes;
+}
+
+StepGraph::StepGraph(c10::Device device, std::string obstacle)
+    : device_(device), obstacle_(std::move(obstacle)) {
+  if (obstacle_.empty() && !is_imitated()) obstacle_ = plugin().absence;
+}
+
+StepGraph::~StepGraph() = default;
+
+bool StepGraph::memory_history_is_recorded() {
+  return !is_imitated() && plugin().absence.empty() && plugin().history_is_recorded();
+}
+
+void StepGraph::say(const std::string& what) {
+  if (std::find(said_.begin(), said_.end(), what) != said_.end()) return;
+  said_.push_back(what);
+  std::fprintf(stderr, "moonshard: compile: %s\n", what.c_str());
+}
+
+bool StepGraph::is_possible() {
+  if (!obstacle_.empty()) say("steps run one kernel at a time: " + obstacle_);
+  return obstacle_.empty();
+}
+
+void StepGraph::give_up(const std::string& obstacle) {
+  drop();
+  obstacle_ = obstacle;
+  is_possible();  // says so
+}
+
+StepGraph::Way StepGraph::next(const Batch& batch, const models::Model& model,
+                               const Parameters& updated, double bound) {
+  if (const std::string layer = foreign_layer(model); !layer.empty()) {
+    drop();
+    say("steps run one kernel at a time: the rule of layer '" + layer +
+        "' comes from outside, and what it does besides launching kernels is not known");
+    return Way::Eager;
+  }
+  for (const auto field : fields()) {
+    const at::Tensor& tensor = batch.*field;
+    if (!tensor.defined() || tensor.device().type() == device_.type()) continue;
+    say("steps run one kernel at a time: the batch is not on the GPU");
+    return Way::Eager;
+  }
+  const Key shapes = shapes_of(batch), places = places_of(model, updated, bound);
+  if (captured_ != nullptr && captured_->places != places) drop();
+  if (captured_ != nullptr && captured_->shapes == shapes) {
+    equal_steps_ = 0;  // steps of other shapes count when they follow each other
+    shapes_ = shapes;
+    return is_imitated() ? Way::Capture : Way::Replay;
+  }
+  if (!shapes_.empty() && shapes != shapes_)
+    say("a batch of another shape than the one before: such steps run one kernel at a time, until "
+        "three in a row are alike");
+  equal_steps_ = shapes == shapes_ && places == places_ ? equal_steps_ + 1 : 1;
+  shapes_ = shapes;
+  places_ = places;
+  if (equal_steps_ <= kEagerSteps) return Way::Eager;
+  if (captures_ < kMostCaptures) return Way::Capture;
+  give_up(fmt::format("shapes have changed so often that {} graphs were made", captures_));
+  return Way::Eager;
+}
+
+bool StepGraph::capture(const Batch& batch, const std::function<Outputs(const Batch&)>& run) {
+  drop();
+  ++captures_;
+  const InterruptHold whole;
+  auto captured = std::make_unique<Captured>();
+  captured->shapes = shapes_;
+  captured->places = places_;
+  std::string failure;
+  try {
+    for (const auto field : fields())
+      if ((batch.*field).defined()) captured->inputs.*field = (batch.*field).clone();
+    captured->graph.reset(is_imitated() ? new ImitatedGraph : plugin().make(device_.index()));
+    captured->graph->begin();
+    const profile::MemoryReading before = profile::read_memory(device_);
+    try {
+      captured->outputs = run(captured->inputs);
+    } catch (const std::exception& error) {
+      failure = first_line(error.what());
+    } catch (...) {
+      failure = "an error without words";
+    }
+    const profile::MemoryReading after = profile::read_memory(device_);
+    const std::string ended = captured->graph->end();
+    if (failure.empty()) failure = ended;
+    captured->working_bytes =
+        std::max<int64_t>(0, (after.reserved_bytes - before.reserved_bytes) -
+                                 (after.allocated_bytes - before.allocated_bytes));
+  } catch (const std::exception& error) {
+    failure = first_line(error.what());
+  }
+  if (failure.empty()) {
+    captured_ = std::move(captured);
+    return true;
+  }
+  captured.reset();
+  give_up("a step could not be captured: " + failure);
+  return false;
+}
+
+const StepGraph::Outputs& StepGraph::replay(const Batch& batch) {
+  MS_ASSERT(captured_ != nullptr, "a step is replayed that was not captured");
+  const at::NoGradGuard no_grad;
+  for (const auto field : fields()) {
+    if ((batch.*field).defined()) (captured_->inputs.*field).copy_(batch.*field);
+  }
+  captured_->graph->launch();
+  return captured_->outputs;
+}
+
+void StepGraph::drop() {
+  captured_.reset();
+  equal_steps_ = 0;
+}
+
+int64_t StepGraph::working_bytes() const {
+  return captured_ != nullptr ? captured_->working_bytes : 0;
+}
+
+std::string graph_obstacle(c10::Device device, int ranks, const StepOptions& step,
+                           const std::string& engine, const std::string& clipping,
+                           const sharding::ShardingOptions& sharding) {
+  if (!device.is_cuda() && !is_imitated())
+    return "the model is on the CPU, where nothing waits for launches";
+  if (ranks > 1) return fmt::format("there are {} ranks, and collectives are not captured", ranks);
+  if (step.grad_accum > 1) return fmt::format("grad_accum is {}, not 1", step.grad_accum);
+  if (clipping == "adaptive") return "clipping = adaptive moves its bound in every step";
+  if (sharding.cpu_offload) return "cpu_offload copies to the host in the middle of a step";
+  if (sharding.parallel == "fsdp" && sharding.sharding == "zero2_replicated")
+    return "sharding = zero2_replicated gathers between steps";
+  for (const privacy::EngineInfo& known : privacy::engines())
+    if (known.name == engine && known.built_in) return "";
+  return "engine '" + engine +
+         "' comes from outside, and what it does besides launching kernels is not known";
+}
+
+}  // namespace moonshard::train

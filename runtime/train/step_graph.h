@@ -1,0 +1,99 @@
+// Forward, backward, norms and clipped sums of a step as one CUDA graph: small models wait for the
+// launches of their kernels, and a graph is one launch. Two steps run as they always do, which also
+// makes every choice that is made once (attention kernels, handles of libraries); the next one of
+// the same shapes is captured, and from then on it is replayed.
+//
+// Note: what a graph may contain. A replay repeats its kernels with the very parameters of the
+// capture. Noise has the step's number as a parameter: noise in a graph would be the same in every
+// step, and subtracting two of them would undo it. So the captured part ends with the clipped sums;
+// noise and optimizer run after the replay, and StepUpdate refuses to work while a capture is under
+// way. LibTorch's own random numbers cannot get in either: its generators refuse captures that they
+// were not told of, the capture fails, and steps run as before.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/core/batch.h"
+#include "runtime/models/model.h"
+#include "runtime/sharding/sharding_options.h"
+
+namespace moonshard::train {
+
+struct StepOptions;
+
+class StepGraph {
+ public:
+  /// Steps of equal shapes before one is captured.
+  static constexpr int64_t kEagerSteps = 2;
+
+  enum class Way { Eager, Capture, Replay };
+
+  struct Gradient {
+    at::Tensor grad, rows, row_factors;  ///< as in models::Parameter
+  };
+  /// What a step leaves for its end, in memory of the graph: the next replay overwrites it.
+  struct Outputs {
+    at::Tensor losses, norms, factors;
+    std::vector<Gradient> gradients;  ///< by place in Parallel::updated()
+    int64_t kept_bytes = 0;           ///< by the engine
+    int64_t gradient_bytes() const;
+  };
+  using Parameters = std::vector<std::unique_ptr<models::Parameter>>;
+
+  /// `obstacle`: why no step can be captured, "" when nothing is known to be in the way.
+  StepGraph(c10::Device device, std::string obstacle);
+  ~StepGraph();
+
+  /// False when no step will ever be captured; the first time that it is asked, a line says why.
+  bool is_possible();
+  /// How the step on this batch should run. `bound` is the clipping bound: a number in the kernels.
+  Way next(const Batch& batch, const models::Model& model, const Parameters& updated, double bound);
+  /// Captures `run` on inputs of the graph's own; nothing is computed. False when it did not work:
+  /// one line says why, and every later step is Eager.
+  bool capture(const Batch& batch, const std::function<Outputs(const Batch&)>& run);
+  /// Computes the captured step on this batch, on the current stream.
+  const Outputs& replay(const Batch& batch);
+  /// Forgets the graph; two equal steps later there is another.
+  void drop();
+  /// Bytes that replays work in and that LibTorch does not count as allocated.
+  int64_t working_bytes() const;
+
+  /// LibTorch records who allocates: a replay would show nothing.
+  static bool memory_history_is_recorded();
+
+ private:
+  /// Numbers that must be equal for a graph to fit.
+  using Key = std::vector<int64_t>;
+  struct Captured;
+
+  void say(const std::string& what);
+  void give_up(const std::string& obstacle);
+
+  c10::Device device_;
+  std::string obstacle_;
+  std::vector<std::string> said_;
+  Key shapes_, places_;  ///< of the last eager steps
+  int64_t equal_steps_ = 0, captures_ = 0;
+  std::unique_ptr<Captured> captured_;
+};
+
+/// For tests without a GPU: while it lives, graphs are imitated on any device. A capture computes
+/// its step at once, on the graph's inputs, and the replay after it does nothing; no step is
+/// replayed without. With `fails` every capture computes its step and then says that it failed.
+class ImitatedGraphs {
+ public:
+  explicit ImitatedGraphs(bool fails = false);
+  ~ImitatedGraphs();
+  ImitatedGraphs(const ImitatedGraphs&) = delete;
+  ImitatedGraphs& operator=(const ImitatedGraphs&) = delete;
+};
+
+/// Why no step of such a trainer can be captured; "" when nothing is known to be in the way.
+std::string graph_obstacle(c10::Device device, int ranks, const StepOptions& step,
+                           const std::string& engine, const std::string& clipping,
+                           const sharding::ShardingOptions& sharding);
+
+}  // namespace moonshard::train

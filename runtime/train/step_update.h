@@ -1,0 +1,49 @@
+// Noise, division and optimizer of one step: at once for parts whose gradients are whole, while
+// others are still being summed, or for all of them at the end.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/core/interrupt.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/profile/phases.h"
+#include "runtime/sharding/parallel.h"
+
+namespace moonshard::train {
+
+/// Note: a step that updates as it goes. Until the first update everything may fail and nothing has
+/// changed. From then on nothing should: optimizer states are made before it, memory for the
+/// gradients of the largest unit has been seen to be there, and interrupts wait. `half_done` says
+/// that an update has happened; the step clears it when it is through. Where something fails all
+/// the same, the weights are of two steps, and a part of the step's noise has been used: nobody may
+/// go on from there.
+class StepUpdate {
+ public:
+  StepUpdate(sharding::Parallel& parallel, optim::Optimizer& optimizer,
+             const optim::NoiseSpec& noise, at::ScalarType sums, double lr, bool& half_done);
+
+  /// Of these parts, inside of the phase that runs. On the thread that has their gradients.
+  void apply(const std::string& unit, const std::vector<size_t>& parts, profile::PhaseTimer& timer);
+  /// Of all that are left.
+  void apply_rest();
+  /// Refuses any update until it is opened again: while a step is captured (see the note in
+  /// step_graph.h).
+  void close(bool closed) { closed_ = closed; }
+
+ private:
+  void begin(bool others_follow);
+  void update(const std::vector<size_t>& parts);
+
+  sharding::Parallel& parallel_;
+  optim::Optimizer& optimizer_;
+  optim::NoiseSpec noise_;
+  at::ScalarType sums_;  ///< format of gradient sums
+  bool& half_done_;
+  bool closed_ = false;
+  std::vector<bool> is_done_;  ///< by place in updated()
+  std::optional<InterruptHold> hold_;
+};
+
+}  // namespace moonshard::train
