@@ -1,13 +1,14 @@
 # Thin: each target is one line of work; the work is in cmake/, CMakeLists.txt and the programs.
 #   make demo   set up, build, run the first experiment on any CPU
 #   make test   set up, build, run all tests
+#   make bench-gpu   the private step beside PyTorch's plain one, on this machine's GPU
 BUILD ?= build
 PRESET ?= release
 export PATH := $(CURDIR)/.deps/venv/bin:$(PATH)
 
-.PHONY: help setup build demo test lint format clean
+.PHONY: help setup build demo test lint format clean bench-gpu
 help:
-	@sed -n '2,4p' Makefile
+	@sed -n '2,5p' Makefile
 
 setup:
 	@cmake/bootstrap
@@ -21,6 +22,10 @@ demo: setup
 
 test: build
 	@cmake/timed test ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
+
+bench-gpu: setup
+	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET) moonshard
+	@$(BUILD)/bin/moonshard run scripts/bench/gpu.lua
 
 lint: setup
 	@cmake/lint
