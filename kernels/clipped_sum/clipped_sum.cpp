@@ -64,6 +64,7 @@ void clipped_sum(const std::vector<SampleProblem>& problems, const at::Tensor& f
       clipped_sum_ref(problems[n], factors, out[n], accumulate);
   }
   if (fast.empty()) return;
+  const LaunchStream stream(first);
   for (int64_t from = 0; from < samples; from += kClippedSumSamples) {
     const int64_t some = std::min(kClippedSumSamples, samples - from);
     const std::vector<ClippedSumProblem> part = narrowed(fast, from, some);
@@ -71,8 +72,7 @@ void clipped_sum(const std::vector<SampleProblem>& problems, const at::Tensor& f
     const ClippedSumPlan plan = plan_clipped_sum(part.data(), count, {});
     const at::Tensor scratch = at::empty({plan.scratch}, first.options().dtype(at::kFloat));
     launch_clipped_sum(part.data(), count, factors.data_ptr<float>() + from, accumulate || from > 0,
-                       plan, plan.scratch > 0 ? scratch.data_ptr<float>() : nullptr,
-                       stream_of(first));
+                       plan, plan.scratch > 0 ? scratch.data_ptr<float>() : nullptr, stream);
   }
 }
 

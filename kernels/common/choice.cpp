@@ -75,9 +75,9 @@ void note_fallback(const char* operation, const std::string& reason) {
     std::fprintf(stderr, "moonshard: %s runs as plain operations: %s\n", operation, reason.c_str());
 }
 
-void* stream_of(const at::Tensor& tensor) {
+LaunchStream::LaunchStream(const at::Tensor& tensor) : device_(tensor.device()) {
   const c10::impl::VirtualGuardImpl guard(tensor.device().type());
-  return guard.getStream(tensor.device()).native_handle();
+  stream_ = guard.getStream(tensor.device()).native_handle();
 }
 
 int64_t memory_around(const at::Tensor& tensor) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
 
 namespace moonshard::kernels {
 
@@ -30,8 +31,21 @@ Variant variant_of(const char* operation, const at::Tensor& tensor);
 /// Logged once per operation and reason.
 void note_fallback(const char* operation, const std::string& reason);
 
-/// The current stream of the tensor's device, as launchers take it.
-void* stream_of(const at::Tensor& tensor);
+/// The current stream of the tensor's device, as launchers take it. While the object lives (as an
+/// argument: until the launcher is back) that device is also the current one, which need not be so
+/// before: a rank's tensors may lie on any GPU, and kernels start on the current one.
+class LaunchStream {
+ public:
+  explicit LaunchStream(const at::Tensor& tensor);
+  operator void*() const { return stream_; }
+
+ private:
+  c10::OptionalDeviceGuard device_;
+  void* stream_;
+};
+inline LaunchStream stream_of(const at::Tensor& tensor) {
+  return LaunchStream(tensor);
+}
 
 /// Bytes of memory of the GPU where the tensor lies; 0 on the CPU and in a build without CUDA.
 int64_t memory_around(const at::Tensor& tensor);

@@ -1,7 +1,6 @@
 #include "kernels/counter_noise/counter_noise.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
+#include "kernels/common/choice.h"
 #include "runtime/core/check.h"
 
 namespace moonshard::kernels {
@@ -33,10 +32,8 @@ void add_counter_noise(at::Tensor& target, double std, const NoiseStream& stream
       c10::toString(target.scalar_type()), c10::str(target.strides()), first_element);
   if (target.numel() == 0) return;
   if (target.is_cpu()) return add_counter_noise_cpu(target, std, stream, first_element);
-  const c10::impl::VirtualGuardImpl guard(target.device().type());
-  const c10::Stream current = guard.getStream(target.device());
   launch_counter_noise(target.data_ptr(), format_code(target.scalar_type()), target.numel(), std,
-                       stream, first_element, current.native_handle());
+                       stream, first_element, stream_of(target));
 }
 
 }  // namespace moonshard::kernels

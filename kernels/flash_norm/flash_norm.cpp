@@ -64,6 +64,7 @@ at::Tensor flash_norm(const std::vector<SampleProblem>& problems,
     }
   }
   if (fast.empty()) return squares;
+  const LaunchStream stream(first);
   const int fast_count = static_cast<int>(fast.size());
   const at::Tensor scratch =
       at::empty({hopper ? flash_norm_scratch(fast.data(), fast_count, GemmSchedule::Chosen)
@@ -74,10 +75,10 @@ at::Tensor flash_norm(const std::vector<SampleProblem>& problems,
       all ? squares : at::empty({fast_count, samples}, first.options().dtype(at::kDouble));
   if (hopper) {
     launch_flash_norm(fast.data(), fast_count, scratch.data_ptr<float>(), target.data_ptr<double>(),
-                      GemmSchedule::Chosen, stream_of(first));
+                      GemmSchedule::Chosen, stream);
   } else {
     launch_flash_norm_mma(fast.data(), fast_count, scratch.data_ptr<float>(),
-                          target.data_ptr<double>(), stream_of(first));
+                          target.data_ptr<double>(), stream);
   }
   if (!all) {
     for (size_t n = 0; n < fast.size(); ++n)

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <optional>
 
 #include "kernels/common/choice.h"
 #include "runtime/core/check.h"
@@ -116,7 +117,7 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
   std::vector<size_t> by_reference;
   std::vector<at::Tensor> held;
   std::vector<RawUpdatePart> by_kernel[3];  // values in float, double, bfloat16
-  void* stream = nullptr;
+  std::optional<LaunchStream> stream;
   for (size_t i = 0; i < parts.size(); ++i) {
     const UpdatePart& part = parts[i];
     check_part(part);
@@ -125,7 +126,7 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
       by_reference.push_back(i);
       continue;
     }
-    if (stream == nullptr) stream = stream_of(part.value);
+    if (!stream) stream.emplace(part.value);
     by_kernel[static_cast<size_t>(format_of(part.value))].push_back(raw(part, rule, held));
   }
   for (size_t format = 0; format < 3; ++format) {
@@ -138,7 +139,7 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
     told.noise_std = noise.std, told.denominator = noise.denominator;
     told.noise_key = noise.key, told.noise_step = noise.step;
     launch_fused_update(by_kernel[format].data(), static_cast<int>(by_kernel[format].size()), told,
-                        stream);
+                        *stream);
   }
   if (by_reference.empty()) return;
   std::vector<UpdatePart> rest;

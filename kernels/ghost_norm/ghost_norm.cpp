@@ -106,13 +106,14 @@ GhostSums ghost_norm(const std::vector<GhostGroup>& groups) {
     row += count;
   }
   if (views.empty()) return sums;
+  const LaunchStream stream(first);
   const bool hopper = variant == Variant::Hopper;
   const at::Tensor workspace = at::empty({hopper ? ghost_norm_sm90_workspace_bytes(views, B)
                                                  : ghost_norm_mma_workspace_bytes(views, B)},
                                          first.options().dtype(at::kByte));
   const auto launch = hopper ? launch_ghost_norm_sm90 : launch_ghost_norm_mma;
   launch(views, B, sums.value.data_ptr<double>(), sums.magnitude.data_ptr<double>(),
-         workspace.data_ptr(), stream_of(first));
+         workspace.data_ptr(), stream);
   return sums;
 }
 

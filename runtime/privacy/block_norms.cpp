@@ -8,6 +8,7 @@
 #include "kernels/flash_norm/flash_norm.h"
 #include "kernels/ghost_norm/ghost_norm.h"
 #include "kernels/position_lengths/position_lengths.h"
+#include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/profile/owners.h"
 
@@ -39,7 +40,8 @@ Sorted sorted(const std::vector<LinearTask>& tasks) {
       const auto same =
           std::find_if(result.groups.begin(), result.groups.end(), [&](const GhostGroup& group) {
             return group.a.data_ptr() == task.a_BTi.data_ptr() &&
-                   group.a.sizes() == task.a_BTi.sizes() && group.g.size() < 3;
+                   group.a.sizes() == task.a_BTi.sizes() &&
+                   group.a.strides() == task.a_BTi.strides() && group.g.size() < 3;
           });
       if (same == result.groups.end()) {
         result.groups.push_back({task.a_BTi, {task.g_BTo}});
@@ -80,12 +82,16 @@ at::Tensor ghost_squares(const Sorted& which) {
 }  // namespace
 
 bool may_join(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
-  if (!g.is_cuda() || g.scalar_type() != at::kBFloat16 || !layer.weight->trainable) return false;
+  const bool by_references = stands_in(g);
+  if (!by_references && (!g.is_cuda() || g.scalar_type() != at::kBFloat16)) return false;
+  if (!layer.weight->trainable) return false;
   const bool linear =
       layer.kind == models::kinds::kLinear || layer.kind == models::kinds::kPatchEmbedding;
-  if (!linear || !has_built_in_rule(layer) || a.scalar_type() != at::kBFloat16) return false;
+  if (!linear || !has_built_in_rule(layer) || a.scalar_type() != g.scalar_type()) return false;
   const at::Tensor a_BTi = as_positions(a), g_BTo = as_positions(g);
   if (a_BTi.size(1) == 1) return false;  // one outer product: the rule has it for nothing
+  if (by_references)                     // formats apart, what the kernels ask
+    return a_BTi.size(2) % 8 == 0 && g_BTo.size(2) % 8 == 0 && a.numel() > 0;
   // clipped_sum's kernel asks for no more than flash_norm's, except for Hopper: on another GPU the
   // norms are formed together, and sums one by one.
   return kernels::flash_norm_supports({a_BTi, g_BTo}) &&
@@ -109,7 +115,10 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
   if (!which.flash.empty()) {
     const auto problems = problems_of(tasks, which.flash);
     // The multiplying unit cuts its sums off, 16 positions at a time, by at most 2^-24 of them.
-    const auto steps = static_cast<double>((tasks.front().g_BTo.size(1) + 15) / 16);
+    int64_t most_positions = 0;
+    for (const SampleProblem& problem : problems)
+      most_positions = std::max(most_positions, problem.g.size(1));
+    const auto steps = static_cast<double>((most_positions + 15) / 16);
     const at::Tensor squares = kernels::flash_norm(problems) * (1 + steps * 0x1p-23);
     add(with_rounding_of_sum(squares, kernels::position_lengths(problems), at::kFloat),
         which.flash);
@@ -147,13 +156,16 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
 
 void add_clipped(const std::vector<LinearTask>& tasks, const at::Tensor& factors) {
   const at::Tensor narrow = factors.to(at::kFloat);
+  std::vector<bool> goes_on;  // asked before any of them is made
+  for (const LinearTask& task : tasks) goes_on.push_back(task.layer->weight->grad.defined());
   // One launch for sums that are new, one for those that go on (an earlier micro-batch's).
   for (const bool accumulate : {false, true}) {
     std::vector<SampleProblem> problems;
     std::vector<at::Tensor> sums;
-    for (const LinearTask& task : tasks) {
+    for (size_t k = 0; k < tasks.size(); ++k) {
+      if (goes_on[k] != accumulate) continue;
+      const LinearTask& task = tasks[k];
       at::Tensor& sum = task.layer->weight->grad;
-      if (sum.defined() != accumulate) continue;
       const profile::OwnerScope scope(profile::Owner::Gradients);
       if (!accumulate) {
         sum = at::empty(task.layer->weight->value.sizes(), task.g_BTo.options().dtype(at::kFloat));
@@ -162,7 +174,6 @@ void add_clipped(const std::vector<LinearTask>& tasks, const at::Tensor& factors
       sums.push_back(sum.flatten(1));
     }
     if (!problems.empty()) kernels::clipped_sum(problems, narrow, sums, accumulate);
-    if (!accumulate && problems.size() == tasks.size()) return;
   }
 }
 

@@ -40,7 +40,7 @@ struct TaskNorms {
 };
 TaskNorms norms_of(const std::vector<LinearTask>& tasks);
 
-/// Adds each task's sum over samples of factor x gradient to its weight's grad.
+/// Adds each task's sum over samples of factor x gradient to its weight's grad. Each weight once.
 void add_clipped(const std::vector<LinearTask>& tasks, const at::Tensor& factors);
 
 /// What a common launch is called where its time is shown: "model.layers.3" for layers of a block.

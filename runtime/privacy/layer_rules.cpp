@@ -7,6 +7,7 @@
 
 #include "runtime/core/check.h"
 #include "runtime/privacy/faults.h"
+#include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/profile/owners.h"
 
@@ -222,7 +223,8 @@ void add_rows(models::Parameter& parameter, const at::Tensor& rows, const at::Te
   if (!factors.defined()) {
     const at::Tensor sum = rows.sum(0);
     parameter.grad = parameter.grad.defined() ? parameter.grad.add_(sum) : sum;
-  } else if (rows.is_cuda() && rows.scalar_type() != at::kDouble && !parameter.rows.defined()) {
+  } else if ((rows.is_cuda() || stands_in(rows)) && rows.scalar_type() != at::kDouble &&
+             !parameter.rows.defined()) {
     parameter.rows = rows;
     parameter.row_factors = factors.to(at::kFloat);
     return;

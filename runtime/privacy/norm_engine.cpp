@@ -5,6 +5,7 @@
 #include <set>
 
 #include "runtime/privacy/faults.h"
+#include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/profile/owners.h"
 #include "runtime/profile/zone.h"
@@ -24,6 +25,11 @@ void NormEngine::form_groups(models::Model& model) {
   for (const auto& layer : layers) {
     if (!layer->trainable()) continue;
     require_rule(*layer);
+    // Cross terms are those of weights: a shared bias would leave its own out of the norm.
+    MS_CHECK(layer->bias == nullptr || !layer->bias->trainable || !owner.contains(layer->bias),
+             "privacy.{}: layer '{}': expected a bias of its own, got '{}', which another layer "
+             "uses; give it its own, or freeze it",
+             name(), layer->name, layer->bias->name);
     int64_t group = -1;
     for (const models::Parameter* parameter : {layer->weight, layer->bias}) {
       if (parameter == nullptr || !parameter->trainable) continue;
@@ -164,8 +170,11 @@ void NormEngine::launch_joined() {
     Group& group = groups_[static_cast<size_t>(group_of_layer_[task.layer->index])];
     if (needs_group_norms()) group.squares = found.squares_nB[static_cast<int64_t>(k)];
     if (found.rows[k].defined()) {
-      group.per_sample[task.layer->weight->index] = {task.layer->weight, found.rows[k],
-                                                     found.scales[k]};
+      models::Parameter& weight = *task.layer->weight;
+      // A patch embedding's weight is no matrix, and whoever sums its rows up goes by their shape.
+      std::vector<int64_t> shape = weight.value.sizes().vec();
+      shape.insert(shape.begin(), found.rows[k].size(0));
+      group.per_sample[weight.index] = {&weight, found.rows[k].view(shape), found.scales[k]};
     } else if (task.keep != Keep::Nothing || clipping_->per_layer()) {
       group.uses.push_back({task.layer, task.a_BTi, task.g_BTo, Keep::Inputs});
     }
@@ -229,7 +238,8 @@ void NormEngine::add_squares_of_rows(Group& group) {
     if (own.rows.dim() == 2 && has_fault(Fault::NoBiasTerm) &&
         own.parameter->name.ends_with(".bias"))
       continue;
-    if (own.rows.is_cuda() && !needs_group_norms() && own.rows[0].numel() <= kSmall) {
+    if ((own.rows.is_cuda() || stands_in(own.rows)) && !needs_group_norms() &&
+        own.rows[0].numel() <= kSmall) {
       late_rows_.push_back(own.rows.flatten(1));
       continue;
     }

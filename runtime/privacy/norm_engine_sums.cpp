@@ -2,6 +2,8 @@
 // factors to the clipped sums. The first half, up to the factors, is norm_engine.cpp.
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/privacy/norm_engine.h"
 
@@ -9,15 +11,38 @@ namespace moonshard::privacy {
 
 using models::ParamLayer;
 
+namespace {
+
+bool has_trained_bias(const ParamLayer& layer) {
+  return layer.bias != nullptr && layer.bias->trainable;
+}
+
+// One launch adds to each weight once: another use of the same weight goes by itself, or waits.
+bool shares_weight(const std::vector<LinearTask>& tasks, const ParamLayer& layer) {
+  return std::any_of(tasks.begin(), tasks.end(),
+                     [&](const LinearTask& task) { return task.layer->weight == layer.weight; });
+}
+
+void add_bias(const LinearTask& task, const at::Tensor& factors) {
+  add_rows(*task.layer->bias, task.g_BTo.sum(1, false, at::kFloat), factors);
+}
+
+}  // namespace
+
 // Adds the weighted sum of what the group kept, releasing each as soon as it is added. Linear
 // layers that kernels take are left to the caller, to be summed with others.
 void NormEngine::take_sums(Group& group, const at::Tensor& factors,
                            std::vector<LinearTask>& joined) {
   for (Use& use : group.uses) {
-    if (!is_shared(*use.layer) && may_join(*use.layer, use.a, use.g)) {
-      joined.push_back({use.layer, as_positions(use.a), as_positions(use.g)});
+    const ParamLayer& layer = *use.layer;
+    if (!shares_weight(joined, layer) && may_join(layer, use.a, use.g)) {
+      joined.push_back({&layer, as_positions(use.a), as_positions(use.g)});
+      // Where the norm joined others its bias's rows were kept (below); where it was found by
+      // itself, (a, g) are all there is.
+      if (has_trained_bias(layer) && !group.per_sample.contains(layer.bias->index))
+        add_bias(joined.back(), factors);
     } else {
-      add_gradients(*use.layer, use.a, use.g, factors);
+      add_gradients(layer, use.a, use.g, factors);
     }
     use.a = use.g = at::Tensor();
   }
@@ -70,12 +95,11 @@ void NormEngine::consume_again(const ParamLayer& layer, const at::Tensor& a, con
     add_gradients(layer, a, g, factors_);
     return announce_gradients(layer);
   }
-  if (!joined_.empty() &&
-      (joined_.front().layer->block != layer.block || joined_.size() == kMostTasks))
+  if (!joined_.empty() && (joined_.front().layer->block != layer.block ||
+                           shares_weight(joined_, layer) || joined_.size() == kMostTasks))
     sum_joined();
   joined_.push_back({&layer, as_positions(a), as_positions(g)});
-  if (layer.bias != nullptr && layer.bias->trainable)
-    add_rows(*layer.bias, joined_.back().g_BTo.sum(1, false, at::kFloat), factors_);
+  if (has_trained_bias(layer)) add_bias(joined_.back(), factors_);
 }
 
 void NormEngine::sum_joined() {

@@ -2,7 +2,7 @@
 -- Inputs: none (synthetic batches, random weights). Outputs: a run folder, torch.json in it with PyTorch's own figures
 -- from the same machine (where python3 has torch and transformers), table.txt, and the table on the screen.
 -- MOONSHARD_BENCH_PYTHON names another Python for PyTorch's side.
--- Run: make bench-gpu, or: moonshard run scripts/bench/gpu.lua [llama|engines|dit|qwen …] [--no-torch] [--iters N]
+-- Run: make bench-gpu, or: moonshard run scripts/bench/gpu.lua [llama|engines|dit|qwen …] [--no-torch|--torch-from FILE] [--iters N]
 local ms = require "moonshard"
 
 --- Rows: what is run, PyTorch's counterpart (arguments of torch_peer.py) and the goal: ms, GiB or tokens per second.
@@ -14,7 +14,7 @@ end
 
 local function engine(mode, seed_ms)
   local row = llama(1024, mode, 0, { ms = seed_ms and seed_ms / 2 })
-  row.set, row.num_layers, row.torch = "engines", 8, { "llama 1024 2 8 eager" }
+  row.set, row.num_layers, row.torch = "engines", 8, {}
   return row
 end
 
@@ -27,6 +27,8 @@ local rows = {
   llama(1024, "none"), llama(1024, "auto", 13000, { ms = 234, gib = 48 }), llama(1024, "flash_bookkeeping", 0, { ms = 234, gib = 48 }),
   llama(2048, "none"), llama(2048, "auto", 22000, { ms = 378, gib = 58 }), llama(2048, "flash_bookkeeping", 0, { ms = 378, gib = 58 }),
   llama(4096, "none"), llama(4096, "auto", 40000, { ms = 696, gib = 79 }), llama(4096, "flash_bookkeeping", 0, { ms = 696, gib = 79 }),
+  llama(1024, "materialize", 0, { gib = 139 }), llama(1024, "ghost", 0, { gib = 139 }), llama(1024, "flash", 0, { gib = 139 }),
+  llama(1024, "bookkeeping", 0, { gib = 139 }),
   engine("none"), engine("materialize"), engine("ghost", 356), engine("flash", 469), engine("bookkeeping", 375),
   engine("flash_bookkeeping", 241), engine("auto", 241),
   dit("none", 2, { ms = 129 }), dit("auto", 2, { ratio = 1.15 }), dit("none", 16, { ms = 830 }), dit("auto", 16, { ratio = 1.15 }),
@@ -43,13 +45,16 @@ local function read_arguments(words)
     local word = words[i]
     if word == "--no-torch" then
       settings.torch = false
+    elseif word == "--torch-from" then
+      i = i + 1
+      settings.torch_from = words[i] or error("bench: --torch-from expects a file of torch_peer.py's output", 0)
     elseif word == "--iters" then
       i = i + 1
       settings.iters = tonumber(words[i]) or error("bench: --iters expects a number, got " .. tostring(words[i]), 0)
     elseif word == "llama" or word == "engines" or word == "dit" or word == "qwen" then
       wanted[word] = true
     else
-      error(("bench: expected llama, engines, dit, qwen, --no-torch or --iters N, got '%s'"):format(word), 0)
+      error(("bench: expected llama, engines, dit, qwen, --no-torch, --torch-from FILE or --iters N, got '%s'"):format(word), 0)
     end
     i = i + 1
   end
@@ -58,6 +63,20 @@ local function read_arguments(words)
     if not next(wanted) or wanted[row.set] then chosen[#chosen + 1] = row end
   end
   return chosen, settings
+end
+
+--- PyTorch's figures that torch_peer.py printed before, on this machine: lines "RESULT {json}".
+local function read_torch(path)
+  local results = {}
+  for line in io.lines(path) do
+    local result = line:match "^RESULT (.*)$"
+    if result then
+      local field = function(name) return result:match('"' .. name .. '": "?([^",}]+)') end
+      results[#results + 1] = { result = result,
+        arguments = table.concat({ field "family", field "tokens", field "batch", field "layers", field "how" }, " ") }
+    end
+  end
+  return results
 end
 
 --- PyTorch's figures for the chosen rows, each measured once, in a process of its own.
@@ -119,7 +138,7 @@ for _, key in ipairs(option_keys) do
   zip[key] = {}
   for i, row in ipairs(chosen) do zip[key][i] = row[key] end
 end
-local torch_results = settings.torch and measure_torch(chosen) or {}
+local torch_results = settings.torch_from and read_torch(settings.torch_from) or settings.torch and measure_torch(chosen) or {}
 local runs = ms.sweep { name = "bench_gpu", device = "cuda", noise_multiplier = 1.0, warmup = 3, iters = settings.iters, zip = zip }:run()
 if not runs then return end
 

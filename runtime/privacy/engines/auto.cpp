@@ -7,6 +7,7 @@
 
 #include "kernels/common/choice.h"
 #include "runtime/privacy/engines/engines.h"
+#include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/norm_cost.h"
 
 namespace moonshard::privacy {
@@ -141,16 +142,18 @@ class AutoEngine : public NormEngine {
         is_matrix(layer) ? rows : columns,
         static_cast<double>(c10::elementSize(format)),
         anchor.is_cuda()};
-    shape.by_kernel = is_matrix(layer) && format == at::kBFloat16 && !is_shared(layer) &&
-                      weight.size(0) % 8 == 0 && (weight.numel() / weight.size(0)) % 8 == 0 &&
-                      has_built_in_rule(layer) && keeps_compact(anchor);
+    shape.by_kernel = is_matrix(layer) &&
+                      (format == at::kBFloat16 || (format == at::kFloat && stands_in(anchor))) &&
+                      !is_shared(layer) && weight.size(0) % 8 == 0 &&
+                      (weight.numel() / weight.size(0)) % 8 == 0 && has_built_in_rule(layer) &&
+                      keeps_compact(anchor);
     return shape;
   }
 
   // Only the Hopper kernel keeps rows in 16 bits. Elsewhere they are kept as they are, so that what
   // is planned before the forward pass goes by the plain costs.
   static bool keeps_compact(const at::Tensor& like) {
-    return kernels::variant_of("flash_norm", like) == kernels::Variant::Hopper;
+    return stands_in(like) || kernels::variant_of("flash_norm", like) == kernels::Variant::Hopper;
   }
 
   ClipOptions options_;

@@ -3,6 +3,7 @@
 #include "kernels/common/choice.h"
 #include "kernels/embedding_norm/embedding_norm.h"
 #include "runtime/privacy/faults.h"
+#include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 
 namespace moonshard::privacy {
@@ -21,7 +22,8 @@ int64_t padding_of(const models::ParamLayer& layer) {
 }
 
 bool by_kernel(const at::Tensor& g) {
-  return g.scalar_type() != at::kDouble && kernels::kernel_runs("embedding_norm", g);
+  return stands_in(g) ||
+         (g.scalar_type() != at::kDouble && kernels::kernel_runs("embedding_norm", g));
 }
 
 class EmbeddingRule : public LayerRule {

@@ -1,0 +1,25 @@
+// What engines do on a GPU only (layers of a block in one launch, gradients kept in 16 bits, rows
+// handed on to the update, embeddings by their operation), for tests without one.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace moonshard::privacy {
+
+/// While it lives, engines work on the CPU as they do on a Hopper GPU, in bfloat16 and float32, and
+/// the operations' references stand in for the kernels.
+class JoinedByReferences {
+ public:
+  JoinedByReferences();
+  ~JoinedByReferences();
+  JoinedByReferences(const JoinedByReferences&) = delete;
+  JoinedByReferences& operator=(const JoinedByReferences&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// The tensor is one that the references stand in for; false on a GPU, where kernels decide.
+bool stands_in(const at::Tensor& tensor);
+
+}  // namespace moonshard::privacy

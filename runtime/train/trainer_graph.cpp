@@ -1,0 +1,76 @@
+// The part of the training step that can be a CUDA graph: what of a step goes into it, and what
+// becomes of its results. When there is one is for step_graph.h to say.
+#include "runtime/sharding/settle_rows.h"
+#include "runtime/train/step_graph.h"
+#include "runtime/train/step_progress.h"
+
+namespace moonshard::train {
+
+// The one micro-batch of this step, from forward to clipped sums. False when it is still to be run:
+// nothing has happened then.
+bool Trainer::run_graph(const Batch& drawn, profile::PhaseTimer& timer, Progress& progress) {
+  if (drawn.size() == 0) return false;
+  const Batch batch = model_->prepare(drawn, step_);
+  const StepGraph::Way way = graph_->next(batch, *model_, parallel_->updated(), clipping_->bound());
+  if (way == StepGraph::Way::Eager) return false;
+  timer.begin("graph");
+  if (way == StepGraph::Way::Capture && !capture_graph(batch, progress)) return false;
+  const StepGraph::Outputs& made = graph_->replay(batch);
+  progress.replayed = true;
+  progress.replayed_gradients = made.gradient_bytes();
+  progress.samples = batch.size();
+  progress.report.kept_bytes = made.kept_bytes;
+  progress.losses.push_back(made.losses);
+  if (made.norms.defined()) progress.norms.push_back(made.norms);
+  if (made.factors.defined()) progress.factors.push_back(made.factors);
+  for (size_t i = 0; i < made.gradients.size(); ++i) {
+    models::Parameter& part = *parallel_->updated()[i];
+    part.grad = made.gradients[i].grad;
+    part.rows = made.gradients[i].rows;
+    part.row_factors = made.gradients[i].row_factors;
+  }
+  return true;
+}
+
+// Everything up to the clipped sums, in the order and by the ways of a step that is not captured.
+// Gradients that it would update at once are kept: noise and optimizer are no part of the graph.
+bool Trainer::capture_graph(const Batch& batch, Progress& progress) {
+  const auto& updated = parallel_->updated();
+  const auto run = [&](const Batch& inputs) {
+    StepGraph::Outputs made;
+    made.gradients.resize(updated.size());
+    const auto take = [&](size_t i) {
+      const models::Parameter& part = *updated[i];
+      made.gradients[i] = {part.grad, part.rows, part.row_factors};
+    };
+    if (engine_->is_private()) {
+      parallel_->on_complete([&](const std::string&, const std::vector<size_t>& parts) {
+        for (const size_t i : parts) take(i);
+      });
+    }
+    Progress inside;
+    profile::PhaseTimer clock(c10::kCPU);  // events in the stream would become part of the graph
+    parallel_->begin_micro_batch(/*last=*/true);
+    run_micro_batch(inputs, /*stand_in=*/false, 0, clock, inside);
+    parallel_->end_micro_batch();
+    parallel_->finish_gradients();
+    for (size_t i = 0; i < updated.size(); ++i)
+      if (updated[i]->grad.defined() || updated[i]->rows.defined()) take(i);
+    made.losses = inside.losses.front();
+    if (!inside.norms.empty()) made.norms = inside.norms.front();
+    if (!inside.factors.empty()) made.factors = inside.factors.front();
+    made.kept_bytes = inside.report.kept_bytes;
+    return made;
+  };
+  progress.update->close(true);
+  const bool done = graph_->capture(batch, run);
+  progress.update->close(false);
+  profile::set_current_phase("graph");
+  parallel_->on_complete({});
+  if (!done) parallel_->abandon();
+  for (const auto& part : updated) sharding::forget_gradient(*part);
+  for (const auto& parameter : model_->parameters()) sharding::forget_gradient(*parameter);
+  return done;
+}
+
+}  // namespace moonshard::train
