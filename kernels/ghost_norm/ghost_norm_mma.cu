@@ -11,6 +11,7 @@
 #include "kernels/common/architecture.h"
 #include "kernels/common/mma_bf16.cuh"
 #include "kernels/ghost_norm/ghost_norm_launch.h"
+#include "kernels/ghost_norm/ghost_norm_schedule.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -287,22 +288,9 @@ void launch_ghost_norm_mma(const std::vector<GhostGroupView>& groups, int64_t sa
                            double* value, double* magnitude, void* workspace, void* stream) {
   static_assert(kMostGhostLayers < kMostTensors);
   auto* pairs = static_cast<float2*>(workspace);
-  for (size_t done = 0; done < groups.size();) {
-    std::vector<const GhostGroupView*> batch;
+  for (auto& batch : ghost_batches(groups, kMostGroups, kMostTensors)) {
     int64_t batch_pairs = 0;
-    size_t tensors = 0;
-    for (; done < groups.size() && batch.size() < kMostGroups; ++done) {
-      const GhostGroupView& group = groups[done];
-      if (group.g.size() > kMostGhostLayers) {
-        throw std::runtime_error("ghost_norm: expected at most " +
-                                 std::to_string(kMostGhostLayers) + " layers in a group, got " +
-                                 std::to_string(group.g.size()) + "; split the group");
-      }
-      if (tensors + 1 + group.g.size() > kMostTensors) break;
-      tensors += 1 + group.g.size();
-      batch.push_back(&group);
-      batch_pairs += pairs_of(group, samples);
-    }
+    for (const GhostGroupView* group : batch) batch_pairs += pairs_of(*group, samples);
     // The longest first: what ends last should be short.
     std::stable_sort(batch.begin(), batch.end(),
                      [](auto* x, auto* y) { return width_of(*x) > width_of(*y); });

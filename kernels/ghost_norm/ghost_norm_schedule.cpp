@@ -4,6 +4,8 @@
 #include <map>
 #include <mutex>
 #include <queue>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace moonshard::kernels {
@@ -54,6 +56,27 @@ std::shared_ptr<const GhostSchedule> ghost_schedule(const std::vector<int64_t>& 
   if (!schedule)
     schedule = std::make_shared<const GhostSchedule>(make_schedule(costs, counts, clusters));
   return schedule;
+}
+
+std::vector<std::vector<const GhostGroupView*>> ghost_batches(
+    const std::vector<GhostGroupView>& groups, size_t most_groups, size_t most_tensors) {
+  std::vector<std::vector<const GhostGroupView*>> batches;
+  size_t tensors = 0;  // of the last batch
+  for (const GhostGroupView& group : groups) {
+    if (group.g.size() > kMostGhostLayers) {
+      throw std::runtime_error("ghost_norm: expected at most " + std::to_string(kMostGhostLayers) +
+                               " layers in a group, got " + std::to_string(group.g.size()) +
+                               "; split the group");
+    }
+    const size_t own = 1 + group.g.size();
+    if (batches.empty() || batches.back().size() == most_groups || tensors + own > most_tensors) {
+      batches.emplace_back();
+      tensors = 0;
+    }
+    batches.back().push_back(&group);
+    tensors += own;
+  }
+  return batches;
 }
 
 }  // namespace moonshard::kernels

@@ -5,7 +5,15 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/ghost_norm/ghost_norm_launch.h"
+
 namespace moonshard::kernels {
+
+/// The groups in order, cut into launches of so many groups and tensors at most: a group has its
+/// input and a gradient per layer, and stays whole. Throws for a group of more layers than
+/// kMostGhostLayers.
+std::vector<std::vector<const GhostGroupView*>> ghost_batches(
+    const std::vector<GhostGroupView>& groups, size_t most_groups, size_t most_tensors);
 
 /// Cluster c takes items[first[c]] ... items[first[c + 1] - 1] in this order. Items are numbered
 /// through all groups.

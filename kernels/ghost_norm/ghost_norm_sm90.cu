@@ -431,22 +431,11 @@ int64_t ghost_norm_sm90_workspace_bytes(const std::vector<GhostGroupView>& group
 void launch_ghost_norm_sm90(const std::vector<GhostGroupView>& groups, int64_t samples,
                             double* value, double* magnitude, void* workspace, void* stream) {
   auto* pairs = static_cast<float2*>(workspace);
-  for (size_t done = 0; done < groups.size();) {
-    std::vector<const GhostGroupView*> batch;
+  for (auto& batch : ghost_batches(groups, kMostGroups, kMostMaps)) {
     int64_t batch_pairs = 0;
-    size_t maps = 0;
-    for (; done < groups.size() && batch.size() < kMostGroups; ++done) {
-      const GhostGroupView& group = groups[done];
-      if (group.g.size() > kMostGhostLayers) {
-        throw std::runtime_error("ghost_norm: expected at most " +
-                                 std::to_string(kMostGhostLayers) + " layers in a group, got " +
-                                 std::to_string(group.g.size()) + "; split the group");
-      }
-      if (maps + 1 + group.g.size() > kMostMaps) break;
-      maps += 1 + group.g.size();
-      batch.push_back(&group);
+    for (const GhostGroupView* group : batch) {
       batch_pairs +=
-          static_cast<int64_t>(group.g.size()) * samples * pairs_per_sample(group, samples);
+          static_cast<int64_t>(group->g.size()) * samples * pairs_per_sample(*group, samples);
     }
     // The longest first: what ends last should be short.
     std::stable_sort(batch.begin(), batch.end(),

@@ -32,7 +32,7 @@ Sorted sorted(const std::vector<LinearTask>& tasks) {
   for (size_t k = 0; k < tasks.size(); ++k) {
     const LinearTask& task = tasks[k];
     const auto place = static_cast<int64_t>(k);
-    if (task.keep_rows) {
+    if (task.keep == Keep::Gradients) {
       result.kept.push_back(place);
     } else if (task.method != NormMethod::Ghost) {
       result.flash.push_back(place);
@@ -67,15 +67,18 @@ std::vector<SampleProblem> problems_of(const std::vector<LinearTask>& tasks,
   return problems;
 }
 
-at::Tensor ghost_squares(const Sorted& which) {
+int64_t most_positions(const std::vector<LinearTask>& tasks) {
+  int64_t most = 0;
+  for (const LinearTask& task : tasks) most = std::max(most, task.g_BTo.size(1));
+  return most;
+}
+
+at::Tensor ghost_squares(const Sorted& which, int64_t positions) {
   const kernels::GhostSums sums = kernels::ghost_norm(which.groups);
   const at::Tensor squares = bounded_gram(sums.value, sums.magnitude);
   // The lengths of the T parts add up to at most sqrt(T x the Gram product's diagonal), which is
   // part of the sum without signs.
-  int64_t most_positions = 0;
-  for (const GhostGroup& group : which.groups)
-    most_positions = std::max(most_positions, group.a.size(1));
-  const auto T = static_cast<double>(most_positions);
+  const auto T = static_cast<double>(positions);
   return with_rounding_of_sum(squares, (sums.magnitude * T).sqrt(), at::kFloat);
 }
 
@@ -85,9 +88,8 @@ bool may_join(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g)
   const bool by_references = stands_in(g);
   if (!by_references && (!g.is_cuda() || g.scalar_type() != at::kBFloat16)) return false;
   if (!layer.weight->trainable) return false;
-  const bool linear =
-      layer.kind == models::kinds::kLinear || layer.kind == models::kinds::kPatchEmbedding;
-  if (!linear || !has_built_in_rule(layer) || a.scalar_type() != g.scalar_type()) return false;
+  if (!is_matrix(layer) || !has_built_in_rule(layer) || a.scalar_type() != g.scalar_type())
+    return false;
   const at::Tensor a_BTi = as_positions(a), g_BTo = as_positions(g);
   if (a_BTi.size(1) == 1) return false;  // one outer product: the rule has it for nothing
   if (by_references)                     // formats apart, what the kernels ask
@@ -103,7 +105,7 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
   TaskNorms result;
   result.rows.resize(tasks.size());
   result.scales.resize(tasks.size());
-  const at::Tensor& like = tasks.front().g_BTo;
+  const int64_t positions = most_positions(tasks);
   const auto n = static_cast<int64_t>(tasks.size());
   std::vector<at::Tensor> parts;
   std::vector<int64_t> order;
@@ -111,14 +113,11 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
     parts.push_back(squares);
     order.insert(order.end(), places.begin(), places.end());
   };
-  if (!which.ghost.empty()) add(ghost_squares(which), which.ghost);
+  if (!which.ghost.empty()) add(ghost_squares(which, positions), which.ghost);
   if (!which.flash.empty()) {
     const auto problems = problems_of(tasks, which.flash);
     // The multiplying unit cuts its sums off, 16 positions at a time, by at most 2^-24 of them.
-    int64_t most_positions = 0;
-    for (const SampleProblem& problem : problems)
-      most_positions = std::max(most_positions, problem.g.size(1));
-    const auto steps = static_cast<double>((most_positions + 15) / 16);
+    const auto steps = static_cast<double>((positions + 15) / 16);
     const at::Tensor squares = kernels::flash_norm(problems) * (1 + steps * 0x1p-23);
     add(with_rounding_of_sum(squares, kernels::position_lengths(problems), at::kFloat),
         which.flash);
@@ -150,7 +149,7 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
   std::vector<at::Tensor> rearranged(static_cast<size_t>(n));
   for (int64_t k = 0; k < n; ++k)
     rearranged[static_cast<size_t>(order[static_cast<size_t>(k)])] = all[k];
-  result.squares_nB = at::stack(rearranged).to(like.device());
+  result.squares_nB = at::stack(rearranged);
   return result;
 }
 

@@ -22,15 +22,14 @@ struct LinearTask {
   const models::ParamLayer* layer = nullptr;
   at::Tensor a_BTi, g_BTo;
   NormMethod method = NormMethod::Width;
-  bool keep_rows = false;  ///< each sample's gradient is kept, in 16 bits
-  Keep keep = Keep::Nothing;
+  Keep keep = Keep::Nothing;  ///< Gradients: in 16 bits
 };
 
 /// At most so many in one launch: kernels take their tables as parameters, which are limited.
 inline constexpr size_t kMostTasks = 12;
 
 /// Kernels stand in for the layer's rule: a linear layer in bfloat16 on a GPU since Ampere.
-/// Gradients are kept in 16 bits (keep_rows) on Hopper only.
+/// Gradients are kept in 16 bits on Hopper only.
 bool may_join(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
 
 struct TaskNorms {

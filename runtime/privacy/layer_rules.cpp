@@ -45,10 +45,6 @@ std::shared_ptr<const LayerRule> rule_of(const ParamLayer& layer) {
       layer.name, layer.kind, fmt::join(ruled_kinds(), ", ")));
 }
 
-bool has_bias(const ParamLayer& layer) {
-  return layer.bias != nullptr && layer.bias->trainable;
-}
-
 at::Tensor per_sample_bias(const at::Tensor& g) {
   return at_least_float(as_positions(g)).sum(1);
 }
@@ -86,10 +82,6 @@ at::Tensor linear_embedding_cross(const ParamLayer& embedding, const at::Tensor&
     }
   }
   return total;
-}
-
-bool is_matrix_kind(const ParamLayer& layer) {
-  return layer.kind == kinds::kLinear || layer.kind == kinds::kPatchEmbedding;
 }
 
 // Float32 sums of a long row lose digits: short pieces are summed in float32, their sums in double.
@@ -185,7 +177,7 @@ LayerGradients per_sample_gradients(const ParamLayer& layer, const at::Tensor& a
     result.weight =
         checked(rule_of(layer)->per_sample(layer, a, g), layer, want, "per-sample gradients");
   }
-  if (has_bias(layer)) result.bias = per_sample_bias(g);
+  if (has_trained_bias(layer)) result.bias = per_sample_bias(g);
   return result;
 }
 
@@ -197,7 +189,7 @@ at::Tensor squared_norms(const ParamLayer& layer, const at::Tensor& a, const at:
         checked(rule_of(layer)->squares(layer, a, g, settings), layer, {g.size(0)}, "squared norms")
             .to(at::kDouble);
   }
-  if (has_bias(layer) && !has_fault(Fault::NoBiasTerm)) {
+  if (has_trained_bias(layer) && !has_fault(Fault::NoBiasTerm)) {
     const at::Tensor bias = row_squares(per_sample_bias(g));
     total = total.defined() ? total + bias : bias;
   }
@@ -210,7 +202,7 @@ void add_gradients(const ParamLayer& layer, const at::Tensor& a, const at::Tenso
     rule_of(layer)->add_sum(layer.weight->grad, layer, a, g, factors);
     profile::claim(layer.weight->grad, profile::Owner::Gradients);
   }
-  if (!has_bias(layer)) return;
+  if (!has_trained_bias(layer)) return;
   at::Tensor rows = per_sample_bias(g);
   if (factors.defined()) rows = scaled_rows(rows, factors);
   at::Tensor& sum = layer.bias->grad;
@@ -245,9 +237,9 @@ void announce_gradients(const ParamLayer& layer) {
 at::Tensor cross_products(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
                           const ParamLayer& other, const at::Tensor& other_a,
                           const at::Tensor& other_g) {
-  if (is_matrix_kind(layer) && other.kind == kinds::kEmbedding)
+  if (is_matrix(layer) && other.kind == kinds::kEmbedding)
     return linear_embedding_cross(other, a, g, other_a, other_g);
-  if (layer.kind == kinds::kEmbedding && is_matrix_kind(other))
+  if (layer.kind == kinds::kEmbedding && is_matrix(other))
     return linear_embedding_cross(layer, other_a, other_g, a, g);
   const at::Tensor one = rule_of(layer)->per_sample(layer, a, g).flatten(1);
   const at::Tensor two = rule_of(other)->per_sample(other, other_a, other_g).flatten(1);

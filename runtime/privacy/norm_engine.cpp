@@ -26,7 +26,7 @@ void NormEngine::form_groups(models::Model& model) {
     if (!layer->trainable()) continue;
     require_rule(*layer);
     // Cross terms are those of weights: a shared bias would leave its own out of the norm.
-    MS_CHECK(layer->bias == nullptr || !layer->bias->trainable || !owner.contains(layer->bias),
+    MS_CHECK(!has_trained_bias(*layer) || !owner.contains(layer->bias),
              "privacy.{}: layer '{}': expected a bias of its own, got '{}', which another layer "
              "uses; give it its own, or freeze it",
              name(), layer->name, layer->bias->name);
@@ -146,8 +146,10 @@ void NormEngine::join_launch(const ParamLayer& layer, const at::Tensor& a, const
   if (!joined_.empty() &&
       (joined_.front().layer->block != layer.block || joined_.size() == kMostTasks))
     launch_joined();
+  // With a bound per layer the sum follows the norm at once: (a, g) are there, gradients need not
+  // be.
   joined_.push_back({&layer, as_positions(a), as_positions(g), plan.norm.method,
-                     plan.keep == Keep::Gradients && !clipping_->per_layer(), plan.keep});
+                     clipping_->per_layer() ? Keep::Inputs : plan.keep});
   profile::claim(a, Owner::EngineKept);
   profile::claim(g, Owner::EngineKept);
 }
@@ -175,10 +177,10 @@ void NormEngine::launch_joined() {
       std::vector<int64_t> shape = weight.value.sizes().vec();
       shape.insert(shape.begin(), found.rows[k].size(0));
       group.per_sample[weight.index] = {&weight, found.rows[k].view(shape), found.scales[k]};
-    } else if (task.keep != Keep::Nothing || clipping_->per_layer()) {
+    } else if (task.keep != Keep::Nothing) {
       group.uses.push_back({task.layer, task.a_BTi, task.g_BTo, Keep::Inputs});
     }
-    if (task.layer->bias != nullptr && task.layer->bias->trainable)
+    if (has_trained_bias(*task.layer))
       keep_rows(group, task.layer->bias, task.g_BTo.sum(1, false, at::kFloat));
     if (--group.pending == 0) complete(group);
   }

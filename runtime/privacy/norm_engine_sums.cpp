@@ -13,10 +13,6 @@ using models::ParamLayer;
 
 namespace {
 
-bool has_trained_bias(const ParamLayer& layer) {
-  return layer.bias != nullptr && layer.bias->trainable;
-}
-
 // One launch adds to each weight once: another use of the same weight goes by itself, or waits.
 bool shares_weight(const std::vector<LinearTask>& tasks, const ParamLayer& layer) {
   return std::any_of(tasks.begin(), tasks.end(),

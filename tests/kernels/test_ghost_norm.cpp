@@ -138,5 +138,26 @@ TEST(GhostNorm, TheScheduleIsEvenAndWhole) {
   EXPECT_EQ(schedule, ghost_schedule(costs, counts, 66)) << "kept";
 }
 
+TEST(GhostNorm, GroupsAreCutIntoLaunchesInOrderAndStayWhole) {
+  std::vector<GhostGroupView> groups(9);
+  for (size_t k = 0; k < groups.size(); ++k) groups[k].g.resize(1 + k % 3);
+  const auto batches = ghost_batches(groups, 4, 8);
+  size_t next = 0;
+  for (const auto& batch : batches) {
+    ASSERT_FALSE(batch.empty());
+    EXPECT_LE(batch.size(), 4u);
+    size_t tensors = 0;
+    for (const GhostGroupView* group : batch) {
+      EXPECT_EQ(group, &groups[next++]);
+      tensors += 1 + group->g.size();
+    }
+    EXPECT_LE(tensors, 8u);
+  }
+  EXPECT_EQ(next, groups.size());
+  EXPECT_TRUE(ghost_batches({}, 4, 8).empty());
+  groups[5].g.resize(kMostGhostLayers + 1);
+  EXPECT_THROW(ghost_batches(groups, 4, 8), std::runtime_error);
+}
+
 }  // namespace
 }  // namespace moonshard::kernels

@@ -4,19 +4,14 @@
 #include <ATen/ATen.h>
 
 #include "kernels/counter_noise/counter_noise.h"
-#include "runtime/core/device.h"
 #include "runtime/train/experiment.h"
 #include "runtime/verify/verify.h"
+#include "tests/kernels/on_gpu.h"
 
 namespace moonshard {
 namespace {
 
-class Gpu : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU: " << cuda_absence_reason();
-  }
-};
+class Gpu : public OnGpu {};
 
 TEST_F(Gpu, CounterNoiseEqualsTheReference) {
   for (const auto type : {at::kFloat, at::kDouble}) {

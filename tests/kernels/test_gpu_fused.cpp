@@ -12,18 +12,18 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
 #include "kernels/swiglu/swiglu.h"
-#include "runtime/core/device.h"
 #include "runtime/data/synthetic.h"
 #include "runtime/models/blocks/attention_choice.h"
 #include "runtime/models/registry.h"
+#include "tests/kernels/on_gpu.h"
 
 namespace moonshard {
 namespace {
 
-class GpuFused : public ::testing::Test {
+class GpuFused : public OnGpu {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU: " << cuda_absence_reason();
+    OnGpu::SetUp();
     at::manual_seed(7);
   }
 };

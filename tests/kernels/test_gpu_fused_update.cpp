@@ -3,18 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "kernels/fused_update/fused_update.h"
-#include "runtime/core/device.h"
+#include "tests/kernels/on_gpu.h"
 #include "tests/kernels/update_parts.h"
 
 namespace moonshard::kernels {
 namespace {
 
-class FusedUpdateGpu : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU: " << cuda_absence_reason();
-  }
-};
+class FusedUpdateGpu : public OnGpu {};
 
 TEST_F(FusedUpdateGpu, EqualsTheReference) {
   const Sources sources[] = {

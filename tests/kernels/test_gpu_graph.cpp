@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "runtime/core/check.h"
-#include "runtime/core/device.h"
 #include "runtime/models/linear.h"
 #include "runtime/models/registry.h"
 #include "runtime/train/experiment.h"
 #include "runtime/train/step_graph.h"
+#include "tests/kernels/on_gpu.h"
 
 namespace moonshard::train {
 namespace {
@@ -18,12 +18,7 @@ using testing::HasSubstr;
 using testing::internal::CaptureStderr;
 using testing::internal::GetCapturedStderr;
 
-class GraphGpu : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU: " << cuda_absence_reason();
-  }
-};
+class GraphGpu : public OnGpu {};
 
 struct Way {
   std::string model = "llama3-tiny", engine = "auto", wrapper = "none", clipping = "flat";

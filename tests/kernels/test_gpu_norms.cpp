@@ -6,15 +6,15 @@
 #include "kernels/common/choice.h"
 #include "kernels/embedding_norm/embedding_norm.h"
 #include "kernels/ghost_norm/ghost_norm.h"
-#include "runtime/core/device.h"
+#include "tests/kernels/on_gpu.h"
 
 namespace moonshard::kernels {
 namespace {
 
-class GpuNorms : public ::testing::Test {
+class GpuNorms : public OnGpu {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU: " << cuda_absence_reason();
+    OnGpu::SetUp();
     at::manual_seed(11);
   }
 };

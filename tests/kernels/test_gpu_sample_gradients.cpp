@@ -7,15 +7,15 @@
 #include "kernels/common/choice.h"
 #include "kernels/flash_norm/flash_norm.h"
 #include "kernels/position_lengths/position_lengths.h"
-#include "runtime/core/device.h"
+#include "tests/kernels/on_gpu.h"
 
 namespace moonshard::kernels {
 namespace {
 
-class GpuSampleGradients : public ::testing::Test {
+class GpuSampleGradients : public OnGpu {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU: " << cuda_absence_reason();
+    OnGpu::SetUp();
     at::manual_seed(5);
   }
 };

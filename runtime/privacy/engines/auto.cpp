@@ -8,14 +8,11 @@
 #include "kernels/common/choice.h"
 #include "runtime/privacy/engines/engines.h"
 #include "runtime/privacy/joined_by_references.h"
+#include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/privacy/norm_cost.h"
 
 namespace moonshard::privacy {
 namespace {
-
-bool is_matrix(const models::ParamLayer& layer) {
-  return layer.kind == models::kinds::kLinear || layer.kind == models::kinds::kPatchEmbedding;
-}
 
 class AutoEngine : public NormEngine {
  public:

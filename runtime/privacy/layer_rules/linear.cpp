@@ -1,4 +1,5 @@
 // Linear and patch embedding: the gradient of sample b is G_b^T A_b, a sum of T outer products.
+#include "kernels/clipped_sum/clipped_sum.h"
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/profile/owners.h"
 
@@ -163,13 +164,10 @@ class LinearRule : public LayerRule {
     if (factors.defined() && narrow_format && a_BTi.is_cuda()) {
       // A 16-bit operand times a factor would be rounded to 16 bits again: the factors are applied
       // to each sample's float32 product instead.
-      if (!sum.defined()) sum = at::zeros(shape, a_BTi.options().dtype(at::kFloat));
-      const at::Tensor safe_a = without_dropped(a_BTi, factors),
-                       safe_g = without_dropped(g_BTo, factors);
-      const at::Tensor weights = factors.to(at::kFloat);
-      for (int64_t b = 0; b < a_BTi.size(0); ++b)
-        sum.addcmul_(wide_mm(safe_g[b].t(), safe_a[b]).view(shape), weights[b]);
-      return;
+      const bool goes_on = sum.defined();
+      if (!goes_on) sum = at::empty(shape, a_BTi.options().dtype(at::kFloat));
+      at::Tensor flat = sum.flatten(1);
+      return kernels::clipped_sum_ref({a_BTi, g_BTo}, factors.to(at::kFloat), flat, goes_on);
     }
     if (factors.defined()) {  // the narrower operand takes the factors: the smaller copy
       at::Tensor& smaller = a_BTi.size(2) < g_BTo.size(2) ? a_BTi : g_BTo;

@@ -14,6 +14,15 @@ std::shared_ptr<const LayerRule> make_embedding_rule();
 std::shared_ptr<const LayerRule> make_scale_rule();  ///< rms_norm and layer_norm
 std::shared_ptr<const LayerRule> make_table_rule();  ///< position_table
 
+/// A product with a matrix: linear layers, and patches, whose weight is one when it is flattened.
+inline bool is_matrix(const models::ParamLayer& layer) {
+  return layer.kind == models::kinds::kLinear || layer.kind == models::kinds::kPatchEmbedding;
+}
+
+inline bool has_trained_bias(const models::ParamLayer& layer) {
+  return layer.bias != nullptr && layer.bias->trainable;
+}
+
 inline at::Tensor at_least_float(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
 }
