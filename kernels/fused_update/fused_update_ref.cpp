@@ -20,6 +20,8 @@ void finish_gradient(UpdatePart& part, const UpdateNoise& noise) {
   }
   if (!part.grad.defined())
     part.grad = at::zeros_like(part.value, part.value.options().dtype(sum_type(part.value)));
+  // Noise of 8 bits would be coarser than what it hides.
+  if (part.grad.element_size() < 4) part.grad = part.grad.to(at::kFloat);
   if (noise.std != 0) {
     part.grad = part.grad.contiguous();
     add_counter_noise(part.grad, noise.std, {noise.key, noise.step, part.parameter},

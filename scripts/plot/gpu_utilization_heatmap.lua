@@ -41,7 +41,7 @@ end
 local function map_of(group, source, columns, column_axis, rows, row_axis)
   local names, series = {}, {}
   for i, value in ipairs(columns) do names[i] = tostring(value) end
-  for r, row in ipairs(rows) do
+  for _, row in ipairs(rows) do
     local entry = { name = tostring(row), x = {}, y = {}, status = {} }
     for c, column in ipairs(columns) do
       for _, point in ipairs(group.points) do
@@ -57,7 +57,8 @@ local function map_of(group, source, columns, column_axis, rows, row_axis)
         end
       end
     end
-    series[r] = entry
+    -- A zip has not every combination: a row that this group never met is none of its rows.
+    if #entry.x > 0 then series[#series + 1] = entry end
   end
   local x, y = plot_points.axis_label { column_axis }, row_axis and plot_points.axis_label { row_axis } or {}
   x.categories = names

@@ -9,6 +9,17 @@
 namespace moonshard::kernels {
 namespace {
 
+// Noise and division are in float32, whatever the gradient came in.
+TEST(FusedUpdate, AddsNoiseToANarrowGradientWithoutRoundingIt) {
+  const UpdateNoise noise{1.5, 4, 42, 7};
+  const auto parts = make_parts(at::kFloat, UpdateKind::Sgd, {at::kBFloat16, {}});
+  auto narrow = copied(parts, c10::kCPU), wide = copied(parts, c10::kCPU);
+  for (UpdatePart& part : wide) part.grad = part.grad.to(at::kFloat);
+  fused_update(narrow, rule_of(UpdateKind::Sgd), noise);
+  fused_update(wide, rule_of(UpdateKind::Sgd), noise);
+  for (size_t i = 0; i < parts.size(); ++i) EXPECT_TRUE(narrow[i].value.equal(wide[i].value)) << i;
+}
+
 TEST(FusedUpdate, FollowsTheFormulas) {
   const UpdateNoise noise{1.5, 4, 42, 7};
   for (const UpdateKind kind : kKinds) {

@@ -236,6 +236,19 @@ describe("a figure's contents", function()
     assert.matches("CPU utilisation (no GPU was measured)", spec.title, 1, true)
     assert.are.equal(spec.panels[1].value.max, spec.panels[2].value.max)
   end)
+
+  it("a heat map of a zip has only the rows that a group met", function()
+    local results = { axes = { "model", "batch_size", "seq_length" }, points = {} }
+    for i, row in ipairs { { "a", 1, 16 }, { "a", 2, 16 }, { "b", 1, 32 }, { "b", 2, 32 } } do
+      results.points[i] = { status = "ok", options = { model = row[1], batch_size = row[2], seq_length = row[3] },
+        asked = {}, metrics = { gpu_utilization_percent = 50, median_time_ms = 1 } }
+    end
+    local spec = plots.spec(results, "gpu_utilization_heatmap")
+    for _, panel in ipairs(spec.panels) do
+      assert.is_true(#panel.series >= 1)
+      for _, series in ipairs(panel.series) do assert.are.equal(2, #series.y) end
+    end
+  end)
 end)
 
 describe("drawing", function()
