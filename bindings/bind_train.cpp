@@ -6,17 +6,13 @@
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "bindings/handles.h"
+#include "bindings/loader.h"
 #include "bindings/parallel_options.h"
 #include "bindings/usertype.h"
-#include "runtime/models/registry.h"
 #include "runtime/train/step_record.h"
 
 namespace moonshard::bindings {
 namespace {
-
-struct DataOptions {
-  int64_t batch_size = 0, seq_length = 0;
-};
 
 const OptionSchema& clip_schema() {
   static const OptionSchema schema = [] {
@@ -31,18 +27,6 @@ const OptionSchema& optimizer_schema() {
   static const OptionSchema schema = [] {
     OptionSchema s("optim");
     optim::add_optimizer_options<optim::OptimizerOptions>(s);
-    return s;
-  }();
-  return schema;
-}
-
-const OptionSchema& data_schema() {
-  static const OptionSchema schema = [] {
-    OptionSchema s("data.synthetic");
-    s.integer<DataOptions>("batch_size", &DataOptions::batch_size, 0, 1e9,
-                           "samples per step; 0 takes the model preset's");
-    s.integer<DataOptions>("seq_length", &DataOptions::seq_length, 0, 1e8,
-                           "tokens per sample; 0 takes the model preset's");
     return s;
   }();
   return schema;
@@ -69,48 +53,6 @@ sol::object checked_optimizer(const Arguments& args, const char (&name)[N]) {
   return to_lua(args.state(), optimizer_schema().to_json(&options));
 }
 
-std::shared_ptr<data::SyntheticData> bind_data(const DataHandle& handle, const models::Model& model,
-                                               int rank = 0, int world = 1) {
-  const models::Preset& preset = models::find_preset(model.options().model);
-  return std::make_shared<data::SyntheticData>(
-      model.options(), handle.batch_size > 0 ? handle.batch_size : preset.batch_size,
-      handle.seq_length > 0 ? handle.seq_length : preset.seq_length, rank, world);
-}
-
-sol::object make_data(const Arguments& args) {
-  DataHandle handle;
-  Json options = Json::object();
-  std::shared_ptr<models::Model> model;
-  if (!args.missing(1)) {
-    sol::table table = args.table(1, "options");
-    const sol::object given = table.raw_get<sol::object>("model");
-    if (given.is<ModelHandle>()) model = given.as<ModelHandle&>().model;
-    sol::table rest(args.state(), sol::create);
-    for (const auto& [key, value] : table) {
-      if (model == nullptr || !key.is<std::string>() || key.as<std::string>() != "model")
-        rest[key] = value;
-    }
-    sol::stack::push(args.state(), rest);
-    options = to_json(args.state(), -1, args.function_name());
-    lua_pop(args.state(), 1);
-  }
-  DataOptions read;
-  data_schema().assign_all(&read, options);
-  handle.batch_size = read.batch_size;
-  handle.seq_length = read.seq_length;
-  if (model != nullptr) handle.source = bind_data(handle, *model);
-  return sol::make_object(args.state(), std::move(handle));
-}
-
-sol::object next_batch(const Arguments& args) {
-  DataHandle& handle = args.self<DataHandle>("Data");
-  MS_CHECK(handle.source != nullptr,
-           "{}: expected data that knows its model's shapes; make it with ms.data.synthetic {{ "
-           "model = m }}",
-           args.function_name());
-  return push_batch(args.state(), handle.source->next());
-}
-
 // ---- the trainer ------------------------------------------------------------------------------
 
 Json part(const sol::table& table, const char* name) {
@@ -123,7 +65,16 @@ Json part(const sol::table& table, const char* name) {
   return json;
 }
 
-// What a trainer takes besides its four parts.
+const OptionSchema& privacy_schema() {
+  static const OptionSchema schema = [] {
+    OptionSchema s("trainer: option 'privacy'");
+    train::add_privacy_options<train::PrivacyOptions>(s);
+    return s;
+  }();
+  return schema;
+}
+
+// What a trainer takes besides its parts.
 struct TrainerOptions : train::StepOptions {
   bool record_layers = false;
   bool record_timeline = false;
@@ -133,7 +84,7 @@ struct TrainerOptions : train::StepOptions {
 const OptionSchema& trainer_schema() {
   static const OptionSchema schema = [] {
     OptionSchema s("trainer");
-    s.also_known({"model", "clip", "optimizer", "data", "parallel"});
+    s.also_known({"model", "clip", "optimizer", "data", "parallel", "privacy"});
     train::add_step_options<TrainerOptions>(s);
     s.boolean<TrainerOptions>("record_layers", &TrainerOptions::record_layers,
                               "put each layer's norms into the step's report");
@@ -177,19 +128,20 @@ sol::object make_trainer(const Arguments& args) {
   if (given.valid() && given.get_type() != sol::type::lua_nil) {
     MS_CHECK(given.is<DataHandle>(),
              "trainer: option 'data': expected a data source, got something else; make one with "
-             "ms.data.synthetic");
+             "ms.data.synthetic or ms.data.loader");
     data = given.as<DataHandle&>();
   }
   // Alone no wrapper is needed; of several ranks none may train by itself unnoticed.
   const sharding::ShardingOptions sharding = read_sharding_options(part(table, "parallel"));
   const auto world = comm::make_world(sharding.world, sharding.link);
+  train::PrivacyOptions privacy;
+  privacy_schema().assign_all(&privacy, part(table, "privacy"));
   TrainerHandle handle;
   handle.model = model.as<ModelHandle&>().model;
-  handle.trainer =
-      std::make_shared<train::Trainer>(handle.model, clip, optimizer,
-                                       std::make_unique<data::SyntheticData>(*bind_data(
-                                           data, *handle.model, world->rank(), world->size())),
-                                       options, sharding, world);
+  handle.trainer = std::make_shared<train::Trainer>(
+      handle.model, clip, optimizer,
+      open_source(data, *handle.model, *world, options, privacy.secure), options, sharding, world,
+      privacy);
   handle.trainer->record_layers(options.record_layers);
   handle.trainer->record_timeline(options.record_timeline);
   handle.trainer->record_details(options.record_details);
@@ -239,6 +191,7 @@ sol::object run_step(const Arguments& args) {
                 {"max_allocated_bytes", report.memory.max_allocated_bytes},
                 {"reserved_bytes", report.memory.reserved_bytes},
                 {"rss_bytes", report.memory.rss_bytes}}}};
+  if (report.epsilon) result["epsilon"] = *report.epsilon;
   if (!report.layers.empty()) result["layers"] = norms_by_layer(report);
   if (trainer.sharding_options().parallel != "none") {
     result["all_norms"] = report.all_norms;
@@ -309,9 +262,14 @@ sol::object read_field(const Arguments& args) {
     return sol::make_object(args.state(), static_cast<double>(trainer.privacy_steps()));
   if (name == "units") return to_lua(args.state(), trainer.parallel().unit_names());
   if (name == "private") return sol::make_object(args.state(), trainer.engine().is_private());
+  if (name == "noise_multiplier")
+    return sol::make_object(args.state(), trainer.clip_options().noise_multiplier);
+  if (name == "planned_steps")
+    return sol::make_object(args.state(), static_cast<double>(trainer.budget().planned_steps()));
   throw UsageError(fmt::format(
-      "Trainer: expected a field (model, engine, private, privacy_steps, clip_bound, units) or a "
-      "method (step, gather, save, resume, close), got '{}'",
+      "Trainer: expected a field (model, engine, private, privacy_steps, planned_steps, "
+      "noise_multiplier, clip_bound, units) or a method (step, privacy, gather, save, resume, "
+      "trace, close), got '{}'",
       name));
 }
 
@@ -325,6 +283,12 @@ void bind_train(sol::table ms) {
       "One training step on the data's next batch, or on a batch of your own: a table of "
       "tensors as data:next() gives.",
       &run_step);
+  trainer.method(
+      "privacy", "() -> { epsilon, delta, accountant, history, … } or { why_no_epsilon }",
+      "What the run has spent so far, and all that the claim rests on; without a claim the reason.",
+      [](const Arguments& args) {
+        return to_lua(args.state(), open_trainer(args).budget().record());
+      });
   trainer.method("gather", "()",
                  "Makes the parameters whole in the model, until the next step, for saving or "
                  "reading them; all ranks together.",
@@ -348,26 +312,21 @@ void bind_train(sol::table ms) {
                    handle.trainer.reset();
                    handle.model.reset();
                  });
-  trainer.fields({"model", "engine", "private", "privacy_steps", "clip_bound", "units"},
+  trainer.fields({"model", "engine", "private", "privacy_steps", "planned_steps",
+                  "noise_multiplier", "clip_bound", "units"},
                  &read_field);
   trainer.text([](const TrainerHandle& handle) {
     if (handle.trainer == nullptr) return std::string("Trainer (closed)");
     return fmt::format("Trainer of {} with engine {}", handle.model->options().model,
                        handle.trainer->engine().name());
   });
-  ObjectType<DataHandle> data(L, "Data");
-  data.method("next", "() -> batch", "The next batch, a table of tensors.", &next_batch);
-  data.fields({}, [](const Arguments& args) -> sol::object {
-    throw UsageError(fmt::format("Data: expected the method next, got {}",
-                                 describe_value(args.state(), 2).substr(0, 60)));
-  });
-  data.text([](const DataHandle&) { return std::string("Data (synthetic)"); });
 
-  define(
-      ms, "ms", "trainer",
-      "{ model, clip, optimizer, data, parallel, grad_accum, expected_batch_size, deterministic, "
-      "compile, record_layers, record_timeline, record_details } -> Trainer",
-      "Puts a model, a clipping engine, an optimizer, data and a wrapper together.", make_trainer);
+  define(ms, "ms", "trainer",
+         "{ model, clip, optimizer, data, parallel, privacy, grad_accum, expected_batch_size, "
+         "deterministic, "
+         "compile, record_layers, record_timeline, record_details } -> Trainer",
+         "Puts a model, a clipping engine, an optimizer, data and a wrapper together.",
+         make_trainer);
   define(ms, "ms", "clip", "(engine, { clipping, max_grad_norm, noise_multiplier, … }) -> table",
          "A clipping engine's options, checked. ms.engines() lists the engines.", checked_clip);
   sol::table optim(L, sol::create);
@@ -380,11 +339,6 @@ void bind_train(sol::table ms) {
          "AdamW, fused.", [](const Arguments& args) { return checked_optimizer(args, "adamw"); });
   ms["optim"] = optim;
   document(optim, "ms.optim", "ms.optim", "Optimizers: sgd, adam, adamw.");
-  sol::table sources(L, sol::create);
-  define(sources, "ms.data", "synthetic", "{ batch_size, seq_length, model } -> Data",
-         "Random batches of the model's shapes. No privacy claim comes with them.", make_data);
-  ms["data"] = sources;
-  document(sources, "ms.data", "ms.data", "Data sources: synthetic.");
 }
 
 }  // namespace moonshard::bindings

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "runtime/data/dataset_source.h"
 #include "runtime/models/model.h"
 #include "runtime/train/trainer.h"
 
@@ -12,7 +13,14 @@ struct ModelHandle {
   std::shared_ptr<models::Model> model;
 };
 
+struct DatasetHandle {
+  std::shared_ptr<data::Dataset> dataset;
+};
+
+/// Synthetic batches, or a loader's choice of a dataset.
 struct DataHandle {
+  std::shared_ptr<data::Dataset> dataset;  ///< null for synthetic ones
+  data::LoaderOptions loader;
   int64_t batch_size = 0, seq_length = 0;
   std::shared_ptr<data::SyntheticData> source;  ///< null until a model gives it its shapes
 };

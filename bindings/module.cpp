@@ -64,7 +64,11 @@ sol::table bind_all(lua_State* L, sol::table native) {
   bind_model(ms);
   bind_weights(ms);
   bind_privacy(ms);
+  bind_audit(ms);
+  bind_budget(ms);
   bind_train(ms);
+  bind_loader(ms);
+  bind_data(ms);
   bind_dist(ms);
   bind_experiment(ms, native);
   bind_records(native);

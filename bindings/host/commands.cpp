@@ -23,10 +23,27 @@ namespace {
 using launch::kExitOutOfMemory;
 
 void print_step(const train::StepReport& report, bool is_warmup) {
-  fmt::print("step {}{}: loss {:.4f}, {:.2f} ms, peak {:.1f} MiB\n", report.step,
+  const std::string spent =
+      report.epsilon ? fmt::format(", epsilon {:.3f}", *report.epsilon) : std::string();
+  fmt::print("step {}{}: loss {:.4f}, {:.2f} ms, peak {:.1f} MiB{}\n", report.step,
              is_warmup ? " (warm-up)" : "", report.loss, report.time_ms,
-             static_cast<double>(report.memory.max_allocated_bytes) / 1048576.0);
+             static_cast<double>(report.memory.max_allocated_bytes) / 1048576.0, spent);
   std::fflush(stdout);
+}
+
+void print_privacy(const Json& privacy) {
+  if (privacy["epsilon"].is_null()) {
+    fmt::print("  privacy   not private: no epsilon: {}\n",
+               privacy["why_no_epsilon"].get<std::string>());
+    return;
+  }
+  fmt::print(
+      "  privacy   epsilon {:.4f} at delta {:g} by {}: {} steps, sampling rate {:.4g}, noise "
+      "{:.4f} ({})\n",
+      privacy["epsilon"].get<double>(), privacy["delta"].get<double>(),
+      privacy["accountant"].get<std::string>(), privacy["steps"].get<int64_t>(),
+      privacy["sampling_rate"].get<double>(), privacy["noise_multiplier"].get<double>(),
+      privacy["noise"] == "secure" ? "secret" : "repeatable from the seed");
 }
 
 void print_record(const Json& record) {
@@ -89,8 +106,7 @@ void print_record(const Json& record) {
     fmt::print("  profiler  the detailed step took {:+.1f} % against the median\n",
                metrics["profiler_overhead_percent"].get<double>());
   fmt::print("  loss      {:.4f}\n", metrics["final_loss"].get<double>());
-  fmt::print("  privacy   no epsilon: {}\n",
-             record["privacy"]["why_no_epsilon"].get<std::string>());
+  print_privacy(record["privacy"]);
 }
 
 // The entry of a point in sweep.json: id, file, asked, options.

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "bindings/host/audit_command.h"
 #include "bindings/host/commands.h"
 #include "bindings/host/lua_host.h"
 #include "bindings/host/ranks_command.h"
@@ -215,6 +216,35 @@ int verify_verb(const Words& words) {
   return host::verify_command(options, output, fault, rest);
 }
 
+int audit_verb(const Words& words) {
+  VerbLine line("audit",
+                "[--engine NAME|all] [--seeds N] [--canaries N] [--sigma S] [--delta D] [--nproc N "
+                "--parallel fsdp|ddp] [--json]",
+                "Puts canaries into real training steps by coin flips, guesses the coins from the "
+                "weights, and prints lower bounds on epsilon beside the claim. Exit code 4 when a "
+                "bound is above it.");
+  bool as_json = false;
+  std::string fault;
+  host::RanksOptions ranks;
+  line->add_flag("--json", as_json, "print all audits as JSON");
+  line->add_option("--fault", fault,
+                   "switch a deliberate mistake on, to see it found; a wrong name lists them");
+  line->add_option("--nproc", ranks.nproc, "ranks on this machine")->check(CLI::Range(1, 4096));
+  line->add_option("--log-dir", ranks.log_dir, "folder for the logs of ranks other than 0");
+  Words rest;
+  try {
+    rest = line.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << line.help() << "\n" << host::audit_help();
+    return 0;
+  }
+  if (host::must_start_ranks(ranks.nproc)) {
+    const Words others = host::without_option(host::without_option(words, "--nproc"), "--log-dir");
+    return host::start_ranks(ranks, rank_words("audit", others));
+  }
+  return host::audit_command(rest, as_json, fault);
+}
+
 int dispatch(const std::string& verb, const Words& words) {
   if (verb == "run") return run_verb(words);
   if (verb == "profile") return profile_verb(words);
@@ -222,10 +252,12 @@ int dispatch(const std::string& verb, const Words& words) {
   if (verb == "view") return host::view_command(words);
   if (verb == "doctor") return doctor_verb(words);
   if (verb == "verify") return verify_verb(words);
+  if (verb == "audit") return audit_verb(words);
   if (verb == "completion") return completion_verb(words);
   if (verb == "sweep") return sweep_verb(words);
   if (verb == "plot") return lua_verb("plot", host::kPlotUsage, host::kPlotHelp, words);
   if (verb == "compare") return lua_verb("compare", host::kCompareUsage, host::kCompareHelp, words);
+  if (verb == "privacy") return lua_verb("privacy", host::kPrivacyUsage, host::kPrivacyHelp, words);
   if (verb == "export") return lua_verb("export", host::kExportUsage, host::kExportHelp, words);
   if (verb == "models") return lua_verb("models", "[--json]", "Lists the model presets.", words);
   if (verb == "engines")
@@ -259,7 +291,8 @@ int run_program(const Words& words) try {
   profile::install_cpu_memory_hook();
   comm::take_own_gpu();
   profile::listen_for_trace_requests();
-  if (words[0] == "run" || words[0] == "profile" || words[0] == "verify") host::end_with_launcher();
+  if (words[0] == "run" || words[0] == "profile" || words[0] == "verify" || words[0] == "audit")
+    host::end_with_launcher();
   const int code = dispatch(words[0], Words(words.begin() + 1, words.end()));
   host::end_rank(code == 0 ? "" : fmt::format("exit code {}", code));
   return code;

@@ -20,6 +20,8 @@ inline constexpr Verb kVerbs[] = {
     {"models", "list the model presets"},
     {"engines", "list the clipping engines"},
     {"verify", "compare every engine with per-sample gradients by plain autograd"},
+    {"audit", "try to break the privacy promise of every engine, with canaries"},
+    {"privacy", "compute epsilon, or the noise, steps or rate that a budget allows"},
     {"doctor", "say what is wrong with this machine, and what to do"},
     {"completion", "print shell completion for bash or zsh"},
 };
@@ -45,6 +47,22 @@ inline constexpr const char* kCompareHelp =
     "  --metrics a,b   these figures instead of the usual ones\n"
     "  --only KEY=GLOB points whose option matches\n"
     "  --json          the same as JSON";
+
+inline constexpr const char* kPrivacyUsage =
+    "epsilon|calibrate --delta D [--q Q] [--sigma S] [--steps N] [--target-epsilon E] [--method M] "
+    "[--json]";
+inline constexpr const char* kPrivacyHelp =
+    "epsilon: what steps with this rate and noise cost. calibrate: whichever of q, sigma and steps "
+    "is left out, so that the budget holds.\n"
+    "  --method rdp|prv|pld|gaussian|gdp   one of them; else rdp, prv and, as an approximation, "
+    "gdp\n"
+    "  --q Q, --sigma S, --steps N         sampling rate, noise multiplier, number of steps\n"
+    "  --delta D, --target-epsilon E       chance that the promise fails; the budget\n"
+    "  --batch-size B --dataset-size N     instead of --q\n"
+    "  --epochs E                          instead of --steps\n"
+    "  --orders A B …                      Renyi orders of rdp\n"
+    "  --json                              the same as JSON\n"
+    "docs/privacy.md says what each method promises.";
 
 inline constexpr const char* kExportUsage =
     "DIR --format csv|md|latex|json|tensorboard [--output FILE] [--table points|overhead|phases|"

@@ -1,5 +1,6 @@
 #include "runtime/accountant/gaussian_phase.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/core/check.h"
@@ -22,7 +23,29 @@ void check_phases(const char* where, const std::vector<GaussianPhase>& phases, d
     MS_CHECK(phase.steps >= 0 && std::isfinite(phase.steps),
              "{}: phase {}: expected a finite number of steps of at least 0, got {}", where, i + 1,
              phase.steps);
+    MS_CHECK(std::floor(phase.steps) == phase.steps,
+             "{}: phase {}: expected a whole number of steps, got {}", where, i + 1, phase.steps);
   }
+}
+
+std::vector<GaussianPhase> merged(const std::vector<GaussianPhase>& phases) {
+  std::vector<GaussianPhase> list;
+  for (const GaussianPhase& phase : phases) {
+    if (phase.steps > 0 && phase.q > 0) list.push_back(phase);
+  }
+  std::stable_sort(list.begin(), list.end(), [](const GaussianPhase& a, const GaussianPhase& b) {
+    return a.q != b.q ? a.q < b.q : a.sigma < b.sigma;
+  });
+  size_t kept = 0;
+  for (size_t i = 1; i < list.size(); ++i) {
+    if (list[kept].q == list[i].q && list[kept].sigma == list[i].sigma) {
+      list[kept].steps += list[i].steps;
+    } else {
+      list[++kept] = list[i];
+    }
+  }
+  if (!list.empty()) list.resize(kept + 1);
+  return list;
 }
 
 }  // namespace moonshard::accountant

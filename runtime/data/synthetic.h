@@ -16,6 +16,9 @@ class SyntheticData : public Source {
   Batch next() override;
   int64_t position() const override { return static_cast<int64_t>(position_); }
   void go_to(int64_t position) override { position_ = static_cast<uint64_t>(position); }
+  Sampling sampling() const override {
+    return {"fixed", 0, 0, 0, "synthetic data: there is nobody to protect, and no epsilon"};
+  }
 
  private:
   models::ModelOptions model_;

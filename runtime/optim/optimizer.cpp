@@ -6,6 +6,7 @@
 
 #include "runtime/core/check.h"
 #include "runtime/optim/adam.h"
+#include "runtime/optim/noise.h"
 #include "runtime/optim/sgd.h"
 
 namespace moonshard::optim {
@@ -52,6 +53,11 @@ void Optimizer::prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& 
 
 void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise) {
   prepare(parts, noise);
+  // Secret noise is a pass of its own: the update's has numbers that anybody with the seed can
+  // draw.
+  const bool is_secret = noise.secret != nullptr && noise.std > 0;
+  if (is_secret)
+    for (const UpdatedPart& part : parts) add_noise(*part.parameter, part.first_element, noise);
   std::vector<kernels::UpdatePart> list;
   for (const UpdatedPart& part : parts) {
     const models::Parameter& parameter = *part.parameter;
@@ -69,7 +75,8 @@ void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& n
   }
   kernels::UpdateRule how = rule();
   how.lr = lr_;
-  kernels::fused_update(list, how, {noise.std, noise.denominator, noise.key, noise.step});
+  kernels::fused_update(list, how,
+                        {is_secret ? 0 : noise.std, noise.denominator, noise.key, noise.step});
 }
 
 void Optimizer::end_step() {

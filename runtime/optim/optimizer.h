@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/fused_update/fused_update.h"
+#include "kernels/secure_noise/secure_noise.h"
 #include "runtime/core/options.h"
 #include "runtime/models/parameter.h"
 
@@ -63,7 +64,9 @@ struct UpdatedPart {
 struct NoiseSpec {
   double std = 0;
   double denominator = 1;
-  uint64_t key = 0;   ///< of the run
+  uint64_t key = 0;  ///< of the run
+  /// Where given, noise comes from it in place of the key: a secret of this process.
+  std::shared_ptr<const kernels::ChaChaKey> secret;
   uint32_t step = 0;  ///< 1 is the first
   /// Trainable parameters without a gradient are updated as well, by their noise. Else they are
   /// left alone.

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/counter_noise/counter_noise.h"
 #include "runtime/core/check.h"
+#include "runtime/privacy/faults.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -30,6 +30,8 @@ at::Tensor clip_factors(const at::Tensor& norms, double max_grad_norm) {
 Clipping::Clipping(const ClipOptions& options) : options_(options), bound_(options.max_grad_norm) {}
 
 at::Tensor Clipping::factors(const at::Tensor& norms, int64_t groups) const {
+  if (has_fault(Fault::NoClipping)) return at::ones_like(norms);
+  if (has_fault(Fault::ClippingPerLayer)) groups = 1;
   if (options_.clipping == "automatic")
     return usable_or_zero(bound_ / (norms + options_.stability), norms);
   return clip_factors(norms, bound_ / std::sqrt(static_cast<double>(groups)));
@@ -56,18 +58,19 @@ double Clipping::noise_std(int64_t expected_batch) const {
   return multiplier * bound_;
 }
 
-void Clipping::end_step(const at::Tensor& norms, int64_t expected_batch, uint64_t seed,
-                        int64_t step) {
+void Clipping::end_step(const at::Tensor& norms, int64_t expected_batch,
+                        const AddNoise& add_noise) {
   if (options_.clipping != "adaptive") return;
-  at::Tensor below = norms.defined() ? norms.le(bound_).sum().to(at::kCPU, at::kDouble)
-                                     : at::zeros({}, at::kDouble);
-  if (options_.noise_multiplier > 0) {
-    at::Tensor one = below.reshape({1}).contiguous();
-    kernels::add_counter_noise(one, count_noise(expected_batch),
-                               {seed, static_cast<uint32_t>(step), kernels::kPurposeClipCount});
-    below = one[0];
+  // Samples below C count one half, the others minus one half: one sample more or less then moves
+  // the sum by one half, which is what noise_std accounts for. A count of ones and zeros would move
+  // by one, and cost four times as much.
+  at::Tensor half_sum = at::zeros({1}, at::kDouble);
+  if (norms.defined() && norms.numel() > 0) {
+    const double samples = static_cast<double>(norms.numel());
+    half_sum.fill_(norms.le(bound_).sum().item<double>() - samples / 2);
   }
-  const double share = below.item<double>() / static_cast<double>(expected_batch);
+  if (options_.noise_multiplier > 0) add_noise(half_sum, count_noise(expected_batch));
+  const double share = half_sum.item<double>() / static_cast<double>(expected_batch) + 0.5;
   // Within what max_grad_norm itself may be: a bound of 0 or infinity would end the training.
   bound_ = std::clamp(bound_ * std::exp(-options_.quantile_lr * (share - options_.target_quantile)),
                       1e-12, 1e12);

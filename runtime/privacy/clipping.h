@@ -5,6 +5,7 @@
 //   adaptive   flat, with C moving towards a quantile of the norms (Andrew et al. 2021)
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <ATen/core/Tensor.h>
@@ -27,6 +28,9 @@ struct ClipOptions {
   int64_t memory_budget_mb = 0;
 };
 
+/// target += std x standard normals.
+using AddNoise = std::function<void(at::Tensor& target, double std)>;
+
 class Clipping {
  public:
   explicit Clipping(const ClipOptions& options);
@@ -43,8 +47,8 @@ class Clipping {
   /// Noise on the summed gradient, as a standard deviation.
   double noise_std(int64_t expected_batch) const;
   /// After a step with these norms of all its samples: moves C (adaptive). The count of samples
-  /// below C is noised, keyed by (seed, step).
-  void end_step(const at::Tensor& norms, int64_t expected_batch, uint64_t seed, int64_t step);
+  /// below C is noised by `add_noise`.
+  void end_step(const at::Tensor& norms, int64_t expected_batch, const AddNoise& add_noise);
 
  private:
   double count_noise(int64_t expected_batch) const;

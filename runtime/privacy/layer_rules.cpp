@@ -231,6 +231,7 @@ void add_rows(models::Parameter& parameter, const at::Tensor& rows, const at::Te
 }
 
 void announce_gradients(const ParamLayer& layer) {
+  spoil_gradients(layer);
   if (layer.seam->keeper != nullptr) layer.seam->keeper->gradients_added(layer);
 }
 

@@ -271,6 +271,9 @@ void NormEngine::complete(Group& group) {
     group.squares = with_rounding_of_sum(group.squares, group.magnitude, sum_type_);
     group.magnitude = at::Tensor();
   }
+  const ParamLayer& first = *group.layers.front();
+  if (leaves_out(first, group_of_layer_[first.index], groups_.size()))
+    group.squares = at::zeros_like(group.squares);
   squares_ = squares_.defined() ? squares_ + group.squares : group.squares;
   profile::claim(squares_, Owner::NormSamples);
   zone.reset();

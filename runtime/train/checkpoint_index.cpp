@@ -188,7 +188,10 @@ std::string index_text(CheckpointIndex& index) {
               {"clipping", index.clipping},
               {"bound", index.clip_bound},
               {"engine", index.engine},
-              {"note", "the seed gives the noise: with it, nothing here is private"}}}};
+              {"history", index.privacy_history},
+              {"note", index.has_secret_noise
+                           ? "noise from a secret that was not kept"
+                           : "the seed gives the noise: with it, nothing here is private"}}}};
   // One line for each key and each tensor: readable, and a tenth of the indented text's length.
   std::string text = "{\n";
   for (const auto& [key, value] : head.items())
@@ -250,6 +253,7 @@ CheckpointIndex read_index(const std::filesystem::path& folder) {
   index.clipping = privacy.text("clipping");
   index.clip_bound = privacy.number("bound");
   index.engine = privacy.text("engine");
+  if (privacy.raw().contains("history")) index.privacy_history = Json(privacy.any("history"));
   for (const json& tensor : fields.array("tensors"))
     index.tensors.push_back(read_tensor(tensor, where));
   std::sort(index.tensors.begin(), index.tensors.end(),

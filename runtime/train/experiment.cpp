@@ -4,70 +4,129 @@
 
 #include "runtime/core/device.h"
 #include "runtime/core/memory_errors.h"
-#include "runtime/data/text_folder.h"
+#include "runtime/data/classification_dataset.h"
+#include "runtime/data/dataset_source.h"
+#include "runtime/data/text_dataset.h"
 #include "runtime/models/registry.h"
 #include "runtime/profile/memory_history.h"
 #include "runtime/profile/out_of_memory.h"
 #include "runtime/profile/trace.h"
 #include "runtime/records/writer.h"
 #include "runtime/train/measurement.h"
+#include "runtime/train/run_secret.h"
 #include "runtime/train/step_graph.h"
 #include "runtime/weights/make_model.h"
 
 namespace moonshard::train {
 namespace {
 
-// The first batch is there before the model is, as in a script that makes its data first: the log
-// of stages shows what each of the two takes.
+// The first step's batches are there before the model is, as in a script that makes its data first:
+// the log of stages shows what each of the two takes.
 class DrawnAhead : public data::Source {
  public:
-  explicit DrawnAhead(std::unique_ptr<data::Source> rest)
-      : rest_(std::move(rest)), first_(rest_->next()) {}
-  Batch next() override {
-    if (!first_) return rest_->next();
-    Batch batch = std::move(*first_);
-    first_.reset();
-    return batch;
+  DrawnAhead(std::unique_ptr<data::Source> rest, int64_t grad_accum)
+      : rest_(std::move(rest)), first_(rest_->next_step(grad_accum)) {}
+  Batch next() override { return rest_->next(); }
+  std::vector<Batch> next_step(int64_t grad_accum) override {
+    if (first_.empty()) return rest_->next_step(grad_accum);
+    return std::exchange(first_, {});
   }
   int64_t position() const override { return rest_->position(); }
   void go_to(int64_t position) override {
-    first_.reset();
+    first_.clear();
     rest_->go_to(position);
   }
+  data::Sampling sampling() const override { return rest_->sampling(); }
+  Json facts() const override { return rest_->facts(); }
 
  private:
   std::unique_ptr<data::Source> rest_;
-  std::optional<Batch> first_;
+  std::vector<Batch> first_;
 };
 
-std::unique_ptr<data::Source> make_source(const ExperimentOptions& options,
-                                          const comm::World& world) {
-  std::unique_ptr<data::Source> source;
-  if (options.data_folder.empty()) {
-    source = std::make_unique<data::SyntheticData>(options, options.batch_size, options.seq_length,
-                                                   world.rank(), world.size());
-  } else {
-    source = std::make_unique<data::TextFolder>(options.data_folder, options, options.batch_size,
-                                                options.seq_length, world.rank(), world.size());
+std::shared_ptr<const data::Dataset> make_dataset(const ExperimentOptions& options) {
+  MS_CHECK(options.data_folder.empty() || options.data_file.empty(),
+           "experiment: expected data_folder or data_file, got both");
+  if (options.data_file.empty()) {
+    data::TextOptions text;
+    text.folder = options.data_folder;
+    text.tokenizer = options.tokenizer;
+    text.packing = options.packing;
+    text.invalid_utf8 = options.invalid_utf8;
+    text.max_length = options.seq_length;
+    return data::make_text_dataset(text, options);
   }
-  return std::make_unique<DrawnAhead>(std::move(source));
+  data::ClassificationOptions labelled;
+  labelled.file = options.data_file;
+  labelled.tokenizer = options.tokenizer;
+  labelled.invalid_utf8 = options.invalid_utf8;
+  labelled.max_length = options.seq_length;
+  return data::make_classification_dataset(labelled, options);
 }
 
-void run_steps(const ExperimentOptions& options, const StepObserver& observer,
+std::unique_ptr<data::Source> make_source(const ExperimentOptions& options, comm::World& world) {
+  if (options.data_folder.empty() && options.data_file.empty()) {
+    MS_CHECK(options.sampler == "fixed",
+             "experiment: option 'sampler': expected data_folder or data_file to draw from, got {} "
+             "of synthetic data, which has no end",
+             options.sampler);
+    return std::make_unique<DrawnAhead>(
+        std::make_unique<data::SyntheticData>(options, options.batch_size, options.seq_length,
+                                              world.rank(), world.size()),
+        options.grad_accum);
+  }
+  data::LoaderOptions loader;
+  loader.sampler = options.sampler;
+  loader.batch_size = options.batch_size;
+  loader.grad_accum = options.grad_accum;
+  loader.expected_batch_size = options.expected_batch_size;
+  loader.prefetch = options.prefetch;
+  const RandomWords words = options.secure ? RandomWords(*shared_secret(world))
+                                           : RandomWords(static_cast<uint64_t>(options.seed));
+  return std::make_unique<DrawnAhead>(
+      std::make_unique<data::DatasetSource>(make_dataset(options), loader, words,
+                                            resolve_device(options.device), world.rank(),
+                                            world.size()),
+      options.grad_accum);
+}
+
+// Steps that look closer, after the measured ones. They train, too, and count.
+int64_t watched_steps(const ExperimentOptions& options) {
+  return (options.profile != "off" ? 1 : 0) + (options.profile == "trace" ? 1 : 0);
+}
+
+// Epochs say how many steps there are; a budget is for all of them.
+ExperimentOptions planned(ExperimentOptions options, const data::Sampling& sampling) {
+  const int64_t others = options.warmup + watched_steps(options);
+  if (options.epochs > 0) {
+    const int64_t steps = steps_of_epochs(options.epochs, sampling);
+    MS_CHECK(steps > others,
+             "experiment: option 'epochs': expected more steps than the {} of warm-up and profile, "
+             "got {} steps in {} epochs",
+             others, steps, options.epochs);
+    if (options.lr_total_steps == options.warmup + options.iters) options.lr_total_steps = steps;
+    options.iters = steps - others;
+  }
+  options.budget_steps = others + options.iters;
+  return options;
+}
+
+void run_steps(const ExperimentOptions& asked, const StepObserver& observer,
                const std::filesystem::path& folder, Json& record) {
-  const c10::Device device = resolve_device(options.device);
-  Measurement measurement(options, device);
+  const c10::Device device = resolve_device(asked.device);
+  Measurement measurement(asked, device);
   measurement.add_stage("start");
-  const auto world = comm::make_world(options.world, options.link);
+  const auto world = comm::make_world(asked.world, asked.link);
   profile::set_current_phase("data");
-  std::unique_ptr<data::Source> source = make_source(options, *world);
+  std::unique_ptr<data::Source> source = make_source(asked, *world);
   measurement.add_stage("after data");
+  const ExperimentOptions options = planned(asked, source->sampling());
   ExperimentOptions build = options;
   // Each rank then draws or reads its own part alone: the whole model never exists anywhere.
   build.deferred = options.parallel == "fsdp";
   profile::set_current_phase("model");
   std::shared_ptr<models::Model> model = weights::make_model(build);
-  Trainer trainer(model, options, options, std::move(source), options, options, world);
+  Trainer trainer(model, options, options, std::move(source), options, options, world, options);
   measurement.add_stage("after model creation");
   profile::set_current_phase("");
   for (int64_t i = 0; i < options.warmup + options.iters; ++i) {
@@ -103,6 +162,7 @@ const OptionSchema& experiment_schema() {
     optim::add_optimizer_options<T>(s);
     add_step_options<T>(s);
     sharding::add_sharding_options<T>(s);
+    add_privacy_options<T>(s);
     s.integer<T>("nproc", &T::nproc, 1, 4096,
                  "ranks on this machine; parallel says what they share");
     s.integer<T>("batch_size", &T::batch_size, 0, 1e9,
@@ -118,6 +178,20 @@ const OptionSchema& experiment_schema() {
                 "communication; norms by layer, too; a Chrome trace, too");
     s.text<T>("data_folder", &T::data_folder,
               "folder with .txt, .json or .jsonl text for task lm; empty takes synthetic batches");
+    s.text<T>("data_file", &T::data_file,
+              ".jsonl file with text and label on every line, for task classify");
+    s.text<T>("tokenizer", &T::tokenizer,
+              "bytes, a tokenizer.json (byte-level BPE), or a folder that has one");
+    s.choice<T>("packing", &T::packing, {"packed", "padded"},
+                "documents end to end in samples of seq_length, or one document per sample");
+    s.choice<T>("invalid_utf8", &T::invalid_utf8, {"error", "replace"},
+                "what becomes of bytes that are no text");
+    s.choice<T>(
+        "sampler", &T::sampler, {"fixed", "shuffled", "poisson"},
+        "which samples a step takes: in order, in a new order each epoch, or each by a coin "
+        "of its own, which alone carries an epsilon; batch_size is then the most of a "
+        "micro-batch");
+    s.integer<T>("prefetch", &T::prefetch, 0, 64, "steps whose data is fetched ahead; 0: none");
     s.boolean<T>("memory_history", &T::memory_history,
                  "record PyTorch's GPU memory history: snapshot.pickle, also when memory runs out");
     s.integer<T>("threads", &T::threads, 0, 4096, "CPU threads; 0 takes all cores");

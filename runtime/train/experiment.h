@@ -17,7 +17,8 @@ struct ExperimentOptions : models::ModelOptions,
                            privacy::ClipOptions,
                            optim::OptimizerOptions,
                            StepOptions,
-                           sharding::ShardingOptions {
+                           sharding::ShardingOptions,
+                           PrivacyOptions {
   int64_t batch_size = 0;
   int64_t seq_length = 0;
   int64_t iters = 3;
@@ -27,6 +28,12 @@ struct ExperimentOptions : models::ModelOptions,
   int64_t nproc = 1;
   std::string profile = "phases";
   std::string data_folder;
+  std::string data_file;
+  std::string tokenizer = "bytes";
+  std::string packing = "packed";
+  std::string invalid_utf8 = "error";
+  std::string sampler = "fixed";
+  int64_t prefetch = 2;
   bool memory_history = false;
 };
 

@@ -198,23 +198,15 @@ void Measurement::add_communication(Json& metrics) const {
 }
 
 Json Measurement::privacy(const Trainer& trainer) const {
-  const bool mixes_norms = trainer.sharding_options().norm_reduce == "sum";
-  const bool fake = trainer.world().is_fake();
-  Json row{
-      {"private_engine", trainer.engine().is_private() && !mixes_norms && !fake},
-      {"epsilon", nullptr},
-      {"why_no_epsilon",
-       mixes_norms ? "norm_reduce = sum mixes samples of different ranks: for timing, not private"
-       : fake      ? "world = fake: the other ranks are only modelled, nothing is trained"
-       : options_.data_folder.empty()
-           ? "synthetic data and fixed batches: no privacy claim is made"
-           : "batches in the order of the files, not drawn: no privacy claim is made"}};
+  Json row = trainer.budget().record();
+  const bool is_real =
+      trainer.sharding_options().norm_reduce != "sum" && !trainer.world().is_fake();
+  row["private_engine"] = trainer.engine().is_private() && is_real;
   if (!trainer.engine().is_private()) return row;
-  row["sampler"] = "fixed";  // batches are not drawn, so that there is no sampling rate
-  row["noise_multiplier"] = options_.noise_multiplier;
+  row["noise_multiplier"] = trainer.clip_options().noise_multiplier;
   row["max_grad_norm"] = trainer.clip_bound();
   row["steps"] = trainer.privacy_steps();
-  // Norms of samples are secret in a result that claims an epsilon; none does yet.
+  // Norms of samples are secret in a result that claims an epsilon.
   if (row["epsilon"].is_null() && norms_histogram_.is_object())
     row["norms_histogram"] = norms_histogram_;
   return row;
@@ -250,6 +242,11 @@ void Measurement::finish(Trainer& trainer, Json& record) {
   if (!communication_.is_null()) record["comm"] = std::move(communication_);
   record["steps"] = std::move(steps_);
   record["privacy"] = privacy(trainer);
+  if (const Json& epsilon = record["privacy"]["epsilon"]; epsilon.is_number())
+    record["metrics"]["epsilon"] = epsilon;
+  if (trainer.data() != nullptr) {
+    if (Json facts = trainer.data()->facts(); !facts.is_null()) record["data"] = std::move(facts);
+  }
   if (options_.parallel == "none") return;
   record["sharding"] = std::move(sharding_);
   if (trainer.world().size() > 1 && !trainer.world().is_fake())

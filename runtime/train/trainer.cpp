@@ -6,7 +6,6 @@
 #include <atomic>
 #include <exception>
 
-#include "kernels/counter_noise/counter_noise.h"
 #include "runtime/core/determinism.h"
 #include "runtime/core/device.h"
 #include "runtime/core/interrupt.h"
@@ -16,6 +15,7 @@
 #include "runtime/profile/zone.h"
 #include "runtime/sharding/settle_rows.h"
 #include "runtime/train/micro_batches.h"
+#include "runtime/train/run_secret.h"
 #include "runtime/train/step_graph.h"
 #include "runtime/train/step_progress.h"
 #include "runtime/train/step_watch.h"
@@ -87,6 +87,14 @@ StepOptions checked(const StepOptions& options, const privacy::ClipOptions& clip
   return options;
 }
 
+data::Sampling sampling_of(const data::Source* data) {
+  if (data != nullptr) return data->sampling();
+  data::Sampling given;
+  given.sampler = "given";
+  given.why_no_epsilon = "batches are given by the script: nobody knows how they were drawn";
+  return given;
+}
+
 int64_t next_serial() {
   static std::atomic<int64_t> count{0};
   return ++count;
@@ -97,21 +105,24 @@ int64_t next_serial() {
 Trainer::Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOptions& clip,
                  const optim::OptimizerOptions& optimizer, std::unique_ptr<data::Source> data,
                  const StepOptions& options, const sharding::ShardingOptions& sharding,
-                 std::shared_ptr<comm::World> world)
+                 std::shared_ptr<comm::World> world, const PrivacyOptions& privacy)
     : model_(std::move(model)),
       options_(checked(options, clip, optimizer, sharding)),
       optimizer_options_(optimizer),
       sharding_options_(sharding),
       world_(world != nullptr ? std::move(world) : comm::make_world(sharding.world, sharding.link)),
-      clipping_(std::make_shared<privacy::Clipping>(clip)),
+      budget_(privacy, sampling_of(data.get()), privacy_obstacle(clip, sharding, *world_)),
+      clipping_(std::make_shared<privacy::Clipping>(budget_.with_noise(clip))),
       engine_(privacy::make_engine(clip, clipping_)),
       optimizer_(optim::make_optimizer(optimizer)),
       data_(std::move(data)),
       device_(resolve_device(model_->options().device)),
       parallel_(sharding::make_parallel(*model_, sharding, *world_)),
       statistics_(*world_, device_),
+      secret_(privacy.secure && engine_->is_private() ? shared_secret(*world_) : nullptr),
       serial_(next_serial()),
       watch_(std::make_unique<StepWatch>(device_)) {
+  take_expected_batch_size();
   if (options_.compile) {
     graph_ = std::make_unique<StepGraph>(
         device_, graph_obstacle(device_, world_->size(), options_, clip.mode, clip.clipping,
@@ -156,15 +167,15 @@ StepReport Trainer::step() {
   begin_watch();
   profile::PhaseTimer timer(device_);
   timer.begin("data");
-  std::vector<Batch> drawn;
-  for (int64_t i = 0; i < options_.grad_accum; ++i) drawn.push_back(data_->next());
-  return run_step(drawn, timer);
+  budget_.check_left();
+  return run_step(data_->next_step(options_.grad_accum), timer);
 }
 
 StepReport Trainer::step(const Batch& batch) {
   const StepWatch::Guard watched(*watch_);
   begin_watch();
   profile::PhaseTimer timer(device_);
+  budget_.spoil("a step's batch was given by the script: nobody knows how it was drawn");
   return run_step(micro_batches(batch, options_.grad_accum), timer);
 }
 
@@ -198,7 +209,8 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   statistics_.start_counts(own);
   if (world_->size() > 1) statistics_.counts();  // before anything that ranks must do alike
   progress.denominator = step_denominator();
-  const optim::NoiseSpec noise = step_noise(progress.denominator);
+  optim::NoiseSpec noise = step_noise(progress.denominator);
+  privacy::spoil(noise, {statistics_.counts().all_samples, world_->rank(), world_->size()});
   progress.report.lr = optim::learning_rate(optimizer_options_, step_ + 1);
   std::optional<StepGuard> attached(std::in_place, *model_, *engine_, *parallel_);
   const bool is_wide = model_->seam().compute_type == at::kDouble ||
@@ -206,7 +218,8 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   progress.update.emplace(*parallel_, *optimizer_, noise, is_wide ? at::kDouble : at::kFloat,
                           progress.report.lr, half_updated_);
   const DeterminismGuard determinism(options_.deterministic);
-  if (!runs_as_graph() || !run_graph(micro_batches.front(), timer, progress))
+  const bool as_graph = micro_batches.size() == 1 && runs_as_graph();
+  if (!as_graph || !run_graph(micro_batches.front(), timer, progress))
     run_micro_batches(micro_batches, timer, progress);
   finish_step(timer, progress);
   attached.reset();  // gradients are gone: what is held now is held between steps
@@ -320,35 +333,6 @@ void Trainer::check_losses(const at::Tensor& losses, const LossSums& sums) {
            step_ + 1, broken.empty() ? "another rank's part" : "'" + broken + "'");
 }
 
-int64_t Trainer::step_denominator() {
-  const int64_t samples = statistics_.counts().all_samples;
-  const int64_t denominator =
-      options_.expected_batch_size > 0 ? options_.expected_batch_size : samples;
-  MS_CHECK(
-      denominator > 0,
-      "trainer: expected at least one sample, got an empty batch; give expected_batch_size, so "
-      "that a private step of noise alone has a denominator");
-  MS_CHECK(engine_->is_private() || samples > 0,
-           "trainer: expected at least one sample, got an empty batch; without privacy there is "
-           "nothing to do in such a step");
-  return denominator;
-}
-
-// Only this rank's elements are drawn, by their place in the parameter: any number of ranks draws
-// the same noise, and none draws the whole. A trainable parameter that no sample touched gets its
-// noise, too: its silence would tell.
-optim::NoiseSpec Trainer::step_noise(int64_t denominator) const {
-  optim::NoiseSpec noise;
-  noise.denominator =
-      privacy::has_fault(privacy::Fault::WrongDenominator) ? 1.0 : static_cast<double>(denominator);
-  if (!engine_->is_private()) return noise;
-  noise.std = clipping_->noise_std(denominator);
-  noise.key = static_cast<uint64_t>(model_->options().seed);
-  noise.step = static_cast<uint32_t>(step_ + 1);
-  noise.updates_all = true;
-  return noise;
-}
-
 void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
   StepReport& report = progress.report;
   report.batch_size = statistics_.counts().all_samples;
@@ -380,6 +364,8 @@ void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
   parallel_->end_step();
   report.step = ++step_;
   report.privacy_steps = privacy_steps_ += engine_->is_private() ? 1 : 0;
+  if (engine_->is_private()) budget_.count_step(clipping_->options().noise_multiplier);
+  if (budget_.has_claim()) report.epsilon = budget_.epsilon_so_far();
   half_updated_ = false;
   // All work of the step has been asked for: from here on the host may wait for it.
   if (engine_->is_private()) {
@@ -404,8 +390,8 @@ void Trainer::report_norms(const at::Tensor& norms, Progress& progress) {
   StepReport& report = progress.report;
   if (engine_->is_private()) {
     const at::Tensor all = statistics_.norms();
-    clipping_->end_step(all, progress.denominator, static_cast<uint64_t>(model_->options().seed),
-                        step_);
+    clipping_->end_step(all, progress.denominator,
+                        [this](at::Tensor& count, double std) { add_count_noise(count, std); });
     report.all_norms = to_doubles(all);
     if (all.numel() > 0)
       report.clip_fraction = all.gt(report.clip_bound).to(at::kDouble).mean().item<double>();
@@ -419,32 +405,6 @@ void Trainer::report_norms(const at::Tensor& norms, Progress& progress) {
     dropped = dropped.logical_or(factors.eq(0));
   }
   report.dropped = dropped.sum().item<int64_t>();
-}
-
-// The gradients as the optimizer will use them, for the observer: each step of the way for itself.
-void Trainer::show_gradients(const optim::NoiseSpec& noise, profile::PhaseTimer& timer) {
-  const auto& updated = parallel_->updated();
-  if (noise.updates_all) timer.begin("noise");
-  for (size_t i = 0; i < updated.size(); ++i) {
-    models::Parameter& parameter = *updated[i];
-    sharding::settle_rows(parameter);
-    if (!noise.updates_all || !parameter.trainable || parameter.value.numel() == 0) continue;
-    if (!parameter.grad.defined()) {
-      const bool narrow = parameter.value.element_size() < 4;
-      parameter.grad =
-          at::zeros_like(parameter.value, narrow ? parameter.value.options().dtype(at::kFloat)
-                                                 : parameter.value.options());
-    }
-    if (noise.std == 0) continue;
-    parameter.grad = parameter.grad.contiguous();
-    kernels::add_counter_noise(parameter.grad, noise.std, {noise.key, noise.step, parameter.index},
-                               parallel_->first_element(i));
-  }
-  timer.begin("optimizer");
-  for (const auto& parameter : updated)
-    if (parameter->grad.defined()) parameter->grad.div_(noise.denominator);
-  parallel_->expose_gradients();
-  gradient_observer_(*model_);
 }
 
 }  // namespace moonshard::train

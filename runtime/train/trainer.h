@@ -18,6 +18,7 @@
 #include "runtime/profile/memory.h"
 #include "runtime/profile/timeline.h"
 #include "runtime/sharding/parallel.h"
+#include "runtime/train/privacy_budget.h"
 #include "runtime/train/rank_statistics.h"
 
 namespace moonshard::train {
@@ -60,6 +61,7 @@ struct StepReport {
   double clip_fraction = 0;       ///< share of samples whose norm was above the bound
   double clip_bound = 0;          ///< C of this step; 0 for engines that do not clip
   int64_t privacy_steps = 0;      ///< noised updates so far, those before a resume included
+  std::optional<double> epsilon;  ///< spent so far, not below the truth; none without a claim
   int64_t dropped = 0;            ///< samples without a finite gradient: they contributed nothing
   int64_t kept_bytes = 0;         ///< what the engine held across layers
   double time_ms = 0;             ///< sum of the phases
@@ -82,11 +84,12 @@ class Trainer {
   Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOptions& clip,
           const optim::OptimizerOptions& optimizer, std::unique_ptr<data::Source> data,
           const StepOptions& options = {}, const sharding::ShardingOptions& sharding = {},
-          std::shared_ptr<comm::World> world = nullptr);
+          std::shared_ptr<comm::World> world = nullptr, const PrivacyOptions& privacy = {});
   ~Trainer();
 
-  /// One step on the data source's next grad_accum batches, or on a given batch, which is split
-  /// into grad_accum parts. Throws OutOfMemoryError, Interrupted, and UsageError for a loss that is
+  /// One step on the data source's next batches, or on a given batch, which is split into
+  /// grad_accum parts; after a given batch no epsilon is claimed. Throws UsageError when the budget
+  /// is spent, OutOfMemoryError, Interrupted, and UsageError for a loss that is
   /// not finite where nothing bounds it; the model's parameters are then as they were after the
   /// last whole step. A private step updates its parameters as their gradients become whole; should
   /// it fail after the first of them, which it takes care not to, later steps are refused until a
@@ -134,6 +137,9 @@ class Trainer {
   /// Every rank's numbers [n] as [ranks, n]; all ranks together, between steps.
   at::Tensor of_all_ranks(const at::Tensor& own) const { return statistics_.of_all(own); }
   double clip_bound() const { return clipping_->bound(); }
+  const privacy::ClipOptions& clip_options() const { return clipping_->options(); }
+  const PrivacyBudget& budget() const { return budget_; }
+  const data::Source* data() const { return data_.get(); }
   /// Noised updates so far, of all runs that this one goes on from.
   int64_t privacy_steps() const { return privacy_steps_; }
 
@@ -149,8 +155,10 @@ class Trainer {
   void run_micro_batch(const Batch& batch, bool stand_in, int64_t index, profile::PhaseTimer& timer,
                        Progress& progress);
   void check_losses(const at::Tensor& losses, const LossSums& sums);
+  void take_expected_batch_size();
   int64_t step_denominator();
   optim::NoiseSpec step_noise(int64_t denominator) const;
+  void add_count_noise(at::Tensor& count, double std) const;
   void finish_step(profile::PhaseTimer& timer, Progress& progress);
   void show_gradients(const optim::NoiseSpec& noise, profile::PhaseTimer& timer);
   void report_norms(const at::Tensor& norms, Progress& progress);
@@ -160,6 +168,7 @@ class Trainer {
   optim::OptimizerOptions optimizer_options_;
   sharding::ShardingOptions sharding_options_;
   std::shared_ptr<comm::World> world_;
+  PrivacyBudget budget_;
   std::shared_ptr<privacy::Clipping> clipping_;
   std::unique_ptr<privacy::ClipEngine> engine_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -167,6 +176,7 @@ class Trainer {
   c10::Device device_;
   std::unique_ptr<sharding::Parallel> parallel_;
   RankStatistics statistics_;
+  std::shared_ptr<const kernels::ChaChaKey> secret_;  ///< of the noise, with option secure
   int64_t serial_;  ///< the how many-th of this process: ranks compare it
   bool record_layers_ = false;
   std::unique_ptr<StepWatch> watch_;

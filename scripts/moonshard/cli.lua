@@ -110,6 +110,9 @@ M.sweep = verb(function(...) return require("moonshard.sweep.command").run(...) 
 --- moonshard compare DIR|RESULT.json… [flags]
 M.compare = verb(function(...) return require("moonshard.cli.compare")(...) end)
 
+--- moonshard privacy epsilon|calibrate [flags]
+M.privacy = verb(function(...) return require("moonshard.cli.privacy")(...) end)
+
 --- moonshard export DIR --format F [flags]
 M.export = verb(function(...) return require("moonshard.cli.export")(...) end)
 

@@ -71,17 +71,18 @@ local function axis_values(self, point)
   return row
 end
 
---- Table of all points: axes, status, time, memory, throughput, loss.
+--- Table of all points: axes, status, time, memory, throughput, loss, and what may be claimed of privacy.
 -- @treturn {string,...} columns
 -- @treturn {table,...} rows
 function Runs:rows()
   local columns = shared_columns(self)
-  for _, title in ipairs { "status", "median ms", "peak MiB", "tokens/s", "loss" } do columns[#columns + 1] = title end
+  for _, title in ipairs { "status", "median ms", "peak MiB", "tokens/s", "loss", "epsilon" } do columns[#columns + 1] = title end
   local rows = {}
   for i, point in ipairs(self.points) do
     local row, n, metrics = axis_values(self, point), #self.axes, point.metrics
     row[n + 1], row[n + 2], row[n + 3] = point.status, metrics.median_time_ms, metrics.peak_memory_mb
     row[n + 4], row[n + 5] = metrics.tokens_per_s, metrics.final_loss
+    row[n + 6] = metrics.epsilon or point.status == "ok" and "not private" or nil
     rows[i] = row
   end
   return columns, rows

@@ -37,6 +37,11 @@ local function closed_weights()
   w:close()
   return w
 end
+local lines = assert(io.open("labelled.jsonl", "w"))
+lines:write('{"text": "a text", "label": 0}\n{"text": "another", "label": 1}\n')
+lines:close()
+local function dataset() return ms.data.classification { file = "labelled.jsonl", max_length = 4 } end
+local function tokenizer() return ms.tokenizer "bytes" end
 local folder
 local function run_folder()
   if not folder then
@@ -99,7 +104,7 @@ local values = {
   { "proxy", function() return newproxy(true) end }, { "light userdata", function() return native.null end },
   { "tensor", tensor }, { "freed tensor", freed_tensor }, { "model", function() return model end },
   { "trainer", trainer }, { "closed trainer", closed_trainer }, { "weights", weights }, { "closed weights", closed_weights },
-  { "data", data }, { "run folder", run_folder },
+  { "data", data }, { "run folder", run_folder }, { "dataset", dataset }, { "tokenizer", tokenizer },
   { "module table", function() return ms end },
 }
 
@@ -112,6 +117,7 @@ local leading = {
   ["ms.register_engine"] = { "misuse", { norms = function(_, _, g) return (g * g):sum(2) end } },
   ["ms.register_rule"] = { "misuse", { per_sample = function(_, _, g) return g end } },
   ["ms.verify"] = { { model = "linear-tiny", engine = "none", options = "batch_of_1", dtype = "float64" }, {} },
+  ["ms.audit"] = { { engine = "ghost", canaries = 20, trials = 4 }, {} },
   ["ms.weights.save"] = { "saved.safetensors", { w = ms.ones { 2 } } },
   ["ms.document"] = { print, "name" }, ["native.nearest"] = { "x", { "y" } },
   ["launch.run"] = { { "/bin/true" }, "log.txt" }, ["records.create"] = { "made", "name" }, ["records.log_tail"] = { ".", "x" },
@@ -120,10 +126,12 @@ local no_folder_first = { ["records.create"] = true, ["records.open"] = true, ["
   ["records.to_json"] = true, ["records.summarize"] = true }
 
 -- ms.run without a mistake in its options is a whole experiment. It reads its options as ms.resolve does,
--- which gets all of this; ms.run itself gets what must fail. ms.verify without options runs for minutes.
+-- which gets all of this; ms.run itself gets what must fail. ms.verify and
+-- ms.audit without options run for minutes.
 local runs_for_long = {
   ["ms.run"] = { ["nil"] = true, ["{}"] = true },
   ["ms.verify"] = { ["nil"] = true, ["{}"] = true, ["raising __index"] = true },
+  ["ms.audit"] = { ["nil"] = true, ["{}"] = true, ["raising __index"] = true },
 }
 
 local subjects = {}
@@ -156,6 +164,7 @@ if group == "module" then
   add_table("ms.", ms)
   add_table("ms.optim.", ms.optim)
   add_table("ms.data.", ms.data)
+  add_table("ms.privacy.", ms.privacy)
   add_table("ms.weights.", ms.weights)
 elseif group == "native" then
   add_table("native.", native)
@@ -167,6 +176,8 @@ else
   add_type("Model:", function() return model end)
   add_type("Trainer:", trainer)
   add_type("Data:", data)
+  add_type("Dataset:", dataset)
+  add_type("Tokenizer:", tokenizer)
   add_type("Weights:", weights)
   add_type("RunFolder:", run_folder)
 end

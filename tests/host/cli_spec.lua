@@ -23,8 +23,8 @@ local function script(text)
   return folder .. "/script.lua"
 end
 
-local verbs = { "run", "profile", "sweep", "repl", "view", "plot", "compare", "export", "models", "engines", "verify", "doctor",
-  "completion" }
+local verbs = { "run", "profile", "sweep", "repl", "view", "plot", "compare", "export", "models", "engines", "verify", "audit",
+  "privacy", "doctor", "completion" }
 
 describe("verbs", function()
   it("--help lists them and exits 0", function()
@@ -61,7 +61,7 @@ describe("verbs", function()
   end)
 
   it("words that a verb does not take are refused", function()
-    for _, words in ipairs { "doctor x", "models x", "engines x", "repl x", "verify x" } do
+    for _, words in ipairs { "doctor x", "models x", "engines x", "repl x", "verify x", "audit x" } do
       local result = run(words)
       assert.are.equal(2, result.code, words)
       assert.matches("'x'", result.err, 1, true)

@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "kernels/counter_noise/counter_noise.h"
 #include "runtime/core/check.h"
 #include "runtime/privacy/clipping.h"
 
@@ -18,6 +17,8 @@ ClipOptions style(const char* clipping, double bound = 2) {
   options.max_grad_norm = bound;
   return options;
 }
+
+void no_noise(at::Tensor&, double) {}
 
 TEST(Clipping, FlatScalesDownToTheBoundAndNeverUp) {
   const Clipping flat(style("flat"));
@@ -59,9 +60,9 @@ TEST(Clipping, AdaptiveMovesTheBoundTowardsTheQuantile) {
   options.quantile_lr = 0.2;
   Clipping adaptive(options);
   const at::Tensor norms = at::arange(1, 101, at::kDouble) / 10;  // the median is 5.05
-  adaptive.end_step(norms, 100, 0, 1);
+  adaptive.end_step(norms, 100, no_noise);
   EXPECT_DOUBLE_EQ(adaptive.bound(), std::exp(-0.2 * (0.10 - 0.5)));
-  for (int64_t step = 2; step < 200; ++step) adaptive.end_step(norms, 100, 0, step);
+  for (int64_t step = 2; step < 200; ++step) adaptive.end_step(norms, 100, no_noise);
   EXPECT_NEAR(adaptive.bound(), 5.05, 0.1);
 }
 
@@ -69,15 +70,38 @@ TEST(Clipping, AdaptiveNoisesTheCountAndPaysForIt) {
   ClipOptions options = style("adaptive", 1);
   options.noise_multiplier = 1;
   Clipping noisy(options);
-  noisy.end_step(at::zeros({100}, at::kDouble), 100, 42, 3);
-  at::Tensor count = at::full({1}, 100.0, at::kDouble);
-  kernels::add_counter_noise(count, 5.0, {42, 3, kernels::kPurposeClipCount});  // batch / 20
-  EXPECT_DOUBLE_EQ(noisy.bound(), std::exp(-0.2 * (count.item<double>() / 100 - 0.5)));
+  double asked = 0, before = 0;
+  noisy.end_step(at::zeros({100}, at::kDouble), 100, [&](at::Tensor& count, double std) {
+    asked = std;
+    before = count.item<double>();
+    count.add_(3.0);
+  });
+  EXPECT_DOUBLE_EQ(asked, 5.0);  // batch / 20
+  EXPECT_DOUBLE_EQ(before, 50.0);
+  EXPECT_DOUBLE_EQ(noisy.bound(), std::exp(-0.2 * (1.03 - 0.5)));
   // Noise of gradient and count together cost what noise_multiplier alone would.
   const Clipping fresh(options);
   const double gradient = fresh.noise_std(100), bits = 2 * 5.0;
   EXPECT_NEAR(1 / (gradient * gradient) + 1 / (bits * bits), 1, 1e-12);
   EXPECT_GT(gradient, 1);
+}
+
+// What is noised moves by one half, whoever joins or leaves: noise_std pays for no more.
+TEST(Clipping, AdaptiveCountMovesByHalfWithASample) {
+  ClipOptions options = style("adaptive", 1);
+  options.noise_multiplier = 1;
+  const auto count_of = [&](const at::Tensor& norms) {
+    double seen = NAN;
+    Clipping clipping(options);
+    clipping.end_step(norms, 10, [&](at::Tensor& count, double) { seen = count.item<double>(); });
+    return seen;
+  };
+  const at::Tensor others = at::tensor({0.5, 0.9, 3.0, 7.0, 0.1}, at::kDouble);
+  for (const double norm : {0.2, 5.0, static_cast<double>(INFINITY)}) {
+    const at::Tensor one = at::full({1}, norm, at::kDouble);
+    EXPECT_DOUBLE_EQ(std::abs(count_of(at::cat({others, one})) - count_of(others)), 0.5) << norm;
+  }
+  EXPECT_DOUBLE_EQ(count_of(at::empty({0}, at::kDouble)), 0);
 }
 
 TEST(Clipping, AdaptiveRefusesACountNoiseThatCannotPay) {
@@ -97,7 +121,7 @@ TEST(Clipping, AdaptiveStaysWithinWhatABoundMayBe) {
     options.target_quantile = target;
     Clipping adaptive(options);
     const at::Tensor norms = at::full({4}, target == 1.0 ? 1e300 : 0.0, at::kDouble);
-    for (int64_t step = 1; step < 100; ++step) adaptive.end_step(norms, 4, 0, step);
+    for (int64_t step = 1; step < 100; ++step) adaptive.end_step(norms, 4, no_noise);
     EXPECT_GE(adaptive.bound(), 1e-12);
     EXPECT_LE(adaptive.bound(), 1e12);
   }

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <numeric>
 
-#include "runtime/data/text_folder.h"
 #include "runtime/profile/overlap.h"
 #include "runtime/profile/utilization.h"
 #include "runtime/records/point_tables.h"
@@ -313,42 +311,6 @@ TEST(PointTables, AreWholeAndQuoted) {
   EXPECT_EQ(std::count(tables["steps.csv"].begin(), tables["steps.csv"].end(), '\n'), 1 + 3);
   EXPECT_THAT(tables["memory.csv"], testing::HasSubstr("after model creation"));
   EXPECT_EQ(tables.count("comm.csv"), 0u);
-}
-
-TEST(TextFolder, ReadsAllFormatsInOneOrderAndRanksTakeTurns) {
-  const TemporaryFolder folder;
-  const auto write = [&](const std::string& name, const std::string& text) {
-    const auto path = folder.path() / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  };
-  write("a.txt", "0123456789");
-  write("below/b.json", R"({"text": "abcdefghij"})");
-  write("c.jsonl", "{\"text\": \"ABCDE\"}\n\n{\"text\": \"FGHIJ\"}\n");
-  write("ignored.csv", "no");
-  models::ModelOptions model;
-  model.task = "lm";
-  model.vocab_size = 256;
-  model.device = "cpu";
-  const auto bytes_of = [](const Batch& batch) {
-    std::string text;
-    for (int64_t i = 0; i < batch.input_ids.numel(); ++i)
-      text += static_cast<char>(batch.input_ids.flatten()[i].item<int64_t>());
-    return text;
-  };
-  data::TextFolder whole(folder.path(), model, 1, 4);
-  EXPECT_EQ(whole.bytes(), 10 + 1 + 10 + 1 + 5 + 1 + 5);
-  EXPECT_EQ(bytes_of(whole.next()), "0123");
-  EXPECT_EQ(bytes_of(whole.next()), "4567");
-  data::TextFolder second(folder.path(), model, 1, 4, 1, 2);
-  EXPECT_EQ(bytes_of(second.next()), "4567");
-  EXPECT_EQ(second.next().labels[0][3].item<int64_t>(), -100);
-
-  write("c.jsonl", "{\"text\": \"ABCDE\"}\n{\"body\": 1}\n");
-  EXPECT_THAT([&] { data::TextFolder(folder.path(), model, 1, 4); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("c.jsonl:2")));
-  model.task = "classify";
-  EXPECT_THROW(data::TextFolder(folder.path(), model, 1, 4), UsageError);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/accountant/epsilon.h"
 #include "runtime/accountant/rdp.h"
 
 namespace moonshard::viewer {
@@ -38,8 +39,61 @@ TEST(PrivacyVerdict, AgreesOnlyWithWhatItComputesItself) {
   EXPECT_EQ(low.kind, Verdict::TooLow);
   EXPECT_NE(low.text.find("CLAIM TOO LOW"), std::string::npos);
   EXPECT_NE(low.text.find("(10 %)"), std::string::npos) << low.text;
-  claim.accountant = "prv";
-  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Unconfirmed);
+  claim.accountant = "moments";
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Unconfirmed)
+      << "an accountant that we do not have";
+}
+
+TEST(PrivacyVerdict, RecomputesByTheMethodThatTheClaimNames) {
+  PrivacyClaim claim = good_claim();
+  for (const char* method : {"prv", "pld"}) {
+    claim.accountant = method;
+    const accountant::Epsilon found = accountant::epsilon_of(method, {{0.01, 1.1, 1000}}, 1e-5);
+    claim.epsilon = found.epsilon;
+    const PrivacyVerdict same = check_claim(claim, 0);
+    EXPECT_EQ(same.kind, Verdict::Agrees) << method;
+    EXPECT_EQ(same.epsilon, found.epsilon) << method;
+    EXPECT_EQ(same.method, method);
+    claim.epsilon = (found.lower + found.upper) / 2;
+    EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Unconfirmed) << "inside of the bracket";
+    claim.epsilon = found.lower * 0.95;
+    EXPECT_EQ(check_claim(claim, 0).kind, Verdict::TooLow) << "below the bracket";
+  }
+  claim.accountant = "gaussian";
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Unknown) << "q is not 1";
+  claim.sampling_rate = 1;
+  claim.noise_multiplier = 50;
+  claim.epsilon = accountant::epsilon_of("gaussian", {{1, 50, 1000}}, 1e-5).epsilon;
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Agrees);
+  claim.epsilon *= 0.9;
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::TooLow);
+}
+
+TEST(PrivacyVerdict, TakesAnApproximationForNoGuarantee) {
+  PrivacyClaim claim = good_claim();
+  claim.accountant = "gdp";
+  claim.epsilon = accountant::epsilon_of("gdp", {{0.01, 1.1, 1000}}, 1e-5).epsilon;
+  const PrivacyVerdict verdict = check_claim(claim, 0);
+  EXPECT_EQ(verdict.kind, Verdict::Unconfirmed);
+  EXPECT_NE(verdict.text.find("approximation, not a guarantee"), std::string::npos);
+  EXPECT_GT(verdict.epsilon, claim.epsilon);
+  claim.epsilon = 3;
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Agrees);
+}
+
+TEST(PrivacyVerdict, AddsUpAHistoryOfPhases) {
+  PrivacyClaim claim = good_claim();
+  claim.history = {{0.01, 1.1, 400}, {0.02, 1.3, 600}};
+  claim.epsilon = accountant::epsilon_of("rdp", {{0.01, 1.1, 400}, {0.02, 1.3, 600}}, 1e-5).epsilon;
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Agrees);
+  EXPECT_EQ(check_claim(claim, 0).epsilon, claim.epsilon);
+  EXPECT_EQ(check_claim(claim, 9000).kind, Verdict::TooLow) << "8000 steps are not counted";
+  claim.steps = 9000;
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::TooLow) << "by its own word";
+  claim.history[1].q = 7;
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Unknown);
+  claim.history.assign(100'000, {0.5, 1, 1});
+  EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Unknown) << "and at once";
 }
 
 TEST(PrivacyVerdict, CountsStepsThatTheClaimLeavesOut) {

@@ -48,13 +48,17 @@ TEST(PointReader, cuts_unequal_timelines_and_drops_a_histogram_that_is_none) {
   const PointDetail detail = detail_of(
       R"({"memory":{"timeline":{"owners":{"a":[1,2,3],"b":[1]},"ms":[0,1,null],"total":[5,6],
           "phase":["x","y","x"]}},
-          "privacy":{"norms_histogram":{"edges":[0,1],"counts":[1,2]},"epsilon":3},"layers":[1,{},[]]})");
+          "privacy":{"norms_histogram":{"edges":[0,1],"counts":[1,2]},"epsilon":3,
+          "history":[{"q":0.1,"sigma":2,"steps":5},7,{"q":"x","sigma":null,"more":[{}]}]},"layers":[1,{},[]]})");
   EXPECT_EQ(detail.timeline.ms.size(), 1u);
   EXPECT_EQ(detail.timeline.total.size(), 1u);
   EXPECT_EQ(detail.timeline.phase.size(), 1u);
   for (const auto& owner : detail.timeline.owners) EXPECT_EQ(owner.bytes.size(), 1u);
   EXPECT_TRUE(detail.privacy.norm_counts.empty());
   EXPECT_EQ(detail.privacy.epsilon, 3);
+  ASSERT_EQ(detail.privacy.history.size(), 2u);
+  EXPECT_EQ(detail.privacy.history[0].sigma, 2);
+  EXPECT_TRUE(std::isnan(detail.privacy.history[1].q));
   EXPECT_EQ(detail.layers.size(), 1u);
 }
 

@@ -65,11 +65,17 @@ struct StepRow {
   double loss = NAN, lr = NAN, time_ms = NAN, clip_fraction = NAN, epsilon = NAN;
 };
 
+/// Steps with one sampling rate and one noise multiplier.
+struct PrivacyPhase {
+  double q = NAN, sigma = NAN, steps = NAN;
+};
+
 /// What the result says about privacy. A claim is not a proof: the panel computes it again.
 struct PrivacyClaim {
   bool present = false;         ///< the result has a privacy part
   bool private_engine = false;  ///< the engine clips and adds noise
   double epsilon = NAN, delta = NAN, sampling_rate = NAN, noise_multiplier = NAN, steps = NAN;
+  std::vector<PrivacyPhase> history;  ///< where rate or noise changed on the way; else empty
   std::string sampler, accountant, noise;
   std::string why_no_epsilon;
   double max_grad_norm = NAN;

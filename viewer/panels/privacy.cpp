@@ -169,7 +169,9 @@ class PrivacyPanel final : public ChartPanel {
         show_figure("recomputed", fmt::format("epsilon {}", format_number(verdict_.epsilon)),
                     "epsilon");
         ImGui::SameLine();
-        show_text(fmt::format("(Renyi accounting, order {})", format_tick(verdict_.best_order)),
+        show_text(std::isfinite(verdict_.best_order) ? fmt::format("(Renyi accounting, order {})",
+                                                                   format_tick(verdict_.best_order))
+                                                     : fmt::format("(by {})", verdict_.method),
                   colors.muted_text);
       }
       ImGui::PushFont(style.bold, 0.0f);
@@ -206,6 +208,9 @@ class PrivacyPanel final : public ChartPanel {
     add("noise", number(claim.noise_multiplier), "noise_multiplier");
     add("bound", number(claim.max_grad_norm), "max_grad_norm");
     add("steps", number(claim.steps), "steps");
+    if (!claim.history.empty()) {
+      add("phases", number(static_cast<double>(claim.history.size())), "history");
+    }
     add("by", clean_text(claim.accountant, 32), "accountant");
   }
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/accountant/rdp.h"
+#include "runtime/accountant/epsilon.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
@@ -15,6 +15,8 @@ using Kind = PrivacyVerdict::Kind;
 
 // Claims are often written with three digits.
 constexpr double kTolerance = 0.002;
+// Of a history: more kinds of steps than schedules have, and what a window can wait for.
+constexpr size_t kMostPhases = 64;
 
 PrivacyVerdict of_kind(Kind kind, std::string text) {
   PrivacyVerdict verdict;
@@ -25,29 +27,67 @@ PrivacyVerdict of_kind(Kind kind, std::string text) {
 
 std::string first_missing(const PrivacyClaim& claim) {
   if (std::isnan(claim.delta)) return "delta";
+  if (!claim.history.empty()) return "";
   if (std::isnan(claim.sampling_rate)) return "sampling_rate";
   if (std::isnan(claim.noise_multiplier)) return "noise_multiplier";
   if (std::isnan(claim.steps)) return "steps";
   return "";
 }
 
-// Accountants that promise less than Renyi's for the same noise exist; of those a lower figure is
-// no proof of a mistake.
-bool is_renyi(const std::string& accountant) {
-  return accountant.empty() || accountant == "rdp" || accountant == "renyi";
+// The phases of the claim, and of the steps that it does not count.
+std::vector<accountant::GaussianPhase> phases_of(const PrivacyClaim& claim, double recorded_steps,
+                                                 double& counted) {
+  std::vector<accountant::GaussianPhase> phases;
+  for (const PrivacyPhase& phase : claim.history)
+    phases.push_back({phase.q, phase.sigma, phase.steps});
+  if (phases.empty()) {
+    phases.push_back({claim.sampling_rate, claim.noise_multiplier, claim.steps});
+  }
+  counted = 0;
+  for (const accountant::GaussianPhase& phase : phases) counted += phase.steps;
+  const double all = std::max({counted, recorded_steps, std::isnan(claim.steps) ? 0 : claim.steps});
+  phases.back().steps += all - counted;
+  return phases;
 }
 
-void compare(const PrivacyClaim& claim, PrivacyVerdict& verdict) {
+// The method that checks a claim. Accountants that we do not have may prove less than Renyi's, as
+// may the proof behind an approximation: of those a lower claim is no proof of a mistake.
+std::string method_for(const std::string& accountant, bool& may_be_tighter) {
+  may_be_tighter = false;
+  if (accountant.empty() || accountant == "rdp" || accountant == "renyi") return "rdp";
+  if (accountant == "prv" || accountant == "pld" || accountant == "gaussian") return accountant;
+  may_be_tighter = true;
+  return accountant == "gdp" ? "pld" : "rdp";
+}
+
+bool covers(double claimed, double needed) {
+  return needed - claimed <= kTolerance * std::max(needed, 1e-3);
+}
+
+void compare(const PrivacyClaim& claim, const accountant::Epsilon& found, bool may_be_tighter,
+             PrivacyVerdict& verdict) {
   const double above = verdict.epsilon - claim.epsilon;
-  if (above <= kTolerance * std::max(verdict.epsilon, 1e-3)) {
+  const bool approximate = claim.accountant == "gdp";
+  if (covers(claim.epsilon, verdict.epsilon)) {
     verdict.kind = Kind::Agrees;
     const bool loose = -above > kTolerance * std::max(claim.epsilon, 1e-3);
     verdict.text = loose ? "agrees: the claim is above what the numbers give" : "agrees";
-  } else if (!is_renyi(claim.accountant)) {
+    if (approximate) verdict.text += "; gdp by itself is an approximation, not a guarantee";
+  } else if (approximate) {
+    verdict.kind = Kind::Unconfirmed;
+    verdict.text = fmt::format(
+        "not confirmed: gdp is an approximation, not a guarantee; what can be proved is {} more",
+        format_number(above));
+  } else if (may_be_tighter) {
     verdict.kind = Kind::Unconfirmed;
     verdict.text =
         fmt::format("not confirmed: Renyi accounting gives {} more; '{}' may give less than that",
                     format_number(above), clean_text(claim.accountant, 32));
+  } else if (covers(claim.epsilon, found.lower)) {
+    // Only brackets have a lower end; a finer grid may well show what is claimed.
+    verdict.kind = Kind::Unconfirmed;
+    verdict.text = fmt::format("not confirmed: the true epsilon is between {} and {}",
+                               format_number(found.lower), format_number(found.upper));
   } else {
     verdict.kind = Kind::TooLow;
     verdict.text = fmt::format("CLAIM TOO LOW by {} ({:.0f} %)", format_number(above),
@@ -79,11 +119,21 @@ PrivacyVerdict check_claim(const PrivacyClaim& claim, size_t recorded_steps) {
     return of_kind(Kind::Unknown,
                    fmt::format("cannot be recomputed: the result has no {}", missing));
   }
+  if (claim.history.size() > kMostPhases) {
+    return of_kind(Kind::Unknown,
+                   fmt::format("cannot be recomputed: a history of {} phases, at most {} are read",
+                               claim.history.size(), kMostPhases));
+  }
   PrivacyVerdict verdict;
-  verdict.steps = std::max(claim.steps, static_cast<double>(recorded_steps));
+  accountant::Epsilon found;
+  bool may_be_tighter = false;
+  double counted = 0;
   try {
-    const accountant::RdpEpsilon found = accountant::rdp_epsilon(
-        {{claim.sampling_rate, claim.noise_multiplier, verdict.steps}}, claim.delta);
+    verdict.method = method_for(claim.accountant, may_be_tighter);
+    const auto phases = phases_of(claim, static_cast<double>(recorded_steps), counted);
+    verdict.steps = 0;
+    for (const accountant::GaussianPhase& phase : phases) verdict.steps += phase.steps;
+    found = accountant::epsilon_of(verdict.method, phases, claim.delta);
     verdict.epsilon = found.epsilon;
     verdict.best_order = found.best_order;
   } catch (const std::exception& error) {
@@ -94,10 +144,10 @@ PrivacyVerdict check_claim(const PrivacyClaim& claim, size_t recorded_steps) {
     verdict.text = "CLAIM TOO LOW: with these numbers no finite epsilon holds";
     return verdict;
   }
-  compare(claim, verdict);
-  if (verdict.steps > claim.steps && verdict.kind == Kind::TooLow) {
+  compare(claim, found, may_be_tighter, verdict);
+  if (verdict.steps > counted && verdict.kind == Kind::TooLow) {
     verdict.text += fmt::format("; the result has {} steps, the claim counts {}", recorded_steps,
-                                format_number(claim.steps));
+                                format_number(counted));
   }
   return verdict;
 }

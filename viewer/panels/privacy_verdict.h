@@ -18,14 +18,16 @@ struct PrivacyVerdict {
     Unknown,      ///< a claim that cannot be computed again
   };
   Kind kind = Kind::NoClaim;
-  std::string text;      ///< one sentence, as in "CLAIM TOO LOW by 0.41 (14 %)"
-  double epsilon = NAN;  ///< recomputed; NaN where it was not
-  double best_order = NAN;
-  double steps = NAN;  ///< what it was recomputed with
+  std::string text;         ///< one sentence, as in "CLAIM TOO LOW by 0.41 (14 %)"
+  double epsilon = NAN;     ///< recomputed; NaN where it was not
+  std::string method;       ///< by which it was: rdp, prv, pld or gaussian
+  double best_order = NAN;  ///< of rdp
+  double steps = NAN;       ///< what it was recomputed with
 };
 
-/// Renyi accounting of Poisson-sampled Gaussian noise with the numbers of the claim itself. Steps
-/// that the result shows but the claim does not count are counted.
+/// The accountant that the claim names, or Renyi's, with the numbers of the claim itself: its
+/// history of phases where it has one. Steps that the result shows but the claim does not count are
+/// counted. Of gdp, an approximation, the guarantee for the same noise is computed.
 PrivacyVerdict check_claim(const PrivacyClaim& claim, size_t recorded_steps);
 
 }  // namespace moonshard::viewer

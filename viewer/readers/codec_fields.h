@@ -112,9 +112,13 @@ void fields(A& a, StepRow& v) {
   a(v.step, v.warmup, v.loss, v.lr, v.time_ms, v.clip_fraction, v.epsilon);
 }
 template <class A>
+void fields(A& a, PrivacyPhase& v) {
+  a(v.q, v.sigma, v.steps);
+}
+template <class A>
 void fields(A& a, PrivacyClaim& v) {
   a(v.present, v.private_engine, v.epsilon, v.delta, v.sampling_rate, v.noise_multiplier, v.steps,
-    v.sampler, v.accountant, v.noise, v.why_no_epsilon, v.max_grad_norm, v.norm_edges,
+    v.history, v.sampler, v.accountant, v.noise, v.why_no_epsilon, v.max_grad_norm, v.norm_edges,
     v.norm_counts);
 }
 template <class A>

@@ -160,6 +160,19 @@ void read_histogram(JsonStream& stream, PrivacyClaim& claim) {
   }
 }
 
+PrivacyPhase read_phase(JsonStream& stream) {
+  PrivacyPhase phase;
+  for_each_key(stream, [&](const std::string& key, JsonToken token) {
+    double ignored = 0;
+    double& field = key == "q"       ? phase.q
+                    : key == "sigma" ? phase.sigma
+                    : key == "steps" ? phase.steps
+                                     : ignored;
+    take_number(stream, token, field);
+  });
+  return phase;
+}
+
 void read_privacy(JsonStream& stream, PrivacyClaim& claim) {
   claim.present = true;
   for_each_key(stream, [&](const std::string& key, JsonToken token) {
@@ -171,6 +184,9 @@ void read_privacy(JsonStream& stream, PrivacyClaim& claim) {
     if (key == "why_no_epsilon") return take_text(stream, token, claim.why_no_epsilon);
     if (key == "norms_histogram" && token == JsonToken::BeginObject) {
       return read_histogram(stream, claim);
+    }
+    if (key == "history" && token == JsonToken::BeginArray) {
+      return take_objects(stream, claim.history, read_phase);
     }
     double& field = key == "epsilon"            ? claim.epsilon
                     : key == "delta"            ? claim.delta

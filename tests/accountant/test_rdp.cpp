@@ -1,5 +1,4 @@
-// The accountant against figures of others: tests/data/accountant_rdp.json names the source of
-// each.
+// Renyi's accountant beside the figures of test_vectors.cpp: limits, order, refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,97 +6,9 @@
 
 #include "runtime/accountant/rdp.h"
 #include "runtime/core/check.h"
-#include "runtime/records/json.h"
 
 namespace moonshard::accountant {
 namespace {
-
-using records::Json;
-
-const Json& figures() {
-  static const Json list =
-      records::read_json_file(MOONSHARD_SOURCE_DIR "/tests/data/accountant_rdp.json");
-  return list;
-}
-
-std::vector<GaussianPhase> phases_of(const Json& row) {
-  return {{row["q"].get<double>(), row["sigma"].get<double>(), row["steps"].get<double>()}};
-}
-
-bool is_from(const Json& row, const std::string& word) {
-  return row["source"].get<std::string>().find(word) != std::string::npos;
-}
-
-double tolerance_of(const Json& row) {
-  if (row.contains("tol_abs")) return row["tol_abs"].get<double>();
-  return row["tol_rel"].get<double>() * row["epsilon"].get<double>();
-}
-
-TEST(Rdp, EqualsOpacus) {
-  int count = 0;
-  for (const Json& row : figures()) {
-    if (!is_from(row, "opacus RDPAccountant") && !is_from(row, "pytorch/opacus")) continue;
-    const RdpEpsilon got = rdp_epsilon(phases_of(row), row["delta"]);
-    EXPECT_NEAR(got.epsilon, row["epsilon"].get<double>(), tolerance_of(row)) << row.dump();
-    if (row.contains("best_order")) {
-      EXPECT_NEAR(got.best_order, row["best_order"].get<double>(), 1e-9) << row.dump();
-    }
-    ++count;
-  }
-  EXPECT_EQ(count, 19);
-}
-
-TEST(Rdp, WholeOrdersEqualSixtyDigitSums) {
-  std::vector<double> orders;
-  for (int order = 2; order <= 64; ++order) orders.push_back(order);
-  int count = 0;
-  for (const Json& row : figures()) {
-    if (row["method"] != "RDP_INT") continue;
-    const RdpEpsilon got = rdp_epsilon(phases_of(row), row["delta"], orders);
-    EXPECT_NEAR(got.epsilon, row["epsilon"].get<double>(), tolerance_of(row)) << row.dump();
-    EXPECT_EQ(got.best_order, row["best_order"].get<double>()) << row.dump();
-    ++count;
-  }
-  EXPECT_EQ(count, 18);
-}
-
-// dp_accounting adds up the series of real orders by absolute values: an upper bound there, equal
-// at whole orders.
-TEST(Rdp, IsNeverAboveDpAccountingAndEqualAtItsWholeOrders) {
-  int count = 0, whole = 0;
-  for (const Json& row : figures()) {
-    if (!is_from(row, "dp_accounting RdpAccountant")) continue;
-    const double expected = row["epsilon"];
-    EXPECT_LE(rdp_epsilon(phases_of(row), row["delta"]).epsilon, expected + tolerance_of(row))
-        << row.dump();
-    const double order = row["best_order"];
-    if (order == std::floor(order)) {
-      EXPECT_NEAR(rdp_epsilon(phases_of(row), row["delta"], {order}).epsilon, expected,
-                  tolerance_of(row));
-      ++whole;
-    }
-    ++count;
-  }
-  EXPECT_EQ(count, 36);
-  EXPECT_GE(whole, 6);
-}
-
-TEST(Rdp, DenseOrdersFindThePublishedEpsilonOfTheGaussian) {
-  std::vector<double> orders;
-  for (int i = 1; i < 10000; ++i) orders.push_back(1 + i / 100.0);
-  int count = 0;
-  for (const Json& row : figures()) {
-    if (!is_from(row, "dense orders")) continue;
-    EXPECT_NEAR(rdp_epsilon(phases_of(row), row["delta"], orders).epsilon,
-                row["epsilon"].get<double>(), tolerance_of(row));
-    ++count;
-  }
-  EXPECT_EQ(count, 1);
-}
-
-TEST(Rdp, EveryFigureOfTheFileIsUsed) {
-  EXPECT_EQ(figures().size(), 19u + 18u + 36u + 1u);
-}
 
 TEST(Rdp, PhasesAddUp) {
   const RdpEpsilon whole = rdp_epsilon({{0.01, 1.0, 1000}}, 1e-5);

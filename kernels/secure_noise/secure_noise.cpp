@@ -1,0 +1,22 @@
+#include "kernels/secure_noise/secure_noise.h"
+
+#include "kernels/common/choice.h"
+#include "runtime/core/check.h"
+
+namespace moonshard::kernels {
+
+void add_secure_noise(at::Tensor& target, double std, const SecureStream& stream,
+                      int64_t first_element) {
+  const bool is_double = target.scalar_type() == at::kDouble;
+  MS_CHECK(target.is_contiguous() && (is_double || target.scalar_type() == at::kFloat) &&
+               first_element >= 0 && std > 0,
+           "add_secure_noise: expected contiguous float32 or float64, first_element >= 0 and std > "
+           "0, got {} of strides {}, {} and {}",
+           c10::toString(target.scalar_type()), c10::str(target.strides()), first_element, std);
+  if (target.numel() == 0) return;
+  if (target.is_cpu()) return add_secure_noise_ref(target, std, stream, first_element);
+  launch_secure_noise(target.data_ptr(), is_double, target.numel(), std, stream, first_element,
+                      stream_of(target));
+}
+
+}  // namespace moonshard::kernels

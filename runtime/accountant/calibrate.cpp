@@ -1,0 +1,175 @@
+#include "runtime/accountant/calibrate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/accountant/rdp.h"
+#include "runtime/core/check.h"
+
+namespace moonshard::accountant {
+namespace {
+
+constexpr const char* kWhere = "accountant.calibrate";
+
+// Epsilon of one phase again and again. Of rdp only orders near the best one so far are tried,
+// which can but give more than all of them do.
+class Evaluator {
+ public:
+  Evaluator(const std::string& method, double delta, double target)
+      : method_(method), delta_(delta), orders_(default_orders()) {
+    check_method(kWhere, method);
+    MS_CHECK(target > 0 && std::isfinite(target),
+             "{}: expected a finite target epsilon above 0, got {}", kWhere, target);
+  }
+
+  double operator()(const GaussianPhase& phase) {
+    if (method_ != "rdp") return epsilon_of(method_, {phase}, delta_).epsilon;
+    for (;;) {
+      const size_t from = best_ < kAround ? 0 : best_ - kAround;
+      const size_t to = std::min(orders_.size(), best_ + kAround + 1);
+      const std::vector<double> near(orders_.begin() + static_cast<std::ptrdiff_t>(from),
+                                     orders_.begin() + static_cast<std::ptrdiff_t>(to));
+      const RdpEpsilon found = rdp_epsilon({phase}, delta_, near);
+      const auto place =
+          static_cast<size_t>(std::find(near.begin(), near.end(), found.best_order) - near.begin());
+      const bool moves =
+          (place == 0 && from > 0) || (place + 1 == near.size() && to < orders_.size());
+      const size_t next = from + std::min(place, near.size() - 1);
+      if (!moves || next == best_ || found.epsilon == 0) return found.epsilon;
+      best_ = next;
+    }
+  }
+
+  // With everything that the method has: the answer's own epsilon.
+  double whole(const GaussianPhase& phase) const {
+    return epsilon_of(method_, {phase}, delta_).epsilon;
+  }
+
+  // How near the target a search goes on: grids cost seconds, closed forms nothing.
+  double tolerance(const CalibrateOptions& options, double target) const {
+    MS_CHECK(options.epsilon_tolerance >= 0,
+             "{}: option 'epsilon_tolerance': expected a number of at least 0, got {}", kWhere,
+             options.epsilon_tolerance);
+    if (options.epsilon_tolerance > 0) return options.epsilon_tolerance;
+    if (method_ == "gaussian" || method_ == "gdp") return 1e-10 * target;
+    return (method_ == "rdp" ? 1e-6 : 1e-4) * target;
+  }
+
+ private:
+  static constexpr size_t kAround = 2;
+  std::string method_;
+  double delta_;
+  std::vector<double> orders_;
+  size_t best_ = 60;
+};
+
+// The search's own figures may come from fewer orders or another grid: the answer is judged anew.
+void judge(const Evaluator& evaluate, const GaussianPhase& phase, double target) {
+  const double epsilon = evaluate.whole(phase);
+  MS_ASSERT(epsilon <= target, "q {} sigma {} steps {}: epsilon {} above the target {}", phase.q,
+            phase.sigma, phase.steps, epsilon, target);
+}
+
+}  // namespace
+
+double calibrate_sigma(const std::string& method, double q, double steps, double delta,
+                       double target_epsilon, const CalibrateOptions& options) {
+  check_phases(kWhere, {{q, 1, steps}}, delta);
+  Evaluator evaluate(method, delta, target_epsilon);
+  const double tolerance = evaluate.tolerance(options, target_epsilon);
+  if (q == 0 || steps == 0) return 0;  // nothing is looked at
+  // Doubling from 20, then halving: the search that Opacus does, so that answers can be compared.
+  double low = 0, high = 10, reached = INFINITY;
+  while (reached > target_epsilon) {
+    high *= 2;
+    reached = evaluate({q, high, steps});
+    MS_CHECK(
+        reached <= target_epsilon || high <= kMostSigma,
+        "{}: expected a target epsilon that noise can reach, got {}; by {} the least is {:.4g} "
+        "(sigma {:.3g}): take fewer steps, a smaller q or a larger delta",
+        kWhere, target_epsilon, method, reached, high);
+  }
+  while (target_epsilon - reached > tolerance && high - low > 1e-14 * high) {
+    const double middle = (low + high) / 2;
+    const double epsilon = evaluate({q, middle, steps});
+    if (epsilon < target_epsilon) {
+      high = middle;
+      reached = epsilon;
+    } else {
+      low = middle;
+    }
+  }
+  judge(evaluate, {q, high, steps}, target_epsilon);
+  return high;
+}
+
+double calibrate_steps(const std::string& method, double q, double sigma, double delta,
+                       double target_epsilon) {
+  check_phases(kWhere, {{q, sigma, 1}}, delta);
+  Evaluator evaluate(method, delta, target_epsilon);
+  const auto fits = [&](double steps) { return evaluate({q, sigma, steps}) <= target_epsilon; };
+  MS_CHECK(fits(1),
+           "{}: expected a target epsilon that one step can keep, got {}; by {} one step gives "
+           "{:.4g}: take more noise, a smaller q or a larger delta",
+           kWhere, target_epsilon, method, evaluate({q, sigma, 1}));
+  // Grids never give more than rdp, and rdp is quick: the search starts there.
+  double low = 1;
+  if (method == "prv" || method == "pld") {
+    try {
+      low = calibrate_steps("rdp", q, sigma, delta, target_epsilon);
+      if (!fits(low)) low = 1;
+    } catch (const UsageError&) {
+      low = 1;
+    }
+  }
+  if (low >= kMostSteps) return kMostSteps;
+  double high = low, stride = std::max(1.0, std::floor(low / 16));
+  for (;;) {
+    high = std::min(kMostSteps, low + stride);
+    if (!fits(high)) break;
+    low = high;
+    if (low == kMostSteps) return low;
+    stride *= 2;
+  }
+  while (high - low > 1) {
+    const double middle = std::floor((low + high) / 2);
+    (fits(middle) ? low : high) = middle;
+  }
+  judge(evaluate, {q, sigma, low}, target_epsilon);
+  return low;
+}
+
+double calibrate_q(const std::string& method, double sigma, double steps, double delta,
+                   double target_epsilon, const CalibrateOptions& options) {
+  check_phases(kWhere, {{1, sigma, steps}}, delta);
+  Evaluator evaluate(method, delta, target_epsilon);
+  const double tolerance = evaluate.tolerance(options, target_epsilon);
+  const double whole = evaluate({1, sigma, steps});
+  if (whole <= target_epsilon) {
+    judge(evaluate, {1, sigma, steps}, target_epsilon);
+    return 1;
+  }
+  MS_CHECK(method != "gaussian",
+           "{}: expected a target epsilon of at least {:.4g}, got {}; gaussian knows q = 1 alone, "
+           "take prv, pld or rdp for sampled batches",
+           kWhere, whole, target_epsilon);
+  double low = kLeastRate, high = 1, reached = evaluate({low, sigma, steps});
+  MS_CHECK(reached <= target_epsilon,
+           "{}: expected a target epsilon that sampling can reach, got {}; by {} q = {:.0e} still "
+           "gives {:.4g}: take more noise, fewer steps or a larger delta",
+           kWhere, target_epsilon, method, low, reached);
+  while (target_epsilon - reached > tolerance && high - low > 1e-13 * high) {
+    const double middle = std::sqrt(low * high);  // rates differ by orders of magnitude
+    const double epsilon = evaluate({middle, sigma, steps});
+    if (epsilon <= target_epsilon) {
+      low = middle;
+      reached = epsilon;
+    } else {
+      high = middle;
+    }
+  }
+  judge(evaluate, {low, sigma, steps}, target_epsilon);
+  return low;
+}
+
+}  // namespace moonshard::accountant

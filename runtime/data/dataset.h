@@ -1,0 +1,26 @@
+// Examples that can be taken in any order: what samplers choose from. How they are stored, and what
+// a token is, stays behind this.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/core/batch.h"
+#include "runtime/records/json.h"
+
+namespace moonshard::data {
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  /// These examples in this order, on the CPU; none makes a batch of size 0 with the others' shape.
+  /// Several threads may ask at once.
+  virtual Batch batch(const std::vector<int64_t>& examples) const = 0;
+  /// What was read and how, for results and for people: counts of files, documents, tokens,
+  /// repairs.
+  virtual records::Json facts() const = 0;
+};
+
+}  // namespace moonshard::data

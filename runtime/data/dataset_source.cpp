@@ -1,0 +1,139 @@
+#include "runtime/data/dataset_source.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <ATen/ATen.h>
+
+#include "runtime/core/check.h"
+
+namespace moonshard::data {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+template <class Change>
+Batch each(const Batch& batch, Change change) {
+  const auto one = [&](const at::Tensor& tensor) {
+    return tensor.defined() ? change(tensor) : tensor;
+  };
+  return {one(batch.input_ids), one(batch.attention_mask), one(batch.labels),
+          one(batch.inputs),    one(batch.targets),        one(batch.timesteps)};
+}
+
+}  // namespace
+
+DatasetSource::DatasetSource(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options,
+                             const RandomWords& words, c10::Device device, int rank, int world)
+    : dataset_(std::move(dataset)), options_(options), device_(device), rank_(rank), world_(world) {
+  MS_CHECK(options_.batch_size > 0 && options_.grad_accum > 0,
+           "loader: expected batch_size and grad_accum above 0, got {} and {}", options_.batch_size,
+           options_.grad_accum);
+  MS_CHECK(options_.prefetch >= 0 && options_.prefetch <= 64,
+           "loader: expected prefetch from 0 to 64 steps, got {}", options_.prefetch);
+  // What is not drawn goes on in order, with any number of ranks: counted in micro-batches.
+  const bool draws = options_.sampler == "poisson";
+  stride_ = draws ? 1 : options_.grad_accum * world_;
+  int64_t size = options_.batch_size;
+  if (draws) size *= options_.grad_accum * world_;
+  if (draws && options_.expected_batch_size > 0) size = options_.expected_batch_size;
+  sampler_ = make_sampler({options_.sampler, dataset_->size(), size}, words);
+}
+
+DatasetSource::~DatasetSource() {
+  forget_ahead();
+}
+
+std::vector<int64_t> DatasetSource::examples_at(int64_t position) {
+  std::vector<int64_t> chosen = sampler_->examples_of(position);
+  for (int64_t i = 1; i < stride_; ++i) {
+    const std::vector<int64_t> more = sampler_->examples_of(position + i);
+    chosen.insert(chosen.end(), more.begin(), more.end());
+  }
+  return chosen;
+}
+
+// Every rank computes the same choice and takes every world-th example of it: all have the same
+// number of micro-batches, and nearly the same number of samples.
+std::vector<Batch> DatasetSource::fetch(const std::vector<int64_t>& chosen) {
+  const auto begun = Clock::now();
+  const auto all = static_cast<int64_t>(chosen.size());
+  std::vector<int64_t> own;
+  for (int64_t i = rank_; i < all; i += world_) own.push_back(chosen[static_cast<size_t>(i)]);
+  const int64_t most = (all + world_ - 1) / world_;  // of any rank
+  const int64_t parts =
+      std::max<int64_t>(1, (most + options_.batch_size - 1) / options_.batch_size);
+  std::vector<Batch> batches;
+  const auto count = static_cast<int64_t>(own.size());
+  for (int64_t i = 0; i < parts; ++i) {
+    const auto first = own.begin() + count * i / parts;
+    Batch batch = dataset_->batch({first, own.begin() + count * (i + 1) / parts});
+    if (device_.is_cuda())
+      batch = each(batch, [](const at::Tensor& tensor) { return tensor.pin_memory(); });
+    batches.push_back(std::move(batch));
+  }
+  fetching_us_ +=
+      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begun).count();
+  return batches;
+}
+
+void DatasetSource::fetch_ahead() {
+  while (static_cast<int64_t>(ahead_.size()) < options_.prefetch) {
+    const int64_t position = position_ + stride_ * static_cast<int64_t>(ahead_.size());
+    // Drawn here: samplers remember their epoch's order.
+    ahead_.push_back(std::async(std::launch::async,
+                                [this, chosen = examples_at(position)] { return fetch(chosen); }));
+  }
+}
+
+void DatasetSource::forget_ahead() {
+  for (auto& fetching : ahead_) fetching.wait();
+  ahead_.clear();
+}
+
+std::vector<Batch> DatasetSource::next_step(int64_t grad_accum) {
+  MS_CHECK(options_.sampler == "poisson" || grad_accum == options_.grad_accum,
+           "loader: expected grad_accum = {}, as it was made for, got {}", options_.grad_accum,
+           grad_accum);
+  fetch_ahead();
+  std::vector<Batch> batches;
+  if (ahead_.empty()) {
+    batches = fetch(examples_at(position_));
+  } else {
+    std::future<std::vector<Batch>> first = std::move(ahead_.front());
+    ahead_.pop_front();
+    batches = first.get();  // what it throws is thrown here
+  }
+  position_ += stride_;
+  if (options_.prefetch > 0) fetch_ahead();
+  for (Batch& batch : batches) {
+    batch = each(batch, [&](const at::Tensor& tensor) {
+      return tensor.to(device_, tensor.scalar_type(), /*non_blocking=*/true);
+    });
+  }
+  return batches;
+}
+
+Batch DatasetSource::next() {
+  std::vector<Batch> batches = next_step(options_.grad_accum);
+  MS_CHECK(batches.size() == 1,
+           "loader: expected steps of one batch for next(), got one of {} micro-batches; use a "
+           "trainer, or a larger batch_size",
+           batches.size());
+  return std::move(batches.front());
+}
+
+void DatasetSource::go_to(int64_t position) {
+  forget_ahead();
+  position_ = position;
+}
+
+records::Json DatasetSource::facts() const {
+  records::Json facts = dataset_->facts();
+  if (!facts.is_object()) facts = records::Json::object();
+  facts["examples"] = dataset_->size();
+  facts["fetching_ms"] = fetching_ms();
+  return facts;
+}
+
+}  // namespace moonshard::data

@@ -1,0 +1,57 @@
+// Batches of a dataset for one rank: the sampler's choice, cut into micro-batches that fit, fetched
+// ahead by threads of their own.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <future>
+#include <memory>
+
+#include "runtime/data/dataset.h"
+#include "runtime/data/sampler.h"
+#include "runtime/models/model_options.h"
+
+namespace moonshard::data {
+
+struct LoaderOptions {
+  std::string sampler = "fixed";
+  int64_t batch_size = 0;           ///< samples per micro-batch and rank; poisson: the most of them
+  int64_t grad_accum = 1;           ///< micro-batches per step; poisson takes as many as it needs
+  int64_t expected_batch_size = 0;  ///< poisson: of a step; 0: batch_size x grad_accum x ranks
+  int64_t prefetch = 2;             ///< steps that are fetched ahead, each by a thread; 0: none
+};
+
+class DatasetSource : public Source {
+ public:
+  DatasetSource(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options,
+                const RandomWords& words, c10::Device device, int rank = 0, int world = 1);
+  ~DatasetSource() override;
+
+  /// Of fixed and shuffled samplers the next step's batch where a step has one.
+  Batch next() override;
+  std::vector<Batch> next_step(int64_t grad_accum) override;
+  int64_t position() const override { return position_; }
+  void go_to(int64_t position) override;
+  Sampling sampling() const override { return sampler_->sampling(); }
+  records::Json facts() const override;
+  /// Time that threads spent on fetching so far, whether or not a step had to wait for it.
+  double fetching_ms() const { return static_cast<double>(fetching_us_) / 1000; }
+
+ private:
+  std::vector<int64_t> examples_at(int64_t position);
+  std::vector<Batch> fetch(const std::vector<int64_t>& chosen);
+  void fetch_ahead();
+  void forget_ahead();
+
+  std::shared_ptr<const Dataset> dataset_;
+  LoaderOptions options_;
+  c10::Device device_;
+  int64_t rank_, world_;
+  std::unique_ptr<Sampler> sampler_;
+  int64_t stride_;        ///< of the position, in a step
+  int64_t position_ = 0;  ///< poisson: steps; else micro-batches of all ranks
+  std::deque<std::future<std::vector<Batch>>> ahead_;
+  std::atomic<int64_t> fetching_us_{0};
+};
+
+}  // namespace moonshard::data

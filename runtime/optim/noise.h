@@ -1,0 +1,14 @@
+// The noise of a private step on one parameter's gradient, where it is added by itself: for those
+// who look at gradients, and where it comes from a secret. Else it is part of the update
+// (kernels/fused_update).
+#pragma once
+
+#include "runtime/optim/optimizer.h"
+
+namespace moonshard::optim {
+
+/// grad += std z for a trainable parameter, which gets a gradient if it has none; rows are summed
+/// up first. In float32 or wider. Without a std only that.
+void add_noise(models::Parameter& parameter, int64_t first_element, const NoiseSpec& noise);
+
+}  // namespace moonshard::optim

@@ -1,0 +1,120 @@
+#include "runtime/train/privacy_budget.h"
+
+#include <cmath>
+
+#include "runtime/accountant/calibrate.h"
+#include "runtime/accountant/rdp.h"
+#include "runtime/core/check.h"
+
+namespace moonshard::train {
+
+int64_t steps_of_epochs(double epochs, const data::Sampling& sampling) {
+  MS_CHECK(sampling.sampler == "poisson",
+           "privacy: option 'epochs': expected data with sampler = poisson, got {}; give "
+           "budget_steps, or draw the batches",
+           sampling.why_no_epsilon);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(epochs / sampling.rate - 1e-9)));
+}
+
+PrivacyBudget::PrivacyBudget(const PrivacyOptions& options, const data::Sampling& sampling,
+                             std::string obstacle)
+    : options_(options), sampling_(sampling), why_no_epsilon_(std::move(obstacle)) {
+  MS_CHECK(options.delta > 0 && options.delta < 1,
+           "privacy: option 'delta': expected more than 0 and less than 1, got {}", options.delta);
+  if (why_no_epsilon_.empty()) why_no_epsilon_ = sampling.why_no_epsilon;
+  if (options_.budget_steps > 0) planned_steps_ = options_.budget_steps;
+  if (planned_steps_ == 0 && options_.epochs > 0)
+    planned_steps_ = steps_of_epochs(options_.epochs, sampling_);
+}
+
+privacy::ClipOptions PrivacyBudget::with_noise(privacy::ClipOptions clip) {
+  if (clip.noise_multiplier == 0 && options_.target_epsilon == 0 && has_claim())
+    why_no_epsilon_ = "noise_multiplier = 0: nothing is hidden";
+  noise_multiplier_ = clip.noise_multiplier;
+  if (options_.target_epsilon == 0) return clip;
+  MS_CHECK(has_claim(),
+           "privacy: option 'target_epsilon': expected a run that can claim one, got {}",
+           why_no_epsilon_);
+  MS_CHECK(planned_steps_ > 0,
+           "privacy: option 'target_epsilon': expected epochs or budget_steps beside it: a budget "
+           "is for a number of steps");
+  clip.noise_multiplier = accountant::calibrate_sigma(options_.accountant, sampling_.rate,
+                                                      static_cast<double>(planned_steps_),
+                                                      options_.delta, options_.target_epsilon);
+  noise_multiplier_ = clip.noise_multiplier;
+  return clip;
+}
+
+void PrivacyBudget::check_left() const {
+  if (options_.target_epsilon == 0) return;
+  bool fits = history_.num_steps() < static_cast<double>(planned_steps_);
+  // A run that went on from steps of another kind is not what was planned: look at the whole.
+  const bool as_planned = history_.empty() || (history_.phases().size() == 1 &&
+                                               history_.phases()[0].sigma == noise_multiplier_ &&
+                                               history_.phases()[0].q == sampling_.rate);
+  if (fits && !as_planned) {
+    accountant::History next = history_;
+    next.add({sampling_.rate, noise_multiplier_, 1});
+    fits = next.epsilon(options_.accountant, options_.delta).epsilon <= options_.target_epsilon;
+  }
+  if (fits) return;
+  throw UsageError(fmt::format(
+      "trainer: expected steps within the budget of epsilon {} at delta {} (planned: {}), got one "
+      "more after {} steps; plan with more epochs from the start, or stop here",
+      options_.target_epsilon, options_.delta, planned_steps_, history_.num_steps()));
+}
+
+void PrivacyBudget::count_step(double noise_multiplier) {
+  if (has_claim()) history_.add({sampling_.rate, noise_multiplier, 1});
+}
+
+void PrivacyBudget::spoil(const std::string& reason) {
+  if (has_claim()) why_no_epsilon_ = reason;
+}
+
+// Every order gives a bound; from step to step the best moves by little.
+double PrivacyBudget::epsilon_so_far() {
+  std::vector<double> orders = accountant::default_orders();
+  if (best_order_ > 0) {
+    std::erase_if(orders, [&](double order) {
+      return order < 0.8 * best_order_ || order > 1.25 * best_order_;
+    });
+  }
+  const accountant::RdpEpsilon found =
+      accountant::rdp_epsilon(history_.phases(), options_.delta, orders);
+  best_order_ = found.best_order;
+  return found.epsilon;
+}
+
+void PrivacyBudget::go_on_from(const accountant::History& history, int64_t private_steps) {
+  history_ = history;
+  if (history.num_steps() < static_cast<double>(private_steps))
+    spoil(fmt::format("of the {} private steps of the resumed run {} are accounted for",
+                      private_steps, history.num_steps()));
+}
+
+records::Json PrivacyBudget::record() const {
+  records::Json row{{"epsilon", nullptr}, {"sampler", sampling_.sampler}};
+  if (!has_claim()) {
+    row["why_no_epsilon"] = why_no_epsilon_;
+  } else {
+    const accountant::Epsilon spent = epsilon();
+    row["epsilon"] = spent.epsilon;
+    row["delta"] = options_.delta;
+    row["accountant"] = options_.accountant;
+    if (std::isfinite(spent.best_order)) row["best_order"] = spent.best_order;
+    if (std::isfinite(spent.lower)) row["epsilon_lower"] = spent.lower;
+    row["sampling_rate"] = sampling_.rate;
+    row["examples"] = sampling_.examples;
+    row["expected_batch_size"] = sampling_.expected_batch_size;
+    row["history"] = history_.to_json();
+    if (options_.target_epsilon > 0) row["target_epsilon"] = options_.target_epsilon;
+    row["note"] =
+        "of the weights; losses, norms and shares of clipped samples in this file are "
+        "exact figures of the data and not covered";
+  }
+  row["noise"] = options_.secure ? "secure" : "counter";
+  return row;
+}
+
+}  // namespace moonshard::train

@@ -1,0 +1,129 @@
+// Noise that is to resist an adversary: its words, its distribution, its grid (goals of G5).
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "kernels/counter_noise/counter_noise.h"
+#include "kernels/secure_noise/secure_noise.h"
+#include "kernels/secure_noise/secure_noise_math.h"
+#include "runtime/core/check.h"
+#include "runtime/core/random_words.h"
+
+namespace moonshard::kernels {
+namespace {
+
+ChaChaKey key_of(uint32_t first) {
+  ChaChaKey key;
+  for (uint32_t i = 0; i < 8; ++i) key.word[i] = first + 0x01010101u * i;
+  return key;
+}
+
+using Draw =
+    std::function<at::Tensor(int64_t count, uint32_t step, uint32_t parameter, int64_t first)>;
+
+at::Tensor secure(int64_t count, uint32_t step, uint32_t parameter, int64_t first) {
+  at::Tensor target = at::zeros({count});
+  add_secure_noise(target, 1.0, {key_of(7), step, parameter}, first);
+  return target.to(at::kDouble);
+}
+
+at::Tensor counter(int64_t count, uint32_t step, uint32_t parameter, int64_t first) {
+  at::Tensor target = at::zeros({count});
+  add_counter_noise(target, 1.0, {42, step, parameter}, first);
+  return target.to(at::kDouble);
+}
+
+// RFC 8439, section 2.3.2: the block function's own example.
+TEST(ChaCha20, GivesThePublishedKnownAnswer) {
+  ChaChaKey key;
+  for (uint32_t i = 0; i < 8; ++i) key.word[i] = 0x03020100u + 0x04040404u * i;
+  const ChaChaWords got = chacha20(key, 0x0900000000000001u, 0x4a000000u, 0);
+  const uint32_t want[16] = {0xe4e7f110, 0x15593bd1, 0x1fdd0f50, 0xc47120a3, 0xc7f4d1c7, 0x0368c033,
+                             0x9aaa2204, 0x4e6cd4c3, 0x466482d2, 0x09aa9f07, 0x05d7c214, 0xa2028bd9,
+                             0xd19c12b5, 0xb94e16de, 0xe883d0cb, 0x4e3c50a2};
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(got.word[i], want[i]) << i;
+}
+
+TEST(SecureNoise, AShardDrawsExactlyItsPartOfTheWhole) {
+  const at::Tensor whole = secure(20003, 3, 11, 0);
+  for (const int64_t first : {0, 1, 2, 4095, 4096, 4097, 19990}) {
+    const int64_t count = std::min<int64_t>(5001, 20003 - first);
+    EXPECT_TRUE(at::equal(secure(count, 3, 11, first), whole.slice(0, first, first + count)));
+  }
+}
+
+// Both generators: standard deviation within 1 % over 1e7 draws (it is far closer), and the
+// Kolmogorov-Smirnov distance that is exceeded once in ten thousand.
+TEST(Noise, IsStandardNormalOverTenMillionDraws) {
+  for (const Draw& draw : {Draw(secure), Draw(counter)}) {
+    const int64_t n = 10'000'000;
+    const at::Tensor z = draw(n, 1, 0, 0);
+    const double root = std::sqrt(static_cast<double>(n));
+    EXPECT_NEAR(z.mean().item<double>(), 0, 4 / root);
+    EXPECT_NEAR(z.square().mean().item<double>(), 1, 4 * std::sqrt(2.0) / root);
+    EXPECT_NEAR(z.pow(4).mean().item<double>(), 3, 4 * std::sqrt(96.0) / root);
+    const at::Tensor sorted = std::get<0>(z.sort());
+    const at::Tensor expected = 0.5 * at::erfc(-sorted / std::sqrt(2.0));
+    const at::Tensor steps = (at::arange(n, at::kDouble) + 0.5) / static_cast<double>(n);
+    EXPECT_LT((expected - steps).abs().max().item<double>(), 2.23 / root);
+  }
+}
+
+// Steps, parameters, shards of a parameter: what different ranks and micro-batches would draw.
+TEST(Noise, IsNeitherRepeatedNorCorrelatedOverStepsAndShards) {
+  for (const Draw& draw : {Draw(secure), Draw(counter)}) {
+    const int64_t n = 100'000;
+    std::vector<at::Tensor> drawn;
+    for (const uint32_t step : {1u, 2u})
+      for (int64_t shard = 0; shard < 8; ++shard) drawn.push_back(draw(n, step, 5, shard * n));
+    for (size_t a = 0; a < drawn.size(); ++a)
+      for (size_t b = a + 1; b < drawn.size(); ++b)
+        EXPECT_LT(std::abs((drawn[a] * drawn[b]).mean().item<double>()),
+                  5 / std::sqrt(static_cast<double>(n)))
+            << a << " and " << b;  // 120 pairs: five standard errors
+    // Equal stretches would be noise that is used again.
+    const at::Tensor all = at::cat(drawn);
+    const at::Tensor pairs = at::stack({all.slice(0, 0, -1), all.slice(0, 1)}, 1);
+    const at::Tensor unique = std::get<0>(at::unique_dim(pairs.slice(0, 0, 400'000), 0));
+    EXPECT_EQ(unique.size(0), 400'000) << "of 400,000 pairs of neighbours";
+  }
+}
+
+TEST(SecureNoise, IsOnAGridThatHidesTheLastBitsOfTheValue) {
+  const double std = 0.37, grid = secure_grid(std);
+  EXPECT_LE(grid, std * 0x1p-20);
+  EXPECT_GT(grid, std * 0x1p-22);
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    at::Tensor target = at::full({10'000}, 0.123456789, type);
+    add_secure_noise(target, std, {key_of(1), 1, 1});
+    const at::Tensor cells = target.to(at::kDouble) / grid;
+    EXPECT_TRUE(at::equal(cells, cells.round())) << c10::toString(type);
+  }
+  // Two values that differ in their last bits alone give the same numbers nearly always: what
+  // differs is how often a cell is crossed, not which cells can be reached.
+  at::Tensor a = at::full({100'000}, 0.5, at::kDouble),
+             b = at::full({100'000}, 0.5 + 1e-15, at::kDouble);
+  add_secure_noise(a, std, {key_of(1), 1, 1});
+  add_secure_noise(b, std, {key_of(1), 1, 1});
+  EXPECT_LT(a.ne(b).sum().item<int64_t>(), 5);
+}
+
+TEST(SecureNoise, KeysComeFromTheSystemAndDiffer) {
+  const ChaChaKey a = draw_secret_key(), b = draw_secret_key();
+  EXPECT_FALSE(std::equal(a.word, a.word + 8, b.word));
+  EXPECT_NE(RandomWords(a).word(1, 2, 3), RandomWords(b).word(1, 2, 3));
+  EXPECT_NE(RandomWords(uint64_t{1}).word(1, 2, 3), RandomWords(uint64_t{2}).word(1, 2, 3));
+  for (uint64_t i = 0; i < 20; ++i)
+    EXPECT_NE(RandomWords(a).word(1, 2, i), RandomWords(a).word(1, 2, i + 1));
+}
+
+TEST(SecureNoise, RefusesWhatItCannotHide) {
+  at::Tensor narrow = at::zeros({4}, at::kBFloat16), plain = at::zeros({4});
+  EXPECT_THROW(add_secure_noise(narrow, 1, {}), UsageError);
+  EXPECT_THROW(add_secure_noise(plain, 0, {}), UsageError);
+}
+
+}  // namespace
+}  // namespace moonshard::kernels
