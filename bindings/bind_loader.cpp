@@ -116,13 +116,14 @@ sol::object make_loader(const Arguments& args) {
 
 std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models::Model& model,
                                           comm::World& world, const train::StepOptions& step,
-                                          bool secure) {
+                                          bool secure, bool plain) {
   if (handle.dataset == nullptr) {
     return std::make_unique<data::SyntheticData>(
         *synthetic(handle, model, world.rank(), world.size()));
   }
   data::LoaderOptions options = handle.loader;
   options.grad_accum = step.grad_accum;
+  options.skip_empty = plain;
   if (options.expected_batch_size == 0) options.expected_batch_size = step.expected_batch_size;
   const RandomWords words = secure ? RandomWords(*train::shared_secret(world))
                                    : RandomWords(static_cast<uint64_t>(model.options().seed));

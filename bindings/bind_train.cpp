@@ -140,8 +140,8 @@ sol::object make_trainer(const Arguments& args) {
   handle.model = model.as<ModelHandle&>().model;
   handle.trainer = std::make_shared<train::Trainer>(
       handle.model, clip, optimizer,
-      open_source(data, *handle.model, *world, options, privacy.secure), options, sharding, world,
-      privacy);
+      open_source(data, *handle.model, *world, options, privacy.secure, clip.mode == "none"),
+      options, sharding, world, privacy);
   handle.trainer->record_layers(options.record_layers);
   handle.trainer->record_timeline(options.record_timeline);
   handle.trainer->record_details(options.record_details);

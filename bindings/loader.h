@@ -8,9 +8,10 @@
 
 namespace moonshard::bindings {
 
-/// This rank's source. `secure`: what is drawn is drawn from a secret.
+/// This rank's source. `secure`: what is drawn is drawn from a secret. `plain`: training without
+/// privacy, for which an empty draw is no step.
 std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models::Model& model,
                                           comm::World& world, const train::StepOptions& step,
-                                          bool secure);
+                                          bool secure, bool plain);
 
 }  // namespace moonshard::bindings

@@ -24,7 +24,7 @@ using launch::kExitOutOfMemory;
 
 void print_step(const train::StepReport& report, bool is_warmup) {
   const std::string spent =
-      report.epsilon ? fmt::format(", epsilon {:.3f}", *report.epsilon) : std::string();
+      report.epsilon ? fmt::format(", epsilon <= {:.3f}", *report.epsilon) : std::string();
   fmt::print("step {}{}: loss {:.4f}, {:.2f} ms, peak {:.1f} MiB{}\n", report.step,
              is_warmup ? " (warm-up)" : "", report.loss, report.time_ms,
              static_cast<double>(report.memory.max_allocated_bytes) / 1048576.0, spent);

@@ -55,7 +55,7 @@ std::vector<int64_t> DatasetSource::examples_at(int64_t position) {
 
 // Every rank computes the same choice and takes every world-th example of it: all have the same
 // number of micro-batches, and nearly the same number of samples.
-std::vector<Batch> DatasetSource::fetch(const std::vector<int64_t>& chosen) {
+DatasetSource::Fetched DatasetSource::fetch(const std::vector<int64_t>& chosen) {
   const auto begun = Clock::now();
   const auto all = static_cast<int64_t>(chosen.size());
   std::vector<int64_t> own;
@@ -74,7 +74,7 @@ std::vector<Batch> DatasetSource::fetch(const std::vector<int64_t>& chosen) {
   }
   fetching_us_ +=
       std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begun).count();
-  return batches;
+  return {std::move(batches), all};
 }
 
 void DatasetSource::fetch_ahead() {
@@ -95,23 +95,36 @@ std::vector<Batch> DatasetSource::next_step(int64_t grad_accum) {
   MS_CHECK(options_.sampler == "poisson" || grad_accum == options_.grad_accum,
            "loader: expected grad_accum = {}, as it was made for, got {}", options_.grad_accum,
            grad_accum);
-  fetch_ahead();
-  std::vector<Batch> batches;
-  if (ahead_.empty()) {
-    batches = fetch(examples_at(position_));
-  } else {
-    std::future<std::vector<Batch>> first = std::move(ahead_.front());
-    ahead_.pop_front();
-    batches = first.get();  // what it throws is thrown here
-  }
-  position_ += stride_;
-  if (options_.prefetch > 0) fetch_ahead();
-  for (Batch& batch : batches) {
+  Fetched fetched = take();
+  while (options_.skip_empty && fetched.samples == 0) fetched = take();
+  for (Batch& batch : fetched.batches) {
     batch = each(batch, [&](const at::Tensor& tensor) {
       return tensor.to(device_, tensor.scalar_type(), /*non_blocking=*/true);
     });
   }
-  return batches;
+  return std::move(fetched.batches);
+}
+
+// What a thread met is thrown here, and the position stays: the same draw is fetched again when it
+// is asked for again.
+DatasetSource::Fetched DatasetSource::take() {
+  fetch_ahead();
+  Fetched fetched;
+  if (ahead_.empty()) {
+    fetched = fetch(examples_at(position_));
+  } else {
+    try {
+      fetched = ahead_.front().get();
+    } catch (...) {
+      ahead_.pop_front();
+      forget_ahead();
+      throw;
+    }
+    ahead_.pop_front();
+  }
+  position_ += stride_;
+  fetch_ahead();
+  return fetched;
 }
 
 Batch DatasetSource::next() {

@@ -19,6 +19,7 @@ struct LoaderOptions {
   int64_t grad_accum = 1;           ///< micro-batches per step; poisson takes as many as it needs
   int64_t expected_batch_size = 0;  ///< poisson: of a step; 0: batch_size x grad_accum x ranks
   int64_t prefetch = 2;             ///< steps that are fetched ahead, each by a thread; 0: none
+  bool skip_empty = false;          ///< a draw without samples is no step: for plain training
 };
 
 class DatasetSource : public Source {
@@ -38,8 +39,13 @@ class DatasetSource : public Source {
   double fetching_ms() const { return static_cast<double>(fetching_us_) / 1000; }
 
  private:
+  struct Fetched {
+    std::vector<Batch> batches;  ///< of this rank
+    int64_t samples = 0;         ///< of all ranks
+  };
   std::vector<int64_t> examples_at(int64_t position);
-  std::vector<Batch> fetch(const std::vector<int64_t>& chosen);
+  Fetched fetch(const std::vector<int64_t>& chosen);
+  Fetched take();
   void fetch_ahead();
   void forget_ahead();
 
@@ -50,7 +56,7 @@ class DatasetSource : public Source {
   std::unique_ptr<Sampler> sampler_;
   int64_t stride_;        ///< of the position, in a step
   int64_t position_ = 0;  ///< poisson: steps; else micro-batches of all ranks
-  std::deque<std::future<std::vector<Batch>>> ahead_;
+  std::deque<std::future<Fetched>> ahead_;
   std::atomic<int64_t> fetching_us_{0};
 };
 

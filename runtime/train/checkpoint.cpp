@@ -247,7 +247,8 @@ fs::path Trainer::save(const fs::path& folder) {
     index.clip_bound = clipping_->bound();
     index.privacy_steps = privacy_steps_;
     index.privacy_history = budget_.history().to_json();
-    index.has_secret_noise = secret_ != nullptr;
+    index.noised_steps = budget_.noised_steps();
+    index.secret_steps = budget_.secret_steps();
     for (size_t rank = 0; rank < answers.size(); ++rank)
       add_rank(index, static_cast<int>(rank), answers[rank]);
     partial->publish(index_text(index));
@@ -404,7 +405,8 @@ std::optional<int64_t> Trainer::resume(const fs::path& where, const ResumeOption
   step_ = index.step;
   privacy_steps_ = index.privacy_steps;
   budget_.go_on_from(accountant::History::from_json(index.privacy_history, folder.string()),
-                     privacy_steps_);
+                     privacy_steps_, index.noised_steps, index.secret_steps);
+  own_model();
   half_resumed_ = half_updated_ = false;
   if (graph_ != nullptr) graph_->drop();
   return step_;

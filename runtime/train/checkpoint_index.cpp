@@ -189,8 +189,10 @@ std::string index_text(CheckpointIndex& index) {
               {"bound", index.clip_bound},
               {"engine", index.engine},
               {"history", index.privacy_history},
-              {"note", index.has_secret_noise
-                           ? "noise from a secret that was not kept"
+              {"noised_steps", index.noised_steps},
+              {"secret_steps", index.secret_steps},
+              {"note", index.noised_steps > 0 && index.secret_steps == index.noised_steps
+                           ? "noise from secrets that were not kept"
                            : "the seed gives the noise: with it, nothing here is private"}}}};
   // One line for each key and each tensor: readable, and a tenth of the indented text's length.
   std::string text = "{\n";
@@ -253,7 +255,11 @@ CheckpointIndex read_index(const std::filesystem::path& folder) {
   index.clipping = privacy.text("clipping");
   index.clip_bound = privacy.number("bound");
   index.engine = privacy.text("engine");
-  if (privacy.raw().contains("history")) index.privacy_history = Json(privacy.any("history"));
+  if (privacy.raw().contains("history")) {  // older ones have no account
+    index.privacy_history = Json(privacy.any("history"));
+    index.noised_steps = privacy.integer("noised_steps", 0);
+    index.secret_steps = privacy.integer("secret_steps", 0);
+  }
   for (const json& tensor : fields.array("tensors"))
     index.tensors.push_back(read_tensor(tensor, where));
   std::sort(index.tensors.begin(), index.tensors.end(),

@@ -42,10 +42,10 @@ struct CheckpointIndex {
   std::vector<std::string> optimizer_states;
   std::map<std::string, int64_t> optimizer_steps;  ///< by parameter, where it has been updated
   std::optional<int64_t> data_position;            ///< batches drawn by all ranks together
-  bool is_private = false, has_secret_noise = false;
+  bool is_private = false;
   std::string engine, clipping;
   double noise_multiplier = 0, clip_bound = 0;
-  int64_t privacy_steps = 0;
+  int64_t privacy_steps = 0, noised_steps = 0, secret_steps = 0;
   /// Of the private steps that an epsilon can be claimed for: [{ q, sigma, steps }, …]. A list that
   /// is not one of an accountant's is refused when the run goes on.
   records::Json privacy_history = records::Json::array();

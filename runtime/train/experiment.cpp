@@ -81,6 +81,7 @@ std::unique_ptr<data::Source> make_source(const ExperimentOptions& options, comm
   loader.grad_accum = options.grad_accum;
   loader.expected_batch_size = options.expected_batch_size;
   loader.prefetch = options.prefetch;
+  loader.skip_empty = options.mode == "none";
   const RandomWords words = options.secure ? RandomWords(*shared_secret(world))
                                            : RandomWords(static_cast<uint64_t>(options.seed));
   return std::make_unique<DrawnAhead>(
@@ -99,6 +100,7 @@ int64_t watched_steps(const ExperimentOptions& options) {
 ExperimentOptions planned(ExperimentOptions options, const data::Sampling& sampling) {
   const int64_t others = options.warmup + watched_steps(options);
   if (options.epochs > 0) {
+    MS_CHECK(options.budget_steps == 0, "experiment: expected epochs or budget_steps, got both");
     const int64_t steps = steps_of_epochs(options.epochs, sampling);
     MS_CHECK(steps > others,
              "experiment: option 'epochs': expected more steps than the {} of warm-up and profile, "
@@ -107,7 +109,8 @@ ExperimentOptions planned(ExperimentOptions options, const data::Sampling& sampl
     if (options.lr_total_steps == options.warmup + options.iters) options.lr_total_steps = steps;
     options.iters = steps - others;
   }
-  options.budget_steps = others + options.iters;
+  options.epochs = 0;  // they are steps now
+  options.budget_steps = std::max(options.budget_steps, others + options.iters);
   return options;
 }
 
@@ -127,6 +130,13 @@ void run_steps(const ExperimentOptions& asked, const StepObserver& observer,
   profile::set_current_phase("model");
   std::shared_ptr<models::Model> model = weights::make_model(build);
   Trainer trainer(model, options, options, std::move(source), options, options, world, options);
+  if (asked.target_epsilon > 0 || asked.epochs > 0) {  // what was chosen, not what was asked for
+    ExperimentOptions used = options;
+    used.epochs = asked.epochs;
+    used.budget_steps = asked.budget_steps;
+    used.noise_multiplier = trainer.clip_options().noise_multiplier;
+    record["options"] = experiment_schema().to_json(&used);
+  }
   measurement.add_stage("after model creation");
   profile::set_current_phase("");
   for (int64_t i = 0; i < options.warmup + options.iters; ++i) {

@@ -72,7 +72,7 @@ void Measurement::add_step(const Trainer& trainer, const StepReport& report, boo
                         {"time_ms", report.time_ms},
                         {"clip_fraction", report.clip_fraction},
                         {"phases_ms", std::move(phases)}});
-  loss_ = report.loss;
+  if (report.batch_size > 0) loss_ = report.loss;  // an empty draw has none
   if (options_.parallel != "none") sharding_ = sharding_row(trainer, report);
   if (is_warmup) {
     warmup_ms_.push_back(report.time_ms);

@@ -21,7 +21,11 @@ PrivacyBudget::PrivacyBudget(const PrivacyOptions& options, const data::Sampling
     : options_(options), sampling_(sampling), why_no_epsilon_(std::move(obstacle)) {
   MS_CHECK(options.delta > 0 && options.delta < 1,
            "privacy: option 'delta': expected more than 0 and less than 1, got {}", options.delta);
+  MS_CHECK(options.epochs == 0 || options.budget_steps == 0,
+           "privacy: expected epochs or budget_steps, got both ({} and {})", options.epochs,
+           options.budget_steps);
   if (why_no_epsilon_.empty()) why_no_epsilon_ = sampling.why_no_epsilon;
+  first_reason_ = why_no_epsilon_;
   if (options_.budget_steps > 0) planned_steps_ = options_.budget_steps;
   if (planned_steps_ == 0 && options_.epochs > 0)
     planned_steps_ = steps_of_epochs(options_.epochs, sampling_);
@@ -29,9 +33,9 @@ PrivacyBudget::PrivacyBudget(const PrivacyOptions& options, const data::Sampling
 
 privacy::ClipOptions PrivacyBudget::with_noise(privacy::ClipOptions clip) {
   if (clip.noise_multiplier == 0 && options_.target_epsilon == 0 && has_claim())
-    why_no_epsilon_ = "noise_multiplier = 0: nothing is hidden";
+    first_reason_ = why_no_epsilon_ = "noise_multiplier = 0: nothing is hidden";
   noise_multiplier_ = clip.noise_multiplier;
-  if (options_.target_epsilon == 0) return clip;
+  if (options_.target_epsilon == 0 || clip.mode == "none") return clip;
   MS_CHECK(has_claim(),
            "privacy: option 'target_epsilon': expected a run that can claim one, got {}",
            why_no_epsilon_);
@@ -46,25 +50,33 @@ privacy::ClipOptions PrivacyBudget::with_noise(privacy::ClipOptions clip) {
 }
 
 void PrivacyBudget::check_left() const {
-  if (options_.target_epsilon == 0) return;
+  if (planned_steps_ == 0 || !has_claim()) return;
   bool fits = history_.num_steps() < static_cast<double>(planned_steps_);
   // A run that went on from steps of another kind is not what was planned: look at the whole.
   const bool as_planned = history_.empty() || (history_.phases().size() == 1 &&
                                                history_.phases()[0].sigma == noise_multiplier_ &&
                                                history_.phases()[0].q == sampling_.rate);
-  if (fits && !as_planned) {
+  if (fits && !as_planned && options_.target_epsilon > 0) {
     accountant::History next = history_;
     next.add({sampling_.rate, noise_multiplier_, 1});
     fits = next.epsilon(options_.accountant, options_.delta).epsilon <= options_.target_epsilon;
   }
   if (fits) return;
-  throw UsageError(fmt::format(
-      "trainer: expected steps within the budget of epsilon {} at delta {} (planned: {}), got one "
-      "more after {} steps; plan with more epochs from the start, or stop here",
-      options_.target_epsilon, options_.delta, planned_steps_, history_.num_steps()));
+  const std::string budget =
+      options_.target_epsilon > 0
+          ? fmt::format("budget of epsilon {} at delta {}", options_.target_epsilon, options_.delta)
+          : std::string("plan");
+  throw UsageError(
+      fmt::format("trainer: expected steps within the {} (planned: {}), got one more after {} "
+                  "steps; plan with more epochs from the start, or stop here",
+                  budget, planned_steps_, history_.num_steps()));
 }
 
 void PrivacyBudget::count_step(double noise_multiplier) {
+  if (noise_multiplier > 0) {
+    ++noised_steps_;
+    if (options_.secure) ++secret_steps_;
+  }
   if (has_claim()) history_.add({sampling_.rate, noise_multiplier, 1});
 }
 
@@ -83,22 +95,32 @@ double PrivacyBudget::epsilon_so_far() {
   const accountant::RdpEpsilon found =
       accountant::rdp_epsilon(history_.phases(), options_.delta, orders);
   best_order_ = found.best_order;
-  return found.epsilon;
+  // The noise was chosen so that all planned steps stay within the target.
+  const bool as_planned = options_.target_epsilon > 0 && history_.phases().size() == 1 &&
+                          history_.phases()[0].sigma == noise_multiplier_;
+  return as_planned ? std::min(found.epsilon, options_.target_epsilon) : found.epsilon;
 }
 
-void PrivacyBudget::go_on_from(const accountant::History& history, int64_t private_steps) {
+void PrivacyBudget::go_on_from(const accountant::History& history, int64_t private_steps,
+                               int64_t noised_steps, int64_t secret_steps) {
   history_ = history;
-  if (history.num_steps() < static_cast<double>(private_steps))
+  noised_steps_ = noised_steps;
+  secret_steps_ = secret_steps;
+  best_order_ = 0;
+  why_no_epsilon_ = first_reason_;  // the weights are the checkpoint's, whatever came before
+  if (history.num_steps() != static_cast<double>(private_steps))
     spoil(fmt::format("of the {} private steps of the resumed run {} are accounted for",
                       private_steps, history.num_steps()));
 }
 
 records::Json PrivacyBudget::record() const {
   records::Json row{{"epsilon", nullptr}, {"sampler", sampling_.sampler}};
+  const accountant::Epsilon spent = has_claim() ? epsilon() : accountant::Epsilon{};
   if (!has_claim()) {
     row["why_no_epsilon"] = why_no_epsilon_;
+  } else if (!std::isfinite(spent.epsilon)) {
+    row["why_no_epsilon"] = "the noise is too little for any finite epsilon";
   } else {
-    const accountant::Epsilon spent = epsilon();
     row["epsilon"] = spent.epsilon;
     row["delta"] = options_.delta;
     row["accountant"] = options_.accountant;
@@ -113,7 +135,14 @@ records::Json PrivacyBudget::record() const {
         "of the weights; losses, norms and shares of clipped samples in this file are "
         "exact figures of the data and not covered";
   }
-  row["noise"] = options_.secure ? "secure" : "counter";
+  if (has_claim() && options_.delta * static_cast<double>(sampling_.examples) >= 1)
+    row["warning"] =
+        fmt::format("delta is not below 1 / {}: giving away whole examples may have such a delta",
+                    sampling_.examples);
+  row["noise"] = noised_steps_ == 0               ? "none"
+                 : secret_steps_ == 0             ? "counter"
+                 : secret_steps_ == noised_steps_ ? "secure"
+                                                  : "mixed";
   return row;
 }
 

@@ -46,11 +46,12 @@ class PrivacyBudget {
   PrivacyBudget(const PrivacyOptions& options, const data::Sampling& sampling,
                 std::string obstacle);
 
-  /// The same options with the noise that the target asks for. Throws UsageError where there is a
-  /// target but no plan of steps, or no claim can be made.
+  /// The same options with the noise that the target asks for; plain training has no noise to
+  /// choose. Throws UsageError where there is a target but no plan of steps, or no claim can be
+  /// made.
   privacy::ClipOptions with_noise(privacy::ClipOptions clip);
 
-  /// Before a step. Throws UsageError when the planned steps are done: one more would overspend.
+  /// Before a step. Throws UsageError when the planned steps are done, or one more would overspend.
   void check_left() const;
   void count_step(double noise_multiplier);
   /// Some step's samples were chosen in a way that nobody accounts for.
@@ -68,9 +69,13 @@ class PrivacyBudget {
   }
   /// An upper bound of it that is quick, for progress.
   double epsilon_so_far();
-  /// Goes on with the account of an earlier run. Fewer steps in it than were done: no claim any
-  /// more.
-  void go_on_from(const accountant::History& history, int64_t private_steps);
+  /// Goes on with the account of an earlier run. Other than as many steps in it as were done: no
+  /// claim.
+  void go_on_from(const accountant::History& history, int64_t private_steps, int64_t noised_steps,
+                  int64_t secret_steps);
+  /// Steps with noise, and those of them whose noise was a secret's.
+  int64_t noised_steps() const { return noised_steps_; }
+  int64_t secret_steps() const { return secret_steps_; }
 
   /// For results: the claim with all that it rests on, or the reason why there is none.
   records::Json record() const;
@@ -78,8 +83,8 @@ class PrivacyBudget {
  private:
   PrivacyOptions options_;
   data::Sampling sampling_;
-  std::string why_no_epsilon_;
-  int64_t planned_steps_ = 0;
+  std::string first_reason_, why_no_epsilon_;
+  int64_t planned_steps_ = 0, noised_steps_ = 0, secret_steps_ = 0;
   double noise_multiplier_ = 0;
   accountant::History history_;
   double best_order_ = 0;  ///< of the last look

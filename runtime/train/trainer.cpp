@@ -168,7 +168,15 @@ StepReport Trainer::step() {
   profile::PhaseTimer timer(device_);
   timer.begin("data");
   budget_.check_left();
-  return run_step(data_->next_step(options_.grad_accum), timer);
+  // A step that fails before it changes anything is done again with the same samples: passing over
+  // draws that did not fit would choose among them.
+  const int64_t position = data_->position();
+  try {
+    return run_step(data_->next_step(options_.grad_accum), timer);
+  } catch (...) {
+    if (budget_.sampling().sampler == "poisson" && !half_updated_) data_->go_to(position);
+    throw;
+  }
 }
 
 StepReport Trainer::step(const Batch& batch) {
@@ -191,6 +199,7 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   MS_CHECK(std::any_of(model_->parameters().begin(), model_->parameters().end(),
                        [](const auto& parameter) { return parameter->trainable; }),
            "trainer: expected at least one trainable parameter, got none: all are frozen");
+  take_model();
   Progress progress;
   OwnCounts own;
   own.step = step_ + 1;
@@ -218,7 +227,7 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   progress.update.emplace(*parallel_, *optimizer_, noise, is_wide ? at::kDouble : at::kFloat,
                           progress.report.lr, half_updated_);
   const DeterminismGuard determinism(options_.deterministic);
-  const bool as_graph = micro_batches.size() == 1 && runs_as_graph();
+  const bool as_graph = runs_as_graph() && micro_batches.size() == 1;
   if (!as_graph || !run_graph(micro_batches.front(), timer, progress))
     run_micro_batches(micro_batches, timer, progress);
   finish_step(timer, progress);
@@ -226,6 +235,7 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   watch_->end(progress.report);
   return std::move(progress.report);
 } catch (...) {
+  if (half_updated_) budget_.spoil("a step failed after it had begun to update the weights");
   rethrow_memory_errors();
 }
 

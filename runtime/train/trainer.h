@@ -138,7 +138,8 @@ class Trainer {
   at::Tensor of_all_ranks(const at::Tensor& own) const { return statistics_.of_all(own); }
   double clip_bound() const { return clipping_->bound(); }
   const privacy::ClipOptions& clip_options() const { return clipping_->options(); }
-  const PrivacyBudget& budget() const { return budget_; }
+  /// What the run has spent; with the reason, when another trainer has updated the model since.
+  const PrivacyBudget& budget() const;
   const data::Source* data() const { return data_.get(); }
   /// Noised updates so far, of all runs that this one goes on from.
   int64_t privacy_steps() const { return privacy_steps_; }
@@ -156,6 +157,8 @@ class Trainer {
                        Progress& progress);
   void check_losses(const at::Tensor& losses, const LossSums& sums);
   void take_expected_batch_size();
+  void take_model();
+  void own_model();
   int64_t step_denominator();
   optim::NoiseSpec step_noise(int64_t denominator) const;
   void add_count_noise(at::Tensor& count, double std) const;
@@ -168,7 +171,7 @@ class Trainer {
   optim::OptimizerOptions optimizer_options_;
   sharding::ShardingOptions sharding_options_;
   std::shared_ptr<comm::World> world_;
-  PrivacyBudget budget_;
+  mutable PrivacyBudget budget_;
   std::shared_ptr<privacy::Clipping> clipping_;
   std::unique_ptr<privacy::ClipEngine> engine_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -183,8 +186,9 @@ class Trainer {
   std::unique_ptr<StepGraph> graph_;  ///< with option compile
   std::function<void(const models::Model&)> gradient_observer_;
   int64_t step_ = 0, privacy_steps_ = 0;
-  bool half_resumed_ = false;  ///< a resume failed on the way: weights of two states
-  bool half_updated_ = false;  ///< the same of a step; see the note in step_update.h
+  uint64_t trainers_before_ = 0;  ///< of the same model
+  bool half_resumed_ = false;     ///< a resume failed on the way: weights of two states
+  bool half_updated_ = false;     ///< the same of a step; see the note in step_update.h
 };
 
 }  // namespace moonshard::train

@@ -2,6 +2,9 @@
 // anything.
 #include <ATen/ATen.h>
 
+#include <map>
+#include <mutex>
+
 #include "kernels/counter_noise/counter_noise.h"
 #include "kernels/secure_noise/secure_noise.h"
 #include "runtime/optim/noise.h"
@@ -18,6 +21,9 @@ std::string privacy_obstacle(const privacy::ClipOptions& clip,
     const bool is_it =
         engine.name == clip.mode || std::find(names.begin(), names.end(), clip.mode) != names.end();
     if (is_it && !engine.is_private) return fmt::format("mode = {}: plain training", clip.mode);
+    if (is_it && !engine.built_in)
+      return fmt::format("mode = {}: an engine of a script, whose norms nobody has proven here",
+                         clip.mode);
   }
   if (sharding.norm_reduce == "sum")
     return "norm_reduce = sum mixes samples of different ranks: for timing, not private";
@@ -38,6 +44,63 @@ std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world) {
   for (int64_t i = 0; i < all.numel(); ++i)
     key->word[i % 8] ^= static_cast<uint32_t>(all.data_ptr<int64_t>()[i]);
   return key;
+}
+
+namespace {
+
+// Who updated a model: an account is of the steps of one trainer, and two of them on one model with
+// one seed would draw the same noise.
+struct ModelUse {
+  std::weak_ptr<models::Model> model;
+  int64_t last_trainer = 0;
+  uint64_t trainers = 0;
+};
+
+struct ModelUses {
+  std::mutex mutex;
+  std::map<const models::Model*, ModelUse> by_model;
+};
+
+ModelUses& model_uses() {
+  static ModelUses uses;
+  return uses;
+}
+
+constexpr const char* kSharedModel =
+    "another trainer has updated the same model: an account is of one trainer's steps (weights "
+    "that "
+    "were trained on public data: save them, and make a new model of them)";
+
+}  // namespace
+
+// Before a step of this trainer.
+void Trainer::take_model() {
+  ModelUses& uses = model_uses();
+  const std::lock_guard<std::mutex> lock(uses.mutex);
+  std::erase_if(uses.by_model, [](const auto& use) { return use.second.model.expired(); });
+  ModelUse& use = uses.by_model[model_.get()];
+  use.model = model_;
+  if (use.last_trainer == serial_) return;
+  if (use.trainers > 0) budget_.spoil(kSharedModel);
+  if (step_ == 0) trainers_before_ = use.trainers++;
+  use.last_trainer = serial_;
+}
+
+// The weights are those of a checkpoint now, whose account this trainer goes on with.
+void Trainer::own_model() {
+  ModelUses& uses = model_uses();
+  const std::lock_guard<std::mutex> lock(uses.mutex);
+  uses.by_model[model_.get()] = {model_, serial_, 1};
+  trainers_before_ = 0;
+}
+
+const PrivacyBudget& Trainer::budget() const {
+  ModelUses& uses = model_uses();
+  const std::lock_guard<std::mutex> lock(uses.mutex);
+  const auto use = uses.by_model.find(model_.get());
+  if (step_ > 0 && use != uses.by_model.end() && use->second.last_trainer != serial_)
+    budget_.spoil(kSharedModel);
+  return budget_;
 }
 
 void Trainer::take_expected_batch_size() {
@@ -74,7 +137,9 @@ optim::NoiseSpec Trainer::step_noise(int64_t denominator) const {
       privacy::has_fault(privacy::Fault::WrongDenominator) ? 1.0 : static_cast<double>(denominator);
   if (!engine_->is_private()) return noise;
   noise.std = clipping_->noise_std(denominator);
-  noise.key = static_cast<uint64_t>(model_->options().seed);
+  // The first trainer of a model draws by the seed itself, later ones by others.
+  noise.key =
+      static_cast<uint64_t>(model_->options().seed) + trainers_before_ * 0x9e3779b97f4a7c15u;
   noise.secret = secret_;
   noise.step = static_cast<uint32_t>(step_ + 1);
   noise.updates_all = true;

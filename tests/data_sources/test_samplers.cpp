@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -18,10 +19,11 @@ namespace {
 // Example n is the row (n, n).
 class Numbers : public Dataset {
  public:
-  explicit Numbers(int64_t size, bool fails = false) : size_(size), fails_(fails) {}
+  explicit Numbers(int64_t size, bool fails = false) : fails_(fails), size_(size) {}
+  std::atomic<bool> fails_;
   int64_t size() const override { return size_; }
   Batch batch(const std::vector<int64_t>& examples) const override {
-    MS_CHECK(!fails_, "numbers: expected to be read, got a broken disk");
+    MS_CHECK(!fails_.load(), "numbers: expected to be read, got a broken disk");
     Batch batch;
     batch.inputs = at::tensor(examples, at::kLong).to(at::kDouble).unsqueeze(1).expand({-1, 2});
     batch.inputs = batch.inputs.contiguous();
@@ -31,7 +33,6 @@ class Numbers : public Dataset {
 
  private:
   int64_t size_;
-  bool fails_;
 };
 
 std::vector<int64_t> numbers_of(const std::vector<Batch>& batches) {
@@ -213,6 +214,34 @@ TEST(DatasetSource, WhatAThreadMeetsIsThrownWhereTheBatchIsAskedFor) {
                          {"fixed", 2, 1, 0, prefetch}, RandomWords(uint64_t{1}), c10::kCPU);
     EXPECT_THROW(source.next_step(1), UsageError);
   }
+}
+
+// A draw that could not be read is neither lost nor used twice.
+TEST(DatasetSource, GoesOnWithTheSameDrawWhenItCanBeReadAgain) {
+  for (const int64_t prefetch : {0, 1, 3}) {
+    const auto dataset = std::make_shared<Numbers>(64);
+    const RandomWords words(uint64_t{6});
+    DatasetSource plain(std::make_shared<Numbers>(64), {"poisson", 8, 1, 8, 0}, words, c10::kCPU),
+        broken(dataset, {"poisson", 8, 1, 8, prefetch}, words, c10::kCPU);
+    for (int step = 0; step < 12; ++step) {
+      if (step % 4 == 2) {
+        broken.go_to(broken.position());  // forget what was read while the disk was whole
+        dataset->fails_ = true;
+        EXPECT_THROW(broken.next_step(1), UsageError);
+        dataset->fails_ = false;
+      }
+      EXPECT_EQ(numbers_of(broken.next_step(1)), numbers_of(plain.next_step(1))) << step;
+    }
+  }
+}
+
+TEST(DatasetSource, PlainTrainingPassesOverEmptyDraws) {
+  LoaderOptions options{"poisson", 4, 1, 1, 2};
+  options.skip_empty = true;
+  DatasetSource source(std::make_shared<Numbers>(100), options, RandomWords(uint64_t{2}),
+                       c10::kCPU);
+  for (int step = 0; step < 40; ++step) EXPECT_GT(numbers_of(source.next_step(1)).size(), 0u);
+  EXPECT_GT(source.position(), 45);
 }
 
 TEST(DatasetSource, FetchingAheadChangesNothing) {

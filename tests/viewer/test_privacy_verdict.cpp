@@ -116,7 +116,7 @@ TEST(PrivacyVerdict, RefusesClaimsThatNothingStandsBehind) {
   claim = PrivacyClaim();
   claim.present = true;
   claim.why_no_epsilon = "fixed batches";
-  EXPECT_EQ(check_claim(claim, 0).text, "No epsilon is claimed: fixed batches.");
+  EXPECT_EQ(check_claim(claim, 0).text, "Not private: no epsilon is claimed: fixed batches.");
 }
 
 TEST(PrivacyVerdict, SurvivesAnyNumbers) {

@@ -21,6 +21,12 @@ namespace {
 constexpr size_t kMaxBins = 4096;
 constexpr size_t kMaxSteps = 4000;  // drawn
 
+// Who has the seed can take the noise away again.
+std::string noise_source(const std::string& noise) {
+  if (noise == "counter") return "the seed";
+  return noise == "secure" ? "a secret" : clean_text(noise, 32);
+}
+
 bool is_rising(const std::vector<double>& edges) {
   for (size_t i = 0; i < edges.size(); ++i) {
     if (!std::isfinite(edges[i]) || (i > 0 && !(edges[i] > edges[i - 1]))) return false;
@@ -206,6 +212,7 @@ class PrivacyPanel final : public ChartPanel {
     add("sampler", clean_text(claim.sampler, 32), "sampler");
     add("q", number(claim.sampling_rate), "sampling_rate");
     add("noise", number(claim.noise_multiplier), "noise_multiplier");
+    add("drawn from", noise_source(claim.noise), "noise_source");
     add("bound", number(claim.max_grad_norm), "max_grad_norm");
     add("steps", number(claim.steps), "steps");
     if (!claim.history.empty()) {

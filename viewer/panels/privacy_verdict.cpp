@@ -102,7 +102,7 @@ PrivacyVerdict check_claim(const PrivacyClaim& claim, size_t recorded_steps) {
     const std::string why = clean_text(claim.why_no_epsilon, 512);
     if (!claim.present) return of_kind(Kind::NoClaim, "The result says nothing about privacy.");
     return of_kind(Kind::NoClaim, why.empty() ? "The result claims no epsilon and does not say why."
-                                              : "No epsilon is claimed: " + why + ".");
+                                              : "Not private: no epsilon is claimed: " + why + ".");
   }
   if (!claim.private_engine) {
     return of_kind(

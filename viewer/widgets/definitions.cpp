@@ -122,6 +122,9 @@ const std::vector<Definition> kFigures = {
     {"sampling_rate", "Chance of each sample to be in a step's batch."},
     {"sampler", "How batches are drawn; fixed: they are not, and no epsilon follows."},
     {"accountant", "Which computation turned noise, rate and steps into epsilon."},
+    {"noise_source",
+     "Where noise comes from: the seed, with which it can be computed and taken away, or a "
+     "secret."},
     {"history", "Phases of the run, each with its own sampling rate and noise."},
     {"private_engine", "The engine clips and adds noise, and nothing in the setup undoes that."},
     {"why_no_epsilon", "Why the result claims no epsilon."},
