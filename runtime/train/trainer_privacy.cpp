@@ -48,12 +48,11 @@ std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world) {
 
 namespace {
 
-// Who updated a model: an account is of the steps of one trainer, and two of them on one model with
-// one seed would draw the same noise.
+// Who updated a model last: an account is of the steps of one trainer, and two of them on one model
+// with one seed draw the same noise.
 struct ModelUse {
   std::weak_ptr<models::Model> model;
-  int64_t last_trainer = 0;
-  uint64_t trainers = 0;
+  int64_t last_trainer = 0;  ///< its serial; 0 before the first step of any
 };
 
 struct ModelUses {
@@ -81,8 +80,7 @@ void Trainer::take_model() {
   ModelUse& use = uses.by_model[model_.get()];
   use.model = model_;
   if (use.last_trainer == serial_) return;
-  if (use.trainers > 0) budget_.spoil(kSharedModel);
-  if (step_ == 0) trainers_before_ = use.trainers++;
+  if (use.last_trainer != 0) budget_.spoil(kSharedModel);
   use.last_trainer = serial_;
 }
 
@@ -90,8 +88,7 @@ void Trainer::take_model() {
 void Trainer::own_model() {
   ModelUses& uses = model_uses();
   const std::lock_guard<std::mutex> lock(uses.mutex);
-  uses.by_model[model_.get()] = {model_, serial_, 1};
-  trainers_before_ = 0;
+  uses.by_model[model_.get()] = {model_, serial_};
 }
 
 const PrivacyBudget& Trainer::budget() const {
@@ -137,9 +134,7 @@ optim::NoiseSpec Trainer::step_noise(int64_t denominator) const {
       privacy::has_fault(privacy::Fault::WrongDenominator) ? 1.0 : static_cast<double>(denominator);
   if (!engine_->is_private()) return noise;
   noise.std = clipping_->noise_std(denominator);
-  // The first trainer of a model draws by the seed itself, later ones by others.
-  noise.key =
-      static_cast<uint64_t>(model_->options().seed) + trainers_before_ * 0x9e3779b97f4a7c15u;
+  noise.key = static_cast<uint64_t>(model_->options().seed);
   noise.secret = secret_;
   noise.step = static_cast<uint32_t>(step_ + 1);
   noise.updates_all = true;
