@@ -186,8 +186,8 @@ class Trainer {
   std::unique_ptr<StepGraph> graph_;  ///< with option compile
   std::function<void(const models::Model&)> gradient_observer_;
   int64_t step_ = 0, privacy_steps_ = 0;
-  bool half_resumed_ = false;     ///< a resume failed on the way: weights of two states
-  bool half_updated_ = false;     ///< the same of a step; see the note in step_update.h
+  bool half_resumed_ = false;  ///< a resume failed on the way: weights of two states
+  bool half_updated_ = false;  ///< the same of a step; see the note in step_update.h
 };
 
 }  // namespace moonshard::train

@@ -66,9 +66,8 @@ ModelUses& model_uses() {
 }
 
 constexpr const char* kSharedModel =
-    "another trainer has updated the same model: an account is of one trainer's steps (weights "
-    "that "
-    "were trained on public data: save them, and make a new model of them)";
+    "another trainer has updated the same model: an account is of one trainer's steps (of weights "
+    "that were trained on public data: save them, and make a new model of them)";
 
 }  // namespace
 
