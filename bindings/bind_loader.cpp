@@ -125,8 +125,7 @@ std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models
   options.grad_accum = step.grad_accum;
   options.skip_empty = plain;
   if (options.expected_batch_size == 0) options.expected_batch_size = step.expected_batch_size;
-  const RandomWords words = secure ? RandomWords(*train::shared_secret(world))
-                                   : RandomWords(static_cast<uint64_t>(model.options().seed));
+  const RandomWords words = train::sampling_words(world, model.options().seed, secure);
   return std::make_unique<data::DatasetSource>(handle.dataset, options, words,
                                                resolve_device(model.options().device), world.rank(),
                                                world.size());

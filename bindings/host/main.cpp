@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <optional>
 
 #include "bindings/host/audit_command.h"
 #include "bindings/host/commands.h"
@@ -179,6 +180,27 @@ int doctor_verb(const Words& words) {
   return host::doctor_command(as_json);
 }
 
+void add_rank_flags(VerbLine& line, host::RanksOptions& ranks) {
+  line->add_option("--nproc", ranks.nproc, "ranks on this machine")->check(CLI::Range(1, 4096));
+  line->add_option("--log-dir", ranks.log_dir, "folder for the logs of ranks other than 0");
+}
+
+// The words that are the verb's own, or the exit code when help was asked for or ranks did the
+// work.
+std::optional<int> parse_or_start_ranks(const char* verb, VerbLine& line, const Words& words,
+                                        const host::RanksOptions& ranks, const std::string& help,
+                                        Words& rest) {
+  try {
+    rest = line.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << line.help() << "\n" << help;
+    return 0;
+  }
+  if (!host::must_start_ranks(ranks.nproc)) return std::nullopt;
+  const Words others = host::without_option(host::without_option(words, "--nproc"), "--log-dir");
+  return host::start_ranks(ranks, rank_words(verb, others));
+}
+
 int verify_verb(const Words& words) {
   VerbLine line(
       "verify",
@@ -200,19 +222,11 @@ int verify_verb(const Words& words) {
   line->add_option("--fault", fault,
                    "switch a deliberate mistake on, to see it found: no_bias_term, no_cross_term, "
                    "no_padding_rule, micro_step_norm, wrong_denominator");
-  line->add_option("--nproc", ranks.nproc, "ranks on this machine")->check(CLI::Range(1, 4096));
-  line->add_option("--log-dir", ranks.log_dir, "folder for the logs of ranks other than 0");
+  add_rank_flags(line, ranks);
   Words rest;
-  try {
-    rest = line.parse(words);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << line.help() << "\n" << host::verify_help();
-    return 0;
-  }
-  if (host::must_start_ranks(ranks.nproc)) {
-    const Words others = host::without_option(host::without_option(words, "--nproc"), "--log-dir");
-    return host::start_ranks(ranks, rank_words("verify", others));
-  }
+  if (const auto ended =
+          parse_or_start_ranks("verify", line, words, ranks, host::verify_help(), rest))
+    return *ended;
   return host::verify_command(options, output, fault, rest);
 }
 
@@ -229,19 +243,11 @@ int audit_verb(const Words& words) {
   line->add_flag("--json", as_json, "print all audits as JSON");
   line->add_option("--fault", fault,
                    "switch a deliberate mistake on, to see it found; a wrong name lists them");
-  line->add_option("--nproc", ranks.nproc, "ranks on this machine")->check(CLI::Range(1, 4096));
-  line->add_option("--log-dir", ranks.log_dir, "folder for the logs of ranks other than 0");
+  add_rank_flags(line, ranks);
   Words rest;
-  try {
-    rest = line.parse(words);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << line.help() << "\n" << host::audit_help();
-    return 0;
-  }
-  if (host::must_start_ranks(ranks.nproc)) {
-    const Words others = host::without_option(host::without_option(words, "--nproc"), "--log-dir");
-    return host::start_ranks(ranks, rank_words("audit", others));
-  }
+  if (const auto ended =
+          parse_or_start_ranks("audit", line, words, ranks, host::audit_help(), rest))
+    return *ended;
   return host::audit_command(rest, as_json, fault);
 }
 

@@ -82,8 +82,7 @@ std::unique_ptr<data::Source> make_source(const ExperimentOptions& options, comm
   loader.expected_batch_size = options.expected_batch_size;
   loader.prefetch = options.prefetch;
   loader.skip_empty = options.mode == "none";
-  const RandomWords words = options.secure ? RandomWords(*shared_secret(world))
-                                           : RandomWords(static_cast<uint64_t>(options.seed));
+  const RandomWords words = sampling_words(world, options.seed, options.secure);
   return std::make_unique<DrawnAhead>(
       std::make_unique<data::DatasetSource>(make_dataset(options), loader, words,
                                             resolve_device(options.device), world.rank(),

@@ -8,6 +8,17 @@
 
 namespace moonshard::train {
 
+namespace {
+
+// All steps so far are of this kind.
+bool is_of_one_kind(const accountant::History& history, double q, double sigma) {
+  if (history.empty()) return true;
+  const accountant::GaussianPhase& first = history.phases().front();
+  return history.phases().size() == 1 && first.q == q && first.sigma == sigma;
+}
+
+}  // namespace
+
 int64_t steps_of_epochs(double epochs, const data::Sampling& sampling) {
   MS_CHECK(sampling.sampler == "poisson",
            "privacy: option 'epochs': expected data with sampler = poisson, got {}; give "
@@ -53,9 +64,7 @@ void PrivacyBudget::check_left() const {
   if (planned_steps_ == 0 || !has_claim()) return;
   bool fits = history_.num_steps() < static_cast<double>(planned_steps_);
   // A run that went on from steps of another kind is not what was planned: look at the whole.
-  const bool as_planned = history_.empty() || (history_.phases().size() == 1 &&
-                                               history_.phases()[0].sigma == noise_multiplier_ &&
-                                               history_.phases()[0].q == sampling_.rate);
+  const bool as_planned = is_of_one_kind(history_, sampling_.rate, noise_multiplier_);
   if (fits && !as_planned && options_.target_epsilon > 0) {
     accountant::History next = history_;
     next.add({sampling_.rate, noise_multiplier_, 1});
@@ -96,8 +105,8 @@ double PrivacyBudget::epsilon_so_far() {
       accountant::rdp_epsilon(history_.phases(), options_.delta, orders);
   best_order_ = found.best_order;
   // The noise was chosen so that all planned steps stay within the target.
-  const bool as_planned = options_.target_epsilon > 0 && history_.phases().size() == 1 &&
-                          history_.phases()[0].sigma == noise_multiplier_;
+  const bool as_planned =
+      options_.target_epsilon > 0 && is_of_one_kind(history_, sampling_.rate, noise_multiplier_);
   return as_planned ? std::min(found.epsilon, options_.target_epsilon) : found.epsilon;
 }
 

@@ -15,6 +15,9 @@ namespace moonshard::train {
 /// another.
 std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world);
 
+/// What a run's samplers draw from: its seed, or a secret of their own. All ranks together.
+RandomWords sampling_words(comm::World& world, int64_t seed, bool secure);
+
 /// Why a run with these options is not private, whatever its data; empty when it is.
 std::string privacy_obstacle(const privacy::ClipOptions& clip,
                              const sharding::ShardingOptions& sharding, const comm::World& world);

@@ -46,6 +46,10 @@ std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world) {
   return key;
 }
 
+RandomWords sampling_words(comm::World& world, int64_t seed, bool secure) {
+  return secure ? RandomWords(*shared_secret(world)) : RandomWords(static_cast<uint64_t>(seed));
+}
+
 namespace {
 
 // Who updated a model last: an account is of the steps of one trainer, and two of them on one model

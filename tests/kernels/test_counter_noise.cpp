@@ -6,6 +6,7 @@
 
 #include "kernels/common/philox.h"
 #include "kernels/counter_noise/counter_noise.h"
+#include "tests/kernels/normal_numbers.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -61,19 +62,7 @@ TEST(CounterNoise, EqualsTheReferenceUpToTheRoundingOfItsFunctions) {
 }
 
 TEST(CounterNoise, IsStandardNormal) {
-  const int64_t n = 4'000'000;
-  const at::Tensor z = normals(n, {42, 1, 0}).to(at::kDouble);
-  // Four standard errors of mean, variance and fourth moment of n normals.
-  const double root = std::sqrt(static_cast<double>(n));
-  EXPECT_NEAR(z.mean().item<double>(), 0, 4 / root);
-  EXPECT_NEAR(z.square().mean().item<double>(), 1, 4 * std::sqrt(2.0) / root);
-  EXPECT_NEAR(z.pow(4).mean().item<double>(), 3, 4 * std::sqrt(96.0) / root);
-  // Kolmogorov-Smirnov distance to the normal distribution; 1.95/sqrt(n) is exceeded once in a
-  // thousand.
-  const at::Tensor sorted = std::get<0>(z.sort());
-  const at::Tensor expected = 0.5 * at::erfc(-sorted / std::sqrt(2.0));
-  const at::Tensor steps = (at::arange(n, at::kDouble) + 0.5) / static_cast<double>(n);
-  EXPECT_LT((expected - steps).abs().max().item<double>(), 1.95 / root);
+  expect_standard_normal(normals(4'000'000, {42, 1, 0}).to(at::kDouble), 1.95);
 }
 
 TEST(CounterNoise, StreamsAreNeitherRepeatedNorCorrelated) {

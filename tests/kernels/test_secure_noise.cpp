@@ -10,6 +10,7 @@
 #include "kernels/secure_noise/secure_noise_math.h"
 #include "runtime/core/check.h"
 #include "runtime/core/random_words.h"
+#include "tests/kernels/normal_numbers.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -57,18 +58,8 @@ TEST(SecureNoise, AShardDrawsExactlyItsPartOfTheWhole) {
 // Both generators: standard deviation within 1 % over 1e7 draws (it is far closer), and the
 // Kolmogorov-Smirnov distance that is exceeded once in ten thousand.
 TEST(Noise, IsStandardNormalOverTenMillionDraws) {
-  for (const Draw& draw : {Draw(secure), Draw(counter)}) {
-    const int64_t n = 10'000'000;
-    const at::Tensor z = draw(n, 1, 0, 0);
-    const double root = std::sqrt(static_cast<double>(n));
-    EXPECT_NEAR(z.mean().item<double>(), 0, 4 / root);
-    EXPECT_NEAR(z.square().mean().item<double>(), 1, 4 * std::sqrt(2.0) / root);
-    EXPECT_NEAR(z.pow(4).mean().item<double>(), 3, 4 * std::sqrt(96.0) / root);
-    const at::Tensor sorted = std::get<0>(z.sort());
-    const at::Tensor expected = 0.5 * at::erfc(-sorted / std::sqrt(2.0));
-    const at::Tensor steps = (at::arange(n, at::kDouble) + 0.5) / static_cast<double>(n);
-    EXPECT_LT((expected - steps).abs().max().item<double>(), 2.23 / root);
-  }
+  for (const Draw& draw : {Draw(secure), Draw(counter)})
+    expect_standard_normal(draw(10'000'000, 1, 0, 0), 2.23);
 }
 
 // Steps, parameters, shards of a parameter: what different ranks and micro-batches would draw.

@@ -117,7 +117,9 @@ TEST(Budget, ATargetChoosesTheNoiseAndEndsTheRun) {
     const accountant::Epsilon spent = run.trainer->budget().epsilon();
     EXPECT_LE(spent.epsilon, 3);
     EXPECT_GT(spent.epsilon, 2.97) << accountant;
-    if (spent.lower > 0) EXPECT_GE(last, spent.lower) << "progress is never below the truth";
+    if (spent.lower > 0) {
+      EXPECT_GE(last, spent.lower) << "progress is never below the truth";
+    }
     const at::Tensor before = run.weights();
     EXPECT_THAT(message_of([&] { run.trainer->step(); }),
                 HasSubstr("expected steps within the budget of epsilon 3"));
