@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "bindings/convert.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::bindings {
 namespace {

@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "bindings/sol.h"
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::bindings {
-
-using records::Json;
 
 /// The integer at a stack position, when it is one that loses no digits: a whole double up to 2^53,
 /// or a LuaJIT int64 or uint64 value up to 2^63 - 1.

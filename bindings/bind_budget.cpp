@@ -4,7 +4,7 @@
 #include "bindings/docs.h"
 #include "runtime/accountant/calibrate.h"
 #include "runtime/accountant/history.h"
-#include "runtime/core/options.h"
+#include "runtime/base/options.h"
 
 namespace moonshard::bindings {
 namespace {

@@ -8,9 +8,9 @@
 #include "bindings/parallel_options.h"
 #include "bindings/tensor_handle.h"
 #include "runtime/comm/world.h"
+#include "runtime/experiment/experiment.h"
 #include "runtime/plan/rank_memory.h"
 #include "runtime/sharding/sharding_options.h"
-#include "runtime/train/experiment.h"
 
 namespace moonshard::bindings {
 namespace {

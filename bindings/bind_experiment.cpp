@@ -3,9 +3,9 @@
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "runtime/comm/world.h"
+#include "runtime/experiment/experiment.h"
 #include "runtime/launch/program_ranks.h"
 #include "runtime/records/writer.h"
-#include "runtime/train/experiment.h"
 
 namespace moonshard::bindings {
 namespace {

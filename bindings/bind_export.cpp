@@ -5,9 +5,9 @@
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
-#include "runtime/records/atomic_file.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/json.h"
 #include "runtime/records/csv.h"
-#include "runtime/records/json.h"
 #include "runtime/records/tensorboard.h"
 
 namespace moonshard::bindings {
@@ -15,7 +15,7 @@ namespace {
 
 void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
-  records::write_file_atomically(path, bytes);
+  write_file_atomically(path, bytes);
 }
 
 // Each event is { tag, step, wall_time, value } or { tag, step, wall_time, text }.
@@ -51,7 +51,7 @@ sol::object list_folder(const Arguments& args) {
   std::error_code reason;
   for (const auto& entry : std::filesystem::directory_iterator(folder, reason)) {
     std::string name = entry.path().filename().string();
-    if (records::is_temporary_name(name)) continue;
+    if (is_temporary_name(name)) continue;
     if (entry.is_directory()) name += '/';
     names.push_back(std::move(name));
   }
@@ -68,7 +68,7 @@ void bind_export(sol::table native) {
     define(table, "files", name, signature, text, function);
   };
   add("read_json", "(path) -> value", "A JSON file as Lua values.", [](const Arguments& args) {
-    return to_lua(args.state(), records::read_json_file(args.path(1, "file")));
+    return to_lua(args.state(), read_json_file(args.path(1, "file")));
   });
   add("write", "(path, text)", "A file, whole or not at all; missing folders are made.",
       [](const Arguments& args) { write_bytes(args.path(1, "file"), args.text(2, "text")); });

@@ -10,7 +10,8 @@
 #include "bindings/docs.h"
 #include "bindings/tensor_handle.h"
 #include "bindings/usertype.h"
-#include "runtime/core/interrupt.h"
+#include "runtime/base/interrupt.h"
+#include "runtime/experiment/experiment.h"
 #include "runtime/launch/file_lock.h"
 #include "runtime/launch/gpus.h"
 #include "runtime/launch/interrupt_count.h"
@@ -18,7 +19,6 @@
 #include "runtime/launch/process.h"
 #include "runtime/profile/memory.h"
 #include "runtime/records/writer.h"
-#include "runtime/train/experiment.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -94,7 +94,7 @@ sol::object gpus(const Arguments& args) {
 sol::object plan_point(const Arguments& args) {
   static const bool has_gpu = !launch::usable_gpus().gpus.empty();
   Json table = args.options(1);
-  const std::string device = records::string_or(table, "device", "auto");
+  const std::string device = string_or(table, "device", "auto");
   const bool names_gpu = device == "cuda" || device.starts_with("cuda:");
   if (names_gpu || device == "auto") table["device"] = "cpu";
   Json effective = train::resolve_experiment_table(table);

@@ -5,7 +5,7 @@
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "bindings/lua_callback.h"
-#include "runtime/core/options.h"
+#include "runtime/base/options.h"
 #include "runtime/privacy/engines/engines.h"
 #include "runtime/verify/verify.h"
 

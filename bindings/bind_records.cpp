@@ -2,12 +2,12 @@
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/usertype.h"
+#include "runtime/experiment/experiment.h"
 #include "runtime/launch/machine.h"
 #include "runtime/records/plot_spec.h"
 #include "runtime/records/reader.h"
 #include "runtime/records/statistics.h"
 #include "runtime/records/writer.h"
-#include "runtime/train/experiment.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -31,9 +31,8 @@ sol::object write_sweep(const Arguments& args) {
   const Json sweep = args.json(2);
   std::vector<std::string> axes;  // an empty Lua table is no list: a sweep of one point has none
   for (const Json& axis : sweep.at("axes")) axes.push_back(axis.get<std::string>());
-  writer(args).write_sweep(records::string_or(sweep, "name", ""),
-                           sweep.value("request", Json::object()), axes,
-                           read_points(sweep.at("points")));
+  writer(args).write_sweep(string_or(sweep, "name", ""), sweep.value("request", Json::object()),
+                           axes, read_points(sweep.at("points")));
   return sol::make_object(args.state(), sol::lua_nil);
 }
 
@@ -130,7 +129,7 @@ void bind_records(sol::table native) {
         const records::PlotSpec spec =
             records::plot_spec_from_json(args.json(3), "plot '" + name + "'");
         writer(args).write_file("visualizations/" + name + ".plot.json",
-                                records::to_text(records::to_json(spec)));
+                                to_text(records::to_json(spec)));
       });
   add("load", "(path) -> table", "All that lies in a run folder.", load);
   add("load_point", "(path, id) -> table", "One point as it is now.", [](const Arguments& args) {
@@ -140,7 +139,7 @@ void bind_records(sol::table native) {
   add("seed_result", "(path, id) -> table", "The profiling suites' result of a good point.",
       seed_result);
   add("read_json", "(path) -> value", "A JSON file.", [](const Arguments& args) {
-    return to_lua(args.state(), records::read_json_file(args.path(1, "file")));
+    return to_lua(args.state(), read_json_file(args.path(1, "file")));
   });
   add("log_tail", "(path, id, bytes) -> text", "The end of a point's log.",
       [](const Arguments& args) {
@@ -148,9 +147,8 @@ void bind_records(sol::table native) {
             args.state(), records::read_log_tail(args.path(1, "folder"), args.text(2, "id"),
                                                  static_cast<size_t>(args.integer(3, "bytes"))));
       });
-  add("to_json", "(value) -> text", "JSON text of a value.", [](const Arguments& args) {
-    return sol::make_object(args.state(), records::to_text(args.json(1)));
-  });
+  add("to_json", "(value) -> text", "JSON text of a value.",
+      [](const Arguments& args) { return sol::make_object(args.state(), to_text(args.json(1))); });
   add("summarize", "(numbers) -> table", "count, mean, median, min, max, p95, iqr.",
       [](const Arguments& args) {
         return to_lua(

@@ -9,7 +9,7 @@
 #include "bindings/loader.h"
 #include "bindings/parallel_options.h"
 #include "bindings/usertype.h"
-#include "runtime/train/step_record.h"
+#include "runtime/experiment/step_record.h"
 
 namespace moonshard::bindings {
 namespace {

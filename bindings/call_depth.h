@@ -2,7 +2,7 @@
 // C stack, which Lua does not watch; this does.
 #pragma once
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::bindings {
 

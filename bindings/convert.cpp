@@ -4,7 +4,7 @@
 #include <map>
 
 #include "bindings/arguments.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::bindings {
 namespace {

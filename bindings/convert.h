@@ -4,11 +4,9 @@
 #include <string>
 
 #include "bindings/sol.h"
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::bindings {
-
-using records::Json;
 
 /// The value at a stack position. Tables with keys 1…n are lists, an empty table is an object, all
 /// other keys must be strings, ms.null (a null pointer) is null. Throws UsageError "where: …" for

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::bindings {
 namespace {

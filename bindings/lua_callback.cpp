@@ -4,7 +4,7 @@
 
 #include "bindings/convert.h"
 #include "bindings/tensor_handle.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::bindings {
 

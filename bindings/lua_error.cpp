@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/core/memory_errors.h"
 
 namespace moonshard::bindings {

@@ -6,7 +6,7 @@
 
 #include "bindings/call_depth.h"
 #include "bindings/lua_error.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::bindings {
 namespace {

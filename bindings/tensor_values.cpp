@@ -6,8 +6,8 @@
 
 #include "bindings/convert.h"
 #include "bindings/tensor_handle.h"
+#include "runtime/base/options.h"
 #include "runtime/core/device.h"
-#include "runtime/core/options.h"
 
 namespace moonshard::bindings {
 namespace {

@@ -9,7 +9,7 @@
 #include <imgui.h>
 #include <imgui_internal.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "viewer/layout.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"

@@ -9,7 +9,7 @@
 #include <imgui_impl_glfw.h>
 #include <imgui_impl_opengl3.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "viewer/backend.h"
 
 namespace moonshard::viewer {

@@ -12,7 +12,7 @@
 #include <imgui.h>
 #include <imgui_impl_opengl3.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "viewer/backend.h"
 
 namespace moonshard::viewer {

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/records/atomic_file.h"
+#include "runtime/base/atomic_file.h"
 #include "viewer/render/plot_table.h"
 #include "viewer/widgets/format.h"
 
@@ -76,7 +76,7 @@ ExportResult save_picture(records::PlotSpec spec, const ExportOptions& options,
   spec.height = options.height;
   const WorkFolder work;
   const fs::path spec_file = work.path() / "picture.plot.json", said = work.path() / "said.txt";
-  records::write_file_atomically(spec_file, records::to_text(to_json(spec)));
+  write_file_atomically(spec_file, to_text(to_json(spec)));
   const int code = run_program(
       {program.string(), "--render", spec_file.string(), "-o", options.file.string(), "--scale",
        std::to_string(options.scale), "--theme", options.theme == Theme::Light ? "light" : "dark"},
@@ -92,7 +92,7 @@ std::future<ExportResult> start_export(const records::PlotSpec& spec, const Expo
   return std::async(std::launch::async, [spec, options, program]() -> ExportResult {
     try {
       if (options.file.extension() != ".csv") return save_picture(spec, options, program);
-      records::write_file_atomically(options.file, plot_csv(spec));
+      write_file_atomically(options.file, plot_csv(spec));
       return {true, "saved " + options.file.string()};
     } catch (const std::exception& problem) {
       return {false, problem.what()};

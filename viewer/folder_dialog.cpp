@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 

@@ -10,7 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "viewer/app.h"
 #include "viewer/panels/panel.h"
 #include "viewer/readers/limited_process.h"

@@ -20,8 +20,8 @@ std::string script_for(const Workspace& workspace, std::string_view body,
 /// the like against the baseline that is chosen now.
 std::string figures_script(const Workspace& workspace, const std::vector<std::string>& keys);
 
-/// A script that draws one of the figures of scripts/plot, below the folder it is run in: the run
-/// folder's own pictures show all of its points, and stay.
+/// A script that draws one of the figures of scripts/moonshard/plot, below the folder it is run in:
+/// the run folder's own pictures show all of its points, and stay.
 std::string figure_script(const Workspace& workspace, std::string_view figure);
 
 }  // namespace moonshard::viewer

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "runtime/records/atomic_file.h"
-#include "runtime/records/json.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::viewer {
 namespace {
-
-using records::Json;
 
 constexpr size_t kMaxRecent = 12;
 constexpr size_t kMaxBytes = 1 << 20;
@@ -49,19 +47,18 @@ Settings load_settings(const std::filesystem::path& path) {
   std::error_code error;
   if (path.empty() || !std::filesystem::is_regular_file(path, error)) return settings;
   try {
-    records::JsonLimits limits;
+    JsonLimits limits;
     limits.max_bytes = kMaxBytes;
-    const Json saved = records::read_json_file(path, limits);
-    settings.theme =
-        records::string_or(saved, "theme", "dark") == "light" ? Theme::Light : Theme::Dark;
+    const Json saved = read_json_file(path, limits);
+    settings.theme = string_or(saved, "theme", "dark") == "light" ? Theme::Light : Theme::Dark;
     settings.text_scale =
-        std::clamp(static_cast<float>(records::number_or(saved, "text_scale", 1)), 0.5f, 3.0f);
+        std::clamp(static_cast<float>(number_or(saved, "text_scale", 1)), 0.5f, 3.0f);
     settings.recent = texts(saved, "recent");
     if (settings.recent.size() > kMaxRecent) settings.recent.resize(kMaxRecent);
     settings.closed_panels = texts(saved, "closed_panels");
-    settings.layout = records::string_or(saved, "layout", "");
+    settings.layout = string_or(saved, "layout", "");
     const auto side = [&](const char* key) {  // below this a window cannot be found again
-      const double pixels = records::number_or(saved, key, 0);
+      const double pixels = number_or(saved, key, 0);
       return pixels >= kSmallestSide && pixels <= 16384 ? static_cast<int>(pixels) : 0;
     };
     settings.width = side("width");
@@ -84,7 +81,7 @@ void save_settings(const Settings& settings, const std::filesystem::path& path) 
                    {"layout", settings.layout}};
   try {
     std::filesystem::create_directories(path.parent_path());
-    records::write_file_atomically(path, records::to_text(saved));
+    write_file_atomically(path, to_text(saved));
   } catch (const std::exception&) {
     // A read-only home: nothing is remembered.
   }

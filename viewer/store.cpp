@@ -5,8 +5,8 @@
 
 #include "runtime/records/csv.h"
 #include "runtime/records/plot_spec.h"
-#include "viewer/data/memory_snapshot.h"
-#include "viewer/data/trace_index.h"
+#include "viewer/tracing/memory_snapshot.h"
+#include "viewer/tracing/trace_index.h"
 
 namespace moonshard::viewer {
 namespace {

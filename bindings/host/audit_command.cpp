@@ -12,8 +12,8 @@
 
 #include "bindings/host/flags.h"
 #include "bindings/host/ranks_command.h"
-#include "runtime/core/check.h"
-#include "runtime/core/options.h"
+#include "runtime/base/check.h"
+#include "runtime/base/options.h"
 #include "runtime/privacy/faults.h"
 
 namespace moonshard::host {
@@ -109,11 +109,11 @@ int audit_command(const std::vector<std::string>& words, bool as_json, const std
     if (progress) fmt::print(stderr, "\r{:<79}", fmt::format("{} audits: {}", done, one.engine));
   });
   if (progress) fmt::print(stderr, "\r{:<79}\r", "");
-  const records::Json report = audit::to_json(audits, options);
+  const Json report = audit::to_json(audits, options);
   const int code = report["exceeded"].get<int64_t>() == 0 ? 0 : kExitPromiseBroken;
   if (!speaks) return code;
   if (as_json) {
-    fmt::print("{}", records::to_text(report));
+    fmt::print("{}", to_text(report));
     return code;
   }
   print_table(audits);

@@ -9,13 +9,13 @@
 #include "bindings/host/flags.h"
 #include "bindings/host/ranks_command.h"
 #include "bindings/lua_error.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/experiment/experiment.h"
 #include "runtime/launch/doctor.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_ranks.h"
-#include "runtime/records/atomic_file.h"
 #include "runtime/records/point_tables.h"
 #include "runtime/records/writer.h"
-#include "runtime/train/experiment.h"
 
 namespace moonshard::host {
 namespace {
@@ -101,7 +101,7 @@ void print_record(const Json& record) {
   if (metrics.contains("gpu_utilization_percent"))
     fmt::print(", GPU busy {:.0f} %", metrics["gpu_utilization_percent"].get<double>());
   fmt::print(", CPU {:.0f} %, data {:.1f} %\n", metrics["cpu_percent"].get<double>(),
-             records::number_or(metrics, "data_share_percent", 0));
+             number_or(metrics, "data_share_percent", 0));
   if (metrics.contains("profiler_overhead_percent"))
     fmt::print("  profiler  the detailed step took {:+.1f} % against the median\n",
                metrics["profiler_overhead_percent"].get<double>());
@@ -111,9 +111,9 @@ void print_record(const Json& record) {
 
 // The entry of a point in sweep.json: id, file, asked, options.
 Json planned_point(const std::string& folder, const std::string& id) {
-  const Json sweep = records::read_json_file(std::filesystem::path(folder) / "sweep.json");
+  const Json sweep = read_json_file(std::filesystem::path(folder) / "sweep.json");
   for (const Json& point : sweep.at("points")) {
-    if (records::string_or(point, "id", "") == id) return point;
+    if (string_or(point, "id", "") == id) return point;
   }
   throw UsageError(fmt::format("point: expected an id of {}/sweep.json, got '{}'", folder, id));
 }
@@ -163,14 +163,14 @@ int profile_command(const std::vector<std::string>& words, bool as_json,
   if (!output.empty() && is_first_rank()) {
     const bool whole = record["status"] == "ok";
     Json file = whole ? train::seed_result(record) : Json::object();
-    file["schema_version"] = records::kSchemaVersion;
+    file["schema_version"] = kSchemaVersion;
     file["status"] = record["status"];
     file["record"] = record;
-    records::write_file_atomically(output, records::to_text(file));
+    write_file_atomically(output, to_text(file));
   }
   // Other launchers show all ranks' output: one record is enough, and JSON must be one.
   if (as_json && is_first_rank()) {
-    fmt::print("{}", records::to_text(record));
+    fmt::print("{}", to_text(record));
   } else if (record["status"] == "ok" && is_first_rank()) {
     print_record(record);
   }
@@ -199,8 +199,7 @@ int point_command(const std::string& folder, const std::string& id) {
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
-    record = Json{
-        {"schema_version", records::kSchemaVersion}, {"status", "failed"}, {"options", options}};
+    record = Json{{"schema_version", kSchemaVersion}, {"status", "failed"}, {"options", options}};
     record["error"] = bindings::readable_message(error);
     fmt::print("{}\n", record["error"].get<std::string>());
     code = 1;
@@ -218,9 +217,9 @@ int point_command(const std::string& folder, const std::string& id) {
 
 int experiment_command(const std::string& options_file, const std::string& result_file) {
   train::ExperimentOptions options;
-  train::experiment_schema().assign_all(&options, records::read_json_file(options_file));
+  train::experiment_schema().assign_all(&options, read_json_file(options_file));
   const Json record = train::run_experiment(options, &print_step);
-  if (is_first_rank()) records::write_file_atomically(result_file, records::to_text(record));
+  if (is_first_rank()) write_file_atomically(result_file, to_text(record));
   if (record["status"] != "oom") return 0;
   fmt::print(stderr, "moonshard: {}\n", record["error"].get<std::string>());
   end_rank(record["error"].get<std::string>());
@@ -230,7 +229,7 @@ int experiment_command(const std::string& options_file, const std::string& resul
 int doctor_command(bool as_json) {
   const std::vector<launch::Finding> findings = launch::examine_machine();
   if (as_json) {
-    fmt::print("{}", records::to_text(launch::to_json(findings)));
+    fmt::print("{}", to_text(launch::to_json(findings)));
     return 0;
   }
   static constexpr const char* kMarks[] = {"ok  ", "note", "BAD "};

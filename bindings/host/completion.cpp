@@ -6,8 +6,8 @@
 #include "bindings/host/commands.h"
 #include "bindings/host/sweep_help.h"
 #include "bindings/host/verbs.h"
+#include "runtime/experiment/experiment.h"
 #include "runtime/models/registry.h"
-#include "runtime/train/experiment.h"
 
 namespace moonshard::host {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/options.h"
+#include "runtime/base/options.h"
 
 namespace moonshard::host {
 

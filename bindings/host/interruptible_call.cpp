@@ -12,7 +12,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "runtime/core/interrupt.h"
+#include "runtime/base/interrupt.h"
 
 namespace moonshard::host {
 

@@ -9,9 +9,9 @@
 #include "bindings/host/ranks_command.h"
 #include "bindings/lua_error.h"
 #include "bindings/moonshard_lua.h"
-#include "runtime/core/check.h"
-#include "runtime/core/interrupt.h"
-#include "runtime/records/json.h"
+#include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::host {
 namespace {
@@ -81,7 +81,7 @@ LuaHost::~LuaHost() {
 }
 
 int LuaHost::run_file(const std::string& path, const std::vector<std::string>& arguments) {
-  const std::string source = records::read_text_file(path, 64u << 20);
+  const std::string source = read_text_file(path, 64u << 20);
   bindings::refuse_byte_code(source, path);
   // A first line "#!…" is the shell's; the line break stays, so that line numbers are right.
   const size_t start = source.rfind("#", 0) == 0 ? std::min(source.find('\n'), source.size()) : 0;

@@ -11,10 +11,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/comm/rank_environment.h"
 #include "runtime/comm/world.h"
-#include "runtime/core/check.h"
-#include "runtime/core/interrupt.h"
 #include "runtime/launch/program_ranks.h"
 
 namespace moonshard::host {

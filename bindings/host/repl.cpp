@@ -15,7 +15,7 @@
 #include "bindings/host/interruptible_call.h"
 #include "bindings/host/line_editor.h"
 #include "bindings/host/repl_session.h"
-#include "runtime/core/interrupt.h"
+#include "runtime/base/interrupt.h"
 
 namespace moonshard::host {
 

@@ -10,7 +10,7 @@ inline constexpr const char* kSweepFlags =
 
 inline constexpr const char* kSweepHelp =
     "usage: moonshard sweep NAME|FILE.lua [flags] [flags of the script]\n"
-    "Runs a sweep script: a path, or a name from scripts/sweep. One process per point; every\n"
+    "Runs a sweep script: a path, or a name from scripts/studies. One process per point; every\n"
     "result is on disk at once.\n"
     "  --set KEY=VALUE      an experiment option for all points; replaces an axis\n"
     "  --only KEY=GLOB      only points that match, e.g. mode=flash*\n"

@@ -11,8 +11,8 @@
 
 #include "bindings/host/flags.h"
 #include "bindings/host/ranks_command.h"
-#include "runtime/core/check.h"
-#include "runtime/core/options.h"
+#include "runtime/base/check.h"
+#include "runtime/base/options.h"
 #include "runtime/privacy/faults.h"
 
 namespace moonshard::host {
@@ -139,11 +139,11 @@ int verify_command(verify::VerifyOptions options, const VerifyOutput& output,
   }
   const std::vector<verify::Cell> cells = verify::verify(options, observer);
   if (progress) fmt::print(stderr, "\r{:<79}\r", "");
-  const records::Json report = verify::to_json(cells, options);
+  const Json report = verify::to_json(cells, options);
   const int64_t failed = report["failed"].get<int64_t>();
   if (!speaks) return failed == 0 ? 0 : kExitVerificationFailed;
   if (output.as_json) {
-    fmt::print("{}", records::to_text(report));
+    fmt::print("{}", to_text(report));
   } else {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -4,7 +4,7 @@
 
 #include "kernels/cast/cast_launch.h"
 #include "kernels/common/fused_tensors.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

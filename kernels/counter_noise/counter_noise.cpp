@@ -1,7 +1,7 @@
 #include "kernels/counter_noise/counter_noise.h"
 
 #include "kernels/common/choice.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "kernels/common/fused_tensors.h"
 #include "kernels/cross_entropy/cross_entropy_launch.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

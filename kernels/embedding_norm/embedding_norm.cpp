@@ -4,7 +4,7 @@
 
 #include "kernels/common/choice.h"
 #include "kernels/embedding_norm/embedding_norm_launch.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

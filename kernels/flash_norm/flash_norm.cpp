@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/common/choice.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "kernels/common/choice.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include "kernels/common/choice.h"
 #include "kernels/ghost_norm/ghost_norm_check.h"
 #include "kernels/ghost_norm/ghost_norm_launch.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "kernels/common/fused_tensors.h"
 #include "kernels/layer_norm/layer_norm_launch.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "runtime/accountant/rdp.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::accountant {
 namespace {

@@ -7,7 +7,7 @@
 #include "runtime/accountant/gaussian.h"
 #include "runtime/accountant/privacy_loss.h"
 #include "runtime/accountant/rdp.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::accountant {
 namespace {

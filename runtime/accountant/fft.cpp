@@ -6,7 +6,7 @@
 #include <limits>
 #include <numbers>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::accountant {
 namespace {

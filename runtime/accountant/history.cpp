@@ -1,11 +1,9 @@
 #include "runtime/accountant/history.h"
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::accountant {
 namespace {
-
-using records::Json;
 
 double number_of(const Json& entry, const char* key, const std::string& where, size_t index) {
   const auto found = entry.find(key);

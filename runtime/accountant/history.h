@@ -7,7 +7,7 @@
 
 #include "runtime/accountant/epsilon.h"
 #include "runtime/accountant/gaussian_phase.h"
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::accountant {
 
@@ -29,10 +29,10 @@ class History {
 
   /// [ { "q": 0.01, "sigma": 1.1, "steps": 300 }, ... ]: digits enough to read back the same
   /// doubles.
-  records::Json to_json() const;
+  Json to_json() const;
   /// Files may come from anybody: throws UsageError for another shape, for numbers that no
   /// schedule has and for more than kMostPhases; `where` opens the message.
-  static History from_json(const records::Json& list, const std::string& where = "history");
+  static History from_json(const Json& list, const std::string& where = "history");
 
  private:
   std::vector<GaussianPhase> phases_;

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "runtime/accountant/fft.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::accountant {
 namespace {

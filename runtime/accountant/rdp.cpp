@@ -6,7 +6,7 @@
 #include <numbers>
 #include <optional>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::accountant {
 namespace {

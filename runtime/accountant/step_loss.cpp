@@ -7,7 +7,7 @@
 #include <numbers>
 #include <span>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::accountant {
 namespace {

@@ -100,11 +100,11 @@ EngineAudit audit_engine(const AuditOptions& options, const std::string& engine,
   return result;
 }
 
-records::Json number(double value) {  // JSON has no infinity
-  return std::isfinite(value) ? records::Json(value) : records::Json(nullptr);
+Json number(double value) {  // JSON has no infinity
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
-void add_bounds(records::Json& entry, const Bounds& bounds) {
+void add_bounds(Json& entry, const Bounds& bounds) {
   entry["one_run"] = number(bounds.one_run);
   entry["gaussian_dp"] = number(bounds.gaussian_dp);
   entry["clopper_pearson"] = number(bounds.clopper_pearson);
@@ -136,8 +136,7 @@ std::vector<EngineAudit> audit(const AuditOptions& options, const AuditObserver&
   return audits;
 }
 
-records::Json to_json(const std::vector<EngineAudit>& audits, const AuditOptions& options) {
-  using records::Json;
+Json to_json(const std::vector<EngineAudit>& audits, const AuditOptions& options) {
   Json list = Json::array();
   int64_t exceeded = 0;
   for (const EngineAudit& audit : audits) {

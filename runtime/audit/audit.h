@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/options.h"
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
+#include "runtime/base/options.h"
 #include "runtime/sharding/sharding_options.h"
 
 namespace moonshard::audit {
@@ -69,7 +69,7 @@ std::vector<EngineAudit> audit(const AuditOptions& options, const AuditObserver&
 
 /// {"audits": [{engine, claimed_epsilon, one_run, gaussian_dp, clopper_pearson, holds, …}],
 /// "exceeded": n, …}. Neither coins nor scores nor seeds.
-records::Json to_json(const std::vector<EngineAudit>& audits, const AuditOptions& options);
+Json to_json(const std::vector<EngineAudit>& audits, const AuditOptions& options);
 
 // ---- templates --------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "runtime/accountant/gaussian.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::audit {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "runtime/core/interrupt.h"
+#include "runtime/base/interrupt.h"
 
 namespace moonshard::audit {
 namespace {

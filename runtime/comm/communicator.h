@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::comm {
 

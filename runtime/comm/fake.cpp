@@ -13,9 +13,9 @@
 #include <fmt/ranges.h>
 
 #include "kernels/delay/delay.h"
+#include "runtime/base/options.h"
 #include "runtime/comm/transports.h"
 #include "runtime/comm/world.h"
-#include "runtime/core/options.h"
 
 namespace moonshard::comm {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
+#include "runtime/base/prefix.h"
 #include "runtime/comm/transports.h"
-#include "runtime/core/prefix.h"
 
 namespace moonshard::comm {
 namespace {

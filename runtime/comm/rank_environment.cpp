@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::comm {
 namespace {

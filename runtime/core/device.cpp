@@ -11,7 +11,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/core/cpu_quirks.h"
 #include "runtime/core/default_gpu.h"
 

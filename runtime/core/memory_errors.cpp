@@ -4,7 +4,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard {
 

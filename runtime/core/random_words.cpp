@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard {
 

@@ -4,14 +4,13 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "runtime/records/atomic_file.h"
-#include "runtime/records/json.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/json.h"
 
 namespace moonshard {
 namespace {
 
 namespace fs = std::filesystem;
-using records::Json;
 
 constexpr size_t kMostBytes = 1 << 20;
 constexpr size_t kMostEntries = 2000;
@@ -35,13 +34,13 @@ std::map<std::string, TunedChoice> read_file() {
   std::error_code ignored;
   if (path.empty() || !fs::is_regular_file(path, ignored)) return choices;
   try {
-    records::JsonLimits limits;
+    JsonLimits limits;
     limits.max_bytes = kMostBytes;
-    const Json file = records::read_json_file(path, limits);
+    const Json file = read_json_file(path, limits);
     if (!file.is_object() || !file.contains("choices") || !file["choices"].is_object()) return {};
     for (const auto& [key, entry] : file["choices"].items()) {
       TunedChoice choice;
-      choice.choice = records::string_or(entry, "choice", "");
+      choice.choice = string_or(entry, "choice", "");
       if (choice.choice.empty() || !entry.contains("ms") || !entry["ms"].is_object()) continue;
       for (const auto& [name, ms] : entry["ms"].items())
         if (ms.is_number()) choice.ms[name] = ms.get<double>();
@@ -64,7 +63,7 @@ void write_file(const std::map<std::string, TunedChoice>& choices) {
   }
   try {
     fs::create_directories(path.parent_path());
-    records::write_file_atomically(path, records::to_text({{"choices", std::move(entries)}}));
+    write_file_atomically(path, to_text({{"choices", std::move(entries)}}));
   } catch (const std::exception&) {  // a read-only home: timed again next time
   }
 }

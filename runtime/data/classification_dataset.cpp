@@ -8,14 +8,12 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/data/text/documents.h"
 #include "runtime/data/text/utf8.h"
 
 namespace moonshard::data {
 namespace {
-
-using records::Json;
 
 constexpr int64_t kMaxLabels = 1'000'000;
 

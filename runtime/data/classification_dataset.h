@@ -34,7 +34,7 @@ class ClassificationDataset : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(chosen_.size()); }
   Batch batch(const std::vector<int64_t>& examples) const override;
-  records::Json facts() const override { return facts_; }
+  Json facts() const override { return facts_; }
 
   /// Names of the classes by number; empty when the file has numbers only.
   const std::vector<std::string>& labels() const { return labels_; }
@@ -55,7 +55,7 @@ class ClassificationDataset : public Dataset {
   std::vector<int64_t> chosen_;   ///< lines that are samples of this part
   std::vector<std::string> labels_;
   int64_t num_labels_ = 0, padding_ = 0;
-  records::Json facts_;
+  Json facts_;
 };
 
 /// The dataset of these options, checked against the model's resolved options.

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/json.h"
 #include "runtime/core/batch.h"
-#include "runtime/records/json.h"
 
 namespace moonshard::data {
 
@@ -20,7 +20,7 @@ class Dataset {
   virtual Batch batch(const std::vector<int64_t>& examples) const = 0;
   /// What was read and how, for results and for people: counts of files, documents, tokens,
   /// repairs.
-  virtual records::Json facts() const = 0;
+  virtual Json facts() const = 0;
 };
 
 }  // namespace moonshard::data

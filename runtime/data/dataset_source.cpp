@@ -5,7 +5,7 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::data {
 namespace {
@@ -141,9 +141,9 @@ void DatasetSource::go_to(int64_t position) {
   position_ = position;
 }
 
-records::Json DatasetSource::facts() const {
-  records::Json facts = dataset_->facts();
-  if (!facts.is_object()) facts = records::Json::object();
+Json DatasetSource::facts() const {
+  Json facts = dataset_->facts();
+  if (!facts.is_object()) facts = Json::object();
   facts["examples"] = dataset_->size();
   facts["fetching_ms"] = fetching_ms();
   return facts;

@@ -34,7 +34,7 @@ class DatasetSource : public Source {
   int64_t position() const override { return position_; }
   void go_to(int64_t position) override;
   Sampling sampling() const override { return sampler_->sampling(); }
-  records::Json facts() const override;
+  Json facts() const override;
   /// Time that threads spent on fetching so far, whether or not a step had to wait for it.
   double fetching_ms() const { return static_cast<double>(fetching_us_) / 1000; }
 

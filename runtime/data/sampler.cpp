@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "kernels/counter_noise/counter_noise.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::data {
 namespace {

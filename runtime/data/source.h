@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/json.h"
 #include "runtime/core/batch.h"
-#include "runtime/records/json.h"
 
 namespace moonshard::data {
 
@@ -36,7 +36,7 @@ class Source {
   virtual void go_to(int64_t position) = 0;
   virtual Sampling sampling() const = 0;
   /// What it reads, for results; null when there is nothing to say.
-  virtual records::Json facts() const { return nullptr; }
+  virtual Json facts() const { return nullptr; }
 };
 
 }  // namespace moonshard::data

@@ -4,15 +4,13 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/data/text/checksum.h"
 #include "runtime/data/text/documents.h"
 #include "runtime/data/text/utf8.h"
 
 namespace moonshard::data {
 namespace {
-
-using records::Json;
 
 constexpr int64_t kIgnored = -100;
 // Raised when the same files would give other tokens.

@@ -37,7 +37,7 @@ class TextDataset : public Dataset {
 
   int64_t size() const override;
   Batch batch(const std::vector<int64_t>& examples) const override;
-  records::Json facts() const override { return facts_; }
+  Json facts() const override { return facts_; }
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
@@ -53,7 +53,7 @@ class TextDataset : public Dataset {
   int64_t separator_ = 0;           ///< id between documents, and of padding
   std::vector<int64_t> documents_;  ///< padded: those that are samples
   int64_t samples_ = 0;
-  records::Json facts_;
+  Json facts_;
 };
 
 /// The dataset of these options, checked against the model's resolved options.

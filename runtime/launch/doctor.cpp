@@ -184,16 +184,16 @@ std::vector<Finding> examine_machine() {
           shared_memory(),        weights(),  tuning()};
 }
 
-records::Json to_json(const std::vector<Finding>& findings) {
+Json to_json(const std::vector<Finding>& findings) {
   static constexpr const char* kHealth[] = {"good", "note", "problem"};
-  records::Json list = records::Json::array();
+  Json list = Json::array();
   for (const Finding& finding : findings) {
     list.push_back({{"subject", finding.subject},
                     {"health", kHealth[static_cast<int>(finding.health)]},
                     {"found", finding.found},
                     {"advice", finding.advice}});
   }
-  return records::Json{{"findings", std::move(list)}};
+  return Json{{"findings", std::move(list)}};
 }
 
 }  // namespace moonshard::launch

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::launch {
 
@@ -19,6 +19,6 @@ struct Finding {
 
 std::vector<Finding> examine_machine();
 
-records::Json to_json(const std::vector<Finding>& findings);
+Json to_json(const std::vector<Finding>& findings);
 
 }  // namespace moonshard::launch

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::launch {
 namespace {

@@ -60,7 +60,7 @@ Json describe_machine() {
   std::string cpu = proc_field("/proc/cpuinfo", "model name");
   if (cpu.empty()) cpu = system.machine;
   return Json{
-      {"schema_version", records::kSchemaVersion},
+      {"schema_version", kSchemaVersion},
       {"moonshard", MOONSHARD_VERSION},
       {"commit", MOONSHARD_COMMIT},
       {"build_type", MOONSHARD_BUILD_TYPE},

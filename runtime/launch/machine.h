@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::launch {
-
-using records::Json;
 
 /// {"moonshard", "commit", "libtorch", "compiler", "os", "cpu", "cores", "memory_bytes", "gpus",
 /// …}. Cheap and without touching a GPU: names of GPUs come from the driver's own files.

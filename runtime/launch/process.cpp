@@ -13,9 +13,9 @@
 #include <set>
 #include <thread>
 
-#include "runtime/core/check.h"
-#include "runtime/core/interrupt.h"
-#include "runtime/core/prefix.h"
+#include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
+#include "runtime/base/prefix.h"
 #include "runtime/profile/trace_request.h"
 
 extern char** environ;

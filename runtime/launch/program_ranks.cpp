@@ -5,9 +5,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/check.h"
 #include "runtime/comm/rendezvous.h"
-#include "runtime/core/check.h"
-#include "runtime/records/atomic_file.h"
 
 namespace moonshard::launch {
 namespace {
@@ -49,10 +49,10 @@ ProgramRanksResult run_program_ranks(const ProgramRanks& program) {
   return result;
 }
 
-records::Json run_experiment_ranks(const records::Json& options, int count) {
+Json run_experiment_ranks(const Json& options, int count) {
   const std::filesystem::path folder = make_temporary_folder();
   const std::filesystem::path asked = folder / "options.json", answer = folder / "result.json";
-  records::write_file_atomically(asked, records::to_text(options));
+  write_file_atomically(asked, to_text(options));
   ProgramRanks program;
   program.words = {"experiment", asked.string(), answer.string()};
   program.count = count;
@@ -61,22 +61,20 @@ records::Json run_experiment_ranks(const records::Json& options, int count) {
   const ProgramRanksResult result = run_program_ranks(program);
   if (result.exit_code != 0 && result.exit_code != kExitOutOfMemory)
     throw Error(fmt::format("{}\n  logs: {}", result.report, folder.string()));
-  records::Json record = result.exit_code == 0 || result.failed_rank == 0
-                             ? records::read_json_file(answer)
-                             : failure_record(result, options);
+  Json record = result.exit_code == 0 || result.failed_rank == 0 ? read_json_file(answer)
+                                                                 : failure_record(result, options);
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
   return record;
 }
 
-records::Json failure_record(const RanksResult& result, const records::Json& options) {
-  return records::Json{
-      {"schema_version", records::kSchemaVersion},
-      {"status", result.exit_code == kExitOutOfMemory ? "oom" : "failed"},
-      {"options", options},
-      {"error", result.error.empty()
-                    ? result.report
-                    : fmt::format("rank {}: {}", result.failed_rank, result.error)}};
+Json failure_record(const RanksResult& result, const Json& options) {
+  return Json{{"schema_version", kSchemaVersion},
+              {"status", result.exit_code == kExitOutOfMemory ? "oom" : "failed"},
+              {"options", options},
+              {"error", result.error.empty()
+                            ? result.report
+                            : fmt::format("rank {}: {}", result.failed_rank, result.error)}};
 }
 
 }  // namespace moonshard::launch

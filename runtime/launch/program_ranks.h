@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/json.h"
 #include "runtime/launch/ranks.h"
-#include "runtime/records/json.h"
 
 namespace moonshard::launch {
 
@@ -28,11 +28,11 @@ ProgramRanksResult run_program_ranks(const ProgramRanks& program);
 
 /// An experiment's options, run by `count` ranks: rank 0's record. Out of memory on any rank is the
 /// record's status; other failures are thrown as Error with the launcher's report.
-records::Json run_experiment_ranks(const records::Json& options, int count);
+Json run_experiment_ranks(const Json& options, int count);
 
 /// The record of a job that failed before rank 0 could write one: status "oom" when a rank ran out
 /// of memory, else "failed".
-records::Json failure_record(const RanksResult& result, const records::Json& options);
+Json failure_record(const RanksResult& result, const Json& options);
 
 /// Exit code of a process that ran out of memory.
 inline constexpr int kExitOutOfMemory = 3;

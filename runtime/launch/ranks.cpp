@@ -14,9 +14,9 @@
 #include <fstream>
 #include <thread>
 
+#include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/comm/pulse.h"
-#include "runtime/core/check.h"
-#include "runtime/core/interrupt.h"
 #include "runtime/profile/trace_request.h"
 
 namespace moonshard::launch {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/core/options.h"
+#include "runtime/base/options.h"
 
 namespace moonshard::models {
 

@@ -1,7 +1,7 @@
 // The options of a model by themselves, for what is not a whole experiment.
 #pragma once
 
-#include "runtime/core/options.h"
+#include "runtime/base/options.h"
 
 namespace moonshard::models {
 

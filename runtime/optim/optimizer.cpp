@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/optim/adam.h"
 #include "runtime/optim/noise.h"
 #include "runtime/optim/sgd.h"

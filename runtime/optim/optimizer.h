@@ -9,7 +9,7 @@
 
 #include "kernels/fused_update/fused_update.h"
 #include "kernels/secure_noise/secure_noise.h"
-#include "runtime/core/options.h"
+#include "runtime/base/options.h"
 #include "runtime/models/parameter.h"
 
 namespace moonshard::optim {

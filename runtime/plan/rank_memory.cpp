@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/models/registry.h"
 #include "runtime/sharding/flat_layout.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/privacy/faults.h"
 
 namespace moonshard::privacy {

@@ -10,7 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "runtime/core/options.h"
+#include "runtime/base/options.h"
 
 namespace moonshard::privacy {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/privacy/faults.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"

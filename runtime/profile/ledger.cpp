@@ -8,7 +8,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/profile/memory.h"
 #include "runtime/profile/out_of_memory.h"
 

@@ -13,7 +13,7 @@
 #include <c10/core/alignment.h>
 #include <c10/core/impl/alloc_cpu.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/profile/ledger.h"
 #include "runtime/profile/out_of_memory.h"
 

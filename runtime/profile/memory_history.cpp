@@ -2,9 +2,9 @@
 
 #include <dlfcn.h>
 
-#include "runtime/core/check.h"
-#include "runtime/core/prefix.h"
-#include "runtime/records/atomic_file.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/check.h"
+#include "runtime/base/prefix.h"
 
 namespace moonshard::profile {
 namespace {
@@ -60,7 +60,7 @@ bool MemoryHistory::save(const std::filesystem::path& path) const {
   plugin().snapshot(&bytes, [](void* to, const char* from, size_t count) {
     static_cast<std::string*>(to)->assign(from, count);
   });
-  records::write_file_atomically(path, bytes);
+  write_file_atomically(path, bytes);
   return true;
 }
 

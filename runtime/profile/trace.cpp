@@ -11,9 +11,9 @@
 #include <zlib.h>
 #endif
 
-#include "runtime/core/check.h"
-#include "runtime/records/atomic_file.h"
-#include "runtime/records/json.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/check.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::profile {
 namespace {
@@ -24,9 +24,8 @@ using torch::profiler::impl::ActivityType;
 std::atomic<bool> records_now{false};
 
 std::string with_rank(std::string text, const TraceInfo& info) {
-  const records::Json about{
-      {"rank", info.rank}, {"world_size", info.world}, {"backend", info.transport}};
-  const records::Json what{{"what", info.what}};
+  const Json about{{"rank", info.rank}, {"world_size", info.world}, {"backend", info.transport}};
+  const Json what{{"what", info.what}};
   const size_t brace = text.find('{');
   if (brace == std::string::npos) return text;
   return text.insert(brace + 1, "\n  \"distributedInfo\": " + about.dump() +
@@ -117,7 +116,7 @@ void Trace::save(const std::filesystem::path& path, const TraceInfo& info) {
 #ifdef MOONSHARD_HAS_ZLIB
   if (path.extension() == ".gz") whole = compressed(whole);
 #endif
-  records::write_file_atomically(path, whole);
+  write_file_atomically(path, whole);
 }
 
 bool trace_is_recording() {

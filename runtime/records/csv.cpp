@@ -1,6 +1,6 @@
 #include "runtime/records/csv.h"
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::records {
 namespace {

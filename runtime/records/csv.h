@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::records {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::records {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::records {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::records {
 

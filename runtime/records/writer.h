@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 #include "runtime/records/run_index.h"
 
 namespace moonshard::records {

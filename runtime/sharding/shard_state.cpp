@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::sharding {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "runtime/base/options.h"
 #include "runtime/comm/world.h"
-#include "runtime/core/options.h"
 
 namespace moonshard::sharding {
 

@@ -4,7 +4,7 @@
 
 #include "runtime/accountant/calibrate.h"
 #include "runtime/accountant/rdp.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::train {
 
@@ -122,8 +122,8 @@ void PrivacyBudget::go_on_from(const accountant::History& history, int64_t priva
                       private_steps, history.num_steps()));
 }
 
-records::Json PrivacyBudget::record() const {
-  records::Json row{{"epsilon", nullptr}, {"sampler", sampling_.sampler}};
+Json PrivacyBudget::record() const {
+  Json row{{"epsilon", nullptr}, {"sampler", sampling_.sampler}};
   const accountant::Epsilon spent = has_claim() ? epsilon() : accountant::Epsilon{};
   if (!has_claim()) {
     row["why_no_epsilon"] = why_no_epsilon_;

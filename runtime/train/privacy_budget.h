@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/accountant/history.h"
-#include "runtime/core/options.h"
+#include "runtime/base/options.h"
 #include "runtime/data/source.h"
 #include "runtime/privacy/clipping.h"
 
@@ -78,7 +78,7 @@ class PrivacyBudget {
   int64_t secret_steps() const { return secret_steps_; }
 
   /// For results: the claim with all that it rests on, or the reason why there is none.
-  records::Json record() const;
+  Json record() const;
 
  private:
   PrivacyOptions options_;

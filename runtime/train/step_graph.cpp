@@ -9,9 +9,9 @@
 #include <bit>
 #include <cstdio>
 
-#include "runtime/core/check.h"
-#include "runtime/core/interrupt.h"
-#include "runtime/core/prefix.h"
+#include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
+#include "runtime/base/prefix.h"
 #include "runtime/privacy/clip_engine.h"
 #include "runtime/privacy/layer_rules.h"
 #include "runtime/profile/memory.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/interrupt.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/profile/phases.h"
 #include "runtime/sharding/parallel.h"

@@ -7,14 +7,12 @@
 #include <cstdlib>
 #include <string>
 
+#include "runtime/base/json.h"
 #include "runtime/privacy/norm_engine.h"
 #include "runtime/profile/trace_request.h"
-#include "runtime/records/json.h"
 
 namespace moonshard::train {
 namespace {
-
-using records::Json;
 
 enum class Log { Off, Phases, Layers };
 

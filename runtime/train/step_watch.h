@@ -71,8 +71,8 @@ class StepWatch {
 };
 
 /// Milliseconds by part of finding the norms: local, stacking, reduce, final.
-records::Json norm_times(const std::vector<profile::Span>& spans);
+Json norm_times(const std::vector<profile::Span>& spans);
 /// [{layer, norm_ms}] in the order of the backward pass.
-records::Json layer_times(const std::vector<profile::Span>& spans);
+Json layer_times(const std::vector<profile::Span>& spans);
 
 }  // namespace moonshard::train

@@ -6,9 +6,9 @@
 #include <atomic>
 #include <exception>
 
+#include "runtime/base/interrupt.h"
 #include "runtime/core/determinism.h"
 #include "runtime/core/device.h"
-#include "runtime/core/interrupt.h"
 #include "runtime/core/memory_errors.h"
 #include "runtime/privacy/faults.h"
 #include "runtime/profile/owners.h"

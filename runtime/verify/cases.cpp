@@ -1,6 +1,6 @@
 #include "runtime/verify/cases.h"
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/models/registry.h"
 
 namespace moonshard::verify {

@@ -10,7 +10,7 @@
 
 #include <fmt/ranges.h>
 
-#include "runtime/core/interrupt.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/models/registry.h"
 #include "runtime/verify/bench.h"
 #include "runtime/verify/cases.h"
@@ -96,8 +96,7 @@ std::vector<Cell> verify(const VerifyOptions& options, const Observer& observer)
   return cells;
 }
 
-records::Json to_json(const std::vector<Cell>& cells, const VerifyOptions& options) {
-  using records::Json;
+Json to_json(const std::vector<Cell>& cells, const VerifyOptions& options) {
   Json list = Json::array();
   int64_t failed = 0;
   for (const Cell& cell : cells) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 #include "runtime/sharding/sharding_options.h"
 
 namespace moonshard::verify {
@@ -50,7 +50,7 @@ struct Observer {
 std::vector<Cell> verify(const VerifyOptions& options, const Observer& observer = {});
 
 /// {"cells": [{engine, model, layer, options, dtype, max_rel_err, ok}], "failed": n}.
-records::Json to_json(const std::vector<Cell>& cells, const VerifyOptions& options = {});
+Json to_json(const std::vector<Cell>& cells, const VerifyOptions& options = {});
 
 /// The cells without running them: what `moonshard engines` promises.
 struct Support {

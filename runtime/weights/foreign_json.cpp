@@ -3,8 +3,8 @@
 #include <set>
 #include <vector>
 
-#include "runtime/core/check.h"
-#include "runtime/weights/file_io.h"
+#include "runtime/base/check.h"
+#include "runtime/base/file_io.h"
 #include "runtime/weights/labels.h"
 
 namespace moonshard::weights {

@@ -1,17 +1,16 @@
 // The other half of hf_config.h: options to config.json.
 #include <cmath>
 
-#include "runtime/core/check.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/check.h"
+#include "runtime/base/json.h"
 #include "runtime/models/registry.h"
-#include "runtime/records/atomic_file.h"
-#include "runtime/records/json.h"
 #include "runtime/weights/hf_config.h"
 
 namespace moonshard::weights {
 namespace {
 
 using models::ModelOptions;
-using records::Json;
 
 // Longest context, which our models do not limit. Readers use it for their caches only; for
 // stretched positions it follows from the stretch.
@@ -107,7 +106,7 @@ void write_config(const std::filesystem::path& folder, const ModelOptions& optio
                 {"torch_dtype", o.dtype}};
       break;
   }
-  records::write_file_atomically(folder / "config.json", records::to_text(config));
+  write_file_atomically(folder / "config.json", to_text(config));
 }
 
 }  // namespace moonshard::weights

@@ -5,8 +5,8 @@
 
 #include <fmt/ranges.h>
 
-#include "runtime/core/check.h"
-#include "runtime/core/options.h"
+#include "runtime/base/check.h"
+#include "runtime/base/options.h"
 
 namespace moonshard::weights {
 namespace {

@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/models/registry.h"
 #include "runtime/weights/hf_config.h"
 #include "runtime/weights/labels.h"

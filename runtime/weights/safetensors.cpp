@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/core/memory_errors.h"
 #include "runtime/weights/labels.h"
 #include "runtime/weights/tensor_pieces.h"

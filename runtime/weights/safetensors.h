@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "runtime/weights/file_io.h"
+#include "runtime/base/file_io.h"
 #include "runtime/weights/safetensors_header.h"
 
 namespace moonshard::weights {

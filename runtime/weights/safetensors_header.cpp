@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/weights/labels.h"
 
 namespace moonshard::weights {

@@ -8,10 +8,10 @@
 #include <ATen/core/grad_mode.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/core/check.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/check.h"
+#include "runtime/base/file_io.h"
 #include "runtime/core/memory_errors.h"
-#include "runtime/records/atomic_file.h"
-#include "runtime/weights/file_io.h"
 #include "runtime/weights/labels.h"
 #include "runtime/weights/tensor_pieces.h"
 
@@ -167,7 +167,7 @@ std::vector<std::string> write_sharded(const fs::path& folder, const NamedTensor
   if (shards.size() > 1) {
     const nlohmann::json index = {{"metadata", {{"total_size", total}}},
                                   {"weight_map", weight_map}};
-    records::write_file_atomically(folder / kIndexFileName, index.dump(2) + "\n");
+    write_file_atomically(folder / kIndexFileName, index.dump(2) + "\n");
   }
   return names;
 }

@@ -5,7 +5,7 @@
 #include <map>
 #include <system_error>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/weights/foreign_json.h"
 #include "runtime/weights/labels.h"
 #include "runtime/weights/safetensors_writer.h"

@@ -1,15 +1,15 @@
---- ms.analyze and ms.compare: scripts/analyze as functions on results.
-local compare = require "analyze.compare"
+--- ms.analyze and ms.compare: scripts/moonshard/analyze as functions on results.
+local compare = require "moonshard.analyze.compare"
 local native = require "moonshard.native"
 
 local M = {
-  overhead = require("analyze.overhead").analyze,
-  memory = require("analyze.memory").analyze,
-  stages = require("analyze.memory").stages,
-  phases = require("analyze.phases").analyze,
-  scaling = require("analyze.scaling").analyze,
-  fit = require("analyze.scaling").fit,
-  bottleneck = require("analyze.bottleneck").analyze,
+  overhead = require("moonshard.analyze.overhead").analyze,
+  memory = require("moonshard.analyze.memory").analyze,
+  stages = require("moonshard.analyze.memory").stages,
+  phases = require("moonshard.analyze.phases").analyze,
+  scaling = require("moonshard.analyze.scaling").analyze,
+  fit = require("moonshard.analyze.scaling").fit,
+  bottleneck = require("moonshard.analyze.bottleneck").analyze,
 }
 
 local function matches(value, glob)
@@ -31,7 +31,7 @@ local function source_of(path, only)
       takes = takes and (matches(point.options[key], glob) or matches((point.asked or {})[key], glob))
     end
     if takes then
-      items[#items + 1] = { name = require("analyze.memory").label_of(runs, point), path = path, status = point.status,
+      items[#items + 1] = { name = require("moonshard.analyze.memory").label_of(runs, point), path = path, status = point.status,
         options = point.options, metrics = point.metrics, result = point.result }
     end
   end

@@ -1,4 +1,4 @@
---- Building blocks of the figures in scripts/plot: records in, plot specs out (docs/plots.md).
+--- Building blocks of the figures in scripts/moonshard/plot: records in, plot specs out (docs/plots.md).
 local native = require "moonshard.native"
 local points_of = require "moonshard.plot_points"
 

@@ -1,4 +1,4 @@
---- Makes plot specs from results (scripts/plot, one file per figure) and has the viewer draw them.
+--- Makes plot specs from results (scripts/moonshard/plot, one file per figure) and has the viewer draw them.
 local guard = require "moonshard.options_guard"
 local native = require "moonshard.native"
 
@@ -100,7 +100,7 @@ end
 function M.spec(results, figure, options)
   M.check_name(figure, "plots.spec", 2)
   if #results.points == 0 then return nil, "needs points with status ok" end
-  return require("plot." .. figure)(results, options)
+  return require("moonshard.plot." .. figure)(results, options)
 end
 
 --- Writes a spec; into a run folder by way of its reader, which refuses what cannot be drawn.

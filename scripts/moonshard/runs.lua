@@ -1,7 +1,7 @@
 --- Results of a run folder: tables, overhead against a baseline, plots.
 local guard = require "moonshard.options_guard"
 local native = require "moonshard.native"
-local overhead_of = require "analyze.overhead"
+local overhead_of = require "moonshard.analyze.overhead"
 local text_table = require "moonshard.text_table"
 
 local M = {}
@@ -150,7 +150,7 @@ function Runs:summary()
 end
 
 --- Draws figures that these results allow.
--- @tparam[opt="all"] string|table name of a file in scripts/plot, a list of names (with `out` = another folder), or "all"
+-- @tparam[opt="all"] string|table name of a file in scripts/moonshard/plot, a list of names (with `out` = another folder), or "all"
 -- @treturn {string,...} paths of the PNG files; of the plot specs where nothing can draw them
 function Runs:plot(name)
   local paths = require("moonshard.plots").draw(self, name or "all") -- no tail call: errors count this level
@@ -162,8 +162,8 @@ end
 -- @treturn Table
 function Runs:tabulate(which)
   if which == "overhead" then return overhead_of.analyze(self) end
-  if which == "memory" then return require("analyze.memory").analyze(self) end
-  if which == "phases" then return require("analyze.phases").analyze(self) end
+  if which == "memory" then return require("moonshard.analyze.memory").analyze(self) end
+  if which == "phases" then return require("moonshard.analyze.phases").analyze(self) end
   local columns, rows = self:rows()
   return text_table.new { columns = columns, rows = rows }
 end

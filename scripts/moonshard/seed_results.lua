@@ -88,7 +88,7 @@ function M.load(path)
   local count = 0
   for _ in pairs(lengths) do count = count + 1 end
   -- Overhead is looked up by the engines' own names.
-  local canonical = require("analyze.overhead").canonical_mode
+  local canonical = require("moonshard.analyze.overhead").canonical_mode
   for _, point in ipairs(points) do point.options.mode = canonical(point.options.mode) end
   return { path = path, name = path:match("([^/]+)/*$") or "", created = "", axes = count > 1 and { "mode", "seq_length" } or { "mode" },
     environment = {}, points = points, plots = {}, problems = {}, only_seed_files = true }

@@ -1,6 +1,6 @@
 --- Engines and rules of a script's own: registered, proven by ms.verify, refused by name when they are wrong.
 -- What is registered belongs to the whole process: every case has a process of its own.
-local support = require "tests.bindings.support"
+local support = require "tests.support.support"
 local ms = require "moonshard"
 
 local function message_of(call, ...)

@@ -2,7 +2,7 @@
 -- The calls happen in children (misuse_child.lua); a child that dies is started again behind the case
 -- that killed it. Left out: ms.run with good options (it would run experiments; ms.resolve reads the same
 -- options), sizes that are valid and fill the machine's memory (children have 8 GiB of address space).
-local support = require "tests.bindings.support"
+local support = require "tests.support.support"
 
 local child = support.root() .. "/tests/bindings/misuse_child.lua"
 local seconds_per_child = 40

@@ -1,5 +1,5 @@
 --- The module as a whole: loading, documentation, options, experiments, the trainer.
-local support = require "tests.bindings.support"
+local support = require "tests.support.support"
 local ms = require "moonshard"
 
 local function message_of(call, ...)

@@ -1,5 +1,5 @@
 --- Training from Lua: batches of one's own, accumulation, frozen parameters, optimizers, schedules, saved models.
-local support = require "tests.bindings.support"
+local support = require "tests.support.support"
 local ms = require "moonshard"
 
 local function message_of(call, ...)

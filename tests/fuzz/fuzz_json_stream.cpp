@@ -1,7 +1,7 @@
 // The token stream reads or refuses any bytes, and agrees with the records' parser on which.
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 #include "tests/fuzz/fuzz_support.h"
-#include "viewer/readers/json_stream.h"
+#include "viewer/input/json_stream.h"
 
 using namespace moonshard;
 using namespace moonshard::viewer;
@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // nlohmann refuses bad UTF-8, which the stream lets pass; what that accepts, the stream must.
   const bool expected = [&] {
     try {
-      records::parse_json(text, "input");
+      parse_json(text, "input");
       return true;
     } catch (const IoError&) {
       return false;

@@ -7,10 +7,10 @@ using namespace moonshard::viewer;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    const records::Json json = records::parse_json(as_text(data, size), "input");
+    const Json json = parse_json(as_text(data, size), "input");
     const records::PlotSpec spec = records::plot_spec_from_json(json, "input");
-    const std::string text = records::to_text(to_json(spec));
-    records::plot_spec_from_json(records::parse_json(text, "again"), "again");
+    const std::string text = to_text(to_json(spec));
+    records::plot_spec_from_json(parse_json(text, "again"), "again");
   } catch (const Error&) {  // a spec of another kind is the writer's mistake: UsageError
   }
   return 0;

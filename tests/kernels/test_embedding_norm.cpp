@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/embedding_norm/embedding_norm.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

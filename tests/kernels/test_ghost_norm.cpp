@@ -10,7 +10,7 @@
 #include "kernels/ghost_norm/ghost_norm.h"
 #include "kernels/ghost_norm/ghost_norm_schedule.h"
 #include "kernels/ghost_norm/ghost_norm_tiles.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

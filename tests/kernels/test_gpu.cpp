@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/counter_noise/counter_noise.h"
-#include "runtime/train/experiment.h"
+#include "runtime/experiment/experiment.h"
 #include "runtime/verify/verify.h"
 #include "tests/kernels/on_gpu.h"
 

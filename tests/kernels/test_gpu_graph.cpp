@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
+#include "runtime/experiment/experiment.h"
 #include "runtime/models/linear.h"
 #include "runtime/models/registry.h"
-#include "runtime/train/experiment.h"
 #include "runtime/train/step_graph.h"
 #include "tests/kernels/on_gpu.h"
 

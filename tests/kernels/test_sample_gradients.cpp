@@ -10,7 +10,7 @@
 #include "kernels/clipped_sum/clipped_sum.h"
 #include "kernels/flash_norm/flash_norm.h"
 #include "kernels/position_lengths/position_lengths.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::kernels {
 namespace {

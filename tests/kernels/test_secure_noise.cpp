@@ -8,7 +8,7 @@
 #include "kernels/counter_noise/counter_noise.h"
 #include "kernels/secure_noise/secure_noise.h"
 #include "kernels/secure_noise/secure_noise_math.h"
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/core/random_words.h"
 #include "tests/kernels/normal_numbers.h"
 

@@ -64,7 +64,7 @@ describe("layers", function()
 
   it("kernels see kernels, LibTorch, CUDA, and of the runtime only core/check.h", function()
     expect_none(includes("kernels"), function(include)
-      if include.name == "runtime/core/check.h" or include.name:match("^kernels/") then return false end
+      if include.name == "runtime/base/check.h" or include.name:match("^kernels/") then return false end
       return matches_any(include.name, own_folders) or matches_any(include.name, lua) or matches_any(include.name, drawing)
     end)
   end)
@@ -93,7 +93,7 @@ describe("layers", function()
 
   it("records see only records and core/check.h of this project", function()
     expect_none(includes("runtime/records"), function(include)
-      if include.name:match("^runtime/records/") or include.name == "runtime/core/check.h" then return false end
+      if include.name:match("^runtime/records/") or include.name == "runtime/base/check.h" then return false end
       return matches_any(include.name, own_folders)
     end)
   end)

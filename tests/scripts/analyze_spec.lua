@@ -1,9 +1,9 @@
 --- Analyses of results: fits with known answers, overhead, memory by owner, bottleneck rules.
-local support = require "tests.bindings.support"
+local support = require "tests.support.support"
 local ms = require "moonshard"
-local bottleneck = require "analyze.bottleneck"
-local fake = require "tests.scripts.fake_runs"
-local scaling = require "analyze.scaling"
+local bottleneck = require "moonshard.analyze.bottleneck"
+local fake = require "tests.support.fake_runs"
+local scaling = require "moonshard.analyze.scaling"
 
 local folder
 before_each(function() folder = support.temporary_folder() end)

@@ -1,8 +1,8 @@
 --- moonshard compare and moonshard export on real files; TensorBoard events are read back by a parser of their own.
-local support = require "tests.bindings.support"
+local support = require "tests.support.support"
 local ms = require "moonshard"
 local bit = require "bit"
-local fake = require "tests.scripts.fake_runs"
+local fake = require "tests.support.fake_runs"
 local ffi = require "ffi"
 
 local folder

@@ -1,12 +1,12 @@
 --- The document scripts: flags as the suites write them, plans, single experiments, figures only, files and keys.
-local support = require "tests.bindings.support"
+local support = require "tests.support.support"
 local ms = require "moonshard"
 local arguments = require "moonshard.arguments"
-local claims = require "moonshard.documents.claims"
-local dit_result = require "moonshard.documents.dit_result"
-local document_flags = require "moonshard.documents.flags"
-local fake = require "tests.scripts.fake_runs"
-local stage_rows = require "moonshard.documents.stage_rows"
+local claims = require "moonshard.studies.claims"
+local dit_result = require "moonshard.studies.dit_result"
+local document_flags = require "moonshard.studies.flags"
+local fake = require "tests.support.fake_runs"
+local stage_rows = require "moonshard.studies.stage_rows"
 local usage = require "moonshard.usage"
 
 local folder
@@ -210,7 +210,7 @@ describe("scripts", function()
     support.write(folder .. "/one_gpu.lua", [[
       local ms = require "moonshard"
       ms.machine = function() return { gpus = { "one" } } end
-      require("moonshard.documents.document").main({ name = "pretend", about = "", figures = {}, presets = {
+      require("moonshard.studies.document").main({ name = "pretend", about = "", figures = {}, presets = {
         tiny = { model = "linear-tiny", parallel = "fsdp", nproc = 2, iters = 1, warmup = 0, grid = { mode = { "none" } } },
         full = {} } }, "--preset", "tiny", "--no-plots")]])
     local result = run("run one_gpu.lua")

@@ -1,5 +1,5 @@
 --- Figures: every one as a spec that the viewer reads, from whole, failed, odd and missing records; and drawn by the program.
-local support = require "tests.bindings.support"
+local support = require "tests.support.support"
 require "moonshard"
 local made_up = require "tests.support.plot_records"
 local native = require "moonshard.native"

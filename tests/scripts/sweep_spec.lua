@@ -1,5 +1,5 @@
 --- Sweeps end to end: the run folder, points that fail, resuming, overhead, plots, a parent that is killed.
-local support = require "tests.bindings.support"
+local support = require "tests.support.support"
 local ms = require "moonshard"
 local records = package.loaded["moonshard.native"].records
 

@@ -30,7 +30,6 @@ namespace moonshard::viewer {
 namespace {
 
 namespace fs = std::filesystem;
-using records::Json;
 
 // A result as large as a real one: about 90 options, 35 metrics, and a memory timeline that the
 // table does not need.
@@ -62,7 +61,7 @@ uint64_t write_folder(const fs::path& folder, int first, int count) {
   Json points = Json::array();
   uint64_t bytes = 0;
   for (int i = first; i < first + count; ++i) {
-    const std::string id = fmt::format("p{:05}", i), text = records::to_text(big_result(i));
+    const std::string id = fmt::format("p{:05}", i), text = to_text(big_result(i));
     points.push_back(Json{{"id", id}, {"options", {{"mode", "none"}}}});
     write_text(folder / "points" / id / "result.json", text);
     bytes += text.size();
@@ -71,7 +70,7 @@ uint64_t write_folder(const fs::path& folder, int first, int count) {
                    {"name", folder.filename().string()},
                    {"axes", {"mode", "seq_length", "batch_size"}},
                    {"points", points}};
-  write_text(folder / "sweep.json", records::to_text(sweep));
+  write_text(folder / "sweep.json", to_text(sweep));
   return bytes;
 }
 

@@ -15,15 +15,14 @@
 
 #include "tests/viewer/kineto_text.h"
 #include "tests/viewer/sample_run.h"
-#include "viewer/readers/json_stream.h"
+#include "viewer/input/json_stream.h"
 #include "viewer/readers/run_reader.h"
-#include "viewer/readers/trace_reader.h"
+#include "viewer/tracing/trace_reader.h"
 
 namespace moonshard::viewer {
 namespace {
 
 namespace fs = std::filesystem;
-using records::Json;
 
 struct Measured {
   double seconds = 0, cpu_seconds = 0, peak_mib = 0;
@@ -132,11 +131,11 @@ void write_run(const fs::path& folder, int num_points) {
     const std::string id = fmt::format("p{}", i);
     const Json result = sample_result(i);
     points.push_back({{"id", id}, {"options", result["options"]}});
-    write_text(folder / "points" / id / "result.json", records::to_text(result));
+    write_text(folder / "points" / id / "result.json", to_text(result));
     write_text(folder / "points" / id / "status", "ok\n");
   }
   write_text(folder / "sweep.json",
-             records::to_text(Json{{"schema_version", 1}, {"name", "bench"}, {"points", points}}));
+             to_text(Json{{"schema_version", 1}, {"name", "bench"}, {"points", points}}));
 }
 
 fs::path write_trace(const fs::path& folder, int64_t num_events) {

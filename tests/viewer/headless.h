@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "viewer/backend.h"
 #include "viewer/context.h"
 

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "tests/viewer/sample_run.h"
-#include "viewer/readers/json_stream.h"
+#include "viewer/input/json_stream.h"
 
 namespace moonshard::viewer {
 

@@ -8,8 +8,7 @@
 
 namespace moonshard::viewer {
 
-inline void set_cells(RunBuilder& builder, ValueTable& table, size_t point,
-                      const records::Json& cells) {
+inline void set_cells(RunBuilder& builder, ValueTable& table, size_t point, const Json& cells) {
   for (const auto& [key, value] : cells.items()) {
     if (value.is_boolean()) builder.set(table, point, key, value.get<bool>());
     if (value.is_number()) builder.set(table, point, key, value.get<double>());

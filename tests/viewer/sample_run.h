@@ -53,7 +53,6 @@ inline records::PlotSpec sample_plot() {
 
 /// Four points: ok, ok, oom and planned; one plot.
 inline std::filesystem::path make_sample_run(const std::filesystem::path& root) {
-  using records::Json;
   records::RunFolderWriter writer = records::RunFolderWriter::create(root, "sample");
   const auto options = [](const char* mode, int length) {
     return Json{{"mode", mode}, {"seq_length", length}, {"noise_multiplier", 0.8}};
@@ -75,7 +74,7 @@ inline std::filesystem::path make_sample_run(const std::filesystem::path& root) 
                                  {"status", "oom"},
                                  {"error", "out of memory: asked for 2 GiB"},
                                  {"options", options("ghost", 64)}});
-  writer.write_file("visualizations/time.plot.json", records::to_text(to_json(sample_plot())));
+  writer.write_file("visualizations/time.plot.json", to_text(to_json(sample_plot())));
   return writer.path();
 }
 

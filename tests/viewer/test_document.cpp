@@ -69,7 +69,7 @@ TEST(Document, DoesNotFollowAPointLinkOutOfTheFolder) {
 TEST(Document, DoesNotFollowAPlotLinkOutOfTheFolder) {
   const TemporaryFolder root;
   const fs::path folder = make_sample_run(root.path());
-  write_text(root.path() / "outside.plot.json", records::to_text(to_json(sample_plot())));
+  write_text(root.path() / "outside.plot.json", to_text(to_json(sample_plot())));
   fs::create_symlink(root.path() / "outside.plot.json",
                      folder / "visualizations/outside.plot.json");
   const auto snapshot = load(folder);

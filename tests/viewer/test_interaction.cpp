@@ -6,7 +6,7 @@
 #include <imgui_internal.h>
 
 #include "tests/viewer/headless.h"
-#include "tests/viewer/plot_kinds.h"
+#include "tests/viewer/render/plot_kinds.h"
 #include "tests/viewer/sample_run.h"
 #include "viewer/backend.h"
 #include "viewer/panels/panel.h"

@@ -59,7 +59,6 @@ TEST_F(Screenshot, ShowsTheSelectedPointsError) {
 }
 
 TEST_F(Screenshot, SurvivesTextThatIsMarkupElsewhere) {
-  using records::Json;
   records::RunFolderWriter writer = records::RunFolderWriter::open(options_.folders[0]);
   writer.write_result("p0", Json{{"status", "ok##x"},
                                  {"error", "%s%n\x1b[2J"},

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "tests/viewer/sample_run.h"
 #include "viewer/panels/panel.h"
 

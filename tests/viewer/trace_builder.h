@@ -8,7 +8,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "viewer/data/trace.h"
+#include "viewer/tracing/trace.h"
 
 namespace moonshard::viewer {
 

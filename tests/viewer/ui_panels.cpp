@@ -271,8 +271,7 @@ TEST_F(Ui, FollowsASweepThatGoesOn) {
   records::RunFolderWriter writer = records::RunFolderWriter::open(folder_);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   writer.write_result(
-      "p3",
-      records::Json{{"schema_version", 1}, {"status", "ok"}, {"metrics", {{"avg_time_ms", 3.25}}}});
+      "p3", Json{{"schema_version", 1}, {"status", "ok"}, {"metrics", {{"avg_time_ms", 3.25}}}});
   writer.write_file("progress.json",
                     R"({"schema_version": 1, "state": "running", "total": 4, "done": 3,)"
                     R"( "failed": 1, "elapsed_s": 12, "eta_s": 4, "current": "mode=ghost"})");

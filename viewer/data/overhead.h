@@ -1,5 +1,5 @@
 // What each point costs beyond a baseline: memory, time, throughput. The same rules as
-// scripts/analyze/overhead.lua, so that the window and the script say the same.
+// scripts/moonshard/analyze/overhead.lua, so that the window and the script say the same.
 #pragma once
 
 #include <cmath>

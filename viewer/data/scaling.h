@@ -1,6 +1,6 @@
 // How a figure grows with a size T: the exponent of y ~ T^p, fits with a fixed cost, a verdict. The
-// same rules and limits as scripts/analyze/scaling.lua, so that the window and the script say the
-// same; docs/analysis.md explains them.
+// same rules and limits as scripts/moonshard/analyze/scaling.lua, so that the window and the script
+// say the same; docs/analysis.md explains them.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // Charts of what is inside points: memory, time, communication, privacy. Each is a function from
 // details to a plot spec, so that it can be looked at without a window; the panel of the same name
-// adds the controls. They say the same as the figures of scripts/plot for the points that are
-// shown.
+// adds the controls. They say the same as the figures of scripts/moonshard/plot for the points that
+// are shown.
 #pragma once
 
 #include <functional>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "viewer/data/memory_snapshot.h"
 #include "viewer/panels/panel.h"
+#include "viewer/tracing/memory_snapshot.h"
 
 namespace moonshard::viewer {
 

@@ -5,8 +5,8 @@
 #include <imgui.h>
 #include <imgui_internal.h>
 
-#include "viewer/data/trace_overlap.h"
 #include "viewer/panels/trace_parts.h"
+#include "viewer/tracing/trace_overlap.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {

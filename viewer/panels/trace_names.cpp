@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include "viewer/data/trace_overlap.h"
 #include "viewer/panels/trace_parts.h"
 #include "viewer/panels/trace_text.h"
+#include "viewer/tracing/trace_overlap.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 

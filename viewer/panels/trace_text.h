@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "viewer/data/trace_index.h"
-#include "viewer/data/trace_stats.h"
+#include "viewer/tracing/trace_index.h"
+#include "viewer/tracing/trace_stats.h"
 
 namespace moonshard::viewer {
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "viewer/context.h"
-#include "viewer/data/trace_boxes.h"
-#include "viewer/data/trace_index.h"
-#include "viewer/data/trace_search.h"
-#include "viewer/data/trace_stats.h"
+#include "viewer/tracing/trace_boxes.h"
+#include "viewer/tracing/trace_index.h"
+#include "viewer/tracing/trace_search.h"
+#include "viewer/tracing/trace_stats.h"
 
 namespace moonshard::viewer {
 

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::viewer {
 

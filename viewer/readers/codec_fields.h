@@ -4,11 +4,11 @@
 
 #include "runtime/records/csv.h"
 #include "runtime/records/plot_spec.h"
-#include "viewer/data/memory_snapshot.h"
 #include "viewer/data/point_detail.h"
 #include "viewer/data/run_data.h"
-#include "viewer/data/trace.h"
 #include "viewer/readers/codec.h"
+#include "viewer/tracing/memory_snapshot.h"
+#include "viewer/tracing/trace.h"
 
 namespace moonshard::records {
 

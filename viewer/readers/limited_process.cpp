@@ -14,8 +14,8 @@
 #include <mutex>
 #include <new>
 
-#include "runtime/core/check.h"
-#include "viewer/readers/file_rights.h"
+#include "runtime/base/check.h"
+#include "viewer/input/file_rights.h"
 
 namespace moonshard::viewer {
 namespace {

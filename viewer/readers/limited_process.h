@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "viewer/readers/control.h"
+#include "viewer/input/control.h"
 
 namespace moonshard::viewer {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "viewer/data/point_detail.h"
-#include "viewer/readers/json_fields.h"
+#include "viewer/input/json_fields.h"
 
 namespace moonshard::viewer {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "runtime/records/reader.h"
-#include "viewer/readers/json_fields.h"
+#include "viewer/input/json_fields.h"
+#include "viewer/input/open_file.h"
 #include "viewer/readers/memory_fields.h"
-#include "viewer/readers/open_file.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "viewer/data/point_detail.h"
-#include "viewer/readers/control.h"
-#include "viewer/readers/json_stream.h"
+#include "viewer/input/control.h"
+#include "viewer/input/json_stream.h"
 
 namespace moonshard::viewer {
 

@@ -1,6 +1,6 @@
 #include "viewer/readers/point_summary.h"
 
-#include "viewer/readers/json_fields.h"
+#include "viewer/input/json_fields.h"
 
 namespace moonshard::viewer {
 namespace {

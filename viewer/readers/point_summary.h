@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "viewer/data/run_data.h"
-#include "viewer/readers/json_stream.h"
+#include "viewer/input/json_stream.h"
 
 namespace moonshard::viewer {
 

@@ -3,14 +3,14 @@
 #include <filesystem>
 
 #include "runtime/records/reader.h"
+#include "viewer/input/file_rights.h"
 #include "viewer/readers/codec_fields.h"
-#include "viewer/readers/file_rights.h"
 #include "viewer/readers/limited_process.h"
 #include "viewer/readers/point_reader.h"
 #include "viewer/readers/run_reader.h"
-#include "viewer/readers/snapshot_reader.h"
 #include "viewer/readers/text_reader.h"
-#include "viewer/readers/trace_reader.h"
+#include "viewer/tracing/snapshot_reader.h"
+#include "viewer/tracing/trace_reader.h"
 
 namespace moonshard::viewer {
 
@@ -89,7 +89,7 @@ std::string answer_file(const ReadRequest& request, const ReadControl& control) 
     case Kind::Table:
       return encode(read_table(files.front()));
     case Kind::Plot:
-      return encode(records::plot_spec_from_json(records::read_json_file(first), first));
+      return encode(records::plot_spec_from_json(read_json_file(first), first));
     case Kind::Runs:
     case Kind::Details:
       break;

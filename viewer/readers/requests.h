@@ -9,8 +9,8 @@
 
 #include "viewer/data/point_detail.h"
 #include "viewer/data/run_data.h"
+#include "viewer/input/control.h"
 #include "viewer/readers/codec.h"
-#include "viewer/readers/control.h"
 
 namespace moonshard::viewer {
 

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "runtime/records/reader.h"
-#include "viewer/readers/json_fields.h"
-#include "viewer/readers/open_file.h"
+#include "viewer/input/json_fields.h"
+#include "viewer/input/open_file.h"
 #include "viewer/readers/point_summary.h"
 #include "viewer/readers/sweep_file.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "viewer/data/run_data.h"
-#include "viewer/readers/control.h"
+#include "viewer/input/control.h"
 
 namespace moonshard::viewer {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "runtime/records/reader.h"
-#include "viewer/readers/json_fields.h"
+#include "viewer/input/json_fields.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -119,10 +119,10 @@ std::vector<PlannedPoint> read_sweep(std::string_view text, const std::string& w
     });
   }
   stream.next();  // nothing may follow
-  if (version < 1 || version > records::kSchemaVersion) {
+  if (version < 1 || version > kSchemaVersion) {
     throw IoError(
         fmt::format("{}: expected schema_version 1 to {}, got {}; open it with a newer moonshard",
-                    where, records::kSchemaVersion, version));
+                    where, kSchemaVersion, version));
   }
   return points;
 }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "runtime/core/check.h"
-#include "viewer/readers/open_file.h"
+#include "runtime/base/check.h"
+#include "viewer/input/open_file.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -5,8 +5,8 @@
 #define STBI_WRITE_NO_STDIO
 #include <stb/stb_image_write.h>
 
-#include "runtime/core/check.h"
-#include "runtime/records/atomic_file.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::viewer {
 
@@ -33,7 +33,7 @@ std::string encode_png(const Image& image) {
 }
 
 void write_png(const std::filesystem::path& path, const Image& image) {
-  records::write_file_atomically(path, encode_png(image));
+  write_file_atomically(path, encode_png(image));
 }
 
 }  // namespace moonshard::viewer

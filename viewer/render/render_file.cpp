@@ -20,9 +20,9 @@ records::PlotSpec load_plot_spec(const std::filesystem::path& path) {
                               path.string(),
                               std::filesystem::is_directory(path, error) ? "a folder" : "no file"));
   }
-  records::JsonLimits limits;
+  JsonLimits limits;
   limits.max_bytes = kMaxSpecBytes;
-  return records::plot_spec_from_json(records::read_json_file(path, limits), path.string());
+  return records::plot_spec_from_json(read_json_file(path, limits), path.string());
 }
 
 std::string png_name_for(const std::filesystem::path& spec_path) {

@@ -1,6 +1,6 @@
 #include "runtime/data/text/bpe_tokenizer.h"
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/data/text/utf8.h"
 
 namespace moonshard::data {

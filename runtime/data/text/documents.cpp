@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/data/text/json_text_source.h"
 #include "runtime/data/text/utf8.h"
 
@@ -13,7 +13,6 @@ namespace moonshard::data {
 namespace {
 
 namespace fs = std::filesystem;
-using records::Json;
 
 constexpr const char* kFormats = ".txt, .json {\"text\": …} or .jsonl with one such per line";
 constexpr size_t kPartBytes = 16u << 20;
@@ -182,7 +181,7 @@ void check_zero_characters(std::string& text, bool replace, Repairs& repairs,
 
 void read_json_lines(const fs::path& path, bool replace, DocumentCounts& counts,
                      const std::function<void(Json&, int64_t)>& take) {
-  records::JsonLimits limits;
+  JsonLimits limits;
   limits.max_bytes = limits.max_string_bytes = kMaxLineBytes;
   TextStream stream(path, replace, counts.repairs);
   std::string text, line;
@@ -195,7 +194,7 @@ void read_json_lines(const fs::path& path, bool replace, DocumentCounts& counts,
       return;
     }
     if (replace) repair_surrogates(line, 0, true, counts.repairs);
-    Json value = records::parse_json(line, fmt::format("{}:{}", path.string(), number), limits);
+    Json value = parse_json(line, fmt::format("{}:{}", path.string(), number), limits);
     take(value, number);
   };
   bool any = false;

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/json.h"
 #include "runtime/data/text/text_stream.h"
-#include "runtime/records/json.h"
 
 namespace moonshard::data {
 
@@ -50,7 +50,7 @@ struct DocumentCounts {
   int64_t blank_lines = 0;  ///< of .jsonl files
   Repairs repairs;
 
-  records::Json to_json() const;
+  Json to_json() const;
 };
 
 /// A document, or a part of a long .txt file: cut after a line's end, before a character that is
@@ -69,10 +69,10 @@ void read_documents(const DocumentFile& file, bool replace, DocumentCounts& coun
 
 /// Hands over each line of a .jsonl file as a value, with its number.
 void read_json_lines(const std::filesystem::path& path, bool replace, DocumentCounts& counts,
-                     const std::function<void(records::Json&, int64_t line)>& take);
+                     const std::function<void(Json&, int64_t line)>& take);
 
 /// The string under a key. Throws IoError "where: …".
-std::string& text_field(records::Json& value, const char* key, const std::string& where);
+std::string& text_field(Json& value, const char* key, const std::string& where);
 
 /// A zero character is an error like a zero byte, or becomes U+FFFD and is counted.
 void check_zero_characters(std::string& text, bool replace, Repairs& repairs,

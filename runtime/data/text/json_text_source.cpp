@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/data/text/documents.h"
 #include "runtime/data/text/utf8.h"
 

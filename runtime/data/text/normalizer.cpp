@@ -8,7 +8,7 @@
 
 #include <utf8proc.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/data/text/utf8.h"
 
 namespace moonshard::data {

@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "runtime/core/check.h"
-#include "runtime/core/interrupt.h"
+#include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/data/text/utf8.h"
 
 namespace moonshard::data {

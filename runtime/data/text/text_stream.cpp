@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/core/check.h"
-#include "runtime/core/interrupt.h"
+#include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/data/text/utf8.h"
 
 namespace moonshard::data {
@@ -31,7 +31,7 @@ size_t plain_bytes(std::string_view bytes, size_t at) {
 }  // namespace
 
 TextStream::TextStream(const std::filesystem::path& path, bool replace, Repairs& repairs)
-    : file_(weights::ReadOnlyFile::open(path)), replace_(replace), repairs_(repairs) {}
+    : file_(ReadOnlyFile::open(path)), replace_(replace), repairs_(repairs) {}
 
 void TextStream::fail(size_t at, const std::string& got) const {
   const auto lines = std::count(raw_.begin(), raw_.begin() + static_cast<std::ptrdiff_t>(at), '\n');

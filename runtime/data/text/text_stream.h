@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/weights/file_io.h"
+#include "runtime/base/file_io.h"
 
 namespace moonshard::data {
 
@@ -32,7 +32,7 @@ class TextStream {
   void take(std::string& text, size_t end);
   [[noreturn]] void fail(size_t at, const std::string& got) const;
 
-  weights::ReadOnlyFile file_;
+  ReadOnlyFile file_;
   bool replace_;
   Repairs& repairs_;
   int64_t position_ = 0;  ///< of the next read

@@ -10,17 +10,16 @@
 #include <cstring>
 #include <optional>
 
-#include "runtime/core/check.h"
-#include "runtime/core/interrupt.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/check.h"
+#include "runtime/base/file_io.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/data/text/checksum.h"
-#include "runtime/records/atomic_file.h"
-#include "runtime/weights/file_io.h"
 
 namespace moonshard::data {
 namespace {
 
 namespace fs = std::filesystem;
-using records::Json;
 
 constexpr size_t kWriteBytes = 4u << 20;
 
@@ -155,11 +154,11 @@ class MakingLock {
   }
 
  private:
-  weights::Descriptor file_;  // closing it lets go
+  Descriptor file_;  // closing it lets go
 };
 
 void remove_stale(const fs::path& folder, const TokenKey& key) {
-  records::sweep_stale_temporaries(folder);
+  sweep_stale_temporaries(folder);
   std::error_code ignored;
   const std::string prefix = setting_prefix(key);
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
@@ -174,7 +173,7 @@ void remove_stale(const fs::path& folder, const TokenKey& key) {
 void hide_from_git(const fs::path& folder) {
   std::error_code ignored;
   if (folder.filename() == ".moonshard" && !fs::exists(folder / ".gitignore", ignored))
-    records::write_file_atomically(folder / ".gitignore", "*\n");
+    write_file_atomically(folder / ".gitignore", "*\n");
 }
 
 CachedTokens make_in(const fs::path& folder, const CacheRequest& request) {
@@ -185,11 +184,11 @@ CachedTokens make_in(const fs::path& folder, const CacheRequest& request) {
   const bool found = tokens != nullptr;
   if (!found) {
     hide_from_git(folder);
-    weights::StagedFile staged(path);
+    StagedFile staged(path);
     write_all(request, [&](const void* data, int64_t bytes) { staged.write(data, bytes); });
     staged.finish();
     staged.commit();
-    weights::sync_folder(folder);
+    sync_folder(folder);
     remove_stale(folder, request.key);
     std::string problem;
     tokens = TokenFile::open(path, request.key, request.vocab_size, problem);
@@ -207,7 +206,7 @@ CachedTokens make_in(const fs::path& folder, const CacheRequest& request) {
 // A file that nobody else sees and that is gone with the process.
 CachedTokens make_nameless(const CacheRequest& request, const std::string& reason) {
   std::string name = (fs::temp_directory_path() / "moonshard_tokens_XXXXXX").string();
-  const weights::Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
   if (file.number() < 0)
     throw IoError(fmt::format("{}: cannot write: {}; set TMPDIR to a folder that can be written",
                               name, std::strerror(errno)));

@@ -28,12 +28,12 @@ struct CacheRequest {
   int64_t vocab_size = 0;
   int32_t separator = 0;
   /// Reads everything into the writer and returns the counts.
-  std::function<records::Json(TokenWriter&)> fill;
+  std::function<Json(TokenWriter&)> fill;
 };
 
 struct CachedTokens {
   std::shared_ptr<const TokenFile> tokens;
-  records::Json facts;  ///< used (found, not made now), file, reason (why it was made)
+  Json facts;  ///< used (found, not made now), file, reason (why it was made)
 };
 
 /// Opens the cache or makes it. "auto" is <data folder>/.moonshard; the user's cache folder where

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/data/text/checksum.h"
 #include "runtime/data/text/token_file.h"
 
@@ -104,7 +104,7 @@ std::string TokenFile::take(const TokenKey& key, int64_t vocab_size) {
   if (largest >= vocab_size) return "it had ids beyond the vocabulary";
   const auto* counts = reinterpret_cast<const char*>(index_ + num_documents_ + 1);
   try {
-    counts_ = records::parse_json({counts, tail.counts_bytes}, "counts");
+    counts_ = parse_json({counts, tail.counts_bytes}, "counts");
   } catch (const IoError& error) {
     return error.what();
   }

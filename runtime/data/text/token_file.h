@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/records/json.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::data {
 
@@ -68,7 +68,7 @@ class TokenFile {
   int64_t document_begin(int64_t document) const;
   int64_t document_length(int64_t document) const;
   void copy(int64_t first, int64_t count, int64_t* to) const;
-  const records::Json& counts() const { return counts_; }
+  const Json& counts() const { return counts_; }
 
  private:
   TokenFile() = default;
@@ -81,7 +81,7 @@ class TokenFile {
   const uint64_t* index_ = nullptr;
   int token_bytes_ = 0;
   int64_t num_tokens_ = 0, num_documents_ = 0;
-  records::Json counts_;
+  Json counts_;
 };
 
 }  // namespace moonshard::data

@@ -2,11 +2,11 @@
 
 #include <filesystem>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
+#include "runtime/base/json.h"
 #include "runtime/data/text/checksum.h"
 #include "runtime/data/text/tokenizer_json.h"
 #include "runtime/data/text/utf8.h"
-#include "runtime/records/json.h"
 #include "runtime/weights/foreign_json.h"
 
 namespace moonshard::data {
@@ -63,7 +63,7 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& name) {
            in_quotes(name));
   const auto file = weights::read_foreign_json(path, {kMaxFileBytes, kMaxValues, 32});
   Checksum checksum;
-  checksum.add(records::read_text_file(path, kMaxFileBytes));
+  checksum.add(read_text_file(path, kMaxFileBytes));
   return tokenizer_of_json(file, path.string(), checksum.value());
 }
 

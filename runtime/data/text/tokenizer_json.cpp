@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/data/text/bpe_tokenizer.h"
 #include "runtime/data/text/utf8.h"
 

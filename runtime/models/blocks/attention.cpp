@@ -5,7 +5,7 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
 #include "runtime/models/blocks/attention_choice.h"
 
 namespace moonshard::models {

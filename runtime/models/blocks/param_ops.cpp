@@ -2,9 +2,9 @@
 
 #include <exception>
 
-#include "runtime/core/check.h"
+#include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/core/device.h"
-#include "runtime/core/interrupt.h"
 #include "runtime/models/blocks/layer_function.h"
 
 namespace moonshard::models {

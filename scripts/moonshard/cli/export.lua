@@ -1,6 +1,6 @@
 --- moonshard export DIR --format csv|md|latex|json|tensorboard: results in formats of other programs.
 local arguments = require "moonshard.arguments"
-local label_of = require("analyze.memory").label_of
+local label_of = require("moonshard.analyze.memory").label_of
 local native = require "moonshard.native"
 local usage = require "moonshard.usage"
 

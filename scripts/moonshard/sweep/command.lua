@@ -108,10 +108,10 @@ end
 
 local function find_script(name)
   if native.launch.exists(name) and name:match("%.lua$") then return name end
-  local path = ("%s/scripts/sweep/%s.lua"):format(native.launch.shared_files(), name)
+  local path = ("%s/scripts/studies/%s.lua"):format(native.launch.shared_files(), name)
   if native.launch.exists(path) then return path end
   local names = {}
-  local listing = io.popen(("ls %s 2>/dev/null"):format(shell.quoted(native.launch.shared_files() .. "/scripts/sweep")), "r")
+  local listing = io.popen(("ls %s 2>/dev/null"):format(shell.quoted(native.launch.shared_files() .. "/scripts/studies")), "r")
   for file in listing:lines() do names[#names + 1] = file:match("^(.*)%.lua$") end
   listing:close()
   local near = guard.nearest(name, names)

@@ -1,0 +1,185 @@
+#include "runtime/base/json.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <vector>
+
+namespace moonshard {
+namespace {
+
+// Walks the text without building anything: depth, string sizes and duplicate keys are judged here,
+// so that hostile input costs no more memory than its nesting. nlohmann's own parser has no depth
+// limit.
+class LimitsChecker : public nlohmann::json_sax<Json> {
+ public:
+  explicit LimitsChecker(const JsonLimits& limits) : limits_(limits) {}
+  std::string problem;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t value, const string_t& text) override {
+    if (std::isfinite(value)) return true;
+    return refuse(fmt::format("number {} does not fit a double", text.substr(0, 40)));
+  }
+  bool string(string_t& value) override { return check_string(value); }
+  bool binary(binary_t&) override { return refuse("binary value"); }
+  bool start_object(std::size_t) override {
+    keys_.emplace_back();
+    return enter();
+  }
+  bool key(string_t& value) override {
+    if (!keys_.back().insert(value).second) {
+      return refuse(fmt::format("duplicate key '{}'", value.substr(0, 80)));
+    }
+    if (keys_.back().size() > limits_.max_keys)
+      return refuse(fmt::format("an object of more than {} keys", limits_.max_keys));
+    return check_string(value);
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 7: unexpected …": the last
+    // part says it.
+    std::string text = error.what();
+    const size_t bracket = text.find("] ");
+    if (bracket != std::string::npos) text = text.substr(bracket + 2);
+    const size_t colon = text.find(": ");
+    if (colon != std::string::npos) text = text.substr(colon + 2);
+    return refuse(fmt::format("malformed at byte {}: {}", position, text));
+  }
+
+ private:
+  bool enter() {
+    if (++depth_ <= limits_.max_depth) return true;
+    return refuse(fmt::format("nested deeper than {} levels", limits_.max_depth));
+  }
+  bool check_string(const string_t& value) {
+    if (value.size() <= limits_.max_string_bytes) return true;
+    return refuse(
+        fmt::format("a string of {} bytes, allowed {}", value.size(), limits_.max_string_bytes));
+  }
+  bool refuse(const std::string& text) {
+    if (problem.empty()) problem = text;
+    return false;
+  }
+
+  JsonLimits limits_;
+  int depth_ = 0;
+  std::vector<std::set<std::string>> keys_;
+};
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& where, const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    throw IoError(fmt::format("{}: expected at most {} bytes of JSON, got {}; it is not a record",
+                              where, limits.max_bytes, text.size()));
+  }
+  LimitsChecker checker(limits);
+  // The parser takes a zero byte for the end of the text and would not look at what follows.
+  const size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) {
+    throw IoError(
+        fmt::format("{}: expected JSON, got a zero byte at byte {}; the file is damaged or foreign",
+                    where, zero + 1));
+  }
+  if (!Json::sax_parse(text.begin(), text.end(), &checker)) {
+    throw IoError(fmt::format("{}: expected JSON, got {}; the file is damaged or foreign", where,
+                              checker.problem));
+  }
+  return Json::parse(text.begin(), text.end());
+}
+
+std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) {
+  // Folders, pipes and devices are refused before they are opened: a pipe would block the reader.
+  std::error_code error;
+  const auto kind = std::filesystem::status(path, error).type();
+  if (kind != std::filesystem::file_type::regular &&
+      kind != std::filesystem::file_type::not_found) {
+    throw IoError(fmt::format(
+        "{}: cannot read: expected a file, got {}", path.string(),
+        kind == std::filesystem::file_type::directory ? "a folder" : "a pipe or device"));
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw IoError(fmt::format("{}: cannot read: {}", path.string(), std::strerror(errno)));
+  std::string text;
+  char buffer[65536];
+  while (in.read(buffer, sizeof buffer) || in.gcount() > 0) {
+    text.append(buffer, static_cast<size_t>(in.gcount()));
+    if (text.size() > max_bytes) {
+      throw IoError(fmt::format("{}: expected at most {} bytes, got more; it is not a record",
+                                path.string(), max_bytes));
+    }
+  }
+  return text;
+}
+
+Json read_json_file(const std::filesystem::path& path, const JsonLimits& limits) {
+  return parse_json(read_text_file(path, limits.max_bytes), path.string(), limits);
+}
+
+namespace {
+
+// Replacing bad UTF-8 keeps a record writable whatever a log line in it contained.
+std::string on_one_line(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Lists of numbers and words stay on one line: a record has thousands of samples.
+void write_value(std::string& text, const Json& value, size_t depth) {
+  const bool is_flat =
+      !value.is_object() &&
+      (!value.is_array() || std::none_of(value.begin(), value.end(),
+                                         [](const Json& entry) { return entry.is_structured(); }));
+  if (is_flat || value.empty()) {
+    text += on_one_line(value);
+    return;
+  }
+  const std::string indent((depth + 1) * 2, ' ');
+  text += value.is_object() ? "{" : "[";
+  bool first = true;
+  for (auto entry = value.begin(); entry != value.end(); ++entry) {
+    text += (first ? "\n" : ",\n") + indent;
+    first = false;
+    if (value.is_object()) text += on_one_line(Json(entry.key())) + ": ";
+    write_value(text, *entry, depth + 1);
+  }
+  text += "\n" + std::string(depth * 2, ' ') + (value.is_object() ? "}" : "]");
+}
+
+}  // namespace
+
+std::string to_text(const Json& value) {
+  std::string text;
+  write_value(text, value, 0);
+  return text + "\n";
+}
+
+double number_or(const Json& object, const char* key, double fallback) {
+  if (!object.is_object()) return fallback;
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : fallback;
+}
+
+std::string string_or(const Json& object, const char* key, const std::string& fallback) {
+  if (!object.is_object()) return fallback;
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : fallback;
+}
+
+}  // namespace moonshard

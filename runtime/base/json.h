@@ -1,0 +1,46 @@
+// JSON of run folders. Files may come from anybody: the reader bounds size and depth before it
+// builds anything, refuses duplicate keys and numbers that do not fit, and says which file and why.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/check.h"
+
+namespace moonshard {
+
+/// Keys keep their order, so that files read the way they were written.
+using Json = nlohmann::ordered_json;
+
+/// Version of every file of a run folder. Readers refuse a newer one.
+inline constexpr int kSchemaVersion = 1;
+
+struct JsonLimits {
+  size_t max_bytes = 64u << 20;         ///< of the text
+  int max_depth = 256;                  ///< nesting of arrays and objects
+  size_t max_string_bytes = 16u << 20;  ///< of one string
+  size_t max_keys = 10'000;             ///< of one object: looking a key up walks all before it
+};
+
+/// Parses text. Throws IoError "where: …" on malformed, too deep, too large or duplicate-key input.
+Json parse_json(std::string_view text, const std::string& where, const JsonLimits& limits = {});
+
+/// Reads and parses one file; a file above the limit is refused before it is read.
+Json read_json_file(const std::filesystem::path& path, const JsonLimits& limits = {});
+
+/// Text with two-space indentation and a final newline. NaN and infinities become null.
+std::string to_text(const Json& value);
+
+/// Whole small file as bytes. Throws IoError naming the path and the system's reason.
+std::string read_text_file(const std::filesystem::path& path, size_t max_bytes);
+
+// Typed look-ups for records made by others: the fallback when the key is absent or of another
+// type.
+double number_or(const Json& object, const char* key, double fallback);
+std::string string_or(const Json& object, const char* key, const std::string& fallback);
+
+}  // namespace moonshard

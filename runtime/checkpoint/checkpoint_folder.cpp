@@ -1,0 +1,155 @@
+#include "runtime/checkpoint/checkpoint_folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <system_error>
+#include <vector>
+
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/check.h"
+#include "runtime/base/json.h"
+#include "runtime/checkpoint/checkpoint_index.h"
+
+namespace moonshard::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLatest = "latest";
+constexpr const char* kLock = ".lock";
+
+[[noreturn]] void fail(const fs::path& path, const char* action, int error) {
+  const char* advice = error == ENOSPC || error == EDQUOT  ? "free space on that disk"
+                       : error == EROFS || error == EACCES ? "choose a folder you may write to"
+                                                           : "check the folder";
+  throw IoError(
+      fmt::format("{}: cannot {}: {}; {}", path.string(), action, std::strerror(error), advice));
+}
+
+// The step of "step_00000120"; -1 for other names.
+int64_t step_of(const std::string& name) {
+  const std::string_view head = "step_";
+  if (!name.starts_with(head) || name.size() < head.size() + 8 || name.size() > head.size() + 16)
+    return -1;
+  const std::string digits = name.substr(head.size());
+  return digits.find_first_not_of("0123456789") == std::string::npos ? std::stoll(digits) : -1;
+}
+
+bool is_complete(const fs::path& checkpoint) {
+  std::error_code ignored;
+  return fs::exists(checkpoint / kIndexName, ignored);
+}
+
+std::string random_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+// Held while a checkpoint is written: partial folders that are there meanwhile are dead ones. The
+// system lets go of it with the process, however that ends.
+Descriptor lock(const fs::path& folder, bool& is_held) {
+  Descriptor file(::open((folder / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  is_held = file.number() >= 0 && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+  return file;
+}
+
+void sweep(const fs::path& folder) {
+  std::vector<fs::path> stale;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".step_") && name.find(".partial-") != std::string::npos)
+      stale.push_back(entry.path());
+  }
+  for (const fs::path& path : stale) fs::remove_all(path, ignored);
+  sweep_stale_temporaries(folder);
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) {
+  return fmt::format("step_{:08}", step);
+}
+
+fs::path find_checkpoint(const fs::path& where) {
+  if (is_complete(where)) return where;
+  std::error_code error;
+  if (fs::exists(where / kLatest, error)) {
+    std::string name = read_text_file(where / kLatest, 4096);
+    name.resize(name.find_last_not_of(" \r\n") + 1);
+    // A name that somebody else wrote never leads out of the folder.
+    if (step_of(name) >= 0 && is_complete(where / name)) return where / name;
+  }
+  fs::path newest;
+  int64_t highest = -1;
+  for (const auto& entry : fs::directory_iterator(where, error)) {
+    const int64_t step = step_of(entry.path().filename().string());
+    if (step <= highest || !is_complete(entry.path())) continue;
+    highest = step;
+    newest = entry.path();
+  }
+  return newest;
+}
+
+void sweep_partial_checkpoints(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder / kLock, error)) return;
+  bool is_held = false;
+  const Descriptor held = lock(folder, is_held);
+  if (is_held) sweep(folder);
+}
+
+PartialCheckpoint::PartialCheckpoint(const fs::path& folder, int64_t step)
+    : folder_(folder), target_(folder / checkpoint_name(step)), id_(random_id()) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail(folder, "make the folder", error.value());
+  bool is_held = false;
+  lock_ = lock(folder, is_held);
+  if (lock_.number() < 0) fail(folder, "write to the folder", errno);
+  const bool by_another = !is_held && errno == EWOULDBLOCK;
+  MS_CHECK(!by_another,
+           "checkpoint: {}: expected a folder that nobody else saves to, got one where another "
+           "process is saving; give each job its own",
+           folder.string());
+  if (is_held) sweep(folder);  // a disk without locks keeps its leftovers
+  partial_ = folder / fmt::format(".{}.partial-{}", checkpoint_name(step), id_);
+  // Readable by its owner alone: weights, and the seed that the noise comes from.
+  if (::mkdir(partial_.c_str(), 0700) != 0) {
+    const int reason = errno;
+    partial_.clear();
+    fail(folder, "make a folder in it", reason);
+  }
+}
+
+PartialCheckpoint::~PartialCheckpoint() {
+  std::error_code ignored;
+  if (!partial_.empty()) fs::remove_all(partial_, ignored);
+}
+
+void PartialCheckpoint::publish(const std::string& index_text) {
+  write_file_atomically(partial_ / kIndexName, index_text);
+  if (::rename(partial_.c_str(), target_.c_str()) == 0) {
+    partial_.clear();
+  } else if (errno == ENOTEMPTY || errno == EEXIST) {
+    // The old one takes the partial's name, and is removed with it.
+    if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
+      throw IoError(
+          fmt::format("{}: cannot replace the checkpoint that is there: {}; remove it first, or "
+                      "save to another folder",
+                      target_.string(), std::strerror(errno)));
+    }
+  } else {
+    fail(target_, "rename the finished checkpoint to it", errno);
+  }
+  sync_folder(folder_);
+  write_file_atomically(folder_ / kLatest, target_.filename().string() + "\n");
+}
+
+}  // namespace moonshard::train

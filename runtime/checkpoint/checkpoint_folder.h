@@ -1,0 +1,48 @@
+// Folders of checkpoints, and how one comes to be there as a whole or not at all:
+//   DIR/.step_00000120.partial-<id>/   while it is written; a dead writer's is swept later
+//   DIR/step_00000120/                 complete: rank files first, index.json last, then renamed
+//   DIR/latest                         the name of the newest, changed after that
+// A kill or a power cut at any moment leaves the older checkpoint, and `latest` names a whole one.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "runtime/base/file_io.h"
+
+namespace moonshard::train {
+
+/// "step_00000120"
+std::string checkpoint_name(int64_t step);
+
+/// The checkpoint at `where`: that folder itself, or the one that its `latest` names, or else the
+/// one with the highest step. Empty when there is none.
+std::filesystem::path find_checkpoint(const std::filesystem::path& where);
+
+/// Removes what dead writers left in a folder of checkpoints, unless somebody is saving there now.
+void sweep_partial_checkpoints(const std::filesystem::path& folder);
+
+/// A checkpoint in the making, on the rank that leads. What is not published vanishes with it.
+class PartialCheckpoint {
+ public:
+  /// Makes the folder and, in it, an empty partial one; removes stale ones. Throws IoError, and
+  /// UsageError when another process is saving there.
+  PartialCheckpoint(const std::filesystem::path& folder, int64_t step);
+  ~PartialCheckpoint();
+  PartialCheckpoint(const PartialCheckpoint&) = delete;
+  PartialCheckpoint& operator=(const PartialCheckpoint&) = delete;
+
+  const std::string& id() const { return id_; }
+  /// Where its files go.
+  const std::filesystem::path& path() const { return partial_; }
+  /// All other files are there: writes the index, gives the folder its name and says that it is the
+  /// newest. A checkpoint of the same step is replaced in one move.
+  void publish(const std::string& index_text);
+
+ private:
+  std::filesystem::path folder_, partial_, target_;
+  std::string id_;
+  Descriptor lock_;
+};
+
+}  // namespace moonshard::train

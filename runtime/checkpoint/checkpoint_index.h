@@ -1,0 +1,68 @@
+// The index of a checkpoint: where a training run stands, and which part of which tensor lies in
+// which file. Files may come from anybody: what read_index returns is checked, and parts cover
+// every tensor without gap or overlap.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "runtime/base/json.h"
+
+namespace moonshard::train {
+
+/// Of the folder's format. Readers refuse a newer one.
+inline constexpr int64_t kCheckpointVersion = 1;
+inline constexpr const char* kIndexName = "index.json";
+
+/// Elements first … first + count - 1 of a flattened tensor, under its name in a file.
+struct StoredPart {
+  std::string file;
+  int64_t first = 0, count = 0;
+};
+
+struct StoredTensor {
+  std::string name;  ///< a parameter's, or "optimizer/<state>/<parameter>"
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  std::vector<int64_t> shape;
+  std::vector<StoredPart> parts;  ///< in the order of their elements
+};
+
+struct CheckpointIndex {
+  std::string id;  ///< its files carry it too: files of two checkpoints never mix
+  int64_t step = 0, seed = 0, world = 1;
+  Json parallel = Json::object();   ///< how it was spread; for people
+  Json model = Json::object();      ///< options that the weights depend on
+  std::vector<std::string> frozen;  ///< parameters that are not trained
+  std::string optimizer;
+  std::vector<std::string> optimizer_states;
+  std::map<std::string, int64_t> optimizer_steps;  ///< by parameter, where it has been updated
+  std::optional<int64_t> data_position;            ///< batches drawn by all ranks together
+  bool is_private = false;
+  std::string engine, clipping;
+  double noise_multiplier = 0, clip_bound = 0;
+  int64_t privacy_steps = 0, noised_steps = 0, secret_steps = 0;
+  /// Of the private steps that an epsilon can be claimed for: [{ q, sigma, steps }, …]. A list that
+  /// is not one of an accountant's is refused when the run goes on.
+  Json privacy_history = Json::array();
+  std::vector<StoredTensor> tensors;  ///< sorted by name
+
+  /// Null when there is none.
+  const StoredTensor* find(const std::string& name) const;
+};
+
+/// "optimizer/mean/model.norm.weight"
+std::string state_tensor_name(const std::string& state, const std::string& parameter);
+/// "rank00003.safetensors"
+std::string rank_file_name(int rank);
+
+/// Sorts tensors and parts. Throws InternalError when parts do not cover their tensor.
+std::string index_text(CheckpointIndex& index);
+/// Of a checkpoint's folder. Throws IoError.
+CheckpointIndex read_index(const std::filesystem::path& folder);
+
+}  // namespace moonshard::train

@@ -1,0 +1,139 @@
+--- Figure: growth of forward, backward, norms, communication and peak memory with the sequence length, both axes logarithmic,
+-- with the fitted power and its verdict (document 001).
+local native = require "moonshard.native"
+local plot_points = require "moonshard.plot_points"
+local plot_spec = require "moonshard.plot_spec"
+local scaling = require "moonshard.analyze.scaling"
+
+local shown = { "forward", "backward", "second backward", "norms", "clipped sum", "communication" }
+
+local function reader(name)
+  for _, quantity in ipairs(scaling.quantities) do
+    if quantity.name == name then return quantity.read end
+  end
+end
+
+--- One line of figures against the axis, with its fit; nil where fewer than two points have the figure.
+local function line_of(points, axis, name, read)
+  local entry = { name = name, x = {}, y = {}, status = {}, labels = {} }
+  local x, y = {}, {}
+  for _, point in ipairs(points) do
+    local place = plot_points.number(point.options[axis])
+    local ok, figure = pcall(read, point)
+    figure = point.status == "ok" and ok and plot_points.number(figure) or nil
+    if place and (figure and figure > 0 or point.status ~= "ok") then
+      local n = #entry.x + 1
+      entry.x[n], entry.y[n], entry.status[n] = place, figure or native.null, tostring(point.status)
+      entry.labels[n] = plot_points.name(point, { axis }, true)
+      if figure then x[#x + 1], y[#y + 1] = place, figure end
+    end
+  end
+  if #x < 2 then return nil end
+  return entry, scaling.fit(x, y)
+end
+
+--- The curve that follows the figures best: a power, or a line or parabola with a fixed cost.
+local function best_curve(fit)
+  local function power(x) return fit.factor * x ^ fit.exponent end
+  local sum = 0
+  for i, x in ipairs(fit.x) do sum = sum + (power(x) / fit.y[i] - 1) ^ 2 end
+  local best, least = power, math.sqrt(sum / fit.count)
+  for _, other in ipairs { fit.linear, fit.quadratic } do
+    if fit.count > 2 and other.error < least then
+      best, least = function(x) return other.offset + other.slope * x ^ other.power end, other.error
+    end
+  end
+  return best
+end
+
+local function add_fit(panel, name, fit, factor)
+  if not fit then return end
+  local curve, x, y = best_curve(fit), {}, {}
+  local first, last, steps = fit.x[1], fit.x[fit.count], 24
+  for i = 0, steps do
+    x[i + 1] = first * (last / first) ^ (i / steps)
+    y[i + 1] = factor * curve(x[i + 1])
+  end
+  local exponent = math.abs(fit.exponent) < 0.005 and 0 or fit.exponent
+  panel.references[#panel.references + 1] = { series = name, text = ("T^%.2f"):format(exponent), x = x, y = y }
+end
+
+--- Failed points are marked once per panel, on the line that is drawn first.
+local function mark_failures_once(panel)
+  for s = 2, #panel.series do
+    local entry, kept = panel.series[s], { x = {}, y = {}, status = {}, labels = {} }
+    for i = 1, #entry.x do
+      if entry.y[i] ~= native.null then
+        for _, key in ipairs { "x", "y", "status", "labels" } do table.insert(kept[key], entry[key][i]) end
+      end
+    end
+    for key, list in pairs(kept) do entry[key] = list end
+  end
+end
+
+local function time_panel(group, axis)
+  local x = plot_points.axis_label { axis }
+  x.scale = "log"
+  local panel = { kind = "lines", title = "time, " .. group.name, x = x, series = {}, references = {},
+    y = { label = "fastest time in a step", unit = "ms", scale = "log" } }
+  local lines, largest = {}, 0
+  for _, name in ipairs(shown) do
+    local read = reader(name)
+    local entry, fit
+    if read then entry, fit = line_of(group.points, axis, name, read) end
+    if entry then
+      local line = { entry = entry, fit = fit, largest = 0 }
+      for _, y in ipairs(entry.y) do line.largest = math.max(line.largest, y ~= native.null and y or 0) end
+      largest = math.max(largest, line.largest)
+      lines[#lines + 1] = line
+    end
+  end
+  for _, line in ipairs(lines) do
+    -- A phase that is only passed through would stretch the axis by decades.
+    if line.largest > 1e-3 * largest then
+      panel.series[#panel.series + 1] = line.entry
+      add_fit(panel, line.entry.name, line.fit, 1)
+    end
+  end
+  mark_failures_once(panel)
+  return #panel.series > 0 and panel or nil
+end
+
+local function memory_panel(groups, axis)
+  local x = plot_points.axis_label { axis }
+  x.scale = "log"
+  local panel = { kind = "lines", title = "peak memory", x = x, series = {}, references = {}, y = { label = "peak memory", scale = "log" } }
+  local fits, largest = {}, 0
+  for _, group in ipairs(groups) do
+    local entry, fit = line_of(group.points, axis, group.name, plot_points.peak_bytes)
+    if entry then
+      panel.series[#panel.series + 1] = entry
+      fits[group.name] = fit
+      for _, y in ipairs(entry.y) do largest = math.max(largest, y ~= native.null and y or 0) end
+    end
+  end
+  if #panel.series == 0 then return nil end
+  local unit, factor = plot_spec.memory_unit(largest)
+  panel.y.unit = unit
+  plot_spec.scale(panel.series, factor)
+  for _, entry in ipairs(panel.series) do add_fit(panel, entry.name, fits[entry.name], factor) end
+  return panel
+end
+
+return function(results, options)
+  local axis = options and options.axis or plot_points.growing_axis(results, "seq_length", "image_size")
+  if not axis then return nil, "needs points of several sequence lengths" end
+  local groups, panels = plot_spec.groups(results, plot_points.other_axes(results, axis)), {}
+  for _, group in ipairs(groups) do
+    table.sort(group.points, function(a, b) return (tonumber(a.options[axis]) or 0) < (tonumber(b.options[axis]) or 0) end)
+    local panel = #panels < 11 and time_panel(group, axis)
+    if panel then panels[#panels + 1] = panel end
+  end
+  local memory = memory_panel(groups, axis)
+  if memory then panels[#panels + 1] = memory end
+  if #panels == 0 then return nil, "needs at least two good points of different length with times of phases" end
+  local label = plot_points.axis_label({ axis }).label
+  return plot_spec.spec(plot_spec.title("Growth with " .. label, results), panels,
+    { columns = #panels > 3 and 2 or nil,
+      note = ("Dashed: the best of T^p, a + bT and a + bT^2, T the %s; beside it p of y ~ T^p."):format(label) })
+end

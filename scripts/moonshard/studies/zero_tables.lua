@@ -1,0 +1,89 @@
+--- Tables of the ZeRO comparison (document 002): the CSV with every configuration, and the raw metrics as JSON.
+local native = require "moonshard.native"
+local text_table = require "moonshard.text_table"
+
+local M = {}
+
+local figures = {
+  { "tokens_per_sec", "tokens_per_s" }, { "samples_per_sec", "samples_per_s" }, { "gpu_utilization_percent", "gpu_utilization_percent" },
+  { "peak_memory_gb", "peak_memory_gb" }, { "avg_memory_gb", "avg_memory_gb" }, { "comm_time_ms", "comm_work_ms" },
+  { "comm_exposed_ms", "comm_exposed_ms" }, { "comm_overlap_percent", "comm_overlap_percent" },
+  { "comm_overhead_percent", "comm_share_percent" }, { "comm_mb", "comm_mb" }, { "data_overhead_percent", "data_share_percent" },
+  { "cpu_percent", "cpu_percent" }, { "mfu_percent", "mfu_percent" },
+  { "avg_step_time_ms", "avg_time_ms" }, { "median_step_time_ms", "median_time_ms" }, { "end_to_end_s", "end_to_end_s" },
+}
+
+--- Memory over the samples of one step, the mean; nil where no timeline was recorded.
+local function average_memory_gb(point)
+  local totals = point.result.memory and point.result.memory.timeline and point.result.memory.timeline.total
+  if not totals or #totals == 0 then return nil end
+  local sum = 0
+  for _, bytes in ipairs(totals) do sum = sum + bytes end
+  return sum / #totals / 2 ^ 30
+end
+
+local function figure_of(point, key)
+  if key == "avg_memory_gb" then return average_memory_gb(point) end
+  if key == "comm_mb" then return point.metrics.comm_bytes and point.metrics.comm_bytes / 2 ^ 20 end
+  return point.metrics[key]
+end
+
+--- One row per configuration.
+-- @tparam Runs runs
+-- @treturn Table
+function M.table(runs)
+  local columns, rows = { "strategy", "batch_size", "grad_accum_steps", "effective_batch_size", "num_gpus", "status" }, {}
+  for _, figure in ipairs(figures) do columns[#columns + 1] = figure[1] end
+  for r, point in ipairs(runs.points) do
+    local options = point.options
+    local ranks = point.result.sharding and point.result.sharding.world or math.max(options.nproc or 1, 1)
+    local effective = options.batch_size * options.grad_accum * ranks
+    local row = { options.sharding, options.batch_size, options.grad_accum, effective, ranks, point.status }
+    for i, figure in ipairs(figures) do
+      row[#columns - #figures + i] = point.status == "ok" and figure_of(point, figure[2]) or nil
+    end
+    rows[r] = row
+  end
+  return text_table.new { columns = columns, rows = rows }
+end
+
+--- The few columns that fit a screen.
+function M.short(runs)
+  local unit, factor = require("moonshard.analyze.overhead").memory_unit(runs)
+  local columns = { "strategy", "batch", "accum", "status", "tokens/s", "peak " .. unit, "comm ms", "exposed ms", "GPU %", "data %" }
+  local rows = {}
+  for r, point in ipairs(runs.points) do
+    local metrics = point.status == "ok" and point.metrics or {}
+    rows[r] = { point.options.sharding, point.options.batch_size, point.options.grad_accum, point.status, metrics.tokens_per_s,
+      metrics.peak_memory_mb and metrics.peak_memory_mb * factor, metrics.comm_work_ms, metrics.comm_exposed_ms,
+      metrics.gpu_utilization_percent, metrics.data_share_percent }
+  end
+  return text_table.new { title = "ZeRO-2 and ZeRO-3", columns = columns, rows = rows }
+end
+
+--- Writes comparison_table.csv and raw_metrics.json into a run folder.
+-- @tparam Runs runs
+-- @tparam[opt] table max_batch sharding -> result of ms.find_max_batch
+-- @tparam[opt] boolean with_copies also beside the run folder, where the document has them
+-- @treturn {string,...} paths
+function M.write(runs, max_batch, with_copies)
+  local list = {}
+  for i, point in ipairs(runs.points) do
+    list[i] = { id = point.id, status = point.status, error = point.error ~= "" and point.error or nil, options = point.options,
+      metrics = point.metrics, time = point.result.time, comm = point.result.comm, ranks = point.result.ranks }
+  end
+  local csv = M.table(runs):to("csv")
+  local json = native.records.to_json { schema_version = 1, runs = list, max_batch_size = max_batch }
+  local paths, folders = {}, { runs.path }
+  if with_copies then folders[2] = runs.path:match("^(.*)/[^/]+/*$") or "." end
+  for _, folder in ipairs(folders) do
+    for name, text in pairs { ["comparison_table.csv"] = csv, ["raw_metrics.json"] = json } do
+      native.files.write(folder .. "/" .. name, text)
+      paths[#paths + 1] = folder .. "/" .. name
+    end
+  end
+  table.sort(paths)
+  return paths
+end
+
+return M

@@ -1,0 +1,66 @@
+--- Question: where does the memory of private diffusion training go, and which engine trades it best for time? (document 004)
+-- Inputs: none (noise, timesteps, labels). Outputs: a run folder with {experiment}_result.json (breakdown and snapshots),
+-- memory_breakdown_comparison, memory_timeline, performance_tradeoff, summary.txt, and what became of the document's claims.
+-- Run: moonshard sweep dit_memory [--preset tiny|full|xl2] [--experiment vanilla] [--attention flash standard] [--grad-accum 1 2] [--help]
+local ms = require "moonshard"
+local claims = require "moonshard.studies.claims"
+local dit_result = require "moonshard.studies.dit_result"
+local document = require "moonshard.studies.document"
+
+local experiments = { "vanilla", "ghost", "flash_clip", "bookkeeping", "flash_clip_bookkeeping" }
+local function full_size(model)
+  return { model = model, task = "denoise", optimizer = "adam", batch_size = 2, iters = 3, warmup = 0, grid = { mode = experiments } }
+end
+
+--- What the engines trade: time and memory of every one above plain training, and who is beaten on both.
+local function tradeoff_check(runs)
+  local best, product, figures = nil, nil, {}
+  for _, mode in ipairs { "ghost", "flash", "bookkeeping", "flash_bookkeeping" } do
+    local pair = claims.pairs_of(runs, "mode", mode, "none")[1]
+    if pair then
+      local time = pair.of.metrics.median_time_ms / pair.to.metrics.median_time_ms
+      local memory = pair.of.metrics.peak_memory_bytes / pair.to.metrics.peak_memory_bytes
+      figures[#figures + 1] = ("%s %.2fx time, %.2fx memory"):format(mode, time, memory)
+      if not product or time * memory < product then best, product = mode, time * memory end
+    end
+  end
+  if #figures < 4 then return nil, "needs vanilla and the four private engines" end
+  return best == "flash_bookkeeping", ("smallest time x memory: %s (%s)"):format(best, table.concat(figures, "; "))
+end
+
+return document.main({
+  name = "dit_memory",
+  about = "Memory by component and time of five ways to train a diffusion transformer.\n"
+    .. "Preset full: DiT-L/8 on 256-pixel images (1024 tokens), batch 2; xl2: DiT-XL/2 on latents; tiny: a small DiT on the CPU.\n"
+    .. "Variants by flags: --image-size 128, --patch-size 4 8, --num-layers 12, --grad-accum 1 2 4, --nproc 2,\n"
+    .. "--attention flash standard, --model dit-xl/2, --hidden-dim, --num-heads, --num-classes, --in-channels.",
+  output_dir = "memory_profiling_results",
+  presets = {
+    tiny = { model = "dit-tiny", task = "denoise", optimizer = "adam", image_size = 64, batch_size = 2, iters = 3, warmup = 0, threads = 2,
+      grid = { mode = experiments } },
+    full = full_size "dit-l/8", xl2 = full_size "dit-xl/2",
+  },
+  baseline = "vanilla",
+  seed_result = dit_result.seed_result,
+  figures = { "memory_breakdown_comparison", "memory_timeline", "performance_tradeoff" },
+  plan = function(plan)
+    if ((plan.nproc or 1) > 1 or plan.world) and not plan.parallel then plan.parallel = "fsdp" end
+    -- On the CPU: this process only counts tokens, and must not hold a GPU beside its points.
+    local options = ms.resolve { model = plan.model, image_size = plan.image_size, patch_size = plan.patch_size, device = "cpu" }.options
+    if not plan.grid.image_size and not plan.grid.patch_size then
+      print(("dit_memory: %d x %d pixels in patches of %d: %d tokens"):format(options.image_size, options.image_size, options.patch_size,
+        (options.image_size / options.patch_size) ^ 2))
+    end
+    return plan
+  end,
+  report = function(runs) return { ms.analyze.memory(runs), ms.analyze.overhead(runs, { baseline = "vanilla" }) } end,
+  expect = {
+    { claim = "vanilla needs less memory than ghost clipping", check = claims.memory("ghost", "none", 1) },
+    { claim = "vanilla needs less memory than flash clipping", check = claims.memory("flash", "none", 1) },
+    { claim = "ghost clipping needs less memory than bookkeeping", check = claims.memory("ghost", "bookkeeping", nil, 1) },
+    { claim = "flash clipping needs less memory than with bookkeeping", check = claims.memory("flash", "flash_bookkeeping", nil, 1) },
+    { claim = "ghost and flash clipping need about the same memory (within 10 %)", check = claims.memory("flash", "ghost", 0.9, 1.1) },
+    { claim = "flash clipping is faster than ghost clipping", check = claims.time("flash", "ghost", nil, 1) },
+    { claim = "bookkeeping with flash clipping has the best trade-off of time and memory", check = tradeoff_check },
+  },
+}, ...)

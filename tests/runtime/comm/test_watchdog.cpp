@@ -1,0 +1,427 @@
+// The watchdog with ranks that are threads on a board in memory, and, for those that are killed and
+// stopped, with ranks that are processes on a board in a folder.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <thread>
+
+#include "runtime/comm/missing_ranks.h"
+#include "runtime/comm/watchdog.h"
+#include "runtime/launch/process.h"
+#include "tests/runtime/comm/boards.h"
+#include "tests/runtime/launch/child_modes.h"
+#include "tests/support/temporary_folder.h"
+
+namespace moonshard::comm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using namespace std::chrono_literals;
+
+// A watchdog whose fatal report can be waited for.
+class Guarded {
+ public:
+  Guarded(std::shared_ptr<Board> board, int rank, int world, double timeout_s = 60) {
+    WatchdogOptions options;
+    options.rank = rank;
+    options.world = world;
+    options.timeout_s = timeout_s;
+    options.interval_s = 0.05;
+    options.on_fatal = [this](const std::string& text) {
+      const std::lock_guard lock(mutex_);
+      report_ = text;
+      came_.notify_all();
+    };
+    watchdog_ = std::make_unique<Watchdog>(std::move(board), options);
+  }
+
+  Watchdog* operator->() { return watchdog_.get(); }
+  void finish() { watchdog_.reset(); }
+
+  int64_t begin_for_ever(const char* operation, const char* about = "") {
+    return watchdog_->begin(operation, about, [] { return false; });
+  }
+  int64_t pass(const char* operation, const char* about = "") {
+    const int64_t number = begin_for_ever(operation, about);
+    watchdog_->end(number);
+    return number;
+  }
+  /// Empty when none comes in time.
+  std::string report(std::chrono::milliseconds most = 30s) {
+    std::unique_lock lock(mutex_);
+    came_.wait_for(lock, most, [&] { return !report_.empty(); });
+    return report_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::string report_;
+  std::unique_ptr<Watchdog> watchdog_;
+};
+
+template <class Condition>
+bool comes_true(Condition condition, std::chrono::milliseconds most = 20s) {
+  const auto deadline = std::chrono::steady_clock::now() + most;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(5ms);
+  }
+  return true;
+}
+
+TEST(Watchdog, NumbersCollectivesFromOne) {
+  Guarded rank(std::make_shared<MemoryBoard>(), 0, 1);
+  EXPECT_EQ(rank.pass("barrier"), 1);
+  EXPECT_EQ(rank.pass("all_reduce", "norms"), 2);
+}
+
+TEST(Watchdog, WhatIsDoneIsDroppedWithAllItHolds) {
+  Guarded rank(std::make_shared<MemoryBoard>(), 0, 1);
+  auto polled = std::make_shared<int>(0), told = std::make_shared<int>(0);
+  std::atomic<bool> is_done{false};
+  rank->begin("all_gather", "unit", [polled, &is_done] { return is_done.load(); });
+  const int64_t number = rank->begin("all_gather", "unit", [told] { return false; });
+  rank->end(number);
+  EXPECT_TRUE(comes_true([&] { return told.use_count() == 1; }));
+  EXPECT_EQ(polled.use_count(), 2);
+  is_done = true;
+  EXPECT_TRUE(comes_true([&] { return polled.use_count() == 1; }));
+}
+
+TEST(Watchdog, ARankThatComputesForLongIsNoFault) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 2, 0.3), second(board, 1, 2, 0.3);
+  first.pass("barrier");
+  second.pass("barrier");
+  EXPECT_EQ(first.report(1500ms), "");
+  EXPECT_EQ(second.report(1ms), "");
+}
+
+TEST(Watchdog, ASkippedCollectiveNamesRankOperationAndNumber) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 3, 1), second(board, 1, 3), third(board, 2, 3);
+  for (Guarded* rank : {&first, &second, &third}) rank->pass("barrier");
+  first.begin_for_ever("all_reduce", "norms");
+  third.begin_for_ever("all_reduce", "norms");
+  EXPECT_THAT(
+      first.report(),
+      AllOf(HasSubstr("rank 0: collective 2 (all_reduce of 'norms') has not ended after 1."),
+            HasSubstr("MOONSHARD_TIMEOUT"),
+            HasSubstr("rank 1 is missing: has not come: it is after collective 1 (barrier)"),
+            HasSubstr("rank 2 took part")));
+}
+
+TEST(Watchdog, ADifferentCollectiveOfTheSameNumberIsNamed) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 2, 1), second(board, 1, 2);
+  first.begin_for_ever("all_reduce", "norms");
+  second.begin_for_ever("all_gather", "block.3");
+  second.begin_for_ever("all_reduce", "norms");
+  EXPECT_THAT(first.report(),
+              AllOf(HasSubstr("collective 1 (all_reduce of 'norms')"),
+                    HasSubstr("rank 1 is missing: called something else: its collective 1 "
+                              "(all_gather of 'block.3')"),
+                    HasSubstr("the same order")));
+}
+
+TEST(Watchdog, ARankThatNeverJoinedIsNamed) {
+  Guarded first(std::make_shared<MemoryBoard>(), 0, 2, 0.5);
+  first.begin_for_ever("barrier", "start");
+  EXPECT_THAT(first.report(), HasSubstr("rank 1 is missing: has not joined the job"));
+}
+
+TEST(Watchdog, ARankThatFinishedIsNotWaitedFor) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 2), second(board, 1, 2);
+  first.pass("barrier");
+  second.pass("barrier");
+  second.finish();
+  first.begin_for_ever("broadcast", "weights");
+  EXPECT_THAT(first.report(10s),
+              AllOf(HasSubstr("collective 2 (broadcast of 'weights') cannot end"),
+                    HasSubstr("rank 1 is missing: finished without taking part, after collective 1 "
+                              "(barrier)")));
+}
+
+TEST(Watchdog, ARankThatFinishedAfterTakingPartIsNoFault) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 2), second(board, 1, 2);
+  second.pass("barrier");
+  second.finish();
+  first.begin_for_ever("barrier");
+  EXPECT_EQ(first.report(2s), "");
+}
+
+TEST(Watchdog, ARankThatFailedIsNotWaitedForAndIsQuoted) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 2), second(board, 1, 2);
+  first.begin_for_ever("barrier");
+  second->post_failure("script.lua:3: no such layer");
+  EXPECT_THAT(first.report(10s),
+              AllOf(HasSubstr("collective 1 (barrier) cannot end"),
+                    HasSubstr("rank 1 is missing: failed before any collective: script.lua:3: no "
+                              "such layer")));
+}
+
+TEST(Watchdog, WhatTheLauncherSaysOfADeadRankIsQuoted) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 2), second(board, 1, 2);
+  second.begin_for_ever("barrier");
+  first.begin_for_ever("barrier");
+  board->post(end_key(1), "signal 9 (Killed)");
+  EXPECT_THAT(first.report(10s), HasSubstr("rank 1 is missing: ended: signal 9 (Killed); last seen "
+                                           "in collective 1 (barrier)"));
+}
+
+TEST(Watchdog, ARankThatGaveUpIsNotTheMissingOne) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 3, 1), second(board, 1, 3), third(board, 2, 3);
+  second.pass("barrier");
+  first.begin_for_ever("barrier");
+  first.begin_for_ever("all_reduce", "norms");
+  third.begin_for_ever("barrier");
+  third.begin_for_ever("all_reduce", "norms");
+  // Rank 0 runs into its timeout; rank 2, with a long one, is told so.
+  EXPECT_THAT(first.report(), HasSubstr("collective 1 (barrier)"));
+  EXPECT_THAT(third.report(10s),
+              AllOf(HasSubstr("rank 0: gave up: rank 0: collective 1 (barrier) has not ended"),
+                    Not(HasSubstr("rank 0 is missing"))));
+}
+
+TEST(Watchdog, ABoardThatIsGoneNamesItsHost) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 2);
+  first.begin_for_ever("barrier");
+  board->is_gone = true;
+  EXPECT_THAT(first.report(15s), AllOf(HasSubstr("collective 1 (barrier) cannot end"),
+                                       HasSubstr("the job's board is gone with its host, rank 7: "
+                                                 "board: connection closed")));
+}
+
+TEST(Watchdog, ABoardThatIsGoneIsNoFaultWithoutACollective) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 2);
+  first.pass("barrier");
+  board->is_gone = true;
+  EXPECT_EQ(first.report(3500ms), "");
+}
+
+TEST(Watchdog, ABoardThatDoesNotAnswerHoldsNothingUp) {
+  const auto board = std::make_shared<MemoryBoard>();
+  {
+    Guarded first(board, 0, 2, 0.5);
+    board->is_frozen = true;
+    first.begin_for_ever("barrier");
+    EXPECT_THAT(first.report(10s), AllOf(HasSubstr("collective 1 (barrier) has not ended"),
+                                         HasSubstr("the job's board does not answer: its host, "
+                                                   "rank 7, may be stopped")));
+  }
+  board->is_frozen = false;  // lets the thread that was left behind go
+}
+
+TEST(Watchdog, ExplainWaitsForTheLastWordsOfTheOthers) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 2), second(board, 1, 2);
+  const int64_t number = first.begin_for_ever("reduce_scatter", "block.1");
+  std::thread late([&] {
+    std::this_thread::sleep_for(300ms);
+    second->post_failure("out of memory");
+  });
+  EXPECT_THAT(
+      first->explain(number, "connection closed by peer"),
+      AllOf(HasSubstr("rank 0: collective 1 (reduce_scatter of 'block.1') failed: connection "
+                      "closed by peer"),
+            HasSubstr("rank 1 is missing: failed before any collective: out of memory")));
+  late.join();
+  EXPECT_EQ(first.report(1500ms), "");  // explained, not reported once more
+}
+
+TEST(Watchdog, ExplainSaysWhenNobodyIsKnownToBeMissing) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 2), second(board, 1, 2);
+  const int64_t number = first.begin_for_ever("barrier");
+  second.begin_for_ever("barrier");
+  EXPECT_THAT(first->explain(number, "strange"),
+              AllOf(HasSubstr("collective 1 (barrier) failed: strange"),
+                    HasSubstr("no rank is known to be missing")));
+  // The other rank would wait for ever: it learns that this one has left, and why.
+  EXPECT_THAT(second.report(10s),
+              HasSubstr("rank 0: gave up: rank 0: collective 1 (barrier) failed: strange"));
+}
+
+TEST(Watchdog, AfterExplainTheOthersDoNotCallThisRankTheCause) {
+  const auto board = std::make_shared<MemoryBoard>();
+  Guarded first(board, 0, 3), second(board, 1, 3), third(board, 2, 3);
+  const int64_t number = first.begin_for_ever("barrier");
+  third.begin_for_ever("barrier");
+  second->post_failure("mine");
+  first->explain(number, "closed");
+  first->post_failure("the error that explain made");
+  EXPECT_THAT(third.report(10s), AllOf(HasSubstr("rank 1 is missing: failed"),
+                                       HasSubstr("rank 0: gave up: rank 0: collective 1")));
+}
+
+TEST(Watchdog, BeginsAndEndsFromManyThreads) {
+  Guarded rank(std::make_shared<MemoryBoard>(), 0, 2);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 500; ++j) {
+        const int64_t number = rank->begin("all_gather", "unit", [] { return true; });
+        if (j % 2 == 0) rank->end(number);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(rank.pass("barrier"), 2001);
+}
+
+// --- ranks that are processes ---
+
+// FOLDER: rank 1 of 2 that passes one collective, begins another and waits to be dealt with.
+int be_rank_in_collective(const std::vector<std::string>& words) {
+  launch::die_with_parent();
+  Guarded rank(std::make_shared<FolderBoard>(words.at(0)), 1, 2);
+  rank.pass("barrier");
+  rank.begin_for_ever("all_reduce", "norms");
+  std::this_thread::sleep_for(60s);
+  return 0;
+}
+const ChildModeEntry kRankInCollective("rank_in_collective", &be_rank_in_collective);
+
+class WatchedProcess : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    board_ = std::make_shared<FolderBoard>(folder_.path());
+    child_ = launch::start_process({child_command("rank_in_collective", {folder_.path().string()}),
+                                    folder_.path() / "log",
+                                    {}});
+    ASSERT_TRUE(comes_true([&] {
+      const auto text = board_->read(pulse_key(1));
+      const auto pulse = text ? read_pulse(*text) : std::nullopt;
+      return pulse && pulse->started == 2;
+    }));
+  }
+  void TearDown() override {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+  TemporaryFolder folder_;
+  std::shared_ptr<FolderBoard> board_;
+  pid_t child_ = 0;
+};
+
+TEST_F(WatchedProcess, ThatIsKilledIsMissedWellBeforeTheTimeout) {
+  Guarded first(board_, 0, 2);
+  first.pass("barrier");
+  first.begin_for_ever("all_reduce", "norms");
+  ::kill(child_, SIGKILL);
+  EXPECT_THAT(first.report(9s),
+              AllOf(HasSubstr("collective 2 (all_reduce of 'norms') cannot end"),
+                    HasSubstr("rank 1 is missing: its process is gone; last seen in collective 2 "
+                              "(all_reduce of 'norms')")));
+}
+
+TEST_F(WatchedProcess, ThatIsStoppedIsNamedAtTheTimeout) {
+  Guarded first(board_, 0, 2, 2);
+  for (int i = 0; i < 3; ++i) first.pass("barrier");
+  ::kill(child_, SIGSTOP);
+  first.begin_for_ever("all_reduce", "norms");
+  EXPECT_THAT(
+      first.report(7s),
+      AllOf(HasSubstr("collective 4 (all_reduce of 'norms') has not ended after 2."),
+            HasSubstr(fmt::format("rank 1 is missing: its process {} is stopped", child_))));
+}
+
+TEST_F(WatchedProcess, ThatIsKilledShowsInExplainAtOnce) {
+  Guarded first(board_, 0, 2);
+  const int64_t number = first.begin_for_ever("barrier");
+  ::kill(child_, SIGKILL);
+  EXPECT_THAT(first->explain(number, "connection reset"),
+              AllOf(HasSubstr("collective 1 (barrier) failed: connection reset"),
+                    HasSubstr("rank 1 is missing: its process is gone")));
+}
+
+// --- what is made of a sighting ---
+
+Sighting seen_elsewhere(double silent_s) {
+  Sighting sighting;
+  sighting.pulse.emplace();
+  sighting.pulse->started = 4;
+  sighting.pulse->recent = {{4, "barrier", "", true}};
+  sighting.silent_s = silent_s;
+  return sighting;
+}
+
+TEST(MissingRanks, SilenceOnAnotherMachineIsDeathAfterAWhile) {
+  const Collective collective{5, "barrier", "", false};
+  EXPECT_EQ(judge(collective, seen_elsewhere(1)).absence, Absence::Behind);
+  const Verdict doubtful = judge(collective, seen_elsewhere(4));
+  EXPECT_EQ(doubtful.absence, Absence::Silent);
+  EXPECT_FALSE(doubtful.is_certain);
+  EXPECT_TRUE(judge(collective, seen_elsewhere(7)).is_certain);
+  EXPECT_THAT(judge(collective, seen_elsewhere(7)).text, HasSubstr("no sign of life for 7.0 s"));
+}
+
+TEST(MissingRanks, SilenceOfALivingNeighbourIsNotDeath) {
+  Sighting busy = seen_elsewhere(100);
+  busy.life = Life::Alive;
+  EXPECT_FALSE(judge({5, "barrier", "", false}, busy).is_certain);
+}
+
+TEST(MissingRanks, ManyRanksAreListedShortly) {
+  std::vector<Sighting> all(9, seen_elsewhere(0));
+  all[3].pulse->started = 2;
+  const Report report = report_missing("headline", {4, "barrier", "", false}, 8, all, "");
+  EXPECT_EQ(report.missing, std::vector<int>{3});
+  EXPECT_THAT(report.text, AllOf(HasSubstr("headline\n  rank 3 is missing"),
+                                 HasSubstr("\n  ranks 0-2, 4-7 took part")));
+}
+
+TEST(Pulse, ReadsWhatItWrites) {
+  Pulse pulse;
+  pulse.beat = 7;
+  pulse.process = this_process();
+  pulse.state = RankState::GaveUp;
+  pulse.error = "one\ntwo\ttabs\n";
+  pulse.started = 12;
+  pulse.recent = {{11, "all_reduce", "a\nb\tc", true}, {12, "barrier", "", false}};
+  const auto read = read_pulse(to_text(pulse));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->beat, 7);
+  EXPECT_EQ(read->process.pid, ::getpid());
+  EXPECT_EQ(read->process.start_time, pulse.process.start_time);
+  EXPECT_EQ(read->process.machine, pulse.process.machine);
+  EXPECT_EQ(read->state, RankState::GaveUp);
+  EXPECT_EQ(read->error, pulse.error);
+  EXPECT_EQ(read->started, 12);
+  ASSERT_EQ(read->recent.size(), 2u);
+  EXPECT_EQ(read->recent[0].about, "a b c");
+  EXPECT_EQ(describe_position(*read), "in collective 12 (barrier)");
+  EXPECT_EQ(look_at(read->process), Life::Alive);
+}
+
+TEST(Pulse, TextThatIsNoPulseIsRefused) {
+  const std::string good = to_text(Pulse{});
+  ASSERT_TRUE(read_pulse(good));
+  for (size_t length = 0; length + 6 < good.size(); ++length)
+    EXPECT_FALSE(read_pulse(good.substr(0, length))) << length;
+  for (const char* wrong : {"beat\tx\nerror\t", "state\tasleep\nerror\t", "process\t1\nerror\t",
+                            "collective\t1\nerror\t", "other\t1\nerror\t", "\n\n", "beat\n"})
+    EXPECT_FALSE(read_pulse(wrong)) << wrong;
+  std::string long_list;
+  for (int i = 0; i < 1000; ++i) long_list += fmt::format("collective\t{}\tdone\tx\ty\n", i);
+  EXPECT_FALSE(read_pulse(long_list + "error\t"));
+}
+
+}  // namespace
+}  // namespace moonshard::comm

@@ -1,0 +1,262 @@
+// Tokenizers against Hugging Face's own answers (tests/data/tokenizers, made by
+// tests/golden/make_tokenizers.py), and files that are not as they should be.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "runtime/base/check.h"
+#include "runtime/data/text/bpe_model.h"
+#include "runtime/data/text/normalizer.h"
+#include "runtime/data/text/split_pattern.h"
+#include "runtime/data/text/tokenizer.h"
+#include "runtime/data/text/tokenizer_json.h"
+#include "runtime/data/text/utf8.h"
+#include "tests/support/temporary_folder.h"
+
+namespace moonshard::data {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+const std::string kFolder = std::string(MOONSHARD_SOURCE_DIR) + "/tests/data/tokenizers/";
+
+json read(const std::string& name) {
+  std::ifstream in(kFolder + name);
+  return json::parse(in);
+}
+
+std::string whole_characters(const std::string& text) {
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Character character = read_character(text, at);
+    append_character(result, character.code);
+    at += static_cast<size_t>(character.length);
+  }
+  return result;
+}
+
+class Reference : public testing::TestWithParam<const char*> {};
+
+TEST_P(Reference, IdsAndTextEqualTheReferenceTokenizersOnTrickyText) {
+  static const json expected = read("expected.json");
+  const std::string name = GetParam();
+  const auto tokenizer = open_tokenizer(kFolder + name + ".json");
+  const json& texts = expected["texts"];
+  ASSERT_GE(texts.size(), 200u);
+  ASSERT_EQ(expected[name].size(), texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto text = texts[i].get<std::string>();
+    const std::vector<int32_t> ids = encode_whole(*tokenizer, text);
+    EXPECT_EQ(ids, expected[name][i]["ids"].get<std::vector<int32_t>>())
+        << texts[i].dump(-1, ' ', true);
+    // The reference decodes to whole characters.
+    EXPECT_EQ(whole_characters(tokenizer->decode(ids, true)), expected[name][i]["text"])
+        << texts[i].dump(-1, ' ', true);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Reference, testing::Values("llama3", "qwen2", "gpt2", "roberta"),
+                         [](const auto& kind) { return std::string(kind.param); });
+
+TEST(ByteTokenizer, IsItsOwnInverseOnAllBytes) {
+  const auto tokenizer = open_tokenizer("bytes");
+  std::string text;
+  for (int i = 0; i < 256; ++i) text.push_back(static_cast<char>(i));
+  const std::vector<int32_t> ids = encode_whole(*tokenizer, text);
+  ASSERT_EQ(ids.size(), 256u);
+  EXPECT_EQ(ids[255], 255);
+  EXPECT_EQ(tokenizer->decode(ids, false), text);
+  EXPECT_EQ(tokenizer->end_of_text(), 0);
+  EXPECT_THROW(tokenizer->decode({256}, false), UsageError);
+  EXPECT_THROW(tokenizer->decode({-1}, false), UsageError);
+}
+
+TEST(BpeTokenizer, KnowsItsSpecialTokensAndTheirIds) {
+  const auto tokenizer = open_tokenizer(kFolder + "llama3.json");
+  ASSERT_TRUE(tokenizer->end_of_text().has_value());
+  EXPECT_EQ(tokenizer->decode({*tokenizer->end_of_text()}, false), "<|end_of_text|>");
+  EXPECT_EQ(tokenizer->decode({*tokenizer->end_of_text()}, true), "");
+  EXPECT_EQ(tokenizer->prefix(), std::vector<int32_t>{*tokenizer->find("<|begin_of_text|>")});
+  EXPECT_FALSE(tokenizer->find("<|no_such|>").has_value());
+  EXPECT_THROW(tokenizer->decode({static_cast<int32_t>(tokenizer->vocab_size())}, false),
+               UsageError);
+  std::vector<int32_t> ids;
+  EXPECT_THAT([&] { tokenizer->encode("ab\xff", ids); },
+              ThrowsMessage<UsageError>(HasSubstr("got byte 0xff at position 2")));
+}
+
+TEST(BpeTokenizer, IsTheSameFromSeveralThreads) {
+  const auto tokenizer = open_tokenizer(kFolder + "qwen2.json");
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "word" + std::to_string(i) + " and e\u0301 others, ";
+  const std::vector<int32_t> alone = encode_whole(*tokenizer, text);
+  std::vector<std::vector<int32_t>> results(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& result : results)
+      threads.emplace_back([&] { result = encode_whole(*tokenizer, text); });
+  }
+  for (const auto& result : results) EXPECT_EQ(result, alone);
+}
+
+TEST(BpeTokenizer, TakesLongPiecesInLittleTime) {
+  // A way that is quadratic in a piece's length would need minutes here, and the test's time limit.
+  const auto tokenizer = open_tokenizer(kFolder + "qwen2.json");
+  std::string text;
+  for (int i = 0; i < 400'000; ++i) text += "ab";
+  EXPECT_EQ(tokenizer->decode(encode_whole(*tokenizer, text), false), text);
+  text.clear();
+  for (int i = 0; i < 200'000; ++i) text += "\u0301\u0323";  // accents in the wrong order
+  EXPECT_EQ(tokenizer->decode(encode_whole(*tokenizer, text), false),
+            normalized(text, NormalForm::Nfc));
+  EXPECT_NE(normalized(text, NormalForm::Nfc), text);
+}
+
+TEST(Normalizer, GivesTheFourForms) {
+  EXPECT_EQ(normalized("e\u0301\u212b\uac00", NormalForm::Nfc), "\u00e9\u00c5\uac00");
+  EXPECT_EQ(normalized("\u00e9\uac01", NormalForm::Nfd), "e\u0301\u1100\u1161\u11a8");
+  EXPECT_EQ(normalized("\ufb01\u00bd", NormalForm::Nfkc), "fi1\u20442");
+  EXPECT_EQ(normalized("\u1e9b\u0323", NormalForm::Nfkd), "s\u0323\u0307");
+  EXPECT_EQ(normalized("\u1e9b\u0323", NormalForm::None), "\u1e9b\u0323");
+  EXPECT_EQ(normalized("\u0958", NormalForm::Nfc), "\u0915\u093c");  // is never put together again
+}
+
+TEST(SplitPattern, RefusesWhatOtherEnginesReadDifferently) {
+  for (const char* pattern :
+       {"\\h+", "[a&&b]", "[[a]b]", "(?m:a)", "\\p{N}{1,3}+", "^a", "a$", "\\Ka", "\\G", "[\\S]",
+        "\\1", "\\pL", "(?<n>a)", "a\\", "[]a]", "\\R", "\\X"}) {
+    EXPECT_THROW(SplitPattern(pattern, "t"), IoError) << pattern;
+  }
+  for (const char* pattern : {"", "(", "a{2,1}", "[z-a]", "\\p{Nonsense}", "*"}) {
+    EXPECT_THROW(SplitPattern(pattern, "t"), IoError) << pattern;
+  }
+  EXPECT_THROW(SplitPattern(std::string(100'000, 'a'), "t"), IoError);
+  EXPECT_THAT([] { SplitPattern("a|\\h", "file: field 'x'"); },
+              ThrowsMessage<IoError>(HasSubstr("file: field 'x': expected a pattern of")));
+}
+
+TEST(SplitPattern, EndsAHostilePatternWithAnError) {
+  const SplitPattern pattern("(a+)+(?=b)", "t");
+  std::vector<std::string_view> pieces;
+  EXPECT_THAT([&] { pattern.split(std::string(64, 'a') + "c", pieces); },
+              ThrowsMessage<IoError>(HasSubstr("steps")));
+}
+
+TEST(SplitPattern, KeepsWhatLiesBetweenMatches) {
+  const SplitPattern pattern("b+|x*", "t");  // x* also matches nothing, which cuts nothing
+  std::vector<std::string_view> pieces;
+  pattern.split("aabbc\u00e9bx", pieces);
+  EXPECT_THAT(pieces, testing::ElementsAre("aa", "bb", "c\u00e9", "b", "x"));
+}
+
+// ---- malformed files ----------------------------------------------------------------------------
+
+struct Mistake {
+  const char* name;
+  const char* pointer;  ///< where in the file
+  const char* value;    ///< JSON that is put there; empty removes it
+  const char* expected;
+};
+
+class Malformed : public testing::TestWithParam<Mistake> {};
+
+TEST_P(Malformed, IsAnErrorThatNamesTheField) {
+  static const json good = read("llama3.json");
+  json file = good;
+  const Mistake& mistake = GetParam();
+  const json::json_pointer pointer(mistake.pointer);
+  if (*mistake.value == '\0') {
+    json& parent = file[pointer.parent_pointer()];
+    if (parent.is_array()) {
+      parent.erase(static_cast<size_t>(std::stoul(pointer.back())));
+    } else {
+      parent.erase(pointer.back());
+    }
+  } else {
+    file[pointer] = json::parse(mistake.value);
+  }
+  EXPECT_THAT([&] { tokenizer_of_json(file, "file", 1); },
+              ThrowsMessage<IoError>(HasSubstr(mistake.expected)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, Malformed,
+    testing::Values(
+        Mistake{"model_type", "/model/type", "\"WordPiece\"",
+                "field 'model.type': expected BPE, got 'WordPiece'"},
+        Mistake{"no_model", "/model", "", "field 'model'"},
+        Mistake{"no_vocab", "/model/vocab", "", "field 'model.vocab'"},
+        Mistake{"no_merges", "/model/merges", "", "field 'model.merges'"},
+        Mistake{"dropout", "/model/dropout", "0.1", "field 'model.dropout'"},
+        Mistake{"subword_prefix", "/model/continuing_subword_prefix", "\"##\"",
+                "continuing_subword_prefix"},
+        Mistake{"byte_fallback", "/model/byte_fallback", "true", "byte_fallback"},
+        Mistake{"negative_id", "/model/vocab/a", "-1", "ids from 0"},
+        Mistake{"huge_id", "/model/vocab/a", "99999999", "ids from 0"},
+        Mistake{"far_id", "/model/vocab/a", "9999999", "without large gaps"},
+        Mistake{"fraction_id", "/model/vocab/a", "1.5", "ids from 0"},
+        Mistake{"text_id", "/model/vocab/a", "\"1\"", "ids from 0"},
+        Mistake{"id_twice", "/model/vocab/a", "5", "each id once"},
+        Mistake{"missing_byte", "/model/vocab/a", "", "256 bytes"},
+        Mistake{"unknown_merge", "/model/merges/0", "\"a zzzzzz\"", "model.merges[0]"},
+        Mistake{"three_merge", "/model/merges/0", "\"a b c\"", "two tokens"},
+        Mistake{"number_merge", "/model/merges/3", "7", "model.merges[3]"},
+        Mistake{"merge_twice", "/model/merges/1", "[\"o\",\"n\"]", "each pair once"},
+        Mistake{"normalizer", "/normalizer", "{\"type\":\"Lowercase\"}", "field 'normalizer.type'"},
+        Mistake{"pre_tokenizer", "/pre_tokenizer", "{\"type\":\"Metaspace\"}", "Metaspace"},
+        Mistake{"no_pre_tokenizer", "/pre_tokenizer", "null", "field 'pre_tokenizer'"},
+        Mistake{"no_byte_level", "/pre_tokenizer/pretokenizers/1", "", "ByteLevel"},
+        Mistake{"behavior", "/pre_tokenizer/pretokenizers/0/behavior", "\"Removed\"", "behavior"},
+        Mistake{"invert", "/pre_tokenizer/pretokenizers/0/invert", "true", "invert"},
+        Mistake{"string_pattern", "/pre_tokenizer/pretokenizers/0/pattern", "{\"String\":\" \"}",
+                "a Regex"},
+        Mistake{"bad_pattern", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"(\"",
+                "pattern.Regex"},
+        Mistake{"prefix_space", "/pre_tokenizer/pretokenizers/1/add_prefix_space", "true",
+                "add_prefix_space"},
+        Mistake{"decoder", "/decoder", "{\"type\":\"WordPiece\"}", "field 'decoder.type'"},
+        Mistake{"truncation", "/truncation", "{\"max_length\":5}", "field 'truncation'"},
+        Mistake{"padding", "/padding", "{}", "field 'padding'"},
+        Mistake{"added_id", "/added_tokens/0/id", "5", "each id once"},
+        Mistake{"added_far", "/added_tokens/0/id", "9000000", "near the others"},
+        Mistake{"added_empty", "/added_tokens/0/content", "\"\"", "content"},
+        Mistake{"added_twice", "/added_tokens/1/content", "\"<|begin_of_text|>\"",
+                "each content once"},
+        Mistake{"added_word", "/added_tokens/0/single_word", "true", "single_word"},
+        Mistake{"added_text", "/added_tokens", "\"x\"", "field 'added_tokens'"},
+        Mistake{"template_id",
+                "/post_processor/processors/1/special_tokens/<|begin_of_text|>/ids/0", "999999",
+                "ids that have a token"},
+        Mistake{"template_name", "/post_processor/processors/1/special_tokens", "{}",
+                "special_tokens"},
+        Mistake{"template_sequence", "/post_processor/processors/1/single/1", "", "the sequence A"},
+        Mistake{"post_type", "/post_processor/processors/1/type", "\"BertProcessing\"",
+                "BertProcessing"}),
+    [](const auto& kind) { return std::string(kind.param.name); });
+
+TEST(OpenTokenizer, SaysWhatIsWrongWithAFile) {
+  EXPECT_THAT([] { open_tokenizer("/no/such"); },
+              ThrowsMessage<UsageError>(HasSubstr("'/no/such'")));
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "tokenizer.json";
+  const auto open = [&](const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+    return open_tokenizer(folder.path().string());  // the folder's tokenizer.json
+  };
+  for (const char* text : {"", "{", "[]", "{\"model\": 1}", "{\"a\": 1, \"a\": 2}", "\xff\xfe"})
+    EXPECT_THROW(open(text), IoError) << text;
+  std::string deep(100'000, '[');
+  EXPECT_THROW(open("{\"model\":" + deep), IoError);
+  std::ifstream good(kFolder + "gpt2.json");
+  std::string text((std::istreambuf_iterator<char>(good)), {});
+  const auto first = open(text);
+  text.insert(text.find("\"merges\""), " ");
+  EXPECT_NE(open(text)->fingerprint(), first->fingerprint());
+}
+
+}  // namespace
+}  // namespace moonshard::data

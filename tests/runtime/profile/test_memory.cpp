@@ -1,0 +1,60 @@
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "runtime/base/check.h"
+#include "runtime/profile/memory.h"
+
+namespace moonshard::profile {
+namespace {
+
+class Memory : public ::testing::Test {
+ protected:
+  void SetUp() override { install_cpu_memory_hook(); }
+  const c10::Device cpu{c10::kCPU};
+};
+
+TEST_F(Memory, CountsEveryByteOfATensorAndItsPeak) {
+  const int64_t before = read_memory(cpu).allocated_bytes;
+  reset_peak_memory(cpu);
+  {
+    const at::Tensor tensor = at::empty({1000, 250});
+    EXPECT_EQ(read_memory(cpu).allocated_bytes - before, 1'000'000);
+  }
+  EXPECT_EQ(read_memory(cpu).allocated_bytes, before);
+  EXPECT_EQ(read_memory(cpu).max_allocated_bytes - before, 1'000'000);
+}
+
+TEST_F(Memory, SeesTemporariesOfOperations) {
+  const at::Tensor a = at::ones({512, 512});
+  reset_peak_memory(cpu);
+  const int64_t before = read_memory(cpu).allocated_bytes;
+  const at::Tensor sum = (a * 2 + a).sum();
+  EXPECT_GE(read_memory(cpu).max_allocated_bytes - before, 2 * 512 * 512 * 4);
+}
+
+TEST_F(Memory, DataIsAlignedAsLibTorchsKernelsExpect) {
+  for (const int64_t size : {1, 7, 1000, 4097}) {
+    const at::Tensor tensor = at::empty({size});
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % 64, 0u);
+  }
+}
+
+TEST_F(Memory, ALimitMakesAllocationFailWithTheFigures) {
+  set_cpu_memory_limit(read_memory(cpu).allocated_bytes + 1'000'000);
+  try {
+    const at::Tensor tensor = at::empty({1'000'000});
+    ADD_FAILURE();
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_EQ(error.bytes_asked, 4'000'000);
+  }
+  set_cpu_memory_limit(0);
+  EXPECT_NO_THROW(at::empty({1'000'000}));
+}
+
+TEST_F(Memory, ResidentSetIsKnown) {
+  EXPECT_GT(read_memory(cpu).rss_bytes, 1 << 20);
+}
+
+}  // namespace
+}  // namespace moonshard::profile

@@ -1,0 +1,301 @@
+// Option compile without a GPU: what it says, which steps would be replayed, and, with imitated
+// graphs, that a step whose gradients are kept for its end gives the digits of one that updates as
+// it goes.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/check.h"
+#include "runtime/experiment/experiment.h"
+#include "runtime/models/registry.h"
+#include "runtime/train/step_graph.h"
+#include "runtime/train/step_update.h"
+#include "tests/support/temporary_folder.h"
+
+namespace moonshard::train {
+namespace {
+
+using testing::HasSubstr;
+using testing::internal::CaptureStderr;
+using testing::internal::GetCapturedStderr;
+
+struct Way {
+  std::string engine = "flash_bookkeeping", wrapper = "none", clipping = "flat";
+  std::string model = "llama3-tiny", world = "auto", tied = "no";
+  int64_t grad_accum = 1;
+  bool checkpointing = false;
+
+  std::string text() const {
+    return fmt::format("{} {} {} {} {} accum {}", model, engine, wrapper, clipping, world,
+                       grad_accum);
+  }
+};
+
+struct Training {
+  std::shared_ptr<models::Model> model;
+  std::unique_ptr<Trainer> trainer;
+};
+
+Training make_run(const Way& way, bool compile) {
+  models::ModelOptions options;
+  options.model = way.model;
+  options.device = "cpu";
+  if (way.model == "llama3-tiny") {
+    options.task = "lm";
+    options.hidden_dim = 24;
+    options.intermediate_dim = 38;
+    options.vocab_size = 29;
+    options.head_dim = 6;
+    options.num_layers = 2;
+    options.tie_embeddings = way.tied;
+  }
+  if (way.checkpointing) options.checkpointing = "block";
+  sharding::ShardingOptions sharding;
+  sharding.parallel = way.wrapper == "none" || way.wrapper == "ddp" ? way.wrapper : "fsdp";
+  if (sharding.parallel == "fsdp") sharding.sharding = way.wrapper;
+  sharding.world = way.world;
+  sharding.link = "instant";
+  options.deferred = sharding.parallel == "fsdp";
+  Training run;
+  run.model = models::make_model(options);
+  privacy::ClipOptions clip;
+  clip.mode = way.engine;
+  clip.clipping = way.clipping;
+  clip.noise_multiplier = 0.5;
+  clip.quantile_noise = 1;
+  optim::OptimizerOptions optimizer;
+  optimizer.optimizer = "adamw";
+  optimizer.lr = 0.01;
+  StepOptions step;
+  step.grad_accum = way.grad_accum;
+  step.compile = compile;
+  run.trainer = std::make_unique<Trainer>(
+      run.model, clip, optimizer, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
+      step, sharding);
+  return run;
+}
+
+bool is_graph(const StepReport& report) {
+  return std::any_of(report.phases.begin(), report.phases.end(),
+                     [](const auto& phase) { return phase.first == "graph"; });
+}
+
+bool has_phase(const StepReport& report, const std::string& name) {
+  return std::any_of(report.phases.begin(), report.phases.end(),
+                     [&](const auto& phase) { return phase.first == name; });
+}
+
+void expect_same_weights(const Training& a, const Training& b, const std::string& text) {
+  a.trainer->gather();
+  b.trainer->gather();
+  for (const auto& parameter : a.model->parameters()) {
+    EXPECT_TRUE(at::equal(parameter->value, b.model->parameter(parameter->name).value))
+        << text << ": " << parameter->name;
+    EXPECT_FALSE(parameter->grad.defined()) << text << ": " << parameter->name;
+  }
+}
+
+// `first` graph of six steps, 0 for none.
+void expect_same_digits(const Way& way, int first) {
+  const Training plain = make_run(way, false), compiled = make_run(way, true);
+  for (int i = 1; i <= 6; ++i) {
+    const StepReport a = plain.trainer->step(), b = compiled.trainer->step();
+    EXPECT_EQ(a.loss, b.loss) << way.text();
+    EXPECT_EQ(a.norms, b.norms) << way.text();
+    EXPECT_EQ(a.factors, b.factors) << way.text();
+    EXPECT_EQ(a.kept_bytes > 0, b.kept_bytes > 0) << way.text();
+    EXPECT_EQ(a.privacy_steps, b.privacy_steps) << way.text();
+    EXPECT_EQ(is_graph(b), first > 0 && i >= first) << way.text() << ", step " << i;
+    EXPECT_EQ(has_phase(b, "forward"), !is_graph(b)) << way.text();
+  }
+  expect_same_weights(plain, compiled, way.text());
+}
+
+TEST(StepGraph, IsAnOptionOfExperiments) {
+  ASSERT_NE(experiment_schema().find("compile"), nullptr);
+  EXPECT_FALSE(ExperimentOptions{}.compile);
+  EXPECT_EQ(resolve_experiment_table(Json{{"compile", true}, {"device", "cpu"}})["warmup"], 1);
+}
+
+TEST(StepGraph, OnTheCpuSaysOnceThatItDoesNothing) {
+  CaptureStderr();
+  expect_same_digits({}, 0);
+  const std::string said = GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("compile: steps run one kernel at a time: the model is on the CPU"));
+  EXPECT_EQ(said.find("compile:"), said.rfind("compile:")) << said;
+}
+
+TEST(StepGraph, GivesTheDigitsOfOtherSteps) {
+  const ImitatedGraphs imitated;
+  for (const char* engine : {"none", "materialize", "ghost", "flash", "bookkeeping", "auto"}) {
+    for (const char* wrapper : {"none", "ddp", "zero2", "zero3"}) {
+      Way way;
+      way.engine = engine, way.wrapper = wrapper;
+      expect_same_digits(way, StepGraph::kEagerSteps + 1);
+    }
+  }
+}
+
+TEST(StepGraph, AlsoWithOtherClippingAndModels) {
+  const ImitatedGraphs imitated;
+  for (const char* wrapper : {"none", "zero3"}) {
+    for (const char* engine : {"none", "ghost", "bookkeeping"}) {
+      Way way;
+      way.wrapper = wrapper, way.engine = engine;
+      way.clipping = "automatic";
+      expect_same_digits(way, 3);
+      way.clipping = "per_layer";
+      way.tied = "yes";
+      expect_same_digits(way, 3);
+      way.checkpointing = true;
+      expect_same_digits(way, 3);
+      way.clipping = "flat";
+      way.model = "dit-tiny";
+      expect_same_digits(way, 3);
+      way.model = "linear-tiny";
+      expect_same_digits(way, 3);
+    }
+  }
+}
+
+TEST(StepGraph, SaysWhatStandsInItsWay) {
+  const ImitatedGraphs imitated;
+  const auto expect_obstacle = [](const Way& way, const std::string& words) {
+    CaptureStderr();
+    expect_same_digits(way, 0);
+    const std::string said = GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr(words));
+    EXPECT_EQ(said.find("compile:"), said.rfind("compile:")) << said;
+  };
+  Way way;
+  way.grad_accum = 2;
+  expect_obstacle(way, "grad_accum is 2");
+  way = {};
+  way.clipping = "adaptive";
+  expect_obstacle(way, "adaptive");
+  way = {};
+  way.wrapper = "zero3", way.world = "fake:2";
+  expect_obstacle(way, "there are 2 ranks");
+  way.wrapper = "zero2_replicated", way.world = "auto";
+  expect_obstacle(way, "zero2_replicated");
+}
+
+TEST(StepGraph, GoesOnWithoutWhenACaptureFails) {
+  for (const char* wrapper : {"none", "ddp", "zero3"}) {
+    for (const char* engine : {"none", "ghost", "bookkeeping"}) {
+      const ImitatedGraphs fails(/*fails=*/true);
+      Way way;
+      way.wrapper = wrapper, way.engine = engine;
+      CaptureStderr();
+      const Training plain = make_run(way, false), compiled = make_run(way, true);
+      for (int i = 1; i <= 5; ++i) {
+        const StepReport a = plain.trainer->step(), b = compiled.trainer->step();
+        EXPECT_EQ(a.loss, b.loss) << way.text();
+        EXPECT_EQ(a.norms, b.norms) << way.text();
+        EXPECT_EQ(is_graph(b), i == 3) << "the time of the attempt";
+        EXPECT_TRUE(has_phase(b, "forward"));
+      }
+      expect_same_weights(plain, compiled, way.text());
+      const std::string said = GetCapturedStderr();
+      EXPECT_THAT(said, HasSubstr("could not be captured: as the test wanted"));
+      EXPECT_EQ(said.find("compile:"), said.rfind("compile:")) << said;
+    }
+  }
+}
+
+Batch batch_of(const Training& run, int64_t samples, int64_t tokens) {
+  return data::SyntheticData(run.model->options(), samples, tokens).next();
+}
+
+TEST(StepGraph, ABatchOfAnotherShapeRunsWithoutAndTheGraphStays) {
+  const ImitatedGraphs imitated;
+  CaptureStderr();
+  const Training run = make_run({}, true);
+  const Batch usual = batch_of(run, 2, 6), other = batch_of(run, 3, 5);
+  std::string graphs;
+  for (const Batch* batch : {&usual, &usual, &usual, &usual, &other, &usual, &other, &other, &usual,
+                             &other, &other, &other, &other, &usual})
+    graphs += is_graph(run.trainer->step(*batch)) ? 'g' : '.';
+  EXPECT_EQ(graphs, "..gg.g..g..gg.");
+  const std::string said = GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("another shape"));
+  EXPECT_EQ(said.find("compile:"), said.rfind("compile:")) << said;
+}
+
+TEST(StepGraph, WhoLooksIntoAStepGetsOneWithoutAndTheGraphStays) {
+  const ImitatedGraphs imitated;
+  const Training run = make_run({}, true);
+  for (int i = 0; i < 3; ++i) run.trainer->step();
+  EXPECT_TRUE(is_graph(run.trainer->step()));
+  run.trainer->observe_gradients([](const models::Model&) {});
+  EXPECT_FALSE(is_graph(run.trainer->step()));
+  run.trainer->observe_gradients({});
+  EXPECT_TRUE(is_graph(run.trainer->step()));
+  run.trainer->record_layers(true);
+  const StepReport layers = run.trainer->step();
+  EXPECT_FALSE(is_graph(layers) || layers.layers.empty());
+  run.trainer->record_layers(false);
+  run.trainer->record_timeline(true);
+  EXPECT_FALSE(is_graph(run.trainer->step()));
+  run.trainer->record_timeline(false);
+  run.trainer->record_details(true);
+  EXPECT_FALSE(is_graph(run.trainer->step()));
+  run.trainer->record_details(false);
+  EXPECT_TRUE(is_graph(run.trainer->step()));
+}
+
+TEST(StepGraph, FrozenOrMovedParametersAndResumesMakeAnother) {
+  const ImitatedGraphs imitated;
+  const TemporaryFolder folder;
+  const Training run = make_run({}, true);
+  std::string graphs;
+  const auto step = [&](int count) {
+    for (int i = 0; i < count; ++i) graphs += is_graph(run.trainer->step()) ? 'g' : '.';
+    graphs += ' ';
+  };
+  step(4);
+  run.model->freeze("model.norm.weight");
+  step(4);
+  models::Parameter& moved = *run.model->parameters().back();
+  const at::Tensor before = moved.value;
+  moved.value = before.clone();
+  step(4);
+  run.trainer->resume(run.trainer->save(folder.path()));
+  step(4);
+  EXPECT_EQ(graphs, "..gg ..gg ..gg ..gg ");
+}
+
+TEST(StepGraph, GatheredParametersMayBeLookedAtAndChanged) {
+  const ImitatedGraphs imitated;
+  for (const char* wrapper : {"zero2", "zero3"}) {
+    Way way;
+    way.wrapper = wrapper;
+    const Training plain = make_run(way, false), compiled = make_run(way, true);
+    for (int i = 0; i < 5; ++i) {
+      for (const Training* run : {&plain, &compiled}) {
+        run->trainer->step();
+        run->trainer->gather();
+        if (i == 3) run->model->parameters().front()->value.mul_(0.5);
+      }
+    }
+    EXPECT_EQ(plain.trainer->step().loss, compiled.trainer->step().loss);
+    expect_same_weights(plain, compiled, way.text());
+  }
+}
+
+TEST(StepGraph, NoUpdateHappensWhileAStepIsCaptured) {
+  models::ModelOptions options;
+  options.model = "linear-tiny";
+  options.device = "cpu";
+  const auto model = models::make_model(options);
+  const auto world = comm::make_world("auto", "instant");
+  const auto parallel = sharding::make_parallel(*model, {}, *world);
+  const auto optimizer = optim::make_optimizer({});
+  bool half_done = false;
+  StepUpdate update(*parallel, *optimizer, {}, at::kFloat, 0.1, half_done);
+  update.close(true);
+  EXPECT_THROW(update.apply_rest(), InternalError);
+}
+
+}  // namespace
+}  // namespace moonshard::train

@@ -1,0 +1,150 @@
+// Verification holds for right engines and sees every deliberate mistake.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "runtime/base/check.h"
+#include "runtime/privacy/faults.h"
+#include "runtime/verify/cases.h"
+#include "runtime/verify/verify.h"
+
+namespace moonshard::verify {
+namespace {
+
+std::vector<Cell> run(const char* model, const char* options, const char* engine = "") {
+  VerifyOptions wanted;
+  wanted.model = model;
+  wanted.options = options;
+  wanted.engine = engine;
+  wanted.dtype = "float64";
+  wanted.device = "cpu";
+  return verify(wanted);
+}
+
+std::set<std::string> failed_engines(const std::vector<Cell>& cells) {
+  std::set<std::string> names;
+  for (const Cell& cell : cells)
+    if (!cell.ok) names.insert(cell.engine);
+  return names;
+}
+
+const std::set<std::string> kPrivate = {"materialize",       "ghost", "flash", "bookkeeping",
+                                        "flash_bookkeeping", "auto"};
+
+struct Mutation {
+  const char* name;
+  privacy::Fault fault;
+  const char* model;
+  const char* options;
+  const char* layer;  ///< where it must show
+  std::set<std::string> engines;
+};
+
+class Mutations : public ::testing::TestWithParam<Mutation> {};
+
+TEST_P(Mutations, AreFoundInEveryEngineThatTheyBreak) {
+  const Mutation& mutation = GetParam();
+  EXPECT_EQ(failed_engines(run(mutation.model, mutation.options)), std::set<std::string>());
+  const privacy::ScopedFault mistake(mutation.fault);
+  const std::vector<Cell> cells = run(mutation.model, mutation.options);
+  EXPECT_EQ(failed_engines(cells), mutation.engines);
+  bool in_layer = false;
+  for (const Cell& cell : cells) in_layer = in_layer || (!cell.ok && cell.layer == mutation.layer);
+  EXPECT_TRUE(in_layer) << "not seen in layer " << mutation.layer;
+}
+
+std::set<std::string> with_none() {
+  std::set<std::string> all = kPrivate;
+  all.insert("none");
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Mutations,
+    ::testing::Values(Mutation{"BiasTerm", privacy::Fault::NoBiasTerm, "qwen1.5-tiny", "default",
+                               "linear_bias", kPrivate},
+                      Mutation{"BiasTermOf2dInput", privacy::Fault::NoBiasTerm, "linear-tiny",
+                               "default", "linear_2d_bias", kPrivate},
+                      Mutation{"BiasTermPerLayer", privacy::Fault::NoBiasTerm, "dit-tiny",
+                               "per_layer", "adaln_linear", kPrivate},
+                      Mutation{"CrossTerm", privacy::Fault::NoCrossTerm, "qwen2.5-tiny", "default",
+                               "tied_embedding", kPrivate},
+                      Mutation{"PaddingRule", privacy::Fault::NoPaddingRule, "llama3-tiny",
+                               "padding", "embedding", with_none()},
+                      Mutation{"PaddingRuleOfTiedWeights", privacy::Fault::NoPaddingRule,
+                               "llama3.2-tiny", "padding", "tied_embedding", with_none()},
+                      Mutation{"MicroStepNorm", privacy::Fault::MicroStepNorm, "linear-tiny",
+                               "accumulation", "all", kPrivate},
+                      Mutation{"Denominator", privacy::Fault::WrongDenominator, "linear-tiny",
+                               "default", "linear_2d_bias", with_none()}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(Verify, RefusesUnknownNamesWithTheNearest) {
+  VerifyOptions options;
+  options.engine = "gost";
+  try {
+    verify(options);
+    FAIL() << "expected an error";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean 'ghost'?"), std::string::npos)
+        << error.what();
+  }
+  options.engine = "";
+  options.options = "acumulation";
+  EXPECT_THROW(verify(options), UsageError);
+  options.options = "";
+  options.dtype = "float8";
+  EXPECT_THROW(verify(options), UsageError);
+}
+
+TEST(Verify, UnderstandsTheSeedsNamesOfEngines) {
+  const std::vector<Cell> cells = run("linear-tiny", "default", "flash_clip_bookkeeping");
+  ASSERT_FALSE(cells.empty());
+  EXPECT_EQ(cells[0].engine, "flash_bookkeeping");
+}
+
+TEST(Verify, WritesItsCellsAsJson) {
+  const Json json = to_json(run("linear-tiny", "default", "ghost"));
+  EXPECT_EQ(json["failed"], 0);
+  for (const auto& cell : json["cells"]) {
+    for (const char* key : {"engine", "model", "layer", "options", "dtype", "max_rel_err", "ok"})
+      EXPECT_TRUE(cell.contains(key)) << key;
+    EXPECT_EQ(cell["ok"], true);
+    EXPECT_LT(cell["max_rel_err"].get<double>(), 1e-10);
+  }
+}
+
+// The support table says what verify runs, and verify clips a fair share of the samples.
+TEST(Verify, CoversEveryLayerKindOfTheSupportTable) {
+  std::set<std::string> layers;
+  for (const Support& row : support_table())
+    for (const std::string& layer : row.layers) layers.insert(layer);
+  for (const char* kind : {"linear", "linear_bias", "linear_2d", "linear_2d_bias", "embedding",
+                           "tied_embedding", "rms_norm", "layer_norm", "patch_embedding",
+                           "position_table", "adaln_linear", "label_embedding"})
+    EXPECT_TRUE(layers.contains(kind)) << kind;
+}
+
+TEST(Verify, ClipsBetweenATenthAndNineTenthsOfTheSamples) {
+  VerifyOptions options;
+  options.model = "llama3-tiny";
+  options.options = "default";
+  options.dtype = "float64";
+  options.engine = "ghost";
+  options.device = "cpu";
+  Observer observer;
+  int shown = 0;
+  observer.norms = [&](const NormsShown& norms) {
+    ++shown;
+    int clipped = 0;
+    for (size_t b = 0; b < norms.before.size(); ++b)
+      clipped += norms.after[b] < norms.before[b] * 0.9999;
+    EXPECT_GT(clipped, 0);
+    EXPECT_LT(clipped, static_cast<int>(norms.before.size()));
+  };
+  verify(options, observer);
+  EXPECT_EQ(shown, 2) << "classify and lm";
+}
+
+}  // namespace
+}  // namespace moonshard::verify

@@ -1,0 +1,158 @@
+// One point's details, its files, logs and tables.
+#include "runtime/records/reader.h"
+#include "tests/viewer/reader_support.h"
+#include "viewer/readers/point_reader.h"
+#include "viewer/readers/text_reader.h"
+
+namespace moonshard::viewer {
+namespace {
+
+namespace fs = std::filesystem;
+
+PointDetail detail_of(const std::string& result) {
+  MemorySource source(result);
+  JsonStream stream(source, "result.json");
+  return read_result_detail(stream);
+}
+
+TEST(PointReader, reads_a_real_point_as_its_record_says) {
+  const fs::path folder = source_folder() / "examples/results/document_000_llama3.1_8b";
+  const std::string id = "ff17643e8e7638f2";
+  const Json said = records::load_point(folder, id).result;
+  const PointDetail detail = read_point_detail(folder, id);
+  EXPECT_EQ(detail.step_ms.median, said["time"]["step_ms"]["median"].get<double>());
+  EXPECT_EQ(detail.samples_ms, said["time"]["samples_ms"].get<std::vector<double>>());
+  ASSERT_EQ(detail.phases.size(), said["time"]["phases_ms"].size());
+  for (size_t i = 0; i < detail.phases.size(); ++i) {
+    EXPECT_EQ(detail.phases[i].name, said["time"]["phase_order"][i].get<std::string>());
+  }
+  EXPECT_EQ(detail.stages.size(), said["memory_stages"].size());
+  EXPECT_EQ(detail.peak_bytes, said["memory"]["peak_bytes"].get<double>());
+  EXPECT_EQ(detail.breakdown.size(), said["memory"]["breakdown"].size());
+  EXPECT_EQ(detail.breakdown[0].owner, said["memory"]["breakdown"][0]["owner"].get<std::string>());
+  const Json& timeline = said["memory"]["timeline"];
+  EXPECT_EQ(detail.timeline.ms, timeline["ms"].get<std::vector<double>>());
+  EXPECT_EQ(detail.timeline.owners.size(), timeline["owners"].size());
+  for (size_t i = 0; i < detail.timeline.ms.size(); ++i) {
+    EXPECT_EQ(detail.timeline.phases[detail.timeline.phase[i]],
+              timeline["phase"][i].get<std::string>());
+  }
+  EXPECT_EQ(detail.comm.size(), said["comm"].size());
+  EXPECT_EQ(detail.steps.size(), said["steps"].size());
+  EXPECT_TRUE(detail.privacy.present);
+  EXPECT_FALSE(detail.privacy.why_no_epsilon.empty());
+}
+
+TEST(PointReader, cuts_unequal_timelines_and_drops_a_histogram_that_is_none) {
+  const PointDetail detail = detail_of(
+      R"({"memory":{"timeline":{"owners":{"a":[1,2,3],"b":[1]},"ms":[0,1,null],"total":[5,6],
+          "phase":["x","y","x"]}},
+          "privacy":{"norms_histogram":{"edges":[0,1],"counts":[1,2]},"epsilon":3,
+          "history":[{"q":0.1,"sigma":2,"steps":5},7,{"q":"x","sigma":null,"more":[{}]}]},"layers":[1,{},[]]})");
+  EXPECT_EQ(detail.timeline.ms.size(), 1u);
+  EXPECT_EQ(detail.timeline.total.size(), 1u);
+  EXPECT_EQ(detail.timeline.phase.size(), 1u);
+  for (const auto& owner : detail.timeline.owners) EXPECT_EQ(owner.bytes.size(), 1u);
+  EXPECT_TRUE(detail.privacy.norm_counts.empty());
+  EXPECT_EQ(detail.privacy.epsilon, 3);
+  ASSERT_EQ(detail.privacy.history.size(), 2u);
+  EXPECT_EQ(detail.privacy.history[0].sigma, 2);
+  EXPECT_TRUE(std::isnan(detail.privacy.history[1].q));
+  EXPECT_EQ(detail.layers.size(), 1u);
+}
+
+TEST(PointReader, keeps_at_most_a_million_numbers_of_a_list) {
+  std::string text = "{\"time\":{\"samples_ms\":[0";
+  for (int i = 0; i < 1'000'100; ++i) text += ",1";
+  EXPECT_EQ(detail_of(text + "]}}").samples_ms.size(), 1'000'000u);
+}
+
+TEST(PointReader, fields_of_another_kind_are_passed_over) {
+  const char* const values[] = {"1",
+                                "\"x\"",
+                                "null",
+                                "true",
+                                "[]",
+                                "{}",
+                                "[[{\"a\":[]}]]",
+                                "{\"ms\":{\"ms\":[1]}}",
+                                "[{\"step\":{}}]",
+                                "1e308"};
+  const char* const keys[] = {"time", "memory", "memory_stages", "norms_ms", "layers",
+                              "comm", "ranks",  "steps",         "privacy",  "sharding"};
+  for (const char* key : keys) {
+    for (const char* value : values) {
+      const std::string text =
+          fmt::format("{{\"{}\":{},\"time\":{{\"warmup_ms\":[1,2]}}}}", key, value);
+      if (std::string(key) == "time") continue;  // a duplicate
+      EXPECT_EQ(detail_of(text).warmup_ms.size(), 2u) << text;
+    }
+  }
+}
+
+TEST(PointReader, lists_only_files_that_lie_inside) {
+  TemporaryFolder root, outside;
+  const fs::path folder = make_sample_run(root.path()), point = folder / "points/p0";
+  for (const char* name : {"trace.rank0.json.gz", "trace.json", "result2.json", "a.pickle",
+                           "log.rank0.txt", "notes.txt", "steps.csv"}) {
+    write_text(point / name, "x");
+  }
+  write_text(outside.path() / "b", "x");
+  fs::create_symlink(outside.path() / "b", point / "b.csv");
+  fs::create_directories(point / "c.csv");
+  make_pipe(point / "d.pickle");
+  const PointDetail detail = read_point_detail(folder, "p0");
+  EXPECT_EQ(detail.traces, (std::vector<std::string>{"trace.json", "trace.rank0.json.gz"}));
+  EXPECT_EQ(detail.snapshots, std::vector<std::string>{"a.pickle"});
+  EXPECT_EQ(detail.logs, std::vector<std::string>{"log.rank0.txt"});
+  EXPECT_EQ(detail.tables, std::vector<std::string>{"steps.csv"});
+  EXPECT_THROW(read_point_detail(folder, "../p0"), IoError);
+  EXPECT_TRUE(read_point_detail(folder, "p3").phases.empty()) << "planned: nothing there yet";
+}
+
+TEST(TextReader, shows_the_end_of_a_long_log_and_says_what_is_missing) {
+  TemporaryFolder root;
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += fmt::format("line {}\n", i);
+  write_text(root.path() / "log.rank0.txt", text);
+  EXPECT_EQ(read_log(root.path() / "log.rank0.txt"), text);
+  const std::string tail = read_log(root.path() / "log.rank0.txt", 100);
+  EXPECT_TRUE(contains(tail, "bytes of this log are not shown")) << tail;
+  EXPECT_TRUE(tail.ends_with("line 998\nline 999\n"));
+  EXPECT_LT(tail.size(), 200u);
+  const size_t line = tail.find('\n') + 1;
+  EXPECT_EQ(tail.substr(line, 5), "line ") << "begins with a whole line";
+}
+
+TEST(TextReader, refuses_pipes_folders_and_links_out) {
+  TemporaryFolder root, outside;
+  write_text(outside.path() / "x", "secret\n");
+  fs::create_symlink(outside.path() / "x", root.path() / "link.txt");
+  make_pipe(root.path() / "pipe.txt");
+  fs::create_directories(root.path() / "folder.txt");
+  for (const char* name : {"link.txt", "pipe.txt", "folder.txt", "nothing.txt"}) {
+    EXPECT_FALSE(io_error_of([&] { read_log(root.path() / name); }).empty()) << name;
+    EXPECT_FALSE(io_error_of([&] { read_table(root.path() / name); }).empty()) << name;
+  }
+}
+
+TEST(TextReader, reads_tables_and_refuses_those_that_would_fill_memory) {
+  TemporaryFolder root;
+  const fs::path path = root.path() / "t.csv";
+  write_text(path, "a,b\n1,\"x,\"\"y\"\n2\n");
+  const records::CsvTable table = read_table(path);
+  EXPECT_EQ(table.columns.size(), 2u);
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_EQ(table.rows[0][1], "x,\"y");
+  // A header of many columns and many short rows: each row is padded to the header.
+  write_text(path, std::string(9000, ',') + "\n" + std::string(100'000, '\n'));
+  EXPECT_TRUE(contains(io_error_of([&] { read_table(path); }), "rows"));
+  write_text(path, "a\n" + std::string(1'000'000, ',') + "\n");
+  EXPECT_TRUE(contains(io_error_of([&] { read_table(path); }), "columns"));
+  // The same behind a quoted newline, which is no end of a line.
+  write_text(path, "\"\n\"" + std::string(9000, ',') + "\n" + std::string(100'000, '\n'));
+  EXPECT_TRUE(contains(io_error_of([&] { read_table(path); }), "rows"));
+}
+
+}  // namespace
+}  // namespace moonshard::viewer

@@ -1,0 +1,82 @@
+// Every name that a real record has means something to the reader of a tooltip.
+#include "viewer/widgets/definitions.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "runtime/base/json.h"
+
+namespace moonshard::viewer {
+namespace {
+
+std::set<std::string> keys_of(const Json& object) {
+  std::set<std::string> keys;
+  if (object.is_object())
+    for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
+}
+
+void expect_defined(const std::set<std::string>& keys, const std::string& where) {
+  for (const std::string& key : keys)
+    EXPECT_FALSE(definition_of(key).empty()) << where << ": " << key;
+}
+
+TEST(Definitions, CoverEveryNameOfTheStoredResults) {
+  size_t results = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(MOONSHARD_SOURCE_DIR "/examples/results")) {
+    if (entry.path().filename() != "result.json") continue;
+    const Json record = read_json_file(entry.path());
+    ++results;
+    expect_defined(keys_of(record.value("options", Json())), "options");
+    if (record["status"] != "ok") continue;
+    expect_defined(keys_of(record["metrics"]), "metrics");
+    expect_defined(keys_of(record["time"]["phases_ms"]), "phases");
+    expect_defined(keys_of(record["time"]["step_ms"]), "statistics");
+    expect_defined(keys_of(record.value("norms_ms", Json())), "parts of norms");
+    expect_defined(keys_of(record["privacy"]), "privacy");
+    expect_defined(keys_of(record["steps"][0]), "steps");
+    expect_defined(keys_of(record["memory_stages"][0]), "stages");
+    expect_defined(keys_of(record["memory"]["timeline"]["owners"]), "owners");
+    for (const Json& row : record["memory"]["breakdown"])
+      expect_defined({row["owner"].get<std::string>()}, "owners");
+    for (const Json& row : record.value("comm", Json::array()))
+      expect_defined(keys_of(row), "communication");
+  }
+  EXPECT_GE(results, 30u);
+}
+
+// Names that those results happen not to have: other engines, layers, ranks, later claims.
+TEST(Definitions, CoverWhatOtherRecordsHave) {
+  expect_defined({"norm_reduce", "clip_factors", "clipped_sum", "second_backward", "reduce"},
+                 "phase");
+  expect_defined({"parameters", "gathered_parameters", "cast_parameters", "gradients",
+                  "optimizer_state", "activations", "output_gradients", "engine_kept",
+                  "norm_samples", "temporaries_ggt", "temporaries_aat", "engine_temporaries",
+                  "communication", "data", "step_temporaries", "rest"},
+                 "owner");
+  expect_defined({"epsilon", "delta", "sampling_rate", "sampler", "accountant", "norms_histogram",
+                  "max_grad_norm", "noise_multiplier", "steps"},
+                 "privacy");
+  expect_defined({"run", "id", "status", "error", "time_ratio", "throughput_ratio", "memory_bytes",
+                  "memory_percent"},
+                 "column");
+  expect_defined({"layer", "kind", "norm_ms", "rank", "bytes_asked", "bytes_free"}, "row");
+}
+
+TEST(Definitions, AreSentencesAndUnknownNamesHaveNone) {
+  for (const char* key : {"peak_memory_bytes", "mode", "second_backward"}) {
+    const std::string_view text = definition_of(key);
+    EXPECT_EQ(text.back(), '.') << key;
+    EXPECT_EQ(text.find('\n'), std::string_view::npos);
+  }
+  for (const auto& [key, text] : option_definitions())
+    EXPECT_TRUE(text.ends_with('.') && text.size() > 10) << key;
+  EXPECT_TRUE(definition_of("no_such_name").empty());
+  EXPECT_TRUE(definition_of("").empty());
+}
+
+}  // namespace
+}  // namespace moonshard::viewer

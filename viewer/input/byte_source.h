@@ -1,0 +1,61 @@
+// Where a reader's bytes come from: memory, a file, or a compressed file that is inflated on the
+// way. Nothing is held but a few blocks, so a file of gigabytes costs megabytes.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "viewer/input/control.h"
+#include "viewer/input/open_file.h"
+
+namespace moonshard::viewer {
+
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  /// Bytes that follow, at most `capacity`; 0 at the end. Throws IoError or Cancelled.
+  virtual size_t read(char* to, size_t capacity) = 0;
+  /// Bytes in all, when that is known; a hint for buffers, not a promise.
+  virtual uint64_t size_hint() const { return 0; }
+};
+
+/// Bytes that somebody else holds.
+class MemorySource final : public ByteSource {
+ public:
+  explicit MemorySource(std::string_view bytes) : bytes_(bytes) {}
+  size_t read(char* to, size_t capacity) override;
+  uint64_t size_hint() const override { return bytes_.size(); }
+
+ private:
+  std::string_view bytes_;
+};
+
+/// A file as it is. Asks the control at every block.
+class FileSource final : public ByteSource {
+ public:
+  FileSource(OpenFile file, const ReadControl& control);
+  size_t read(char* to, size_t capacity) override;
+  uint64_t size_hint() const override { return file_.size(); }
+  /// Bytes of the file that were taken so far; any thread may ask.
+  uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
+
+ private:
+  OpenFile file_;
+  const std::atomic<bool>* stop_;
+  std::atomic<uint64_t> taken_{0};
+};
+
+/// What a gzip file holds, members one after the other. Throws IoError where it is damaged; a
+/// build without zlib refuses every one.
+std::unique_ptr<ByteSource> inflated(std::unique_ptr<ByteSource> compressed,
+                                     const std::string& where);
+
+/// Reads ahead in a thread of its own, a few blocks far, so that reading and inflating run beside
+/// the parser.
+std::unique_ptr<ByteSource> read_ahead(std::unique_ptr<ByteSource> source);
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,32 @@
+// How a reader is followed and stopped: it says how far it came and asks, now and then, whether
+// anybody still wants its answer.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "runtime/base/check.h"
+
+namespace moonshard::viewer {
+
+/// Somebody no longer wants what was being read. Not an error to show.
+class Cancelled : public Error {
+ public:
+  Cancelled() : Error("reading was cancelled") {}
+};
+
+struct ReadControl {
+  /// Told the share that is done, 0 to 1; from the thread that called the reader only.
+  std::function<void(double share)> progress;
+  std::atomic<bool>* stop = nullptr;
+
+  /// Throws Cancelled when a stop was asked for. Cheap: call it for every block of bytes.
+  void check() const {
+    if (stop != nullptr && stop->load(std::memory_order_relaxed)) throw Cancelled();
+  }
+  void report(double share) const {
+    if (progress) progress(share);
+  }
+};
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,71 @@
+// Small steps that readers of JSON records share. Each consumes the whole value whose first token
+// it is given, whatever its kind: a field of an unexpected kind is passed over.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "viewer/input/json_stream.h"
+
+namespace moonshard::viewer {
+
+inline constexpr size_t kMaxNameBytes = 1024;  // of names and short texts that are kept
+
+inline bool is_value(JsonToken token) {
+  return token != JsonToken::EndArray && token != JsonToken::EndObject && token != JsonToken::End;
+}
+
+/// At most so many bytes of a text.
+inline std::string cut_text(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
+  return std::string(text.substr(0, max_bytes)) + "...";
+}
+
+/// Calls take(key, token) for each key of the object that was begun; take must consume the value.
+template <typename Take>
+void for_each_key(JsonStream& stream, const Take& take) {
+  std::string key;
+  while (stream.next() == JsonToken::Key) {
+    key = cut_text(stream.text(), kMaxNameBytes);
+    take(key, stream.next());
+  }
+}
+
+/// Calls take(token) for each element of the list that was begun; take must consume the value.
+template <typename Take>
+void for_each_element(JsonStream& stream, const Take& take) {
+  for (JsonToken token = stream.next(); is_value(token); token = stream.next()) take(token);
+}
+
+inline void take_text(JsonStream& stream, JsonToken token, std::string& into,
+                      size_t max_bytes = kMaxNameBytes) {
+  if (token == JsonToken::String) {
+    into = cut_text(stream.text(), max_bytes);
+  } else {
+    stream.skip_rest(token);
+  }
+}
+
+inline void take_number(JsonStream& stream, JsonToken token, double& into) {
+  if (token == JsonToken::Number) {
+    into = stream.number();
+  } else {
+    stream.skip_rest(token);
+  }
+}
+
+inline void take_truth(JsonStream& stream, JsonToken token, bool& into) {
+  if (token == JsonToken::True || token == JsonToken::False) {
+    into = token == JsonToken::True;
+  } else {
+    stream.skip_rest(token);
+  }
+}
+
+/// The first token of a text that must be an object.
+inline void begin_object(JsonStream& stream) {
+  if (stream.next() != JsonToken::BeginObject) stream.refuse("something that is no object");
+}
+
+}  // namespace moonshard::viewer

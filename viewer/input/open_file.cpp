@@ -1,0 +1,183 @@
+#include "viewer/input/open_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/check.h"
+#include "runtime/records/reader.h"
+
+namespace moonshard::viewer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;  // a pipe must not block
+
+// Folders with very many files are listed no further than this.
+constexpr size_t kMostEntriesSeen = 100'000;
+
+[[noreturn]] void throw_unreadable(const fs::path& path, const std::string& reason) {
+  throw IoError(fmt::format("{}: cannot read: {}", path.string(), reason));
+}
+
+OpenFile checked(int descriptor, const fs::path& path) {
+  struct stat status = {};
+  const bool known = fstat(descriptor, &status) == 0;
+  if (known && S_ISREG(status.st_mode)) {
+    return OpenFile(descriptor, path.string(), static_cast<uint64_t>(status.st_size));
+  }
+  close(descriptor);
+  throw_unreadable(path,
+                   fmt::format("expected a file, got {}",
+                               known && S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device"));
+}
+
+// A descriptor of a folder, closed when it goes.
+struct FolderDescriptor {
+  int value = -1;
+  ~FolderDescriptor() {
+    if (value >= 0) close(value);
+  }
+};
+
+// Opens along the path without following any link: what is reached this way lies inside for sure.
+// -1 with errno when it cannot be; a link on the way is ENOTDIR or ELOOP.
+int open_without_links(const fs::path& folder, const fs::path& relative, int flags) {
+  FolderDescriptor at{::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  if (at.value < 0) return -1;
+  for (auto part = relative.begin(); part != relative.end(); ++part) {
+    if (*part == ".." || part->is_absolute()) {
+      errno = ELOOP;  // let the slow way judge it
+      return -1;
+    }
+    const bool last = std::next(part) == relative.end();
+    const int next =
+        openat(at.value, part->c_str(),
+               last ? flags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (next < 0 || last) return next;
+    close(at.value);
+    at.value = next;
+  }
+  return -1;
+}
+
+// A link somewhere on the way: it may stay inside. Nothing when it leads nowhere.
+std::optional<fs::path> resolved_inside(const fs::path& folder, const fs::path& relative) {
+  const fs::path path = folder / relative;
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  if (error) return std::nullopt;
+  if (!records::lies_inside(folder, path)) {
+    throw IoError(path.string() + ": leads out of the run folder; it is not opened");
+  }
+  return real;
+}
+
+}  // namespace
+
+OpenFile::~OpenFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+OpenFile::OpenFile(OpenFile&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      name_(std::move(other.name_)),
+      size_(other.size_) {}
+
+OpenFile& OpenFile::operator=(OpenFile&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(name_, other.name_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+size_t OpenFile::read(char* to, size_t capacity) {
+  for (;;) {
+    const ssize_t count = ::read(descriptor_, to, capacity);
+    if (count >= 0) return static_cast<size_t>(count);
+    if (errno != EINTR) throw_unreadable(name_, std::strerror(errno));
+  }
+}
+
+void OpenFile::seek(uint64_t offset) {
+  if (lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) < 0) {
+    throw_unreadable(name_, std::strerror(errno));
+  }
+}
+
+std::string OpenFile::read_all(size_t max_bytes) {
+  std::string text;
+  // One byte more than the size said, so that the end is seen without a second growth.
+  size_t room = static_cast<size_t>(std::min<uint64_t>(size_, max_bytes)) + 1;
+  for (;;) {
+    const size_t before = text.size();
+    text.resize(before + room);
+    const size_t count = read(text.data() + before, room);
+    text.resize(before + count);
+    if (text.size() > max_bytes) {
+      throw IoError(fmt::format("{}: expected at most {} bytes, got more; it is not a record",
+                                name_, max_bytes));
+    }
+    if (count == 0) return text;
+    room = 65536;
+  }
+}
+
+OpenFile open_plain_file(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), kOpenFlags);
+  if (descriptor < 0) throw_unreadable(path, std::strerror(errno));
+  return checked(descriptor, path);
+}
+
+std::optional<OpenFile> InsideFolder::open(const fs::path& relative) const {
+  const int descriptor = open_without_links(folder_, relative, kOpenFlags);
+  if (descriptor >= 0) return checked(descriptor, folder_ / relative);
+  if (errno == ENOENT) return std::nullopt;
+  if (errno != ELOOP && errno != ENOTDIR) {
+    throw_unreadable(folder_ / relative, std::strerror(errno));
+  }
+  const std::optional<fs::path> real = resolved_inside(folder_, relative);
+  if (!real) return std::nullopt;
+  return open_plain_file(*real);
+}
+
+bool InsideFolder::has_folder(const fs::path& relative) const {
+  FolderDescriptor at{open_without_links(folder_, relative, O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  if (at.value >= 0) return true;
+  if (errno != ELOOP && errno != ENOTDIR) return false;
+  const std::optional<fs::path> real = resolved_inside(folder_, relative);
+  std::error_code error;
+  return real && fs::is_directory(*real, error);
+}
+
+std::vector<std::string> InsideFolder::names(const fs::path& relative,
+                                             const std::vector<std::string>& endings,
+                                             size_t most) const {
+  std::vector<std::string> found;
+  std::error_code error;
+  const fs::path path = folder_ / relative;
+  if (!records::lies_inside(folder_, path)) return found;
+  size_t seen = 0;
+  for (auto entry = fs::directory_iterator(path, error);
+       !error && entry != fs::directory_iterator() && ++seen <= kMostEntriesSeen;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const bool wanted = std::any_of(endings.begin(), endings.end(),
+                                    [&](const std::string& end) { return name.ends_with(end); });
+    std::error_code ignored;
+    if (!wanted || is_temporary_name(name) || !entry->is_regular_file(ignored)) continue;
+    if (entry->is_symlink(ignored) && !records::lies_inside(folder_, entry->path())) continue;
+    found.push_back(name);
+  }
+  std::sort(found.begin(), found.end());
+  if (found.size() > most) found.resize(most);
+  return found;
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,262 @@
+#include "viewer/tracing/snapshot_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+
+#include "viewer/input/json_fields.h"
+#include "viewer/tracing/pickle_reader.h"
+
+namespace moonshard::viewer {
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = PickleValue::Kind;
+
+constexpr size_t kMaxSegments = 1000, kMaxBlocks = 100, kMaxHistory = 4000, kMaxFrames = 4;
+constexpr size_t kMaxActions = 100;
+// A list may hold the same segment a million times: what is looked at is counted, too.
+constexpr uint64_t kMaxVisits = 5'000'000;
+constexpr double kMaxBytes = 1e18;  // of anything
+
+double bytes_of(const PickleData& data, const PickleValue& dict, std::string_view key) {
+  const double value = data.number(data.get(dict, key));
+  return std::isfinite(value) ? std::clamp(value, -kMaxBytes, kMaxBytes) : 0;
+}
+
+// One entry of the history, taken from its dict while the file is read.
+struct HistoryEvent {
+  uint32_t action = 0;  // place of its text
+  double bytes = 0, time_us = 0;
+};
+
+class HistoryTaker {
+ public:
+  bool operator()(const PickleData& data, const PickleValue& dict) {
+    const PickleValue action = data.get(dict, "action");
+    if (action.kind != Kind::Text || data.get(dict, "size").kind != Kind::Int) return false;
+    HistoryEvent event;
+    event.action = action.place;
+    event.bytes = bytes_of(data, dict, "size");
+    event.time_us = data.number(data.get(dict, "time_us"));
+    if (!std::isfinite(event.time_us)) event.time_us = 0;
+    events.push_back(event);
+    return true;
+  }
+  std::deque<HistoryEvent> events;
+};
+
+class Summary {
+ public:
+  Summary(const PickleData& data, const ReadControl& control) : data_(data), control_(control) {}
+
+  MemorySnapshot take(std::deque<HistoryEvent> history) {
+    const PickleValue& root = data_.root();
+    // Before 2023 the list of segments was all of it.
+    const PickleValue segments = root.kind == Kind::List ? root : data_.get(root, "segments");
+    for (const PickleValue& segment : data_.items(segments)) add_segment(segment);
+    keep_largest_segments();
+    add_history(std::move(history));
+    if (visits_ > kMaxVisits) {
+      made_.problems.push_back("too many blocks: the sums are of the first ones only");
+    }
+    return std::move(made_);
+  }
+
+ private:
+  bool may_visit() {
+    if (++visits_ % 65536 == 0) control_.check();
+    return visits_ <= kMaxVisits;
+  }
+
+  uint64_t address_of(const PickleValue& dict) const {
+    const PickleValue value = data_.get(dict, "address");
+    return value.kind == Kind::Int ? static_cast<uint64_t>(value.integer) : 0;
+  }
+
+  int64_t integer(const PickleValue& dict, const char* key) const {
+    const PickleValue value = data_.get(dict, key);
+    return value.kind == Kind::Int ? value.integer : 0;
+  }
+
+  std::string short_text(const PickleValue& value) const {
+    return cut_text(data_.text(value), kMaxNameBytes);
+  }
+
+  void add_segment(const PickleValue& from) {
+    if (from.kind != Kind::Dict || !may_visit()) return;
+    SnapshotSegment segment;
+    segment.address = address_of(from);
+    segment.device = integer(from, "device");
+    segment.stream = integer(from, "stream");
+    segment.kind = short_text(data_.get(from, "segment_type"));
+    segment.total = bytes_of(data_, from, "total_size");
+    segment.allocated = bytes_of(data_, from, "allocated_size");
+    segment.active = bytes_of(data_, from, "active_size");
+    segment.expandable = data_.number(data_.get(from, "is_expandable")) != 0;
+    double requested = 0;
+    uint64_t address = segment.address;
+    for (const PickleValue& block : data_.items(data_.get(from, "blocks"))) {
+      if (block.kind != Kind::Dict || !may_visit()) continue;
+      ++segment.num_blocks;
+      requested += add_block(block, segment, address);
+    }
+    const PickleValue said = data_.get(from, "requested_size");
+    segment.requested = said.kind == Kind::None ? requested : data_.number(said);
+    made_.reserved += segment.total;
+    made_.allocated += segment.allocated;
+    made_.active += segment.active;
+    made_.requested += segment.requested;
+    made_.num_segments += 1;
+    made_.num_blocks += segment.num_blocks;
+    made_.segments.push_back(std::move(segment));
+    if (made_.segments.size() >= 2 * kMaxSegments) keep_largest_segments();
+  }
+
+  // Returns what was asked for; `address` moves on behind the block.
+  double add_block(const PickleValue& from, SnapshotSegment& segment, uint64_t& address) {
+    SnapshotBlock block;
+    block.address = address_of(from) != 0 ? address_of(from) : address;
+    block.size = std::max(0.0, bytes_of(data_, from, "size"));
+    block.requested = bytes_of(data_, from, "requested_size");
+    address = block.address + static_cast<uint64_t>(block.size);
+    const PickleValue state_value = data_.get(from, "state");
+    const std::string& state = data_.text(state_value);
+    if (state == "inactive") {
+      made_.free_in_segments += block.size;
+      made_.largest_free = std::max(made_.largest_free, block.size);
+      segment.largest_free = std::max(segment.largest_free, block.size);
+      return 0;
+    }
+    if (state == "active_allocated") {
+      block.state = state;
+      if (made_.largest.size() < kMaxBlocks || block.size > made_.largest.back().size) {
+        block.where = frames_of(from);
+        keep_largest(std::move(block));
+      }
+    }
+    return bytes_of(data_, from, "requested_size");
+  }
+
+  void keep_largest(SnapshotBlock block) {
+    const auto place =
+        std::upper_bound(made_.largest.begin(), made_.largest.end(), block.size,
+                         [](double size, const SnapshotBlock& other) { return size > other.size; });
+    made_.largest.insert(place, std::move(block));
+    if (made_.largest.size() > kMaxBlocks) made_.largest.pop_back();
+  }
+
+  // The innermost frames that say something: not the allocator's own.
+  std::string frames_of(const PickleValue& block) const {
+    std::string where;
+    size_t count = 0, seen = 0;
+    for (const PickleValue& frame : data_.items(data_.get(block, "frames"))) {
+      if (count >= kMaxFrames || ++seen > 200) break;
+      const std::string name = short_text(data_.get(frame, "name"));
+      const std::string file = short_text(data_.get(frame, "filename"));
+      const bool own = name.find("unwind") != std::string::npos ||
+                       name.find("gather") != std::string::npos ||
+                       name.find("CachingAllocator") != std::string::npos;
+      if (name.empty() || own) continue;
+      const int64_t line = integer(frame, "line");
+      where += where.empty() ? "" : "\n";
+      where += line > 0 ? fmt::format("{} ({}:{})", name, file, line) : name;
+      ++count;
+    }
+    return where;
+  }
+
+  void keep_largest_segments() {
+    std::stable_sort(
+        made_.segments.begin(), made_.segments.end(),
+        [](const SnapshotSegment& a, const SnapshotSegment& b) { return a.total > b.total; });
+    if (made_.segments.size() > kMaxSegments) made_.segments.resize(kMaxSegments);
+  }
+
+  void add_history(std::deque<HistoryEvent> events) {
+    made_.num_events = events.size();
+    // One list per device; between devices the clock decides.
+    const auto earlier = [](const HistoryEvent& a, const HistoryEvent& b) {
+      return a.time_us < b.time_us;
+    };
+    if (!std::is_sorted(events.begin(), events.end(), earlier)) {
+      std::stable_sort(events.begin(), events.end(), earlier);
+    }
+    std::map<uint32_t, SnapshotAction> actions;
+    std::vector<double> changes(events.size());
+    double sum = 0;
+    for (size_t i = 0; i < events.size(); ++i) {
+      PickleValue text;
+      text.kind = Kind::Text;
+      text.place = events[i].action;
+      const std::string& name = data_.text(text);
+      if (actions.contains(events[i].action) || actions.size() < kMaxActions) {
+        SnapshotAction& action = actions[events[i].action];
+        if (action.count == 0) action.action = cut_text(name, kMaxNameBytes);
+        action.count += 1;
+        action.bytes += events[i].bytes;
+      }
+      // Allocated bytes fall when a free is asked for, not when the block is idle.
+      sum += name == "alloc" ? events[i].bytes : name == "free_requested" ? -events[i].bytes : 0;
+      changes[i] = sum;
+    }
+    for (auto& [place, action] : actions) made_.actions.push_back(std::move(action));
+    std::stable_sort(
+        made_.actions.begin(), made_.actions.end(),
+        [](const SnapshotAction& a, const SnapshotAction& b) { return a.count > b.count; });
+    // The history may begin late; its end is what the segments hold now.
+    thin(changes, made_.allocated - sum);
+  }
+
+  // The largest of each stretch, so that peaks stay.
+  void thin(const std::vector<double>& changes, double base) {
+    const size_t count = std::min(changes.size(), kMaxHistory);
+    for (size_t i = 0; i < count; ++i) {
+      const size_t begin = changes.size() * i / count, end = changes.size() * (i + 1) / count;
+      const double most = *std::max_element(changes.begin() + static_cast<ptrdiff_t>(begin),
+                                            changes.begin() + static_cast<ptrdiff_t>(end));
+      made_.history_bytes.push_back(std::max(0.0, base + most));
+    }
+  }
+
+  const PickleData& data_;
+  const ReadControl& control_;
+  MemorySnapshot made_;
+  uint64_t visits_ = 0;
+};
+
+// Hands bytes on and tells how far the file was read.
+class ReportingSource final : public ByteSource {
+ public:
+  ReportingSource(OpenFile file, const ReadControl& control)
+      : source_(std::move(file), control), control_(control) {}
+  size_t read(char* to, size_t capacity) override {
+    control_.report(0.9 * static_cast<double>(source_.taken()) /
+                    static_cast<double>(source_.size_hint() + 1));
+    return source_.read(to, capacity);
+  }
+
+ private:
+  FileSource source_;
+  const ReadControl& control_;
+};
+
+}  // namespace
+
+MemorySnapshot read_snapshot(const fs::path& path, const ReadControl& control) {
+  ReportingSource source(open_plain_file(path), control);
+  HistoryTaker history;
+  const PickleData data = read_pickle(source, path.string(), {}, std::ref(history));
+  const PickleValue& root = data.root();
+  if (root.kind != Kind::List && data.get(root, "segments").kind != Kind::List) {
+    throw IoError(
+        fmt::format("{}: expected a memory snapshot with segments, got a pickle of something else",
+                    path.string()));
+  }
+  MemorySnapshot snapshot = Summary(data, control).take(std::move(history.events));
+  control.report(1);
+  return snapshot;
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,136 @@
+#include "viewer/tracing/trace_events.h"
+
+#include <algorithm>
+
+#include "viewer/input/json_fields.h"
+
+namespace moonshard::viewer {
+namespace {
+
+constexpr size_t kMaxNameBytesKept = 4096;  // names of kernels reach some thousand letters
+constexpr size_t kMaxBytesOfNames = 256u << 20;
+constexpr size_t kMaxCounters = 1000, kMaxProblems = 100;
+
+}  // namespace
+
+uint32_t NameTable::number(std::string_view name) {
+  name = name.substr(0, kMaxNameBytesKept);
+  const auto place = places_.find(name);
+  if (place != places_.end()) return place->second;
+  if (names_.size() + 1 < max_names_ && bytes_ + name.size() <= kMaxBytesOfNames) return add(name);
+  is_full_ = true;
+  const std::string_view rest = "(one of too many names)";
+  const auto shared = places_.find(rest);
+  return shared != places_.end() ? shared->second : add(rest);
+}
+
+uint32_t NameTable::add(std::string_view name) {
+  const auto number = static_cast<uint32_t>(names_.size());
+  names_.emplace_back(name);
+  bytes_ += name.size();
+  places_.emplace(names_.back(), number);
+  return number;
+}
+
+std::vector<std::string> NameTable::take() {
+  places_.clear();
+  std::vector<std::string> all(std::make_move_iterator(names_.begin()),
+                               std::make_move_iterator(names_.end()));
+  names_.clear();
+  return all;
+}
+
+std::optional<uint32_t> RawTrace::lane(std::string_view process, std::string_view thread) {
+  process = process.substr(0, kMaxNameBytes);
+  thread = thread.substr(0, kMaxNameBytes);
+  key_.assign(std::to_string(files.size()));
+  key_ += '\n';
+  key_ += process;
+  key_ += '\n';
+  key_ += thread;
+  if (key_ == last_key_) return last_lane_;
+  last_key_ = key_;
+  const auto place = lane_places_.find(key_);
+  if (place != lane_places_.end()) {
+    last_lane_ = place->second;
+  } else if (lanes.size() >= limits.max_lanes) {
+    last_lane_ = std::nullopt;
+  } else {
+    last_lane_ = static_cast<uint32_t>(lanes.size());
+    lane_places_.emplace(key_, *last_lane_);
+    RawLane made;
+    made.file = static_cast<uint32_t>(files.size() - 1);
+    made.process = process;
+    made.thread = thread;
+    lanes.push_back(std::move(made));
+  }
+  return last_lane_;
+}
+
+// Kineto's words for what runs on a device rather than on a thread of the host.
+bool RawTrace::is_gpu(uint32_t category, std::string_view name) {
+  if (gpu_categories_.size() <= category) gpu_categories_.resize(category + 1, -1);
+  int8_t& gpu = gpu_categories_[category];
+  if (gpu < 0) {
+    gpu = name == "kernel" || name == "gpu_memcpy" || name == "gpu_memset" ||
+                  name == "gpu_user_annotation" || name == "concurrent_kernel"
+              ? 1
+              : 0;
+  }
+  return gpu == 1;
+}
+
+void RawTrace::add_span(uint32_t lane_number, std::string_view name, std::string_view category,
+                        double start_us, double length_us) {
+  TraceEvent event;
+  event.start_us = start_us;
+  event.length_us = length_us;
+  event.name = names.number(name);
+  event.category = categories.number(category);
+  event.lane = lane_number;
+  RawLane& lane = lanes[lane_number];
+  if (length_us < 0) lane.open.push_back(static_cast<uint32_t>(events.size()));
+  events.push_back(event);
+  lane.num_events += 1;
+  if (is_gpu(event.category, category)) lane.num_gpu_events += 1;
+  TraceFile& file = files.back();
+  file.first_us = std::min(file.first_us, start_us);
+  file.last_us = std::max(file.last_us, start_us + std::max(length_us, 0.0));
+}
+
+void RawTrace::end_span(uint32_t lane_number, double end_us) {
+  RawLane& lane = lanes[lane_number];
+  if (lane.open.empty()) {
+    num_unmatched_ends += 1;
+    return;
+  }
+  TraceEvent& event = events[lane.open.back()];
+  lane.open.pop_back();
+  event.length_us = std::max(0.0, end_us - event.start_us);
+  files.back().last_us = std::max(files.back().last_us, end_us);
+}
+
+void RawTrace::add_counter(const std::string& name, double time_us, double value) {
+  const std::string key = std::to_string(files.size()) + '\n' + cut_text(name, kMaxNameBytes);
+  auto place = counter_places_.find(key);
+  if (place == counter_places_.end()) {
+    if (counters.size() >= kMaxCounters) {
+      num_skipped += 1;
+      return;
+    }
+    place = counter_places_.emplace(key, static_cast<uint32_t>(counters.size())).first;
+    counters.push_back(
+        {static_cast<uint32_t>(files.size() - 1), cut_text(name, kMaxNameBytes), {}});
+  }
+  counters[place->second].points.emplace_back(time_us, value);
+  num_counter_points += 1;
+  TraceFile& file = files.back();
+  file.first_us = std::min(file.first_us, time_us);
+  file.last_us = std::max(file.last_us, time_us);
+}
+
+void RawTrace::add_problem(std::string text) {
+  if (problems.size() < kMaxProblems) problems.push_back(std::move(text));
+}
+
+}  // namespace moonshard::viewer

@@ -1,0 +1,113 @@
+// Events of traces while they are read: flat rows and tables of names. trace_rows.h makes lanes of
+// them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "viewer/tracing/trace.h"
+#include "viewer/tracing/trace_reader.h"
+
+namespace moonshard::viewer {
+
+struct TraceEvent {
+  double start_us = 0, length_us = 0;  ///< a length below 0: begun, not ended yet
+  uint32_t name = 0, category = 0;
+  uint32_t lane = 0;
+};
+
+/// Names and their numbers. Bounded: what comes after the last place shares one name.
+class NameTable {
+ public:
+  explicit NameTable(size_t max_names) : max_names_(max_names) {}
+  uint32_t number(std::string_view name);
+  size_t size() const { return names_.size(); }
+  bool is_full() const { return is_full_; }
+  std::vector<std::string> take();
+
+ private:
+  uint32_t add(std::string_view name);
+
+  size_t max_names_, bytes_ = 0;
+  bool is_full_ = false;
+  std::deque<std::string> names_;  // stays where it is: the keys below look into it
+  std::unordered_map<std::string_view, uint32_t> places_;
+};
+
+/// One file of a trace.
+struct TraceFile {
+  std::string name;
+  int64_t rank = -1;
+  std::optional<int64_t> base_ns;  ///< what its times count from
+  double first_us = std::numeric_limits<double>::infinity();
+  double last_us = -std::numeric_limits<double>::infinity();
+  double shift_us = 0;  ///< to the common axis
+};
+
+struct RawLane {
+  uint32_t file = 0;
+  std::string process, thread;  ///< pid and tid, as text
+  uint64_t num_events = 0, num_gpu_events = 0;
+  std::vector<uint32_t> open;  ///< begun events, innermost last
+};
+
+/// What metadata events say of a process or a thread.
+struct TraceLabel {
+  std::string name, labels;
+  double sort_index = 0;
+};
+
+struct RawCounter {
+  uint32_t file = 0;
+  std::string name;
+  std::vector<std::pair<double, double>> points;  ///< time, value
+};
+
+struct RawTrace {
+  explicit RawTrace(const TraceLimits& given) : limits(given), names(given.max_names) {}
+
+  /// The lane of a process and thread of the current file; nothing when there are too many.
+  std::optional<uint32_t> lane(std::string_view process, std::string_view thread);
+  /// Whether there is room for one more event.
+  bool is_full() const { return events.size() + num_counter_points >= limits.max_events; }
+  void add_span(uint32_t lane, std::string_view name, std::string_view category, double start_us,
+                double length_us);
+  void end_span(uint32_t lane, double end_us);
+  void add_counter(const std::string& name, double time_us, double value);
+  void add_problem(std::string text);
+
+  TraceLimits limits;
+  std::vector<TraceFile> files;
+  std::vector<TraceEvent> events;
+  std::vector<RawLane> lanes;
+  std::vector<RawCounter> counters;
+  /// By file, process and thread; the thread is empty for what is said of the process.
+  std::map<std::tuple<uint32_t, std::string, std::string>, TraceLabel> labels;
+  NameTable names, categories{10'000};
+  uint64_t num_skipped = 0, num_counter_points = 0, num_bad_times = 0, num_lane_overflow = 0;
+  uint64_t num_unmatched_ends = 0;
+  std::vector<std::string> problems;
+
+ private:
+  bool is_gpu(uint32_t category, std::string_view name);
+
+  std::unordered_map<std::string, uint32_t> lane_places_, counter_places_;
+  std::vector<int8_t> gpu_categories_;  // 1, 0, or -1: not looked at
+  std::string key_;
+  std::string last_key_;
+  std::optional<uint32_t> last_lane_;
+};
+
+/// Makes the trace of what was read: one time axis, lanes in order, rows by nesting.
+Trace make_trace(RawTrace raw);
+
+}  // namespace moonshard::viewer

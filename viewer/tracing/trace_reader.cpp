@@ -1,0 +1,330 @@
+#include "viewer/tracing/trace_reader.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "viewer/input/byte_source.h"
+#include "viewer/input/json_fields.h"
+#include "viewer/tracing/trace_events.h"
+
+namespace moonshard::viewer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kLatestTime = 1e17;  // microseconds: some thousand years
+constexpr uint64_t kEventsBetweenChecks = 4096;
+constexpr uint64_t kWorthAThread = 1 << 20;  // bytes of a file
+
+bool is_time(double value) {
+  return std::isfinite(value) && value >= 0 && value <= kLatestTime;
+}
+
+/// One event's fields. The strings are reused from event to event.
+struct EventFields {
+  struct Argument {
+    std::string key, text;
+    double number = NAN;
+  };
+  std::string phase, name, category, process, thread;
+  double time = NAN, length = 0;
+  std::vector<Argument> arguments;
+  size_t num_arguments = 0;
+
+  void clear() {
+    phase.clear(), name.clear(), category.clear(), process.clear(), thread.clear();
+    time = NAN, length = 0, num_arguments = 0;
+  }
+  const Argument* argument(std::string_view key) const {
+    for (size_t i = 0; i < num_arguments; ++i) {
+      if (arguments[i].key == key) return &arguments[i];
+    }
+    return nullptr;
+  }
+};
+
+class EventReader {
+ public:
+  EventReader(JsonStream& stream, RawTrace& trace) : stream_(stream), trace_(trace) {}
+
+  /// Reads one event whose BeginObject was taken and adds it to the trace.
+  void read() {
+    fields_.clear();
+    while (stream_.next() == JsonToken::Key) read_field();
+    store();
+  }
+
+ private:
+  static constexpr size_t kMaxArguments = 64;
+
+  void read_field() {
+    const std::string_view key = stream_.text();
+    if (key == "ph") return take(fields_.phase);
+    if (key == "cat") return take(fields_.category);
+    if (key == "name") return take(fields_.name);
+    if (key == "pid") return take(fields_.process);
+    if (key == "tid") return take(fields_.thread);
+    if (key == "ts") return take(fields_.time);
+    if (key == "dur") return take(fields_.length);
+    if (key == "args" && wants_arguments()) return read_arguments();
+    stream_.skip_value();
+  }
+
+  // Most arguments are shapes of tensors: nobody looks at them.
+  bool wants_arguments() const {
+    const std::string& phase = fields_.phase;
+    return phase.empty() || phase == "C" || phase == "M" || fields_.name == "[memory]";
+  }
+
+  void take(std::string& into) {
+    const JsonToken token = stream_.next();
+    if (token == JsonToken::String || token == JsonToken::Number) {
+      into = stream_.text();
+    } else {
+      stream_.skip_rest(token);
+    }
+  }
+
+  void take(double& into) { take_number(stream_, stream_.next(), into); }
+
+  void read_arguments() {
+    const JsonToken token = stream_.next();
+    if (token != JsonToken::BeginObject) return stream_.skip_rest(token);
+    fields_.num_arguments = 0;
+    while (stream_.next() == JsonToken::Key) {
+      if (fields_.num_arguments >= kMaxArguments) {
+        stream_.skip_value();
+        continue;
+      }
+      if (fields_.arguments.size() <= fields_.num_arguments) fields_.arguments.emplace_back();
+      EventFields::Argument& argument = fields_.arguments[fields_.num_arguments++];
+      argument.key = stream_.text().substr(0, kMaxNameBytes);
+      argument.text.clear();
+      argument.number = NAN;
+      const JsonToken value = stream_.next();
+      if (value == JsonToken::String) argument.text = stream_.text().substr(0, kMaxNameBytes);
+      if (value == JsonToken::Number) argument.number = stream_.number();
+      stream_.skip_rest(value);
+    }
+  }
+
+  void store() {
+    const char phase = fields_.phase.size() == 1 ? fields_.phase[0] : '\0';
+    if (phase == 'M') return store_metadata();
+    if (phase != 'X' && phase != 'B' && phase != 'E' && phase != 'i' && phase != 'I' &&
+        phase != 'C') {
+      trace_.num_skipped += 1;
+      return;
+    }
+    if (!is_time(fields_.time) || (phase == 'X' && !is_time(fields_.length))) {
+      trace_.num_skipped += 1;
+      trace_.num_bad_times += 1;
+      return;
+    }
+    if (phase == 'C') return store_counter();
+    const std::optional<uint32_t> lane = trace_.lane(fields_.process, fields_.thread);
+    if (!lane) {
+      trace_.num_skipped += 1;
+      trace_.num_lane_overflow += 1;
+    } else if (phase == 'E') {
+      trace_.end_span(*lane, fields_.time);
+    } else {
+      const double length = phase == 'X' ? fields_.length : phase == 'B' ? -1 : 0;
+      trace_.add_span(*lane, fields_.name, fields_.category, fields_.time, length);
+      if (fields_.name == "[memory]") store_memory();
+    }
+  }
+
+  void store_counter() {
+    for (size_t i = 0; i < fields_.num_arguments; ++i) {
+      const EventFields::Argument& argument = fields_.arguments[i];
+      if (!std::isfinite(argument.number)) continue;
+      const bool alone = fields_.num_arguments == 1;
+      trace_.add_counter(alone ? fields_.name : fields_.name + " " + argument.key, fields_.time,
+                         argument.number);
+    }
+  }
+
+  // Kineto tells of every allocation by an instant; its totals make a curve.
+  void store_memory() {
+    const EventFields::Argument* type = fields_.argument("Device Type");
+    const EventFields::Argument* total = fields_.argument("Total Allocated");
+    if (type == nullptr || total == nullptr || !std::isfinite(total->number)) return;
+    std::string name = "CPU memory (bytes)";
+    if (type->number != 0) {
+      const EventFields::Argument* id = fields_.argument("Device Id");
+      name = fmt::format("GPU {} memory (bytes)", id != nullptr ? id->number : 0);
+    }
+    trace_.add_counter(name, fields_.time, total->number);
+  }
+
+  void store_metadata() {
+    const bool of_process = fields_.name.starts_with("process_");
+    if (trace_.labels.size() >= trace_.limits.max_lanes * 2) return;
+    TraceLabel& label = trace_.labels[{static_cast<uint32_t>(trace_.files.size() - 1),
+                                       cut_text(fields_.process, kMaxNameBytes),
+                                       of_process ? "" : cut_text(fields_.thread, kMaxNameBytes)}];
+    const EventFields::Argument* name = fields_.argument("name");
+    const EventFields::Argument* labels = fields_.argument("labels");
+    const EventFields::Argument* index = fields_.argument("sort_index");
+    if (fields_.name.ends_with("_name") && name != nullptr) label.name = name->text;
+    if (fields_.name.ends_with("_labels") && labels != nullptr) label.labels = labels->text;
+    if (fields_.name.ends_with("_sort_index") && index != nullptr && std::isfinite(index->number)) {
+      label.sort_index = index->number;
+    }
+  }
+
+  JsonStream& stream_;
+  RawTrace& trace_;
+  EventFields fields_;
+};
+
+// Reads one file into the trace.
+class FileReader {
+ public:
+  FileReader(const fs::path& path, RawTrace& trace, const ReadControl& control, double before,
+             double share)
+      : name_(path.filename().string()),
+        trace_(trace),
+        control_(control),
+        before_(before),
+        share_(share) {
+    OpenFile file = open_plain_file(path);
+    size_ = file.size();
+    char head[2] = {};
+    const bool compressed =
+        file.read(head, 2) == 2 && head[0] == '\x1f' && static_cast<uint8_t>(head[1]) == 0x8b;
+    file.seek(0);
+    auto source = std::make_unique<FileSource>(std::move(file), control);
+    file_ = source.get();
+    source_ = std::move(source);
+    if (compressed) source_ = inflated(std::move(source_), path.string());
+    if (compressed || size_ > kWorthAThread) source_ = read_ahead(std::move(source_));
+    JsonStreamOptions options;
+    options.max_bytes = trace.limits.max_text_bytes;
+    options.refuse_duplicates = false;  // costs time, and an event of two names harms nobody
+    options.allow_nan = true;
+    stream_.emplace(*source_, path.string(), options);
+  }
+
+  void read() {
+    TraceFile file;
+    file.name = name_;
+    file.rank = rank_in_name();
+    trace_.files.push_back(std::move(file));
+    try {
+      read_text();
+    } catch (const IoError& problem) {
+      if (!found_events_) throw;
+      trace_.add_problem(fmt::format("{}; what came before is shown", problem.what()));
+    }
+  }
+
+ private:
+  int64_t rank_in_name() const {
+    const size_t place = name_.find("rank");
+    int64_t rank = -1;
+    if (place != std::string::npos) {
+      const char* end = name_.data() + name_.size();
+      if (std::from_chars(name_.data() + place + 4, end, rank).ec != std::errc() || rank < 0) {
+        rank = -1;
+      }
+    }
+    return rank;
+  }
+
+  void read_text() {
+    const JsonToken first = stream_->next();
+    if (first == JsonToken::BeginArray) {
+      read_events();
+    } else if (first == JsonToken::BeginObject) {
+      while (stream_->next() == JsonToken::Key) read_part();
+    }
+    if (!found_events_) stream_->refuse("no traceEvents");
+    if (!trace_.is_full()) stream_->next();  // nothing may follow
+  }
+
+  void read_part() {
+    const std::string key = cut_text(stream_->text(), 64);
+    if (key == "traceEvents") {
+      const JsonToken token = stream_->next();
+      if (token == JsonToken::BeginArray) return read_events();
+      return stream_->skip_rest(token);
+    }
+    if (key == "distributedInfo") {
+      const JsonToken token = stream_->next();
+      if (token != JsonToken::BeginObject) return stream_->skip_rest(token);
+      return for_each_key(*stream_, [&](const std::string& name, JsonToken value) {
+        double rank = -1;
+        take_number(*stream_, value, rank);
+        if (name == "rank" && rank >= 0 && rank < 1e9) {
+          trace_.files.back().rank = static_cast<int64_t>(rank);
+        }
+      });
+    }
+    if (key == "baseTimeNanoseconds") {
+      const JsonToken token = stream_->next();
+      int64_t base = 0;
+      if (token == JsonToken::Number) {
+        const std::string_view text = stream_->text();
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), base);
+        if (error == std::errc() && end == text.data() + text.size()) {
+          trace_.files.back().base_ns = base;
+        }
+      }
+      return stream_->skip_rest(token);
+    }
+    stream_->skip_value();
+  }
+
+  void read_events() {
+    found_events_ = true;
+    EventReader events(*stream_, trace_);
+    uint64_t count = 0;
+    for (JsonToken token = stream_->next(); is_value(token); token = stream_->next()) {
+      if (token == JsonToken::BeginObject) {
+        events.read();
+      } else {
+        trace_.num_skipped += 1;
+        stream_->skip_rest(token);
+      }
+      if (trace_.is_full()) {
+        throw IoError(fmt::format("{}: expected at most {} events, got more", stream_->where(),
+                                  trace_.limits.max_events));
+      }
+      if (++count % kEventsBetweenChecks == 0) {
+        control_.check();
+        const double done = static_cast<double>(file_->taken()) / static_cast<double>(size_ + 1);
+        control_.report(before_ + share_ * std::min(done, 1.0));
+      }
+    }
+  }
+
+  std::string name_;
+  RawTrace& trace_;
+  const ReadControl& control_;
+  double before_, share_;
+  uint64_t size_ = 0;
+  const FileSource* file_ = nullptr;  // belongs to source_
+  std::unique_ptr<ByteSource> source_;
+  std::optional<JsonStream> stream_;
+  bool found_events_ = false;
+};
+
+}  // namespace
+
+Trace read_trace(const std::vector<fs::path>& files, const ReadControl& control,
+                 const TraceLimits& limits) {
+  RawTrace raw(limits);
+  for (size_t i = 0; i < files.size(); ++i) {
+    control.check();
+    const double share = 0.9 / static_cast<double>(files.size());
+    FileReader(files[i], raw, control, share * static_cast<double>(i), share).read();
+  }
+  control.check();
+  Trace trace = make_trace(std::move(raw));
+  control.report(1);
+  return trace;
+}
+
+}  // namespace moonshard::viewer
