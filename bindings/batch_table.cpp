@@ -6,6 +6,7 @@
 #include "bindings/tensor_handle.h"
 #include "runtime/base/options.h"
 #include "runtime/core/device.h"
+#include "runtime/models/registry.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -13,18 +14,14 @@ namespace {
 struct Field {
   const char* name;
   at::Tensor Batch::*tensor;
-  bool whole;                          ///< ids and labels
-  std::vector<std::string> needed_by;  ///< tasks
+  bool whole;  ///< ids and labels
 };
 
 const std::vector<Field>& fields() {
   static const std::vector<Field> list = {
-      {"input_ids", &Batch::input_ids, true, {"classify", "lm"}},
-      {"attention_mask", &Batch::attention_mask, true, {}},
-      {"labels", &Batch::labels, true, {"classify", "lm", "denoise"}},
-      {"inputs", &Batch::inputs, false, {"regress", "denoise"}},
-      {"targets", &Batch::targets, false, {"regress", "denoise"}},
-      {"timesteps", &Batch::timesteps, true, {"denoise"}}};
+      {"input_ids", &Batch::input_ids, true}, {"attention_mask", &Batch::attention_mask, true},
+      {"labels", &Batch::labels, true},       {"inputs", &Batch::inputs, false},
+      {"targets", &Batch::targets, false},    {"timesteps", &Batch::timesteps, true}};
   return list;
 }
 
@@ -51,11 +48,13 @@ Batch read_batch(const Arguments& args, int n, const models::Model& model) {
     if (!names.is_also_known(name)) names.fail_unknown(name);
   }
   Batch batch;
+  const models::Task* described = models::find_task(task);
+  const std::vector<std::string> required =
+      described == nullptr ? std::vector<std::string>{} : described->batch_fields;
   for (const Field& field : fields()) {
     const sol::object value = table.raw_get<sol::object>(field.name);
     const bool given = value.valid() && value.get_type() != sol::type::lua_nil;
-    const bool needed =
-        std::find(field.needed_by.begin(), field.needed_by.end(), task) != field.needed_by.end();
+    const bool needed = std::find(required.begin(), required.end(), field.name) != required.end();
     MS_CHECK(value.is<TensorHandle>() || (!given && !needed),
              "{}: batch field '{}': expected a Tensor for task {}, got {}; take batches from "
              "data:next()",

@@ -76,7 +76,7 @@ std::vector<GaussianPhase> phases_of(const Arguments& args, const Json& options)
       .phases();
 }
 
-Json to_json(const Epsilon& found, const std::string& method) {
+Json epsilon_row(const Epsilon& found, const std::string& method) {
   Json result{{"method", method}, {"epsilon", found.epsilon}, {"guarantee", found.guarantee}};
   if (!std::isnan(found.best_order)) result["best_order"] = found.best_order;
   if (!std::isnan(found.lower)) result["lower"] = found.lower;
@@ -91,7 +91,7 @@ sol::object compute_epsilon(const Arguments& args) {
   const std::string method = method_of(args, options);
   const Epsilon found = accountant::epsilon_of(
       method, phases_of(args, options), number(args, options, "delta"), orders_of(args, options));
-  return to_lua(args.state(), to_json(found, method));
+  return to_lua(args.state(), epsilon_row(found, method));
 }
 
 sol::object calibrate(const Arguments& args) {
@@ -127,7 +127,7 @@ sol::object calibrate(const Arguments& args) {
   } else {
     phase.q = accountant::calibrate_q(method, phase.sigma, phase.steps, delta, target, settings);
   }
-  Json result = to_json(accountant::epsilon_of(method, {phase}, delta), method);
+  Json result = epsilon_row(accountant::epsilon_of(method, {phase}, delta), method);
   result["found"] = wanted;
   result["q"] = phase.q;
   result["sigma"] = phase.sigma;

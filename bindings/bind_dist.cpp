@@ -121,6 +121,7 @@ sol::object checked_parallel(const Arguments& args, const char* parallel) {
            "{}: unknown option 'parallel'; the function's name says which", args.function_name());
   sharding::sharding_schema().assign_all(&options, table);
   options.parallel = parallel;
+  sharding::refuse_unused_options(options);
   return to_lua(args.state(), sharding::sharding_schema().to_json(&options));
 }
 
@@ -136,9 +137,9 @@ sol::object rank_memory(const Arguments& args) {
     ranks = table["ranks"].get<int64_t>();
     table.erase("ranks");
   }
-  train::ExperimentOptions asked;
-  train::experiment_schema().assign_all(&asked, table);
-  const train::ExperimentOptions options = train::resolve_experiment(asked);
+  experiment::ExperimentOptions asked;
+  experiment::experiment_schema().assign_all(&asked, table);
+  const experiment::ExperimentOptions options = experiment::resolve_experiment(asked);
   const int states = options.optimizer != "sgd" ? 2 : options.momentum > 0 ? 1 : 0;
   const plan::RankMemory memory = plan::rank_memory(options, options, static_cast<int>(ranks),
                                                     states, options.batch_size, options.seq_length);

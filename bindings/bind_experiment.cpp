@@ -11,22 +11,22 @@ namespace moonshard::bindings {
 namespace {
 
 sol::object run(const Arguments& args) {
-  train::ExperimentOptions options;
+  experiment::ExperimentOptions options;
   const Json table = args.options(1);
-  train::experiment_schema().assign_all(&options, table);
+  experiment::experiment_schema().assign_all(&options, table);
   if (comm::is_rank()) {
     const int64_t world = comm::rank_environment()->world;
     MS_CHECK(options.nproc == 1 || options.nproc == world,
              "{}: option 'nproc': expected {} or nothing in a job of {} ranks, got {}",
              args.function_name(), world, world, options.nproc);
   } else if (options.nproc > 1) {
-    train::resolve_experiment(options);  // mistakes are found before any rank starts
+    experiment::resolve_experiment(options);  // mistakes are found before any rank starts
     MS_CHECK(options.parallel != "none", "{}: nproc = {} expects parallel = ddp or fsdp, got none",
              args.function_name(), options.nproc);
     return to_lua(args.state(),
                   launch::run_experiment_ranks(table, static_cast<int>(options.nproc)));
   }
-  const Json record = train::run_experiment(options);
+  const Json record = experiment::run_experiment(options);
   // A status of one process; one of several ranks that goes on alone would be answered with what
   // the others compute in another experiment.
   if (comm::is_rank() && record["status"] == "oom")
@@ -36,7 +36,7 @@ sol::object run(const Arguments& args) {
 }
 
 sol::object resolve(const Arguments& args) {
-  const Json effective = train::resolve_experiment_table(args.options(1));
+  const Json effective = experiment::resolve_experiment_table(args.options(1));
   sol::table result(args.state(), sol::create);
   result["options"] = to_lua(args.state(), effective);
   result["id"] = records::options_hash(effective);
@@ -44,13 +44,13 @@ sol::object resolve(const Arguments& args) {
 }
 
 sol::object option_names(const Arguments& args) {
-  return to_lua(args.state(), train::experiment_schema().names());
+  return to_lua(args.state(), experiment::experiment_schema().names());
 }
 
 sol::object describe_options(const Arguments& args) {
-  const train::ExperimentOptions defaults;
+  const experiment::ExperimentOptions defaults;
   Json list = Json::array();
-  for (const Option& option : train::experiment_schema().options()) {
+  for (const Option& option : experiment::experiment_schema().options()) {
     list.push_back({{"name", option.name},
                     {"type", describe_type(option)},
                     {"default", option.read(&defaults)},

@@ -1,12 +1,13 @@
-// Results as files of other programs, and files of others as results: thin calls on records.
+// Files in formats of other programs (CSV, TensorBoard), plain files and folders: thin calls on
+// records and base.
 #include <algorithm>
 #include <filesystem>
 
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
-#include "runtime/base/atomic_file.h"
 #include "runtime/base/json.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/records/csv.h"
 #include "runtime/records/tensorboard.h"
 
@@ -44,7 +45,7 @@ sol::object to_csv(const Arguments& args) {
   return sol::make_object(args.state(), records::to_csv(table));
 }
 
-// Names in a folder, sorted; folders end in '/'. Temporaries of writers are passed over.
+// Names in a folder, sorted; folders end in '/'. Temporary files of writers are left out.
 sol::object list_folder(const Arguments& args) {
   const std::string folder = args.path(1, "folder");
   std::vector<std::string> names;

@@ -65,7 +65,7 @@ sol::object run_program(const Arguments& args) {
                                    {"text", launch::describe(result)}});
 }
 
-Json to_json(const profile::Gpu& gpu) {
+Json gpu_row(const profile::Gpu& gpu) {
   Json processes = Json::array();
   for (const profile::GpuProcess& process : gpu.processes) {
     Json row{{"pid", process.pid}, {"name", process.name}};
@@ -85,19 +85,19 @@ Json to_json(const profile::Gpu& gpu) {
 sol::object gpus(const Arguments& args) {
   const profile::GpuListing listing = launch::usable_gpus();
   Json list = Json::array();
-  for (const profile::Gpu& gpu : listing.gpus) list.push_back(to_json(gpu));
+  for (const profile::Gpu& gpu : listing.gpus) list.push_back(gpu_row(gpu));
   return to_lua(args.state(), Json{{"gpus", std::move(list)}, {"absence", listing.absence}});
 }
 
-// What ms.resolve does, for a parent that must not touch CUDA: the GPU's presence is asked of the
-// driver's management library, and whether a named GPU is there is found out by the child.
+// What ms.resolve does, for a parent that must not touch CUDA: whether there is a GPU is asked of
+// the driver's management library; whether a GPU of that number exists is left to the child.
 sol::object plan_point(const Arguments& args) {
   static const bool has_gpu = !launch::usable_gpus().gpus.empty();
   Json table = args.options(1);
   const std::string device = string_or(table, "device", "auto");
   const bool names_gpu = device == "cuda" || device.starts_with("cuda:");
   if (names_gpu || device == "auto") table["device"] = "cpu";
-  Json effective = train::resolve_experiment_table(table);
+  Json effective = experiment::resolve_experiment_table(table);
   if (names_gpu || (device == "auto" && has_gpu)) effective["device"] = "cuda";
   sol::table result(args.state(), sol::create);
   result["id"] = records::options_hash(effective);
@@ -105,7 +105,7 @@ sol::object plan_point(const Arguments& args) {
   return result;
 }
 
-// The lock, or the text of who has it.
+// The lock, or a text that says who holds it.
 sol::object take_lock(const Arguments& args) {
   std::string holder;
   const auto lock =
@@ -177,6 +177,12 @@ void bind_waiting(sol::table launch_table) {
       [](const Arguments& args) {
         const auto pid = static_cast<pid_t>(args.integer(1, "pid"));
         return sol::make_object(args.state(), pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM));
+      });
+  add("note_failed_points", "()",
+      "A sweep of this state has points that failed: the program will end with exit code 5.",
+      [](const Arguments& args) {
+        lua_pushboolean(args.state(), 1);
+        lua_setfield(args.state(), LUA_REGISTRYINDEX, kFailedPointsNote);
       });
   add("host_name", "() -> text", "Of this machine.",
       [](const Arguments& args) { return sol::make_object(args.state(), host_name()); });

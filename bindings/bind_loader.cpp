@@ -9,7 +9,7 @@
 #include "runtime/core/device.h"
 #include "runtime/data/dataset_source.h"
 #include "runtime/models/registry.h"
-#include "runtime/train/run_secret.h"
+#include "runtime/privacy/run_secret.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -36,8 +36,8 @@ const OptionSchema& loader_schema() {
     OptionSchema s("data.loader");
     s.also_known({"dataset"});
     s.choice<T>("sampler", &T::sampler, {"fixed", "shuffled", "poisson"},
-                "in order, in a new order each epoch, or each example by a coin of its own, which "
-                "alone carries an epsilon");
+                "in order, in a new order each epoch, or by Poisson subsampling, which an epsilon "
+                "requires");
     s.integer<T>("batch_size", &T::batch_size, 1, 1e9,
                  "samples per micro-batch and rank; poisson: the most of them");
     s.integer<T>("expected_batch_size", &T::expected_batch_size, 0, 1e12,
@@ -125,7 +125,7 @@ std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models
   options.grad_accum = step.grad_accum;
   options.skip_empty = plain;
   if (options.expected_batch_size == 0) options.expected_batch_size = step.expected_batch_size;
-  const RandomWords words = train::sampling_words(world, model.options().seed, secure);
+  const RandomWords words = privacy::sampling_words(world, model.options().seed, secure);
   return std::make_unique<data::DatasetSource>(handle.dataset, options, words,
                                                resolve_device(model.options().device), world.rank(),
                                                world.size());

@@ -17,7 +17,7 @@
 namespace moonshard::bindings {
 namespace {
 
-sol::object make(const Arguments& args) {
+sol::object make_model(const Arguments& args) {
   models::ModelOptions options;
   options.model = args.text(1, "model name");
   models::model_schema().assign_all(&options, args.options(2));
@@ -41,7 +41,7 @@ sol::object list_models(const Arguments& args) {
   return to_lua(args.state(), list);
 }
 
-sol::object read_field(const Arguments& args) {
+sol::object read_model_field(const Arguments& args) {
   lua_State* L = args.state();
   const models::Model& model = *args.self<ModelHandle>("Model").model;
   const std::string name = args.text(2, "field");
@@ -116,7 +116,7 @@ void bind_model(sol::table ms) {
                 return to_lua(args.state(), files);
               });
   type.fields({"name", "num_parameters", "bytes", "options", "parameters", "trainable", "layers"},
-              &read_field);
+              &read_model_field);
   type.text([](const ModelHandle& handle) {
     const models::Model& model = *handle.model;
     return fmt::format("Model {} ({}, {} parameters, {} {}, {} bytes)", model.options().model,
@@ -127,7 +127,7 @@ void bind_model(sol::table ms) {
       ms, "ms", "model", "(name, { task, dtype, device, hidden_dim, num_layers, … }) -> Model",
       "Builds a model with random weights from its seed, or with `weights` from a file or folder. "
       "ms.models() lists the names; a folder with config.json is a name, too.",
-      make);
+      make_model);
   define(ms, "ms", "models", "() -> list", "The model presets with their sizes.", list_models);
 }
 

@@ -17,7 +17,7 @@ using models::ParamLayer;
 sol::object list_engines(const Arguments& args) {
   Json list = Json::array();
   const std::vector<verify::Support> support = verify::support_table();
-  for (const privacy::EngineInfo& engine : privacy::engines()) {
+  for (const privacy::EngineDescription& engine : privacy::engine_descriptions()) {
     Json entry{{"name", engine.name},
                {"private", engine.is_private},
                {"aliases", engine.aliases},
@@ -87,15 +87,12 @@ void add_engine(const Arguments& args) {
                                                  const at::Tensor& g) {
     return (*norms)(layer, {a, g});
   };
-  privacy::register_engine({name,
-                            text_or(args, table, "doc", "registered by a script"),
-                            true,
-                            {},
-                            [name, function, plan](const privacy::ClipOptions&,
-                                                   std::shared_ptr<privacy::Clipping> clipping) {
-                              return privacy::make_custom_engine(name, function, plan,
-                                                                 std::move(clipping));
-                            }});
+  privacy::register_engine(
+      {.name = name, .doc = text_or(args, table, "doc", "registered by a script")},
+      [name, function, plan](const privacy::ClipOptions&,
+                             std::shared_ptr<privacy::Clipping> clipping) {
+        return privacy::make_custom_engine(name, function, plan, std::move(clipping));
+      });
 }
 
 class LuaRule : public privacy::LayerRule {
@@ -156,7 +153,7 @@ sol::object run_verify(const Arguments& args) {
 
 void bind_privacy(sol::table ms) {
   define(ms, "ms", "engines", "() -> list",
-         "The clipping engines, each with the layers, models, options and number formats that "
+         "The clipping engines, each with the layers, models, options and dtypes that "
          "moonshard verify proves it on.",
          list_engines);
   define(ms, "ms", "register_engine", "(name, { norms, keep, doc } or false)",

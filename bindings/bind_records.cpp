@@ -2,11 +2,12 @@
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/usertype.h"
+#include "runtime/analysis/statistics.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/launch/machine.h"
 #include "runtime/records/plot_spec.h"
 #include "runtime/records/reader.h"
-#include "runtime/records/statistics.h"
+#include "runtime/records/schema_json.h"
 #include "runtime/records/writer.h"
 
 namespace moonshard::bindings {
@@ -46,10 +47,10 @@ sol::object seed_result(const Arguments& args) {
   const auto point = records::load_point(args.path(1, "folder"), args.text(2, "id"));
   MS_CHECK(point.status == "ok", "{}: expected a point with status ok, got {}",
            args.function_name(), point.status);
-  return to_lua(args.state(), train::seed_result(point.result));
+  return to_lua(args.state(), experiment::seed_result(point.result));
 }
 
-// The parent's words on a record that the point's own process wrote.
+// Adds what the parent knows (log tail, attempts) to a record that the point's process wrote.
 sol::object annotate(const Arguments& args) {
   const std::string id = args.text(2, "id");
   Json result = records::load_point(writer(args).path(), id).result;
@@ -153,10 +154,10 @@ void bind_records(sol::table native) {
       [](const Arguments& args) {
         return to_lua(
             args.state(),
-            records::to_json(records::summarize(args.json(1).get<std::vector<double>>())));
+            records::json_of(analysis::summarize(args.json(1).get<std::vector<double>>())));
       });
   native["records"] = records_table;
-  // Lua's nil cannot stand in a list; this can.
+  // Stands for JSON's null in lists, where Lua's nil would be a hole.
   native["null"] = sol::lightuserdata_value(nullptr);
 }
 

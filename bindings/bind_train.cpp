@@ -9,7 +9,9 @@
 #include "bindings/loader.h"
 #include "bindings/parallel_options.h"
 #include "bindings/usertype.h"
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/experiment/step_record.h"
+#include "runtime/records/schema_json.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -68,7 +70,7 @@ Json part(const sol::table& table, const char* name) {
 const OptionSchema& privacy_schema() {
   static const OptionSchema schema = [] {
     OptionSchema s("trainer: option 'privacy'");
-    train::add_privacy_options<train::PrivacyOptions>(s);
+    privacy::add_privacy_options<privacy::PrivacyOptions>(s);
     return s;
   }();
   return schema;
@@ -119,10 +121,11 @@ sol::object make_trainer(const Arguments& args) {
   const sol::object model = table.raw_get<sol::object>("model");
   MS_CHECK(model.is<ModelHandle>(),
            "trainer: option 'model': expected a model, got something else; make one with ms.model");
-  privacy::ClipOptions clip;
-  clip_schema().assign_all(&clip, part(table, "clip"));
-  optim::OptimizerOptions optimizer;
-  optimizer_schema().assign_all(&optimizer, part(table, "optimizer"));
+  train::TrainerParts parts;
+  parts.model = model.as<ModelHandle&>().model;
+  parts.step = options;
+  clip_schema().assign_all(&parts.clip, part(table, "clip"));
+  optimizer_schema().assign_all(&parts.optimizer, part(table, "optimizer"));
   DataHandle data;
   const sol::object given = table.raw_get<sol::object>("data");
   if (given.valid() && given.get_type() != sol::type::lua_nil) {
@@ -132,16 +135,14 @@ sol::object make_trainer(const Arguments& args) {
     data = given.as<DataHandle&>();
   }
   // Alone no wrapper is needed; of several ranks none may train by itself unnoticed.
-  const sharding::ShardingOptions sharding = read_sharding_options(part(table, "parallel"));
-  const auto world = comm::make_world(sharding.world, sharding.link);
-  train::PrivacyOptions privacy;
-  privacy_schema().assign_all(&privacy, part(table, "privacy"));
+  parts.sharding = read_sharding_options(part(table, "parallel"));
+  parts.world = comm::make_world(parts.sharding.world, parts.sharding.link);
+  privacy_schema().assign_all(&parts.privacy, part(table, "privacy"));
+  parts.data = open_source(data, *parts.model, *parts.world, options, parts.privacy.secure,
+                           parts.clip.mode == "none");
   TrainerHandle handle;
-  handle.model = model.as<ModelHandle&>().model;
-  handle.trainer = std::make_shared<train::Trainer>(
-      handle.model, clip, optimizer,
-      open_source(data, *handle.model, *world, options, privacy.secure, clip.mode == "none"),
-      options, sharding, world, privacy);
+  handle.model = parts.model;
+  handle.trainer = std::make_shared<train::Trainer>(std::move(parts));
   handle.trainer->record_layers(options.record_layers);
   handle.trainer->record_timeline(options.record_timeline);
   handle.trainer->record_details(options.record_details);
@@ -195,8 +196,8 @@ sol::object run_step(const Arguments& args) {
   if (!report.layers.empty()) result["layers"] = norms_by_layer(report);
   if (trainer.sharding_options().parallel != "none") {
     result["all_norms"] = report.all_norms;
-    result["sharding"] = train::held_by_rank(trainer, report);
-    result["traffic"] = train::traffic_of(report);
+    result["sharding"] = records::json_of(experiment::held_by_rank(trainer, report));
+    result["traffic"] = records::json_of(experiment::traffic_of(report));
   }
   if (!report.spans.empty()) {
     Json spans = Json::array();
@@ -208,11 +209,12 @@ sol::object run_step(const Arguments& args) {
     result["spans"] = std::move(spans);
   }
   if (report.details != nullptr) {
-    Json details{{"memory", train::ledger_record(report.details->memory)},
-                 {"layers", train::layer_times(report.details->spans)},
-                 {"comm", train::comm_rows(report.details->spans)}};
-    const Json norms = train::norm_times(report.details->spans);
-    if (!norms.is_null()) details["norms_ms"] = norms;
+    const auto& spans = report.details->spans;
+    Json details{{"memory", records::json_of(experiment::memory_part(report.details->memory))},
+                 {"layers", records::json_of(train::layer_times(spans))},
+                 {"comm", records::json_of(experiment::comm_rows(spans))}};
+    const records::NormTimes norms = train::norm_times(spans);
+    if (!records::is_missing(norms)) details["norms_ms"] = records::json_of(norms);
     result["details"] = std::move(details);
   }
   return to_lua(args.state(), result);
@@ -227,16 +229,16 @@ void trace_steps(const Arguments& args) {
 
 sol::object save_checkpoint(const Arguments& args) {
   train::Trainer& trainer = open_trainer(args);
-  return sol::make_object(args.state(), trainer.save(args.path(2, "folder")).string());
+  return sol::make_object(args.state(), checkpoint::save(trainer, args.path(2, "folder")).string());
 }
 
 const OptionSchema& resume_schema() {
   static const OptionSchema schema = [] {
     OptionSchema s("Trainer:resume");
-    s.boolean<train::ResumeOptions>("if_any", &train::ResumeOptions::if_any,
-                                    "return nil when there is no checkpoint");
-    s.boolean<train::ResumeOptions>("other_seed", &train::ResumeOptions::other_seed,
-                                    "go on with this model's seed: other noise, other data");
+    s.boolean<checkpoint::ResumeOptions>("if_any", &checkpoint::ResumeOptions::if_any,
+                                         "return nil when there is no checkpoint");
+    s.boolean<checkpoint::ResumeOptions>("other_seed", &checkpoint::ResumeOptions::other_seed,
+                                         "go on with this model's seed: other noise, other data");
     return s;
   }();
   return schema;
@@ -244,14 +246,14 @@ const OptionSchema& resume_schema() {
 
 sol::object resume_checkpoint(const Arguments& args) {
   train::Trainer& trainer = open_trainer(args);
-  train::ResumeOptions options;
+  checkpoint::ResumeOptions options;
   resume_schema().assign_all(&options, args.options(3));
-  const auto step = trainer.resume(args.path(2, "folder"), options);
+  const auto step = checkpoint::resume(trainer, args.path(2, "folder"), options);
   if (!step) return sol::make_object(args.state(), sol::lua_nil);
   return sol::make_object(args.state(), static_cast<double>(*step));
 }
 
-sol::object read_field(const Arguments& args) {
+sol::object read_trainer_field(const Arguments& args) {
   const std::string name = args.text(2, "field");
   train::Trainer& trainer = open_trainer(args);
   if (name == "model")
@@ -265,7 +267,7 @@ sol::object read_field(const Arguments& args) {
   if (name == "noise_multiplier")
     return sol::make_object(args.state(), trainer.clip_options().noise_multiplier);
   if (name == "planned_steps")
-    return sol::make_object(args.state(), static_cast<double>(trainer.budget().planned_steps()));
+    return sol::make_object(args.state(), static_cast<double>(trainer.account().planned_steps()));
   throw UsageError(fmt::format(
       "Trainer: expected a field (model, engine, private, privacy_steps, planned_steps, "
       "noise_multiplier, clip_bound, units) or a method (step, privacy, gather, save, resume, "
@@ -287,7 +289,7 @@ void bind_train(sol::table ms) {
       "privacy", "() -> { epsilon, delta, accountant, history, … } or { why_no_epsilon }",
       "What the run has spent so far, and all that the claim rests on; without a claim the reason.",
       [](const Arguments& args) {
-        return to_lua(args.state(), open_trainer(args).budget().record());
+        return to_lua(args.state(), records::json_of(open_trainer(args).account().record()));
       });
   trainer.method("gather", "()",
                  "Makes the parameters whole in the model, until the next step, for saving or "
@@ -314,7 +316,7 @@ void bind_train(sol::table ms) {
                  });
   trainer.fields({"model", "engine", "private", "privacy_steps", "planned_steps",
                   "noise_multiplier", "clip_bound", "units"},
-                 &read_field);
+                 &read_trainer_field);
   trainer.text([](const TrainerHandle& handle) {
     if (handle.trainer == nullptr) return std::string("Trainer (closed)");
     return fmt::format("Trainer of {} with engine {}", handle.model->options().model,

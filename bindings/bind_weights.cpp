@@ -25,7 +25,7 @@ struct WeightsHandle {
   }
 };
 
-const OptionSchema& model_schema() {
+const OptionSchema& load_schema() {
   static const OptionSchema schema = [] {
     OptionSchema s("ms.weights.load");
     models::add_model_options<models::ModelOptions>(s);
@@ -34,7 +34,7 @@ const OptionSchema& model_schema() {
   return schema;
 }
 
-sol::object open(const Arguments& args) {
+sol::object open_file(const Arguments& args) {
   return sol::make_object(args.state(), WeightsHandle{std::make_shared<weights::WeightSource>(
                                             weights::open_weights(args.path(1, "path")))});
 }
@@ -56,7 +56,7 @@ weights::NamedTensors read_tensors(const Arguments& args, int n) {
   return {tensors.begin(), tensors.end()};
 }
 
-void save(const Arguments& args) {
+void save_file(const Arguments& args) {
   const std::string path = args.path(1, "path");
   MS_CHECK(path.ends_with(".safetensors"),
            "{}: argument 1: expected a path that ends in .safetensors, got '{}'; rename it",
@@ -72,20 +72,20 @@ void save(const Arguments& args) {
   weights::write_safetensors(path, tensors, metadata);
 }
 
-sol::object config(const Arguments& args) {
+sol::object read_config(const Arguments& args) {
   const models::ModelOptions options = weights::options_from_config(args.path(1, "folder"));
-  return to_lua(args.state(), model_schema().to_json(&options));
+  return to_lua(args.state(), load_schema().to_json(&options));
 }
 
-sol::object load(const Arguments& args) {
+sol::object load_folder(const Arguments& args) {
   const std::string folder = args.path(1, "folder");
   models::ModelOptions options = weights::options_from_config(folder);
-  model_schema().assign_all(&options, args.options(2));
+  load_schema().assign_all(&options, args.options(2));
   const std::string path = options.weights.empty() ? folder : options.weights;
   return sol::make_object(args.state(), ModelHandle{weights::load_model(options, path)});
 }
 
-sol::object read_field(const Arguments& args) {
+sol::object read_weights_field(const Arguments& args) {
   lua_State* L = args.state();
   const weights::WeightSource& source = args.self<WeightsHandle>("Weights").get("Weights");
   const std::string name =
@@ -119,7 +119,7 @@ void bind_weights(sol::table ms) {
               });
   type.method("close", "()", "Closes the files; what was read stays valid.",
               [](const Arguments& args) { args.self<WeightsHandle>("Weights").source.reset(); });
-  type.fields({"metadata", "path", "count"}, &read_field);
+  type.fields({"metadata", "path", "count"}, &read_weights_field);
   type.text([](const WeightsHandle& handle) {
     if (handle.source == nullptr) return std::string("Weights (closed)");
     return fmt::format("Weights {} ({} tensors)", handle.source->path().string(),
@@ -128,15 +128,15 @@ void bind_weights(sol::table ms) {
 
   sol::table table(ms.lua_state(), sol::create);
   define(table, "ms.weights", "open", "(path) -> Weights",
-         "Opens a .safetensors file, an index of shards, or a folder with such files.", open);
+         "Opens a .safetensors file, an index of shards, or a folder with such files.", open_file);
   define(table, "ms.weights", "save", "(path, { name = Tensor, … }, { metadata })",
-         "Writes one safetensors file, whole or not at all. Metadata are texts.", save);
+         "Writes one safetensors file, whole or not at all. Metadata are texts.", save_file);
   define(table, "ms.weights", "config", "(folder) -> table",
-         "Model options from a folder's config.json (llama, qwen2, dit).", config);
+         "Model options from a folder's config.json (llama, qwen2, dit, linear).", read_config);
   define(table, "ms.weights", "load", "(folder, { task, dtype, device, num_labels, … }) -> Model",
          "Builds the model of a Hugging Face folder and loads its weights; options given here win "
          "over its config.json.",
-         load);
+         load_folder);
   ms["weights"] = table;
   document(table, "ms.weights", "ms.weights", "Files of weights: open, save, config, load.");
 }

@@ -18,12 +18,18 @@ void bind_dist(sol::table ms);     // ms.dist, ms.fsdp, ms.ddp
 void bind_experiment(sol::table ms,
                      sol::table native);  // ms.run, ms.resolve, ms.options
 void bind_records(sol::table native);     // run folders, for the Lua library
+void bind_analysis(sol::table native);    // what results mean, for the Lua library
 void bind_export(sol::table native);      // files of other programs, for the Lua library
 void bind_launch(sol::table ms,
                  sol::table native);  // ms.memory, ms.machine; processes for the Lua library
 
-/// Puts the Lua library's folder in front of package.path, once.
-void add_scripts_to_path(lua_State* L);
+/// Lets require find moonshard.*, the Lua library, and nothing else; once per state. package.path
+/// stays the host's.
+void add_library_searcher(lua_State* L);
+
+/// Registry key of what launch.note_failed_points notes: a sweep of this state has points that
+/// failed.
+inline constexpr const char* kFailedPointsNote = "moonshard.failed_points";
 
 /// Opens the module in a state and pushes its table; what luaopen_moonshard does.
 int open_module(lua_State* L);

@@ -1,5 +1,6 @@
 #include "bindings/docs.h"
 
+#include <mutex>
 #include <set>
 
 #include "runtime/base/check.h"
@@ -23,7 +24,10 @@ sol::table doc_store(lua_State* L) {
 }  // namespace
 
 const char* keep_name(const std::string& name) {
+  // Of all states of the process: a host may open the module in several threads at once.
+  static std::mutex mutex;
   static std::set<std::string> names;
+  const std::lock_guard lock(mutex);
   return names.insert(name).first->c_str();
 }
 

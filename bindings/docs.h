@@ -27,13 +27,13 @@ void define(sol::table target, const std::string& owner, const char* name, const
 template <class F>
 sol::object make_function(lua_State* L, const char* name, F function);
 
-/// The name errors give: "ms.zeros". Kept for the life of the program.
+/// A copy of a name for error messages, e.g. "ms.zeros", that lives as long as the program.
 const char* keep_name(const std::string& name);
 
 /// ms.doc_of and ms.document.
 void bind_docs(sol::table ms);
 
-// What stands behind every bound function. Catches all exceptions and raises the Lua error after
+// The C function behind every bound function. Catches all exceptions and raises the Lua error after
 // the last C++ object is gone. sol2's own trampolines find their handler among the script's
 // globals, where it can be cleared; this needs nothing there.
 template <class F>

@@ -1,4 +1,4 @@
-// From what a script says about its data to the source of a trainer.
+// Opens the data source that a trainer's option `data` describes.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace moonshard::bindings {
 
-/// This rank's source. `secure`: what is drawn is drawn from a secret. `plain`: training without
-/// privacy, for which an empty draw is no step.
+/// This rank's source. `secure`: samples are drawn with the run's secret key. `plain`: training
+/// without privacy, where a draw without samples is skipped.
 std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models::Model& model,
                                           comm::World& world, const train::StepOptions& step,
                                           bool secure, bool plain);

@@ -8,14 +8,14 @@
 namespace moonshard::bindings {
 
 /// Makes every std::exception that leaves a bound function a Lua error at the caller's line.
-/// LibTorch's errors lose their C++ stack. The exception is gone before the Lua error is raised:
-/// nothing is jumped over.
+/// LibTorch's errors lose their C++ stack. The exception is gone before the Lua error is raised, so
+/// that the jump skips no destructor.
 void install_error_handler(lua_State* L);
 
 /// Pushes "file:line: message" of the function that called the running one.
 void push_error_text(lua_State* L, const std::exception& error);
 
-/// Text for a user of an exception: LibTorch's own backtrace is cut off.
+/// An exception's message for users: without LibTorch's C++ backtrace.
 std::string readable_message(const std::exception& error);
 
 /// Refuses byte code: LuaJIT does not verify it. Throws UsageError "where: …".

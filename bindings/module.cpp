@@ -1,6 +1,10 @@
 // luaopen_moonshard: the native parts, then the Lua library from share/moonshard/scripts on top.
 // The same code serves the program, a host that embeds moonshard, and require "moonshard" from a
 // plain luajit.
+#include <unistd.h>
+
+#include <cstring>
+
 #include "bindings/bindings.h"
 #include "bindings/docs.h"
 #include "bindings/lua_error.h"
@@ -13,6 +17,30 @@ namespace moonshard::bindings {
 namespace {
 
 constexpr const char* kModuleName = "moonshard.module";
+constexpr const char* kSearcherName = "moonshard.searcher";
+
+// package.loaded: in the registry, where a host that hides its globals has it, too.
+sol::table loaded_modules(lua_State* L) {
+  return sol::state_view(L).registry()["_LOADED"];
+}
+
+// An entry of package.loaders: finds moonshard.NAME in the folder that is its upvalue, and nothing
+// else. package.path is the host's, and stays as it is. No C++ object lives here: luaL_error jumps.
+int find_in_library(lua_State* L) {
+  const char* name = luaL_checkstring(L, 1);
+  constexpr const char* kPrefix = "moonshard.";
+  if (std::strncmp(name, kPrefix, std::strlen(kPrefix)) != 0) return 0;
+  const char* path = lua_pushfstring(L, "%s/%s.lua", lua_tostring(L, lua_upvalueindex(1)),
+                                     luaL_gsub(L, name, ".", "/"));
+  if (::access(path, R_OK) != 0) {
+    lua_pushfstring(L, "\n\tno file '%s'", path);
+    return 1;
+  }
+  if (luaL_loadfilex(L, path, "t") != 0)
+    return luaL_error(L, "error loading module '%s' from file '%s':\n\t%s", name, path,
+                      lua_tostring(L, -1));
+  return 1;
+}
 
 // sol2 keeps its types in globals named "sol.…". A script that clears its globals (test runners do)
 // would free them under live objects; a second holder in the registry keeps them.
@@ -72,6 +100,7 @@ sol::table bind_all(lua_State* L, sol::table native) {
   bind_dist(ms);
   bind_experiment(ms, native);
   bind_records(native);
+  bind_analysis(native);
   bind_export(native);
   bind_launch(ms, native);
   return ms;
@@ -83,7 +112,7 @@ void load_lua_library(lua_State* L, sol::table ms, sol::table native) {
            "require \"moonshard\": expected the Lua library in {}, got nothing; install moonshard "
            "whole, or set MOONSHARD_PREFIX",
            scripts.string());
-  add_scripts_to_path(L);
+  add_library_searcher(L);
   sol::state_view lua(L);
   const sol::protected_function require = lua["require"];
   const auto library = require("moonshard.init");
@@ -95,7 +124,7 @@ void load_lua_library(lua_State* L, sol::table ms, sol::table native) {
 sol::table make_module(lua_State* L) {
   const PlainGlobals plain(L);
   sol::state_view lua(L);
-  sol::table loaded = lua["package"]["loaded"];
+  sol::table loaded = loaded_modules(L);
   // A state has one moonshard: objects of an earlier require stay valid after a later one.
   const sol::object existing = lua.registry()[kModuleName];
   if (existing.is<sol::table>()) {
@@ -120,11 +149,22 @@ sol::table make_module(lua_State* L) {
 
 }  // namespace
 
-void add_scripts_to_path(lua_State* L) {
-  sol::table package = sol::state_view(L)["package"];
-  const std::string pattern = (launch::shared_files() / "scripts").string() + "/?.lua";
-  const std::string path = package["path"].get<std::string>();
-  if (path.find(pattern) == std::string::npos) package["path"] = pattern + ";" + path;
+void add_library_searcher(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kSearcherName);
+  const bool is_there = lua_toboolean(L, -1) != 0;
+  lua_pop(L, 1);
+  if (is_there) return;
+  const sol::table package = loaded_modules(L)["package"];
+  sol::table loaders = package["loaders"];
+  // Right behind package.preload: our library is the one that this module was installed with,
+  // whatever else lies in a folder named moonshard.
+  constexpr int kPlace = 2;
+  for (size_t i = loaders.size(); i >= kPlace; --i) loaders[i + 1] = loaders.get<sol::object>(i);
+  lua_pushstring(L, (launch::shared_files() / "scripts").string().c_str());
+  lua_pushcclosure(L, &find_in_library, 1);
+  loaders[kPlace] = sol::stack::pop<sol::object>(L);
+  lua_pushboolean(L, 1);
+  lua_setfield(L, LUA_REGISTRYINDEX, kSearcherName);
 }
 
 int open_module(lua_State* L) {

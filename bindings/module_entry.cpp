@@ -1,4 +1,4 @@
-// Gives the loadable module a source of its own; luaopen_moonshard lies in module.cpp.
+// The one source of the loadable module; luaopen_moonshard is defined in module.cpp.
 #include "bindings/moonshard_lua.h"
 
 // The reference keeps the linker from leaving the entry point out of the library.

@@ -9,7 +9,8 @@ install(DIRECTORY scripts/ DESTINATION ${CMAKE_INSTALL_DATADIR}/moonshard/script
 # The C++ library: find_package(moonshard), then link moonshard::runtime, or moonshard::bindings for Lua.
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moonshard)
 set_target_properties(moonshard_json PROPERTIES EXPORT_NAME json)
-install(TARGETS moonshard_json moonshard_records moonshard_accountant moonshard_kernels moonshard_runtime moonshard_bindings
+install(TARGETS moonshard_json moonshard_base moonshard_records moonshard_accountant moonshard_analysis moonshard_descriptors moonshard_processes moonshard_text
+                moonshard_kernels moonshard_runtime moonshard_bindings
         EXPORT moonshardTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT moonshardTargets NAMESPACE moonshard:: DESTINATION ${package_dir})
 install(DIRECTORY runtime kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moonshard FILES_MATCHING PATTERN "*.h")

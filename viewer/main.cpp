@@ -1,6 +1,5 @@
 // moonshard-view: arguments and exit codes. 0 good, 1 error, 2 usage; errors are one line on
 // stderr.
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -8,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "runtime/base/check.h"
+#include "runtime/base/flags.h"
 #include "viewer/app.h"
 #include "viewer/panels/panel.h"
 #include "viewer/readers/limited_process.h"
@@ -27,12 +25,13 @@ namespace view = moonshard::viewer;
 constexpr int kExitError = 1, kExitUsage = 2;
 
 struct Arguments {
-  std::vector<std::string> folders;
-  std::vector<std::string> specs, outputs;
+  std::vector<std::string> folders;  ///< words without a flag
+  std::vector<std::string> render, output;
   std::string out_dir, screenshot, panel, point, filter, size, theme;
-  float text_scale = 0;
-  int scale = 0;  // 0: 2 for specs, 1 for screenshots
-  int frames = 0;
+  double text_scale = 0;
+  int64_t scale = 0;  ///< 0: 2 for specs, 1 for screenshots
+  int64_t frames = 0;
+  bool help = false, version = false;
 };
 
 int print_error(const std::string& text, int code) {
@@ -49,40 +48,58 @@ std::string panel_names() {
   return names;
 }
 
-void declare_arguments(CLI::App& app, Arguments& arguments) {
-  app.add_option("DIR", arguments.folders,
-                 "run folders to show, or folders of run folders; none: choose in the window");
-  CLI::Option* render = app.add_option("--render", arguments.specs,
-                                       "draw plot specs (*.plot.json) to PNG, without a display");
-  app.add_option("-o,--output", arguments.outputs, "PNG file for each spec, in the same order")
-      ->needs(render);
-  app.add_option("--out-dir", arguments.out_dir,
-                 "folder for the PNG files: x.plot.json gives x.png")
-      ->needs(render);
-  CLI::Option* screenshot = app.add_option("--screenshot", arguments.screenshot,
-                                           "draw the program's window to a PNG, without a display");
-  screenshot->excludes(render)->check([](const std::string& file) {
-    return file.empty() ? std::string("expected the name of a PNG file, got none") : "";
-  });
-  app.add_option("--panel", arguments.panel, "only this panel: " + panel_names())
-      ->needs(screenshot);
-  app.add_option("--select", arguments.point, "id of the point to select");
-  app.add_option("--filter", arguments.filter, "what the run table shows, e.g. 'mode = ghost'");
-  app.add_option("--text-scale", arguments.text_scale, "size of all text, e.g. 1.25")
-      ->check(CLI::Range(0.5, 3.0))
-      ->check([](const std::string& text) {  // "nan" lies in every range
-        return std::isnan(std::strtod(text.c_str(), nullptr)) ? "expected a number, got " + text
-                                                              : std::string();
-      });
-  app.add_option("--size", arguments.size, "window size (default 1440x900, or as it was last)");
-  app.add_option("--scale", arguments.scale,
-                 "pixels per logical pixel, 1 to 4 (default 2 for --render, 1 for --screenshot)")
-      ->check(CLI::Range(1, 4));
-  app.add_option("--theme", arguments.theme, "light (default of --render) or dark (of the window)")
-      ->check(CLI::IsMember({"light", "dark"}));
-  app.add_option("--frames", arguments.frames, "close the window after this many frames")
-      ->check(CLI::NonNegativeNumber);
-  app.set_version_flag("--version", "moonshard-view " MOONSHARD_VERSION);
+moonshard::OptionSchema arguments_schema() {
+  using A = Arguments;
+  moonshard::OptionSchema s("moonshard-view");
+  s.texts<A>("render", &A::render, "draw plot specs (*.plot.json) to PNG, without a display");
+  s.texts<A>("output", &A::output, "PNG file for each spec, in the same order (also -o)")
+      .aliases = {"o"};
+  s.text<A>("out_dir", &A::out_dir, "folder for the PNG files: x.plot.json gives x.png");
+  s.text<A>("screenshot", &A::screenshot, "draw the program's window to a PNG, without a display")
+      .write = [](void* to, const moonshard::Json& file) {
+    MS_CHECK(file != "", "--screenshot: expected the name of a PNG file, got an empty one");
+    static_cast<A*>(to)->screenshot = file;
+  };
+  s.text<A>("panel", &A::panel, "").doc = "only this panel of a screenshot: " + panel_names();
+  s.text<A>("select", &A::point, "id of the point to select");
+  s.text<A>("filter", &A::filter, "what the run table shows, e.g. 'mode = ghost'");
+  s.real<A>("text_scale", &A::text_scale, 0.5, 3, "size of all text, e.g. --text-scale 1.25");
+  s.text<A>("size", &A::size, "window size (1440x900, or as it was last)");
+  s.integer<A>("scale", &A::scale, 1, 4,
+               "pixels per logical pixel (2 for --render, 1 for --screenshot)");
+  s.choice<A>("theme", &A::theme, {"light", "dark"},
+              "light is the default of --render, dark that of the window");
+  s.integer<A>("frames", &A::frames, 0, 1e9, "close the window after this many frames");
+  s.boolean<A>("version", &A::version, "print the version");
+  s.boolean<A>("help", &A::help, "print this text").aliases = {"h"};
+  return s;
+}
+
+Arguments read_arguments(const moonshard::OptionSchema& schema, const moonshard::Words& words) {
+  Arguments arguments;
+  try {
+    moonshard::read_flags({{schema, &arguments}}, words, &arguments.folders);
+    const bool draws = !arguments.render.empty();
+    MS_CHECK(draws || (arguments.output.empty() && arguments.out_dir.empty()),
+             "--output, --out-dir: expected --render with plot specs, got none");
+    MS_CHECK(!draws || arguments.screenshot.empty(),
+             "--screenshot: expected it without --render, got both");
+    MS_CHECK(arguments.panel.empty() || !arguments.screenshot.empty(),
+             "--panel: expected --screenshot beside it, got none");
+  } catch (const moonshard::UsageError& error) {
+    throw moonshard::UsageError(std::string(error.what()) + "; see --help");
+  }
+  return arguments;
+}
+
+int print_help(const moonshard::OptionSchema& schema) {
+  const Arguments defaults;
+  std::printf(
+      "usage: moonshard-view [DIR…] [options]\n"
+      "Shows moonshard run folders in a window and draws plot specs to PNG. DIR: run folders to "
+      "show,\nor folders of run folders; none: choose in the window.\n%s",
+      moonshard::describe_flags(schema, &defaults).c_str());
+  return 0;
 }
 
 view::Theme theme_or(const std::string& name, view::Theme fallback) {
@@ -100,8 +117,8 @@ void read_size(const std::string& text, int& width, int& height) {
 }
 
 fs::path output_for(const Arguments& arguments, size_t index) {
-  const fs::path spec = arguments.specs[index];
-  if (!arguments.outputs.empty()) return arguments.outputs[index];
+  const fs::path spec = arguments.render[index];
+  if (!arguments.output.empty()) return arguments.output[index];
   const fs::path folder =
       arguments.out_dir.empty() ? spec.parent_path() : fs::path(arguments.out_dir);
   return folder / view::png_name_for(spec);
@@ -110,15 +127,15 @@ fs::path output_for(const Arguments& arguments, size_t index) {
 int render_specs(const Arguments& arguments) {
   MS_CHECK(arguments.folders.empty(), "--render: expected no run folder, got '{}'; drop it",
            arguments.folders.front());
-  MS_CHECK(arguments.outputs.empty() || arguments.outputs.size() == arguments.specs.size(),
-           "-o: expected one file per spec ({}), got {}; or use --out-dir", arguments.specs.size(),
-           arguments.outputs.size());
+  MS_CHECK(arguments.output.empty() || arguments.output.size() == arguments.render.size(),
+           "-o: expected one file per spec ({}), got {}; or use --out-dir", arguments.render.size(),
+           arguments.output.size());
   view::PlotExporter exporter(theme_or(arguments.theme, view::Theme::Light));
   const float scale = static_cast<float>(arguments.scale == 0 ? 2 : arguments.scale);
   int code = 0;
-  for (size_t i = 0; i < arguments.specs.size(); ++i) {
+  for (size_t i = 0; i < arguments.render.size(); ++i) {
     try {  // a damaged spec does not keep the others from being drawn
-      const view::Image image = exporter.draw(view::load_plot_spec(arguments.specs[i]), scale);
+      const view::Image image = exporter.draw(view::load_plot_spec(arguments.render[i]), scale);
       view::write_png(output_for(arguments, i), image);
     } catch (const std::exception& error) {
       code = print_error(error.what(), kExitError);
@@ -135,8 +152,8 @@ int show_folders(const Arguments& arguments) {
   options.folders.assign(arguments.folders.begin(), arguments.folders.end());
   if (!arguments.theme.empty()) options.theme = theme_or(arguments.theme, view::Theme::Dark);
   options.filter = arguments.filter;
-  options.text_scale = arguments.text_scale;
-  options.max_frames = arguments.frames;
+  options.text_scale = static_cast<float>(arguments.text_scale);
+  options.max_frames = static_cast<int>(arguments.frames);
   options.panel = arguments.panel;
   options.point_id = arguments.point;
   if (!arguments.size.empty()) read_size(arguments.size, options.width, options.height);
@@ -152,18 +169,16 @@ int show_folders(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Shows moonshard run folders in a window and draws plot specs to PNG.",
-               "moonshard-view");
-  Arguments arguments;
-  declare_arguments(app, arguments);
   try {
-    app.parse(argc, argv);
+    const moonshard::OptionSchema schema = arguments_schema();
+    const Arguments arguments = read_arguments(schema, moonshard::Words(argv + 1, argv + argc));
+    if (arguments.help) return print_help(schema);
+    if (arguments.version) {
+      std::printf("moonshard-view %s\n", MOONSHARD_VERSION);
+      return 0;
+    }
     view::start_reading_service(view::answer_read_request);  // before there are threads
-    return arguments.specs.empty() ? show_folders(arguments) : render_specs(arguments);
-  } catch (const CLI::Success& done) {  // --help, --version
-    return app.exit(done);
-  } catch (const CLI::ParseError& error) {
-    return print_error(std::string(error.what()) + "; see --help", kExitUsage);
+    return arguments.render.empty() ? show_folders(arguments) : render_specs(arguments);
   } catch (const moonshard::UsageError& error) {
     return print_error(error.what(), kExitUsage);
   } catch (const std::exception& error) {

@@ -24,55 +24,27 @@ std::string indented(std::string_view lines) {
   return text;
 }
 
-// baseline_of(point): what a point is compared with, by the same rule as in the window.
-std::string baseline_function(const Baseline& baseline) {
-  if (baseline.kind == Baseline::Kind::Point) {
+// costs[point]: what a point costs beyond the baseline that is chosen now.
+std::string costs_table(const Baseline& baseline) {
+  if (baseline.kind == Baseline::Kind::None) return "local costs = {}\n";
+  if (baseline.kind == Baseline::Kind::Axis) {
     return fmt::format(
-        "local only\n"
-        "for _, point in ipairs(ms.load({}).points) do\n"
-        "  if point.id == {} then only = point end\n"
-        "end\n"
-        "local function baseline_of() return only end\n",
-        lua_text(whole_path(baseline.run)), lua_text(baseline.point));
+        "local costs = require(\"moonshard.analyze.overhead\").costs(runs, {}, {})\n",
+        lua_text(baseline.axis), lua_text(baseline.value));
   }
-  if (baseline.kind == Baseline::Kind::None) return "local function baseline_of() end\n";
   return fmt::format(
-      "local all, axis = runs.points, {}\n"
-      "local function is_baseline(value)\n"
-      "  if axis == \"mode\" then value = require(\"analyze.overhead\").canonical_mode(value) end\n"
-      "  return tostring(value) == {}\n"
+      "local only\n"
+      "for _, point in ipairs(ms.load({}).points) do\n"
+      "  if point.id == {} then only = point end\n"
       "end\n"
-      "local function baseline_of(point)\n"
-      "  for _, other in ipairs(all) do\n"
-      "    local same = is_baseline(other.options[axis])\n"
-      "    for _, name in ipairs(runs.axes) do\n"
-      "      same = same and (name == axis or other.options[name] == point.options[name])\n"
-      "    end\n"
-      "    if same then return other end\n"
-      "  end\n"
-      "end\n",
-      lua_text(baseline.axis),
-      lua_text(baseline.axis == "mode" ? canonical_mode(baseline.value) : baseline.value));
+      "local costs = only and require(\"moonshard.analyze.overhead\").costs(runs, only) or {{}}\n",
+      lua_text(whole_path(baseline.run)), lua_text(baseline.point));
 }
 
-constexpr std::string_view kCosts =
-    "local function time_of(point)\n"
-    "  return point.metrics.median_time_ms or point.metrics.avg_time_ms or 0 / 0\n"
-    "end\n"
-    "local function bytes_of(point)\n"
-    "  return point.metrics.peak_memory_bytes or (point.metrics.peak_memory_mb or 0 / 0) * 2^20\n"
-    "end\n"
-    "local function rate_of(point)\n"
-    "  return point.metrics.tokens_per_s or point.metrics.samples_per_s or 0 / 0\n"
-    "end\n";
-
 std::string figure_expression(const std::string& key) {
-  if (key == "overhead:time_ratio") return "other and time_of(point) / time_of(other)";
-  if (key == "overhead:memory_bytes") return "other and bytes_of(point) - bytes_of(other)";
-  if (key == "overhead:memory_percent") {
-    return "other and 100 * (bytes_of(point) / bytes_of(other) - 1)";
-  }
-  if (key.starts_with("overhead:")) return "other and rate_of(point) / rate_of(other)";
+  constexpr std::string_view kOverhead = "overhead:";
+  if (key.starts_with(kOverhead))
+    return fmt::format("(costs[point] or {{}}).{}", key.substr(kOverhead.size()));
   return fmt::format("point.metrics[{}]", lua_text(key));
 }
 
@@ -126,13 +98,11 @@ std::string figures_script(const Workspace& workspace, const std::vector<std::st
       "  local function add(value) row[#row + 1] = value == nil and \"-\" or tostring(value) end\n"
       "  for _, name in ipairs(runs.axes) do add(point.options[name]) end\n"
       "  add(point.status)\n"
-      "{}{}"
+      "{}"
       "  print(table.concat(row, \"\\t\"))\n"
       "end\n",
-      titles, compares ? "  local other = baseline_of(point)\n" : "", values);
-  return script_for(
-      workspace, body,
-      compares ? baseline_function(workspace.baseline()) + std::string(kCosts) : std::string());
+      titles, values);
+  return script_for(workspace, body, compares ? costs_table(workspace.baseline()) : std::string());
 }
 
 std::string figure_script(const Workspace& workspace, std::string_view figure) {

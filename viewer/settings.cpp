@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "runtime/base/atomic_file.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/base/json.h"
 
 namespace moonshard::viewer {

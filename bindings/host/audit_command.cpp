@@ -6,15 +6,12 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
-#include <optional>
 
-#include <fmt/ranges.h>
-
-#include "bindings/host/flags.h"
 #include "bindings/host/ranks_command.h"
+#include "runtime/audit/audit.h"
 #include "runtime/base/check.h"
 #include "runtime/base/options.h"
-#include "runtime/privacy/faults.h"
+#include "runtime/verify/faults.h"
 
 namespace moonshard::host {
 namespace {
@@ -22,28 +19,22 @@ namespace {
 constexpr int kExitPromiseBroken = 4;
 
 // One flat struct, as flags are read.
-struct Flags : audit::AuditSettings, sharding::ShardingOptions {};
+struct AuditFlags : audit::AuditSettings, sharding::ShardingOptions, RanksFlags {
+  bool json = false;
+  std::string fault;
+};
 
-const OptionSchema& flags_schema() {
+const OptionSchema& audit_flags() {
   static const OptionSchema schema = [] {
-    OptionSchema s = audit::audit_schema<Flags>("audit");
-    s.also_known({"json", "fault", "nproc", "log_dir"});
-    sharding::add_sharding_options<Flags>(s);
+    OptionSchema s = audit::audit_schema<AuditFlags>("audit");
+    s.boolean<AuditFlags>("json", &AuditFlags::json, "print all audits as JSON");
+    s.text<AuditFlags>("fault", &AuditFlags::fault,
+                       "switch a deliberate mistake on, to see it found; a wrong name lists them");
+    add_ranks_flags<AuditFlags>(s);
+    sharding::add_sharding_options<AuditFlags>(s);
     return s;
   }();
   return schema;
-}
-
-privacy::Fault fault_by_name(const std::string& name) {
-  std::vector<std::string> names;
-  for (const privacy::FaultName& known : privacy::kAuditFaultNames) {
-    if (name == known.name) return known.fault;
-    names.emplace_back(known.name);
-  }
-  const std::string near = nearest_name(name, names);
-  throw UsageError(fmt::format("audit: option 'fault': expected one of {}, got '{}'{}",
-                               fmt::join(names, ", "), name,
-                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
 }
 
 double median(std::vector<double> values) {
@@ -89,19 +80,26 @@ void print_table(const std::vector<audit::EngineAudit>& audits) {
 
 }  // namespace
 
-std::string audit_help() {
-  const Flags defaults;
-  return "Options [type: default]:\n" + describe_flags(flags_schema(), &defaults);
+std::string audit_help(const Verb& verb) {
+  const AuditFlags defaults;
+  return usage_text(
+             verb,
+             "[--engine NAME|all] [--seeds N] [--canaries N] [--sigma S] [--delta D] [--nproc N "
+             "--parallel fsdp|ddp] [--json]",
+             "Puts canaries into real training steps by coin flips, guesses the coins from the "
+             "weights, and prints\nlower bounds on epsilon beside the claim. Exit code 4 when a "
+             "bound is above it. Options [type: default]:") +
+         describe_flags(audit_flags(), &defaults);
 }
 
-int audit_command(const std::vector<std::string>& words, bool as_json, const std::string& fault) {
-  Flags flags;
-  read_flags(flags_schema(), words, &flags);
-  const audit::AuditOptions options{flags, flags};
-  std::optional<privacy::ScopedFault> mistake;
-  if (!fault.empty()) mistake.emplace(fault_by_name(fault));
+int audit_command(const Verb& verb, const Words& words) {
+  AuditFlags flags;
+  read_flags({{audit_flags(), &flags}}, words);
+  if (const auto ended = start_ranks_if_asked(flags, verb, words)) return *ended;
+  const audit::AuditOptions options{
+      flags, flags, verify::fault_by_name(verify::kAuditFaults, "audit", flags.fault)};
   const bool speaks = is_first_rank();
-  const bool progress = !as_json && speaks && ::isatty(STDERR_FILENO) != 0;
+  const bool progress = !flags.json && speaks && ::isatty(STDERR_FILENO) != 0;
   const auto start = std::chrono::steady_clock::now();
   int64_t done = 0;
   const auto audits = audit::audit(options, [&](const audit::EngineAudit& one) {
@@ -112,7 +110,7 @@ int audit_command(const std::vector<std::string>& words, bool as_json, const std
   const Json report = audit::to_json(audits, options);
   const int code = report["exceeded"].get<int64_t>() == 0 ? 0 : kExitPromiseBroken;
   if (!speaks) return code;
-  if (as_json) {
+  if (flags.json) {
     fmt::print("{}", to_text(report));
     return code;
   }

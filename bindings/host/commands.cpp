@@ -6,15 +6,16 @@
 #include <cstdio>
 #include <cstring>
 
-#include "bindings/host/flags.h"
+#include "bindings/host/print_record.h"
 #include "bindings/host/ranks_command.h"
 #include "bindings/lua_error.h"
-#include "runtime/base/atomic_file.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/launch/doctor.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_ranks.h"
 #include "runtime/records/point_tables.h"
+#include "runtime/records/schema_json.h"
 #include "runtime/records/writer.h"
 
 namespace moonshard::host {
@@ -31,82 +32,43 @@ void print_step(const train::StepReport& report, bool is_warmup) {
   std::fflush(stdout);
 }
 
-void print_privacy(const Json& privacy) {
-  if (privacy["epsilon"].is_null()) {
-    fmt::print("  privacy   not private: no epsilon: {}\n",
-               privacy["why_no_epsilon"].get<std::string>());
-    return;
-  }
-  fmt::print(
-      "  privacy   epsilon {:.4f} at delta {:g} by {}: {} steps, sampling rate {:.4g}, noise "
-      "{:.4f} ({})\n",
-      privacy["epsilon"].get<double>(), privacy["delta"].get<double>(),
-      privacy["accountant"].get<std::string>(), privacy["steps"].get<int64_t>(),
-      privacy["sampling_rate"].get<double>(), privacy["noise_multiplier"].get<double>(),
-      privacy["noise"] == "secure" ? "secret" : "repeatable from the seed");
+struct ProfileFlags {
+  bool json = false;
+  std::string output, log_dir;
+};
+
+const OptionSchema& profile_flags() {
+  static const OptionSchema schema = [] {
+    OptionSchema s("profile");
+    s.boolean<ProfileFlags>("json", &ProfileFlags::json, "print the whole record as JSON");
+    s.text<ProfileFlags>("output", &ProfileFlags::output, "write the result to this file")
+        .aliases = {"out"};
+    s.text<ProfileFlags>("log_dir", &ProfileFlags::log_dir,
+                         "folder for the logs of ranks other than 0");
+    return s;
+  }();
+  return schema;
 }
 
-void print_record(const Json& record) {
-  const Json& metrics = record["metrics"];
-  const Json& options = record["options"];
-  const std::string weights = options["dtype"], computes = options["param_dtype"];
-  fmt::print("\n{} {}, batch {}, {} tokens, {} on {}\n", options["model"].get<std::string>(),
-             options["mode"].get<std::string>(), options["batch_size"].get<int64_t>(),
-             options["seq_length"].get<int64_t>(),
-             weights == computes ? weights : weights + " (computes in " + computes + ")",
-             options["device"].get<std::string>());
-  if (record.contains("sharding")) {
-    const Json& sharding = record["sharding"];
-    fmt::print("  rank {} of {}{}, {} {}, over {}\n", sharding["rank"].get<int64_t>(),
-               sharding["world"].get<int64_t>(),
-               sharding["fake"].get<bool>() ? " (the others are modelled)" : "",
-               options["parallel"].get<std::string>(),
-               options["parallel"] == "fsdp" ? options["sharding"].get<std::string>() : "",
-               sharding["transport"].get<std::string>());
-  }
-  const Json& time = record["time"]["step_ms"];
-  fmt::print("  step      median {:.2f} ms, min {:.2f}, p95 {:.2f}, IQR {:.2f} over {} steps\n",
-             time["median"].get<double>(), time["min"].get<double>(), time["p95"].get<double>(),
-             time["iqr"].get<double>(), time["count"].get<int64_t>());
-  for (const auto& [phase, summary] : record["time"]["phases_ms"].items()) {
-    fmt::print("    {:<16} {:8.2f} ms\n", phase, summary["median"].get<double>());
-  }
-  if (record.contains("norms_ms")) {
-    const Json& norms = record["norms_ms"];
-    fmt::print("  norms     stacking {:.2f} ms, local {:.2f}, reduce {:.2f}, final {:.2f}\n",
-               norms["stacking"].get<double>(), norms["local"].get<double>(),
-               norms["reduce"].get<double>(), norms["final"].get<double>());
-  }
-  fmt::print("  memory    peak {:.1f} MiB\n", metrics["peak_memory_mb"].get<double>());
-  if (record.contains("memory")) {
-    fmt::print("    of the detailed step, in phase {}:\n",
-               record["memory"]["peak_phase"].get<std::string>());
-    for (const Json& row : record["memory"]["breakdown"])
-      fmt::print("    {:<20} {:10.2f} MiB\n", row["owner"].get<std::string>(),
-                 row["bytes"].get<double>() / 1048576.0);
-  }
-  if (record.contains("comm")) {
-    for (const Json& row : record["comm"])
-      fmt::print(
-          "  comm      {} {} times, {:.1f} MiB, work {:.2f} ms, exposed {:.2f}, overlap "
-          "{:.0f} %\n",
-          row["operation"].get<std::string>(), row["count"].get<int64_t>(),
-          row["bytes"].get<double>() / 1048576.0, row["work_ms"].get<double>(),
-          row["exposed_ms"].get<double>(), row["overlap_percent"].get<double>());
-  }
-  fmt::print("  speed     {:.0f} tokens/s, {:.1f} samples/s", metrics["tokens_per_s"].get<double>(),
-             metrics["samples_per_s"].get<double>());
-  if (metrics.contains("mfu_percent"))
-    fmt::print(", {:.1f} % of the device's peak", metrics["mfu_percent"].get<double>());
-  if (metrics.contains("gpu_utilization_percent"))
-    fmt::print(", GPU busy {:.0f} %", metrics["gpu_utilization_percent"].get<double>());
-  fmt::print(", CPU {:.0f} %, data {:.1f} %\n", metrics["cpu_percent"].get<double>(),
-             number_or(metrics, "data_share_percent", 0));
-  if (metrics.contains("profiler_overhead_percent"))
-    fmt::print("  profiler  the detailed step took {:+.1f} % against the median\n",
-               metrics["profiler_overhead_percent"].get<double>());
-  fmt::print("  loss      {:.4f}\n", metrics["final_loss"].get<double>());
-  print_privacy(record["privacy"]);
+struct DoctorFlags {
+  bool json = false;
+};
+
+const OptionSchema& doctor_flags() {
+  static const OptionSchema schema = [] {
+    OptionSchema s("doctor");
+    s.boolean<DoctorFlags>("json", &DoctorFlags::json, "print findings as JSON");
+    return s;
+  }();
+  return schema;
+}
+
+// The exit code of an experiment; one that ran out of memory is reported on stderr.
+int report_out_of_memory(const Json& record) {
+  if (record["status"] != "oom") return 0;
+  fmt::print(stderr, "moonshard: {}\n", record["error"].get<std::string>());
+  end_rank(record["error"].get<std::string>());
+  return kExitOutOfMemory;
 }
 
 // The entry of a point in sweep.json: id, file, asked, options.
@@ -118,7 +80,7 @@ Json planned_point(const std::string& folder, const std::string& id) {
   throw UsageError(fmt::format("point: expected an id of {}/sweep.json, got '{}'", folder, id));
 }
 
-// The ranks of one point: the point's process becomes their launcher. Rank 0 has its log.
+// Runs one point as several ranks: this process is their launcher, rank 0 writes to its log.
 int run_point_ranks(records::RunFolderWriter& writer, const std::string& id, const Json& options,
                     int count) {
   launch::ProgramRanks program;
@@ -128,7 +90,7 @@ int run_point_ranks(records::RunFolderWriter& writer, const std::string& id, con
   const launch::ProgramRanksResult result = launch::run_program_ranks(program);
   if (result.exit_code == 0) return 0;
   fmt::print("{}\n", result.report);
-  // Rank 0 may have written that another rank is missing; the cause says more.
+  // Rank 0's record may only say that another rank was lost; that rank's own failure says why.
   std::error_code ignored;
   const bool has_record = std::filesystem::exists(program.log_dir / "result.json", ignored);
   if (!has_record || result.failed_rank != 0 || result.exit_code > 128) {
@@ -141,60 +103,62 @@ int run_point_ranks(records::RunFolderWriter& writer, const std::string& id, con
 
 }  // namespace
 
-std::string profile_help() {
-  const train::ExperimentOptions defaults;
-  return "Runs one experiment and prints what it measured. Options [type: default]:\n" +
-         describe_flags(train::experiment_schema(), &defaults);
+std::string profile_help(const Verb& verb) {
+  const ProfileFlags own;
+  const experiment::ExperimentOptions defaults;
+  return usage_text(verb, "[--model NAME] [--mode ENGINE] …",
+                    "Runs one experiment and prints what it measured. Options [type: default]:") +
+         describe_flags(profile_flags(), &own) + "\n" +
+         describe_flags(experiment::experiment_schema(), &defaults);
 }
 
-int64_t profile_ranks(const std::vector<std::string>& words) {
-  train::ExperimentOptions options;
-  read_flags(train::experiment_schema(), words, &options);
-  return options.nproc;
-}
-
-int profile_command(const std::vector<std::string>& words, bool as_json,
-                    const std::string& output) {
-  train::ExperimentOptions options;
-  read_flags(train::experiment_schema(), words, &options);
+int profile_command(const Verb& verb, const Words& words) {
+  ProfileFlags flags;
+  experiment::ExperimentOptions options;
+  read_flags({{profile_flags(), &flags}, {experiment::experiment_schema(), &options}}, words);
+  if (must_start_ranks(options.nproc))
+    return start_ranks({options.nproc, flags.log_dir}, verb, without_flags(words, {"log_dir"}));
+  const std::string& output = flags.output;
   const std::filesystem::path beside = std::filesystem::path(output).parent_path();
-  const Json record = train::run_experiment(options, as_json ? train::StepObserver() : &print_step,
-                                            beside.empty() ? "." : beside);
+  const records::Result result =
+      experiment::measure_experiment(options, flags.json ? experiment::StepObserver() : &print_step,
+                                     beside.empty() ? "." : beside);
+  const Json record = records::json_of(result);
   if (!output.empty() && is_first_rank()) {
     const bool whole = record["status"] == "ok";
-    Json file = whole ? train::seed_result(record) : Json::object();
+    Json file = whole ? experiment::seed_result(record) : Json::object();
     file["schema_version"] = kSchemaVersion;
     file["status"] = record["status"];
     file["record"] = record;
     write_file_atomically(output, to_text(file));
   }
-  // Other launchers show all ranks' output: one record is enough, and JSON must be one.
-  if (as_json && is_first_rank()) {
+  // Other launchers merge the output of all ranks, and JSON must be one document.
+  if (flags.json && is_first_rank()) {
     fmt::print("{}", to_text(record));
   } else if (record["status"] == "ok" && is_first_rank()) {
-    print_record(record);
+    print_record(result);
   }
-  if (record["status"] != "oom") return 0;
-  fmt::print(stderr, "moonshard: {}\n", record["error"].get<std::string>());
-  end_rank(record["error"].get<std::string>());
-  return kExitOutOfMemory;
+  return report_out_of_memory(record);
 }
 
-int point_command(const std::string& folder, const std::string& id) {
+int point_command(const Verb&, const Words& words) {
+  MS_CHECK(words.size() == 2, "point: expected a run folder and the id of a point, got {} words",
+           words.size());
+  const std::string &folder = words[0], &id = words[1];
   const Json planned = planned_point(folder, id);
   const Json& options = planned.at("options");
   Json record;
   int code = 0;
   try {
-    train::ExperimentOptions read;
-    train::experiment_schema().assign_all(&read, options);
+    experiment::ExperimentOptions read;
+    experiment::experiment_schema().assign_all(&read, options);
     if (must_start_ranks(read.nproc)) {
       records::RunFolderWriter writer = records::RunFolderWriter::attach(folder);
       return run_point_ranks(writer, id, options, static_cast<int>(read.nproc));
     }
     const std::filesystem::path place = std::filesystem::path(folder) / "points" / id;
     std::filesystem::create_directories(place);
-    record = train::run_experiment(read, &print_step, place);
+    record = experiment::run_experiment(read, &print_step, place);
     if (record["status"] == "oom") code = kExitOutOfMemory;
   } catch (const Interrupted&) {
     throw;
@@ -207,7 +171,7 @@ int point_command(const std::string& folder, const std::string& id) {
   if (code != 0) end_rank(record["error"].get<std::string>());
   if (!is_first_rank()) return code;
   record["id"] = id;
-  // The copy under the suites' name is the parent's: it may have its own idea of that file.
+  // The parent writes the copy under the profiling suites' file name: it may change its content.
   records::RunFolderWriter writer = records::RunFolderWriter::attach(folder);
   for (const auto& [name, text] : records::point_tables(record))
     writer.write_file("points/" + id + "/" + name, text);
@@ -215,20 +179,28 @@ int point_command(const std::string& folder, const std::string& id) {
   return code;
 }
 
-int experiment_command(const std::string& options_file, const std::string& result_file) {
-  train::ExperimentOptions options;
-  train::experiment_schema().assign_all(&options, read_json_file(options_file));
-  const Json record = train::run_experiment(options, &print_step);
-  if (is_first_rank()) write_file_atomically(result_file, to_text(record));
-  if (record["status"] != "oom") return 0;
-  fmt::print(stderr, "moonshard: {}\n", record["error"].get<std::string>());
-  end_rank(record["error"].get<std::string>());
-  return kExitOutOfMemory;
+int experiment_command(const Verb&, const Words& words) {
+  MS_CHECK(words.size() == 2,
+           "experiment: expected a file of options and one to write, got {} words", words.size());
+  experiment::ExperimentOptions options;
+  experiment::experiment_schema().assign_all(&options, read_json_file(words[0]));
+  const Json record = experiment::run_experiment(options, &print_step);
+  if (is_first_rank()) write_file_atomically(words[1], to_text(record));
+  return report_out_of_memory(record);
 }
 
-int doctor_command(bool as_json) {
+std::string doctor_help(const Verb& verb) {
+  const DoctorFlags flags;
+  return usage_text(verb, "[--json]",
+                    "Looks at this machine and says what to do about each problem.") +
+         describe_flags(doctor_flags(), &flags);
+}
+
+int doctor_command(const Verb&, const Words& words) {
+  DoctorFlags flags;
+  read_flags({{doctor_flags(), &flags}}, words);
   const std::vector<launch::Finding> findings = launch::examine_machine();
-  if (as_json) {
+  if (flags.json) {
     fmt::print("{}", to_text(launch::to_json(findings)));
     return 0;
   }
@@ -241,7 +213,7 @@ int doctor_command(bool as_json) {
   return 0;
 }
 
-int view_command(const std::vector<std::string>& words) {
+int view_command(const Verb&, const Words& words) {
   const std::string program = launch::sibling_program("moonshard-view").string();
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));

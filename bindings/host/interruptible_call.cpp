@@ -19,7 +19,7 @@ namespace moonshard::host {
 namespace {
 
 constexpr int64_t kRepeatWindowMs = 2000;
-constexpr int kExitInterrupted = 130;
+constexpr int kExitCodeAfterCtrlC = 130;
 constexpr char kHint[] = "\npress Ctrl-C once more to end the program\n";
 
 std::atomic<lua_State*> g_running{nullptr};
@@ -56,7 +56,7 @@ extern "C" void on_sigint(int signal) {
     const int earlier = g_presses.load();
     // A late second press counts as a first one; after the hint the next press is final.
     const bool repeated = earlier == 1 && now - g_last_press_ms.load() <= kRepeatWindowMs;
-    if (earlier >= 2) _exit(kExitInterrupted);
+    if (earlier >= 2) _exit(kExitCodeAfterCtrlC);
     if (repeated) {
       const ssize_t ignored = ::write(STDERR_FILENO, kHint, sizeof kHint - 1);
       (void)ignored;

@@ -18,7 +18,7 @@ namespace {
 
 lua_State* interrupted_state = nullptr;
 
-void raise_interrupted(lua_State* L, lua_Debug*) {
+void stop_script(lua_State* L, lua_Debug*) {
   lua_sethook(L, nullptr, 0, 0);
   luaL_error(L, "interrupted");
 }
@@ -29,8 +29,7 @@ void on_interrupt(int) {
   ::signal(SIGINT, SIG_DFL);
   request_interrupt();
   if (interrupted_state != nullptr) {
-    lua_sethook(interrupted_state, &raise_interrupted, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT,
-                1);
+    lua_sethook(interrupted_state, &stop_script, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
   }
 }
 
@@ -47,17 +46,11 @@ std::string text_of(lua_State* L, int index) {
   return text != nullptr ? text : std::string("an error object of type ") + luaL_typename(L, index);
 }
 
+// A sweep with failed points leaves a note in its state's registry (launch.note_failed_points).
 int requested_exit_code(lua_State* L) {
-  // moonshard.sweep notes failed points; a script that never swept has not even loaded it.
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_getfield(L, -1, "moonshard.sweep");
-  bool failed = false;
-  if (lua_istable(L, -1)) {
-    lua_getfield(L, -1, "some_failed");
-    failed = lua_toboolean(L, -1) != 0;
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 2);
+  lua_getfield(L, LUA_REGISTRYINDEX, bindings::kFailedPointsNote);
+  const bool failed = lua_toboolean(L, -1) != 0;
+  lua_pop(L, 1);
   return failed ? 5 : 0;
 }
 
@@ -67,7 +60,7 @@ LuaHost::LuaHost() : state_(luaL_newstate()) {
   MS_CHECK(state_ != nullptr, "lua: no memory for a Lua state");
   luaL_openlibs(state_);
   bindings::allow_source_text_only(state_);
-  bindings::add_scripts_to_path(state_);
+  bindings::add_library_searcher(state_);
   lua_getglobal(state_, "package");
   lua_getfield(state_, -1, "preload");
   lua_pushcfunction(state_, &luaopen_moonshard);
@@ -104,14 +97,27 @@ int LuaHost::run_file(const std::string& path, const std::vector<std::string>& a
   return run(index, false);
 }
 
-int LuaHost::call_command(const char* function, const std::vector<std::string>& words) {
-  if (luaL_loadstring(state_,
-                      "require 'moonshard' local name = ... return "
-                      "require('moonshard.cli')[name](select(2, ...))") != 0)
-    return 1;
-  lua_pushstring(state_, function);
+int LuaHost::call_command(const char* name, const std::vector<std::string>& words) {
+  push_command("run", name);
   for (const std::string& word : words) lua_pushlstring(state_, word.data(), word.size());
   return run(static_cast<int>(words.size()) + 1, true);
+}
+
+std::string LuaHost::help_of_command(const char* name) {
+  push_command("help", name);
+  if (lua_pcall(state_, 1, 1, 0) != 0) throw Error(text_of(state_, -1));
+  return text_of(state_, -1);
+}
+
+// moonshard.cli's function of that name, and the verb as its first argument.
+void LuaHost::push_command(const char* function, const char* verb) {
+  if (luaL_loadstring(
+          state_, "local name = ... require 'moonshard' return require('moonshard.cli')[name]") !=
+      0)
+    throw Error(text_of(state_, -1));
+  lua_pushstring(state_, function);
+  if (lua_pcall(state_, 1, 1, 0) != 0) throw Error(text_of(state_, -1));
+  lua_pushstring(state_, verb);
 }
 
 int LuaHost::run(int argument_count, bool is_command) {
@@ -131,14 +137,12 @@ int LuaHost::run(int argument_count, bool is_command) {
       return 130;
     }
     std::string message = text_of(state_, -1);
-    // A command's mistakes are the user's words, not code of theirs: no traceback.
-    const bool usage = is_command && message.find("moonshard/cli.lua") == std::string::npos;
+    // A command's code is ours: its traceback would tell the user nothing.
     if (is_command) message = message.substr(0, message.find("\nstack traceback:"));
     std::fprintf(stderr, "moonshard: %s\n", message.c_str());
-    // Now, before the state is closed: that could wait for ranks that wait for this one.
+    // Before the state is closed: closing may wait in a collective that the other ranks never join.
     end_rank(message.substr(0, message.find("\nstack traceback:")));
-    if (message.find("memory: ") != std::string::npos) return 3;
-    return usage ? 2 : 1;
+    return message.find("memory: ") != std::string::npos ? 3 : 1;
   }
   if (is_command && lua_isnumber(state_, -1)) return static_cast<int>(lua_tointeger(state_, -1));
   return requested_exit_code(state_);

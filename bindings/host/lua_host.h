@@ -22,11 +22,14 @@ class LuaHost {
   /// traceback. Returns the exit code: 0, 1, 3 (out of memory), 5 (a sweep had failed points), 130
   /// (interrupted).
   int run_file(const std::string& path, const std::vector<std::string>& arguments);
-  /// Calls FUNCTION of the Lua module moonshard.cli with words as arguments; same exit codes. A
-  /// returned number is the exit code. Mistakes of usage give 2.
-  int call_command(const char* function, const std::vector<std::string>& words);
+  /// Runs the verb NAME of the Lua module moonshard.cli; same exit codes, and the one that it
+  /// returns. Mistakes in the words give 2.
+  int call_command(const char* name, const std::vector<std::string>& words);
+  /// The help of that verb. Throws Error when Lua fails.
+  std::string help_of_command(const char* name);
 
  private:
+  void push_command(const char* function, const char* verb);
   int run(int argument_count, bool is_command);
   lua_State* state_;
 };

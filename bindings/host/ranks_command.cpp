@@ -56,21 +56,22 @@ class SignalWatch {
 std::filesystem::path this_program() {
   std::error_code error;
   const auto file = std::filesystem::read_symlink("/proc/self/exe", error);
-  // A program that was built anew while it ran has lost its name, but not itself.
+  // A program that was rebuilt while it runs has no file of that name any more; /proc still has it.
   return !error && std::filesystem::exists(file, error) ? file : "/proc/self/exe";
 }
 
-int64_t read_count(const std::string& text) {
+RanksOptions checked_ranks(const RanksFlags& flags) {
+  const std::string& text = flags.nproc;
   int64_t count = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   MS_CHECK(error == std::errc() && stop == text.data() + text.size() && count >= 1 && count <= 4096,
            "command line: option '--nproc': expected an integer from 1 to 4096, got '{}'", text);
-  return count;
+  return {count, flags.log_dir};
 }
 
-bool told_others = false, failed = false;
+bool told_others = false, failed_as_rank = false;
 
-// Ends this process when another one has become its parent.
+// Ends this process when its parent has died, which another process then becomes.
 void watch_parent(pid_t parent) {
   while (::getppid() == parent) std::this_thread::sleep_for(std::chrono::milliseconds(500));
   fmt::print(stderr, "moonshard: the launcher, process {}, has ended; this rank ends with it\n",
@@ -101,10 +102,11 @@ bool must_start_ranks(int64_t nproc) {
   return false;
 }
 
-int start_ranks(const RanksOptions& options, const std::vector<std::string>& words) {
+int start_ranks(const RanksOptions& options, const Verb& verb, const Words& words) {
   launch::ProgramRanks program;
   program.program = this_program();
-  program.words = words;
+  program.words = {verb.name};
+  program.words.insert(program.words.end(), words.begin(), words.end());
   program.count = static_cast<int>(options.nproc);
   program.log_dir = options.log_dir;
   const SignalWatch watch;
@@ -122,42 +124,26 @@ int start_ranks(const RanksOptions& options, const std::vector<std::string>& wor
   }
 }
 
-RanksOptions take_ranks_options(std::vector<std::string>& words) {
-  RanksOptions options;
-  size_t taken = 0;
-  const auto value_of = [&](const std::string& name) -> std::string {
-    const std::string& word = words[taken];
-    if (word.size() > name.size()) return word.substr(name.size() + 1);
-    MS_CHECK(taken + 1 < words.size(),
-             "command line: option '{}': expected a value, got the end of the line", name);
-    return words[++taken];
-  };
-  for (; taken < words.size() && words[taken].starts_with("--"); ++taken) {
-    const std::string name = words[taken].substr(0, words[taken].find('='));
-    if (name == "--nproc") {
-      options.nproc = read_count(value_of(name));
-    } else if (name == "--log-dir") {
-      options.log_dir = value_of(name);
-    } else {
-      throw UsageError(fmt::format(
-          "command line: expected a script, or --nproc or --log-dir before it, got '{}'", name));
-    }
-  }
-  words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(taken));
-  return options;
+std::optional<int> start_ranks_if_asked(const RanksFlags& flags, const Verb& verb,
+                                        const Words& words) {
+  const RanksOptions options = checked_ranks(flags);
+  if (!must_start_ranks(options.nproc)) return std::nullopt;
+  return start_ranks(options, verb, without_flags(words, {"nproc", "log_dir"}));
 }
 
-std::vector<std::string> without_option(const std::vector<std::string>& words,
-                                        const std::string& name) {
-  std::vector<std::string> rest;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == name) {
-      ++i;
-    } else if (!words[i].starts_with(name + "=")) {
-      rest.push_back(words[i]);
-    }
-  }
-  return rest;
+RanksOptions take_ranks_options(Words& words) {
+  static const OptionSchema schema = [] {
+    OptionSchema s("run");
+    add_ranks_flags<RanksFlags>(s);
+    return s;
+  }();
+  RanksFlags flags;
+  const size_t taken = read_leading_flags({schema, &flags}, words);
+  MS_CHECK(taken == words.size() || !words[taken].starts_with("--"),
+           "command line: expected a script, or --nproc or --log-dir before it, got '{}'",
+           words[taken].substr(0, words[taken].find('=')));
+  words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(taken));
+  return checked_ranks(flags);
 }
 
 bool is_first_rank() {
@@ -172,12 +158,12 @@ void end_rank(const std::string& error) {
   } catch (const UsageError&) {
     return;  // the error may be that nobody can tell
   }
-  failed = !error.empty();
+  failed_as_rank = !error.empty();
   comm::leave_world(error);
 }
 
 bool has_failed_as_rank() {
-  return failed;
+  return failed_as_rank;
 }
 
 }  // namespace moonshard::host

@@ -2,12 +2,25 @@
 // is a rank.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
-#include <vector>
+
+#include "bindings/host/verbs.h"
 
 namespace moonshard::host {
 
-/// What --nproc and --log-dir say.
+/// --nproc and --log-dir as they were typed, for verbs that add them to their flags.
+struct RanksFlags {
+  std::string nproc = "1", log_dir;
+};
+template <class T>
+void add_ranks_flags(OptionSchema& schema) {
+  schema.text<T>("nproc", &T::nproc, "ranks on this machine, 1 to 4096");
+  schema.text<T>("log_dir", &T::log_dir, "folder for the logs of ranks other than 0");
+}
+
+/// The same, checked.
 struct RanksOptions {
   int64_t nproc = 1;
   std::string log_dir;  ///< empty: a new folder, named at the end
@@ -17,17 +30,16 @@ struct RanksOptions {
 /// environment's variables contradict each other, or --nproc.
 bool must_start_ranks(int64_t nproc);
 
-/// Starts this program with these words as ranks; returns the job's exit code. Rank 0 has our
-/// terminal; a failure is reported and the logs are named on stderr.
-int start_ranks(const RanksOptions& options, const std::vector<std::string>& words);
+/// Starts this program with the verb and these words as ranks; returns the job's exit code. Rank 0
+/// has our terminal; a failure is reported and the logs are named on stderr.
+int start_ranks(const RanksOptions& options, const Verb& verb, const Words& words);
+/// The same where the flags ask for ranks and this process is none; nothing when it has to work.
+std::optional<int> start_ranks_if_asked(const RanksFlags& flags, const Verb& verb,
+                                        const Words& words);
 
 /// Takes "--nproc N", "--nproc=N" and "--log-dir D" away from the front of words that end in a
 /// script and its own arguments.
-RanksOptions take_ranks_options(std::vector<std::string>& words);
-
-/// The words without an option and its value: "--name V" or "--name=V".
-std::vector<std::string> without_option(const std::vector<std::string>& words,
-                                        const std::string& name);
+RanksOptions take_ranks_options(Words& words);
 
 /// In a rank of another launcher (mpirun, srun, torchrun): ends this process when that launcher is
 /// killed and cannot do so itself. Ranks of our own die with their parent anyway.

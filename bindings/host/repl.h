@@ -8,7 +8,7 @@
 namespace moonshard::host {
 
 struct ReplOptions {
-  std::string scripts_dir;   ///< named in messages; package.path must contain it already
+  std::string scripts_dir;   ///< of the Lua library; named in messages
   std::string history_file;  ///< empty: history lives in memory only
   std::string startup_file;  ///< Lua file run before the first prompt; empty or missing: none
   bool interactive = false;  ///< stdin is a terminal

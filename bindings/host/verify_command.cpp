@@ -5,30 +5,17 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
-#include <optional>
 
-#include <fmt/ranges.h>
-
-#include "bindings/host/flags.h"
 #include "bindings/host/ranks_command.h"
 #include "runtime/base/check.h"
 #include "runtime/base/options.h"
-#include "runtime/privacy/faults.h"
+#include "runtime/verify/faults.h"
+#include "runtime/verify/verify.h"
 
 namespace moonshard::host {
 namespace {
 
 constexpr int kExitVerificationFailed = 4;
-
-privacy::Fault fault_by_name(const std::string& name) {
-  std::vector<std::string> names;
-  for (const privacy::FaultName& known : privacy::kFaultNames) {
-    if (name == known.name) return known.fault;
-    names.emplace_back(known.name);
-  }
-  throw UsageError(fmt::format("verify: option 'fault': expected one of {}, got '{}'",
-                               fmt::join(names, ", "), name));
-}
 
 void print_norms(const verify::NormsShown& shown) {
   fmt::print("{}\n", shown.title);
@@ -89,15 +76,35 @@ void print_failures(const std::vector<verify::Cell>& cells) {
   if (failed > kShown) fmt::print("… and {} more; --json lists all\n", failed - kShown);
 }
 
-}  // namespace
+struct VerifyFlags : verify::VerifyOptions, RanksFlags {
+  bool json = false, verbose = false;
+  std::string fault;
+};
 
-namespace {
-
-const OptionSchema& wrapper_schema() {
+const OptionSchema& verify_flags() {
+  using F = VerifyFlags;
   static const OptionSchema schema = [] {
     OptionSchema s("verify");
-    s.also_known({"model", "engine", "options", "dtype", "device", "seed", "json", "verbose",
-                  "fault", "nproc"});
+    s.text<F>("model", &F::model, "one preset instead of every tiny one").aliases = {"model_name"};
+    s.text<F>("engine", &F::engine, "one engine instead of all").aliases = {"mode"};
+    s.text<F>("options", &F::options, "one way to train, e.g. accumulation");
+    s.text<F>("dtype", &F::dtype, "float64, float32 or bfloat16");
+    s.text<F>("device", &F::device, "auto, cpu or cuda");
+    s.integer<F>("seed", &F::seed, 0, 9007199254740991.0, "of weights and data");
+    s.boolean<F>("json", &F::json, "print all cells as JSON");
+    s.boolean<F>("verbose", &F::verbose, "print norms before and after clipping");
+    s.text<F>("fault", &F::fault,
+              "switch a deliberate mistake on, to see it found: no_bias_term, no_cross_term, "
+              "no_padding_rule, micro_step_norm, wrong_denominator");
+    add_ranks_flags<F>(s);
+    return s;
+  }();
+  return schema;
+}
+
+const OptionSchema& wrapper_flags() {
+  static const OptionSchema schema = [] {
+    OptionSchema s("verify");
     sharding::add_sharding_options<sharding::ShardingOptions>(s);
     return s;
   }();
@@ -106,19 +113,26 @@ const OptionSchema& wrapper_schema() {
 
 }  // namespace
 
-std::string verify_help() {
-  const sharding::ShardingOptions defaults;
-  return "With a wrapper and several ranks (--nproc N) each rank has samples of its own, and three "
-         "steps are compared with those of one process. Options [type: default]:\n" +
-         describe_flags(wrapper_schema(), &defaults);
+std::string verify_help(const Verb& verb) {
+  const VerifyFlags defaults;
+  return usage_text(
+             verb,
+             "[--model NAME] [--engine NAME] [--options NAME] [--dtype NAME] [--json] [--verbose]",
+             "Compares every engine with batch-of-one gradients by plain autograd: norms, clip "
+             "factors, clipped sums\nand the weights after a step. Exit code 4 when a cell fails. "
+             "With a wrapper and several ranks (--nproc N)\neach rank has samples of its own, and "
+             "three steps are compared with those of one process.\nOptions [type: default]:") +
+         describe_flags(verify_flags(), &defaults) +
+         describe_flags(wrapper_flags(), &defaults.sharding);
 }
 
-int verify_command(verify::VerifyOptions options, const VerifyOutput& output,
-                   const std::string& fault, const std::vector<std::string>& wrapper) {
-  read_flags(wrapper_schema(), wrapper, &options.sharding);
-  std::optional<privacy::ScopedFault> mistake;
-  if (!fault.empty()) mistake.emplace(fault_by_name(fault));
-  const bool progress = !output.as_json && ::isatty(STDERR_FILENO) != 0;
+int verify_command(const Verb& verb, const Words& words) {
+  VerifyFlags flags;
+  read_flags({{verify_flags(), &flags}, {wrapper_flags(), &flags.sharding}}, words);
+  if (const auto ended = start_ranks_if_asked(flags, verb, words)) return *ended;
+  verify::VerifyOptions options = flags;
+  options.hooks = verify::fault_by_name(verify::kVerifyFaults, "verify", flags.fault);
+  const bool progress = !flags.json && ::isatty(STDERR_FILENO) != 0;
   const auto start = std::chrono::steady_clock::now();
   int64_t done = 0;
   verify::Observer observer;
@@ -131,7 +145,7 @@ int verify_command(verify::VerifyOptions options, const VerifyOutput& output,
     }
   };
   const bool speaks = is_first_rank();
-  if (output.verbose && !output.as_json) {
+  if (flags.verbose && !flags.json) {
     // All ranks take part in making the lists, one prints them.
     observer.norms = [speaks](const verify::NormsShown& shown) {
       if (speaks) print_norms(shown);
@@ -142,7 +156,7 @@ int verify_command(verify::VerifyOptions options, const VerifyOutput& output,
   const Json report = verify::to_json(cells, options);
   const int64_t failed = report["failed"].get<int64_t>();
   if (!speaks) return failed == 0 ? 0 : kExitVerificationFailed;
-  if (output.as_json) {
+  if (flags.json) {
     fmt::print("{}", to_text(report));
   } else {
     const double seconds =

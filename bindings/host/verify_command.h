@@ -2,24 +2,12 @@
 // hold.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "runtime/verify/verify.h"
+#include "bindings/host/verbs.h"
 
 namespace moonshard::host {
 
-struct VerifyOutput {
-  bool as_json = false;
-  bool verbose = false;
-};
-
-/// The wrapper's options, which follow the verb's own.
-std::string verify_help();
-
-/// 0 when every cell holds, 4 when one does not. `fault` names a deliberate mistake, or is empty;
-/// `wrapper` are the words about parallel training.
-int verify_command(verify::VerifyOptions options, const VerifyOutput& output,
-                   const std::string& fault, const std::vector<std::string>& wrapper);
+/// 0 when every cell holds, 4 when one does not.
+int verify_command(const Verb& verb, const Words& words);
+std::string verify_help(const Verb& verb);
 
 }  // namespace moonshard::host

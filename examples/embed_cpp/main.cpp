@@ -19,8 +19,10 @@ int main() {
   clip.noise_multiplier = 0.5;
   optim::OptimizerOptions optimizer;
   optimizer.lr = 1e-2;
-  train::Trainer trainer(model, clip, optimizer,
-                         std::make_unique<data::SyntheticData>(model->options(), 4, 32));
+  train::Trainer trainer({.model = model,
+                          .clip = clip,
+                          .optimizer = optimizer,
+                          .data = std::make_unique<data::SyntheticData>(model->options(), 4, 32)});
 
   for (int i = 0; i < 3; ++i) {
     const train::StepReport report = trainer.step();

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/cast/cast_launch.h"
+#include "kernels/common/cuda_library.h"
 #include "kernels/common/fused_tensors.h"
 #include "runtime/base/check.h"
 
@@ -16,8 +17,8 @@ void cast_copy(at::Tensor& to, const at::Tensor& from) {
                      from.is_contiguous() &&
                      (from.scalar_type() == at::kFloat || to.scalar_type() == at::kBFloat16);
   if (!known || !fused_kernel_runs("cast", to)) return cast_copy_ref(to, from);
-  launch_cast(to.mutable_data_ptr(), number_format(to), from.const_data_ptr(), number_format(from),
-              to.numel(), stream_of(to));
+  cuda().launch_cast(to.mutable_data_ptr(), number_format(to), from.const_data_ptr(),
+                     number_format(from), to.numel(), stream_of(to));
 }
 
 }  // namespace moonshard::kernels

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/common/choice.h"
+#include "kernels/common/cuda_library.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::kernels {
@@ -69,10 +70,11 @@ void clipped_sum(const std::vector<SampleProblem>& problems, const at::Tensor& f
     const int64_t some = std::min(kClippedSumSamples, samples - from);
     const std::vector<ClippedSumProblem> part = narrowed(fast, from, some);
     const int count = static_cast<int>(part.size());
-    const ClippedSumPlan plan = plan_clipped_sum(part.data(), count, {});
+    const ClippedSumPlan plan = cuda().plan_clipped_sum(part.data(), count, {});
     const at::Tensor scratch = at::empty({plan.scratch}, first.options().dtype(at::kFloat));
-    launch_clipped_sum(part.data(), count, factors.data_ptr<float>() + from, accumulate || from > 0,
-                       plan, plan.scratch > 0 ? scratch.data_ptr<float>() : nullptr, stream);
+    cuda().launch_clipped_sum(part.data(), count, factors.data_ptr<float>() + from,
+                              accumulate || from > 0, plan,
+                              plan.scratch > 0 ? scratch.data_ptr<float>() : nullptr, stream);
   }
 }
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <set>
 
-#include "kernels/common/architecture.h"
+#include "kernels/common/cuda_library.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -23,14 +23,18 @@ bool asked_for(const char* what) {
   return wish == what;
 }
 
+int architecture_from_library(int device) {
+  return cuda_library_absence().empty() ? cuda().device_architecture(device) : 0;
+}
+
 int architecture_of(const at::Tensor& tensor) {
   constexpr int kMostDevices = 64;
   static std::atomic<int> known[kMostDevices];
   const int device = tensor.get_device();
-  if (device < 0 || device >= kMostDevices) return device_architecture(device);
+  if (device < 0 || device >= kMostDevices) return architecture_from_library(device);
   int architecture = known[device].load(std::memory_order_relaxed);
   if (architecture == 0) {
-    architecture = device_architecture(device);
+    architecture = architecture_from_library(device);
     known[device].store(architecture, std::memory_order_relaxed);
   }
   return architecture;
@@ -46,7 +50,7 @@ bool kernel_runs(const char* operation, const at::Tensor& tensor, Needs needs) {
   }
   const int architecture = architecture_of(tensor);
   if (architecture == 0) {
-    note_fallback(operation, "this build has no CUDA kernels");
+    note_fallback(operation, cuda_library_absence());
     return false;
   }
   if (architecture < 80 || (needs == Needs::Hopper && architecture != 90)) {
@@ -81,7 +85,8 @@ LaunchStream::LaunchStream(const at::Tensor& tensor) : device_(tensor.device()) 
 }
 
 int64_t memory_around(const at::Tensor& tensor) {
-  return tensor.is_cuda() ? device_memory_bytes(tensor.get_device()) : 0;
+  if (!tensor.is_cuda() || !cuda_library_absence().empty()) return 0;
+  return cuda().device_memory_bytes(tensor.get_device());
 }
 
 ReferenceOnly::ReferenceOnly() : before_(reference_only.exchange(true)) {}

@@ -16,9 +16,9 @@ enum class Needs {
 };
 
 /// True when the operation's kernel can run where `tensor` lies. False on the CPU, silently. False
-/// on a GPU, with one logged line, in a build without CUDA, on another architecture, and with
-/// MOONSHARD_KERNELS=reference in the environment. MOONSHARD_KERNELS=portable makes a Hopper GPU an
-/// ordinary one: what needs Hopper does not run.
+/// on a GPU, with one logged line, where the CUDA library cannot be loaded, on another
+/// architecture, and with MOONSHARD_KERNELS=reference in the environment.
+/// MOONSHARD_KERNELS=portable makes a Hopper GPU an ordinary one: what needs Hopper does not run.
 bool kernel_runs(const char* operation, const at::Tensor& tensor, Needs needs = Needs::AnyGpu);
 
 /// For operations that have a kernel for Hopper and another for any GPU.
@@ -47,7 +47,7 @@ inline LaunchStream stream_of(const at::Tensor& tensor) {
   return LaunchStream(tensor);
 }
 
-/// Bytes of memory of the GPU where the tensor lies; 0 on the CPU and in a build without CUDA.
+/// Bytes of memory of the GPU where the tensor lies; 0 on the CPU and without the CUDA library.
 int64_t memory_around(const at::Tensor& tensor);
 
 /// For comparing the two ways in one process: while it lives, references run everywhere.

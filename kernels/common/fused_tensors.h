@@ -40,4 +40,14 @@ inline at::Tensor placed(const at::Tensor& result, const at::Tensor& memory, boo
   return overwrite ? memory.copy_(result) : result;
 }
 
+/// What references compute in: float64 for float64, else float32.
+inline at::ScalarType wide_type(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+/// A parameter [d] as a kernel sees it: rounded to the dtype of x, then wide.
+inline at::Tensor rounded_parameter(const at::Tensor& parameter, const at::Tensor& x) {
+  return parameter.to(x.scalar_type()).to(wide_type(x));
+}
+
 }  // namespace moonshard::kernels

@@ -1,6 +1,7 @@
 #include "kernels/counter_noise/counter_noise.h"
 
 #include "kernels/common/choice.h"
+#include "kernels/common/cuda_library.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::kernels {
@@ -32,8 +33,8 @@ void add_counter_noise(at::Tensor& target, double std, const NoiseStream& stream
       c10::toString(target.scalar_type()), c10::str(target.strides()), first_element);
   if (target.numel() == 0) return;
   if (target.is_cpu()) return add_counter_noise_cpu(target, std, stream, first_element);
-  launch_counter_noise(target.data_ptr(), format_code(target.scalar_type()), target.numel(), std,
-                       stream, first_element, stream_of(target));
+  cuda().launch_counter_noise(target.data_ptr(), format_code(target.scalar_type()), target.numel(),
+                              std, stream, first_element, stream_of(target));
 }
 
 }  // namespace moonshard::kernels

@@ -17,7 +17,7 @@ inline constexpr uint32_t kPurposeClipCount = 0x40000000u;
 inline constexpr uint32_t kPurposeInitialWeights = 0x80000000u;
 inline constexpr uint32_t kPurposeData = 0xC0000000u;
 
-// Raw launcher (counter_noise.cu, or counter_noise_no_cuda.cpp that throws). format: 0 float, 1
+// Raw launcher (counter_noise.cu). format: 0 float, 1
 // double, 2 bfloat16, 3 half.
 void launch_counter_noise(void* data, int format, int64_t count, double std,
                           const NoiseStream& stream, int64_t first_element, void* cuda_stream);

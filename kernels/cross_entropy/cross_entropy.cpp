@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/common/cuda_library.h"
 #include "kernels/common/fused_tensors.h"
 #include "kernels/cross_entropy/cross_entropy_launch.h"
 #include "runtime/base/check.h"
@@ -41,9 +42,9 @@ RowLosses cross_entropy_forward(const at::Tensor& scores, const at::Tensor& labe
   const auto options = scores.options().dtype(at::kFloat);
   const RowLosses result{at::empty({scores.size(0)}, options),
                          at::empty({scores.size(0)}, options)};
-  launch_cross_entropy_forward(described(plain_scores, plain_labels),
-                               result.losses.mutable_data_ptr<float>(),
-                               result.log_sums.mutable_data_ptr<float>(), stream_of(scores));
+  cuda().launch_cross_entropy_forward(described(plain_scores, plain_labels),
+                                      result.losses.mutable_data_ptr<float>(),
+                                      result.log_sums.mutable_data_ptr<float>(), stream_of(scores));
   return result;
 }
 
@@ -61,7 +62,7 @@ at::Tensor cross_entropy_backward(const at::Tensor& scores, const at::Tensor& la
                    plain_sums = log_sums.contiguous(),
                    plain_factors = factors.to(at::kFloat).contiguous();
   at::Tensor gradient = overwrite ? plain_scores : at::empty_like(plain_scores);
-  launch_cross_entropy_backward(
+  cuda().launch_cross_entropy_backward(
       described(plain_scores, plain_labels), plain_sums.const_data_ptr<float>(),
       plain_factors.const_data_ptr<float>(), gradient.mutable_data_ptr(), stream_of(scores));
   return gradient;

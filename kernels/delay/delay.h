@@ -5,6 +5,6 @@
 namespace moonshard::kernels {
 
 /// What is put on the stream later starts this much later.
-void launch_delay(double microseconds, void* cuda_stream);
+void delay_stream(double microseconds, void* cuda_stream);
 
 }  // namespace moonshard::kernels

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/common/choice.h"
+#include "kernels/common/cuda_library.h"
 #include "kernels/embedding_norm/embedding_norm_launch.h"
 #include "runtime/base/check.h"
 
@@ -47,9 +48,10 @@ at::Tensor embedding_norm(const at::Tensor& ids, const at::Tensor& g, int64_t pa
   const EmbeddingRows rows = rows_of(g);
   at::Tensor squares = at::empty({g.size(0)}, g.options().dtype(at::kDouble));
   const at::Tensor workspace =
-      at::empty({embedding_norm_workspace_bytes(rows)}, g.options().dtype(at::kByte));
-  launch_embedding_norm(sorted.data_ptr<int64_t>(), order.data_ptr<int64_t>(), rows, padding_id,
-                        squares.data_ptr<double>(), workspace.data_ptr(), stream_of(g));
+      at::empty({cuda().embedding_norm_workspace_bytes(rows)}, g.options().dtype(at::kByte));
+  cuda().launch_embedding_norm(sorted.data_ptr<int64_t>(), order.data_ptr<int64_t>(), rows,
+                               padding_id, squares.data_ptr<double>(), workspace.data_ptr(),
+                               stream_of(g));
   return squares;
 }
 
@@ -70,9 +72,9 @@ void embedding_sum(at::Tensor& out, const at::Tensor& ids, const at::Tensor& g,
   const auto [sorted, order] = ids.flatten().sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
   const at::Tensor weights =
       factors.defined() ? factors.to(g.device(), at::kDouble).contiguous() : at::Tensor();
-  launch_embedding_sum(sorted.data_ptr<int64_t>(), order.data_ptr<int64_t>(), rows_of(g),
-                       weights.defined() ? weights.data_ptr<double>() : nullptr, padding_id,
-                       out.data_ptr<float>(), out.stride(0), stream_of(g));
+  cuda().launch_embedding_sum(sorted.data_ptr<int64_t>(), order.data_ptr<int64_t>(), rows_of(g),
+                              weights.defined() ? weights.data_ptr<double>() : nullptr, padding_id,
+                              out.data_ptr<float>(), out.stride(0), stream_of(g));
 }
 
 }  // namespace moonshard::kernels

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/common/choice.h"
+#include "kernels/common/cuda_library.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::kernels {
@@ -67,18 +68,18 @@ at::Tensor flash_norm(const std::vector<SampleProblem>& problems,
   const LaunchStream stream(first);
   const int fast_count = static_cast<int>(fast.size());
   const at::Tensor scratch =
-      at::empty({hopper ? flash_norm_scratch(fast.data(), fast_count, GemmSchedule::Chosen)
-                        : flash_norm_mma_scratch(fast.data(), fast_count)},
+      at::empty({hopper ? cuda().flash_norm_scratch(fast.data(), fast_count, GemmSchedule::Chosen)
+                        : cuda().flash_norm_mma_scratch(fast.data(), fast_count)},
                 first.options().dtype(at::kFloat));
   const bool all = fast.size() == count;
   const at::Tensor target =
       all ? squares : at::empty({fast_count, samples}, first.options().dtype(at::kDouble));
   if (hopper) {
-    launch_flash_norm(fast.data(), fast_count, scratch.data_ptr<float>(), target.data_ptr<double>(),
-                      GemmSchedule::Chosen, stream);
+    cuda().launch_flash_norm(fast.data(), fast_count, scratch.data_ptr<float>(),
+                             target.data_ptr<double>(), GemmSchedule::Chosen, stream);
   } else {
-    launch_flash_norm_mma(fast.data(), fast_count, scratch.data_ptr<float>(),
-                          target.data_ptr<double>(), stream);
+    cuda().launch_flash_norm_mma(fast.data(), fast_count, scratch.data_ptr<float>(),
+                                 target.data_ptr<double>(), stream);
   }
   if (!all) {
     for (size_t n = 0; n < fast.size(); ++n)

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "kernels/common/choice.h"
+#include "kernels/common/cuda_library.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::kernels {
@@ -138,8 +139,8 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
     told.beta2 = rule.beta2, told.eps = rule.eps, told.decay = rule.weight_decay;
     told.noise_std = noise.std, told.denominator = noise.denominator;
     told.noise_key = noise.key, told.noise_step = noise.step;
-    launch_fused_update(by_kernel[format].data(), static_cast<int>(by_kernel[format].size()), told,
-                        *stream);
+    cuda().launch_fused_update(by_kernel[format].data(), static_cast<int>(by_kernel[format].size()),
+                               told, *stream);
   }
   if (by_reference.empty()) return;
   std::vector<UpdatePart> rest;

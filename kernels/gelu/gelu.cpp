@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/common/cuda_library.h"
 #include "kernels/common/fused_tensors.h"
 #include "kernels/gelu/gelu_launch.h"
 #include "runtime/base/check.h"
@@ -16,8 +17,8 @@ at::Tensor gelu_forward(const at::Tensor& x) {
   if (!gelu_kernel_runs(x)) return gelu_forward_ref(x);
   const at::Tensor plain_x = x.contiguous();
   at::Tensor result = at::empty_like(plain_x);
-  launch_gelu_forward(plain_x.const_data_ptr(), result.mutable_data_ptr(), result.numel(),
-                      number_format(result), stream_of(result));
+  cuda().launch_gelu_forward(plain_x.const_data_ptr(), result.mutable_data_ptr(), result.numel(),
+                             number_format(result), stream_of(result));
   return result;
 }
 
@@ -28,9 +29,9 @@ at::Tensor gelu_backward(const at::Tensor& g, const at::Tensor& x, bool overwrit
   if (!gelu_kernel_runs(x)) return placed(gelu_backward_ref(g, x), g, overwrite);
   const at::Tensor plain_g = g.contiguous(), plain_x = x.contiguous();
   at::Tensor gradient = overwrite ? plain_g : at::empty_like(plain_x);
-  launch_gelu_backward(plain_g.const_data_ptr(), plain_x.const_data_ptr(),
-                       gradient.mutable_data_ptr(), plain_x.numel(), number_format(plain_x),
-                       stream_of(plain_x));
+  cuda().launch_gelu_backward(plain_g.const_data_ptr(), plain_x.const_data_ptr(),
+                              gradient.mutable_data_ptr(), plain_x.numel(), number_format(plain_x),
+                              stream_of(plain_x));
   return gradient;
 }
 

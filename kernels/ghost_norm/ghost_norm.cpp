@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/common/choice.h"
+#include "kernels/common/cuda_library.h"
 #include "kernels/ghost_norm/ghost_norm_check.h"
 #include "kernels/ghost_norm/ghost_norm_launch.h"
 #include "runtime/base/check.h"
@@ -108,10 +109,10 @@ GhostSums ghost_norm(const std::vector<GhostGroup>& groups) {
   if (views.empty()) return sums;
   const LaunchStream stream(first);
   const bool hopper = variant == Variant::Hopper;
-  const at::Tensor workspace = at::empty({hopper ? ghost_norm_sm90_workspace_bytes(views, B)
-                                                 : ghost_norm_mma_workspace_bytes(views, B)},
+  const at::Tensor workspace = at::empty({hopper ? cuda().ghost_norm_sm90_workspace_bytes(views, B)
+                                                 : cuda().ghost_norm_mma_workspace_bytes(views, B)},
                                          first.options().dtype(at::kByte));
-  const auto launch = hopper ? launch_ghost_norm_sm90 : launch_ghost_norm_mma;
+  const auto launch = hopper ? cuda().launch_ghost_norm_sm90 : cuda().launch_ghost_norm_mma;
   launch(views, B, sums.value.data_ptr<double>(), sums.magnitude.data_ptr<double>(),
          workspace.data_ptr(), stream);
   return sums;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/common/cuda_library.h"
 #include "kernels/common/fused_tensors.h"
 #include "kernels/layer_norm/layer_norm_launch.h"
 #include "runtime/base/check.h"
@@ -106,7 +107,7 @@ SurroundedNorm layer_norm_forward(const at::Tensor& x, const NormSurroundings& a
   p.eps = static_cast<float>(eps);
   p.format = number_format(x);
   p.weight_format = parts.weight.defined() ? number_format(parts.weight) : p.format;
-  launch_layer_norm_forward(p, stream_of(x));
+  cuda().launch_layer_norm_forward(p, stream_of(x));
   return result;
 }
 
@@ -173,7 +174,7 @@ LayerNormGradients layer_norm_backward(const at::Tensor& d_result, const at::Ten
   p.width = static_cast<int>(width);
   p.format = number_format(y);
   p.weight_format = parts.weight.defined() ? number_format(parts.weight) : p.format;
-  launch_layer_norm_backward(p, stream_of(y));
+  cuda().launch_layer_norm_backward(p, stream_of(y));
   return gradients;
 }
 

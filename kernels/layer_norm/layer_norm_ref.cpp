@@ -1,18 +1,10 @@
 #include <ATen/ATen.h>
 
+#include "kernels/common/fused_tensors.h"
 #include "kernels/layer_norm/layer_norm.h"
 
 namespace moonshard::kernels {
 namespace {
-
-at::ScalarType wide_type(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-// [d], rounded to the format of x.
-at::Tensor rounded(const at::Tensor& parameter, const at::Tensor& x) {
-  return parameter.to(x.scalar_type()).to(wide_type(x));
-}
 
 // [B, d] -> [B, 1, ..., d], to go with x.
 at::Tensor over_positions(const at::Tensor& rows, const at::Tensor& x) {
@@ -39,7 +31,7 @@ SurroundedNorm layer_norm_forward_ref(const at::Tensor& x, const NormSurrounding
       at::rsqrt(wide_y.var(-1, /*unbiased=*/false, /*keepdim=*/true) + eps);
   at::Tensor n = ((wide_y - mean) * inverse_spread).to(type).to(wide);
   if (around.weight.defined())
-    n = (n * rounded(around.weight, x) + rounded(around.bias, x)).to(type).to(wide);
+    n = (n * rounded_parameter(around.weight, x) + rounded_parameter(around.bias, x)).to(type).to(wide);
   if (around.scale.defined())
     n = n * (1 + over_positions(around.scale, x)) + over_positions(around.shift, x);
   return {y, n.to(type), mean, inverse_spread};
@@ -55,7 +47,7 @@ LayerNormGradients layer_norm_backward_ref(const at::Tensor& d_result, const at:
   const at::Tensor normalised = h.to(type), out = d_result.to(wide);
   LayerNormGradients gradients;
   at::Tensor n = normalised.to(wide), dn = out;
-  if (around.weight.defined()) n = n * rounded(around.weight, y) + rounded(around.bias, y);
+  if (around.weight.defined()) n = n * rounded_parameter(around.weight, y) + rounded_parameter(around.bias, y);
   if (around.scale.defined()) {
     gradients.scale = sum_of_positions(out * n).to(type);
     gradients.shift = sum_of_positions(out).to(type);
@@ -69,7 +61,7 @@ LayerNormGradients layer_norm_backward_ref(const at::Tensor& d_result, const at:
     gradients.normalised = normalised;
     gradients.n = dn.to(type);
   }
-  const at::Tensor dh = around.weight.defined() ? dn * rounded(around.weight, y) : dn;
+  const at::Tensor dh = around.weight.defined() ? dn * rounded_parameter(around.weight, y) : dn;
   at::Tensor total =
       forward.inverse_spread * (dh - dh.mean(-1, true) - h * (dh * h).mean(-1, true));
   if (dy.defined()) total = total + dy.to(wide);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/common/choice.h"
+#include "kernels/common/cuda_library.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::kernels {
@@ -61,9 +62,9 @@ void launch_some(const std::vector<SampleProblem>& problems, int64_t first, int6
   for (const LengthRows& set : rows) num_rows += set.samples * set.positions;
   const at::Tensor scratch = at::empty({num_rows}, lengths.options());
   at::Tensor target = lengths.narrow(0, first, last - first);
-  launch_position_lengths(rows.data(), static_cast<int>(rows.size()), pairs.data(),
-                          static_cast<int>(pairs.size()), scratch.data_ptr<double>(),
-                          target.data_ptr<double>(), stream_of(lengths));
+  cuda().launch_position_lengths(rows.data(), static_cast<int>(rows.size()), pairs.data(),
+                                 static_cast<int>(pairs.size()), scratch.data_ptr<double>(),
+                                 target.data_ptr<double>(), stream_of(lengths));
 }
 
 }  // namespace
@@ -95,8 +96,8 @@ at::Tensor keep_scales(const at::Tensor& lengths) {
            c10::toString(lengths.scalar_type()), c10::str(lengths.strides()));
   if (lengths.numel() == 0 || !kernel_runs("keep_scales", lengths)) return keep_scales_ref(lengths);
   at::Tensor scales = at::empty(lengths.sizes(), lengths.options().dtype(at::kFloat));
-  launch_keep_scales(lengths.data_ptr<double>(), scales.data_ptr<float>(), lengths.numel(),
-                     stream_of(lengths));
+  cuda().launch_keep_scales(lengths.data_ptr<double>(), scales.data_ptr<float>(), lengths.numel(),
+                            stream_of(lengths));
   return scales;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/common/cuda_library.h"
 #include "kernels/common/fused_tensors.h"
 #include "kernels/rms_norm/rms_norm_launch.h"
 #include "runtime/base/check.h"
@@ -63,7 +64,7 @@ AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::T
   p.eps = static_cast<float>(eps);
   p.format = number_format(x);
   p.weight_format = number_format(scale);
-  launch_rms_norm_forward(p, stream_of(x));
+  cuda().launch_rms_norm_forward(p, stream_of(x));
   return result;
 }
 
@@ -106,7 +107,7 @@ RmsNormGradients rms_norm_backward(const at::Tensor& dn, const at::Tensor& dy, c
   p.width = static_cast<int>(width);
   p.format = number_format(y);
   p.weight_format = number_format(scale);
-  launch_rms_norm_backward(p, stream_of(y));
+  cuda().launch_rms_norm_backward(p, stream_of(y));
   return gradients;
 }
 

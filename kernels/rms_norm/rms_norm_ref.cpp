@@ -1,20 +1,9 @@
 #include <ATen/ATen.h>
 
+#include "kernels/common/fused_tensors.h"
 #include "kernels/rms_norm/rms_norm.h"
 
 namespace moonshard::kernels {
-namespace {
-
-at::ScalarType wide_type(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-at::Tensor rounded_weight(const at::Tensor& weight, const at::Tensor& x) {
-  return weight.to(x.scalar_type()).to(wide_type(x));
-}
-
-}  // namespace
-
 AddedNorm add_rms_norm_ref(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight,
                            double eps) {
   const at::Tensor y = delta.defined() ? x + delta : x;
@@ -22,7 +11,7 @@ AddedNorm add_rms_norm_ref(const at::Tensor& x, const at::Tensor& delta, const a
   const at::Tensor wide_y = y.to(wide);
   const at::Tensor inverse_spread = at::rsqrt(wide_y.square().mean(-1, true) + eps);
   const at::Tensor normalised = (wide_y * inverse_spread).to(type).to(wide);
-  return {y, (normalised * rounded_weight(weight, y)).to(type), inverse_spread};
+  return {y, (normalised * rounded_parameter(weight, y)).to(type), inverse_spread};
 }
 
 RmsNormGradients rms_norm_backward_ref(const at::Tensor& dn, const at::Tensor& dy,
@@ -32,7 +21,7 @@ RmsNormGradients rms_norm_backward_ref(const at::Tensor& dn, const at::Tensor& d
   const at::Tensor direction = y.to(wide) * inverse_spread, wide_dn = dn.to(wide);
   RmsNormGradients gradients;
   if (wants.input) {
-    const at::Tensor scaled = wide_dn * rounded_weight(weight, y);
+    const at::Tensor scaled = wide_dn * rounded_parameter(weight, y);
     at::Tensor sum = inverse_spread * (scaled - direction * (scaled * direction).mean(-1, true));
     if (dy.defined()) sum = sum + dy.to(wide);
     gradients.input = sum.to(type);

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/common/cuda_library.h"
 #include "kernels/common/fused_tensors.h"
 #include "kernels/rotary/rotary_launch.h"
 #include "runtime/base/check.h"
@@ -49,7 +50,7 @@ void rotate_in_place(at::Tensor& q, at::Tensor& k, const at::Tensor& cosines,
   p.k_heads = static_cast<int>(k.size(2) / (2 * cosines.size(1)));
   p.inverse = inverse;
   p.format = number_format(q);
-  launch_rotary(p, stream_of(q));
+  cuda().launch_rotary(p, stream_of(q));
 }
 
 }  // namespace moonshard::kernels

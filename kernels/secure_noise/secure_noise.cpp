@@ -1,6 +1,7 @@
 #include "kernels/secure_noise/secure_noise.h"
 
 #include "kernels/common/choice.h"
+#include "kernels/common/cuda_library.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::kernels {
@@ -15,8 +16,8 @@ void add_secure_noise(at::Tensor& target, double std, const SecureStream& stream
            c10::toString(target.scalar_type()), c10::str(target.strides()), first_element, std);
   if (target.numel() == 0) return;
   if (target.is_cpu()) return add_secure_noise_ref(target, std, stream, first_element);
-  launch_secure_noise(target.data_ptr(), is_double, target.numel(), std, stream, first_element,
-                      stream_of(target));
+  cuda().launch_secure_noise(target.data_ptr(), is_double, target.numel(), std, stream,
+                             first_element, stream_of(target));
 }
 
 }  // namespace moonshard::kernels

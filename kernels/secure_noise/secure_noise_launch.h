@@ -15,7 +15,7 @@ struct SecureStream {
   uint32_t parameter = 0;  ///< index of the parameter, with a purpose as in NoiseStream
 };
 
-// Raw launcher (secure_noise.cu, or secure_noise_no_cuda.cpp that throws).
+// Raw launcher (secure_noise.cu).
 void launch_secure_noise(void* data, bool is_double, int64_t count, double std,
                          const SecureStream& stream, int64_t first_element, void* cuda_stream);
 

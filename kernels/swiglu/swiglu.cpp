@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/common/cuda_library.h"
 #include "kernels/common/fused_tensors.h"
 #include "kernels/swiglu/swiglu_launch.h"
 #include "runtime/base/check.h"
@@ -28,9 +29,9 @@ at::Tensor swiglu_forward(const at::Tensor& gate, const at::Tensor& up) {
   if (!swiglu_kernel_runs(gate)) return swiglu_forward_ref(gate, up);
   const at::Tensor plain_gate = gate.contiguous(), plain_up = up.contiguous();
   at::Tensor result = at::empty_like(plain_gate);
-  launch_swiglu_forward(plain_gate.const_data_ptr(), plain_up.const_data_ptr(),
-                        result.mutable_data_ptr(), result.numel(), number_format(result),
-                        stream_of(result));
+  cuda().launch_swiglu_forward(plain_gate.const_data_ptr(), plain_up.const_data_ptr(),
+                               result.mutable_data_ptr(), result.numel(), number_format(result),
+                               stream_of(result));
   return result;
 }
 
@@ -46,10 +47,10 @@ SwigluGradients swiglu_backward(const at::Tensor& g, const at::Tensor& gate, con
                    plain_up = up.contiguous();
   const SwigluGradients gradients{at::empty_like(plain_gate),
                                   overwrite ? plain_g : at::empty_like(plain_gate)};
-  launch_swiglu_backward(plain_g.const_data_ptr(), plain_gate.const_data_ptr(),
-                         plain_up.const_data_ptr(), gradients.gate.mutable_data_ptr(),
-                         gradients.up.mutable_data_ptr(), plain_gate.numel(),
-                         number_format(plain_gate), stream_of(plain_gate));
+  cuda().launch_swiglu_backward(plain_g.const_data_ptr(), plain_gate.const_data_ptr(),
+                                plain_up.const_data_ptr(), gradients.gate.mutable_data_ptr(),
+                                gradients.up.mutable_data_ptr(), plain_gate.numel(),
+                                number_format(plain_gate), stream_of(plain_gate));
   return gradients;
 }
 

@@ -10,7 +10,6 @@
 namespace moonshard::accountant {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 

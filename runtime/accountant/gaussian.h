@@ -3,11 +3,15 @@
 //   Bu, Dong, Long, Su: Deep Learning with Gaussian Differential Privacy (2020), theorem 5
 #pragma once
 
+#include <limits>
+
 #include <vector>
 
 #include "runtime/accountant/gaussian_phase.h"
 
 namespace moonshard::accountant {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// exp(x^2) erfc(x) for x >= 0, to full precision also where erfc is below the smallest double.
 double scaled_erfc(double x);

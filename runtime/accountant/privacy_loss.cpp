@@ -6,11 +6,11 @@
 
 #include "runtime/accountant/loss_sum.h"
 #include "runtime/accountant/rdp.h"
+#include "runtime/accountant/gaussian.h"
 
 namespace moonshard::accountant {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Limits of the grid: what two seconds allow.
 constexpr double kMostPoints = 1 << 23, kMostCells = 1 << 21;
 // Beyond these the grid has no digits to offer, or no end; Renyi's bound stands alone.

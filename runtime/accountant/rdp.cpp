@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "runtime/base/check.h"
+#include "runtime/accountant/gaussian.h"
 
 namespace moonshard::accountant {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // log(erfc(x)) also where erfc itself is below the smallest double.
 double log_erfc(double x) {

@@ -8,11 +8,11 @@
 #include <span>
 
 #include "runtime/base/check.h"
+#include "runtime/accountant/gaussian.h"
 
 namespace moonshard::accountant {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Node {
   double place, weight;  // on [-1, 1]

@@ -21,7 +21,7 @@ constexpr int kBoundsPerExperiment = 3;
 
 std::vector<std::string> private_engines() {
   std::vector<std::string> names;
-  for (const privacy::EngineInfo& engine : privacy::engines())
+  for (const privacy::EngineDescription& engine : privacy::engine_descriptions())
     if (engine.is_private) names.push_back(engine.name);
   return names;
 }
@@ -29,9 +29,7 @@ std::vector<std::string> private_engines() {
 std::vector<std::string> wanted_engines(const std::string& wanted) {
   std::vector<std::string> names = private_engines();
   if (wanted.empty() || wanted == "all") return names;
-  const auto aliases = privacy::engine_aliases();
-  const auto alias = aliases.find(wanted);
-  const std::string name = alias == aliases.end() ? wanted : alias->second;
+  const std::string name = privacy::canonical_engine(wanted);
   MS_CHECK(name != "none",
            "audit: option 'engine': expected a private engine, got none, which promises nothing");
   if (std::find(names.begin(), names.end(), name) != names.end()) return {name};
@@ -72,6 +70,7 @@ EngineAudit audit_engine(const AuditOptions& options, const std::string& engine,
   bench.secure = options.secure;
   bench.device = options.device;
   bench.sharding = options.sharding;
+  bench.hooks = options.hooks;
   // Engines would find the same numbers from the same seed: six audits would be one.
   const uint64_t base = scattered(static_cast<uint64_t>(options.seed + repeat) ^
                                   scattered(std::hash<std::string>()(engine)));
@@ -118,6 +117,7 @@ double Bounds::largest() const {
 
 std::vector<EngineAudit> audit(const AuditOptions& options, const AuditObserver& observer) {
   const std::vector<std::string> engines = wanted_engines(options.engine);
+  sharding::refuse_unused_options(options.sharding);
   const OneThread one_thread;
   const auto world = comm::make_world(options.sharding.world, options.sharding.link);
   MS_CHECK(world->size() == 1 || options.sharding.parallel != "none",

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/base/json.h"
 #include "runtime/base/options.h"
+#include "runtime/privacy/step_hooks.h"
 #include "runtime/sharding/sharding_options.h"
 
 namespace moonshard::audit {
@@ -31,6 +33,9 @@ struct AuditSettings {
 struct AuditOptions : AuditSettings {
   /// With a wrapper the canaries are dealt out to the ranks; all ranks call audit alike.
   sharding::ShardingOptions sharding;
+  /// Of the trainers that are audited; null: none. Deliberate mistakes come in here
+  /// (runtime/verify/faults.h).
+  std::shared_ptr<privacy::StepHooks> hooks;
 };
 
 /// The options without those of wrappers, for a T that derives from AuditSettings; `where` opens

@@ -71,10 +71,16 @@ CanaryBench::CanaryBench(const BenchOptions& options, std::shared_ptr<comm::Worl
   train::StepOptions step;
   step.grad_accum = options_.grad_accum;
   step.expected_batch_size = options_.expected_batch_size;
-  train::PrivacyOptions noise;
+  privacy::PrivacyOptions noise;
   noise.secure = options_.secure;
-  trainer_ = std::make_unique<train::Trainer>(model_, clip, sgd, nullptr, step, options_.sharding,
-                                              world_, noise);
+  trainer_ = std::make_unique<train::Trainer>(train::TrainerParts{.model = model_,
+                                                                  .clip = clip,
+                                                                  .optimizer = sgd,
+                                                                  .step = step,
+                                                                  .sharding = options_.sharding,
+                                                                  .world = world_,
+                                                                  .privacy = noise,
+                                                                  .hooks = options_.hooks});
   before_ = weights();
 }
 

@@ -28,6 +28,7 @@ struct BenchOptions {
   std::string device = "auto";
   int64_t seed = 0;  ///< of weights and noise
   sharding::ShardingOptions sharding;
+  std::shared_ptr<privacy::StepHooks> hooks;
 };
 
 /// What a step released about the canaries' rows, over C: the clipped sum plus noise of standard

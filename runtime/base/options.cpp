@@ -76,6 +76,8 @@ std::string describe_type(const Option& option) {
       return "true | false";
     case OptionType::Text:
       return "text";
+    case OptionType::TextList:
+      return "texts";
     case OptionType::Choice:
       return fmt::format("{}", fmt::join(option.words(), " | "));
   }
@@ -159,6 +161,11 @@ Json OptionSchema::checked(const Option& option, const Json& value) const {
     case OptionType::Text:
       if (!value.is_string()) refuse("a text");
       return value;
+    case OptionType::TextList:
+      if (!value.is_array() || !std::all_of(value.begin(), value.end(),
+                                            [](const Json& text) { return text.is_string(); }))
+        refuse("a list of texts");
+      return value;
     case OptionType::Choice: {
       // true and false are words, too: of choices like yes | no | auto.
       if (!value.is_string() && !value.is_boolean()) refuse("one of " + describe_type(option));
@@ -200,6 +207,9 @@ void OptionSchema::assign_text(void* target, std::string_view name, const std::s
       const double number = std::strtod(text.c_str(), &end);
       if (!text.empty() && *end == '\0') value = number;
     }
+  } else if (option->type == OptionType::TextList) {
+    value = option->read(target);
+    value.push_back(text);
   } else if (option->type == OptionType::Boolean) {
     if (text == "true" || text == "1" || text == "yes" || text == "on") value = true;
     if (text == "false" || text == "0" || text == "no" || text == "off") value = false;
@@ -220,6 +230,16 @@ void OptionSchema::assign_all(void* target, const Json& values) const {
                where_, option->name, before->second, name);
     }
     assign(target, name, value);
+  }
+}
+
+void OptionSchema::refuse_unused(const void* source, const void* recorded,
+                                 const std::vector<std::string>& used,
+                                 const std::string& user) const {
+  for (const Option& option : options_) {
+    if (std::find(used.begin(), used.end(), option.name) != used.end()) continue;
+    MS_CHECK(option.read(source) == option.read(recorded),
+             "{}: option '{}' means nothing to {}; leave it out", where_, option.name, user);
   }
 }
 

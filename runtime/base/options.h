@@ -13,7 +13,7 @@
 
 namespace moonshard {
 
-enum class OptionType { Integer, Real, Boolean, Text, Choice };
+enum class OptionType { Integer, Real, Boolean, Text, TextList, Choice };
 
 struct Option {
   std::string name;
@@ -48,8 +48,13 @@ class OptionSchema {
   template <class T>
   Option& text(const char* name, std::string T::*field, const char* doc);
   template <class T>
+  Option& texts(const char* name, std::vector<std::string> T::*field, const char* doc);
+  template <class T>
   Option& choice(const char* name, std::string T::*field, std::vector<std::string> choices,
                  const char* doc);
+  /// A choice of auto, yes and no; true and false are other spellings of the last two.
+  template <class T>
+  Option& yes_or_no(const char* name, std::string T::*field, const char* doc);
 
   /// Names that the caller reads by itself: errors list them with the others.
   void also_known(std::vector<std::string> names) { also_known_ = std::move(names); }
@@ -63,11 +68,18 @@ class OptionSchema {
   /// Checks and stores one value. Throws UsageError for an unknown name (with the nearest and all
   /// known), a wrong type, a value out of range, or a word that is not among the choices.
   void assign(void* target, std::string_view name, const Json& value) const;
-  /// The same from a word of the command line ("64", "true", "1e-5").
+  /// The same from a word of the command line ("64", "true", "1e-5"); a list grows by it.
   void assign_text(void* target, std::string_view name, const std::string& text) const;
   /// All of an object's keys.
   void assign_all(void* target, const Json& values) const;
   Json to_json(const void* source) const;
+
+  /// Options as a set: throws UsageError for an option that is not among `used` and has another
+  /// value in `source` than in `recorded`, which holds what the program itself writes for an option
+  /// that nobody uses. Tables of effective options therefore pass. `user` completes "means nothing
+  /// to …".
+  void refuse_unused(const void* source, const void* recorded, const std::vector<std::string>& used,
+                     const std::string& user) const;
 
   [[noreturn]] void fail_unknown(std::string_view name) const;
 
@@ -133,11 +145,28 @@ Option& OptionSchema::text(const char* name, std::string T::*field, const char* 
 }
 
 template <class T>
+Option& OptionSchema::texts(const char* name, std::vector<std::string> T::*field, const char* doc) {
+  Option& option = add(name, OptionType::TextList, doc);
+  option.write = [field](void* to, const Json& v) {
+    static_cast<T*>(to)->*field = v.get<std::vector<std::string>>();
+  };
+  option.read = [field](const void* from) { return Json(static_cast<const T*>(from)->*field); };
+  return option;
+}
+
+template <class T>
 Option& OptionSchema::choice(const char* name, std::string T::*field,
                              std::vector<std::string> choices, const char* doc) {
   Option& option = text(name, field, doc);
   option.type = OptionType::Choice;
   option.choices = std::move(choices);
+  return option;
+}
+
+template <class T>
+Option& OptionSchema::yes_or_no(const char* name, std::string T::*field, const char* doc) {
+  Option& option = choice(name, field, {"auto", "yes", "no"}, doc);
+  option.value_aliases = {{"true", "yes"}, {"false", "no"}};
   return option;
 }
 

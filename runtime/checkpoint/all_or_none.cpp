@@ -9,7 +9,7 @@
 
 #include "runtime/core/memory_errors.h"
 
-namespace moonshard::train {
+namespace moonshard::checkpoint {
 namespace {
 
 // First letter of what a rank tells the others: an answer, or the kind of its error.
@@ -116,4 +116,4 @@ std::vector<std::string> AllOrNone::gather(const std::string& own) {
   return texts;
 }
 
-}  // namespace moonshard::train
+}  // namespace moonshard::checkpoint

@@ -9,7 +9,7 @@
 
 #include "runtime/comm/communicator.h"
 
-namespace moonshard::train {
+namespace moonshard::checkpoint {
 
 class AllOrNone {
  public:
@@ -33,4 +33,4 @@ class AllOrNone {
   std::string about_;
 };
 
-}  // namespace moonshard::train
+}  // namespace moonshard::checkpoint

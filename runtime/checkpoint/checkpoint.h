@@ -1,74 +1,27 @@
-// What a checkpoint holds of a trainer, and how it is read back: the parts of parameters and of the
-// optimizer's state that a rank keeps, written and read by their place in the whole tensor, so that
-// any number of ranks and any sharding can go on. Trainer::save and Trainer::resume are in the
-// source beside this.
+// Checkpoints of a training run: everything that the next step depends on, as a folder that is
+// there as a whole or not at all. docs/checkpoints.md has the format.
 #pragma once
 
 #include <filesystem>
-#include <map>
-#include <string>
-#include <vector>
+#include <optional>
 
-#include <ATen/core/Tensor.h>
+#include "runtime/train/trainer.h"
 
-#include "runtime/checkpoint/checkpoint_index.h"
-#include "runtime/models/model.h"
-#include "runtime/optim/optimizer.h"
-#include "runtime/sharding/parallel.h"
+namespace moonshard::checkpoint {
 
-namespace moonshard::train {
+/// Writes a checkpoint into a folder of them and returns its path. All ranks together; an error on
+/// one is an error on all.
+std::filesystem::path save(train::Trainer& trainer, const std::filesystem::path& folder);
 
-/// A part of a tensor of the checkpoint, in this rank's memory.
-struct TensorPart {
-  std::string name;
-  std::vector<int64_t> shape;  ///< of the whole tensor
-  int64_t first = 0;
-  at::Tensor values;  ///< [count]
+struct ResumeOptions {
+  bool if_any = false;      ///< nothing to resume from is no error
+  bool other_seed = false;  ///< go on with this model's seed in place of the saved one
 };
 
-/// What one rank writes: its parts, and the optimizer's counts of them.
-struct RankState {
-  std::vector<TensorPart> parts;
-  std::map<std::string, int64_t> optimizer_steps;
-};
+/// Goes on from a checkpoint, or from the newest in a folder of them: of any number of ranks and
+/// any sharding. Nothing is changed when it does not fit. Returns its step; nothing when there is
+/// none and options.if_any allows it. All ranks together.
+std::optional<int64_t> resume(train::Trainer& trainer, const std::filesystem::path& where,
+                              const ResumeOptions& options = {});
 
-RankState rank_state(sharding::Parallel& parallel, const optim::Optimizer& optimizer);
-
-/// Writes the rank's file, if it has anything to write, and returns what the leading rank must know
-/// of it for the index.
-std::string write_rank_file(const std::filesystem::path& folder, const std::string& id, int rank,
-                            const RankState& state);
-/// Adds a rank's answer to the index.
-void add_rank(CheckpointIndex& index, int rank, const std::string& answer);
-
-/// The options that weights depend on, by name.
-Json architecture(const models::ModelOptions& options);
-
-/// Reads parts of tensors, wherever they lie: add all, check, then read. One file is open at a
-/// time.
-class PartReader {
- public:
-  PartReader(std::filesystem::path folder, const CheckpointIndex& index)
-      : folder_(std::move(folder)), index_(index) {}
-
-  /// Wants elements first … of the tensor, as many as the target [count] has. Throws IoError when
-  /// the index has no such tensor, or one of another dtype or number of elements.
-  void add(const std::string& name, int64_t first, const at::Tensor& target);
-  /// Throws IoError when a file is missing, cut, or does not hold what the index says.
-  void check() const;
-  void read() const;
-
- private:
-  struct Wanted {
-    const StoredTensor* tensor;
-    int64_t count;     ///< of the part in the file
-    int64_t position;  ///< in that part
-    at::Tensor target;
-  };
-
-  std::filesystem::path folder_;
-  const CheckpointIndex& index_;
-  std::map<std::string, std::vector<Wanted>> files_;
-};
-
-}  // namespace moonshard::train
+}  // namespace moonshard::checkpoint

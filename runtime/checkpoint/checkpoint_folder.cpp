@@ -11,26 +11,18 @@
 #include <system_error>
 #include <vector>
 
-#include "runtime/base/atomic_file.h"
 #include "runtime/base/check.h"
 #include "runtime/base/json.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/checkpoint/checkpoint_index.h"
 
-namespace moonshard::train {
+namespace moonshard::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr const char* kLatest = "latest";
 constexpr const char* kLock = ".lock";
-
-[[noreturn]] void fail(const fs::path& path, const char* action, int error) {
-  const char* advice = error == ENOSPC || error == EDQUOT  ? "free space on that disk"
-                       : error == EROFS || error == EACCES ? "choose a folder you may write to"
-                                                           : "check the folder";
-  throw IoError(
-      fmt::format("{}: cannot {}: {}; {}", path.string(), action, std::strerror(error), advice));
-}
 
 // The step of "step_00000120"; -1 for other names.
 int64_t step_of(const std::string& name) {
@@ -109,10 +101,10 @@ PartialCheckpoint::PartialCheckpoint(const fs::path& folder, int64_t step)
     : folder_(folder), target_(folder / checkpoint_name(step)), id_(random_id()) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail(folder, "make the folder", error.value());
+  if (error) fail_to_write(folder, "make the folder", error.value());
   bool is_held = false;
   lock_ = lock(folder, is_held);
-  if (lock_.number() < 0) fail(folder, "write to the folder", errno);
+  if (lock_.number() < 0) fail_to_write(folder, "write to the folder", errno);
   const bool by_another = !is_held && errno == EWOULDBLOCK;
   MS_CHECK(!by_another,
            "checkpoint: {}: expected a folder that nobody else saves to, got one where another "
@@ -124,7 +116,7 @@ PartialCheckpoint::PartialCheckpoint(const fs::path& folder, int64_t step)
   if (::mkdir(partial_.c_str(), 0700) != 0) {
     const int reason = errno;
     partial_.clear();
-    fail(folder, "make a folder in it", reason);
+    fail_to_write(folder, "make a folder in it", reason);
   }
 }
 
@@ -146,10 +138,10 @@ void PartialCheckpoint::publish(const std::string& index_text) {
                       target_.string(), std::strerror(errno)));
     }
   } else {
-    fail(target_, "rename the finished checkpoint to it", errno);
+    fail_to_write(target_, "rename the finished checkpoint to it", errno);
   }
   sync_folder(folder_);
   write_file_atomically(folder_ / kLatest, target_.filename().string() + "\n");
 }
 
-}  // namespace moonshard::train
+}  // namespace moonshard::checkpoint

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/base/file_io.h"
+#include "runtime/base/read_file.h"
 
-namespace moonshard::train {
+namespace moonshard::checkpoint {
 
 /// "step_00000120"
 std::string checkpoint_name(int64_t step);
@@ -45,4 +45,4 @@ class PartialCheckpoint {
   Descriptor lock_;
 };
 
-}  // namespace moonshard::train
+}  // namespace moonshard::checkpoint

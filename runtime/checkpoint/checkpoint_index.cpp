@@ -7,7 +7,7 @@
 #include "runtime/weights/foreign_json.h"
 #include "runtime/weights/labels.h"
 
-namespace moonshard::train {
+namespace moonshard::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -273,4 +273,4 @@ CheckpointIndex read_index(const std::filesystem::path& folder) {
   return index;
 }
 
-}  // namespace moonshard::train
+}  // namespace moonshard::checkpoint

@@ -13,7 +13,7 @@
 
 #include "runtime/base/json.h"
 
-namespace moonshard::train {
+namespace moonshard::checkpoint {
 
 /// Of the folder's format. Readers refuse a newer one.
 inline constexpr int64_t kCheckpointVersion = 1;
@@ -65,4 +65,4 @@ std::string index_text(CheckpointIndex& index);
 /// Of a checkpoint's folder. Throws IoError.
 CheckpointIndex read_index(const std::filesystem::path& folder);
 
-}  // namespace moonshard::train
+}  // namespace moonshard::checkpoint

@@ -14,6 +14,7 @@
 
 #include "kernels/delay/delay.h"
 #include "runtime/base/options.h"
+#include "runtime/comm/links.h"
 #include "runtime/comm/transports.h"
 #include "runtime/comm/world.h"
 
@@ -21,17 +22,6 @@ namespace moonshard::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Bytes per second and direction that one GPU gets out of a ring, and what a collective costs at
-// least. Order of magnitude of published measurements; the result names the link.
-struct Link {
-  const char* name;
-  double bytes_per_s, latency_us;
-};
-constexpr Link kLinks[] = {
-    {"nvlink", 360e9, 12},     {"pcie5", 50e9, 15},       {"infiniband", 45e9, 20},
-    {"ethernet100", 11e9, 40}, {"ethernet10", 1.1e9, 60}, {"instant", 1e18, 0},
-};
 
 const Link& link_of(const std::string& name) {
   for (const Link& link : kLinks)
@@ -144,7 +134,7 @@ class FakeCommunicator : public Communicator {
     ready.block(*stream_);
     const c10::StreamGuard on(*stream_);
     copy();
-    kernels::launch_delay(us, stream_->native_handle());
+    kernels::delay_stream(us, stream_->native_handle());
     return std::make_shared<StreamWork>(device_, *stream_, us / 1000);
   }
 
@@ -155,12 +145,6 @@ class FakeCommunicator : public Communicator {
 };
 
 }  // namespace
-
-std::vector<std::string> link_names() {
-  std::vector<std::string> names;
-  for (const Link& link : kLinks) names.emplace_back(link.name);
-  return names;
-}
 
 std::shared_ptr<Communicator> make_fake(int rank, int size, const std::string& link,
                                         c10::Device device) {

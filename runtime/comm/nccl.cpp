@@ -1,32 +1,31 @@
-#include <dlfcn.h>
-
 #include <cstdlib>
 
-#include "runtime/base/prefix.h"
+#include "runtime/base/plugin.h"
 #include "runtime/comm/transports.h"
 
 namespace moonshard::comm {
 namespace {
 
-using MakeNccl = c10d::Backend* (*)(c10d::Store*, const char*, int, int, int, double);
+using MakeNccl = c10d::Backend*(c10d::Store*, const char*, int, int, int, double);
 
-MakeNccl find_maker() {
-  const std::string library = (install_prefix() / "lib" / "libmoonshard_nccl.so").string();
-  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const char* reason = handle == nullptr ? dlerror() : "";
-  MS_CHECK(handle != nullptr,
+MakeNccl* find_maker() {
+  static const Plugin library("moonshard_torch_cuda");
+  MS_CHECK(library.absence().empty(),
            "nccl: expected the library {} for several ranks on GPUs, got none: {}; build with the "
            "CUDA toolkit and NCCL's header, or use device = \"cpu\"",
-           library, reason);
-  auto* maker = reinterpret_cast<MakeNccl>(dlsym(handle, "moonshard_make_nccl"));
-  MS_CHECK(maker != nullptr, "nccl: {} is not of this version; build it again", library);
+           library.path(), library.absence());
+  auto* maker = library.function<MakeNccl>("moonshard_make_nccl");
+  MS_CHECK(maker != nullptr,
+           "nccl: expected NCCL in {}, got none; build it again with the CUDA toolkit and NCCL's "
+           "header",
+           library.path());
   return maker;
 }
 
 }  // namespace
 
 std::shared_ptr<Communicator> make_nccl(c10d::Store* store, const GroupOptions& options) {
-  static const MakeNccl make = find_maker();
+  static MakeNccl* const make = find_maker();
   // Its own watchdog would end the process with a core dump and no name of the missing rank, before
   // ours has spoken.
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", 0);

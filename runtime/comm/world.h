@@ -12,9 +12,6 @@
 
 namespace moonshard::comm {
 
-/// Names of links that a fake world's communication is modelled from.
-std::vector<std::string> link_names();
-
 class World {
  public:
   virtual ~World() = default;

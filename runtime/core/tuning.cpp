@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "runtime/base/atomic_file.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/base/json.h"
 
 namespace moonshard {

@@ -6,6 +6,8 @@
 #include <ATen/ATen.h>
 
 #include "runtime/base/check.h"
+#include "runtime/profile/context.h"
+#include "runtime/profile/owners.h"
 
 namespace moonshard::data {
 namespace {
@@ -81,8 +83,12 @@ void DatasetSource::fetch_ahead() {
   while (static_cast<int64_t>(ahead_.size()) < options_.prefetch) {
     const int64_t position = position_ + stride_ * static_cast<int64_t>(ahead_.size());
     // Drawn here: samplers remember their epoch's order.
-    ahead_.push_back(std::async(std::launch::async,
-                                [this, chosen = examples_at(position)] { return fetch(chosen); }));
+    ahead_.push_back(std::async(std::launch::async, [this, chosen = examples_at(position),
+                                                     context = profile::current_context()] {
+      const profile::ContextScope on_behalf_of(context);
+      const profile::OwnerScope owner(profile::Owner::Data);
+      return fetch(chosen);
+    }));
   }
 }
 
@@ -105,8 +111,8 @@ std::vector<Batch> DatasetSource::next_step(int64_t grad_accum) {
   return std::move(fetched.batches);
 }
 
-// What a thread met is thrown here, and the position stays: the same draw is fetched again when it
-// is asked for again.
+// Errors of a fetching thread are thrown here, and the position stays: the next call fetches the
+// same draw again.
 DatasetSource::Fetched DatasetSource::take() {
   fetch_ahead();
   Fetched fetched;

@@ -10,7 +10,8 @@
 namespace moonshard::data {
 namespace {
 
-// Beside the other uses of a run's key: synthetic data and diffusion have purposes of their own.
+// Distinct from the other uses of a run's key: synthetic data and diffusion have their own
+// purposes.
 constexpr uint32_t kPurposeSampling = kernels::kPurposeData | 0x20000000u;
 constexpr uint32_t kPurposeShuffle = kernels::kPurposeData | 0x20000001u;
 
@@ -79,8 +80,8 @@ class PoissonSampler : public Sampler {
         words_(words),
         rate_(static_cast<double>(options.batch_size) / static_cast<double>(options.examples)) {}
 
-  // Coins that show the same side are skipped at once: the gap to the next chosen example is
-  // geometric. A step costs as many words as it has samples, not as there are examples.
+  // The gap to the next chosen example is geometric, so examples in between are skipped at once: a
+  // step costs as many random words as it has samples, not as there are examples.
   std::vector<int64_t> examples_of(int64_t step) override {
     std::vector<int64_t> chosen;
     if (rate_ >= 1) {

@@ -27,7 +27,8 @@ class Sampler {
 };
 
 /// fixed: in the order of the data, from the start again at its end. shuffled: every epoch in an
-/// order of its own. poisson: each example by a coin of its own, with chance batch_size / examples.
+/// order of its own. poisson: Poisson subsampling, each example independently with probability
+/// batch_size / examples.
 /// Throws UsageError for an unknown name, no examples, and a poisson batch that is expected to be
 /// larger than the data.
 std::unique_ptr<Sampler> make_sampler(const SamplerOptions& options, const RandomWords& words);

@@ -13,8 +13,8 @@ namespace moonshard::data {
 /// How the samples of a step are chosen: what an accountant must know.
 struct Sampling {
   std::string sampler = "fixed";    ///< fixed | shuffled | poisson
-  double rate = 0;                  ///< poisson: chance of each example to be in a step
-  int64_t examples = 0;             ///< to choose from; 0 where there is no end of them
+  double rate = 0;                  ///< poisson: probability of each example to be in a step
+  int64_t examples = 0;             ///< to choose from; 0 where they are unlimited
   int64_t expected_batch_size = 0;  ///< poisson: rate x examples, what sums are divided by
   std::string why_no_epsilon;       ///< empty for poisson sampling of real examples
 };

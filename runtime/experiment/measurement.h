@@ -1,6 +1,6 @@
-// Gathers what the steps of an experiment report and turns it into the record: times, memory by
-// stage and by owner, communication, throughput, utilisation. docs/measurement.md explains each
-// figure.
+// Gathers what the steps of an experiment report and turns it into the record (records/schema.h):
+// times, memory by stage and by owner, communication, throughput, utilisation.
+// docs/measurement.md explains how each figure is measured.
 #pragma once
 
 #include <chrono>
@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/json.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/profile/utilization.h"
+#include "runtime/records/schema.h"
 #include "runtime/train/step_watch.h"
 
-namespace moonshard::train {
+namespace moonshard::experiment {
 
 class Measurement {
  public:
@@ -24,24 +24,25 @@ class Measurement {
   void add_stage(const std::string& stage);
   void end_warmup();
   void begin_measured_steps();
-  void add_step(const Trainer& trainer, const StepReport& report, bool is_warmup);
+  void add_step(const train::Trainer& trainer, const train::StepReport& report, bool is_warmup);
   void end_measured_steps();
-  void add_detailed_step(const Trainer& trainer, const StepReport& report);
+  void add_detailed_step(const train::Trainer& trainer, const train::StepReport& report);
   /// All of it into the record; with several ranks all of them together.
-  void finish(Trainer& trainer, Json& record);
+  void finish(train::Trainer& trainer, records::Result& record);
 
  private:
-  Json metrics(Trainer& trainer) const;
-  Json time_summary() const;
-  void add_utilization(const Trainer& trainer, Json& metrics) const;
-  void add_communication(Json& metrics) const;
-  Json rank_rows(const Trainer& trainer, const Json& metrics) const;
-  Json privacy(const Trainer& trainer) const;
+  void fill_metrics(train::Trainer& trainer, records::Metrics& metrics) const;
+  void fill_utilization(const train::Trainer& trainer, records::Metrics& metrics) const;
+  void fill_communication(records::Metrics& metrics) const;
+  records::TimePart time_summary() const;
+  std::vector<records::RankRow> rank_rows(const train::Trainer& trainer,
+                                          const records::Metrics& metrics) const;
+  records::PrivacyPart privacy(const train::Trainer& trainer) const;
 
   ExperimentOptions options_;
   c10::Device device_;
   std::chrono::steady_clock::time_point begun_;
-  Json stages_ = Json::array(), steps_ = Json::array();
+  records::Result parts_;  ///< what is known so far; finish() adds the figures
   std::vector<double> times_ms_, warmup_ms_, clip_fractions_;
   std::map<std::string, std::vector<double>> phase_samples_;
   int64_t tokens_ = 0, samples_ = 0, peak_bytes_ = 0, peak_reserved_bytes_ = 0, kept_bytes_ = 0,
@@ -49,8 +50,8 @@ class Measurement {
   double loss_ = 0;
   std::unique_ptr<profile::UtilizationSampler> sampler_;
   profile::Utilization utilization_;
-  Json sharding_, memory_, norms_, layers_, communication_, norms_histogram_;
+  records::NormHistogram norms_histogram_;
   double detailed_ms_ = 0;
 };
 
-}  // namespace moonshard::train
+}  // namespace moonshard::experiment

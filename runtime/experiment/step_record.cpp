@@ -4,69 +4,66 @@
 #include <cmath>
 #include <set>
 
-namespace moonshard::train {
-
+namespace moonshard::experiment {
 namespace {
 
-Json owner_rows(const profile::OwnerBytes& owners, int64_t rest) {
-  Json rows = Json::array();
+std::vector<records::OwnedBytes> owner_rows(const profile::OwnerBytes& owners, int64_t rest) {
+  std::vector<records::OwnedBytes> rows;
   for (size_t i = 0; i < profile::kOwners; ++i) {
     if (owners[i] != 0)
-      rows.push_back(Json{{"owner", profile::owner_name(static_cast<profile::Owner>(i))},
-                          {"bytes", owners[i]}});
+      rows.push_back(
+          {profile::owner_name(static_cast<profile::Owner>(i)), static_cast<double>(owners[i])});
   }
-  rows.push_back(Json{{"owner", "rest"}, {"bytes", rest}});
+  rows.push_back({"rest", static_cast<double>(rest)});
   return rows;
+}
+
+records::MemoryTimeline timeline_of(const std::vector<profile::LedgerSample>& samples) {
+  records::MemoryTimeline timeline;
+  std::set<size_t> seen;
+  for (const profile::LedgerSample& sample : samples)
+    for (size_t i = 0; i < profile::kOwners; ++i)
+      if (sample.owners[i] != 0) seen.insert(i);
+  for (const size_t i : seen)
+    timeline.owners.push_back({profile::owner_name(static_cast<profile::Owner>(i)), {}});
+  for (const profile::LedgerSample& sample : samples) {
+    timeline.ms.push_back(std::round(sample.ms * 1000) / 1000);
+    timeline.total.push_back(static_cast<double>(sample.total_bytes));
+    timeline.phase.add(sample.phase);
+    auto owner = timeline.owners.begin();
+    for (const size_t i : seen) (owner++)->value.push_back(static_cast<double>(sample.owners[i]));
+  }
+  return timeline;
 }
 
 }  // namespace
 
-Json ledger_record(const profile::LedgerReport& ledger) {
-  Json phases = Json::array();
+records::MemoryPart memory_part(const profile::LedgerReport& ledger) {
+  records::MemoryPart part;
+  part.peak_bytes = static_cast<double>(ledger.peak_bytes);
+  part.peak_phase = ledger.peak_phase;
+  part.rest_bytes = static_cast<double>(ledger.rest_at_peak);
+  part.breakdown = owner_rows(ledger.at_peak, ledger.rest_at_peak);
+  part.after_step = owner_rows(ledger.at_end, ledger.rest_at_end);
   for (const profile::LedgerPhase& phase : ledger.phases)
-    phases.push_back(Json{{"phase", phase.phase},
-                          {"allocated_bytes", phase.allocated_bytes},
-                          {"peak_bytes", phase.peak_bytes}});
-  Json timeline{{"ms", Json::array()},
-                {"total", Json::array()},
-                {"phase", Json::array()},
-                {"owners", Json::object()}};
-  std::set<size_t> seen;
-  for (const profile::LedgerSample& sample : ledger.timeline)
-    for (size_t i = 0; i < profile::kOwners; ++i)
-      if (sample.owners[i] != 0) seen.insert(i);
-  for (const profile::LedgerSample& sample : ledger.timeline) {
-    timeline["ms"].push_back(std::round(sample.ms * 1000) / 1000);
-    timeline["total"].push_back(sample.total_bytes);
-    timeline["phase"].push_back(sample.phase);
-    for (const size_t i : seen)
-      timeline["owners"][profile::owner_name(static_cast<profile::Owner>(i))].push_back(
-          sample.owners[i]);
-  }
-  return Json{{"peak_bytes", ledger.peak_bytes},
-              {"peak_phase", ledger.peak_phase},
-              {"rest_bytes", ledger.rest_at_peak},
-              {"breakdown", owner_rows(ledger.at_peak, ledger.rest_at_peak)},
-              {"after_step", owner_rows(ledger.at_end, ledger.rest_at_end)},
-              {"phases", std::move(phases)},
-              {"timeline", std::move(timeline)}};
+    part.phases.push_back({phase.phase, static_cast<double>(phase.allocated_bytes),
+                           static_cast<double>(phase.peak_bytes)});
+  part.timeline = timeline_of(ledger.timeline);
+  return part;
 }
 
-Json comm_rows(const std::vector<profile::Span>& spans) {
-  Json rows = Json::array();
+std::vector<records::Collective> comm_rows(const std::vector<profile::Span>& spans) {
+  std::vector<records::Collective> rows;
   for (const profile::CollectiveTimes& times : profile::collective_times(spans))
-    rows.push_back(Json{{"operation", times.operation},
-                        {"count", times.count},
-                        {"bytes", times.bytes},
-                        {"work_ms", times.work_ms},
-                        {"exposed_ms", times.exposed_ms},
-                        {"overlap_percent", times.overlap_percent()}});
+    rows.push_back({times.operation, static_cast<double>(times.count),
+                    static_cast<double>(times.bytes), times.work_ms, times.exposed_ms,
+                    times.overlap_percent()});
   return rows;
 }
 
-Json norm_histogram(const std::vector<double>& norms, double max_grad_norm) {
+records::NormHistogram norm_histogram(const std::vector<double>& norms, double max_grad_norm) {
   constexpr int kBins = 40;
-  if (norms.empty()) return Json();
+  if (norms.empty()) return {};
   std::vector<double> shown;
   for (const double norm : norms)
     if (norm > 0 && norm < 1e300) shown.push_back(std::log2(norm));
@@ -80,34 +77,46 @@ Json norm_histogram(const std::vector<double>& norms, double max_grad_norm) {
     const int bins = coarse > 1 ? (octaves + coarse - 1) / coarse : octaves * fine;
     for (int i = 0; i <= bins; ++i) edges.push_back(first + static_cast<double>(i) * coarse / fine);
   }
-  std::vector<int64_t> counts(edges.empty() ? 0 : edges.size() - 1);
+  std::vector<double> counts(edges.empty() ? 0 : edges.size() - 1);
   for (const double norm : shown) {
     const auto above = std::upper_bound(edges.begin(), edges.end(), norm);
     const auto bin = std::min<size_t>(above - edges.begin(), counts.size()) - 1;
     ++counts[bin];  // the largest may stand on the last edge
   }
   for (double& edge : edges) edge = std::exp2(edge);
-  return Json{{"edges", edges},
-              {"counts", counts},
-              {"left_out", norms.size() - shown.size()},
-              {"max_grad_norm", max_grad_norm}};
+  return {.edges = edges,
+          .counts = counts,
+          .left_out = static_cast<double>(norms.size() - shown.size()),
+          .max_grad_norm = max_grad_norm};
 }
 
-Json held_by_rank(const Trainer& trainer, const StepReport& report) {
+records::RankMemory held_by_rank(const train::Trainer& trainer, const train::StepReport& report) {
   const sharding::ShardingMemory& memory = report.sharding;
-  return Json{{"parameter_bytes", memory.parameters},
-              {"gradient_bytes", memory.gradients},
-              {"optimizer_bytes", trainer.optimizer().state_bytes()},
-              {"gathered_peak_bytes", memory.whole_peak},
-              {"gathered_peak_units", memory.whole_units_peak},
-              {"in_flight_peak_bytes", memory.in_flight_peak}};
+  return {.parameter_bytes = static_cast<double>(memory.parameters),
+          .gradient_bytes = static_cast<double>(memory.gradients),
+          .optimizer_bytes = static_cast<double>(trainer.optimizer().state_bytes()),
+          .gathered_peak_bytes = static_cast<double>(memory.whole_peak),
+          .gathered_peak_units = static_cast<double>(memory.whole_units_peak),
+          .in_flight_peak_bytes = static_cast<double>(memory.in_flight_peak)};
 }
 
-Json traffic_of(const StepReport& report) {
-  Json list = Json::array();
+records::ShardingPart sharding_part(const train::Trainer& trainer,
+                                    const train::StepReport& report) {
+  return {.rank = static_cast<double>(trainer.world().rank()),
+          .world = static_cast<double>(trainer.world().size()),
+          .fake = trainer.world().is_fake(),
+          .transport = trainer.parallel().transport(),
+          .units = trainer.parallel().unit_names(),
+          .held = held_by_rank(trainer, report),
+          .traffic = traffic_of(report)};
+}
+
+std::vector<records::Traffic> traffic_of(const train::StepReport& report) {
+  std::vector<records::Traffic> rows;
   for (const comm::Traffic& kind : report.traffic)
-    list.push_back({{"operation", kind.operation}, {"count", kind.count}, {"bytes", kind.bytes}});
-  return list;
+    rows.push_back(
+        {kind.operation, static_cast<double>(kind.count), static_cast<double>(kind.bytes)});
+  return rows;
 }
 
-}  // namespace moonshard::train
+}  // namespace moonshard::experiment

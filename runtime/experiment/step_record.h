@@ -1,27 +1,27 @@
-// What a step's report says about ranks, memory and communication, as records and scripts show it.
+// What a step's report says about ranks, memory and communication, as parts of a record.
 #pragma once
 
-#include "runtime/base/json.h"
+#include "runtime/records/schema.h"
 #include "runtime/train/step_watch.h"
 #include "runtime/train/trainer.h"
 
-namespace moonshard::train {
+namespace moonshard::experiment {
 
-/// What this rank holds: {parameter_bytes, gradient_bytes, optimizer_bytes, gathered_peak_…}.
-Json held_by_rank(const Trainer& trainer, const StepReport& report);
+/// What this rank holds at the end of a step.
+records::RankMemory held_by_rank(const train::Trainer& trainer, const train::StepReport& report);
 
-/// {peak_bytes, peak_phase, rest_bytes, breakdown, after_step, phases, timeline}
-Json ledger_record(const profile::LedgerReport& ledger);
+/// The same with what is known of the job it belongs to.
+records::ShardingPart sharding_part(const train::Trainer& trainer, const train::StepReport& report);
 
-/// [{operation, count, bytes, work_ms, exposed_ms, overlap_percent}]
-Json comm_rows(const std::vector<profile::Span>& spans);
+records::MemoryPart memory_part(const profile::LedgerReport& ledger);
 
-/// {edges, counts, left_out, max_grad_norm}: about 40 bins, evenly spaced in the logarithm between
-/// powers of two. Norms that are 0 or not finite are left out, and counted; null without norms.
-/// Norms of samples are secret: only for results that make no claim of privacy.
-Json norm_histogram(const std::vector<double>& norms, double max_grad_norm);
+std::vector<records::Collective> comm_rows(const std::vector<profile::Span>& spans);
 
-/// [{operation, count, bytes}]
-Json traffic_of(const StepReport& report);
+/// About 40 bins, evenly spaced in the logarithm between powers of two. Norms that are 0 or not
+/// finite are left out, and counted; missing without norms. Norms of samples are secret: only for
+/// results that make no claim of privacy.
+records::NormHistogram norm_histogram(const std::vector<double>& norms, double max_grad_norm);
 
-}  // namespace moonshard::train
+std::vector<records::Traffic> traffic_of(const train::StepReport& report);
+
+}  // namespace moonshard::experiment

@@ -9,6 +9,7 @@
 #include <torch/csrc/api/include/torch/version.h>
 
 #include "moonshard_build.h"
+#include "runtime/base/plugin.h"
 
 namespace moonshard::launch {
 namespace {
@@ -65,7 +66,7 @@ Json describe_machine() {
       {"commit", MOONSHARD_COMMIT},
       {"build_type", MOONSHARD_BUILD_TYPE},
       {"compiler", MOONSHARD_COMPILER},
-      {"cuda_kernels", MOONSHARD_WITH_CUDA != 0},
+      {"cuda_kernels", std::filesystem::exists(plugin_path("moonshard_cuda"))},
       {"libtorch", TORCH_VERSION},
       {"os", operating_system()},
       {"kernel", system.release},

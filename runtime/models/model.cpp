@@ -5,6 +5,7 @@
 
 #include "kernels/counter_noise/counter_noise.h"
 #include "runtime/core/device.h"
+#include "runtime/models/batch_check.h"
 
 namespace moonshard::models {
 
@@ -23,11 +24,18 @@ Batch Model::prepare(const Batch& batch, int64_t, int64_t) const {
   return batch;
 }
 
+void Model::check(const Batch& batch) const {
+  const BatchCheck fields(options_, batch);
+  fields.expect(batch.inputs, "inputs", batch.inputs.defined() ? batch.inputs.dim() : 2,
+                "[samples, width]");
+  MS_CHECK(batch.inputs.dim() >= 2 && batch.inputs.size(-1) == options_.hidden_dim,
+           "model '{}': batch field 'inputs': expected [samples, {}], got {}", options_.model,
+           options_.hidden_dim, c10::str(batch.inputs.sizes()));
+  fields.expect_like_inputs(batch.targets);
+}
+
 int64_t Model::count_tokens(const Batch& batch) const {
-  if (batch.input_ids.defined()) return batch.input_ids.numel();
-  if (options_.task != "denoise") return batch.inputs.size(0);
-  const int64_t patch = options_.patch_size;
-  return batch.inputs.size(0) * (batch.inputs.size(2) / patch) * (batch.inputs.size(3) / patch);
+  return batch.input_ids.defined() ? batch.input_ids.numel() : batch.inputs.size(0);
 }
 
 int64_t Model::freeze(const std::string& glob) {

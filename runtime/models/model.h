@@ -2,6 +2,7 @@
 // sharding or privacy: both attach from outside, through the seam and the list of parameters.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,20 @@
 #include "runtime/models/parameter.h"
 
 namespace moonshard::models {
+
+/// Which trainer has updated a model's weights last: trainers keep accounts of their own steps
+/// only.
+/// Of the model and all its trainers together, which may run on several threads.
+class LastTrainer {
+ public:
+  /// 0 before the first.
+  int64_t id() const { return id_.load(); }
+  /// Returns the one before.
+  int64_t exchange(int64_t id) { return id_.exchange(id); }
+
+ private:
+  std::atomic<int64_t> id_{0};
+};
 
 class Model {
  public:
@@ -30,13 +45,13 @@ class Model {
   /// labels. `first` is the number of samples before these in the step: a draw depends on (seed,
   /// step, position) alone, however the step is split.
   virtual Batch prepare(const Batch& batch, int64_t step, int64_t first = 0) const;
-  /// Whether prepare looks at `first`: with several ranks it costs them a word with each other.
+  /// Whether prepare looks at `first`: with several ranks it needs one extra collective.
   virtual bool draws_by_position() const { return false; }
   /// Throws UsageError when the batch does not fit the task: a field that is missing or of another
-  /// shape, a label out of range, padding on the left.
-  void check(const Batch& batch) const;
+  /// shape, a label out of range, padding on the left. By itself it expects vectors and targets.
+  virtual void check(const Batch& batch) const;
   /// Positions that the model computes for the batch.
-  int64_t count_tokens(const Batch& batch) const;
+  virtual int64_t count_tokens(const Batch& batch) const;
 
   /// Resolved options: every size is filled in and the task is named.
   const ModelOptions& options() const { return options_; }
@@ -45,6 +60,7 @@ class Model {
   /// The parameter of that name; throws UsageError with the nearest name.
   Parameter& parameter(const std::string& name) const;
   Seam& seam() { return seam_; }
+  const std::shared_ptr<LastTrainer>& last_trainer() const { return last_trainer_; }
 
   /// Parameters that match a glob ("*.norm.*") are left out of training. Throws UsageError when a
   /// glob matches nothing. Returns how many matched.
@@ -83,7 +99,7 @@ class Model {
                                  double std);
   /// A Linear without bias that uses the other layer's weight.
   ParamLayer& add_tied_linear(const std::string& name, ParamLayer& owner);
-  /// For kinds of one's own: a parameter from N(mean, std^2), and a layer that uses it.
+  /// For custom kinds of layers: a parameter from N(mean, std^2), and a layer that uses it.
   Parameter& add_parameter(const std::string& name, at::IntArrayRef shape, double std, double mean);
   ParamLayer& add_layer(const std::string& name, const char* kind, Parameter& weight);
 
@@ -101,6 +117,7 @@ class Model {
   };
 
   Seam seam_;
+  std::shared_ptr<LastTrainer> last_trainer_ = std::make_shared<LastTrainer>();
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<Start> starts_;  ///< by parameter
   RangeSource range_source_;

@@ -23,8 +23,8 @@ struct ModelCost {
 
 enum class LayerForm { Plain, Fused };
 
-/// Fused where the device is named to be a GPU and the format of the computation is one that the
-/// kernels know. "auto" counts as plain: nobody looks for a GPU, and the figure is the larger one.
+/// Fused where the device is named to be a GPU and the compute dtype is one that the
+/// kernels know. "auto" counts as plain: no GPU is looked for, and the figure is the larger one.
 LayerForm layer_form(const ModelOptions& options);
 
 /// seq_length is not used by models of images and vectors. Builds the model's shapes on device

@@ -1,30 +1,36 @@
-// Models by name: a preset is a family and its sizes. A new model of a known family is one line in
-// registry.cpp; a new family is one file pair and one row of its table of families.
+// Models by name. A preset is a family and its sizes; families are listed in families.h.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/models/family.h"
 #include "runtime/models/model.h"
 
 namespace moonshard::models {
 
-enum class Family { Linear, Decoder, Dit };
+/// Every family, in the order of their registration.
+const std::vector<std::unique_ptr<Family>>& families();
 
-struct Preset {
-  Family family;
-  ModelOptions sizes;
-  int64_t batch_size;  ///< what an experiment takes when it names none
-  int64_t seq_length;  ///< tokens of a sample: text, or patches of an image; 1 for vectors
-  std::string doc;
-};
+/// Adds a family to those of families.h, or takes one away again. Its tasks and options are words
+/// that the schema knows. Not while other threads use models. Throws UsageError when a preset's
+/// name is taken.
+const Family& register_family(std::unique_ptr<Family> family);
+void remove_family(const Family& family);
+
+/// The family of the preset that `model` names; of another name, the first one with its task, for
+/// models that are built by hand.
+const Family& family_of(const ModelOptions& options);
+
+/// The task of that name, or null.
+const Task* find_task(const std::string& name);
 
 /// Every preset that has sizes.
-const std::vector<Preset>& presets();
+std::vector<Preset> presets();
 
-/// The preset of that name, in any case. Besides presets() it knows the families "llama", "qwen"
-/// and "dit", whose sizes the caller gives (from a config.json), and names on the Hugging Face hub:
+/// The preset of that name, in any case. Besides presets() it knows those without sizes ("llama",
+/// "qwen", "dit"), which the caller gives, and names on the Hugging Face hub:
 /// "meta-llama/Llama-3.1-8B-Instruct" is llama3.1-8b. Throws UsageError for an unknown one, with
 /// the nearest.
 const Preset& find_preset(const std::string& name);
@@ -33,11 +39,12 @@ const Preset& find_preset(const std::string& name);
 bool knows_model(const std::string& name);
 
 /// Fills what is 0 or "auto" from the preset, and names the preset by its own name. Throws
-/// UsageError when the family needs a size that neither has.
+/// UsageError when the family needs a size that neither has, and for an option that means nothing
+/// to the family unless it has the value that resolved options have for it.
 ModelOptions resolve_model_options(const ModelOptions& options);
 
-/// Tokens of one sample: an image's patches for denoise, 1 for regress, else seq_length. Takes
-/// resolved options.
+/// Positions that the model computes for one sample: an image's patches for denoise, 1 for regress,
+/// else seq_length. Takes resolved options.
 int64_t tokens_per_sample(const ModelOptions& resolved, int64_t seq_length);
 
 /// Builds a model with random weights from its seed and freezes what `frozen` names; on device

@@ -1,5 +1,5 @@
 // Adam (Kingma and Ba 2015; weight decay is added to the gradient) and AdamW (Loshchilov and Hutter
-// 2019; decay is decoupled). Moments are in the value's format.
+// 2019; decay is decoupled). Moments have the value's dtype.
 #pragma once
 
 #include <map>

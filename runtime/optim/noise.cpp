@@ -8,6 +8,18 @@
 
 namespace moonshard::optim {
 
+void draw_noise(at::Tensor& target, const NoiseSpec& noise, uint32_t parameter,
+                int64_t first_element) {
+  if (noise.std == 0) return;
+  if (noise.secret != nullptr) {
+    kernels::add_secure_noise(target, noise.std, {*noise.secret, noise.step, parameter},
+                              first_element);
+  } else {
+    kernels::add_counter_noise(target, noise.std, {noise.key, noise.step, parameter},
+                               first_element);
+  }
+}
+
 void add_noise(models::Parameter& parameter, int64_t first_element, const NoiseSpec& noise) {
   sharding::settle_rows(parameter);
   if (!noise.updates_all || !parameter.trainable || parameter.value.numel() == 0) return;
@@ -22,13 +34,7 @@ void add_noise(models::Parameter& parameter, int64_t first_element, const NoiseS
   // Noise of 8 bits would be coarser than what it hides.
   if (parameter.grad.element_size() < 4) parameter.grad = parameter.grad.to(at::kFloat);
   parameter.grad = parameter.grad.contiguous();
-  if (noise.secret != nullptr) {
-    kernels::add_secure_noise(parameter.grad, noise.std,
-                              {*noise.secret, noise.step, parameter.index}, first_element);
-  } else {
-    kernels::add_counter_noise(parameter.grad, noise.std, {noise.key, noise.step, parameter.index},
-                               first_element);
-  }
+  draw_noise(parameter.grad, noise, parameter.index, first_element);
 }
 
 }  // namespace moonshard::optim

@@ -23,7 +23,7 @@ class Sgd : public Optimizer {
 
  private:
   struct Sum {
-    at::Tensor tensor;  ///< in the format of gradients
+    at::Tensor tensor;  ///< in the dtype of gradients
     bool is_used = false;
   };
 

@@ -11,17 +11,6 @@
 namespace moonshard::plan {
 namespace {
 
-int64_t data_bytes(const models::ModelOptions& o, int64_t batch, int64_t tokens) {
-  const auto size = static_cast<int64_t>(c10::elementSize(dtype_from_name(o.dtype)));
-  if (o.task == "regress") return 2 * batch * o.hidden_dim * size;
-  if (o.task == "denoise") {
-    const int64_t numbers = o.in_channels * o.image_size * o.image_size;
-    return 2 * batch * numbers * std::max<int64_t>(size, 4) + 2 * batch * 8;
-  }
-  // Ids, mask, labels.
-  return batch * tokens * (8 + 1) + batch * (o.task == "lm" ? tokens : 1) * 8;
-}
-
 // The most units that are whole at one moment, by their bytes: the root and so many in a row.
 int64_t most_gathered(const std::vector<int64_t>& units, bool has_root, size_t in_a_row) {
   const size_t first = has_root ? 1 : 0;
@@ -48,7 +37,7 @@ RankMemory rank_memory(const models::ModelOptions& options,
   const int64_t sum_size = std::max<int64_t>(size, 4);
   const bool ddp = sharding.parallel == "ddp", parts = sharding.parallel == "fsdp";
   RankMemory memory;
-  memory.data = data_bytes(o, batch_size, seq_length);
+  memory.data = models::family_of(o).batch_bytes(o, batch_size, seq_length);
   int64_t updated = 0, whole_gradients = 0;
   std::vector<int64_t> units;
   bool has_root = false;

@@ -11,12 +11,10 @@
 
 #include "runtime/models/model.h"
 #include "runtime/privacy/clipping.h"
+#include "runtime/privacy/step_hooks.h"
 #include "runtime/profile/phases.h"
 
 namespace moonshard::privacy {
-
-template <class T>
-void add_clip_options(OptionSchema& schema);
 
 /// Norms and factors of one layer (or of layers that share a weight), kept only when asked for.
 struct LayerNorms {
@@ -41,7 +39,8 @@ struct MicroBatch {
   /// The most of any rank's micro-batches, 0 without others: what all ranks must decide alike is
   /// decided from these.
   int64_t most_samples = 0, most_tokens_per_sample = 0;
-  /// A rank without samples of its own keeps the others' pace with one that counts for nothing.
+  /// A rank without samples of its own runs a zero-weight dummy sample, so that it joins the
+  /// others' collectives.
   bool stand_in = false;
 };
 
@@ -64,6 +63,8 @@ class ClipEngine : public models::GradientConsumer {
   /// For measuring what a reduction of norms over ranks costs. It mixes samples of different ranks:
   /// what is trained so is not private.
   virtual void reduce_norms_by(NormReduction) {}
+  /// What is asked where norms, factors and gradients are made; it outlives the engine.
+  virtual void use_hooks(StepHooks&) {}
   /// Bytes that the engine held across layers at its peak in this step.
   virtual int64_t kept_bytes() const { return 0; }
 };
@@ -71,61 +72,13 @@ class ClipEngine : public models::GradientConsumer {
 using EngineMaker =
     std::function<std::unique_ptr<ClipEngine>(const ClipOptions&, std::shared_ptr<Clipping>)>;
 
-struct EngineInfo {
-  std::string name;
-  std::string doc;
-  bool is_private;
-  std::vector<std::string> aliases;  ///< the seed documents' names
-  EngineMaker make;
-  bool built_in = false;
-};
-
-/// All engines: the built-in ones, then those registered since.
-std::vector<EngineInfo> engines();
 /// Adds an engine, or replaces one that was registered before. Built-in names are refused.
-void register_engine(EngineInfo engine);
+/// engine_names.h lists what there is.
+void register_engine(const EngineDescription& description, EngineMaker make);
 /// Takes a registered engine away again. Built-in ones stay.
 void unregister_engine(const std::string& name);
 
 std::unique_ptr<ClipEngine> make_engine(const ClipOptions& options,
                                         std::shared_ptr<Clipping> clipping);
-
-/// Names and aliases for option schemas, looked up when they are needed: engines may be added late.
-std::vector<std::string> engine_names();
-std::map<std::string, std::string> engine_aliases();
-
-// ---- templates --------------------------------------------------------------------------------
-
-template <class T>
-void add_clip_options(OptionSchema& schema) {
-  Option& mode =
-      schema.choice<T>("mode", &T::mode, {}, "clipping engine; none trains without privacy");
-  mode.live_choices = &engine_names;
-  mode.live_aliases = &engine_aliases;
-  schema.choice<T>(
-      "clipping", &T::clipping, {"flat", "per_layer", "automatic", "adaptive"},
-      "how norms become factors: one bound, one per layer, normalising, or a quantile");
-  schema.real<T>("max_grad_norm", &T::max_grad_norm, 1e-12, 1e12,
-                 "clipping bound C of each sample's gradient norm; adaptive clipping starts there");
-  schema
-      .real<T>("noise_multiplier", &T::noise_multiplier, 0, 1e6,
-               "noise std over C, added once to the summed gradient")
-      .aliases = {"sigma"};
-  schema.real<T>("stability", &T::stability, 1e-9, 1e6,
-                 "automatic clipping: gamma in C / (norm + gamma)");
-  schema.real<T>("target_quantile", &T::target_quantile, 0, 1,
-                 "adaptive clipping: share of samples that should stay unclipped");
-  schema.real<T>("quantile_lr", &T::quantile_lr, 0, 10, "adaptive clipping: how fast C moves");
-  schema.real<T>("quantile_noise", &T::quantile_noise, 0, 1e9,
-                 "adaptive clipping: noise std of the count; 0 takes batch / 20");
-  schema.integer<T>("tile_size", &T::tile_size, 0, 1e6,
-                    "flash norms: positions or rows at a time; 0 chooses");
-  schema.choice<T>("flash_algorithm", &T::flash_algorithm, {"auto", "input_length", "width"},
-                   "flash norms: by tiles of positions, by tiles of width, or the cheaper");
-  schema.integer<T>(
-      "memory_budget_mb", &T::memory_budget_mb, 0, 1e9,
-      "engine auto: what it may keep across layers; 0: half of what a GPU has beside the "
-      "weights and a copy of them, elsewhere no limit");
-}
 
 }  // namespace moonshard::privacy

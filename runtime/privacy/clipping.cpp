@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "runtime/base/check.h"
-#include "runtime/privacy/faults.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -30,8 +29,6 @@ at::Tensor clip_factors(const at::Tensor& norms, double max_grad_norm) {
 Clipping::Clipping(const ClipOptions& options) : options_(options), bound_(options.max_grad_norm) {}
 
 at::Tensor Clipping::factors(const at::Tensor& norms, int64_t groups) const {
-  if (has_fault(Fault::NoClipping)) return at::ones_like(norms);
-  if (has_fault(Fault::ClippingPerLayer)) groups = 1;
   if (options_.clipping == "automatic")
     return usable_or_zero(bound_ / (norms + options_.stability), norms);
   return clip_factors(norms, bound_ / std::sqrt(static_cast<double>(groups)));

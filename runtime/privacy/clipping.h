@@ -6,27 +6,12 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include <ATen/core/Tensor.h>
 
-#include "runtime/base/options.h"
+#include "runtime/privacy/clip_options.h"
 
 namespace moonshard::privacy {
-
-struct ClipOptions {
-  std::string mode = "none";
-  std::string clipping = "flat";
-  double max_grad_norm = 1.0;
-  double noise_multiplier = 1.0;
-  double stability = 0.01;
-  double target_quantile = 0.5;
-  double quantile_lr = 0.2;
-  double quantile_noise = 0;
-  int64_t tile_size = 0;
-  std::string flash_algorithm = "auto";
-  int64_t memory_budget_mb = 0;
-};
 
 /// target += std x standard normals.
 using AddNoise = std::function<void(at::Tensor& target, double std)>;

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include "runtime/base/check.h"
-#include "runtime/privacy/faults.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/profile/owners.h"
@@ -68,7 +67,7 @@ at::Tensor linear_embedding_cross(const ParamLayer& embedding, const at::Tensor&
   const int64_t B = a_BTd.size(0), T = a_BTd.size(1);
   const at::Tensor ids_BS = ids.reshape({B, -1});
   at::Tensor e_BSd = other_g.reshape({B, ids_BS.size(1), -1});
-  if (embedding.padding_id >= 0 && !has_fault(Fault::NoPaddingRule)) {
+  if (embedding.padding_id >= 0) {
     e_BSd = e_BSd.masked_fill(ids_BS.eq(embedding.padding_id).unsqueeze(2), 0);
   }
   at::Tensor total = at::zeros({B}, a.options().dtype(at::kDouble));
@@ -189,7 +188,7 @@ at::Tensor squared_norms(const ParamLayer& layer, const at::Tensor& a, const at:
         checked(rule_of(layer)->squares(layer, a, g, settings), layer, {g.size(0)}, "squared norms")
             .to(at::kDouble);
   }
-  if (has_trained_bias(layer) && !has_fault(Fault::NoBiasTerm)) {
+  if (has_trained_bias(layer) && settings.counts_bias) {
     const at::Tensor bias = row_squares(per_sample_bias(g));
     total = total.defined() ? total + bias : bias;
   }
@@ -231,7 +230,6 @@ void add_rows(models::Parameter& parameter, const at::Tensor& rows, const at::Te
 }
 
 void announce_gradients(const ParamLayer& layer) {
-  spoil_gradients(layer);
   if (layer.seam->keeper != nullptr) layer.seam->keeper->gradients_added(layer);
 }
 

@@ -25,6 +25,7 @@ enum class NormMethod {
 struct NormSettings {
   NormMethod method = NormMethod::Width;
   int64_t tile_size = 0;  ///< positions (InputLength) or rows (Width) at a time; 0 chooses
+  bool counts_bias = true;
 };
 
 /// Gradients of one layer's parameters; undefined where there is none or it is frozen.

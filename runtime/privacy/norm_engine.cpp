@@ -4,7 +4,6 @@
 
 #include <set>
 
-#include "runtime/privacy/faults.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/profile/owners.h"
@@ -34,7 +33,7 @@ void NormEngine::form_groups(models::Model& model) {
     for (const models::Parameter* parameter : {layer->weight, layer->bias}) {
       if (parameter == nullptr || !parameter->trainable) continue;
       const auto known = owner.find(parameter);
-      if (known != owner.end()) group = known->second;
+      if (known != owner.end() && hooks_->joins_tied_weights()) group = known->second;
     }
     if (group < 0) {
       group = static_cast<int64_t>(groups_.size());
@@ -130,7 +129,7 @@ void NormEngine::consume_rows(const ParamLayer& layer, const at::Tensor& weight_
   if (in_second_pass_) {
     if (weight_rows.defined()) add_rows(*layer.weight, weight_rows, factors_);
     if (bias_rows.defined()) add_rows(*layer.bias, bias_rows, factors_);
-    return announce_gradients(layer);
+    return announce(layer);
   }
   const at::Tensor& any = weight_rows.defined() ? weight_rows : bias_rows;
   Group& group = first_use(layer, any.size(0));
@@ -188,8 +187,10 @@ void NormEngine::launch_joined() {
 
 at::Tensor NormEngine::layer_norm_squares(const ParamLayer& layer, const at::Tensor& a,
                                           const at::Tensor& g, const LayerPlan& plan) const {
+  NormSettings settings = plan.norm;
+  settings.counts_bias = layer.bias == nullptr || hooks_->counts(*layer.bias);
   const at::Tensor squares =
-      plan.custom_norm ? plan.custom_norm(layer, a, g) : squared_norms(layer, a, g, plan.norm);
+      plan.custom_norm ? plan.custom_norm(layer, a, g) : squared_norms(layer, a, g, settings);
   MS_CHECK(squares.defined() && squares.dim() == 1 && squares.size(0) == micro_.samples,
            "privacy.{}: layer '{}': expected squared norms [{}], got {}", name(), layer.name,
            micro_.samples, squares.defined() ? c10::str(squares.sizes()) : std::string("nothing"));
@@ -201,7 +202,7 @@ at::Tensor NormEngine::cross_terms(const Group& group, const ParamLayer& layer, 
                                    const at::Tensor& g) const {
   at::Tensor sum = at::zeros({micro_.samples}, g.options().dtype(at::kDouble));
   for (const Use& use : group.uses) {
-    if (use.layer->weight != layer.weight || has_fault(Fault::NoCrossTerm)) continue;
+    if (use.layer->weight != layer.weight) continue;
     sum = sum + 2 * cross_products(*use.layer, use.a, use.g, layer, a, g);
   }
   return sum;
@@ -216,11 +217,6 @@ void NormEngine::keep_rows(Group& group, models::Parameter* parameter, const at:
     profile::claim(own.rows, Owner::EngineKept);
     return;
   }
-  if (has_fault(Fault::NoCrossTerm)) {  // the two uses' squares, as if they were two weights
-    const at::Tensor parts =
-        row_squares(rows) - row_squares(own.rows + rows) + row_squares(own.rows);
-    group.squares = group.squares.defined() ? group.squares + parts : parts;
-  }
   // A tied weight's uses add up before the norm is taken. Not in place: the rule may have handed
   // out a view of g.
   own.rows = own.rows + rows;
@@ -228,7 +224,8 @@ void NormEngine::keep_rows(Group& group, models::Parameter* parameter, const at:
 }
 
 at::Tensor NormEngine::factors_of(const at::Tensor& norms, int64_t groups) const {
-  return micro_.stand_in ? at::zeros_like(norms) : clipping_->factors(norms, groups);
+  return micro_.stand_in ? at::zeros_like(norms)
+                         : hooks_->factors(*clipping_, norms, groups, micro_.index);
 }
 
 // On a GPU the squares of small rows (norm layers, biases) are many tiny launches: they wait for
@@ -237,16 +234,16 @@ void NormEngine::add_squares_of_rows(Group& group) {
   constexpr int64_t kSmall = 1 << 16;
   for (const auto& [index, own] : group.per_sample) {
     if (own.scales.defined()) continue;  // came with their norm
-    if (own.rows.dim() == 2 && has_fault(Fault::NoBiasTerm) &&
-        own.parameter->name.ends_with(".bias"))
-      continue;
-    if ((own.rows.is_cuda() || stands_in(own.rows)) && !needs_group_norms() &&
+    const bool is_counted = hooks_->counts(*own.parameter);
+    if (is_counted && (own.rows.is_cuda() || stands_in(own.rows)) && !needs_group_norms() &&
         own.rows[0].numel() <= kSmall) {
       late_rows_.push_back(own.rows.flatten(1));
       continue;
     }
     const profile::Zone zone(kLocalNorms, group.name);
-    const at::Tensor squares = row_squares(own.rows);
+    const at::Tensor squares =
+        is_counted ? row_squares(own.rows)
+                   : at::zeros({own.rows.size(0)}, own.rows.options().dtype(at::kDouble));
     group.squares = group.squares.defined() ? group.squares + squares : squares;
   }
 }
@@ -271,9 +268,7 @@ void NormEngine::complete(Group& group) {
     group.squares = with_rounding_of_sum(group.squares, group.magnitude, sum_type_);
     group.magnitude = at::Tensor();
   }
-  const ParamLayer& first = *group.layers.front();
-  if (leaves_out(first, group_of_layer_[first.index], groups_.size()))
-    group.squares = at::zeros_like(group.squares);
+  if (!hooks_->counts(*group.layers.front()->weight)) group.squares.zero_();
   squares_ = squares_.defined() ? squares_ + group.squares : group.squares;
   profile::claim(squares_, Owner::NormSamples);
   zone.reset();
@@ -316,8 +311,6 @@ ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
     report.norms = squares_.sqrt();
     profile::claim(report.norms, Owner::NormSamples);
   }
-  if (has_fault(Fault::MicroStepNorm) && micro_.index == 1)
-    report.norms = at::zeros_like(report.norms);
   if (!clipping_->per_layer()) {
     factors_ = report.factors = factors_of(report.norms, 1);
     timer.begin("clipped_sum");

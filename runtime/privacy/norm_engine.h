@@ -1,4 +1,4 @@
-// The engine that all norm-based engines are. Each layer has a plan: how its norm is found at the
+// Base class of the norm engines. Each layer has a plan: how its norm is found at the
 // seam, and what is kept until the factors are known. What is called ghost, flash, bookkeeping or
 // materialize are plans; this file carries them out.
 //
@@ -48,6 +48,7 @@ class NormEngine : public ClipEngine {
   ClipReport clip(profile::PhaseTimer& timer) override;
   void end_second_pass() override;
   void reduce_norms_by(NormReduction reduction) override { norm_reduction_ = std::move(reduction); }
+  void use_hooks(StepHooks& hooks) override { hooks_ = &hooks; }
   int64_t kept_bytes() const override { return peak_kept_bytes_; }
 
  protected:
@@ -105,14 +106,16 @@ class NormEngine : public ClipEngine {
   void sum_all(const at::Tensor& factors);
   void sum_one(Group& group, const at::Tensor& factors);
   void announce(const Group& group) const;
+  void announce(const models::ParamLayer& layer) const;
   int64_t kept_now() const;
 
   at::Tensor factors_of(const at::Tensor& norms, int64_t groups) const;
 
   std::shared_ptr<Clipping> clipping_;
   NormReduction norm_reduction_;
+  StepHooks* hooks_ = &no_hooks();
   MicroBatch micro_;
-  at::ScalarType sum_type_ = at::kFloat;  ///< format that sums are formed in
+  at::ScalarType sum_type_ = at::kFloat;  ///< dtype that sums are formed in
   bool needs_second_pass_ = false, in_second_pass_ = false;
   std::vector<Group> groups_;
   std::vector<int64_t> group_of_layer_;  ///< by layer index; -1 for frozen layers

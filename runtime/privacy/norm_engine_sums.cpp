@@ -53,7 +53,12 @@ void NormEngine::take_sums(Group& group, const at::Tensor& factors,
 void NormEngine::announce(const Group& group) const {
   // In the second pass each layer speaks for itself.
   if (needs_second_pass_) return;
-  for (const ParamLayer* layer : group.layers) announce_gradients(*layer);
+  for (const ParamLayer* layer : group.layers) announce(*layer);
+}
+
+void NormEngine::announce(const ParamLayer& layer) const {
+  hooks_->before_reduction(layer);
+  announce_gradients(layer);
 }
 
 void NormEngine::sum_one(Group& group, const at::Tensor& factors) {
@@ -89,7 +94,7 @@ void NormEngine::sum_all(const at::Tensor& factors) {
 void NormEngine::consume_again(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
   if (!may_join(layer, a, g)) {
     add_gradients(layer, a, g, factors_);
-    return announce_gradients(layer);
+    return announce(layer);
   }
   if (!joined_.empty() && (joined_.front().layer->block != layer.block ||
                            shares_weight(joined_, layer) || joined_.size() == kMostTasks))
@@ -103,7 +108,7 @@ void NormEngine::sum_joined() {
   std::vector<LinearTask> tasks;
   tasks.swap(joined_);
   add_clipped(tasks, factors_);
-  for (const LinearTask& task : tasks) announce_gradients(*task.layer);
+  for (const LinearTask& task : tasks) announce(*task.layer);
 }
 
 }  // namespace moonshard::privacy

@@ -5,47 +5,46 @@
 #include <mutex>
 #include <unordered_map>
 
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
-
-#include "runtime/base/check.h"
+#include "runtime/profile/context.h"
 #include "runtime/profile/memory.h"
-#include "runtime/profile/out_of_memory.h"
 
 namespace moonshard::profile {
-
-const char* owner_name(Owner owner) {
-  static constexpr const char* kNames[] = {"parameters",       "gathered_parameters",
-                                           "cast_parameters",  "gradients",
-                                           "optimizer_state",  "activations",
-                                           "output_gradients", "engine_kept",
-                                           "norm_samples",     "temporaries_ggt",
-                                           "temporaries_aat",  "engine_temporaries",
-                                           "communication",    "data",
-                                           "step_temporaries"};
-  static_assert(std::size(kNames) == kOwners);
-  return kNames[static_cast<size_t>(owner)];
-}
-
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using LedgerClock = std::chrono::steady_clock;
 
 // Blocks of the CUDA allocator are multiples of this; a claimed tensor's block is at least that.
 constexpr int64_t kGpuBlock = 512;
 constexpr size_t kMostSamples = 1u << 17;
 
-struct Block {
-  int64_t bytes;
-  Owner owner;
-};
+// Guards the list of open books and all that is in them: allocations come from any thread, also
+// while a ledger begins and ends. No allocator is asked for anything while it is held: allocators
+// call us with their own locks in hand.
+std::mutex books_mutex;
+std::vector<Ledger::Book*> open_books;
 
-// One for the process: allocations come from any thread, also while a ledger begins and ends.
-struct Ledger {
-  std::mutex mutex;
+Owner owner_by_phase(const std::string& phase) {
+  if (phase.empty() || phase == "data") return Owner::Data;
+  if (phase == "forward") return Owner::Activations;
+  if (phase.ends_with("backward")) return Owner::OutputGradients;
+  if (phase.starts_with("cl") || phase == "norm_reduce") return Owner::EngineTemporaries;
+  return Owner::StepTemporaries;
+}
+
+}  // namespace
+
+struct Ledger::Book {
+  struct Block {
+    int64_t bytes;
+    Owner owner;
+    uint64_t age;  ///< ledgers that had begun when it was allocated; 0: there before this one
+  };
+  using Blocks = std::unordered_map<const void*, Block>;
+
   c10::Device device = c10::kCPU;
-  std::unordered_map<const void*, Block> blocks;
-  Owner owner = Owner::Activations;  ///< of what is allocated now
+  uint64_t number = 0;  ///< of this ledger among all that have begun
+  StepCounts steps;     ///< when it began
+  Blocks blocks;
   OwnerBytes owners{};
   int64_t unclaimed = 0;  ///< held since before the ledger, owner unknown
   int64_t total = 0, peak = 0;
@@ -55,17 +54,21 @@ struct Ledger {
   std::vector<LedgerPhase> phases;
   std::vector<LedgerSample> samples;
   size_t stride = 1, changes = 0;
-  Clock::time_point start;
+  LedgerClock::time_point start = LedgerClock::now();
 
-  void add(const void* block, int64_t bytes, Owner to) {
-    blocks[block] = {bytes, to};
+  bool is_of(c10::Device other) const {
+    return device.type() == other.type() &&
+           (!device.has_index() || !other.has_index() || device.index() == other.index());
+  }
+
+  void add(const void* block, int64_t bytes, Owner to, uint64_t age) {
+    blocks[block] = {bytes, to, age};
     owners[static_cast<size_t>(to)] += bytes;
   }
 
-  void allocated(const void* block, int64_t bytes) {
-    const auto stale = blocks.find(block);  // freed where nobody saw it
-    if (stale != blocks.end()) forget(stale, stale->second.bytes);
-    add(block, bytes, owner);
+  void allocated(const void* block, int64_t bytes, uint64_t age) {
+    add(block, bytes,
+        detail::thread_owner == Owner::Count ? owner_by_phase(phase) : detail::thread_owner, age);
     total += bytes;
     if (!phases.empty()) phases.back().peak_bytes = std::max(phases.back().peak_bytes, total);
     if (total > peak) mark_peak();
@@ -79,27 +82,15 @@ struct Ledger {
     peak_phase = phase;
   }
 
-  void forget(std::unordered_map<const void*, Block>::iterator entry, int64_t bytes) {
+  void forget(Blocks::iterator entry, int64_t bytes) {
     owners[static_cast<size_t>(entry->second.owner)] -= entry->second.bytes;
     unclaimed -= bytes - entry->second.bytes;  // a claimed block may have been a little larger
     total -= bytes;
     blocks.erase(entry);
   }
 
-  void freed(const void* block, int64_t bytes) {
-    const auto entry = blocks.find(block);
-    if (entry != blocks.end()) {
-      forget(entry, bytes);
-    } else {
-      unclaimed -= bytes;
-      total -= bytes;
-    }
-    sample();
-  }
-
   void claim(const at::Tensor& tensor, Owner to) {
-    if (!tensor.defined() || tensor.device().type() != device.type() || !tensor.has_storage())
-      return;
+    if (!tensor.defined() || !is_of(tensor.device()) || !tensor.has_storage()) return;
     const void* block = tensor.storage().data();
     if (block == nullptr) return;
     const auto entry = blocks.find(block);
@@ -111,7 +102,7 @@ struct Ledger {
     }
     int64_t bytes = static_cast<int64_t>(tensor.storage().nbytes());
     if (device.is_cuda()) bytes = (bytes + kGpuBlock - 1) / kGpuBlock * kGpuBlock;
-    add(block, bytes, to);
+    add(block, bytes, to, 0);
     unclaimed -= bytes;
   }
 
@@ -126,8 +117,8 @@ struct Ledger {
   }
 
   LedgerSample now() const {
-    return {std::chrono::duration<double, std::milli>(Clock::now() - start).count(), phase, total,
-            owners};
+    return {std::chrono::duration<double, std::milli>(LedgerClock::now() - start).count(), phase,
+            total, owners};
   }
 
   void leave_phase(const MemoryReading& now_held) {
@@ -145,31 +136,21 @@ struct Ledger {
     phases.push_back({phase, total, total, 0, 0, 0});
     if (total >= peak) mark_peak();  // with what has been claimed since
     samples.push_back(now());
-    owner = phase == "data"                                     ? Owner::Data
-            : phase == "forward"                                ? Owner::Activations
-            : phase.ends_with("backward")                       ? Owner::OutputGradients
-            : phase.starts_with("cl") || phase == "norm_reduce" ? Owner::EngineTemporaries
-                                                                : Owner::StepTemporaries;
+  }
+
+  // Whether no other step ran while this ledger was kept.
+  bool was_alone() const { return steps.running == 0 && count_steps().begun <= steps.begun + 1; }
+
+  bool is_open() const {
+    return std::find(open_books.begin(), open_books.end(), this) != open_books.end();
+  }
+  void close() {
+    std::erase(open_books, this);
+    detail::open_ledgers.store(static_cast<int64_t>(open_books.size()));
   }
 };
 
-Ledger& ledger() {
-  static Ledger instance;
-  return instance;
-}
-
-// The CUDA allocator reports to whatever profiler state the thread carries; autograd's threads
-// carry their caller's.
-class GpuReports : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void* block, int64_t bytes, size_t, size_t, c10::Device device) override {
-    detail::ledger_counts(block, bytes, device);
-  }
-  void reportOutOfMemory(int64_t bytes, size_t, size_t, c10::Device device) override {
-    note_out_of_memory(bytes, device);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-};
+namespace {
 
 // One sample of each stretch of time: its largest.
 std::vector<LedgerSample> thinned(std::vector<LedgerSample> samples) {
@@ -195,96 +176,89 @@ std::vector<LedgerSample> thinned(std::vector<LedgerSample> samples) {
 
 namespace detail {
 
-std::atomic<bool> ledger_is_kept{false};
-
-Owner exchange_owner(Owner owner) {
-  const std::lock_guard lock(ledger().mutex);
-  return std::exchange(ledger().owner, owner);
-}
-
-void restore_owner(Owner owner) {
-  const std::lock_guard lock(ledger().mutex);
-  ledger().owner = owner;
-}
+std::atomic<int64_t> open_ledgers{0};
+std::atomic<uint64_t> ledgers_begun{0};
+constinit thread_local Owner thread_owner = Owner::Count;
 
 void claim_block(const at::Tensor& tensor, Owner owner) {
-  const std::lock_guard lock(ledger().mutex);
-  if (ledger_is_kept.load()) ledger().claim(tensor, owner);
-}
-
-void ledger_counts(const void* block, int64_t bytes, c10::Device device) {
-  const std::lock_guard lock(ledger().mutex);
-  if (!ledger_is_kept.load() || device.type() != ledger().device.type()) return;
-  if (bytes > 0) {
-    ledger().allocated(block, bytes);
-  } else {
-    ledger().freed(block, -bytes);
-  }
-}
-
-void ledger_enters_phase(const char* phase) {
-  // Before our lock: allocators call us with theirs in hand.
-  const MemoryReading now_held = read_memory(ledger().device);
-  const std::lock_guard lock(ledger().mutex);
-  if (ledger_is_kept.load()) ledger().enter(phase, now_held);
+  const auto context = current_context();
+  if (context != nullptr && context->ledger != nullptr) context->ledger->claim(tensor, owner);
 }
 
 }  // namespace detail
 
-struct LedgerScope::Guards {
-  std::unique_ptr<c10::DebugInfoGuard> reports;
-};
-
-LedgerScope::LedgerScope(c10::Device device)
-    : device_(device), guards_(std::make_unique<Guards>()) {
+Ledger::Ledger(c10::Device device) : book_(std::make_unique<Book>()) {
   reset_peak_memory(device);
-  const int64_t held = read_memory(device).allocated_bytes;  // before our lock, as below
-  const std::lock_guard lock(ledger().mutex);
-  MS_ASSERT(!detail::ledger_is_kept.load(), "two ledgers at once");
-  Ledger& l = ledger();
-  l.device = device;
-  l.blocks.clear();
-  l.owner = Owner::Data;
-  l.owners = l.at_peak = {};
-  l.total = l.peak = l.unclaimed = l.unclaimed_at_peak = held;
-  l.phase.clear();
-  l.peak_phase.clear();
-  l.phases.clear();
-  l.samples.clear();
-  l.stride = 1;
-  l.changes = 0;
-  l.start = Clock::now();
-  if (device.is_cuda())
-    guards_->reports = std::make_unique<c10::DebugInfoGuard>(c10::DebugInfoKind::PROFILER_STATE,
-                                                             std::make_shared<GpuReports>());
-  detail::ledger_is_kept.store(true);
+  book_->device = device;
+  book_->steps = count_steps();
+  const int64_t held = read_memory(device).allocated_bytes;
+  book_->total = book_->peak = book_->unclaimed = book_->unclaimed_at_peak = held;
+  const std::lock_guard lock(books_mutex);
+  book_->number = ++detail::ledgers_begun;
+  open_books.push_back(book_.get());
+  detail::open_ledgers.store(static_cast<int64_t>(open_books.size()));
 }
 
-LedgerScope::~LedgerScope() {
-  guards_->reports.reset();
-  const std::lock_guard lock(ledger().mutex);
-  detail::ledger_is_kept.store(false);
-  ledger().blocks.clear();
-  ledger().samples.clear();
+Ledger::~Ledger() {
+  const std::lock_guard lock(books_mutex);
+  book_->close();
 }
 
-LedgerReport LedgerScope::finish() {
-  const MemoryReading reading = read_memory(device_);
-  const std::lock_guard lock(ledger().mutex);
-  Ledger& l = ledger();
-  l.leave_phase(reading);
-  l.samples.push_back(l.now());
+void Ledger::count(const void* block, int64_t bytes, c10::Device device, uint64_t age) {
+  const auto context = current_context();
+  Book* own =
+      context != nullptr && context->ledger != nullptr ? context->ledger->book_.get() : nullptr;
+  const std::lock_guard lock(books_mutex);
+  for (const Book* book : open_books)
+    if (const auto entry = book->blocks.find(block); entry != book->blocks.end())
+      age = std::max(age, entry->second.age);
+  for (Book* book : open_books) {
+    const auto entry = book->blocks.find(block);
+    if (entry != book->blocks.end()) {
+      // Freed, by whatever thread; or so long ago that its address is given away again.
+      book->forget(entry, bytes > 0 ? entry->second.bytes : -bytes);
+    } else if (bytes < 0 && book->is_of(device) && age < book->number &&
+               (book == own || (context == nullptr && book->was_alone()))) {
+      book->unclaimed += bytes;  // it was there before the ledger
+      book->total += bytes;
+    } else {
+      continue;  // another step's
+    }
+    book->sample();
+  }
+  if (bytes > 0 && own != nullptr && own->is_open() && own->is_of(device))
+    own->allocated(block, bytes, detail::ledgers_begun.load());
+}
+
+void Ledger::enter_phase(const char* phase) {
+  const MemoryReading now_held = read_memory(book_->device);
+  const std::lock_guard lock(books_mutex);
+  if (book_->is_open()) book_->enter(phase, now_held);
+}
+
+void Ledger::claim(const at::Tensor& tensor, Owner owner) {
+  const std::lock_guard lock(books_mutex);
+  if (book_->is_open()) book_->claim(tensor, owner);
+}
+
+LedgerReport Ledger::finish() {
+  const MemoryReading reading = read_memory(book_->device);
+  const std::lock_guard lock(books_mutex);
+  Book& book = *book_;
+  book.leave_phase(reading);
+  book.samples.push_back(book.now());
+  book.close();
+  const bool alone = book.was_alone();
   LedgerReport report;
-  report.peak_bytes = std::max(reading.max_allocated_bytes, l.peak);
-  report.peak_phase = l.peak_phase;
-  report.at_peak = l.at_peak;
-  report.rest_at_peak = l.unclaimed_at_peak + report.peak_bytes - l.peak;
-  report.at_end = l.owners;
-  report.rest_at_end = reading.allocated_bytes;
-  for (const int64_t bytes : l.owners) report.rest_at_end -= bytes;
-  report.phases = l.phases;
-  report.timeline = thinned(std::move(l.samples));
-  l.samples.clear();
+  report.peak_bytes = alone ? std::max(reading.max_allocated_bytes, book.peak) : book.peak;
+  report.peak_phase = book.peak_phase;
+  report.at_peak = book.at_peak;
+  report.rest_at_peak = book.unclaimed_at_peak + report.peak_bytes - book.peak;
+  report.at_end = book.owners;
+  report.rest_at_end = alone ? reading.allocated_bytes : book.total;
+  for (const int64_t bytes : book.owners) report.rest_at_end -= bytes;
+  report.phases = book.phases;
+  report.timeline = thinned(std::move(book.samples));
   return report;
 }
 

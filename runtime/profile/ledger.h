@@ -1,8 +1,10 @@
-// A ledger of all memory that tensors hold during a step: who owns how much at the moment of the
+// A ledger of the memory that tensors hold during a step: who owns how much at the moment of the
 // peak, at the end of each phase, and over time. What nobody claimed is the rest, so that the rows
 // always add up to what the allocator counts.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +28,7 @@ struct LedgerSample {
 };
 
 struct LedgerReport {
-  int64_t peak_bytes = 0;  ///< the allocator's own count
+  int64_t peak_bytes = 0;  ///< the allocator's own count; see Ledger
   std::string peak_phase;
   OwnerBytes at_peak{}, at_end{};
   int64_t rest_at_peak = 0;  ///< what no owner claimed
@@ -37,26 +39,39 @@ struct LedgerReport {
 
 inline constexpr size_t kTimelineSamples = 400;
 
-/// Keeps the ledger of one device while it lives: for allocations of this thread and of the work
-/// that it starts. One at a time.
-class LedgerScope {
+/// The ledger of one step (context.h) on one device: of what is allocated while its context is
+/// current. Tensors that were there before it began are the rest until someone claims them.
+///
+/// The allocator counts for the whole process. Where another trainer's step ran at the same time,
+/// its peak is not this step's, and the totals are what was held at the beginning and what this
+/// step has added and given back since.
+class Ledger {
  public:
-  explicit LedgerScope(c10::Device device);
-  ~LedgerScope();
-  LedgerScope(const LedgerScope&) = delete;
-  LedgerScope& operator=(const LedgerScope&) = delete;
+  explicit Ledger(c10::Device device);
+  ~Ledger();
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  void enter_phase(const char* phase);
+  void claim(const at::Tensor& tensor, Owner owner);
+  /// Ends the ledger.
   LedgerReport finish();
 
+  /// By the allocators, while a ledger is open: this thread allocated a block (bytes > 0) or freed
+  /// one. `age` is ledgers_begun when it was allocated; 0 where nobody knows.
+  static void count(const void* block, int64_t bytes, c10::Device device, uint64_t age);
+
+  struct Book;
+
  private:
-  struct Guards;
-  c10::Device device_;
-  std::unique_ptr<Guards> guards_;
+  std::unique_ptr<Book> book_;
 };
 
 namespace detail {
-/// By the CPU allocator's hook and the phase timer, when a ledger is kept.
-void ledger_counts(const void* block, int64_t bytes, c10::Device device);
-void ledger_enters_phase(const char* phase);
+
+/// How many ledgers have begun so far: the allocator's hook writes it beside every host block, so
+/// that a ledger knows whether a block that is freed was there before it.
+extern std::atomic<uint64_t> ledgers_begun;
 }  // namespace detail
 
 }  // namespace moonshard::profile

@@ -31,16 +31,20 @@ void count_change(int64_t bytes) {
   }
 }
 
-// Each block has its size in a header before the data. The header is as long as LibTorch's
-// alignment, so that the data keeps it; and data and context are one pointer, which oneDNN's raw
-// allocations ask for.
+// Stands before the data of each block.
+struct BlockHeader {
+  int64_t bytes;
+  uint64_t age;  ///< ledgers that had begun when it was allocated
+};
+// The header takes as much as LibTorch's alignment, so that the data keeps it; and data and context
+// are one pointer, which oneDNN's raw allocations ask for.
 constexpr size_t kHeaderBytes = 64;
-static_assert(kHeaderBytes % c10::gAlignment == 0);
+static_assert(kHeaderBytes % c10::gAlignment == 0 && sizeof(BlockHeader) <= kHeaderBytes);
 
-// To the ledger, and to a trace that records memory.
-void tell_profilers(void* data, int64_t bytes) {
-  if (detail::ledger_is_kept.load(std::memory_order_relaxed))
-    detail::ledger_counts(data, bytes, c10::kCPU);
+// To the ledgers, and to a trace that records memory.
+void tell_profilers(void* data, int64_t bytes, uint64_t age) {
+  if (detail::open_ledgers.load(std::memory_order_relaxed) > 0)
+    Ledger::count(data, bytes, c10::kCPU, age);
   if (c10::memoryProfilingEnabled()) {
     const auto held = static_cast<size_t>(cpu_allocated.load(std::memory_order_relaxed));
     c10::reportMemoryUsageToProfiler(data, bytes, held, held, c10::kCPU);
@@ -50,9 +54,9 @@ void tell_profilers(void* data, int64_t bytes) {
 void release_block(void* data) {
   if (data == nullptr) return;
   void* block = static_cast<char*>(data) - kHeaderBytes;
-  const int64_t bytes = *static_cast<int64_t*>(block);
-  count_change(-bytes);
-  tell_profilers(data, -bytes);
+  const BlockHeader header = *static_cast<BlockHeader*>(block);
+  count_change(-header.bytes);
+  tell_profilers(data, -header.bytes, header.age);
   c10::free_cpu(block);
 }
 
@@ -76,9 +80,10 @@ class CountingAllocator : public c10::Allocator {
           size);
     }
     char* block = static_cast<char*>(c10::alloc_cpu(bytes + kHeaderBytes));
-    *reinterpret_cast<int64_t*>(block) = size;
+    const uint64_t age = detail::ledgers_begun.load(std::memory_order_relaxed);
+    *reinterpret_cast<BlockHeader*>(block) = {size, age};
     count_change(size);
-    tell_profilers(block + kHeaderBytes, size);
+    tell_profilers(block + kHeaderBytes, size, age);
     return {block + kHeaderBytes, block + kHeaderBytes, &release_block, cpu};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release_block; }

@@ -2,37 +2,26 @@
 
 #include <mutex>
 
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
-
 #include "runtime/profile/memory.h"
 #include "runtime/profile/phases.h"
 #include "runtime/profile/trace.h"
 
 namespace moonshard::profile {
-namespace {
 
-std::mutex mutex;
-std::optional<OutOfMemoryDetails> last;
-std::function<void()> on_out_of_memory;
-
-class Reports : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, int64_t, size_t, size_t, c10::Device) override {}
-  void reportOutOfMemory(int64_t bytes, size_t, size_t, c10::Device device) override {
-    note_out_of_memory(bytes, device);
-  }
-  bool memoryProfilingEnabled() const override { return false; }
+struct OutOfMemoryNotes {
+  std::mutex mutex;
+  std::optional<OutOfMemoryDetails> last;
+  std::function<void()> action;
 };
 
-}  // namespace
-
 void note_out_of_memory(int64_t bytes_asked, int64_t bytes_free) {
+  const auto context = current_context();
+  if (context == nullptr || context->notes == nullptr) return;
   std::function<void()> action;
   {
-    const std::lock_guard lock(mutex);
-    last = OutOfMemoryDetails{bytes_asked, bytes_free, current_phase()};
-    action = on_out_of_memory;
+    const std::lock_guard lock(context->notes->mutex);
+    context->notes->last = OutOfMemoryDetails{bytes_asked, bytes_free, current_phase()};
+    action = context->notes->action;
   }
   if (action) action();
 }
@@ -46,25 +35,25 @@ void note_out_of_memory(int64_t bytes_asked, c10::Device device) {
   note_out_of_memory(bytes_asked, free_bytes);
 }
 
-struct OutOfMemoryWatch::Guard {
-  c10::DebugInfoGuard reports{c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reports>()};
-};
-
 OutOfMemoryWatch::OutOfMemoryWatch(std::function<void()> action)
-    : guard_(trace_is_recording() ? nullptr : std::make_unique<Guard>()) {
-  const std::lock_guard lock(mutex);
-  last.reset();
-  on_out_of_memory = std::move(action);
+    : notes_(std::make_shared<OutOfMemoryNotes>()) {
+  notes_->action = std::move(action);
+  const auto context = std::make_shared<Context>();
+  context->notes = notes_;
+  scope_ = std::make_unique<ContextScope>(context);
+  if (!trace_holds_this_thread()) reports_ = detail::listen_to_allocator(/*counts=*/false);
 }
 
 OutOfMemoryWatch::~OutOfMemoryWatch() {
-  const std::lock_guard lock(mutex);
-  on_out_of_memory = nullptr;
+  reports_.reset();
+  scope_.reset();
+  const std::lock_guard lock(notes_->mutex);
+  notes_->action = nullptr;  // a thread that still works for us may keep the notes
 }
 
 std::optional<OutOfMemoryDetails> OutOfMemoryWatch::seen() const {
-  const std::lock_guard lock(mutex);
-  return last;
+  const std::lock_guard lock(notes_->mutex);
+  return notes_->last;
 }
 
 }  // namespace moonshard::profile

@@ -10,6 +10,8 @@
 
 #include <c10/core/Device.h>
 
+#include "runtime/profile/context.h"
+
 namespace moonshard::profile {
 
 struct OutOfMemoryDetails {
@@ -17,12 +19,13 @@ struct OutOfMemoryDetails {
   std::string phase;                          ///< of the step, or "" outside of one
 };
 
-/// By allocators. The second form asks the device what is free.
+/// By allocators: for the watch around this thread's work, if there is one. The second form asks
+/// the device what is free.
 void note_out_of_memory(int64_t bytes_asked, int64_t bytes_free);
 void note_out_of_memory(int64_t bytes_asked, c10::Device device);
 
-/// While it lives, a GPU allocation of this thread (and of autograd's on its behalf) that fails is
-/// noted, and `action` runs while everything is still in memory.
+/// While it lives, an allocation of this thread (and of threads that work for it, see context.h)
+/// that fails is noted, and `action` runs while everything is still in memory.
 class OutOfMemoryWatch {
  public:
   explicit OutOfMemoryWatch(std::function<void()> action = {});
@@ -33,8 +36,9 @@ class OutOfMemoryWatch {
   std::optional<OutOfMemoryDetails> seen() const;
 
  private:
-  struct Guard;
-  std::unique_ptr<Guard> guard_;
+  std::shared_ptr<OutOfMemoryNotes> notes_;
+  std::unique_ptr<ContextScope> scope_;
+  std::unique_ptr<c10::DebugInfoGuard> reports_;
 };
 
 }  // namespace moonshard::profile

@@ -1,27 +1,23 @@
 #include "runtime/profile/phases.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "runtime/profile/context.h"
 #include "runtime/profile/ledger.h"
 
 namespace moonshard::profile {
-namespace {
-
-std::atomic<const char*> running_phase{""};
-
-}  // namespace
 
 std::string current_phase() {
-  return running_phase.load();
+  const auto context = current_context();
+  return context != nullptr ? context->phase.load() : "";
 }
 
 void set_current_phase(const char* phase) {
-  running_phase.store(phase);
+  if (const auto context = current_context()) context->phase.store(phase);
 }
 
 using Clock = std::chrono::steady_clock;
@@ -59,7 +55,8 @@ void PhaseTimer::enter(const char* phase) {
 void PhaseTimer::begin(const char* phase) {
   enter(phase);
   range_.begin(phase);
-  if (detail::ledger_is_kept.load(std::memory_order_relaxed)) detail::ledger_enters_phase(phase);
+  const auto context = current_context();
+  if (context != nullptr && context->ledger != nullptr) context->ledger->enter_phase(phase);
 }
 
 PhaseTimer::Inside::Inside(PhaseTimer& timer, const char* phase)

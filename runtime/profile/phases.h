@@ -9,21 +9,14 @@
 
 #include <c10/core/Device.h>
 
+#include "runtime/profile/phase_names.h"
 #include "runtime/profile/zone.h"
 
 namespace moonshard::profile {
 
-/// Phase names of the design, used alike in results, logs and traces.
-/// "backward" has the norms in it; "second_backward" is that of ghost and flash.
-/// "reduce" waits for gradients of other ranks, "norm_reduce" is norm_reduce = sum. "update" is
-/// noise, division and optimizer of a private step in one pass, unit by unit between the sums;
-/// where someone watches the gradients, and without privacy, "noise" and "optimizer" are phases
-/// apart. "graph" is everything from forward to clipped sums of a step that is replayed (compile).
-inline constexpr const char* kPhases[] = {
-    "data",        "graph",           "forward", "backward", "norm_reduce", "clip_factors",
-    "clipped_sum", "second_backward", "reduce",  "noise",    "optimizer",   "update"};
-
-/// The phase that runs now, or what was said instead ("model"); for reports of what went wrong.
+/// The phase that runs now on this thread's behalf (context.h), or what was said instead ("model");
+/// for reports of what went wrong. Outside of steps and watches nobody keeps it. The text must be a
+/// literal.
 std::string current_phase();
 void set_current_phase(const char* phase);
 

@@ -11,9 +11,10 @@
 #include <zlib.h>
 #endif
 
-#include "runtime/base/atomic_file.h"
 #include "runtime/base/check.h"
 #include "runtime/base/json.h"
+#include "runtime/base/staged_file.h"
+#include "runtime/profile/context.h"
 
 namespace moonshard::profile {
 namespace {
@@ -22,6 +23,7 @@ namespace profiler = torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
 
 std::atomic<bool> records_now{false};
+thread_local bool records_here = false;
 
 std::string with_rank(std::string text, const TraceInfo& info) {
   const Json about{{"rank", info.rank}, {"world_size", info.world}, {"backend", info.transport}};
@@ -57,10 +59,13 @@ Trace::Trace(c10::Device device) {
   MS_CHECK(!records_now.exchange(true), "trace: expected one at a time, got a second");
   // Without a GPU it would call that an error, on the user's screen.
   if (!device.is_cuda()) ::setenv("KINETO_LOG_LEVEL", "99", 0);
-  // Kineto wants the place that the allocators report to for itself.
-  constexpr auto kPlace = c10::DebugInfoKind::PROFILER_STATE;
-  while (c10::ThreadLocalDebugInfo::get(kPlace) != nullptr)
-    set_aside_.push_back(c10::ThreadLocalDebugInfo::_pop(kPlace));
+  // Kineto wants the place that the allocators report to for itself. All that the thread carries is
+  // set aside, and only the context put back.
+  const std::shared_ptr<Context> context = current_context();
+  set_aside_ = c10::ThreadLocalDebugInfo::current();
+  c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr);
+  carry_context(context);
+  records_here = true;
   try {
     std::set<ActivityType> activities{ActivityType::CPU};
     if (device.is_cuda()) activities.insert(ActivityType::CUDA);
@@ -87,8 +92,8 @@ Trace::~Trace() {
 }
 
 void Trace::stop_listening() {
-  for (; !set_aside_.empty(); set_aside_.pop_back())
-    c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE, set_aside_.back());
+  c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(std::move(set_aside_));
+  records_here = false;
   records_now.store(false);
 }
 
@@ -121,6 +126,10 @@ void Trace::save(const std::filesystem::path& path, const TraceInfo& info) {
 
 bool trace_is_recording() {
   return records_now.load();
+}
+
+bool trace_holds_this_thread() {
+  return records_here;
 }
 
 std::string trace_file_name(int rank) {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <c10/core/Device.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -18,8 +17,9 @@ struct TraceInfo {
   std::string what;       ///< for the reader, e.g. "llama3-tiny ghost"
 };
 
-/// Records from its construction on, on this thread and the work that it starts. One at a time:
-/// throws UsageError while another records.
+/// Records from its construction on, on this thread and the work that it starts. Kineto has one
+/// recorder in a process: throws UsageError while another trace records. Begins and ends outside of
+/// a step (StepScope).
 class Trace {
  public:
   explicit Trace(c10::Device device);
@@ -33,12 +33,14 @@ class Trace {
   void stop_listening();
 
   bool running_ = true;
-  std::vector<std::shared_ptr<c10::DebugInfoBase>> set_aside_;  ///< listeners of the allocators
+  std::shared_ptr<c10::ThreadLocalDebugInfo> set_aside_;  ///< who else listened to the allocators
 };
 
-/// Whether a trace records in this process. Kineto then owns the place that allocators report to:
-/// whoever else wants to listen must do without.
+/// Whether a trace records in this process.
 bool trace_is_recording();
+/// Whether it records this thread. Kineto then owns the place that allocators report to: whoever
+/// else wants to listen must do without.
+bool trace_holds_this_thread();
 
 /// "trace.rank0.json.gz", or without .gz where zlib was not there to build with.
 std::string trace_file_name(int rank);

@@ -1,23 +1,21 @@
 #include "runtime/profile/zone.h"
 
-#include <atomic>
 #include <cstdlib>
-#include <mutex>
 #include <optional>
 
 #include <ATen/record_function.h>
 #include <torch/csrc/profiler/stubs/base.h>
 
+#include "runtime/profile/context.h"
+
 namespace moonshard::profile {
 namespace {
-
-std::mutex mutex;
-std::shared_ptr<Timeline> recording;
-std::atomic<bool> is_recording{false};
 
 bool trace_listens() {
   return at::hasCallbacks();
 }
+
+}  // namespace
 
 // The range of a trace, and NVTX's with the same name.
 struct TraceRange {
@@ -39,8 +37,6 @@ struct TraceRange {
   }
 };
 
-}  // namespace
-
 bool nvtx_is_on() {
   static const bool asked = [] {
     const char* own = std::getenv("MOONSHARD_NVTX");
@@ -50,16 +46,10 @@ bool nvtx_is_on() {
   return asked && torch::profiler::impl::cudaStubs()->enabled();
 }
 
-void record_zones_into(std::shared_ptr<Timeline> timeline) {
-  const std::lock_guard lock(mutex);
-  recording = std::move(timeline);
-  is_recording.store(recording != nullptr);
-}
-
 std::shared_ptr<Timeline> recording_timeline() {
-  if (!is_recording.load(std::memory_order_relaxed)) return nullptr;
-  const std::lock_guard lock(mutex);
-  return recording;
+  if (detail::open_timelines.load(std::memory_order_relaxed) == 0) return nullptr;
+  const auto context = current_context();
+  return context != nullptr ? context->timeline : nullptr;
 }
 
 struct Zone::Open {
@@ -69,8 +59,9 @@ struct Zone::Open {
 };
 
 Zone::Zone(const char* lane, const std::string& name) {
-  if (!is_recording.load(std::memory_order_relaxed) && !trace_listens() && !nvtx_is_on()) return;
-  open_ = std::unique_ptr<Open>(new Open{recording_timeline(), 0, TraceRange(name)});
+  std::shared_ptr<Timeline> timeline = recording_timeline();
+  if (timeline == nullptr && !trace_listens() && !nvtx_is_on()) return;
+  open_ = std::unique_ptr<Open>(new Open{std::move(timeline), 0, TraceRange(name)});
   if (open_->timeline != nullptr) open_->span = open_->timeline->begin(lane, name);
 }
 

@@ -1,6 +1,6 @@
-// A named stretch of work, under one name everywhere: a span of the timeline that is being recorded
-// (timeline.h), a range in a running Kineto trace, an NVTX range under Nsight. When nothing records
-// it costs a look at two flags.
+// A named stretch of work, under one name everywhere: a span in the timeline of the step that it
+// belongs to (context.h), a range in a running Kineto trace, an NVTX range under Nsight. When
+// nothing records it costs a look at two flags.
 #pragma once
 
 #include <memory>
@@ -35,9 +35,7 @@ class Range {
   std::unique_ptr<Open> open_;
 };
 
-/// Zones go there until the next call; null ends it. One step at a time.
-void record_zones_into(std::shared_ptr<Timeline> timeline);
-/// Where they go now; null when nothing records.
+/// Where this thread's zones go: the timeline of its step; null when that has none.
 std::shared_ptr<Timeline> recording_timeline();
 
 /// NVTX ranges: MOONSHARD_NVTX=1, or a process under Nsight Systems.

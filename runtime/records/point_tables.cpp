@@ -3,13 +3,19 @@
 #include <algorithm>
 
 #include "runtime/records/csv.h"
+#include "runtime/records/schema_json.h"
 
 namespace moonshard::records {
 namespace {
 
-// Columns in the order in which the rows first name them.
-std::string table_of(const std::vector<Json>& rows) {
+// The part's columns in the schema's order, as far as a row has them, then those made of names
+// (phases, owners) in the order in which rows first have them.
+std::string table_of(const std::vector<std::string>& keys, const std::vector<Json>& rows) {
   CsvTable table;
+  for (const std::string& key : keys) {
+    const auto has = [&](const Json& row) { return row.contains(key); };
+    if (std::any_of(rows.begin(), rows.end(), has)) table.columns.push_back(key);
+  }
   for (const Json& row : rows)
     for (const auto& [key, value] : row.items())
       if (std::find(table.columns.begin(), table.columns.end(), key) == table.columns.end())
@@ -65,13 +71,14 @@ std::vector<Json> memory_rows(const Json& record) {
 
 std::vector<std::pair<std::string, std::string>> point_tables(const Json& record) {
   std::vector<std::pair<std::string, std::string>> tables;
-  const auto add = [&](const char* name, const std::vector<Json>& rows) {
-    if (!rows.empty()) tables.emplace_back(name, table_of(rows));
+  const auto add = [&](const char* name, const std::vector<std::string>& keys,
+                       const std::vector<Json>& rows) {
+    if (!rows.empty()) tables.emplace_back(name, table_of(keys, rows));
   };
-  add("steps.csv", step_rows(record));
-  add("memory.csv", memory_rows(record));
-  add("comm.csv", list(record, "comm"));
-  add("layers.csv", list(record, "layers"));
+  add("steps.csv", keys_of<StepRow>(), step_rows(record));
+  add("memory.csv", keys_of<MemoryStage>(), memory_rows(record));
+  add("comm.csv", keys_of<Collective>(), list(record, "comm"));
+  add("layers.csv", keys_of<LayerTime>(), list(record, "layers"));
   return tables;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "runtime/base/atomic_file.h"
+#include "runtime/base/staged_file.h"
 
 namespace moonshard::records {
 namespace {

@@ -5,7 +5,7 @@
 #include <ctime>
 #include <map>
 
-#include "runtime/base/atomic_file.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/records/reader.h"
 
 namespace moonshard::records {

@@ -7,7 +7,7 @@
 namespace moonshard::sharding {
 namespace {
 
-// Parameters start where matrix products like them to: 128 bytes in 16-bit formats.
+// Parameters are aligned as matrix products want them: 128 bytes in 16-bit dtypes.
 constexpr int64_t kAlignment = 64;
 
 int64_t aligned(int64_t position) {

@@ -4,15 +4,22 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/comm/world.h"
 #include "runtime/models/model.h"
 #include "runtime/profile/timeline.h"
-#include "runtime/sharding/sharding_options.h"
-#include "runtime/sharding/unit.h"
+#include "runtime/sharding/sharding_context.h"
 
 namespace moonshard::sharding {
+
+/// A part of one of the model's parameters, trained or frozen, that this rank keeps.
+struct KeptPart {
+  const models::Parameter* parameter = nullptr;  ///< the model's own
+  int64_t first = 0;                             ///< where in the flattened parameter it begins
+  at::Tensor value;                              ///< [count]; writing to it changes the part
+};
 
 /// Told of parts, by their places in Parallel::updated(), whose gradients are final and whose
 /// values nothing in the step needs any more.
@@ -34,7 +41,7 @@ class Parallel {
   /// On any thread of the backward pass. An empty function ends it. What cannot be told apart early
   /// is not handed over at all: the step then finds it in updated().
   virtual void on_complete(Completed) {}
-  /// Numbers of the largest hand-over.
+  /// Elements in the largest unit that is handed over.
   virtual int64_t most_completed() const { return 0; }
   /// `last` of the step: gradients that were held back travel then.
   virtual void begin_micro_batch(bool /*last*/) {}

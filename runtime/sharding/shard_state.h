@@ -1,4 +1,4 @@
-// Where a unit is: where its numbers are (storage) and where the step is (phase). Every change goes
+// Where a unit is: where its values are (storage) and where the step is (phase). Every change goes
 // through the one table below; a move that is not in it is a bug, and the error names the unit, its
 // state and the event.
 #pragma once
@@ -12,7 +12,7 @@ namespace moonshard::sharding {
 enum class Storage : uint8_t {
   Sharded,    ///< only this rank's part
   Gathering,  ///< the others' parts are on their way
-  Whole       ///< all numbers, in the format of the computation
+  Whole       ///< all values, in the compute dtype
 };
 
 enum class Phase : uint8_t {

@@ -1,6 +1,20 @@
 #include "runtime/sharding/sharding_options.h"
 
+#include <fmt/ranges.h>
+
 namespace moonshard::sharding {
+namespace {
+
+// Besides those that mean something without a wrapper, too.
+std::vector<std::string> options_of_wrapper(const std::string& parallel) {
+  if (parallel == "ddp") return {"reduce_dtype", "no_sync", "bucket_mb"};
+  if (parallel == "fsdp")
+    return {"sharding",     "wrap",    "min_num_params",    "backward_prefetch", "forward_prefetch",
+            "reduce_dtype", "no_sync", "limit_all_gathers", "cpu_offload"};
+  return {};
+}
+
+}  // namespace
 
 const OptionSchema& sharding_schema() {
   static const OptionSchema schema = [] {
@@ -9,6 +23,16 @@ const OptionSchema& sharding_schema() {
     return s;
   }();
   return schema;
+}
+
+void refuse_unused_options(const ShardingOptions& options) {
+  std::vector<std::string> used = options_of_wrapper(options.parallel);
+  const std::string user =
+      fmt::format("parallel = {} (takes {})", options.parallel,
+                  used.empty() ? "nothing of the kind" : fmt::format("{}", fmt::join(used, ", ")));
+  used.insert(used.end(), {"parallel", "norm_reduce", "world", "link"});
+  const ShardingOptions defaults;
+  sharding_schema().refuse_unused(&options, &defaults, used, user);
 }
 
 }  // namespace moonshard::sharding

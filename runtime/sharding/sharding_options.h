@@ -1,11 +1,11 @@
 // How training is spread over ranks: one flat struct, its names are the seed documents' and
-// PyTorch's.
+// PyTorch's. Knows no torch.
 #pragma once
 
 #include <string>
 
 #include "runtime/base/options.h"
-#include "runtime/comm/world.h"
+#include "runtime/comm/links.h"
 
 namespace moonshard::sharding {
 
@@ -28,6 +28,10 @@ struct ShardingOptions {
 
 /// The options by themselves, for what is not a whole experiment.
 const OptionSchema& sharding_schema();
+
+/// Throws UsageError for an option that the chosen wrapper takes no notice of (`sharding` under
+/// ddp) and that has another value than its default.
+void refuse_unused_options(const ShardingOptions& options);
 
 template <class T>
 void add_sharding_options(OptionSchema& schema) {
@@ -61,7 +65,7 @@ void add_sharding_options(OptionSchema& schema) {
                     "fsdp: parameters, gradients and optimizer state live in host memory");
   schema
       .choice<T>("reduce_dtype", &T::reduce_dtype, {"auto", "float32", "float64", "bfloat16"},
-                 "number format in which gradients travel; auto is that of the sums")
+                 "dtype in which gradients travel; auto is that of the sums")
       .value_aliases = {{"fp32", "float32"}, {"fp64", "float64"}, {"bf16", "bfloat16"}};
   schema.boolean<T>("no_sync", &T::no_sync,
                     "reduce gradients after the last micro-batch of a step only");

@@ -1,151 +1,104 @@
-// Parameters that travel together: their part on this rank, their whole while it is needed, their
-// gradients on the way to the ranks that keep them. Knows nothing of when; sharded_model.h does.
+// Parameters whose gradients travel together: a unit of fsdp (sharded_unit.h), a bucket of ddp
+// (replicated.h). Knows how far a micro-batch has come through its layers, and has the gradients on
+// their way to the ranks that keep them. When that happens is for wrapped_model.h to say.
 #pragma once
 
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include <c10/core/Event.h>
-#include <c10/core/Stream.h>
-
-#include "runtime/comm/communicator.h"
-#include "runtime/models/model.h"
+#include "runtime/profile/timeline.h"
 #include "runtime/sharding/flat_layout.h"
 #include "runtime/sharding/shard_state.h"
+#include "runtime/sharding/sharding_context.h"
 
 namespace moonshard::sharding {
 
-enum class Strategy {
-  Ddp,              ///< everything whole on every rank; gradients are summed
-  Zero2Replicated,  ///< parameters whole, gradients and optimizer state in parts
-  Zero2,            ///< parameters whole from forward to backward
-  Zero3             ///< parameters whole only while their layers run
-};
-
-/// Bytes of one rank, now and at their peak since the last reset.
-struct ShardingMemory {
-  int64_t parameters = 0;                     ///< kept between steps: own parts, or all of them
-  int64_t gradients = 0;                      ///< peak of the sums kept for the optimizer
-  int64_t gradients_now = 0;                  ///< what of them is there
-  int64_t whole = 0, whole_peak = 0;          ///< gathered parameters
-  int64_t in_flight = 0, in_flight_peak = 0;  ///< gradients on their way
-  int64_t whole_units = 0, whole_units_peak = 0;
-
-  void add_whole(int64_t bytes, int64_t units);
-  void add_in_flight(int64_t bytes);
-  void add_gradients(int64_t bytes);
-};
-
-/// A part of one of the model's parameters, trained or frozen, that this rank keeps.
-struct KeptPart {
-  const models::Parameter* parameter = nullptr;  ///< the model's own
-  int64_t first = 0;                             ///< where in the flattened parameter it begins
-  at::Tensor value;                              ///< [count]; writing to it changes the part
-};
-
-/// What all units of a model share.
-struct ShardingContext {
-  Strategy strategy = Strategy::Zero3;
-  std::shared_ptr<comm::Communicator> group;
-  c10::Device device = c10::kCPU;    ///< of the computation
-  c10::Device home = c10::kCPU;      ///< of the parts: the host with offload
-  at::ScalarType type = at::kFloat;  ///< of the parts
-  at::ScalarType compute_type = at::kFloat;
-  at::ScalarType sum_type = at::kFloat;     ///< of gradient sums
-  at::ScalarType reduce_type = at::kFloat;  ///< in which gradients travel
-  ShardingMemory memory;
-
-  bool single() const { return group->size() == 1; }
-  bool offloads() const { return home != device; }
-  /// With offload: the stream that copies between host and device, beside the computation.
-  c10::Stream copy_stream();
-  /// With offload: waits until gradients that were brought home are there.
-  void wait_for_copies();
-
- private:
-  std::optional<c10::Stream> copies_;
-};
-
 class Unit {
  public:
-  Unit(std::string name, std::vector<const models::ParamLayer*> layers,
-       const std::vector<models::Parameter*>& parameters, ShardingContext& context);
+  Unit(std::string name, const std::vector<const models::ParamLayer*>& layers, Storage storage,
+       ShardingContext& context);
+  virtual ~Unit() = default;
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
 
   const std::string& name() const { return name_; }
-  const std::vector<const models::ParamLayer*>& layers() const { return layers_; }
   const UnitState& state() const { return state_; }
   void move(Event event) { state_ = next_state(state_, event, name_); }
 
-  /// Takes this rank's parts of the model's numbers, or draws them where the model has none yet;
-  /// appends what the optimizer will update.
-  void place(models::Model& model, std::vector<std::unique_ptr<models::Parameter>>& updated,
-             std::vector<int64_t>& first_elements);
+  // ---- how far the micro-batch has come --------------------------------------------------------
+  void begin_micro_batch();
+  /// Of any backward pass of the micro-batch.
+  void begin_backward();
+  /// A layer has run forward; `in_graph`: its backward will come. True when all layers have run.
+  bool ran_forward(bool in_graph);
+  /// The same of a layer that is run again in the backward pass (checkpointing).
+  void ran_again(bool in_graph) { backward_left_ += in_graph ? 1 : 0; }
+  /// True when all layers have run backwards.
+  bool ran_backward(bool is_trained);
+  /// One more layer's gradients are in its parameters. True when they were the last.
+  bool gradients_added() { return --gradients_left_ == 0; }
+  bool awaits_gradients() const { return gradients_left_ > 0; }
+  /// They stay where they are and grow: another micro-batch will send them.
+  void keep_gradients() { gradients_left_ = 0; }
 
-  void start_gather();
-  void finish_gather();
-  void release();
-
-  /// Sends the parameters' gradients on their way and takes them from the parameters. With
-  /// `keeps_rows` and one rank, what is not summed up yet stays so: the optimizer does it.
-  void start_reduce(bool keeps_rows = false);
-  /// Waits for all that are on their way and adds them to this rank's sums.
-  void finish_reduce();
+  // ---- its gradients ---------------------------------------------------------------------------
+  /// Sends the parameters' gradients on their way and takes them from the parameters. `last` of the
+  /// step. With `keeps_rows` and one rank, what is not summed up yet stays so: the optimizer does
+  /// it.
+  void start_reduce(bool last, bool keeps_rows);
   size_t reductions_under_way() const { return reductions_.size(); }
   void finish_oldest_reduce();
-  void drop_gradients();
+  /// Waits for all that are on their way: the sums are then where the optimizer finds them.
+  void finish_reduce();
+  virtual void drop_gradients();
 
-  // ---- for saving, comparing, reading: all ranks together ------------------------------------
-  /// Parameters whole in the format they are kept in.
-  void expose_parameters();
-  /// The other way: own parts are taken from the whole again.
-  void take_back_parameters();
-  /// The sums whole, as the parameters' grad.
-  void expose_gradients();
-  /// Appends this rank's parts; with `exposed` they are first taken from the whole, which stays.
-  void list_kept(std::vector<KeptPart>& parts, bool exposed) const;
-  /// The whole is out of date: own parts were written to.
-  void forget_exposed();
+  // ---- handing them over, once a step ----------------------------------------------------------
+  void begin_hand_over() { was_sent_ = was_handed_over_ = false; }
+  /// All gradients of the step have arrived, and no layer that runs reads the values.
+  bool is_ready() const;
+  bool was_handed_over() const { return was_handed_over_; }
+  void set_handed_over() { was_handed_over_ = true; }
 
-  /// Uses of this unit's layers, as the pass goes on (see sharded_model.cpp).
-  int64_t forward_uses = 0, graph_uses = 0, backward_pending = 0, gradients_pending = 0;
-  int64_t num_trained_layers = 0, trained_seen = 0;
-  bool is_root = false;
-  bool gradients_sent = false;  ///< of the step's last micro-batch
-  bool is_complete = false;     ///< its gradients were handed over in this step
-  size_t span = 0;              ///< of the timeline, while it is recorded
+  // ---- for timelines ---------------------------------------------------------------------------
+  void begin_span(profile::Timeline& timeline, const char* what);
+  void end_span(profile::Timeline& timeline) const { timeline.end(span_); }
 
- private:
-  struct Flat {
-    FlatLayout layout;
-    at::Tensor shard, whole;
-    comm::Pending gather;
-    std::shared_ptr<c10::Event> copied;       ///< with offload and one rank
-    std::vector<models::Parameter*> updated;  ///< by piece; trained ones only
-  };
+ protected:
   struct Reduction {
     comm::Pending pending;
-    at::Tensor part, row;
+    at::Tensor row;   ///< of all gradients, as this rank has them
+    at::Tensor part;  ///< what comes back: sums over ranks
   };
 
-  bool is_alias(const Flat& flat) const;
-  void place_flat(Flat& flat, models::Model& model);
-  void gather_flat(Flat& flat);
-  void set_values(const Flat& flat, const at::Tensor& row);
-  void forget_values(Flat& flat);
-  void reduce_in_place(bool keeps_rows);
+  virtual const FlatLayout& trained_layout() const = 0;
+  /// Starts the collective of a row.
+  virtual Reduction send(const at::Tensor& row) = 0;
+  /// One rank: the gradients are the sums already.
+  virtual void reduce_alone(bool keeps_rows) = 0;
+  /// `sums_` has become defined.
+  virtual void sums_began() {}
+  /// Nothing is on its way any more.
+  virtual void sums_ended() {}
+  /// The context counts these bytes for this unit until drop_gradients.
   void hold_gradients(int64_t bytes);
+
+  ShardingContext& context_;
+  at::Tensor sums_;  ///< of gradients, as they come back
+
+ private:
   void add_to_sums(const at::Tensor& part);
-  at::Tensor brought_home(const at::Tensor& gradient) const;
-  int64_t whole_bytes() const;
 
   std::string name_;
-  std::vector<const models::ParamLayer*> layers_;
-  ShardingContext& context_;
   UnitState state_;
-  Flat trained_, frozen_;
-  at::Tensor sums_;             ///< gradients: own part, or with ddp all of them
+  int64_t num_layers_, num_trained_layers_ = 0;
+  int64_t forward_done_ = 0;    ///< uses of its layers in the forward pass
+  int64_t in_graph_ = 0;        ///< those of them whose backward will come
+  int64_t backward_left_ = 0;   ///< uses that this backward pass has not reached
+  int64_t trained_done_ = 0;    ///< trained layers that it has
+  int64_t gradients_left_ = 0;  ///< trained layers whose gradients are still to come
+  bool was_sent_ = false;       ///< of the step's last micro-batch
+  bool was_handed_over_ = false;
+  size_t span_ = 0;
   int64_t held_gradients_ = 0;  ///< bytes that the context counts for this unit
   std::vector<Reduction> reductions_;
 };

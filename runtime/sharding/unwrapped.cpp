@@ -17,7 +17,7 @@ void Unwrapped::on_complete(Completed completed) {
   completed_ = std::move(completed);
   layers_left_.clear();
   whole_.clear();
-  numbers_ = enough_ = 0;
+  elements_ = enough_ = 0;
   for (const auto& parameter : model_.parameters())
     if (parameter->trainable) enough_ += parameter->value.numel();
   enough_ /= kHandOvers;
@@ -61,7 +61,7 @@ void Unwrapped::gradients_added(const models::ParamLayer& layer) {
     const auto left = layers_left_.find(parameter->index);
     if (left != layers_left_.end() && --left->second == 0) {
       whole_.push_back(parameter->index);
-      numbers_ += parameter->value.numel();
+      elements_ += parameter->value.numel();
     }
   }
   if (!in_backward_) hand_over(/*all=*/false);
@@ -74,10 +74,10 @@ void Unwrapped::after_backward(const models::ParamLayer&) {
 
 // What is left when the last sum is made is found in updated() by the step's end.
 void Unwrapped::hand_over(bool all) {
-  if (whole_.empty() || !completed_ || !last_pass_ || (!all && numbers_ < enough_)) return;
+  if (whole_.empty() || !completed_ || !last_pass_ || (!all && elements_ < enough_)) return;
   std::vector<size_t> parts;
   parts.swap(whole_);
-  numbers_ = 0;
+  elements_ = 0;
   completed_(model_.parameters()[parts.front()]->name, parts);
   for (const size_t part : parts) forget_gradient(*model_.parameters()[part]);
 }

@@ -36,8 +36,8 @@ class Unwrapped : public Parallel, public models::ParameterKeeper {
   Completed completed_;
   std::map<uint32_t, int64_t> layers_left_;  ///< of a parameter: whose gradient is still to come
   std::vector<size_t> whole_;                ///< parameters that may be handed over
-  int64_t numbers_ = 0;                      ///< in them
-  int64_t enough_ = 0;                       ///< numbers for a hand-over
+  int64_t elements_ = 0;                     ///< in them
+  int64_t enough_ = 0;                       ///< elements for a hand-over
   bool in_backward_ = false, last_pass_ = false;
 };
 

@@ -20,6 +20,6 @@ class CudaGraph {
   virtual void launch() = 0;
 };
 
-using MakeCudaGraph = CudaGraph* (*)(int device);
+using MakeCudaGraph = CudaGraph*(int device);
 
 }  // namespace moonshard::train

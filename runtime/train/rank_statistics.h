@@ -1,4 +1,4 @@
-// What ranks tell each other about a step besides gradients: how many samples each has, sums of
+// What ranks exchange about a step besides gradients: how many samples each has, sums of
 // losses, everybody's norms. On groups of their own, so that they never wait behind gradients.
 #pragma once
 
@@ -35,10 +35,10 @@ class RankStatistics {
  public:
   RankStatistics(comm::World& world, c10::Device device);
 
-  /// Begins to tell; all ranks call it once a step.
+  /// Starts the exchange of counts; all ranks call it once a step.
   void start_counts(const OwnCounts& own);
-  /// What came back; waits the first time. Throws CommError when a rank is in another step: it has
-  /// failed alone in an earlier one, or skipped it.
+  /// The result of that exchange; waits the first time. Throws CommError when a rank is in another
+  /// step: it has failed alone in an earlier one, or skipped it.
   const RankCounts& counts();
   LossSums sum_losses(const at::Tensor& losses);
   /// Whether it is so on any rank.

@@ -1,7 +1,6 @@
 #include "runtime/train/step_graph.h"
 
 #include <ATen/ATen.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +10,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
-#include "runtime/base/prefix.h"
+#include "runtime/base/plugin.h"
 #include "runtime/privacy/clip_engine.h"
 #include "runtime/privacy/layer_rules.h"
 #include "runtime/profile/memory.h"
@@ -40,26 +39,22 @@ class ImitatedGraph : public CudaGraph {
   void launch() override {}
 };
 
-struct Plugin {
-  MakeCudaGraph make = nullptr;
+// Graphs with memory of LibTorch's CUDA allocator need its CUDA library when they are linked.
+struct GraphPlugin {
+  MakeCudaGraph* make = nullptr;
   bool (*history_is_recorded)() = nullptr;
   std::string absence;
 };
 
-const Plugin& plugin() {
-  static const Plugin instance = [] {
-    Plugin found;
-    const std::string library = (install_prefix() / "lib" / "libmoonshard_cuda_graph.so").string();
-    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      found.absence = fmt::format("no library {}: {}", library, dlerror());
-      return found;
-    }
-    found.make = reinterpret_cast<decltype(found.make)>(dlsym(handle, "moonshard_make_cuda_graph"));
-    found.history_is_recorded = reinterpret_cast<decltype(found.history_is_recorded)>(
-        dlsym(handle, "moonshard_memory_is_recorded"));
-    if (found.make == nullptr || found.history_is_recorded == nullptr)
-      found.absence = library + " is not of this version; build it again";
+const GraphPlugin& graph_plugin() {
+  static const GraphPlugin instance = [] {
+    static const Plugin library("moonshard_torch_cuda");
+    GraphPlugin found;
+    found.absence = library.absence();
+    found.make = library.function<MakeCudaGraph>("moonshard_make_cuda_graph");
+    found.history_is_recorded = library.function<bool()>("moonshard_memory_is_recorded");
+    if (found.absence.empty() && (found.make == nullptr || found.history_is_recorded == nullptr))
+      found.absence = library.path() + " is of another version; build it again";
     return found;
   }();
   return instance;
@@ -137,13 +132,13 @@ int64_t StepGraph::Outputs::gradient_bytes() const {
 
 StepGraph::StepGraph(c10::Device device, std::string obstacle)
     : device_(device), obstacle_(std::move(obstacle)) {
-  if (obstacle_.empty() && !is_imitated()) obstacle_ = plugin().absence;
+  if (obstacle_.empty() && !is_imitated()) obstacle_ = graph_plugin().absence;
 }
 
 StepGraph::~StepGraph() = default;
 
 bool StepGraph::memory_history_is_recorded() {
-  return !is_imitated() && plugin().absence.empty() && plugin().history_is_recorded();
+  return !is_imitated() && graph_plugin().absence.empty() && graph_plugin().history_is_recorded();
 }
 
 void StepGraph::say(const std::string& what) {
@@ -207,7 +202,7 @@ bool StepGraph::capture(const Batch& batch, const std::function<Outputs(const Ba
   try {
     for (const auto field : fields())
       if ((batch.*field).defined()) captured->inputs.*field = (batch.*field).clone();
-    captured->graph.reset(is_imitated() ? new ImitatedGraph : plugin().make(device_.index()));
+    captured->graph.reset(is_imitated() ? new ImitatedGraph : graph_plugin().make(device_.index()));
     captured->graph->begin();
     const profile::MemoryReading before = profile::read_memory(device_);
     try {
@@ -265,7 +260,7 @@ std::string graph_obstacle(c10::Device device, int ranks, const StepOptions& ste
   if (sharding.cpu_offload) return "cpu_offload copies to the host in the middle of a step";
   if (sharding.parallel == "fsdp" && sharding.sharding == "zero2_replicated")
     return "sharding = zero2_replicated gathers between steps";
-  for (const privacy::EngineInfo& known : privacy::engines())
+  for (const privacy::EngineDescription& known : privacy::engine_descriptions())
     if (known.name == engine && known.built_in) return "";
   return "engine '" + engine +
          "' comes from outside, and what it does besides launching kernels is not known";

@@ -4,16 +4,19 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/train/rank_statistics.h"
+#include "runtime/train/step_report.h"
 #include "runtime/train/step_update.h"
-#include "runtime/train/trainer.h"
 
 namespace moonshard::train {
 
-struct Trainer::Progress {
+struct StepProgress {
   StepReport report;
   int64_t samples = 0;  ///< of this rank so far
   int64_t denominator = 0;
-  std::vector<at::Tensor> losses, norms, factors;
+  optim::NoiseSpec noise;                          ///< of the summed gradients, and their division
+  std::vector<at::Tensor> losses, norms, factors;  ///< [B] each, by micro-batch
+  LossSums sums;                                   ///< over all ranks, once they are known
   std::optional<StepUpdate> update;
   bool replayed = false;           ///< by a graph, whose memory has the gradients
   int64_t replayed_gradients = 0;  ///< bytes of them

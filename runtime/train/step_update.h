@@ -39,7 +39,7 @@ class StepUpdate {
   sharding::Parallel& parallel_;
   optim::Optimizer& optimizer_;
   optim::NoiseSpec noise_;
-  at::ScalarType sums_;  ///< format of gradient sums
+  at::ScalarType sums_;  ///< dtype of gradient sums
   bool& half_done_;
   bool closed_ = false;
   std::vector<bool> is_done_;  ///< by place in updated()

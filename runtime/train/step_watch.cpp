@@ -40,38 +40,37 @@ std::string squares_text(const std::vector<double>& norms) {
 
 }  // namespace
 
-Json norm_times(const std::vector<profile::Span>& spans) {
-  double local = 0, stacking = 0, reduce = 0, final = 0;
+records::NormTimes norm_times(const std::vector<profile::Span>& spans) {
+  records::NormTimes times{0, 0, 0, 0};
   bool any = false;
   for (const profile::Span& span : spans) {
     const double ms = span.end_ms - span.begin_ms;
     if (span.lane == privacy::kLocalNorms)
-      local += ms;
+      times.local += ms;
     else if (span.lane == privacy::kNormStacking)
-      stacking += ms;
+      times.stacking += ms;
     else if (span.lane == privacy::kNormReduce)
-      reduce += ms;
+      times.reduce += ms;
     else if (span.lane == privacy::kNormFinal)
-      final += ms;
+      times.final += ms;
     else
       continue;
     any = true;
   }
-  if (!any) return Json();
-  return Json{{"local", local}, {"stacking", stacking}, {"reduce", reduce}, {"final", final}};
+  return any ? times : records::NormTimes();
 }
 
-Json layer_times(const std::vector<profile::Span>& spans) {
-  Json rows = Json::array();
+std::vector<records::LayerTime> layer_times(const std::vector<profile::Span>& spans) {
+  std::vector<records::LayerTime> rows;
   for (const profile::Span& span : spans) {
     if (span.lane != privacy::kLocalNorms) continue;
     const double ms = span.end_ms - span.begin_ms;
     const auto known = std::find_if(rows.begin(), rows.end(),
-                                    [&](const Json& row) { return row["layer"] == span.name; });
+                                    [&](const auto& row) { return row.layer == span.name; });
     if (known != rows.end()) {
-      (*known)["norm_ms"] = (*known)["norm_ms"].get<double>() + ms;
+      known->norm_ms += ms;
     } else {
-      rows.push_back(Json{{"layer", span.name}, {"norm_ms", ms}});
+      rows.push_back({span.name, ms, ""});
     }
   }
   return rows;
@@ -121,33 +120,30 @@ void StepWatch::finish_trace() {
 }
 
 void StepWatch::begin(const profile::TraceInfo& who) {
+  MS_CHECK(
+      step_ == nullptr,
+      "trainer: expected the running step to end before the next one, got a step inside of it");
   who_ = who;
   // A trace hears of memory by the same way as the ledger does: details end it early.
   if (wishes.details) finish_trace();
   if (trace_steps_ == 0 && !wishes.details) take_request(who.rank);
   if (trace_steps_ > 0 && trace_ == nullptr && !profile::trace_is_recording())
     trace_ = std::make_unique<profile::Trace>(device_);
-  if (wishes.timeline || wishes.details || log_wish() == Log::Layers) {
-    timeline_ = std::make_shared<profile::Timeline>(device_);
-    profile::record_zones_into(timeline_);
-  }
-  if (wishes.details && !profile::trace_is_recording())
-    ledger_ = std::make_unique<profile::LedgerScope>(device_);
+  const bool timeline = wishes.timeline || wishes.details || log_wish() == Log::Layers;
+  const bool ledger = wishes.details && !profile::trace_holds_this_thread();
+  step_ = std::make_unique<profile::StepScope>(device_, profile::StepRecording{timeline, ledger});
 }
 
 void StepWatch::end(StepReport& report) {
+  const std::shared_ptr<profile::Context> recorded = step_->context();
+  step_.reset();
   std::vector<profile::Span> spans;
-  if (timeline_ != nullptr) {
-    profile::record_zones_into(nullptr);
-    spans = timeline_->finish();
-    timeline_.reset();
-  }
-  if (ledger_ != nullptr) {
+  if (recorded->timeline != nullptr) spans = recorded->timeline->finish();
+  if (recorded->ledger != nullptr) {
     auto details = std::make_shared<StepDetails>();
-    details->memory = ledger_->finish();
+    details->memory = recorded->ledger->finish();
     details->spans = spans;
     report.details = std::move(details);
-    ledger_.reset();
   }
   if (log_wish() != Log::Off) write_log(report, spans);
   if (wishes.timeline) report.spans = std::move(spans);
@@ -155,13 +151,13 @@ void StepWatch::end(StepReport& report) {
 }
 
 void StepWatch::stop() {
-  if (timeline_ != nullptr) profile::record_zones_into(nullptr);
-  timeline_.reset();
-  ledger_.reset();
+  step_.reset();
 }
 
 bool StepWatch::is_recording() const {
-  return timeline_ != nullptr || ledger_ != nullptr || profile::trace_is_recording();
+  const bool recorded = step_ != nullptr && (step_->context()->timeline != nullptr ||
+                                             step_->context()->ledger != nullptr);
+  return recorded || profile::trace_is_recording();
 }
 
 void StepWatch::write_log(const StepReport& report, const std::vector<profile::Span>& spans) const {
@@ -170,17 +166,15 @@ void StepWatch::write_log(const StepReport& report, const std::vector<profile::S
   text += fmt::format(" total {:.3f} ms, allocated {} max {} bytes\n", report.time_ms,
                       report.memory.allocated_bytes, report.memory.max_allocated_bytes);
   if (log_wish() == Log::Layers) {
-    const Json norms = norm_times(spans);
-    if (norms.is_object()) {
+    const records::NormTimes norms = norm_times(spans);
+    if (!std::isnan(norms.local)) {
       text += fmt::format("  norms: stacking {:.3f} local {:.3f} reduce {:.3f} final {:.3f} ms\n",
-                          norms["stacking"].get<double>(), norms["local"].get<double>(),
-                          norms["reduce"].get<double>(), norms["final"].get<double>());
+                          norms.stacking, norms.local, norms.reduce, norms.final);
       text += fmt::format("  squared norms of this rank: {}\n", squares_text(report.norms));
       text += fmt::format("  squared norms of all ranks: {}\n", squares_text(report.all_norms));
     }
-    for (const Json& row : layer_times(spans))
-      text += fmt::format("  norm of {} {:.3f} ms\n", row["layer"].get<std::string>(),
-                          row["norm_ms"].get<double>());
+    for (const records::LayerTime& row : layer_times(spans))
+      text += fmt::format("  norm of {} {:.3f} ms\n", row.layer, row.norm_ms);
     for (const profile::CollectiveTimes& times : profile::collective_times(spans))
       text += fmt::format("  {}: {} times, work {:.3f} ms, exposed {:.3f} ms, overlap {:.0f} %\n",
                           times.operation, times.count, times.work_ms, times.exposed_ms,

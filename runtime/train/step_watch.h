@@ -11,10 +11,12 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/profile/context.h"
 #include "runtime/profile/ledger.h"
 #include "runtime/profile/overlap.h"
 #include "runtime/profile/trace.h"
 #include "runtime/profile/zone.h"
+#include "runtime/records/schema.h"
 #include "runtime/train/trainer.h"
 
 namespace moonshard::train {
@@ -34,13 +36,16 @@ class StepWatch {
   /// Ends what still records when a step fails.
   class Guard {
    public:
-    explicit Guard(StepWatch& watch) : watch_(watch) {}
-    ~Guard() { watch_.stop(); }
+    explicit Guard(StepWatch& watch) : watch_(watch), is_inner_(watch.step_ != nullptr) {}
+    ~Guard() {
+      if (!is_inner_) watch_.stop();
+    }
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 
    private:
     StepWatch& watch_;
+    bool is_inner_;  ///< in a step inside of a step, which is refused: the outer one goes on
   };
 
   explicit StepWatch(c10::Device device);
@@ -63,16 +68,15 @@ class StepWatch {
 
   c10::Device device_;
   profile::TraceInfo who_;
-  std::shared_ptr<profile::Timeline> timeline_;
-  std::unique_ptr<profile::LedgerScope> ledger_;
+  std::unique_ptr<profile::StepScope> step_;  ///< while a step runs
   int64_t trace_steps_ = 0;
   std::filesystem::path trace_file_;
   std::unique_ptr<profile::Trace> trace_;
 };
 
-/// Milliseconds by part of finding the norms: local, stacking, reduce, final.
-Json norm_times(const std::vector<profile::Span>& spans);
-/// [{layer, norm_ms}] in the order of the backward pass.
-Json layer_times(const std::vector<profile::Span>& spans);
+/// Where the time of finding the norms went; missing without any.
+records::NormTimes norm_times(const std::vector<profile::Span>& spans);
+/// Layers in the order of the backward pass; kinds are not filled in.
+std::vector<records::LayerTime> layer_times(const std::vector<profile::Span>& spans);
 
 }  // namespace moonshard::train

@@ -1,7 +1,6 @@
 #include "runtime/train/trainer.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <atomic>
 #include <exception>
@@ -10,35 +9,32 @@
 #include "runtime/core/determinism.h"
 #include "runtime/core/device.h"
 #include "runtime/core/memory_errors.h"
-#include "runtime/privacy/faults.h"
+#include "runtime/optim/noise.h"
 #include "runtime/profile/owners.h"
 #include "runtime/profile/zone.h"
 #include "runtime/sharding/settle_rows.h"
 #include "runtime/train/micro_batches.h"
-#include "runtime/train/run_secret.h"
+#include "runtime/train/step_finish.h"
 #include "runtime/train/step_graph.h"
-#include "runtime/train/step_progress.h"
 #include "runtime/train/step_watch.h"
 
 namespace moonshard::train {
 namespace {
 
-std::vector<double> to_doubles(const at::Tensor& tensor) {
-  const at::Tensor host = tensor.to(at::kCPU, at::kDouble).contiguous();
-  return {host.data_ptr<double>(), host.data_ptr<double>() + host.numel()};
-}
-
 // Attached only while a step runs: whoever uses the model outside of a step meets no engine.
 class StepGuard {
  public:
-  StepGuard(models::Model& model, models::GradientConsumer& consumer, sharding::Parallel& parallel)
-      : model_(model), parallel_(parallel), exceptions_(std::uncaught_exceptions()) {
+  StepGuard(models::Model& model, models::GradientConsumer& consumer, sharding::Parallel& parallel,
+            privacy::StepHooks& hooks)
+      : model_(model), parallel_(parallel), hooks_(hooks), exceptions_(std::uncaught_exceptions()) {
+    hooks_.begin_step(model_);
     parallel_.record_into(profile::recording_timeline());
     model_.seam().consumer = &consumer;
     parallel_.begin_step();
   }
   ~StepGuard() {
     model_.seam().consumer = nullptr;
+    hooks_.end_step(model_);
     for (const auto& parameter : model_.parameters()) sharding::forget_gradient(*parameter);
     parallel_.on_complete({});
     parallel_.record_into(nullptr);
@@ -54,37 +50,20 @@ class StepGuard {
  private:
   models::Model& model_;
   sharding::Parallel& parallel_;
+  privacy::StepHooks& hooks_;
   int exceptions_;
 };
 
-// One sample of zeros in the shape of the batch's.
-Batch stand_in_for(const Batch& empty) {
-  const auto one = [](const at::Tensor& tensor) {
-    if (!tensor.defined()) return tensor;
-    std::vector<int64_t> shape = tensor.sizes().vec();
-    shape[0] = 1;
-    return at::zeros(shape, tensor.options());
-  };
-  Batch batch{one(empty.input_ids), one(empty.attention_mask), one(empty.labels),
-              one(empty.inputs),    one(empty.targets),        one(empty.timesteps)};
-  if (batch.attention_mask.defined()) batch.attention_mask.fill_(true);
-  return batch;
-}
-
-}  // namespace
-
-namespace {
-
 // Before the model is taken apart for the ranks.
-StepOptions checked(const StepOptions& options, const privacy::ClipOptions& clip,
-                    const optim::OptimizerOptions& optimizer,
-                    const sharding::ShardingOptions& sharding) {
-  optim::learning_rate(optimizer, optimizer.lr_warmup_steps + 1);
-  MS_CHECK(sharding.norm_reduce != "sum" || clip.clipping != "per_layer",
+TrainerParts checked(TrainerParts parts) {
+  MS_ASSERT(parts.model != nullptr, "a trainer without a model");
+  optim::learning_rate(parts.optimizer, parts.optimizer.lr_warmup_steps + 1);
+  MS_CHECK(parts.sharding.norm_reduce != "sum" || parts.clip.clipping != "per_layer",
            "trainer: norm_reduce = sum expects one norm per sample, got clipping = per_layer");
-  MS_CHECK(sharding.parallel != "ddp" || !sharding.cpu_offload,
-           "parallel: cpu_offload expects fsdp, got ddp, which keeps everything on the device");
-  return options;
+  sharding::refuse_unused_options(parts.sharding);
+  if (parts.world == nullptr)
+    parts.world = comm::make_world(parts.sharding.world, parts.sharding.link);
+  return parts;
 }
 
 data::Sampling sampling_of(const data::Source* data) {
@@ -95,42 +74,76 @@ data::Sampling sampling_of(const data::Source* data) {
   return given;
 }
 
-int64_t next_serial() {
+// Data that is drawn for a batch size says what sums are divided by.
+int64_t expected_batch_size(int64_t asked, int64_t drawn) {
+  MS_CHECK(drawn == 0 || asked == 0 || asked == drawn,
+           "trainer: option 'expected_batch_size': expected {}, which the data is drawn for, got "
+           "{}; give it to one of the two",
+           drawn, asked);
+  return drawn != 0 ? drawn : asked;
+}
+
+// Loss of all ranks; norms and factors of this one.
+void report_own(StepProgress& progress) {
+  StepReport& report = progress.report;
+  report.loss = progress.sums.finite > 0 ? progress.sums.loss / progress.sums.finite
+                                         : std::numeric_limits<double>::quiet_NaN();
+  const at::Tensor norms = joined(progress.norms), factors = joined(progress.factors);
+  if (!norms.defined()) return;
+  report.norms = to_doubles(norms);
+  at::Tensor dropped = norms.isfinite().logical_not();
+  if (factors.defined()) {
+    report.factors = to_doubles(factors);
+    dropped = dropped.logical_or(factors.eq(0));
+  }
+  report.dropped = dropped.sum().item<int64_t>();
+}
+
+int64_t next_trainer_id() {
   static std::atomic<int64_t> count{0};
   return ++count;
 }
 
 }  // namespace
 
-Trainer::Trainer(std::shared_ptr<models::Model> model, const privacy::ClipOptions& clip,
-                 const optim::OptimizerOptions& optimizer, std::unique_ptr<data::Source> data,
-                 const StepOptions& options, const sharding::ShardingOptions& sharding,
-                 std::shared_ptr<comm::World> world, const PrivacyOptions& privacy)
-    : model_(std::move(model)),
-      options_(checked(options, clip, optimizer, sharding)),
-      optimizer_options_(optimizer),
-      sharding_options_(sharding),
-      world_(world != nullptr ? std::move(world) : comm::make_world(sharding.world, sharding.link)),
-      budget_(privacy, sampling_of(data.get()), privacy_obstacle(clip, sharding, *world_)),
-      clipping_(std::make_shared<privacy::Clipping>(budget_.with_noise(clip))),
-      engine_(privacy::make_engine(clip, clipping_)),
-      optimizer_(optim::make_optimizer(optimizer)),
-      data_(std::move(data)),
-      device_(resolve_device(model_->options().device)),
-      parallel_(sharding::make_parallel(*model_, sharding, *world_)),
-      statistics_(*world_, device_),
-      secret_(privacy.secure && engine_->is_private() ? shared_secret(*world_) : nullptr),
-      serial_(next_serial()),
+Trainer::Trainer(TrainerParts parts)
+    : parts_(checked(std::move(parts))),
+      hooks_(parts_.hooks != nullptr ? *parts_.hooks : privacy::no_hooks()),
+      device_(resolve_device(parts_.model->options().device)),
+      id_(next_trainer_id()),
+      account_(parts_.privacy, sampling_of(parts_.data.get()),
+               privacy::privacy_obstacle(parts_.clip, parts_.sharding, *parts_.world),
+               parts_.model->last_trainer(), id_),
+      clipping_(std::make_shared<privacy::Clipping>(account_.with_noise(parts_.clip))),
+      engine_(privacy::make_engine(parts_.clip, clipping_)),
+      optimizer_(optim::make_optimizer(parts_.optimizer)),
+      parallel_(sharding::make_parallel(*parts_.model, parts_.sharding, *parts_.world)),
+      statistics_(*parts_.world, device_),
       watch_(std::make_unique<StepWatch>(device_)) {
-  take_expected_batch_size();
-  if (options_.compile) {
-    graph_ = std::make_unique<StepGraph>(
-        device_, graph_obstacle(device_, world_->size(), options_, clip.mode, clip.clipping,
-                                sharding_options_));
+  parts_.step.expected_batch_size =
+      expected_batch_size(parts_.step.expected_batch_size, account_.sampling().expected_batch_size);
+  const FinishParts own{*parts_.world,
+                        statistics_,
+                        *parallel_,
+                        *clipping_,
+                        account_,
+                        hooks_,
+                        static_cast<uint64_t>(model().options().seed)};
+  if (engine_->is_private()) {
+    account_.draw_secret(*parts_.world);
+    finish_ = make_private_finish(own);
+  } else {
+    finish_ = make_plain_finish(own);
   }
-  if (sharding.norm_reduce != "sum" || !engine_->is_private()) return;
-  engine_->reduce_norms_by(
-      [this](const at::Tensor& squares) { return statistics_.summed(squares); });
+  engine_->use_hooks(hooks_);
+  if (parts_.sharding.norm_reduce == "sum") {
+    engine_->reduce_norms_by(
+        [this](const at::Tensor& squares) { return statistics_.summed(squares); });
+  }
+  if (!parts_.step.compile) return;
+  graph_ = std::make_unique<StepGraph>(
+      device_, graph_obstacle(device_, parts_.world->size(), parts_.step, parts_.clip.mode,
+                              parts_.clip.clipping, parts_.sharding));
 }
 
 Trainer::~Trainer() = default;
@@ -147,11 +160,33 @@ void Trainer::trace(int64_t steps, const std::filesystem::path& file) {
   watch_->ask_for_trace(steps, file);
 }
 
+std::string Trainer::half_done() const {
+  return half_restored_ ? "resume" : half_updated_ ? "step" : "";
+}
+
+RunState Trainer::state() const {
+  RunState state;
+  state.step = step_;
+  if (parts_.data != nullptr) state.data_position = parts_.data->position();
+  state.clip_bound = clipping_->bound();
+  state.spent = account_.spent();
+  return state;
+}
+
+void Trainer::restore(const RunState& state) {
+  if (parts_.data != nullptr && state.data_position) parts_.data->go_to(*state.data_position);
+  if (clipping_->options().clipping == "adaptive") clipping_->set_bound(state.clip_bound);
+  step_ = state.step;
+  account_.go_on_from(state.spent);
+  half_restored_ = half_updated_ = false;
+  if (graph_ != nullptr) graph_->drop();
+}
+
 void Trainer::begin_watch() {
-  watch_->begin({world_->rank(), world_->size(), parallel_->transport(),
-                 model_->options().model + " " + engine_->name()});
+  watch_->begin({parts_.world->rank(), parts_.world->size(), parallel_->transport(),
+                 parts_.model->options().model + " " + engine_->name()});
   if (!watch_->wishes.details) return;
-  for (const auto& parameter : model_->parameters())
+  for (const auto& parameter : parts_.model->parameters())
     profile::claim(parameter->value, profile::Owner::Parameters);
   for (const auto& part : parallel_->updated()) {
     profile::claim(part->value, profile::Owner::Parameters);
@@ -161,20 +196,20 @@ void Trainer::begin_watch() {
 }
 
 StepReport Trainer::step() {
-  MS_CHECK(data_ != nullptr,
+  MS_CHECK(parts_.data != nullptr,
            "trainer: expected a data source or a batch, got neither; give data = …");
   const StepWatch::Guard watched(*watch_);
   begin_watch();
   profile::PhaseTimer timer(device_);
   timer.begin("data");
-  budget_.check_left();
+  account_.check_left();
   // A step that fails before it changes anything is done again with the same samples: passing over
   // draws that did not fit would choose among them.
-  const int64_t position = data_->position();
+  const int64_t position = parts_.data->position();
   try {
-    return run_step(data_->next_step(options_.grad_accum), timer);
+    return run_step(parts_.data->next_step(parts_.step.grad_accum), timer);
   } catch (...) {
-    if (budget_.sampling().sampler == "poisson" && !half_updated_) data_->go_to(position);
+    if (account_.sampling().sampler == "poisson" && !half_updated_) parts_.data->go_to(position);
     throw;
   }
 }
@@ -183,50 +218,24 @@ StepReport Trainer::step(const Batch& batch) {
   const StepWatch::Guard watched(*watch_);
   begin_watch();
   profile::PhaseTimer timer(device_);
-  budget_.spoil("a step's batch was given by the script: nobody knows how it was drawn");
-  return run_step(micro_batches(batch, options_.grad_accum), timer);
+  account_.invalidate_claim(
+      "a step's batch was given by the script: nobody knows how it was drawn");
+  return run_step(micro_batches(batch, parts_.step.grad_accum), timer);
 }
 
 StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
                              profile::PhaseTimer& timer) try {
-  throw_if_interrupted();
-  MS_CHECK(!half_resumed_,
-           "trainer: expected whole weights, got those of a resume that failed on its way; resume "
-           "from a good checkpoint first");
-  MS_CHECK(!half_updated_,
-           "trainer: expected whole weights, got those of a step that failed after it had begun to "
-           "update them; resume from a good checkpoint first");
-  MS_CHECK(std::any_of(model_->parameters().begin(), model_->parameters().end(),
-                       [](const auto& parameter) { return parameter->trainable; }),
-           "trainer: expected at least one trainable parameter, got none: all are frozen");
-  take_model();
-  Progress progress;
-  OwnCounts own;
-  own.step = step_ + 1;
-  own.trainer = serial_;
-  for (const Batch& batch : micro_batches) {
-    progress.report.batch_size += batch.size();
-    if (batch.size() == 0) continue;
-    model_->check(batch);  // before the other ranks rely on this one
-    const int64_t tokens = model_->count_tokens(batch);
-    own.tokens += tokens;
-    own.most_samples = std::max(own.most_samples, batch.size());
-    own.most_tokens_per_sample = std::max(own.most_tokens_per_sample, tokens / batch.size());
-  }
-  own.samples = progress.report.batch_size;
-  if (world_->size() > 1) timer.begin("reduce");
-  statistics_.start_counts(own);
-  if (world_->size() > 1) statistics_.counts();  // before anything that ranks must do alike
-  progress.denominator = step_denominator();
-  optim::NoiseSpec noise = step_noise(progress.denominator);
-  privacy::spoil(noise, {statistics_.counts().all_samples, world_->rank(), world_->size()});
-  progress.report.lr = optim::learning_rate(optimizer_options_, step_ + 1);
-  std::optional<StepGuard> attached(std::in_place, *model_, *engine_, *parallel_);
-  const bool is_wide = model_->seam().compute_type == at::kDouble ||
-                       dtype_from_name(model_->options().dtype) == at::kDouble;
-  progress.update.emplace(*parallel_, *optimizer_, noise, is_wide ? at::kDouble : at::kFloat,
-                          progress.report.lr, half_updated_);
-  const DeterminismGuard determinism(options_.deterministic);
+  check_runnable();
+  account_.take_model();
+  tell_counts(micro_batches, timer);
+  StepProgress progress;
+  plan_update(progress);
+  std::optional<StepGuard> attached(std::in_place, *parts_.model, *engine_, *parallel_, hooks_);
+  const bool is_wide = model().seam().compute_type == at::kDouble ||
+                       dtype_from_name(model().options().dtype) == at::kDouble;
+  progress.update.emplace(*parallel_, *optimizer_, progress.noise,
+                          is_wide ? at::kDouble : at::kFloat, progress.report.lr, half_updated_);
+  const DeterminismGuard determinism(parts_.step.deterministic);
   const bool as_graph = runs_as_graph() && micro_batches.size() == 1;
   if (!as_graph || !run_graph(micro_batches.front(), timer, progress))
     run_micro_batches(micro_batches, timer, progress);
@@ -235,159 +244,81 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   watch_->end(progress.report);
   return std::move(progress.report);
 } catch (...) {
-  if (half_updated_) budget_.spoil("a step failed after it had begun to update the weights");
+  if (half_updated_)
+    account_.invalidate_claim("a step failed after it had begun to update the weights");
   rethrow_memory_errors();
 }
 
-void Trainer::run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
-                                Progress& progress) {
-  // Nobody looks at the gradients, and no loss can take the step back: each unit is updated as soon
-  // as its sum is whole, and the model's gradients never exist all at once.
-  if (engine_->is_private() && !gradient_observer_) {
-    parallel_->on_complete([&](const std::string& unit, const std::vector<size_t>& parts) {
-      progress.update->apply(unit, parts, timer);
-    });
-  }
-  for (size_t i = 0; i < micro_batches.size(); ++i) {
-    const Batch& batch = micro_batches[i];
-    // Nothing to learn from, and nothing to clip: an empty batch is noise alone. Other ranks may
-    // have samples, and their collectives want company.
-    const bool stand_in = batch.size() == 0;
-    if (stand_in && world_->size() == 1) continue;
-    parallel_->begin_micro_batch(i + 1 == micro_batches.size());
-    const int64_t first =
-        progress.samples +
-        (model_->draws_by_position() ? statistics_.counts().before(world_->rank()) : 0);
-    run_micro_batch(stand_in ? stand_in_for(batch) : model_->prepare(batch, step_, first), stand_in,
-                    static_cast<int64_t>(i), timer, progress);
-    parallel_->end_micro_batch();
-    if (i + 1 < micro_batches.size())  // a later one brings rows of its own
-      for (const auto& parameter : model_->parameters()) sharding::settle_rows(*parameter);
-    progress.samples += batch.size();
-  }
+void Trainer::check_runnable() const {
+  throw_if_interrupted();
+  MS_CHECK(!half_restored_,
+           "trainer: expected whole weights, got those of a resume that failed on its way; resume "
+           "from a good checkpoint first");
+  MS_CHECK(!half_updated_,
+           "trainer: expected whole weights, got those of a step that failed after it had begun to "
+           "update them; resume from a good checkpoint first");
+  MS_CHECK(std::any_of(model().parameters().begin(), model().parameters().end(),
+                       [](const auto& parameter) { return parameter->trainable; }),
+           "trainer: expected at least one trainable parameter, got none: all are frozen");
 }
 
-// Who looks into a step needs one whose kernels are launched, and whose memory is taken, as it
-// runs.
-bool Trainer::runs_as_graph() {
-  return graph_ != nullptr && graph_->is_possible() && !gradient_observer_ && !record_layers_ &&
-         !watch_->is_recording() && privacy::has_fault(privacy::Fault::None) &&
-         !StepGraph::memory_history_is_recorded();
+// What ranks must know of each other before they do anything alike.
+void Trainer::tell_counts(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer) {
+  OwnCounts own;
+  own.step = step_ + 1;
+  own.trainer = id_;
+  for (const Batch& batch : micro_batches) {
+    if (batch.size() == 0) continue;
+    model().check(batch);  // before the other ranks rely on this one
+    const int64_t tokens = model().count_tokens(batch);
+    own.samples += batch.size();
+    own.tokens += tokens;
+    own.most_samples = std::max(own.most_samples, batch.size());
+    own.most_tokens_per_sample = std::max(own.most_tokens_per_sample, tokens / batch.size());
+  }
+  if (parts_.world->size() > 1) timer.begin("reduce");
+  statistics_.start_counts(own);
+  if (parts_.world->size() > 1) statistics_.counts();  // waits
 }
 
-void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
-                              profile::PhaseTimer& timer, Progress& progress) {
-  engine_->begin(*model_, {batch.size(), model_->count_tokens(batch) / batch.size(), index,
-                           record_layers_, statistics_.counts().most_samples,
-                           statistics_.counts().most_tokens_per_sample, stand_in});
-
-  timer.begin("forward");
-  at::Tensor losses_B;
-  {
-    const at::AutoGradMode enable(true);
-    losses_B = model_->losses(batch);
-  }
-  // The gradient of the sum: sample b's row of every output gradient is then its own, unscaled. The
-  // anchor's own gradient is asked for so that LibTorch walks the whole graph; it is not used.
-  const at::Tensor total = stand_in ? losses_B.sum() * 0 : losses_B.sum();
-  const auto backward = [&](bool keep_graph) {
-    parallel_->begin_backward(/*last=*/!keep_graph);
-    torch::autograd::grad({total}, {model_->seam().anchor}, {}, keep_graph, false, true);
-    parallel_->end_backward();
-  };
-  timer.begin("backward");
-  backward(engine_->needs_second_pass());
-  privacy::ClipReport clipped = engine_->clip(timer);
-  progress.report.kept_bytes = std::max(progress.report.kept_bytes, engine_->kept_bytes());
-  if (engine_->needs_second_pass()) {
-    // The same losses again, not losses scaled by the factors: output gradients are then the very
-    // numbers of the first pass, and the factors are applied where the sums are formed. Scaled
-    // losses would round differently, underflow for small factors, and make 0 x inf of a dropped
-    // sample.
-    timer.begin("second_backward");
-    backward(false);
-    engine_->end_second_pass();
-  }
-  if (stand_in) return;
-  progress.losses.push_back(losses_B.detach());
-  if (clipped.norms.defined()) progress.norms.push_back(clipped.norms);
-  if (clipped.factors.defined()) progress.factors.push_back(clipped.factors);
-  for (privacy::LayerNorms& layer : clipped.layers)
-    progress.report.layers.push_back(std::move(layer));
+// What the sums of this step will be divided by, their noise, and the learning rate.
+void Trainer::plan_update(StepProgress& progress) {
+  const int64_t samples = statistics_.counts().all_samples;
+  progress.denominator =
+      parts_.step.expected_batch_size > 0 ? parts_.step.expected_batch_size : samples;
+  MS_CHECK(
+      progress.denominator > 0,
+      "trainer: expected at least one sample, got an empty batch; give expected_batch_size, so "
+      "that a private step of noise alone has a denominator");
+  finish_->check_samples(samples);
+  progress.report.step = step_ + 1;
+  progress.report.batch_size = samples;
+  progress.report.tokens = statistics_.counts().all_tokens;
+  progress.report.lr = optim::learning_rate(parts_.optimizer, step_ + 1);
+  progress.noise = finish_->noise(step_ + 1, progress.denominator);
+  hooks_.change_noise(progress.noise, {false, samples, parts_.world->rank(), parts_.world->size()});
 }
 
-// Every rank comes to the same verdict: none goes on alone.
-void Trainer::check_losses(const at::Tensor& losses, const LossSums& sums) {
-  if (!engine_->is_private() && sums.not_finite > 0) {
-    // Private engines drop such a sample. Here it would spoil every weight.
-    const at::Tensor bad = losses.isfinite().logical_not().nonzero();
-    MS_CHECK(bad.size(0) == 0,
-             "trainer: step {}: expected finite losses, got {} in sample {} of {}; the weights are "
-             "unchanged, look at the data or lower lr",
-             step_ + 1, losses[bad[0][0]].item<double>(), bad[0][0].item<int64_t>() + 1,
-             losses.size(0));
-    throw UsageError(fmt::format(
-        "trainer: step {}: expected finite losses, got {} on another rank that are not; the "
-        "weights are unchanged, look at that rank's log",
-        step_ + 1, sums.not_finite));
-  }
-  if (sums.finite > 0 || sums.not_finite == 0) return;
-  // All samples at once are not finite: samples may be dropped, broken weights may not.
-  std::string broken;
-  for (const auto& parameter : parallel_->updated()) {
-    if (broken.empty() && !parameter->value.isfinite().all().item<bool>()) broken = parameter->name;
-  }
-  MS_CHECK(!statistics_.any(!broken.empty()),
-           "trainer: step {}: expected finite weights, got some in {} that are not; they came so, "
-           "or an earlier step was too large: lower lr",
-           step_ + 1, broken.empty() ? "another rank's part" : "'" + broken + "'");
-}
-
-void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
+void Trainer::finish_step(profile::PhaseTimer& timer, StepProgress& progress) {
   StepReport& report = progress.report;
-  report.batch_size = statistics_.counts().all_samples;
-  report.tokens = statistics_.counts().all_tokens;
-  report.clip_bound = engine_->is_private() ? clipping_->bound() : 0;
-  const at::Tensor norms = progress.norms.empty() ? at::Tensor() : at::cat(progress.norms);
-  // Under way while the step goes on: nothing below waits for it but the report.
-  if (engine_->is_private()) statistics_.start_norms(norms);
-  if (world_->size() > 1) timer.begin("reduce");
-  const at::Tensor losses =
-      progress.losses.empty() ? at::zeros({0}, at::kDouble) : at::cat(progress.losses);
-  LossSums sums;
-  if (!engine_->is_private()) {  // before the weights change
-    sums = statistics_.sum_losses(losses);
-    check_losses(losses, sums);
-  }
+  finish_->before_update(progress, timer);
   parallel_->finish_gradients();
-  if (gradient_observer_) {
-    show_gradients(step_noise(progress.denominator), timer);
-    progress.update.emplace(*parallel_, *optimizer_, optim::NoiseSpec{}, at::kFloat, report.lr,
-                            half_updated_);
-  }
-  timer.begin(engine_->is_private() && !gradient_observer_ ? "update" : "optimizer");
+  if (gradient_observer_) show_gradients(timer, progress);
+  timer.begin(gradient_observer_ ? "optimizer" : finish_->update_phase());
   progress.update->apply_rest();
   report.sharding = parallel_->memory();
-  if (progress.replayed && sharding_options_.parallel != "none")
+  if (progress.replayed && parts_.sharding.parallel != "none")
     report.sharding.gradients = progress.replayed_gradients;
   parallel_->record_into(nullptr);  // what is gathered for the next step is not this one's
   parallel_->end_step();
-  report.step = ++step_;
-  report.privacy_steps = privacy_steps_ += engine_->is_private() ? 1 : 0;
-  if (engine_->is_private()) budget_.count_step(clipping_->options().noise_multiplier);
-  if (budget_.has_claim()) report.epsilon = budget_.epsilon_so_far();
+  step_ = report.step;
+  finish_->count(report);
   half_updated_ = false;
-  // All work of the step has been asked for: from here on the host may wait for it.
-  if (engine_->is_private()) {
-    if (world_->size() > 1) timer.begin("reduce");
-    sums = statistics_.sum_losses(losses);
-  }
+  finish_->after_update(progress, timer);
   report.phases = timer.finish();
   for (const auto& [phase, ms] : report.phases) report.time_ms += ms;
-  if (engine_->is_private()) check_losses(losses, sums);
-  report.loss =
-      sums.finite > 0 ? sums.loss / sums.finite : std::numeric_limits<double>::quiet_NaN();
-  report_norms(norms, progress);
+  finish_->report(progress);
+  report_own(progress);
   report.traffic = parallel_->traffic();
   report.memory = profile::read_memory(device_);
   if (progress.replayed) {
@@ -396,25 +327,19 @@ void Trainer::finish_step(profile::PhaseTimer& timer, Progress& progress) {
   }
 }
 
-void Trainer::report_norms(const at::Tensor& norms, Progress& progress) {
-  StepReport& report = progress.report;
-  if (engine_->is_private()) {
-    const at::Tensor all = statistics_.norms();
-    clipping_->end_step(all, progress.denominator,
-                        [this](at::Tensor& count, double std) { add_count_noise(count, std); });
-    report.all_norms = to_doubles(all);
-    if (all.numel() > 0)
-      report.clip_fraction = all.gt(report.clip_bound).to(at::kDouble).mean().item<double>();
-  }
-  if (!norms.defined()) return;
-  report.norms = to_doubles(norms);
-  at::Tensor dropped = norms.isfinite().logical_not();
-  if (!progress.factors.empty()) {
-    const at::Tensor factors = at::cat(progress.factors);
-    report.factors = to_doubles(factors);
-    dropped = dropped.logical_or(factors.eq(0));
-  }
-  report.dropped = dropped.sum().item<int64_t>();
+// Noise and division at once, for all to see; the update that follows adds nothing to them.
+void Trainer::show_gradients(profile::PhaseTimer& timer, StepProgress& progress) {
+  const auto& updated = parallel_->updated();
+  if (progress.noise.updates_all) timer.begin("noise");
+  for (size_t i = 0; i < updated.size(); ++i)
+    optim::add_noise(*updated[i], parallel_->first_element(i), progress.noise);
+  timer.begin("optimizer");
+  for (const auto& parameter : updated)
+    if (parameter->grad.defined()) parameter->grad.div_(progress.noise.denominator);
+  parallel_->expose_gradients();
+  gradient_observer_(model());
+  progress.update.emplace(*parallel_, *optimizer_, optim::NoiseSpec{}, at::kFloat,
+                          progress.report.lr, half_updated_);
 }
 
 }  // namespace moonshard::train

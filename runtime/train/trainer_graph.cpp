@@ -1,17 +1,27 @@
 // The part of the training step that can be a CUDA graph: what of a step goes into it, and what
 // becomes of its results. When there is one is for step_graph.h to say.
 #include "runtime/sharding/settle_rows.h"
+#include "runtime/train/step_finish.h"
 #include "runtime/train/step_graph.h"
-#include "runtime/train/step_progress.h"
+#include "runtime/train/step_watch.h"
+#include "runtime/train/trainer.h"
 
 namespace moonshard::train {
 
+// Who looks into a step needs one whose kernels are launched, and whose memory is taken, as it
+// runs.
+bool Trainer::runs_as_graph() {
+  return graph_ != nullptr && graph_->is_possible() && !gradient_observer_ && !record_layers_ &&
+         !watch_->is_recording() && parts_.hooks == nullptr &&
+         !StepGraph::memory_history_is_recorded();
+}
+
 // The one micro-batch of this step, from forward to clipped sums. False when it is still to be run:
 // nothing has happened then.
-bool Trainer::run_graph(const Batch& drawn, profile::PhaseTimer& timer, Progress& progress) {
+bool Trainer::run_graph(const Batch& drawn, profile::PhaseTimer& timer, StepProgress& progress) {
   if (drawn.size() == 0) return false;
-  const Batch batch = model_->prepare(drawn, step_);
-  const StepGraph::Way way = graph_->next(batch, *model_, parallel_->updated(), clipping_->bound());
+  const Batch batch = model().prepare(drawn, step_);
+  const StepGraph::Way way = graph_->next(batch, model(), parallel_->updated(), clipping_->bound());
   if (way == StepGraph::Way::Eager) return false;
   timer.begin("graph");
   if (way == StepGraph::Way::Capture && !capture_graph(batch, progress)) return false;
@@ -34,7 +44,7 @@ bool Trainer::run_graph(const Batch& drawn, profile::PhaseTimer& timer, Progress
 
 // Everything up to the clipped sums, in the order and by the ways of a step that is not captured.
 // Gradients that it would update at once are kept: noise and optimizer are no part of the graph.
-bool Trainer::capture_graph(const Batch& batch, Progress& progress) {
+bool Trainer::capture_graph(const Batch& batch, StepProgress& progress) {
   const auto& updated = parallel_->updated();
   const auto run = [&](const Batch& inputs) {
     StepGraph::Outputs made;
@@ -43,12 +53,12 @@ bool Trainer::capture_graph(const Batch& batch, Progress& progress) {
       const models::Parameter& part = *updated[i];
       made.gradients[i] = {part.grad, part.rows, part.row_factors};
     };
-    if (engine_->is_private()) {
+    if (finish_->updates_early()) {
       parallel_->on_complete([&](const std::string&, const std::vector<size_t>& parts) {
         for (const size_t i : parts) take(i);
       });
     }
-    Progress inside;
+    StepProgress inside;
     profile::PhaseTimer clock(c10::kCPU);  // events in the stream would become part of the graph
     parallel_->begin_micro_batch(/*last=*/true);
     run_micro_batch(inputs, /*stand_in=*/false, 0, clock, inside);
@@ -69,7 +79,7 @@ bool Trainer::capture_graph(const Batch& batch, Progress& progress) {
   parallel_->on_complete({});
   if (!done) parallel_->abandon();
   for (const auto& part : updated) sharding::forget_gradient(*part);
-  for (const auto& parameter : model_->parameters()) sharding::forget_gradient(*parameter);
+  for (const auto& parameter : model().parameters()) sharding::forget_gradient(*parameter);
   return done;
 }
 

@@ -51,7 +51,7 @@ Batch make_batch(const models::Model& model, const Variant& variant) {
   if (!batch.input_ids.defined()) return batch;
   // Few different ids, so that most of them repeat within a sample. 0 is the padding id.
   batch.input_ids = batch.input_ids.remainder(5) + 1;
-  const bool is_lm = model.options().task == "lm";
+  const bool is_lm = batch.labels.dim() == 2;  // a label per token
   if (is_lm) {
     batch.labels = at::full_like(batch.input_ids, -100);
     const int64_t last = variant.seq_length - 1;
@@ -96,7 +96,8 @@ Bench::Bench(const VerifyOptions& options, const Subject& subject, const Variant
       variant_(variant),
       format_(format),
       world_(std::move(world)),
-      sharding_(options.sharding) {
+      sharding_(options.sharding),
+      hooks_(options.hooks) {
   models::ModelOptions model;
   model.model = subject.model;
   model.task = subject.task;
@@ -171,7 +172,7 @@ const std::vector<Bench::ExpectedStep>& Bench::trajectory(bool is_private) {
   std::vector<ExpectedStep>& steps = trajectories_[is_private];
   if (!steps.empty()) return steps;
   restore_start();
-  std::vector<at::Tensor> exact;  // weights without the rounding of their format
+  std::vector<at::Tensor> exact;  // weights without the rounding of their dtype
   for (const at::Tensor& value : start_) exact.push_back(value.to(at::kDouble));
   privacy::ClipOptions clip = clip_;
   for (size_t k = 0; k < num_steps_; ++k) {
@@ -252,7 +253,13 @@ void Bench::compare(const std::string& engine, WorstByCase& worst, const Observe
   clip.mode = engine;
   optim::OptimizerOptions sgd;
   sgd.lr = learning_rate(num_steps_);
-  train::Trainer trainer(model_, clip, sgd, nullptr, step_, sharding_, world_);
+  train::Trainer trainer({.model = model_,
+                          .clip = clip,
+                          .optimizer = sgd,
+                          .step = step_,
+                          .sharding = sharding_,
+                          .world = world_,
+                          .hooks = hooks_});
   trainer.record_layers(true);
   worst["all"];
   for (const Group& group : groups_) worst[case_of(group)];

@@ -57,6 +57,7 @@ class Bench {
   Format format_;
   std::shared_ptr<comm::World> world_;
   sharding::ShardingOptions sharding_;
+  std::shared_ptr<privacy::StepHooks> hooks_;
   privacy::ClipOptions clip_;
   train::StepOptions step_;
   size_t num_steps_ = 1;

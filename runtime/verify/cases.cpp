@@ -31,7 +31,7 @@ void add_wrapper_variants(std::vector<Variant>& list) {
     model.checkpointing = "block";
     step.grad_accum = 2;
   };
-  list.back().blocks_needed = true;
+  list.back().needs_option = "checkpointing";
   Variant& no_sync = add("no_sync", "two micro-batches, gradients reduced once a step",
                          [](ShardingOptions& sharding) { sharding.no_sync = true; });
   no_sync.apply = [](ModelOptions&, ClipOptions&, StepOptions& step) { step.grad_accum = 2; };
@@ -82,14 +82,15 @@ const std::vector<Variant>& variants() {
     Variant& checkpointing =
         add("checkpointing", "blocks are recomputed in backward",
             [](ModelOptions& model, ClipOptions&, StepOptions&) { model.checkpointing = "block"; });
-    checkpointing.every_format = checkpointing.blocks_needed = true;
+    checkpointing.every_format = true;
+    checkpointing.needs_option = "checkpointing";
     add("checkpointing+accumulation", "both, every second block",
         [](ModelOptions& model, ClipOptions&, StepOptions& step) {
           model.checkpointing = "block";
           model.checkpoint_every = 2;
           step.grad_accum = 2;
         })
-        .blocks_needed = true;
+        .needs_option = "checkpointing";
     add("per_layer", "a bound for each layer", [](ModelOptions&, ClipOptions& clip, StepOptions&) {
       clip.clipping = "per_layer";
     }).every_format = true;
@@ -104,28 +105,28 @@ const std::vector<Variant>& variants() {
         [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "adaptive"; });
     add("frozen", "some parameters are not trained",
         [](ModelOptions& model, ClipOptions&, StepOptions&) {
-          model.frozen = model.model.starts_with("dit")      ? "blocks.0.*,x_embedder.proj.bias"
-                         : model.model.starts_with("linear") ? "layers.0.weight,layers.1.bias"
-                                                             : "*.layers.0.*,model.norm.weight";
+          model.frozen = models::family_of(model).frozen_example();
         });
     Variant& padding =
         add("padding", "sequences of different length, a padding id",
             [](ModelOptions& model, ClipOptions&, StepOptions&) { model.pad_token_id = 0; });
-    padding.every_format = padding.decoders_only = padding.padded = true;
+    padding.every_format = padding.padded = true;
+    padding.needs_option = "pad_token_id";
     Variant& affine =
         add("affine_norms", "layer norms with weight and bias",
             [](ModelOptions& model, ClipOptions&, StepOptions&) { model.norm_affine = "yes"; });
-    affine.every_format = affine.dit_only = true;
+    affine.every_format = true;
+    affine.needs_option = "norm_affine";
     Variant& frozen_embedding =
         add("frozen_embedding", "the embedding is frozen; a tied head with it",
             [](ModelOptions& model, ClipOptions&, StepOptions&) {
               model.frozen = "model.embed_tokens.weight";
             });
-    frozen_embedding.decoders_only = true;
+    frozen_embedding.needs_option = "vocab_size";
     Variant& standard =
         add("standard_attention", "scores as a matrix",
             [](ModelOptions& model, ClipOptions&, StepOptions&) { model.attention = "standard"; });
-    standard.blocks_needed = true;
+    standard.needs_option = "attention";
     add("width", "flash norms by tiles of width, 5 rows",
         [](ModelOptions&, ClipOptions& clip, StepOptions&) {
           clip.flash_algorithm = "width";
@@ -142,7 +143,7 @@ const std::vector<Variant>& variants() {
         1;
     Variant& one_token =
         add("sequence_of_1", "one token", [](ModelOptions&, ClipOptions&, StepOptions&) {});
-    one_token.decoders_only = true;
+    one_token.needs_option = "vocab_size";
     one_token.seq_length = 1;
     add_wrapper_variants(v);
     for (Variant& variant : v) {
@@ -170,36 +171,23 @@ std::vector<Subject> subjects(const std::string& model) {
         model.empty() ? name.ends_with("-tiny") : models::find_preset(model).sizes.model == name;
     if (!wanted) continue;
     list.push_back({name, preset.sizes.task});
-    if (preset.sizes.task == "classify") list.push_back({name, "lm"});
-    if (preset.sizes.task == "lm") list.push_back({name, "classify"});
+    for (const models::Task& task : preset.family->description().tasks)
+      if (task.name != preset.sizes.task) list.push_back({name, task.name});
   }
   return list;
 }
 
 bool applies(const Variant& variant, const Subject& subject, const Format& format) {
   if (format.name != "float64" && !variant.every_format) return false;
-  const bool decoder = subject.task == "lm" || subject.task == "classify";
-  if (variant.decoders_only && !decoder) return false;
-  if (variant.dit_only && subject.task != "denoise") return false;
   if (variant.seq_length == 1 && subject.task == "lm") return false;  // nothing comes next
-  return !variant.blocks_needed || subject.task != "regress";
+  return variant.needs_option.empty() ||
+         models::find_preset(subject.model).family->takes(variant.needs_option);
 }
 
 void shrink(const Variant& variant, models::ModelOptions& model, bool wrapped) {
   // At the preset's own sizes once; elsewhere small, with widths that no tile divides.
   if ((variant.name == "default" && !wrapped) || !model.model.ends_with("-tiny")) return;
-  if (model.model.starts_with("linear")) {
-    model.hidden_dim = 19;
-  } else if (model.model.starts_with("dit")) {
-    model.hidden_dim = 24;
-    model.intermediate_dim = 36;
-    model.image_size = model.model == "dit-tiny" ? 12 : 6;
-  } else {
-    model.hidden_dim = 24;
-    model.intermediate_dim = 38;
-    model.vocab_size = 29;
-    model.head_dim = 6;
-  }
+  models::family_of(model).shrink(model);
 }
 
 bool applies(const Variant& variant, const std::string& engine) {
@@ -215,8 +203,8 @@ std::string layer_case(const models::Model& model, const models::ParamLayer& lay
   std::string name = layer.kind;
   if (layer.kind == kinds::kLinear) {
     const bool conditioning = layer.name.find("adaLN") != std::string::npos;
-    const bool one_position = model.options().task == "regress" || layer.name == "score" ||
-                              layer.name.starts_with("t_embedder");
+    const bool one_position = models::tokens_per_sample(model.options(), 2) == 1 ||
+                              layer.name == "score" || layer.name.starts_with("t_embedder");
     name = conditioning ? "adaln_linear" : one_position ? "linear_2d" : "linear";
     if (layer.bias != nullptr && !conditioning) name += "_bias";
   }

@@ -1,4 +1,4 @@
-// What is verified: the registry of engine x model x options x number format. The support table of
+// What is verified: the registry of engine x model x options x dtype. The support table of
 // `moonshard engines` is printed from it, and `moonshard verify` runs it, so that neither can claim
 // what the other does not show.
 #pragma once
@@ -18,12 +18,11 @@ struct Variant {
   std::string name;  ///< "default", "accumulation", …
   std::string doc;
   void (*apply)(models::ModelOptions&, privacy::ClipOptions&, train::StepOptions&);
-  bool every_format = false;   ///< in float32 and bfloat16, too; else in float64 only
-  bool decoders_only = false;  ///< needs tokens
-  bool dit_only = false;
-  bool private_only = false;   ///< means nothing without clipping
-  bool flash_only = false;     ///< changes only how flash norms are found
-  bool blocks_needed = false;  ///< needs a model of blocks
+  bool every_format = false;  ///< in float32 and bfloat16, too; else in float64 only
+  /// Model option that the family must take; the variant means nothing to other families.
+  std::string needs_option = {};
+  bool private_only = false;  ///< means nothing without clipping
+  bool flash_only = false;    ///< changes only how flash norms are found
   int64_t batch_size = 5;
   int64_t seq_length = 7;
   bool padded = false;  ///< sequences of different length, filled up with pad_token_id
@@ -33,7 +32,7 @@ struct Variant {
 };
 const std::vector<Variant>& variants();
 
-/// A number format and what may be lost in it.
+/// Dtypes of weights and computation, and the error that is allowed in them.
 struct Format {
   std::string name;  ///< "float64", "float32", "bfloat16" (float32 weights, bfloat16 compute)
   std::string dtype, param_dtype;

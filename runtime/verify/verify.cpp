@@ -46,20 +46,15 @@ void expect_room(const VerifyOptions& options) {
       options.model, need / 1073741824.0, room / 1073741824.0);
 }
 
-std::string engine_of(const std::string& name) {
-  const auto aliases = privacy::engine_aliases();
-  const auto alias = aliases.find(name);
-  return alias == aliases.end() ? name : alias->second;
-}
-
 }  // namespace
 
 std::vector<Cell> verify(const VerifyOptions& options, const Observer& observer) {
-  const std::string wanted_engine = engine_of(options.engine);
+  const std::string wanted_engine = privacy::canonical_engine(options.engine);
   expect_known(wanted_engine, "engine", privacy::engine_names(), [](auto& name) { return name; });
   expect_known(options.options, "options", variants(), [](auto& variant) { return variant.name; });
   expect_known(options.dtype, "dtype", formats(), [](auto& format) { return format.name; });
   if (!options.model.empty()) expect_room(options);
+  sharding::refuse_unused_options(options.sharding);
   const auto world = comm::make_world(options.sharding.world, options.sharding.link);
   MS_CHECK(world->size() == 1 || options.sharding.parallel != "none",
            "verify: expected a wrapper for {} ranks, got parallel = none; give --parallel ddp or "
@@ -120,7 +115,7 @@ Json to_json(const std::vector<Cell>& cells, const VerifyOptions& options) {
 
 std::vector<Support> support_table() {
   std::vector<Support> table;
-  for (const privacy::EngineInfo& info : privacy::engines()) {
+  for (const privacy::EngineDescription& info : privacy::engine_descriptions()) {
     if (!info.built_in) continue;  // nobody has proved it yet
     const std::string& engine = info.name;
     std::set<std::string> layers, presets, options, dtypes;

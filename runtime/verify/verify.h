@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/base/json.h"
+#include "runtime/privacy/step_hooks.h"
 #include "runtime/sharding/sharding_options.h"
 
 namespace moonshard::verify {
@@ -14,15 +16,17 @@ struct VerifyOptions {
   std::string model;    ///< one preset; empty means every tiny one
   std::string engine;   ///< one engine; empty means all
   std::string options;  ///< one variant; empty means all
-  std::string dtype;    ///< one format; empty means all
+  std::string dtype;    ///< one of formats() in cases.h; empty means all
   std::string device = "auto";
   int64_t seed = 11;
   /// With a wrapper the batch is split over the ranks of this process's world, three steps are made
   /// instead of one, and gathered norms are compared, too. All ranks call verify alike.
   sharding::ShardingOptions sharding;
+  /// Of all trainers that are compared; null: none. Deliberate mistakes come in here (faults.h).
+  std::shared_ptr<privacy::StepHooks> hooks;
 };
 
-/// One kind of layer under one engine, model, variant and format. The layer "all" stands for what
+/// One kind of layer under one engine, model, variant and dtype. The layer "all" stands for what
 /// belongs to no layer: norms and factors over all parameters, and the bound after the step.
 struct Cell {
   std::string engine, model, task, layer, options, dtype;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
-#include "runtime/base/file_io.h"
+#include "runtime/base/read_file.h"
 #include "runtime/weights/labels.h"
 
 namespace moonshard::weights {

@@ -1,6 +1,6 @@
-// config.json of Hugging Face folders: what a model is, without its weights. Read for model_type
-// llama and qwen2 (Qwen 1.5 and 2.5 both call themselves that), and for our own "dit" and "linear".
-// What a config asks for and our models do not have is an error, never a silent difference.
+// config.json of Hugging Face folders: what a model is, without its weights. Each family reads and
+// writes its own values of model_type (models/family.h). What a config asks for and our models do
+// not have is an error, never a silent difference.
 #pragma once
 
 #include <filesystem>

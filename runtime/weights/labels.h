@@ -1,4 +1,4 @@
-// Words of the safetensors format, and names from files made fit for error texts.
+// Labels of the safetensors format, and names from untrusted files made safe for error texts.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 namespace moonshard::weights {
 
-/// "F32" and back; the list is closed. Throws IoError / UsageError naming what came.
+/// "F32" and back; the list is closed. Throws IoError / UsageError naming what was given.
 c10::ScalarType dtype_from_label(const std::string& label, const std::string& where);
 const char* dtype_label(c10::ScalarType type, const std::string& where);
 
-/// A name from a file, fit for an error text: quoted, at most 100 bytes, no control characters.
+/// A name from an untrusted file, safe for an error text: quoted, at most 100 bytes, no control
+/// characters.
 std::string in_quotes(std::string_view name);
 
 /// "[2, 3]"

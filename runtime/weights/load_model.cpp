@@ -20,24 +20,18 @@ namespace {
 using models::Model;
 using models::Parameter;
 
-constexpr const char* kBasePrefix = "model.";
+// Names of Hugging Face's heads, which advice after an error is about.
 constexpr const char* kHead = "lm_head.weight";
 constexpr const char* kClassifier = "score.weight";
-constexpr const char* kEmbedding = "model.embed_tokens.weight";
 
-// Name in the file of a parameter: its own, or without "model." in files of a bare base model. ""
+// Name in the file of a parameter: its own, or without the prefix in files of a bare base model. ""
 // when there is neither.
-std::string name_in_file(const WeightSource& source, const std::string& name) {
+std::string name_in_file(const WeightSource& source, const std::string& name,
+                         const std::string& prefix) {
   if (source.find(name) != nullptr) return name;
-  const std::string prefix = kBasePrefix;
-  if (name.rfind(prefix, 0) != 0) return "";
+  if (prefix.empty() || !name.starts_with(prefix)) return "";
   const std::string bare = name.substr(prefix.size());
   return source.find(bare) != nullptr ? bare : "";
-}
-
-bool has_parameter(const Model& model, const std::string& name) {
-  return std::any_of(model.parameters().begin(), model.parameters().end(),
-                     [&](const auto& parameter) { return parameter->name == name; });
 }
 
 // The first few of the problems; a wrong file has hundreds of the same kind.
@@ -59,14 +53,16 @@ Plan match_names(const Model& model, const WeightSource& source) {
   Plan plan;
   std::vector<std::string> missing;
   std::set<std::string> used;
+  const models::WeightNames names = models::family_of(model.options()).weight_names();
   for (const auto& parameter : model.parameters()) {
     const std::string& name = parameter->name;
-    const std::string found = name_in_file(source, name);
+    const std::string found = name_in_file(source, name, names.base_prefix);
     if (!found.empty()) {
       plan.file_names[name] = found;
       plan.report.loaded.push_back(name);
       used.insert(found);
-    } else if (name == kClassifier) {
+    } else if (std::find(names.optional.begin(), names.optional.end(), name) !=
+               names.optional.end()) {
       plan.report.initialised.push_back(name);
     } else {
       missing.push_back(in_quotes(name));
@@ -113,30 +109,29 @@ void check_shapes(const Model& model, const WeightSource& source, const Plan& pl
                       : "set the model's sizes to those of the file, or take its config"));
 }
 
-// A file may hold the tied head a second time. When its numbers differ from the embedding's, the
-// file is not tied, and to drop them would change the model without a word.
-void check_tied_head(const Model& model, const WeightSource& source, const Plan& plan) {
-  const TensorEntry* head = source.find(kHead);
-  if (head == nullptr || model.options().task != "lm" || has_parameter(model, kHead)) return;
-  const auto embedding = plan.file_names.find(kEmbedding);
-  if (embedding == plan.file_names.end()) return;
-  const TensorEntry& owner = *source.find(embedding->second);
-  const bool same = head->shape == owner.shape && head->dtype == owner.dtype &&
-                    at::equal(source.read(kHead), source.read(embedding->second));
-  MS_CHECK(same,
-           "{}: expected {} equal to the embedding, as tie_embeddings = \"yes\" says, got other "
-           "numbers; build with tie_embeddings = \"no\"",
-           source.path().string(), in_quotes(kHead));
+// A file may hold a tied weight a second time, under the other layer's name. When its values differ
+// from the owner's, the file is not tied, and dropping them would silently change the model.
+void check_tied_weights(const Model& model, const WeightSource& source, const Plan& plan) {
+  for (const auto& layer : model.layers()) {
+    const std::string name = layer->name + ".weight";
+    const TensorEntry* second = source.find(name);
+    if (second == nullptr || layer->weight->name.starts_with(layer->name)) continue;
+    const auto found = plan.file_names.find(layer->weight->name);
+    if (found == plan.file_names.end()) continue;
+    const TensorEntry& owner = *source.find(found->second);
+    const bool same = second->shape == owner.shape && second->dtype == owner.dtype &&
+                      at::equal(source.read(name), source.read(found->second));
+    MS_CHECK(same,
+             "{}: expected {} equal to the embedding, as tie_embeddings = \"yes\" says, got other "
+             "numbers; build with tie_embeddings = \"no\"",
+             source.path().string(), in_quotes(name));
+  }
 }
-
-}  // namespace
-
-namespace {
 
 Plan checked_plan(const Model& model, const WeightSource& source) {
   Plan plan = match_names(model, source);
   check_shapes(model, source, plan);
-  check_tied_head(model, source, plan);
+  check_tied_weights(model, source, plan);
   return plan;
 }
 

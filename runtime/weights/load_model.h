@@ -1,4 +1,4 @@
-// Weights into models and back, by the names of parameters.
+// Loads weights into models and saves them, by the names of parameters.
 #pragma once
 
 #include <filesystem>
@@ -21,13 +21,13 @@ struct LoadReport {
 
 /// Fills every parameter from a file or folder (open_weights), converted to the model's dtype and
 /// device. Takes a checkpoint with or without the prefix "model.". Two differences are usual and
-/// allowed: a language model's file gives a classifier everything but its head "score", and a model
+/// allowed: a language model's file has no head "score" for a classifier, and a model
 /// with tied embeddings has no "lm_head" of its own. Any other missing name, another shape, or
-/// numbers that are no floats are errors; they are found before the model is changed.
+/// a dtype that is not floating point are errors; they are found before the model is changed.
 LoadReport load_weights(models::Model& model, const std::filesystem::path& path);
 
-/// The same for a model whose parameters have no numbers yet (ModelOptions::deferred): checks now,
-/// and lets whoever places a part of a parameter read just that part.
+/// The same for a model whose parameters have no values yet (ModelOptions::deferred): checks now;
+/// a wrapper that places a part of a parameter then reads just that part.
 LoadReport defer_weights(models::Model& model, const std::filesystem::path& path);
 
 /// Builds the model that `options` describe (options_from_config, changed as wished) and fills it.

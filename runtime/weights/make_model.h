@@ -1,4 +1,5 @@
-// The one door to a model: a preset at random, a preset with weights, or a folder of somebody's.
+// The one way to make a model: a preset with random weights, a preset with weights from a file, or
+// a Hugging Face folder.
 #pragma once
 
 #include <memory>

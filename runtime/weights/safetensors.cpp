@@ -40,7 +40,7 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   }
   uint64_t length = 0;
   result.file_.read_at(0, &length, kLengthBytes, "header length");
-  // Judged before anything of that size is allocated.
+  // Checked before anything of that size is allocated.
   if (length > static_cast<uint64_t>(kMaxHeaderBytes)) {
     throw IoError(fmt::format(
         "{}: expected a safetensors header of at most {} bytes, got {}; it is another format or "

@@ -1,4 +1,4 @@
-// Reader of safetensors files, from anybody. open() checks the whole header against the file's size
+// Reader of untrusted safetensors files. open() checks the whole header against the file's size
 // (safetensors_header.h); afterwards tensors are read one by one, by position.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "runtime/base/file_io.h"
+#include "runtime/base/read_file.h"
 #include "runtime/weights/safetensors_header.h"
 
 namespace moonshard::weights {

@@ -258,7 +258,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<int64_t> offsets_;
 };
 
-// What the JSON library would take without a word: a zero byte counts as the end of its input, and
+// What the JSON library would accept silently: a zero byte counts as the end of its input, and
 // a text or number may have any length. Texts are bounded here, before it gathers them.
 void check_bytes(std::string_view text, const std::string& where) {
   if (text.empty() || text[0] != '{') {

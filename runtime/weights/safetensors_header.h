@@ -1,7 +1,7 @@
 // The header of a safetensors file: 8 bytes of little-endian length, then JSON
 //   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …, "__metadata__": {…}}
-// then the bytes of all tensors without gaps. Files come from anybody: what is returned here has
-// been checked to the last byte, so that readers need no checks of their own.
+// then the bytes of all tensors without gaps. Files are untrusted: what is returned here has been
+// checked to the last byte, so that readers need no checks of their own.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct SafetensorsHeader {
 };
 
 /// Reads the JSON part; `data_bytes` is what follows it in the file. Throws IoError "where: …".
-/// Memory stays near the size of the text, whatever stands in it.
+/// Memory stays near the size of the text, whatever it contains.
 SafetensorsHeader parse_safetensors_header(std::string_view text, int64_t data_bytes,
                                            const std::string& where);
 

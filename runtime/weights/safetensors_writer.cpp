@@ -8,9 +8,9 @@
 #include <ATen/core/grad_mode.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/base/atomic_file.h"
 #include "runtime/base/check.h"
-#include "runtime/base/file_io.h"
+#include "runtime/base/read_file.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/core/memory_errors.h"
 #include "runtime/weights/labels.h"
 #include "runtime/weights/tensor_pieces.h"

@@ -23,8 +23,8 @@ inline constexpr const char* kIndexFileName = "model.safetensors.index.json";
 inline const Metadata kPortableMetadata = {{"format", "pt"}};
 
 /// Writes tensors in the order given, from any device and with any strides, in pieces: host memory
-/// stays bounded. Throws UsageError for names and dtypes no reader takes, IoError for the disk's
-/// doing; an older file then stands as it was.
+/// stays bounded. Throws UsageError for names and dtypes no reader takes, IoError when writing
+/// fails; an older file then stays as it was.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        const Metadata& metadata = kPortableMetadata);
 

@@ -1,4 +1,4 @@
-// Weights by name, wherever they lie: one safetensors file, shards with an index, or a folder.
+// Weights by name from any layout on disk: one safetensors file, shards with an index, or a folder.
 #pragma once
 
 #include <filesystem>
@@ -53,7 +53,7 @@ class WeightSource {
 /// path that is not there a UsageError that says how to get gated models.
 WeightSource open_weights(const std::filesystem::path& path);
 
-/// Throws the UsageError of open_weights unless something lies at the path.
+/// Throws the UsageError of open_weights unless the path exists.
 void check_weights_exist(const std::filesystem::path& path);
 
 }  // namespace moonshard::weights

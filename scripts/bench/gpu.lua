@@ -4,6 +4,7 @@
 -- MOONSHARD_BENCH_PYTHON names another Python for PyTorch's side.
 -- Run: make bench-gpu, or: moonshard run scripts/bench/gpu.lua [llama|engines|dit|qwen …] [--no-torch|--torch-from FILE] [--iters N]
 local ms = require "moonshard"
+local command_line = require "moonshard.arguments"
 
 --- Rows: what is run, PyTorch's counterpart (arguments of torch_peer.py) and the goal: ms, GiB or tokens per second.
 local function llama(tokens, mode, budget_mb, goal)
@@ -39,30 +40,20 @@ local rows = {
 local option_keys = { "model", "task", "dtype", "param_dtype", "optimizer", "parallel", "mode", "batch_size", "seq_length", "num_layers",
   "memory_budget_mb" }
 
+local flags = {
+  { name = "no_torch", kind = "boolean", doc = "without PyTorch's side" },
+  { name = "torch_from", kind = "text", doc = "a file of torch_peer.py's output, instead of running it" },
+  { name = "iters", kind = "int", doc = "measured steps (12)" },
+}
+local sets = { name = "sets", kind = "text", list = true, choices = { "llama", "engines", "dit", "qwen" } }
+
 local function read_arguments(words)
-  local wanted, settings, i = {}, { torch = true, iters = 12 }, 1
-  while i <= #words do
-    local word = words[i]
-    if word == "--no-torch" then
-      settings.torch = false
-    elseif word == "--torch-from" then
-      i = i + 1
-      settings.torch_from = words[i] or error("bench: --torch-from expects a file of torch_peer.py's output", 0)
-    elseif word == "--iters" then
-      i = i + 1
-      settings.iters = tonumber(words[i]) or error("bench: --iters expects a number, got " .. tostring(words[i]), 0)
-    elseif word == "llama" or word == "engines" or word == "dit" or word == "qwen" then
-      wanted[word] = true
-    else
-      error(("bench: expected llama, engines, dit, qwen, --no-torch, --torch-from FILE or --iters N, got '%s'"):format(word), 0)
-    end
-    i = i + 1
-  end
-  local chosen = {}
+  local given, wanted, chosen = command_line.parse("bench", words, flags, sets), {}, {}
+  for _, set in ipairs(given.sets or {}) do wanted[set] = true end
   for _, row in ipairs(rows) do
-    if not next(wanted) or wanted[row.set] then chosen[#chosen + 1] = row end
+    if not given.sets or wanted[row.set] then chosen[#chosen + 1] = row end
   end
-  return chosen, settings
+  return chosen, { torch = not given.no_torch, torch_from = given.torch_from, iters = given.iters or 12 }
 end
 
 --- PyTorch's figures that torch_peer.py printed before, on this machine: lines "RESULT {json}".

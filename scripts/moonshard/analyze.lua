@@ -10,6 +10,7 @@ local M = {
   scaling = require("moonshard.analyze.scaling").analyze,
   fit = require("moonshard.analyze.scaling").fit,
   bottleneck = require("moonshard.analyze.bottleneck").analyze,
+  tradeoff = require("moonshard.analyze.tradeoff").analyze,
 }
 
 local function matches(value, glob)
@@ -75,6 +76,8 @@ function M.document(document)
   document(M.fit, "ms.analyze.fit", "ms.analyze.fit(x, y) -> table", "The fit that ms.analyze.scaling uses, of two lists.")
   document(M.bottleneck, "ms.analyze.bottleneck", "ms.analyze.bottleneck(runs) -> report",
     "What bounds each point: cause, evidence, advice.")
+  document(M.tradeoff, "ms.analyze.tradeoff", "ms.analyze.tradeoff(runs) -> Table",
+    "Time and memory of each point, and which points no other one beats in both.")
   document(M.compare, "ms.compare", "ms.compare({ folder or file, … }, { all, metrics, only }) -> Comparison",
     "Results side by side: the options that differ, then figures with ratios.")
 end

@@ -1,6 +1,17 @@
---- Flags of scripts, in the spellings of the profiling suites: `--seq-lengths 512 1024`, `--batch_size=4`,
--- `--cpu_offload`, `--forward-prefetch=false`. Dashes and underscores are the same; a list ends at the next flag;
--- every experiment option is a flag too, by its name, its aliases and its plural.
+--- The parser of flags for verbs and scripts, in the spellings of the profiling suites: `--seq-lengths 512 1024`,
+-- `--batch_size=4`, `--cpu_offload`, `--forward-prefetch=false`. Dashes and underscores are the same.
+--
+-- A flag is a table:
+--   name, doc    as in values and in help
+--   kind         text | int | number | boolean | pair (KEY=VALUE; the value is a table by key)
+--   aliases      other names; a list is also known by its plural
+--   list         takes all words up to the next flag; `commas`: one word, cut at commas
+--   repeats      a list of one word each time the flag is given
+--   optional     the value, a number, may be left out: true
+--   raw          the value may look like a flag
+--   choices      the words that are allowed
+--   value        what help calls the value
+--   hidden       not in help
 local usage = require "moonshard.usage"
 
 local M = {}
@@ -27,7 +38,7 @@ function M.option_flags(options)
   return flags
 end
 
---- Names under which flags are known; the first flag to claim a name keeps it.
+--- Flags by all names under which they are known; the first flag to claim a name keeps it.
 local function index_of(flags)
   local by_name = {}
   local function claim(name, flag) by_name[name] = by_name[name] or flag end
@@ -44,38 +55,63 @@ local function index_of(flags)
   return by_name
 end
 
+local function refuse(where, flag, expected, text)
+  local about = flag.doc and (flag.kind == "int" or flag.kind == "number") and "; " .. flag.doc or ""
+  usage.fail("%s: option '%s': expected %s, got '%s'%s", where, spelled(flag.name), expected, text, about)
+end
+
 local function typed(where, flag, text)
   if flag.kind == "boolean" then
     if text == "true" or text == "1" or text == "yes" then return true end
     if text == "false" or text == "0" or text == "no" then return false end
-    usage.fail("%s: option '%s': expected true or false, got '%s'", where, spelled(flag.name), text)
+    refuse(where, flag, "true or false", text)
   end
   if flag.kind == "int" or flag.kind == "number" then
     local number = tonumber(text)
-    if not number or (flag.kind == "int" and number ~= math.floor(number)) then
-      usage.fail("%s: option '%s': expected %s, got '%s'; %s", where, spelled(flag.name),
-        flag.kind == "int" and "a whole number" or "a number", text, flag.doc)
+    if flag.kind == "number" and not number then refuse(where, flag, "a number", text) end
+    if flag.kind == "int" and (not number or number ~= math.floor(number)) then refuse(where, flag, "a whole number", text) end
+    if flag.kind == "int" and math.abs(number) >= 2 ^ 53 then
+      usage.fail("%s: option '%s': expected a whole number, got '%s'; from 2^53 on it would lose digits", where, spelled(flag.name), text)
     end
     return number
   end
-  if flag.choices then
-    for _, choice in ipairs(flag.choices) do
-      if choice == text then return text end
-    end
-    usage.fail("%s: option '%s': expected %s, got '%s'", where, spelled(flag.name), table.concat(flag.choices, " | "), text)
+  for _, choice in ipairs(flag.choices or { text }) do
+    if choice == text then return text end
   end
-  return text
+  refuse(where, flag, table.concat(flag.choices, " | "), text)
+end
+
+--- Puts the text of one value where it belongs.
+local function store(where, values, flag, text)
+  if flag.kind == "pair" then
+    local key, value = text:match("^([^=]+)=(.*)$")
+    if not key then refuse(where, flag, flag.value or "KEY=VALUE", text) end
+    values[flag.name] = values[flag.name] or {}
+    values[flag.name][(key:gsub("-", "_"))] = value
+  elseif flag.list or flag.repeats then
+    values[flag.name] = values[flag.name] or {}
+    table.insert(values[flag.name], typed(where, flag, text))
+  else
+    values[flag.name] = typed(where, flag, text)
+  end
+end
+
+local function cut_at_commas(text)
+  local parts = {}
+  for part in text:gmatch("[^,]+") do parts[#parts + 1] = part end
+  return parts
 end
 
 --- Words that follow a flag and belong to it; returns them and the index of the last.
 local function words_of(where, flag, words, i)
+  local following = words[i + 1]
   if flag.kind == "boolean" then
-    local following = words[i + 1]
     if following == "true" or following == "false" then return { following }, i + 1 end
     return { "true" }, i
   end
-  local taken = {}
-  while words[i + 1] and words[i + 1]:sub(1, 2) ~= "--" and ((flag.list and not flag.commas) or #taken == 0) do
+  if flag.optional and not (following and tonumber(following)) then return {}, i end
+  local taken, takes_all = {}, flag.list and not flag.commas
+  while words[i + 1] and (flag.raw or words[i + 1]:sub(1, 2) ~= "--") and (takes_all or #taken == 0) do
     i = i + 1
     taken[#taken + 1] = words[i]
   end
@@ -86,77 +122,92 @@ local function words_of(where, flag, words, i)
   return taken, i
 end
 
+local function fail_unknown(where, name, flags)
+  local known = {}
+  for _, each in ipairs(flags) do
+    if not each.hidden then known[#known + 1] = each.name end
+  end
+  usage.fail_unknown(where, ("option '--%s'"):format(name), (name:gsub("-", "_")), known, spelled)
+end
+M.fail_unknown = fail_unknown
+
 --- Reads words into a table of values by flag name.
 -- @tparam string where opens messages, e.g. "fsdp_llama3"
 -- @tparam {string,...} words
--- @tparam {table,...} flags each { name, kind = text | int | number | boolean, list, commas, choices, aliases, doc }; a list
--- takes all words that follow, or with commas one word of several
+-- @tparam {table,...} flags
 -- @tparam[opt] string|table positional the flag that takes a word without a flag, by name or as one that only such words
 -- give; a list takes all of them
+-- @tparam[opt] {string,...} rest where a script is run: takes all words behind the positional one that belong to no flag,
+-- and all behind "--"
 -- @treturn table values by name: lists for flags that are lists
+-- @treturn {table,...} which words were whose: { flag, first, last }, the flag nil for those in rest
 -- @raise a usage mistake, see moonshard.usage
-function M.parse(where, words, flags, positional)
-  local by_name, values, i = index_of(flags), {}, 1
+function M.parse(where, words, flags, positional, rest)
+  local by_name, values, owners, i = index_of(flags), {}, {}, 1
   local free = type(positional) == "string" and by_name[positional] or positional
   while i <= #words do
-    local name, given = words[i]:match("^%-%-([^=]+)=(.*)$")
+    local first, name, given = i, words[i]:match("^%-%-([^=]+)=(.*)$")
     name = name or words[i]:match("^%-%-(.+)$") or (words[i] == "-h" and "help") or nil
-    local flag, taken
-    if name then
-      flag = by_name[(name:gsub("-", "_"))]
-      if not flag then
-        local known = {}
-        for _, each in ipairs(flags) do known[#known + 1] = each.name end
-        usage.fail_unknown(where, ("option '--%s'"):format(name), (name:gsub("-", "_")), known, spelled)
-      end
-    elseif free and (free.list or values[free.name] == nil) then
-      flag, taken = free, { words[i] }
-    else
-      usage.fail("%s: expected an option like --batch-size 4, got '%s'", where, words[i])
-    end
-    if not taken then
+    local flag = name and by_name[(name:gsub("-", "_"))]
+    local is_behind = rest and values[free.name] ~= nil
+    if rest and words[i] == "--" then
+      for j = i + 1, #words do rest[#rest + 1] = words[j] end
+      i = #words
+    elseif flag then
+      local taken
       if given then
         taken = { given }
       else
         taken, i = words_of(where, flag, words, i)
       end
-      if flag.list and (given or flag.commas) then
-        local whole = taken[1]
-        taken = {}
-        for part in whole:gmatch("[^,]+") do taken[#taken + 1] = part end
-      end
+      if #taken == 1 and flag.list and (given or flag.commas) then taken = cut_at_commas(taken[1]) end
+      if flag.optional and #taken == 0 then values[flag.name] = true end
+      for _, text in ipairs(taken) do store(where, values, flag, text) end
+    elseif is_behind then
+      rest[#rest + 1] = words[i]
+    elseif name then
+      fail_unknown(where, name, flags)
+    elseif free and (free.list or values[free.name] == nil) then
+      flag = free
+      store(where, values, free, words[i])
+    else
+      usage.fail("%s: expected %s, got '%s'", where,
+        by_name.batch_size and "an option like --batch-size 4" or "no more words", words[i])
     end
-    for _, text in ipairs(taken) do
-      local value = typed(where, flag, text)
-      if flag.list then
-        values[flag.name] = values[flag.name] or {}
-        table.insert(values[flag.name], value)
-      else
-        values[flag.name] = value
-      end
-    end
+    owners[#owners + 1] = { flag = flag, first = first, last = i }
     i = i + 1
   end
-  return values
+  return values, owners
+end
+
+--- The flag and the shape of its value, as help shows them.
+local function shape_of(flag)
+  if flag.kind == "boolean" then return spelled(flag.name) end
+  local value = flag.value or flag.choices and table.concat(flag.choices, "|")
+  if not value then
+    value = flag.kind == "int" and "N" or flag.kind == "number" and "X" or flag.kind == "pair" and "KEY=VALUE" or "TEXT"
+  end
+  if flag.list and not flag.value then value = value .. "..." end
+  return spelled(flag.name) .. " " .. (flag.optional and "[" .. value .. "]" or value)
 end
 
 --- Help lines of flags: name, type, other spellings, meaning.
 -- @tparam {table,...} flags
 -- @treturn string
 function M.describe(flags)
-  local names, width = {}, 0
-  for i, flag in ipairs(flags) do
-    local shape = flag.kind == "boolean" and "" or flag.choices and " " .. table.concat(flag.choices, "|")
-      or (" " .. (flag.kind == "int" and "N" or flag.kind == "number" and "X" or "TEXT") .. (flag.list and "…" or ""))
-    names[i] = spelled(flag.name) .. shape
-    width = math.max(width, math.min(#names[i], 34))
+  local shown, width = {}, 0
+  for _, flag in ipairs(flags) do
+    if not flag.hidden then
+      shown[#shown + 1] = flag
+      width = math.max(width, math.min(#shape_of(flag), 40))
+    end
   end
   local lines = {}
-  for i, flag in ipairs(flags) do
+  for i, flag in ipairs(shown) do
     local others = {}
     for _, alias in ipairs(flag.aliases or {}) do others[#others + 1] = spelled(alias) end
     local also = #others > 0 and " (also " .. table.concat(others, ", ") .. ")" or ""
-    lines[i] = ("  %-" .. width .. "s  %s%s"):format(names[i], flag.doc, also)
+    lines[i] = ("  %-" .. width .. "s  %s%s"):format(shape_of(flag), flag.doc, also)
   end
   return table.concat(lines, "\n")
 end

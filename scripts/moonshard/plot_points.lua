@@ -1,5 +1,7 @@
 --- What figures read from points: names, axes, figures with their status. Records may lack any key: everything here
 -- answers nil instead of failing.
+local native = require "moonshard.native"
+
 local M = {}
 
 --- Titles and units of axes; the short word stands in names of several values ("batch 4").
@@ -120,7 +122,8 @@ function M.name(point, axes, spell)
   local parallel = M.list(point.options).parallel
   local unsharded = type(parallel) == "string" and parallel ~= "fsdp"
   for _, axis in ipairs(axes) do
-    if not (unsharded and only_fsdp[axis]) then
+    local unused = unsharded and only_fsdp[axis] or axis == "min_num_params" and M.list(point.options).wrap ~= "size"
+    if not unused then
       parts[#parts + 1] = word(axis, M.axis_value(point, axis), #axes == 1 and not spell)
     end
   end
@@ -160,23 +163,12 @@ function M.subject(results)
   return table.concat(parts, ", ")
 end
 
---- Quartiles of a sorted list, by interpolation between order statistics.
-local function quantile(sorted, q)
-  local place = (#sorted - 1) * q + 1
-  local low = math.floor(place)
-  local high = math.min(low + 1, #sorted)
-  return sorted[low] + (place - low) * (sorted[high] - sorted[low])
-end
-
 --- First and third quartile of a point's step times; nil where fewer than two were kept.
 function M.time_quartiles(point)
   local time = M.list(M.list(point.result).time)
   local samples = {}
   for _, sample in ipairs(M.list(time.samples_ms)) do samples[#samples + 1] = M.number(sample) end
-  if #samples >= 2 then
-    table.sort(samples)
-    return quantile(samples, 0.25), quantile(samples, 0.75)
-  end
+  if #samples >= 2 then return unpack(native.analysis.quartiles(samples)) end
   local step = M.list(time.step_ms)
   local median, iqr = M.number(step.median), M.number(step.iqr)
   if median and iqr and (M.number(step.count) or 2) >= 2 then return median - iqr / 2, median + iqr / 2 end
@@ -187,41 +179,30 @@ function M.phase_ms(point, phase)
   return M.number(M.list(M.list(M.list(M.list(point.result).time).phases_ms)[phase]).median)
 end
 
--- The order of a step, for records that do not say theirs.
-local known_phases = { "data", "gather", "graph", "forward", "backward", "norm_reduce", "clip_factors", "clipped_sum",
-  "second_backward", "reduce", "noise", "optimizer", "update" }
-
---- Phases that any of the points has, in the order of a step.
+--- Phases that any of the points has, in the order of a step; others in the order of their record, then by name.
 function M.phases(points)
-  local present, order, seen = {}, {}, {}
-  local function take(name)
-    if present[name] and not seen[name] then
-      seen[name] = true
-      order[#order + 1] = name
-    end
-  end
-  local others = {}
+  local present, names, others = {}, {}, {}
   for _, point in ipairs(points) do
-    for name in pairs(M.list(M.list(M.list(point.result).time).phases_ms)) do
+    local time = M.list(M.list(point.result).time)
+    for name in pairs(M.list(time.phases_ms)) do
       if type(name) == "string" and not present[name] then
         present[name] = true
         others[#others + 1] = name
       end
     end
   end
-  for _, name in ipairs(known_phases) do take(name) end
-  for _, point in ipairs(points) do
-    for _, name in ipairs(M.list(M.list(M.list(point.result).time).phase_order)) do take(name) end
-  end
   table.sort(others)
-  for _, name in ipairs(others) do take(name) end
-  return order
+  for _, point in ipairs(points) do
+    for _, name in ipairs(M.list(M.list(M.list(point.result).time).phase_order)) do
+      if present[name] then names[#names + 1] = name end
+    end
+  end
+  for _, name in ipairs(others) do names[#names + 1] = name end
+  return native.analysis.phases_in_order(names)
 end
 
---- Owners of memory in the order they are stacked, the rest on top.
-M.owners = { "parameters", "gathered_parameters", "cast_parameters", "gradients", "optimizer_state", "activations",
-  "output_gradients", "engine_kept", "norm_samples", "temporaries_ggt", "temporaries_aat", "engine_temporaries",
-  "communication", "data", "step_temporaries", "other", "rest" }
+--- Owners of memory in the order they are stacked, what nobody claims on top.
+M.owners_in_order = native.analysis.owners_in_order
 
 --- Names as they are shown: without underscores, matrices in their own spelling.
 function M.shown(name)

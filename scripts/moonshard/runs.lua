@@ -95,37 +95,32 @@ local Overhead = {}
 Overhead.__index = Overhead
 function Overhead:__tostring() return text_table.format(self.columns, self.rows) end
 
---- Cost of each point against the baseline with the same other options.
+--- Cost of each point against the baseline with the same other options. The baseline's own rows show 1 and 0.
 -- @tparam[opt] table options baseline, axis (default: the sweep's own baseline, else "none" on the axis "mode")
--- @treturn Overhead prints as a table; rows and columns are its fields
+-- @treturn Overhead prints as a table; rows and columns are its fields, `is_baseline` marks the baseline's own rows
 -- @usage print(runs:overhead { baseline = "none" })
 function Runs:overhead(options)
   options = guard.check("runs:overhead", options, { "baseline", "axis" }, 2)
   local axis, baseline = overhead_of.baseline_of(self, options)
-  local columns = shared_columns(self)
+  local costs, found = overhead_of.costs(self, axis, baseline), false
+  local columns, rows = shared_columns(self), {}
   for _, title in ipairs { "median ms", "time x", "peak MiB", "memory +MiB", "memory +%" } do columns[#columns + 1] = title end
-  local rows, found = {}, false
-  for _, point in ipairs(self.points) do
-    local row, n = axis_values(self, point), #self.axes
-    local partner = overhead_of.partner_of(self, point, axis, baseline)
-    found = found or partner ~= nil
+  for i, point in ipairs(self.points) do
+    local row, n, cost = axis_values(self, point), #self.axes, costs[point]
+    found = found or cost.partner ~= nil
     if point.status ~= "ok" then
       row[n + 1] = point.status
     else
-      local own, other = point.metrics, partner and partner.status == "ok" and partner.metrics or {}
-      row[n + 1], row[n + 3] = own.median_time_ms, own.peak_memory_mb
-      if own.median_time_ms and (other.median_time_ms or 0) > 0 then row[n + 2] = own.median_time_ms / other.median_time_ms end
-      if own.peak_memory_mb and (other.peak_memory_mb or 0) > 0 then
-        row[n + 4] = own.peak_memory_mb - other.peak_memory_mb
-        row[n + 5] = 100 * row[n + 4] / other.peak_memory_mb
-      end
+      row[n + 1], row[n + 2], row[n + 3] = point.metrics.median_time_ms, cost.time_ratio, point.metrics.peak_memory_mb
+      row[n + 4], row[n + 5] = cost.memory_bytes and cost.memory_bytes / 2 ^ 20, cost.memory_percent
     end
-    rows[#rows + 1] = row
+    rows[i] = row
   end
   if not found then
     error(("runs:overhead: expected a point with %s = '%s' as the baseline, got none"):format(axis, tostring(baseline)), 2)
   end
-  return setmetatable({ columns = columns, rows = rows, axis = axis, baseline = baseline }, Overhead)
+  return setmetatable({ columns = columns, rows = rows, axis = axis, baseline = baseline,
+    is_baseline = overhead_of.baseline_rows(self, costs) }, Overhead)
 end
 
 --- Text and Markdown for summary.txt and summary.md.

@@ -13,10 +13,6 @@ local M = {}
 local Sweep = {}
 Sweep.__index = Sweep
 
---- What the command line asks of the sweeps of a script (moonshard sweep --set …): set by moonshard.sweep.command.
--- set and only are tables; resume is a list of folders; run holds options of sweep:run; again is the line to go on with.
-M.overrides = { set = {}, only = {}, resume = nil, out = nil, run = {}, again = nil }
-
 local own_keys = { name = "string", out = "string", grid = "table", zip = "table", when = "function", each = "function", expect = "table",
   seed_result = "function", growing = "table", baseline = "baseline" }
 local key_words = { string = "text", table = "table { option = { values } }", ["function"] = "function" }
@@ -78,31 +74,26 @@ local function read_growing(list)
   return names
 end
 
---- A sweep: checks every point now, before any work starts.
--- @tparam table spec name, out, grid, zip, when, each, baseline, expect, seed_result, growing, and experiment options that
--- all points share
--- @treturn Sweep
--- @usage ms.sweep { model = "llama3-tiny", grid = { mode = { "none", "materialize" } } }:run()
-function M.new(spec)
+local function new(spec, request)
   if type(spec) ~= "table" then blame("ms.sweep: expected a table, got %s", type(spec)) end
   check_own_keys(spec)
   local shared = {}
   for key, value in pairs(spec) do
     if not own_keys[key] then shared[key] = value end
   end
-  local set = points_of.with_own_names(M.overrides.set)
+  local set = points_of.with_own_names(request.set)
   shared = points_of.with_own_names(shared)
   local grid, zip = points_of.with_own_names(spec.grid or {}), points_of.with_own_names(spec.zip or {})
   for key, value in pairs(set) do shared[key], grid[key], zip[key] = value, nil, nil end
 
-  local self = setmetatable({ name = spec.name or "", out = M.overrides.out or spec.out or "results", each = spec.each,
-    expect = spec.expect or {}, seed_result = spec.seed_result }, Sweep)
+  local self = setmetatable({ name = spec.name or "", out = request.out or spec.out or "results", each = spec.each,
+    expect = spec.expect or {}, seed_result = spec.seed_result, by_command = request }, Sweep)
   self.baseline, self.growing = read_baseline(spec.baseline), read_growing(spec.growing)
   local all
   all, self.axes = points_of.make(grid, zip, shared, spec.when)
   self.request = { shared = shared, grid = grid, zip = zip, growing = self.growing, baseline = self.baseline }
   self.points = {}
-  local only = points_of.with_own_names(M.overrides.only)
+  local only = points_of.with_own_names(request.only)
   for _, point in ipairs(all) do
     if points_of.matches(point, only) then self.points[#self.points + 1] = point end
   end
@@ -112,9 +103,24 @@ function M.new(spec)
   return self
 end
 
-local function read_run_options(given)
+--- A function that makes sweeps under a request of the command line (moonshard sweep --set …).
+-- @tparam table request set and only: tables by option; resume: list of folders; out; run: options of sweep:run; again: the
+-- line to go on with. It belongs to this function and its sweeps: resumed folders are noted in it.
+-- @treturn function as M.new
+function M.maker(request)
+  return function(spec) return new(spec, request) end
+end
+
+--- A sweep: checks every point now, before any work starts.
+-- @tparam table spec name, out, grid, zip, when, each, baseline, expect, seed_result, growing, and experiment options that
+-- all points share
+-- @treturn Sweep
+-- @usage ms.sweep { model = "llama3-tiny", grid = { mode = { "none", "materialize" } } }:run()
+M.new = M.maker { set = {}, only = {}, run = {} }
+
+local function read_run_options(self, given)
   local options = guard.check("sweep:run", given, M.run_options, 3)
-  for key, value in pairs(M.overrides.run) do options[key] = value end
+  for key, value in pairs(self.by_command.run) do options[key] = value end
   for key, value in pairs(options) do
     local wanted, kind = run_keys[key], type(value)
     if wanted == "shuffle" then
@@ -141,16 +147,17 @@ end
 
 --- The folder to go on with, if any. Scripts of several sweeps may be given several: each takes the one that is its own.
 local function folder_to_resume(self, options)
-  local given = M.overrides.resume
+  local request = self.by_command
+  local given = request.resume
   if options.resume or not given then return options.resume end
   for _, path in ipairs(given) do
     if folders.fits(self, path) then
-      M.overrides.resume_used = true
+      request.has_resumed = true
       return path
     end
   end
   -- Some other sweep of this script goes on; this one had not begun.
-  if M.overrides.resume_used then return nil end
+  if request.has_resumed then return nil end
   return given[1]
 end
 
@@ -212,10 +219,11 @@ local function report(self, job, results, stopped)
     progress.clock_text(spent), table.concat(parts, ", "), job.folder.path))
   if job.claims_text then job.bar:say("\n" .. job.claims_text) end
   if stopped then
-    job.bar:say(("go on with: %s"):format(M.overrides.again and M.overrides.again .. " --resume " .. job.folder.path
+    local again = self.by_command.again
+    job.bar:say(("go on with: %s"):format(again and again .. " --resume " .. job.folder.path
       or ("sweep:run { resume = \"%s\" }"):format(job.folder.path)))
   end
-  if (count.ok or 0) < #job.points then M.some_failed = true end
+  if (count.ok or 0) < #job.points then native.launch.note_failed_points() end
   return results
 end
 
@@ -224,7 +232,7 @@ end
 -- point), fail_fast, all, only, shuffle, launcher = "local" | "slurm", slurm_args, lock, retry_oom, drain_timeout
 -- @treturn Runs the results; failed points are among them with their status
 function Sweep:run(options)
-  options = read_run_options(options)
+  options = read_run_options(self, options)
   local world = package.loaded["moonshard"].dist.world()
   if world > 1 then
     blame("sweep:run: expected one process, got %d ranks, each of which would run the whole sweep; "

@@ -12,22 +12,6 @@ local function full_size(model)
   return { model = model, task = "denoise", optimizer = "adam", batch_size = 2, iters = 3, warmup = 0, grid = { mode = experiments } }
 end
 
---- What the engines trade: time and memory of every one above plain training, and who is beaten on both.
-local function tradeoff_check(runs)
-  local best, product, figures = nil, nil, {}
-  for _, mode in ipairs { "ghost", "flash", "bookkeeping", "flash_bookkeeping" } do
-    local pair = claims.pairs_of(runs, "mode", mode, "none")[1]
-    if pair then
-      local time = pair.of.metrics.median_time_ms / pair.to.metrics.median_time_ms
-      local memory = pair.of.metrics.peak_memory_bytes / pair.to.metrics.peak_memory_bytes
-      figures[#figures + 1] = ("%s %.2fx time, %.2fx memory"):format(mode, time, memory)
-      if not product or time * memory < product then best, product = mode, time * memory end
-    end
-  end
-  if #figures < 4 then return nil, "needs vanilla and the four private engines" end
-  return best == "flash_bookkeeping", ("smallest time x memory: %s (%s)"):format(best, table.concat(figures, "; "))
-end
-
 return document.main({
   name = "dit_memory",
   about = "Memory by component and time of five ways to train a diffusion transformer.\n"
@@ -61,6 +45,7 @@ return document.main({
     { claim = "flash clipping needs less memory than with bookkeeping", check = claims.memory("flash", "flash_bookkeeping", nil, 1) },
     { claim = "ghost and flash clipping need about the same memory (within 10 %)", check = claims.memory("flash", "ghost", 0.9, 1.1) },
     { claim = "flash clipping is faster than ghost clipping", check = claims.time("flash", "ghost", nil, 1) },
-    { claim = "bookkeeping with flash clipping has the best trade-off of time and memory", check = tradeoff_check },
+    { claim = "bookkeeping with flash clipping has the best trade-off of time and memory",
+      check = claims.tradeoff { best = "flash_bookkeeping", of = { "ghost", "flash", "bookkeeping", "flash_bookkeeping" } } },
   },
 }, ...)

@@ -41,10 +41,48 @@ describe("the module", function()
     assert.are.equal("", result.err)
   end)
 
+  it("leaves package.path and package.cpath as they are, and a host's own modules are found", function()
+    local folder = support.temporary_folder()
+    finally(function() support.remove(folder) end)
+    for _, name in ipairs { "analyze", "plot", "sweep", "studies" } do
+      support.write(("%s/%s.lua"):format(folder, name), ("return \"the host's %s\""):format(name))
+    end
+    local result = support.run_lua(([[
+      local none = {}
+      for _, name in ipairs { "analyze", "plot", "sweep", "studies" } do none[name] = not pcall(require, name) end
+      package.path = "%s/?.lua;" .. package.path
+      local path, cpath = package.path, package.cpath
+      require "moonshard"
+      assert(package.path == path and package.cpath == cpath)
+      for _, name in ipairs { "analyze", "plot", "sweep", "studies" } do
+        assert(none[name], name)
+        print(require(name))
+      end]]):format(folder))
+    assert.are.equal("the host's analyze\nthe host's plot\nthe host's sweep\nthe host's studies\n", result.out, result.err)
+  end)
+
+  it("is found by require as moonshard.*, and nothing else of it is", function()
+    local result = support.run_lua [[
+      require "moonshard"
+      local loaders = #package.loaders
+      print(type(require "moonshard.text_table"), type(require "moonshard.cli.sweep"))
+      package.loaded.moonshard = nil
+      require "moonshard"
+      print(#package.loaders == loaders)
+      for _, name in ipairs { "text_table", "studies.fsdp_linear", "moonshardx", "moonshard.nothing" } do
+        local ok, message = pcall(require, name)
+        print(ok, name, message:find("share/moonshard/scripts/", 1, true) ~= nil)
+      end]]
+    assert.are.equal("table\ttable\ntrue\nfalse\ttext_table\tfalse\nfalse\tstudies.fsdp_linear\tfalse\n"
+      .. "false\tmoonshardx\tfalse\nfalse\tmoonshard.nothing\ttrue\n", result.out, result.err)
+  end)
+
   it("says what is missing when its Lua library is not there", function()
+    local folder = support.temporary_folder()
+    finally(function() support.remove(folder) end)
     local source = [[print(pcall(require, "moonshard"))]]
-    local result = support.run_lua(source, { environment = { MOONSHARD_PREFIX = "/nonexistent" } })
-    assert.matches('require "moonshard": expected the Lua library in /nonexistent/share/moonshard/scripts', result.out, 1, true)
+    local result = support.run_lua(source, { environment = { MOONSHARD_PREFIX = folder } })
+    assert.matches(('require "moonshard": expected the Lua library in %s/share/moonshard/scripts'):format(folder), result.out, 1, true)
   end)
 
   it("has a version and LibTorch's", function()

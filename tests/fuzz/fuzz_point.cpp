@@ -10,14 +10,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     MemorySource source(as_text(data, size));
     JsonStream stream(source, "result.json");
     const PointDetail detail = read_result_detail(stream);
-    const MemoryTimeline& timeline = detail.timeline;
+    const MemoryTimeline& timeline = detail.memory.timeline;
     const size_t length = timeline.ms.size();
-    if (timeline.total.size() != length || timeline.phase.size() != length) std::abort();
+    if (timeline.total.size() != length || timeline.phase.index.size() != length) std::abort();
     for (const auto& owner : timeline.owners) {
-      if (owner.bytes.size() != length) std::abort();
+      if (owner.value.size() != length) std::abort();
     }
     for (const uint32_t phase : timeline.phase) {
-      if (phase >= timeline.phases.size()) std::abort();
+      if (phase >= timeline.phase.names.size()) std::abort();
     }
     const auto& claim = detail.privacy;
     if (!claim.norm_counts.empty() && claim.norm_edges.size() != claim.norm_counts.size() + 1) {

@@ -26,16 +26,16 @@ TEST_F(Gpu, CounterNoiseEqualsTheReference) {
 
 TEST_F(Gpu, TrainsAsOnTheCpu) {
   for (const std::string& mode : privacy::engine_names()) {
-    train::ExperimentOptions options;
+    experiment::ExperimentOptions options;
     options.mode = mode;
     options.dtype = "float64";
     options.lr = 0.1;
     options.batch_size = 4;
     options.seq_length = 16;
     options.device = "cpu";
-    const Json host = train::run_experiment(options);
+    const Json host = experiment::run_experiment(options);
     options.device = "cuda";
-    const Json device = train::run_experiment(options);
+    const Json device = experiment::run_experiment(options);
     ASSERT_EQ(device["status"], "ok") << device.dump();
     // The noise is drawn in float32: its last bits differ by device, and four steps carry that on.
     EXPECT_NEAR(device["metrics"]["final_loss"].get<double>(),

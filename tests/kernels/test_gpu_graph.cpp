@@ -6,7 +6,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/experiment/experiment.h"
-#include "runtime/models/linear.h"
+#include "runtime/models/families/linear/linear.h"
 #include "runtime/models/registry.h"
 #include "runtime/train/step_graph.h"
 #include "tests/kernels/on_gpu.h"
@@ -54,9 +54,9 @@ Training with_model(std::shared_ptr<models::Model> model, const Way& way, bool c
   step.deterministic = way.deterministic;
   Training run;
   run.model = std::move(model);
-  run.trainer = std::make_unique<Trainer>(
+  run.trainer = std::make_unique<Trainer>(TrainerParts{
       run.model, clip, optimizer,
-      std::make_unique<data::SyntheticData>(run.model->options(), 4, 16), step, sharding);
+      std::make_unique<data::SyntheticData>(run.model->options(), 4, 16), step, sharding});
   return run;
 }
 
@@ -264,13 +264,13 @@ TEST_F(GraphGpu, GraphsComeAndGoWithTheirTrainers) {
 }
 
 TEST_F(GraphGpu, ExperimentsMeasureReplays) {
-  ExperimentOptions options;
+  experiment::ExperimentOptions options;
   options.mode = "auto";
   options.device = "cuda";
   options.compile = true;
   options.batch_size = 4;
   options.seq_length = 16;
-  const Json record = run_experiment(options);
+  const Json record = experiment::run_experiment(options);
   ASSERT_EQ(record["status"], "ok") << record.dump();
   EXPECT_EQ(record["options"]["warmup"], 3);
   EXPECT_TRUE(record["time"]["phases_ms"].contains("graph")) << record["time"].dump();

@@ -117,11 +117,61 @@ describe("ms.analyze.overhead", function()
   end)
 end)
 
+describe("the baseline's own rows", function()
+  local function runs()
+    return fake.make(folder, { "mode", "seq_length" }, {
+      { options = { mode = "none", seq_length = 64 }, metrics = fake.metrics(10, 1024) },
+      { options = { mode = "flash", seq_length = 64 }, metrics = fake.metrics(15, 1536) },
+      { options = { mode = "none", seq_length = 128 }, status = "oom" },
+    })
+  end
+
+  it("show no overhead and are marked, in both tables", function()
+    local one, other = runs():overhead(), ms.analyze.overhead(runs())
+    assert.are.same({ "none", 64, 10, 1, 1024, 0, 0 }, one.rows[1])
+    assert.are.equal(0, other.rows[1][5])
+    assert.are.equal(0, other.rows[1][8])
+    for _, each in ipairs { one, other } do assert.are.same({ true, false, true }, each.is_baseline) end
+    assert.matches("The rows with mode = none are the baseline.", tostring(other), 1, true)
+  end)
+
+  it("may be named by another spelling, or be a number", function()
+    assert.are.same({ true, false, true }, runs():overhead { baseline = "no_dp" }.is_baseline)
+    assert.are.same({ true, true, false }, runs():overhead { axis = "seq_length", baseline = "64" }.is_baseline)
+  end)
+end)
+
+describe("ms.analyze.tradeoff", function()
+  it("marks points that no other one beats in time and memory", function()
+    local runs = fake.make(folder, { "mode" }, {
+      { options = { mode = "none" }, metrics = fake.metrics(10, 100) },
+      { options = { mode = "ghost" }, metrics = fake.metrics(30, 90) },
+      { options = { mode = "flash" }, metrics = fake.metrics(20, 90) },
+      { options = { mode = "auto" }, status = "oom" },
+    })
+    assert.are.same({ { "none", 10, 100, "yes" }, { "ghost", 30, 90, "no" }, { "flash", 20, 90, "yes" } }, ms.analyze.tradeoff(runs).rows)
+  end)
+end)
+
+describe("records of others", function()
+  it("may hold anything where figures are expected", function()
+    local odd = { time = { phases_ms = { forward = 3, { median = "x" } } }, layers = "many", norms_ms = { ["local"] = "slow" },
+      memory = { breakdown = { 7, { owner = 3 } }, timeline = { phase = { 1, "backward" }, total = { "much" } } } }
+    local runs = fake.make(folder, { "mode", "seq_length" }, {
+      { options = { mode = "none", seq_length = 64 }, metrics = fake.metrics(10, 100) },
+      { options = { mode = true, seq_length = "long" }, metrics = { median_time_ms = "slow", peak_memory_bytes = {} } },
+    })
+    runs.points[2].result = odd
+    for _, name in ipairs { "overhead", "scaling", "bottleneck" } do assert.is_string(tostring(ms.analyze[name](runs)), name) end
+    assert.is_nil(ms.analyze.overhead(runs).rows[2][8])
+  end)
+end)
+
 describe("records without figures", function()
   it("are shown as such by every analysis", function()
     local runs = fake.make(folder, { "mode" }, { { options = { mode = "none" }, metrics = {} },
       { options = { mode = "flash" }, metrics = fake.metrics(15, 1536) } })
-    for _, name in ipairs { "overhead", "memory", "stages", "phases", "scaling", "bottleneck" } do
+    for _, name in ipairs { "overhead", "memory", "stages", "phases", "scaling", "bottleneck", "tradeoff" } do
       assert.is_string(tostring(ms.analyze[name](runs)), name)
     end
     assert.matches("flash%s+15%s+%-%s+1536%s+%-%s+%-", tostring(runs:overhead()))

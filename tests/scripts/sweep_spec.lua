@@ -141,8 +141,8 @@ exec %s "$@"
     assert.are.equal(1, result.code)
     assert.matches("expected the grid of .*, got a point it does not have %(seq_length=16%); start a new run", result.err)
     assert.matches("sweep.lua:2: ", result.err, 1, true)
-    result = support.run(program .. " run sweep.lua 16 /nonexistent", { folder = folder })
-    assert.matches("/nonexistent: expected a run folder with sweep.json, got nothing at that path", result.err, 1, true)
+    result = support.run(("%s run sweep.lua 16 %s/missing"):format(program, folder), { folder = folder })
+    assert.matches(folder .. "/missing: expected a run folder with sweep.json, got nothing at that path", result.err, 1, true)
   end)
 end)
 

@@ -63,6 +63,12 @@ inline void take_truth(JsonStream& stream, JsonToken token, bool& into) {
   }
 }
 
+/// A value as a person writes it: text without quotes.
+inline std::string text_of_value(JsonStream& stream, JsonToken token, size_t max_bytes) {
+  if (token == JsonToken::String) return cut_text(stream.text(), max_bytes);
+  return compact_text(stream, token, max_bytes);
+}
+
 /// The first token of a text that must be an object.
 inline void begin_object(JsonStream& stream) {
   if (stream.next() != JsonToken::BeginObject) stream.refuse("something that is no object");

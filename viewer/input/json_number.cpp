@@ -9,10 +9,6 @@
 namespace moonshard::viewer {
 namespace {
 
-bool is_digit(char letter) {
-  return letter >= '0' && letter <= '9';
-}
-
 // Powers of ten that a double holds exactly: digits below 2^53 times or by one of them are rounded
 // once, hence right.
 constexpr double kPowers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,

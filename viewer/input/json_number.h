@@ -14,4 +14,8 @@ struct JsonNumber {
 /// All of `text` as a number.
 JsonNumber parse_json_number(std::string_view text);
 
+inline bool is_digit(char letter) {
+  return letter >= '0' && letter <= '9';
+}
+
 }  // namespace moonshard::viewer

@@ -34,10 +34,6 @@ bool in(const std::array<bool, 256>& set, char letter) {
   return set[static_cast<unsigned char>(letter)];
 }
 
-bool is_digit(char letter) {
-  return letter >= '0' && letter <= '9';
-}
-
 void append_utf8(std::string& text, unsigned code) {
   if (code < 0x80) {
     text += static_cast<char>(code);

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/base/atomic_file.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/base/check.h"
 #include "runtime/records/reader.h"
 

@@ -50,7 +50,8 @@ class InsideFolder {
   bool has_folder(const std::filesystem::path& relative) const;
   /// Sorted names of plain files in a folder within, with one of the endings; at most `most`.
   std::vector<std::string> names(const std::filesystem::path& relative,
-                                 const std::vector<std::string>& endings, size_t most) const;
+                                 const std::vector<std::string>& endings,
+                                 size_t most = 10'000) const;
 
  private:
   std::filesystem::path folder_;

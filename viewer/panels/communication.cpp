@@ -165,7 +165,7 @@ void make_communication_chart(const NamedDetail& point, Chart& chart) {
     const Cost cost = cost_of(entry.work_ms, entry.exposed_ms);
     kinds.add(shown_name(entry.operation), cost, collective_label(entry, cost));
   }
-  for (const RankSummary& rank : detail.ranks) {
+  for (const RankRow& rank : detail.ranks) {
     if (ranks.size() == kMaxRows || std::isnan(rank.comm_work_ms)) continue;
     Cost cost = cost_of(rank.comm_work_ms, rank.comm_exposed_ms);
     // The sums hide what single collectives had: the rank's own share is exact.

@@ -17,7 +17,7 @@ namespace moonshard::viewer {
 namespace {
 
 constexpr size_t kMaxBars = 120;
-constexpr size_t kMaxSeries = 60;
+constexpr size_t kMaxComparedSeries = 60;
 
 class ComparisonPanel final : public ChartPanel {
  public:
@@ -169,7 +169,7 @@ class ComparisonPanel final : public ChartPanel {
       const double x = workspace.run(ref).option_number(ref.point, over_);
       const std::string name = series_name(workspace, ref, over_);
       if (!std::isfinite(x)) continue;
-      series[series.size() < kMaxSeries ? name : "others"].add(
+      series[series.size() < kMaxComparedSeries ? name : "others"].add(
           workspace, ref, x, figure_of(workspace, ref, key) * factor);
     }
   }

@@ -185,20 +185,6 @@ void say_nothing_shown(const Workspace& workspace, const std::vector<DetailedPoi
   chart.empty_next = fmt::format("Points shown: {}. {}", statuses, next);
 }
 
-std::vector<std::string> in_order(const std::vector<std::string>& names,
-                                  std::span<const char* const> known) {
-  std::vector<std::string> order;
-  const std::set<std::string> present(names.begin(), names.end());
-  std::set<std::string> taken;
-  for (const char* name : known) {
-    if (present.contains(name) && taken.insert(name).second) order.push_back(name);
-  }
-  for (const std::string& name : names) {
-    if (taken.insert(name).second) order.push_back(name);
-  }
-  return order;
-}
-
 std::vector<NamedDetail> selected_and_baseline(const PanelContext& context, bool with_baseline,
                                                Chart& chart) {
   const Workspace& workspace = context.workspace;

@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,13 +53,6 @@ void say_nothing_shown(const Workspace& workspace, const std::vector<DetailedPoi
 
 /// True where there is no point at all to show, with an empty state that says why.
 bool say_no_points(const Workspace& workspace, Chart& chart);
-
-/// Names in the order of `known`, then the others as they came; each once.
-std::vector<std::string> in_order(const std::vector<std::string>& names,
-                                  std::span<const char* const> known);
-
-/// Owners of memory from the foot of a stack up; what nobody claims comes last.
-std::vector<std::string> owners_in_order(const std::vector<std::string>& names);
 
 // ---- one function per panel ----
 

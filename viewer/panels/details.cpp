@@ -1,12 +1,15 @@
 // The details panel: all that is known of the selected point (error, metrics, options), or of the
 // run folder itself when no point is selected.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <imgui.h>
 
+#include "runtime/records/schema_json.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/widgets/definitions.h"
 #include "viewer/widgets/format.h"
@@ -22,7 +25,8 @@ class DetailsPanel final : public Panel {
   const char* title() const override { return "Details"; }
   DockPlace place() const override { return DockPlace::Side; }
   const char* purpose() const override {
-    return "Everything about the selected point: why it failed, its metrics and options.";
+    return "Everything about the selected point: why it failed, its metrics, ranks, data and "
+           "options.";
   }
 
   void draw(const PanelContext& context) override {
@@ -53,7 +57,26 @@ class DetailsPanel final : public Panel {
     const RunData& run = context.workspace.run(ref);
     draw_overhead(context, ref);
     draw_metrics(run, ref.point, style);
+    if (const auto detail = context.store.detail(run.path, head.id).value)
+      draw_record(*detail, style);
     draw_options(run, ref.point, style);
+  }
+
+  // Parts of the record that no other panel shows.
+  void draw_record(const PointDetail& detail, const UiStyle& style) const {
+    Lines outcome;
+    add_text(outcome, "phase", detail.phase);
+    add_bytes(outcome, "bytes_asked", detail.bytes_asked);
+    add_bytes(outcome, "bytes_free", detail.bytes_free);
+    add_number(outcome, "attempts", detail.attempts);
+    add_text(outcome, "memory_history", detail.memory_history);
+    add_text(outcome, "why_no_memory_history", detail.why_no_memory_history);
+    add_text(outcome, "log_tail", detail.log_tail);
+    draw_lines("Outcome", std::move(outcome), style);
+    draw_lines("Ranks", rank_lines(detail.sharding), style);
+    Lines data;
+    for (const TextPair& line : detail.data_lines) add_text(data, line.key, line.value);
+    draw_lines("Data", std::move(data), style);
   }
 
   void draw_overhead(const PanelContext& context, PointRef ref) const {
@@ -65,6 +88,7 @@ class DetailsPanel final : public Panel {
       show_wrapped(clean_text(overhead.why_none), plot_colors(context.style.theme).muted_text);
       return;
     }
+    if (overhead.is_baseline) show_text("This point is the baseline.");
     if (!std::isnan(overhead.time_ratio)) {
       show_text(fmt::format("time x {}", format_number(overhead.time_ratio)));
     }
@@ -90,7 +114,7 @@ class DetailsPanel final : public Panel {
       for (const size_t at : group.keys) {
         const std::string& key = present[at];
         const Value& value = run.metrics.at(point, places[at]);
-        lines.push_back({&key, metric_format(key).title, metric_text(run, key, value)});
+        lines.push_back({key, metric_format(key).title, metric_text(run, key, value)});
       }
       draw_lines(group.title, std::move(lines), style);
     }
@@ -102,7 +126,7 @@ class DetailsPanel final : public Panel {
       const Value& value = run.options.at(point, k);
       if (value.kind == Value::Kind::None) continue;
       const std::string& key = run.options.keys[k];
-      lines.push_back({&key, key, clean_text(value_text(run, value), 1024)});
+      lines.push_back({key, key, clean_text(value_text(run, value), 1024)});
     }
     draw_lines("Options", std::move(lines), style);
   }
@@ -116,15 +140,48 @@ class DetailsPanel final : public Panel {
   }
 
   struct Line {
-    const std::string* key;  // what its definition is found by
+    std::string key;  // what its definition is found by
     std::string name, value;
   };
   using Lines = std::vector<Line>;
 
+  static void add_text(Lines& lines, const std::string& key, const std::string& text) {
+    if (!text.empty()) lines.push_back({key, key, clean_lines(text, 2048)});
+  }
+  static void add_number(Lines& lines, const std::string& key, double value) {
+    if (!std::isnan(value)) add_text(lines, key, format_number(value));
+  }
+  static void add_bytes(Lines& lines, const std::string& key, double value) {
+    if (!std::isnan(value)) add_text(lines, key, format_bytes(value));
+  }
+
+  static Lines rank_lines(const records::ShardingPart& sharding) {
+    Lines lines;
+    if (records::is_missing(sharding)) return lines;
+    add_text(
+        lines, "world",
+        fmt::format("rank {} of {}{}", format_number(sharding.rank), format_number(sharding.world),
+                    sharding.fake ? " (the others are modelled)" : ""));
+    add_text(lines, "transport", sharding.transport);
+    add_text(lines, "units", fmt::format("{}", fmt::join(sharding.units, ", ")));
+    for (const auto& [key, value] : records::numbers_of(sharding.held)) {
+      if (key.ends_with("_bytes")) {
+        add_bytes(lines, key, value);
+      } else {
+        add_number(lines, key, value);
+      }
+    }
+    for (const records::Traffic& kind : sharding.traffic)
+      lines.push_back(
+          {"traffic", kind.operation,
+           fmt::format("{} a step, {}", format_number(kind.count), format_bytes(kind.bytes))});
+    return lines;
+  }
+
   // Two columns, name and value, of what the search takes.
   void draw_lines(const char* title, Lines lines, const UiStyle& style) const {
     std::erase_if(lines, [&](const Line& line) {
-      return line.key->find(find_) == std::string::npos &&
+      return line.key.find(find_) == std::string::npos &&
              line.name.find(find_) == std::string::npos;
     });
     if (lines.empty()) return;
@@ -141,7 +198,7 @@ class DetailsPanel final : public Panel {
       ImGui::TableNextColumn();
       const std::string name = clean_text(line.name, 128);
       show_text(shorten_middle(name, names), plot_colors(style.theme).muted_text);
-      const std::string_view meaning = definition_of(*line.key);
+      const std::string_view meaning = definition_of(line.key);
       if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
         show_tooltip(meaning.empty() ? name : meaning);
       }

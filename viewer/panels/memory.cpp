@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include "runtime/analysis/rows.h"
 #include "viewer/panels/detail_charts.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
@@ -15,18 +16,10 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr const char* kOwners[] = {"parameters",       "gathered_parameters",
-                                   "cast_parameters",  "gradients",
-                                   "optimizer_state",  "activations",
-                                   "output_gradients", "engine_kept",
-                                   "norm_samples",     "temporaries_ggt",
-                                   "temporaries_aat",  "engine_temporaries",
-                                   "communication",    "data",
-                                   "step_temporaries", "other"};
 constexpr const char* kRest = "rest";
 
 const std::vector<OwnedBytes>& parts_of(const PointDetail& detail, bool after_step) {
-  return after_step ? detail.after_step : detail.breakdown;
+  return after_step ? detail.memory.after_step : detail.memory.breakdown;
 }
 
 double bytes_of(const PointDetail& detail, const std::string& owner, bool after_step) {
@@ -36,8 +29,8 @@ double bytes_of(const PointDetail& detail, const std::string& owner, bool after_
     bytes = (std::isnan(bytes) ? 0 : bytes) + part.bytes;
   }
   // Older records say what nobody claimed beside the list.
-  const bool beside = owner == kRest && !after_step && !detail.breakdown.empty();
-  return std::isnan(bytes) && beside ? detail.rest_bytes : bytes;
+  const bool beside = owner == kRest && !after_step && !detail.memory.breakdown.empty();
+  return std::isnan(bytes) && beside ? detail.memory.rest_bytes : bytes;
 }
 
 // A level line where the baseline ends, when it is one point for all and bars stand upright.
@@ -98,12 +91,6 @@ class MemoryPanel final : public ChartPanel {
 
 }  // namespace
 
-std::vector<std::string> owners_in_order(const std::vector<std::string>& names) {
-  std::vector<std::string> order = in_order(names, kOwners);
-  if (std::erase(order, kRest) > 0) order.push_back(kRest);
-  return order;
-}
-
 void make_memory_chart(const Workspace& workspace, const std::vector<DetailedPoint>& points,
                        const MemoryChoice& choice, Chart& chart) {
   std::vector<std::string> owners;
@@ -115,7 +102,7 @@ void make_memory_chart(const Workspace& workspace, const std::vector<DetailedPoi
   }
   owners.push_back(kRest);
   StackAsk ask;
-  ask.parts = owners_in_order(owners);
+  ask.parts = analysis::owners_in_order(owners);
   ask.value = [&](const PointDetail& detail, const std::string& owner) {
     return bytes_of(detail, owner, choice.after_step);
   };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include "runtime/analysis/rows.h"
 #include "viewer/panels/detail_charts.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
@@ -36,8 +37,8 @@ double bytes_at(const std::vector<double>& bytes, size_t i) {
 // What the parts add up to: the height of the stack, which need not be the record's total.
 std::vector<double> stack_heights(const MemoryTimeline& timeline) {
   std::vector<double> sums(timeline.ms.size(), 0.0);
-  for (const MemoryTimeline::Owner& owner : timeline.owners) {
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += bytes_at(owner.bytes, i);
+  for (const records::Named<std::vector<double>>& owner : timeline.owners) {
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += bytes_at(owner.value, i);
   }
   const bool no_owners = std::none_of(sums.begin(), sums.end(), [](double sum) { return sum > 0; });
   for (size_t i = 0; no_owners && i < sums.size(); ++i) sums[i] = bytes_at(timeline.total, i);
@@ -68,12 +69,12 @@ std::vector<size_t> thinned(const std::vector<double>& heights) {
 
 std::vector<records::PlotBand> bands_of(const MemoryTimeline& timeline) {
   std::vector<records::PlotBand> bands;
-  for (size_t i = 0; i < timeline.phase.size() && i < timeline.ms.size(); ++i) {
-    if (i > 0 && timeline.phase[i] == timeline.phase[i - 1]) continue;
+  for (size_t i = 0; i < timeline.phase.index.size() && i < timeline.ms.size(); ++i) {
+    if (i > 0 && timeline.phase.index[i] == timeline.phase.index[i - 1]) continue;
     if (!bands.empty()) bands.back().to = timeline.ms[i];
     if (bands.size() == kMaxBands) break;
-    const uint32_t phase = timeline.phase[i];
-    const std::string name = phase < timeline.phases.size() ? timeline.phases[phase] : "";
+    const uint32_t phase = timeline.phase.index[i];
+    const std::string name = phase < timeline.phase.names.size() ? timeline.phase.names[phase] : "";
     bands.push_back({timeline.ms[i], timeline.ms.back(), shown_name(name)});
   }
   return bands;
@@ -92,7 +93,7 @@ records::PlotSeries series_of(const std::string& name, const MemoryTimeline& tim
 }
 
 records::PlotPanel panel_of(const NamedDetail& point, double factor) {
-  const MemoryTimeline& timeline = point.detail->timeline;
+  const MemoryTimeline& timeline = point.detail->memory.timeline;
   records::PlotPanel panel;
   panel.kind = records::PlotKind::StackedArea;
   panel.title = point.name;
@@ -101,13 +102,14 @@ records::PlotPanel panel_of(const NamedDetail& point, double factor) {
   const std::vector<double> heights = stack_heights(timeline);
   const std::vector<size_t> moments = thinned(heights);
   std::vector<std::string> names;
-  for (const MemoryTimeline::Owner& owner : timeline.owners) names.push_back(owner.name);
-  for (const std::string& name : owners_in_order(names)) {
-    for (const MemoryTimeline::Owner& owner : timeline.owners) {
+  for (const records::Named<std::vector<double>>& owner : timeline.owners)
+    names.push_back(owner.name);
+  for (const std::string& name : analysis::owners_in_order(names)) {
+    for (const records::Named<std::vector<double>>& owner : timeline.owners) {
       if (owner.name != name || panel.series.size() >= kMaxOwners) continue;
       const auto held = [](double bytes) { return std::isfinite(bytes) && bytes > 0; };
-      if (std::none_of(owner.bytes.begin(), owner.bytes.end(), held)) continue;
-      panel.series.push_back(series_of(shown_name(name), timeline, owner.bytes, moments, factor));
+      if (std::none_of(owner.value.begin(), owner.value.end(), held)) continue;
+      panel.series.push_back(series_of(shown_name(name), timeline, owner.value, moments, factor));
       break;
     }
   }
@@ -165,11 +167,11 @@ class MemoryTimelinePanel final : public ChartPanel {
 
 void make_timeline_chart(const std::vector<NamedDetail>& points, Chart& chart) {
   const auto usable = [](const NamedDetail& point) {
-    const MemoryTimeline& timeline = point.detail->timeline;
+    const MemoryTimeline& timeline = point.detail->memory.timeline;
     return timeline.ms.size() >= 2 && in_order_of_time(timeline);
   };
   if (points.empty() || !usable(points[0])) {
-    const bool broken = !points.empty() && points[0].detail->timeline.ms.size() >= 2;
+    const bool broken = !points.empty() && points[0].detail->memory.timeline.ms.size() >= 2;
     chart.empty_what = broken ? "The timeline of this point cannot be drawn"
                               : "This point has no timeline of memory";
     chart.empty_next = broken ? "Its moments are not in the order of time."
@@ -180,11 +182,11 @@ void make_timeline_chart(const std::vector<NamedDetail>& points, Chart& chart) {
   double highest = 0, first = INFINITY, last = -INFINITY;
   for (const NamedDetail& point : points) {
     if (!usable(point)) continue;
-    for (const double height : stack_heights(point.detail->timeline)) {
+    for (const double height : stack_heights(point.detail->memory.timeline)) {
       highest = std::max(highest, height);
     }
-    first = std::min(first, point.detail->timeline.ms.front());
-    last = std::max(last, point.detail->timeline.ms.back());
+    first = std::min(first, point.detail->memory.timeline.ms.front());
+    last = std::max(last, point.detail->memory.timeline.ms.back());
   }
   const Unit unit = memory_unit(highest);
   for (const NamedDetail& point : points) {

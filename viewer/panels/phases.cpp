@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include "runtime/analysis/rows.h"
 #include "viewer/panels/detail_charts.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
@@ -12,12 +13,6 @@
 
 namespace moonshard::viewer {
 namespace {
-
-// The order of a step; phases that are not here come after, in the order of their record.
-constexpr const char* kPhases[] = {
-    "data",        "gather",       "graph",       "forward",         "backward",
-    "norm_reduce", "clip_factors", "clipped_sum", "second_backward", "reduce",
-    "noise",       "optimizer",    "update"};
 
 double statistic_of(const Statistics& ms, PhaseStatistic statistic) {
   switch (statistic) {
@@ -31,8 +26,8 @@ double statistic_of(const Statistics& ms, PhaseStatistic statistic) {
 }
 
 double phase_ms(const PointDetail& detail, const std::string& name, PhaseStatistic statistic) {
-  for (const PhaseTime& phase : detail.phases) {
-    if (phase.name == name) return statistic_of(phase.ms, statistic);
+  for (const PhaseTime& phase : detail.time.phases_ms) {
+    if (phase.name == name) return statistic_of(phase.value, statistic);
   }
   return NAN;
 }
@@ -82,10 +77,10 @@ void make_phases_chart(const Workspace& workspace, const std::vector<DetailedPoi
   std::vector<std::string> names;
   for (const DetailedPoint& point : points) {
     if (!point.detail) continue;
-    for (const PhaseTime& phase : point.detail->phases) names.push_back(phase.name);
+    for (const PhaseTime& phase : point.detail->time.phases_ms) names.push_back(phase.name);
   }
   StackAsk ask;
-  ask.parts = in_order(names, kPhases);
+  ask.parts = analysis::phases_in_order(names);
   ask.value = [&](const PointDetail& detail, const std::string& name) {
     return phase_ms(detail, name, choice.statistic);
   };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include "runtime/records/schema_json.h"
 #include "viewer/panels/detail_charts.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/panels/privacy_verdict.h"
@@ -37,10 +38,11 @@ bool is_rising(const std::vector<double>& edges) {
 // A histogram of uneven bins as a staircase over the numbers themselves, so that the bound stands
 // where it is.
 bool add_norms(const NamedDetail& point, Chart& chart) {
-  const PrivacyClaim& claim = point.detail->privacy;
-  const std::vector<double>& edges = claim.norm_edges;
-  if (claim.norm_counts.empty() || edges.size() != claim.norm_counts.size() + 1 ||
-      edges.size() > kMaxBins || !is_rising(edges)) {
+  const PrivacyPart& claim = point.detail->privacy;
+  const std::vector<double>& edges = claim.norms_histogram.edges;
+  if (claim.norms_histogram.counts.empty() ||
+      edges.size() != claim.norms_histogram.counts.size() + 1 || edges.size() > kMaxBins ||
+      !is_rising(edges)) {
     return false;
   }
   records::PlotPanel panel;
@@ -52,8 +54,9 @@ bool add_norms(const NamedDetail& point, Chart& chart) {
   records::PlotSeries series;
   series.name = "samples";
   double total = 0;
-  for (size_t i = 0; i < claim.norm_counts.size(); ++i) {
-    const double count = std::isfinite(claim.norm_counts[i]) ? claim.norm_counts[i] : 0;
+  for (size_t i = 0; i < claim.norms_histogram.counts.size(); ++i) {
+    const double count =
+        std::isfinite(claim.norms_histogram.counts[i]) ? claim.norms_histogram.counts[i] : 0;
     total += count;
     for (const double edge : {edges[i], edges[i + 1]}) {
       series.x.push_back(edge);
@@ -156,7 +159,7 @@ class PrivacyPanel final : public ChartPanel {
     if (detail_) verdict_ = check_claim(detail_->privacy, detail_->steps.size());
   }
 
-  void draw_claim(const PrivacyClaim& claim, const UiStyle& style) const {
+  void draw_claim(const PrivacyPart& claim, const UiStyle& style) const {
     using Kind = PrivacyVerdict::Kind;
     const PlotColors& colors = plot_colors(style.theme);
     if (verdict_.kind == Kind::NoClaim) {
@@ -188,8 +191,8 @@ class PrivacyPanel final : public ChartPanel {
   }
 
   // What the claim rests on, or would.
-  static void draw_ground(const PrivacyClaim& claim, ImU32 muted) {
-    if (!claim.present) return;
+  static void draw_ground(const PrivacyPart& claim, ImU32 muted) {
+    if (records::is_missing(claim)) return;
     bool first = true;
     const auto add = [&](const char* word, const std::string& text, const char* key) {
       if (text.empty()) return;
@@ -219,6 +222,14 @@ class PrivacyPanel final : public ChartPanel {
       add("phases", number(static_cast<double>(claim.history.size())), "history");
     }
     add("by", clean_text(claim.accountant, 32), "accountant");
+    first = true;
+    add("examples", number(claim.examples), "examples");
+    add("batch", number(claim.expected_batch_size), "expected_batch_size");
+    add("target", number(claim.target_epsilon), "target_epsilon");
+    add("at least", number(claim.epsilon_lower), "epsilon_lower");
+    add("order", number(claim.best_order), "best_order");
+    if (!claim.warning.empty()) show_wrapped(clean_text(claim.warning, 512), muted);
+    if (!claim.note.empty()) show_wrapped("The claim is " + clean_text(claim.note, 512), muted);
   }
 
   static void show_figure(const char* word, const std::string& text, const char* key) {

@@ -6,26 +6,27 @@
 #include <fmt/format.h>
 
 #include "runtime/accountant/epsilon.h"
+#include "runtime/records/schema_json.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
 
-using Kind = PrivacyVerdict::Kind;
+using VerdictKind = PrivacyVerdict::Kind;
 
 // Claims are often written with three digits.
 constexpr double kTolerance = 0.002;
 // Of a history: more kinds of steps than schedules have, and what a window can wait for.
 constexpr size_t kMostPhases = 64;
 
-PrivacyVerdict of_kind(Kind kind, std::string text) {
+PrivacyVerdict of_kind(VerdictKind kind, std::string text) {
   PrivacyVerdict verdict;
   verdict.kind = kind;
   verdict.text = std::move(text);
   return verdict;
 }
 
-std::string first_missing(const PrivacyClaim& claim) {
+std::string first_missing(const PrivacyPart& claim) {
   if (std::isnan(claim.delta)) return "delta";
   if (!claim.history.empty()) return "";
   if (std::isnan(claim.sampling_rate)) return "sampling_rate";
@@ -35,7 +36,7 @@ std::string first_missing(const PrivacyClaim& claim) {
 }
 
 // The phases of the claim, and of the steps that it does not count.
-std::vector<accountant::GaussianPhase> phases_of(const PrivacyClaim& claim, double recorded_steps,
+std::vector<accountant::GaussianPhase> phases_of(const PrivacyPart& claim, double recorded_steps,
                                                  double& counted) {
   std::vector<accountant::GaussianPhase> phases;
   for (const PrivacyPhase& phase : claim.history)
@@ -64,32 +65,32 @@ bool covers(double claimed, double needed) {
   return needed - claimed <= kTolerance * std::max(needed, 1e-3);
 }
 
-void compare(const PrivacyClaim& claim, const accountant::Epsilon& found, bool may_be_tighter,
+void compare(const PrivacyPart& claim, const accountant::Epsilon& found, bool may_be_tighter,
              PrivacyVerdict& verdict) {
   const double above = verdict.epsilon - claim.epsilon;
   const bool approximate = claim.accountant == "gdp";
   if (covers(claim.epsilon, verdict.epsilon)) {
-    verdict.kind = Kind::Agrees;
+    verdict.kind = VerdictKind::Agrees;
     const bool loose = -above > kTolerance * std::max(claim.epsilon, 1e-3);
     verdict.text = loose ? "agrees: the claim is above what the numbers give" : "agrees";
     if (approximate) verdict.text += "; gdp by itself is an approximation, not a guarantee";
   } else if (approximate) {
-    verdict.kind = Kind::Unconfirmed;
+    verdict.kind = VerdictKind::Unconfirmed;
     verdict.text = fmt::format(
         "not confirmed: gdp is an approximation, not a guarantee; what can be proved is {} more",
         format_number(above));
   } else if (may_be_tighter) {
-    verdict.kind = Kind::Unconfirmed;
+    verdict.kind = VerdictKind::Unconfirmed;
     verdict.text =
         fmt::format("not confirmed: Renyi accounting gives {} more; '{}' may give less than that",
                     format_number(above), clean_text(claim.accountant, 32));
   } else if (covers(claim.epsilon, found.lower)) {
     // Only brackets have a lower end; a finer grid may well show what is claimed.
-    verdict.kind = Kind::Unconfirmed;
+    verdict.kind = VerdictKind::Unconfirmed;
     verdict.text = fmt::format("not confirmed: the true epsilon is between {} and {}",
                                format_number(found.lower), format_number(found.upper));
   } else {
-    verdict.kind = Kind::TooLow;
+    verdict.kind = VerdictKind::TooLow;
     verdict.text = fmt::format("CLAIM TOO LOW by {} ({:.0f} %)", format_number(above),
                                100 * above / std::max(verdict.epsilon, 1e-300));
   }
@@ -97,30 +98,32 @@ void compare(const PrivacyClaim& claim, const accountant::Epsilon& found, bool m
 
 }  // namespace
 
-PrivacyVerdict check_claim(const PrivacyClaim& claim, size_t recorded_steps) {
+PrivacyVerdict check_claim(const PrivacyPart& claim, size_t recorded_steps) {
   if (std::isnan(claim.epsilon)) {
     const std::string why = clean_text(claim.why_no_epsilon, 512);
-    if (!claim.present) return of_kind(Kind::NoClaim, "The result says nothing about privacy.");
-    return of_kind(Kind::NoClaim, why.empty() ? "The result claims no epsilon and does not say why."
-                                              : "Not private: no epsilon is claimed: " + why + ".");
+    if (records::is_missing(claim))
+      return of_kind(VerdictKind::NoClaim, "The result says nothing about privacy.");
+    return of_kind(VerdictKind::NoClaim, why.empty()
+                                             ? "The result claims no epsilon and does not say why."
+                                             : "Not private: no epsilon is claimed: " + why + ".");
   }
   if (!claim.private_engine) {
     return of_kind(
-        Kind::Unfounded,
+        VerdictKind::Unfounded,
         "CLAIM WITHOUT GROUND: by the same result the engine does not clip and add noise");
   }
   if (claim.sampler != "poisson") {
-    return of_kind(Kind::Unknown,
+    return of_kind(VerdictKind::Unknown,
                    fmt::format("cannot be recomputed: batches must be drawn by Poisson sampling, "
                                "the result says sampler = '{}'",
                                clean_text(claim.sampler, 32)));
   }
   if (const std::string missing = first_missing(claim); !missing.empty()) {
-    return of_kind(Kind::Unknown,
+    return of_kind(VerdictKind::Unknown,
                    fmt::format("cannot be recomputed: the result has no {}", missing));
   }
   if (claim.history.size() > kMostPhases) {
-    return of_kind(Kind::Unknown,
+    return of_kind(VerdictKind::Unknown,
                    fmt::format("cannot be recomputed: a history of {} phases, at most {} are read",
                                claim.history.size(), kMostPhases));
   }
@@ -137,15 +140,15 @@ PrivacyVerdict check_claim(const PrivacyClaim& claim, size_t recorded_steps) {
     verdict.epsilon = found.epsilon;
     verdict.best_order = found.best_order;
   } catch (const std::exception& error) {
-    return of_kind(Kind::Unknown, "cannot be recomputed: " + clean_text(error.what(), 512));
+    return of_kind(VerdictKind::Unknown, "cannot be recomputed: " + clean_text(error.what(), 512));
   }
   if (!std::isfinite(verdict.epsilon)) {
-    verdict.kind = Kind::TooLow;
+    verdict.kind = VerdictKind::TooLow;
     verdict.text = "CLAIM TOO LOW: with these numbers no finite epsilon holds";
     return verdict;
   }
   compare(claim, found, may_be_tighter, verdict);
-  if (verdict.steps > counted && verdict.kind == Kind::TooLow) {
+  if (verdict.steps > counted && verdict.kind == VerdictKind::TooLow) {
     verdict.text += fmt::format("; the result has {} steps, the claim counts {}", recorded_steps,
                                 format_number(counted));
   }

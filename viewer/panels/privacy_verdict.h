@@ -28,6 +28,6 @@ struct PrivacyVerdict {
 /// The accountant that the claim names, or Renyi's, with the numbers of the claim itself: its
 /// history of phases where it has one. Steps that the result shows but the claim does not count are
 /// counted. Of gdp, an approximation, the guarantee for the same noise is computed.
-PrivacyVerdict check_claim(const PrivacyClaim& claim, size_t recorded_steps);
+PrivacyVerdict check_claim(const PrivacyPart& claim, size_t recorded_steps);
 
 }  // namespace moonshard::viewer

@@ -126,7 +126,9 @@ void draw_row_tooltip(const PanelContext& context, PointRef ref) {
   show_status(clean_text(head.status, 64), context.style);
   if (!head.error.empty()) show_text(clean_lines(head.error, 2048));
   if (overhead.baseline) {
-    show_text("compared with " + context.workspace.point_name(*overhead.baseline),
+    show_text(overhead.is_baseline
+                  ? "is the baseline"
+                  : "compared with " + context.workspace.point_name(*overhead.baseline),
               plot_colors(context.style.theme).muted_text);
   }
   ImGui::PopTextWrapPos();

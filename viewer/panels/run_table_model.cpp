@@ -11,7 +11,7 @@
 namespace moonshard::viewer {
 namespace {
 
-using Kind = TableColumn::Kind;
+using ColumnKind = TableColumn::Kind;
 
 constexpr size_t kMaxColumns = 400;  // a hostile folder may name any number of keys
 
@@ -38,7 +38,7 @@ double overhead_number(const Overhead& overhead, const std::string& key) {
 
 const Value* value_of(const Workspace& workspace, const TableColumn& column, PointRef ref) {
   const RunData& run = workspace.run(ref);
-  const ValueTable& table = column.kind == Kind::Option ? run.options : run.metrics;
+  const ValueTable& table = column.kind == ColumnKind::Option ? run.options : run.metrics;
   const std::optional<size_t> key = table.find(column.key);
   return key ? &table.at(ref.point, *key) : nullptr;
 }
@@ -47,11 +47,11 @@ class ColumnCollector {
  public:
   explicit ColumnCollector(const Workspace& workspace) : workspace_(workspace) {}
 
-  void add(Kind kind, const std::string& key, bool main, bool axis = false) {
+  void add(ColumnKind kind, const std::string& key, bool main, bool axis = false) {
     if (columns_.size() >= kMaxColumns) return;
     TableColumn column{kind, key, key, 1.0, false, axis, false, main};
     if (!known_.insert(column.id()).second) return;
-    if (kind == Kind::Metric) {
+    if (kind == ColumnKind::Metric) {
       const MetricFormat format = metric_format(key);
       column.title = with_unit(format.title, format.unit);
       column.factor = format.factor;
@@ -59,7 +59,7 @@ class ColumnCollector {
     columns_.push_back(std::move(column));
   }
   void add_overhead(const OverheadColumn& overhead, bool main) {
-    add(Kind::Overhead, overhead.key, main);
+    add(ColumnKind::Overhead, overhead.key, main);
     columns_.back().title = overhead.title;
     columns_.back().factor = overhead.factor;
   }
@@ -92,8 +92,8 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
   };
   std::vector<Look> looks;
   for (TableColumn& column : columns) {
-    column.numeric = column.differs = column.kind == Kind::Overhead;
-    if (column.kind == Kind::Option || column.kind == Kind::Metric) {
+    column.numeric = column.differs = column.kind == ColumnKind::Overhead;
+    if (column.kind == ColumnKind::Option || column.kind == ColumnKind::Metric) {
       looks.push_back({&column, std::nullopt});
     }
   }
@@ -102,7 +102,7 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
   for (const PointRef ref : workspace.shown()) {
     const RunData& run = workspace.run(ref);
     for (Look& look : looks) {
-      const ValueTable& table = look.column->kind == Kind::Option ? run.options : run.metrics;
+      const ValueTable& table = look.column->kind == ColumnKind::Option ? run.options : run.metrics;
       if (&run != last) look.place = table.find_near(look.column->key, look.place);
       const Value& value = look.place ? table.at(ref.point, *look.place) : kNothing;
       look.numbers |= value.kind == Value::Kind::Number;
@@ -120,7 +120,7 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
   for (const Look& look : looks) {
     TableColumn& column = *look.column;
     column.numeric = look.numbers && !look.others;
-    if (column.kind != Kind::Metric || !column.key.ends_with("_bytes")) continue;
+    if (column.kind != ColumnKind::Metric || !column.key.ends_with("_bytes")) continue;
     // Gibibytes where mebibytes would have five digits.
     const bool large = look.largest >= 10.0 * (1 << 30);
     column.title = with_unit(metric_format(column.key).title, large ? "GiB" : "MiB");
@@ -177,10 +177,10 @@ std::string TableColumn::id() const {
 std::vector<TableColumn> all_columns(const Workspace& workspace) {
   ColumnCollector columns(workspace);
   const std::vector<LoadedRun>& runs = workspace.snapshot().runs;
-  if (runs.size() > 1) columns.add(Kind::Run, "run", true);
-  columns.add(Kind::Status, "status", true);
+  if (runs.size() > 1) columns.add(ColumnKind::Run, "run", true);
+  columns.add(ColumnKind::Status, "status", true);
   for (const std::string& axis : workspace.keys().axes) {
-    columns.add(Kind::Option, axis, true, true);
+    columns.add(ColumnKind::Option, axis, true, true);
   }
   const std::vector<std::string>& metrics = workspace.metric_keys();
   const auto has = [&](std::string_view key) {
@@ -189,40 +189,42 @@ std::vector<TableColumn> all_columns(const Workspace& workspace) {
   const bool median = has("median_time_ms");
   for (const char* metric : kMainMetrics) {
     if (!has(metric)) continue;
-    columns.add(Kind::Metric, metric, !(median && std::string_view(metric) == "avg_time_ms"));
+    columns.add(ColumnKind::Metric, metric, !(median && std::string_view(metric) == "avg_time_ms"));
   }
   const bool compared = workspace.baseline().kind != Baseline::Kind::None;
   for (size_t i = 0; compared && i < kOverheads.size(); ++i) {
     columns.add_overhead(kOverheads[i], i < 2);
   }
-  for (const std::string& key : workspace.metric_keys()) columns.add(Kind::Metric, key, false);
-  for (const std::string& key : workspace.keys().options) columns.add(Kind::Option, key, false);
-  columns.add(Kind::Id, "id", false);
-  columns.add(Kind::Error, "error", false);
+  for (const std::string& key : workspace.metric_keys())
+    columns.add(ColumnKind::Metric, key, false);
+  for (const std::string& key : workspace.keys().options)
+    columns.add(ColumnKind::Option, key, false);
+  columns.add(ColumnKind::Id, "id", false);
+  columns.add(ColumnKind::Error, "error", false);
   return columns.take();
 }
 
 std::string cell_text(const Workspace& workspace, const TableColumn& column, PointRef ref) {
   switch (column.kind) {
-    case Kind::Run:
+    case ColumnKind::Run:
       return clean_text(workspace.run(ref).name, 256);
-    case Kind::Status:
+    case ColumnKind::Status:
       return clean_text(workspace.head(ref).status, 64);
-    case Kind::Id:
+    case ColumnKind::Id:
       return workspace.head(ref).id;
-    case Kind::Error:
+    case ColumnKind::Error:
       return clean_text(workspace.head(ref).error, 512);
-    case Kind::Overhead: {
+    case ColumnKind::Overhead: {
       const double number = overhead_number(workspace.overhead(ref), column.key);
       return std::isnan(number) ? "" : format_number(number * column.factor);
     }
-    case Kind::Metric: {
+    case ColumnKind::Metric: {
       const Value* value = value_of(workspace, column, ref);
       if (!value) return "";
       if (value->kind == Value::Kind::Number) return format_number(value->number * column.factor);
       return clean_text(value_text(workspace.run(ref), *value), 256);
     }
-    case Kind::Option: {
+    case ColumnKind::Option: {
       const Value* value = value_of(workspace, column, ref);
       return value ? clean_text(value_text(workspace.run(ref), *value), 256) : "";
     }
@@ -231,8 +233,9 @@ std::string cell_text(const Workspace& workspace, const TableColumn& column, Poi
 }
 
 double cell_number(const Workspace& workspace, const TableColumn& column, PointRef ref) {
-  if (column.kind == Kind::Overhead) return overhead_number(workspace.overhead(ref), column.key);
-  if (column.kind != Kind::Option && column.kind != Kind::Metric) return NAN;
+  if (column.kind == ColumnKind::Overhead)
+    return overhead_number(workspace.overhead(ref), column.key);
+  if (column.kind != ColumnKind::Option && column.kind != ColumnKind::Metric) return NAN;
   const Value* value = value_of(workspace, column, ref);
   return value && value->kind == Value::Kind::Number ? value->number : NAN;
 }

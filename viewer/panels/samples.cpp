@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include "runtime/analysis/statistics.h"
 #include "viewer/panels/detail_charts.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
@@ -17,29 +18,21 @@ namespace {
 
 constexpr size_t kMaxDots = 400;  // per point; more merge into a blot
 
-// Between order statistics, as the scripts do it.
-double quantile(const std::vector<double>& sorted, double share) {
-  const double place = static_cast<double>(sorted.size() - 1) * share;
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
-}
-
 struct Spread {
   double median = NAN, low = NAN, high = NAN;
 };
 
 // From the steps themselves; from the record's own figures where those were not kept.
 Spread spread_of(const PointDetail& detail) {
-  std::vector<double> sorted;
-  for (const double ms : detail.samples_ms) {
-    if (std::isfinite(ms)) sorted.push_back(ms);
+  std::vector<double> samples;
+  for (const double ms : detail.time.samples_ms) {
+    if (std::isfinite(ms)) samples.push_back(ms);
   }
-  std::sort(sorted.begin(), sorted.end());
-  if (!sorted.empty()) {
-    return {quantile(sorted, 0.5), quantile(sorted, 0.25), quantile(sorted, 0.75)};
+  if (!samples.empty()) {
+    const auto at = [&](double share) { return analysis::quantile(samples, share); };
+    return {at(0.5), at(0.25), at(0.75)};
   }
-  const Statistics& ms = detail.step_ms;
+  const Statistics& ms = detail.time.step_ms;
   return {ms.median, ms.median - ms.iqr / 2, ms.median + ms.iqr / 2};
 }
 
@@ -121,7 +114,7 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
     spreads[i] = spread_of(detail);
     if (!std::isfinite(spreads[i].median)) continue;
     longest = std::max(longest, spreads[i].median);
-    fewest = std::min(fewest, detail.samples_ms.size());
+    fewest = std::min(fewest, detail.time.samples_ms.size());
   }
   if (!(longest > 0)) {
     return say_nothing_shown(workspace, points, "No step times in these points",
@@ -150,8 +143,8 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
     medians.refs.push_back(ref);
     if (!known) continue;
     const PointDetail& detail = *points[i].detail;
-    add_dots(detail.samples_ms, "step", i, ref, unit.factor, measured);
-    if (with_warmup) add_dots(detail.warmup_ms, "warm-up step", i, ref, unit.factor, warmup);
+    add_dots(detail.time.samples_ms, "step", i, ref, unit.factor, measured);
+    if (with_warmup) add_dots(detail.time.warmup_ms, "warm-up step", i, ref, unit.factor, warmup);
   }
   records::PlotPanel panel;
   panel.kind = records::PlotKind::Scatter;

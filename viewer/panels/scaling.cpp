@@ -6,7 +6,8 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include "viewer/data/scaling.h"
+#include "runtime/analysis/scaling.h"
+#include "viewer/data/analysis_rows.h"
 #include "viewer/panels/chart_points.h"
 #include "viewer/panels/detail_charts.h"
 #include "viewer/panels/make_panels.h"
@@ -18,35 +19,19 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr size_t kMaxSeries = 40;
-constexpr int kCurveSteps = 24;
+constexpr size_t kMaxScalingSeries = 40;
 
-// The curve that follows the figures best: a power, or a line or parabola with a fixed cost.
-double best_at(const ScalingFit& fit, double x) {
-  double sum = 0;
-  for (size_t i = 0; i < fit.x.size(); ++i) {
-    sum += std::pow(fit.power_at(fit.x[i]) / fit.y[i] - 1, 2);
-  }
-  const double error = std::sqrt(sum / static_cast<double>(fit.x.size()));
-  const bool offset = fit.x.size() > 2 && fit.better().error < error;
-  return offset ? fit.better().at(x) : fit.power_at(x);
-}
-
-records::PlotReference curve_of(const ScalingFit& fit, const std::string& series, double factor) {
-  records::PlotReference curve;
-  curve.series = series;
-  // "-0.00" would only raise questions.
-  const double exponent = std::abs(fit.exponent) < 0.005 ? 0 : fit.exponent;
-  curve.text = fit.verdict == ScalingFit::Verdict::Undecided
-                   ? fmt::format("T^{:.2f}", exponent)
-                   : fmt::format("T^{:.2f}  {}", exponent, verdict_text(fit.verdict));
-  const double first = fit.x.front(), last = fit.x.back();
-  for (int i = 0; i <= kCurveSteps; ++i) {
-    const double x = first * std::pow(last / first, static_cast<double>(i) / kCurveSteps);
-    curve.x.push_back(x);
-    curve.y.push_back(best_at(fit, x) * factor);
-  }
-  return curve;
+records::PlotReference curve_of(const analysis::ScalingFit& fit, const std::string& series) {
+  analysis::Curve curve = analysis::best_curve(fit);
+  std::string text = analysis::exponent_text(fit);
+  if (fit.verdict != analysis::ScalingFit::Verdict::Undecided)
+    text += fmt::format("  {}", analysis::verdict_text(fit.verdict));
+  records::PlotReference reference;
+  reference.series = series;
+  reference.text = std::move(text);
+  reference.x = std::move(curve.x);
+  reference.y = std::move(curve.y);
+  return reference;
 }
 
 class ScalingPanel final : public ChartPanel {
@@ -67,7 +52,7 @@ class ScalingPanel final : public ChartPanel {
     const std::vector<std::string> axes = context.workspace.numeric_axes();
     if (axes.empty()) return;
     std::vector<std::string> names;
-    for (const ScalingQuantity& quantity : scaling_quantities()) names.emplace_back(quantity.name);
+    for (const analysis::Quantity& each : analysis::quantities()) names.emplace_back(each.name);
     if (choose_name("over##quantity", quantity_, names)) remake();
     if (std::find(axes.begin(), axes.end(), axis_) == axes.end()) {
       const auto length = std::find(axes.begin(), axes.end(), "seq_length");
@@ -91,10 +76,8 @@ class ScalingPanel final : public ChartPanel {
     chart.empty_next =
         "A sweep over two or more lengths or batch sizes shows it: grid = { seq_length "
         "= {...} }.";
-    const auto quantity =
-        std::find_if(scaling_quantities().begin(), scaling_quantities().end(),
-                     [&](const ScalingQuantity& other) { return other.name == quantity_; });
-    if (axis_.empty() || quantity == scaling_quantities().end()) return chart;
+    const analysis::Quantity* quantity = analysis::find_quantity(quantity_);
+    if (axis_.empty() || quantity == nullptr) return chart;
     std::vector<DetailedPoint> points;
     if (quantity->needs_detail) {
       points = shown_details(context, chart);
@@ -112,9 +95,10 @@ class ScalingPanel final : public ChartPanel {
     SeriesList series;
     for (const DetailedPoint& point : points) {
       const std::string name = series_name(workspace, point.ref, axis_);
-      series[series.size() < kMaxSeries ? name : "others"].add(
+      series[series.size() < kMaxScalingSeries ? name : "others"].add(
           workspace, point.ref, place(point),
-          quantity->read(workspace.run(point.ref), point.ref.point, point.detail.get()));
+          quantity->read(analysis_metrics(workspace.run(point.ref), point.ref.point),
+                         point.detail.get()));
     }
     if (!series.any_figure()) {
       if (!points.empty()) {
@@ -142,8 +126,8 @@ class ScalingPanel final : public ChartPanel {
         x.push_back(series.x[i]);
         y.push_back(*series.y[i]);
       }
-      const std::optional<ScalingFit> fit = fit_scaling(x, y);
-      if (fit) panel.references.push_back(curve_of(*fit, series.name, 1.0));
+      const std::optional<analysis::ScalingFit> fit = analysis::fit_scaling(x, y);
+      if (fit) panel.references.push_back(curve_of(*fit, series.name));
     }
   }
 

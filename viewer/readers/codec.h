@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/records/schema.h"
 
 namespace moonshard::viewer {
 
@@ -23,6 +24,11 @@ class Encoder {
   template <class... Ts>
   void operator()(const Ts&... values) {
     (put(values), ...);
+  }
+  /// A field of a record. Its free objects (options, data) do not travel.
+  template <class T>
+  void operator()(const records::Field&, const T& value) {
+    if constexpr (!std::is_same_v<T, Json>) put(value);
   }
   std::string take() { return std::move(bytes_); }
 
@@ -65,6 +71,10 @@ class Decoder {
   template <class... Ts>
   void operator()(Ts&... values) {
     (get(values), ...);
+  }
+  template <class T>
+  void operator()(const records::Field&, T& value) {
+    if constexpr (!std::is_same_v<T, Json>) get(value);
   }
   bool at_end() const { return bytes_.empty(); }
 

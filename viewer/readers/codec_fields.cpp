@@ -26,15 +26,16 @@ void check_decoded(const RunData& run) {
 }
 
 void check_decoded(const PointDetail& detail) {
-  const MemoryTimeline& line = detail.timeline;
+  const MemoryTimeline& line = detail.memory.timeline;
   const size_t size = line.ms.size();
-  expect(line.total.size() == size && line.phase.size() == size, "lists of the memory timeline");
-  for (const uint32_t phase : line.phase) expect(phase < line.phases.size(), "phase of a moment");
-  for (const auto& owner : line.owners) expect(owner.bytes.size() == size, "bytes of an owner");
-  const PrivacyClaim& privacy = detail.privacy;
-  expect(privacy.norm_edges.empty() == privacy.norm_counts.empty() &&
-             (privacy.norm_edges.empty() ||
-              privacy.norm_edges.size() == privacy.norm_counts.size() + 1),
+  expect(line.total.size() == size && line.phase.index.size() == size,
+         "lists of the memory timeline");
+  for (const uint32_t phase : line.phase.index)
+    expect(phase < line.phase.names.size(), "phase of a moment");
+  for (const auto& owner : line.owners) expect(owner.value.size() == size, "bytes of an owner");
+  const records::NormHistogram& norms = detail.privacy.norms_histogram;
+  expect(norms.edges.empty() == norms.counts.empty() &&
+             (norms.edges.empty() || norms.edges.size() == norms.counts.size() + 1),
          "histogram of norms");
 }
 

@@ -1,5 +1,5 @@
 // The fields of every struct that comes from the reading process, in order, and what must hold of
-// them before a panel may index by them.
+// them before a panel may index by them. Parts of a record have theirs in records/schema.h.
 #pragma once
 
 #include "runtime/records/csv.h"
@@ -40,6 +40,14 @@ template <class A>
 void fields(A& a, CsvTable& v) {
   a(v.columns, v.rows);
 }
+template <class A, class T>
+void fields(A& a, Named<T>& v) {
+  a(v.name, v.value);
+}
+template <class A>
+void fields(A& a, Labels& v) {
+  a(v.names, v.index);
+}
 
 }  // namespace moonshard::records
 
@@ -71,61 +79,9 @@ void fields(A& a, RunData& v) {
     v.options, v.metrics, v.texts, v.plots, v.tables, v.progress, v.problems);
 }
 template <class A>
-void fields(A& a, Statistics& v) {
-  a(v.count, v.mean, v.median, v.min, v.max, v.p95, v.iqr);
-}
-template <class A>
-void fields(A& a, PhaseTime& v) {
-  a(v.name, v.ms);
-}
-template <class A>
-void fields(A& a, OwnedBytes& v) {
-  a(v.owner, v.bytes);
-}
-template <class A>
-void fields(A& a, MemoryStage& v) {
-  a(v.stage, v.rank, v.allocated, v.max_allocated, v.reserved, v.max_reserved, v.rss);
-}
-template <class A>
-void fields(A& a, MemoryTimeline::Owner& v) {
-  a(v.name, v.bytes);
-}
-template <class A>
-void fields(A& a, MemoryTimeline& v) {
-  a(v.ms, v.total, v.phases, v.phase, v.owners);
-}
-template <class A>
-void fields(A& a, LayerTime& v) {
-  a(v.layer, v.kind, v.norm_ms);
-}
-template <class A>
-void fields(A& a, Collective& v) {
-  a(v.operation, v.count, v.bytes, v.work_ms, v.exposed_ms, v.overlap_percent);
-}
-template <class A>
-void fields(A& a, RankSummary& v) {
-  a(v.rank, v.peak_memory_bytes, v.median_time_ms, v.comm_work_ms, v.comm_exposed_ms,
-    v.comm_overlap_percent);
-}
-template <class A>
-void fields(A& a, StepRow& v) {
-  a(v.step, v.warmup, v.loss, v.lr, v.time_ms, v.clip_fraction, v.epsilon);
-}
-template <class A>
-void fields(A& a, PrivacyPhase& v) {
-  a(v.q, v.sigma, v.steps);
-}
-template <class A>
-void fields(A& a, PrivacyClaim& v) {
-  a(v.present, v.private_engine, v.epsilon, v.delta, v.sampling_rate, v.noise_multiplier, v.steps,
-    v.history, v.sampler, v.accountant, v.noise, v.why_no_epsilon, v.max_grad_norm, v.norm_edges,
-    v.norm_counts);
-}
-template <class A>
 void fields(A& a, PointDetail& v) {
-  a(v.phases, v.step_ms, v.samples_ms, v.warmup_ms, v.stages, v.peak_bytes, v.rest_bytes,
-    v.peak_phase, v.breakdown, v.after_step, v.timeline, v.norms, v.layers, v.comm, v.ranks,
-    v.steps, v.privacy, v.traces, v.snapshots, v.logs, v.tables);
+  fields(a, static_cast<records::Result&>(v));
+  a(v.data_lines, v.traces, v.snapshots, v.logs, v.tables);
 }
 template <class A>
 void fields(A& a, TraceRow& v) {

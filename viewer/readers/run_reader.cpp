@@ -17,9 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxRecordBytes = 64u << 20;
-constexpr size_t kMaxFileNames = 10'000;  // plots or tables of a folder
 // Tables are points times keys: a folder in which every point invents keys must not fill memory.
-constexpr size_t kMaxCells = 16'000'000, kMaxKeys = 10'000, kFewestKeys = 100;
+constexpr size_t kMaxTableCells = 16'000'000, kMaxKeys = 10'000, kFewestKeys = 100;
 constexpr size_t kMaxTextBytes = 256u << 20;  // of all texts of a run
 constexpr size_t kPointsAtATime = 256;  // read in two threads, then put into the tables in order
 constexpr size_t kWorthAThread = 8;
@@ -145,8 +144,8 @@ class TableFiller {
  public:
   TableFiller(RunData& run, size_t num_points)
       : run_(run),
-        builder_(run,
-                 std::clamp(kMaxCells / std::max<size_t>(num_points, 1), kFewestKeys, kMaxKeys)) {}
+        builder_(run, std::clamp(kMaxTableCells / std::max<size_t>(num_points, 1), kFewestKeys,
+                                 kMaxKeys)) {}
 
   void add(const std::string& id, PointSummary point) {
     if (text_bytes_ + point.error.size() > kMaxTextBytes) {
@@ -222,8 +221,8 @@ RunData read_run(const fs::path& folder, const ReadControl& control) {
       tables.add(planned[begin + i].id, std::move(block[i]));
   }
   tables.finish();
-  run.plots = inside.names("visualizations", {".plot.json"}, kMaxFileNames);
-  run.tables = inside.names("", {".csv"}, kMaxFileNames);
+  run.plots = inside.names("visualizations", {".plot.json"});
+  run.tables = inside.names("", {".csv"});
   control.report(1);
   return run;
 }

@@ -12,18 +12,12 @@ constexpr size_t kMaxPointsPerFolder = 100'000;
 constexpr size_t kMaxAxes = 1000;
 constexpr size_t kMaxLineBytes = 16 * 1024;
 
-// A value as a person writes it: text without quotes.
-std::string plain_text(JsonStream& stream, JsonToken token, size_t max_bytes) {
-  if (token == JsonToken::String) return cut_text(stream.text(), max_bytes);
-  return compact_text(stream, token, max_bytes);
-}
-
 void read_baseline(JsonStream& stream, RunData& run) {
   for_each_key(stream, [&](const std::string& key, JsonToken token) {
     if (key == "axis") {
       take_text(stream, token, run.baseline_axis);
     } else if (key == "value" && token != JsonToken::Null) {
-      run.baseline_value = plain_text(stream, token, kMaxNameBytes);
+      run.baseline_value = text_of_value(stream, token, kMaxNameBytes);
     } else {
       stream.skip_rest(token);
     }
@@ -133,7 +127,7 @@ std::vector<TextPair> read_environment(std::string_view text, const std::string&
   std::vector<TextPair> lines;
   begin_object(stream);
   for_each_key(stream, [&](const std::string& key, JsonToken token) {
-    lines.push_back({key, plain_text(stream, token, kMaxLineBytes)});
+    lines.push_back({key, text_of_value(stream, token, kMaxLineBytes)});
   });
   stream.next();
   return lines;

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxTableBytes = 64u << 20, kMaxRows = 1'000'000;
 // Rows are padded to the header's width: without a limit a wide header and many short rows make
 // gigabytes of a small file.
-constexpr size_t kMaxCells = 8'000'000, kMaxColumns = 10'000;
+constexpr size_t kMaxCsvCells = 8'000'000, kMaxColumns = 10'000;
 
 OpenFile open_in_its_folder(const fs::path& path) {
   std::optional<OpenFile> file =
@@ -76,7 +76,7 @@ records::CsvTable read_table(const fs::path& path) {
     throw IoError(fmt::format("{}: expected at most {} columns, got {}; it is not a table",
                               path.string(), kMaxColumns, width.widest));
   }
-  return records::parse_csv(text, path.string(), std::min(kMaxRows, kMaxCells / width.header));
+  return records::parse_csv(text, path.string(), std::min(kMaxRows, kMaxCsvCells / width.header));
 }
 
 }  // namespace moonshard::viewer

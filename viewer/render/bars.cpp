@@ -14,13 +14,8 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr float kUpright = 1.5707963f;
 constexpr size_t kMaxValueTexts = 400;  // more are never readable, and cost time
 constexpr float kValueFont = 0.86f;     // size of values over bars, in em of the plot's text
-
-float font_unit() {
-  return ImGui::GetFontSize();
-}
 
 void push_value_font() {
   ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * kValueFont);
@@ -31,18 +26,13 @@ ImVec2 to_pixels(const PreparedPanel& panel, double place, double value) {
   return panel.horizontal ? ImPlot::PlotToPixels(value, place) : ImPlot::PlotToPixels(place, value);
 }
 
-struct Box {
-  ImVec2 min, max;
-};
-
-Box box_of(const PreparedPanel& panel, double place, double from, double to) {
+PixelBox box_of(const PreparedPanel& panel, double place, double from, double to) {
   const double half = panel.bar_width * 0.94 / 2;
   const ImVec2 a = to_pixels(panel, place - half, from), b = to_pixels(panel, place + half, to);
-  return {ImVec2(std::min(a.x, b.x), std::min(a.y, b.y)),
-          ImVec2(std::max(a.x, b.x), std::max(a.y, b.y))};
+  return {a, b};
 }
 
-bool in_sight(const Box& box) {
+bool in_sight(const PixelBox& box) {
   const ImVec2 min = ImPlot::GetPlotPos(), max = min + ImPlot::GetPlotSize();
   return box.max.x >= min.x && box.min.x <= max.x && box.max.y >= min.y && box.min.y <= max.y;
 }
@@ -162,7 +152,7 @@ void draw_missing_bar(const PreparedPanel& panel, const MissingPoint& point, ImU
   const PlotColors& colors = plot_colors(style.theme);
   const float em = font_unit();
   const ImVec2 plot_min = ImPlot::GetPlotPos(), plot_max = plot_min + ImPlot::GetPlotSize();
-  const Box place = box_of(panel, point.x, panel.y_range.min, panel.y_range.min);
+  const PixelBox place = box_of(panel, point.x, panel.y_range.min, panel.y_range.min);
   const ImVec2 text = text_size(point.text);
   if (panel.horizontal) {
     const ImVec2 max(plot_min.x + 1.6f * em, std::max(place.max.y - 1, place.min.y + 2));
@@ -187,7 +177,7 @@ void draw_missing_bar(const PreparedPanel& panel, const MissingPoint& point, ImU
 
 // One part of a stack: a thin border of the background tells neighbours apart, and a part with room
 // carries its value.
-void draw_part(const Box& box, double value, int decimals, ImU32 color, const UiStyle& style) {
+void draw_part(const PixelBox& box, double value, int decimals, ImU32 color, const UiStyle& style) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const float em = font_unit();
   draw->AddRectFilled(box.min, box.max, color);
@@ -217,7 +207,7 @@ void draw_stacks(const PreparedPanel& panel, const HiddenNames& hidden, const Ui
     if (hidden.contains(series.name)) continue;
     const ImU32 color = series_color(series.color, style.theme);
     for (size_t i = 0; i < series.x.size(); ++i) {
-      const Box box = box_of(panel, series.x[i], feet[s][i], feet[s][i] + series.y[i]);
+      const PixelBox box = box_of(panel, series.x[i], feet[s][i], feet[s][i] + series.y[i]);
       if (in_sight(box)) draw_part(box, series.y[i], decimals, color, style);
     }
   }
@@ -231,7 +221,7 @@ void draw_plain_bars(const PreparedPanel& panel, const HiddenNames& hidden, cons
     if (hidden.contains(series.name)) continue;
     const ImU32 color = series_color(series.color, style.theme);
     for (size_t i = 0; i < series.x.size(); ++i) {
-      const Box box = box_of(panel, series.x[i], foot, series.y[i]);
+      const PixelBox box = box_of(panel, series.x[i], foot, series.y[i]);
       if (in_sight(box)) draw->AddRectFilled(box.min, box.max, color);
     }
     draw_whiskers(panel, series, style);

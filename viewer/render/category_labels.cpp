@@ -10,8 +10,7 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr float kLean = 0.62f;          // radians, about 35 degrees
-constexpr float kUpright = 1.5707963f;  // a quarter turn
+constexpr float kLean = 0.62f;  // radians, about 35 degrees
 constexpr size_t kMaxLines = 4;
 constexpr float kMaxTurnedEm = 13.0f;  // longer names are shortened
 constexpr float kMaxUprightEm = 9.5f;  // longer ones lean, even if the first is then shortened

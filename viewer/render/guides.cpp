@@ -11,13 +11,8 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr float kUpright = 1.5707963f;
 constexpr float kSmallFont = 0.86f;
 constexpr size_t kMaxPointTexts = 200;
-
-float font_unit() {
-  return ImGui::GetFontSize();
-}
 
 void push_small_font() {
   ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * kSmallFont);

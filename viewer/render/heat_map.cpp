@@ -13,29 +13,23 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr float kUpright = 1.5707963f;
 constexpr size_t kMaxCellTexts = 2000;
 constexpr int kColorSteps = 20;  // each a straight mix of its ends
 
-struct Box {
-  ImVec2 min, max;
-};
-
-Box cell_box(double column, double row) {
+PixelBox cell_box(double column, double row) {
   const ImVec2 a = ImPlot::PlotToPixels(column - 0.5, row - 0.5);
   const ImVec2 b = ImPlot::PlotToPixels(column + 0.5, row + 0.5);
-  return {ImVec2(std::min(a.x, b.x), std::min(a.y, b.y)),
-          ImVec2(std::max(a.x, b.x), std::max(a.y, b.y))};
+  return {a, b};
 }
 
-void draw_cell_text(const Box& box, const std::string& text, ImU32 color) {
+void draw_cell_text(const PixelBox& box, const std::string& text, ImU32 color) {
   const ImVec2 room = box.max - box.min, size = text_size(text);
   if (size.x + 2 > room.x || size.y > room.y) return;
   draw_text_centered(ImPlot::GetPlotDrawList(), (box.min + box.max) * 0.5f, color, text);
 }
 
 // The word of a failed point on a patch of background, upright in a narrow cell.
-void draw_status(const Box& box, const std::string& text, const PlotColors& colors) {
+void draw_status(const PixelBox& box, const std::string& text, const PlotColors& colors) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImVec2 middle = (box.min + box.max) * 0.5f, room = box.max - box.min;
   ImVec2 half = text_size(text) * 0.5f + ImVec2(3, 1);
@@ -70,14 +64,14 @@ void draw_heat_map(const PreparedPanel& panel, const UiStyle& style) {
   for (size_t row = 0; row < panel.series.size(); ++row) {
     const PreparedSeries& series = panel.series[row];
     for (size_t i = 0; i < series.x.size(); ++i) {
-      const Box box = cell_box(std::floor(series.x[i]), static_cast<double>(row));
+      const PixelBox box = cell_box(std::floor(series.x[i]), static_cast<double>(row));
       const ImU32 color = heat_color(share_of(panel.value_range, series.y[i]));
       draw->AddRectFilled(box.min + gap, box.max - gap, color);
       if (texts)
         draw_cell_text(box, format_decimals(series.y[i], decimals), readable_text_on(color));
     }
     for (const MissingPoint& point : series.missing) {
-      const Box box = cell_box(std::floor(point.x), static_cast<double>(row));
+      const PixelBox box = cell_box(std::floor(point.x), static_cast<double>(row));
       draw_hatch(draw, box.min + gap * 2, box.max - gap * 2, with_alpha(colors.muted_text, 0.8f));
       draw_status(box, point.text, colors);
     }

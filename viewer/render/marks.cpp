@@ -24,10 +24,6 @@ int count_of(const PreparedSeries& series) {
   return static_cast<int>(series.x.size());
 }
 
-float font_unit() {
-  return ImGui::GetFontSize();
-}
-
 // A cross and its word; the word stands right of the cross, or left of it at the right edge.
 void draw_missing_mark(ImVec2 at, const std::string& text, ImU32 color, const UiStyle& style) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();

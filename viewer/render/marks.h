@@ -3,10 +3,21 @@
 // hidden series out.
 #pragma once
 
+#include <algorithm>
+
+#include <imgui.h>
+
 #include "viewer/context.h"
 #include "viewer/render/plot_layout.h"
 
 namespace moonshard::viewer {
+
+/// A rectangle in pixels, made of any two opposite corners.
+struct PixelBox {
+  ImVec2 min, max;
+  PixelBox(ImVec2 a, ImVec2 b)
+      : min(std::min(a.x, b.x), std::min(a.y, b.y)), max(std::max(a.x, b.x), std::max(a.y, b.y)) {}
+};
 
 /// How values stand on top of bars.
 enum class ValueText { None, Level, Turned };

@@ -10,6 +10,13 @@
 
 namespace moonshard::viewer {
 
+inline constexpr float kUpright = 1.5707963f;  ///< a quarter turn
+
+/// Height of the current font: the unit of distances in a plot.
+inline float font_unit() {
+  return ImGui::GetFontSize();
+}
+
 ImVec2 text_size(std::string_view text);
 
 /// The text, or its beginning and "..." when it is wider than max_width.

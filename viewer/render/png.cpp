@@ -5,8 +5,8 @@
 #define STBI_WRITE_NO_STDIO
 #include <stb/stb_image_write.h>
 
-#include "runtime/base/atomic_file.h"
 #include "runtime/base/check.h"
+#include "runtime/base/staged_file.h"
 
 namespace moonshard::viewer {
 

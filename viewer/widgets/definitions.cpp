@@ -1,11 +1,22 @@
 #include "viewer/widgets/definitions.h"
 
+#include <algorithm>
+#include <cctype>
+#include <string>
 #include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/experiment/experiment_options.h"
+#include "runtime/profile/owner_names.h"
+#include "runtime/profile/phase_names.h"
 
 namespace moonshard::viewer {
 namespace {
 
-const std::vector<Definition> kFigures = {
+// What records hold beside options, phases and owners.
+constexpr std::pair<std::string_view, std::string_view> kFigures[] = {
     // Time
     {"avg_time_ms", "Mean time of a measured step; the warm-up is not in it."},
     {"median_time_ms", "Median time of a measured step: half of them took less."},
@@ -51,39 +62,9 @@ const std::vector<Definition> kFigures = {
     {"gradient_bytes", "Memory of this rank's gradients at the end of a step."},
     {"gathered_peak_bytes", "Most memory of parameters that were gathered from other ranks."},
     {"in_flight_peak_bytes", "Most memory of messages under way."},
-    // Owners of memory at the peak
-    {"parameters", "Owner of memory: parameters as they are kept, or this rank's part of them."},
-    {"gathered_parameters",
-     "Owner of memory: whole units of a sharded model, gathered from all ranks."},
-    {"cast_parameters", "Owner of memory: copies of parameters in the format of the computation."},
-    {"gradients", "Owner of memory: summed gradients of the parameters."},
-    {"optimizer_state", "Owner of memory: the optimizer's running means."},
-    {"activations", "Owner of memory: what forward keeps for backward."},
-    {"output_gradients", "Owner of memory: gradients that backward hands from layer to layer."},
-    {"engine_kept", "Owner of memory: what the clipping engine keeps until the norms are known."},
-    {"norm_samples", "Owner of memory: squared norms of each sample, layer by layer."},
-    {"temporaries_ggt",
-     "Owner of memory: Gram matrices of output gradients, T x T for each sample."},
-    {"temporaries_aat", "Owner of memory: Gram matrices of activations, T x T for each sample."},
-    {"engine_temporaries", "Owner of memory: short-lived tensors of the clipping engine."},
-    {"communication", "Owner of memory: buffers of messages between ranks."},
-    {"step_temporaries", "Owner of memory: short-lived tensors of the step itself."},
+    // Parts of memory and of norms that have no descriptor of their own
     {"rest", "Memory at the peak that nobody claimed."},
-    // Phases, some of them owners or parts of the norms, too
-    {"data", "Phase: getting the batch. As an owner of memory: the batch."},
-    {"forward", "Phase: from the batch to the losses."},
-    {"backward", "Phase: gradients from the losses; finding the norms of samples is in it."},
-    {"norm_reduce", "Phase: squared norms summed over ranks; a timing mode, not private."},
-    {"clip_factors", "Phase: from norms of samples to the factor of each."},
-    {"clipped_sum", "Phase: sum of clipped gradients from what the engine kept (bookkeeping)."},
-    {"second_backward",
-     "Phase: backward again with scaled losses, for the clipped sum (ghost, flash)."},
-    {"reduce",
-     "Phase: waiting for other ranks: counts, losses, gradients. Among norms: their sum over "
-     "ranks."},
-    {"noise", "Phase: noise onto the summed gradients."},
-    {"graph", "Phase: forward, backward, norms and clipped sums, replayed as one CUDA graph."},
-    {"update", "Phase: noise, division and optimizer of a private step in one pass, unit by unit."},
+    {"reduce", "Among the norms: their sum over ranks."},
     {"local", "Part of finding the norms: the work in each layer."},
     {"stacking", "Part of finding the norms: adding layers up for each sample."},
     {"final", "Part of finding the norms: roots of the sums."},
@@ -150,16 +131,40 @@ const std::vector<Definition> kFigures = {
     {"step", "Number of the step, from 1; the warm-up counts."},
 };
 
+// "engine auto: …" as "Engine auto: …."; names of engines, wrappers and the like stay as they are
+// ("fsdp: …", "llama3 scaling: …").
+std::string sentence(std::string text) {
+  const std::string first = text.substr(0, text.find(' '));
+  const bool is_word = std::all_of(first.begin(), first.end(),
+                                   [](unsigned char c) { return std::isalpha(c) || c == '\''; });
+  if (is_word && !text.empty())
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text + ".";
+}
+
+// A name may be several things at once: an option and a phase (optimizer), a phase and an owner
+// (data).
+std::unordered_map<std::string_view, std::string> all_definitions() {
+  std::unordered_map<std::string_view, std::string> all;
+  const auto add = [&](std::string_view name, const std::string& text) {
+    std::string& known = all[name];
+    known += (known.empty() ? "" : " ") + text;
+  };
+  for (const Option& option : experiment::experiment_schema().options())
+    add(option.name, sentence(option.doc));
+  for (const auto& [name, doc] : profile::kPhases) add(name, fmt::format("Phase: {}.", doc));
+  for (const auto& [name, doc] : profile::kOwnerNames)
+    add(name, fmt::format("Owner of memory: {}.", doc));
+  for (const auto& [name, text] : kFigures) add(name, std::string(text));
+  return all;
+}
+
 }  // namespace
 
 std::string_view definition_of(std::string_view key) {
-  static const std::unordered_map<std::string_view, std::string_view> all = [] {
-    std::unordered_map<std::string_view, std::string_view> map(kFigures.begin(), kFigures.end());
-    map.insert(option_definitions().begin(), option_definitions().end());
-    return map;
-  }();
+  static const std::unordered_map<std::string_view, std::string> all = all_definitions();
   const auto found = all.find(key);
-  return found == all.end() ? std::string_view() : found->second;
+  return found == all.end() ? std::string_view() : std::string_view(found->second);
 }
 
 }  // namespace moonshard::viewer

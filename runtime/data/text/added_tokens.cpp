@@ -78,7 +78,7 @@ std::vector<TextPart> TokenFinder::split(std::string_view text) const {
       continue;
     }
     const Found& found = tokens_[static_cast<size_t>(token)];
-    // White space that an earlier token swallowed is gone.
+    // White space that an earlier token consumed is no longer there.
     const size_t from = found.lstrip ? std::max(white_space_before(text, at), begin) : at;
     at += length;
     const size_t to = found.rstrip ? white_space_after(text, at) : at;

@@ -13,7 +13,7 @@ struct AddedToken {
   std::string content;
   bool special = false;
   bool normalized = false;              ///< is looked for after normalisation, not before
-  bool lstrip = false, rstrip = false;  ///< swallows white space on that side
+  bool lstrip = false, rstrip = false;  ///< consumes white space on that side
 };
 
 /// A stretch of text: one token, or (id < 0) text between tokens.

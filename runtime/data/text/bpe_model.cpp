@@ -10,7 +10,7 @@
 namespace moonshard::data {
 namespace {
 
-// Words come again; long pieces hardly do and would fill the memory.
+// Words repeat; long pieces hardly do and would fill the memory.
 constexpr size_t kMaxCachedWords = 1 << 16;
 constexpr size_t kMaxCachedBytes = 64;
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/base/file_io.h"
+#include "runtime/base/read_file.h"
 
 namespace moonshard::data {
 

@@ -10,10 +10,10 @@
 #include <cstring>
 #include <optional>
 
-#include "runtime/base/atomic_file.h"
 #include "runtime/base/check.h"
-#include "runtime/base/file_io.h"
 #include "runtime/base/interrupt.h"
+#include "runtime/base/read_file.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/data/text/checksum.h"
 
 namespace moonshard::data {
@@ -139,8 +139,8 @@ fs::path file_in(const fs::path& folder, const TokenKey& key) {
   return folder / fmt::format("{}{:016x}.tokens", setting_prefix(key), key.contents);
 }
 
-// One process makes a cache, others wait here. A disk that knows no locks lets all of them make it,
-// which costs time only: each writes a file of its own and renames it.
+// One process makes a cache, others wait here. A file system without locks lets all of them make
+// it, which costs time only: each writes a file of its own and renames it.
 class MakingLock {
  public:
   explicit MakingLock(const fs::path& path)
@@ -154,7 +154,7 @@ class MakingLock {
   }
 
  private:
-  Descriptor file_;  // closing it lets go
+  Descriptor file_;  // closing it releases the lock
 };
 
 void remove_stale(const fs::path& folder, const TokenKey& key) {
@@ -169,7 +169,7 @@ void remove_stale(const fs::path& folder, const TokenKey& key) {
   }
 }
 
-// The folder lies among the user's data: a version control system need not see it.
+// The folder is inside the user's data: keep it out of version control.
 void hide_from_git(const fs::path& folder) {
   std::error_code ignored;
   if (folder.filename() == ".moonshard" && !fs::exists(folder / ".gitignore", ignored))
@@ -203,7 +203,7 @@ CachedTokens make_in(const fs::path& folder, const CacheRequest& request) {
   return {std::move(tokens), std::move(facts)};
 }
 
-// A file that nobody else sees and that is gone with the process.
+// A file without a name, which disappears with the process.
 CachedTokens make_nameless(const CacheRequest& request, const std::string& reason) {
   std::string name = (fs::temp_directory_path() / "moonshard_tokens_XXXXXX").string();
   const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
@@ -234,7 +234,7 @@ CachedTokens make_nameless(const CacheRequest& request, const std::string& reaso
 
 CachedTokens open_or_make_tokens(const CacheRequest& request) {
   const std::vector<fs::path> folders = places(request);
-  // One that cannot be written here may have been made by somebody who could.
+  // A folder that this process cannot write to may hold a cache made by another user.
   for (const fs::path& folder : folders) {
     std::string reason;
     const fs::path path = file_in(folder, request.key);

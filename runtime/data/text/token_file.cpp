@@ -95,7 +95,7 @@ std::string TokenFile::take(const TokenKey& key, int64_t vocab_size) {
   token_bytes_ = static_cast<int>(head.token_bytes);
   num_tokens_ = static_cast<int64_t>(tail.num_tokens);
   num_documents_ = static_cast<int64_t>(tail.num_documents);
-  // Somebody may have made it by hand, checksum and all.
+  // The file may be crafted, with a valid checksum.
   bool grows = index_[0] == 0 && index_[num_documents_] == tail.num_tokens + 1;
   for (int64_t i = 0; i < num_documents_; ++i) grows = grows && index_[i] < index_[i + 1];
   if (!grows) return "its index did not grow";

@@ -1,6 +1,6 @@
 // Tokens of documents in one file that is memory-mapped. Written once, beside its name and renamed
 // when it is whole, never changed in place: readers of an older one keep theirs, two writers make
-// the same bytes. That is why it may be mapped while files of others are read (weights/file_io.h).
+// the same bytes. That is why it may be mapped, while untrusted files are read (base/read_file.h).
 // It is trusted only after magic, sizes, key, checksum, index and the largest id are checked.
 //
 //   head      magic, version, bytes per token

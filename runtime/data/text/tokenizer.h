@@ -23,15 +23,15 @@ class Tokenizer {
   /// tokenizer puts around a whole text. Several threads may call it. Throws UsageError for text
   /// that is not UTF-8 (bytes takes anything).
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
-  /// The bytes that ids stand for; a part of a character comes out as that part. Throws UsageError
-  /// for an id that there is not.
+  /// The bytes that ids stand for; part of a character decodes to those bytes. Throws UsageError
+  /// for an unknown id.
   virtual std::string decode(const std::vector<int32_t>& ids, bool skip_special) const = 0;
   /// What the tokenizer puts around a whole text: Llama 3's begin-of-text, for one.
   virtual const std::vector<int32_t>& prefix() const = 0;
   virtual const std::vector<int32_t>& suffix() const = 0;
   /// The id of exactly this token.
   virtual std::optional<int32_t> find(std::string_view token) const = 0;
-  /// The id that parts documents, when the tokenizer has one of the usual names for it.
+  /// The id that separates documents, when the tokenizer has one of the usual names for it.
   virtual std::optional<int32_t> end_of_text() const = 0;
   /// Changes with anything that could change an id.
   virtual uint64_t fingerprint() const = 0;

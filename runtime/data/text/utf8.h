@@ -30,7 +30,8 @@ void append_character(std::string& text, uint32_t code);
 /// Letters that separate words by Unicode's White_Space.
 bool is_white_space(uint32_t code);
 
-/// Words from a file, fit for an error text: quoted, at most 100 bytes, no control characters.
+/// Text from an untrusted file, safe for an error text: quoted, at most 100 bytes, no control
+/// characters.
 std::string in_quotes(std::string_view text);
 
 }  // namespace moonshard::data

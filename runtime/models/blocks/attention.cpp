@@ -18,8 +18,8 @@ at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   const int64_t repeat = q.size(1) / k.size(1);
   const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
   if (repeat > 1 && q.is_cuda() && !half) {
-    // LibTorch's fused CUDA kernel for wide formats knows no groups and would fall back to a T x T
-    // matrix; repeated heads are by far the smaller price.
+    // LibTorch's fused CUDA kernel for 32-bit dtypes has no grouped-query form and would fall back
+    // to a T x T matrix; repeating the heads costs far less.
     return at::scaled_dot_product_attention(q, k.repeat_interleave(repeat, 1),
                                             v.repeat_interleave(repeat, 1), std::nullopt, 0.0,
                                             causal);

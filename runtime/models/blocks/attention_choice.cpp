@@ -20,7 +20,7 @@ namespace moonshard::models {
 namespace {
 
 // How far apart the kernels may be, relative to a tensor's norm: both round to 16 bits in between,
-// at other places. A kernel that does not know a shape is off by far more.
+// at other places. A kernel that does not support a shape is off by far more.
 constexpr double kAgreement = 0.02;
 
 struct Trial {
@@ -63,7 +63,7 @@ bool agree(const Trial& a, const Trial& b) {
   return true;
 }
 
-// On numbers of its own, laid out as the models' are: heads beside each other in a token's row.
+// On random tensors laid out as the models' are: heads beside each other in a token's row.
 std::map<std::string, double> time_kernels(const at::Tensor& like_q, const at::Tensor& like_k,
                                            bool causal) {
   const at::AutoGradMode enable(true);
@@ -80,7 +80,7 @@ std::map<std::string, double> time_kernels(const at::Tensor& like_q, const at::T
   try {
     const Trial cudnn = try_kernel(AttentionKernel::Cudnn, qkv, g, causal);
     if (agree(flash, cudnn)) times[attention_kernel_name(AttentionKernel::Cudnn)] = cudnn.ms;
-  } catch (const c10::Error&) {  // cuDNN does not know this shape, or is not there
+  } catch (const c10::Error&) {  // cuDNN does not support this shape, or is missing
   }
   return times;
 }

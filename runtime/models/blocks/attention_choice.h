@@ -1,4 +1,4 @@
-// Which of LibTorch's fused attention kernels runs on a GPU in 16-bit formats: its own flash kernel
+// Which of LibTorch's fused attention kernels runs on a GPU in 16-bit dtypes: its own flash kernel
 // or cuDNN's. Neither is faster everywhere, so each shape is timed once, forward and backward, and
 // the faster one is remembered (core/tuning.h). Shape letters as in attention.h.
 #pragma once
@@ -15,7 +15,8 @@ enum class AttentionKernel { Flash, Cudnn };
 /// "flash" or "cudnn".
 const char* attention_kernel_name(AttentionKernel kernel);
 
-/// Whether both kernels know such tensors: on a GPU, bfloat16 or half, d a multiple of 8 up to 128.
+/// Whether both kernels support such tensors: on a GPU, bfloat16 or half, d a multiple of 8 up to
+/// 128.
 bool attention_has_choice(const at::Tensor& q, const at::Tensor& k);
 
 /// "attention: B 2 Hq 32 Hkv 8 T 1024 d 128 causal bfloat16".
@@ -23,10 +24,10 @@ std::string attention_key(const at::Tensor& q, const at::Tensor& k, bool causal)
 
 /// The kernel for tensors such as these: what was set, else what is remembered, else what is faster
 /// now. cuDNN is taken only where its results agree with flash's. With deterministic algorithms
-/// always flash: a choice by the clock would not be the same every time.
+/// always flash: a choice by timing would differ from run to run.
 AttentionKernel attention_kernel(const at::Tensor& q, const at::Tensor& k, bool causal);
 
-/// Of this process: wins over what is remembered, and is not written down.
+/// For this process only: overrides what is remembered and is not stored.
 void set_attention_choice(const std::string& key, AttentionKernel kernel);
 /// Key to name of every choice that this process has made or been given.
 std::map<std::string, std::string> attention_choices();

@@ -44,7 +44,7 @@ inline at::Tensor anchor_of(const ParamLayer& layer) {
   return layer.trainable() ? layer.seam->anchor : layer.seam->no_anchor;
 }
 
-// Of plain autograd: the parameter rounded to the format of the computation, kept in a wide type.
+// Of plain autograd: the parameter rounded to the compute dtype, kept in a wide type.
 // The gradient passes the rounding unchanged, as it does in mixed precision, where it is never
 // rounded either.
 inline at::Tensor rounded(const Parameter& parameter, at::ScalarType type) {

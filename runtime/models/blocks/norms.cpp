@@ -68,7 +68,7 @@ at::Tensor plain_norm(const at::Tensor& x, const ParamLayer& layer, double eps, 
                                     : y.square().mean(-1, /*keepdim=*/true);
   const at::Tensor offset = centred ? y - y.mean(-1, true) : y;
   const at::Tensor exact = offset / (spread + eps).sqrt();
-  // Rounded as in the real thing, without rounding the gradient on its way back.
+  // Rounded as in the fused form, without rounding the gradient on its way back.
   const at::Tensor normalised = exact + (exact.detach().to(type).to(wide) - exact.detach());
   at::Tensor scaled = normalised * rounded(*layer.weight, type).to(wide);
   if (layer.bias != nullptr) scaled = scaled + rounded(*layer.bias, type).to(wide);

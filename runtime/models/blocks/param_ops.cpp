@@ -92,7 +92,7 @@ BackwardUse::BackwardUse(const ParamLayer& layer)
 }
 
 BackwardUse::~BackwardUse() noexcept(false) {
-  // What is torn down by an error is put in order by whoever catches it.
+  // After an error the caller that catches it restores the state.
   if (layer_.seam->keeper != nullptr && std::uncaught_exceptions() == exceptions_)
     layer_.seam->keeper->after_backward(layer_);
 }

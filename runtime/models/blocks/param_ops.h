@@ -1,7 +1,7 @@
 // Parametered operations: autograd functions whose backward gives the input's gradient and hands
 // (layer, a, g) to the seam's consumer. Weights are read from the layer when they are needed, in
 // forward and in backward, and never saved in the graph: a sharded weight may come and go between
-// the two. Each runs in the number format of its input; weights kept wider are cast to it.
+// the two. Each runs in the dtype of its input; weights kept wider are cast to it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,14 +16,14 @@ at::Tensor linear(const at::Tensor& x, ParamLayer& layer);
 /// images [B, C, H, W] -> [B, (H/p)(W/p), D], patches in row order; weight [D, C, p, p].
 at::Tensor patch_embedding(const at::Tensor& images, ParamLayer& layer);
 
-/// ids [B, …] int64 -> [B, …, d] in the seam's format; weight [n, d]. Throws UsageError for an id
-/// outside 0 … n-1.
+/// ids [B, …] int64 -> [B, …, d] in the seam's compute dtype; weight [n, d]. Throws UsageError for
+/// an id outside 0 … n-1.
 at::Tensor embedding(const at::Tensor& ids, ParamLayer& layer);
 
 /// x [B, T, d] + table; weight [1, T, d].
 at::Tensor add_positions(const at::Tensor& x, ParamLayer& layer);
 
-/// For layers of one's own: what their autograd function's backward calls with what their gradient
+/// For custom layers: what their autograd function's backward calls with what their gradient
 /// rule needs.
 void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
 
@@ -32,7 +32,7 @@ void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g
 void hand_over_rows(const ParamLayer& layer, const at::Tensor& weight_rows,
                     const at::Tensor& bias_rows);
 
-/// For layers of one's own, too: around their forward, so that the parameters are in place on
+/// For custom layers, too: around their forward, so that the parameters are in place on
 /// every kind of wrapper. `output` is what the layer returned.
 void before_forward(const ParamLayer& layer);
 void after_forward(const ParamLayer& layer, const at::Tensor& output);

@@ -26,7 +26,7 @@ struct RotaryOptions {
 at::Tensor rotary_frequencies(int64_t head_dim, const RotaryOptions& options, c10::Device device);
 
 /// Cosines and sines of T positions, in Hugging Face's half-split layout: dimension i of a head
-/// pairs with i + head_dim / 2. Values are rounded to the format of the computation.
+/// pairs with i + head_dim / 2. Values are rounded to the compute dtype.
 struct RotaryTable {
   at::Tensor cosines,
       sines;  ///< [T, head_dim] in that format; fused: [T, head_dim / 2], float32 or wider
@@ -45,7 +45,7 @@ struct RotatedHeads {
 };
 
 /// q [B, T, Hq head_dim], k [B, T, Hkv head_dim] -> the same turned, by a fused table. They are
-/// turned where they lie, and so are their gradients: q and k must be results that nobody else
+/// turned where they lie, and so are their gradients: q and k must be results that nothing else
 /// reads or keeps (those of linear layers are), and go into the attention alone.
 RotatedHeads rotate_in_place(const at::Tensor& q, const at::Tensor& k, const RotaryTable& table);
 

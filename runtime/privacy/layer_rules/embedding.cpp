@@ -2,7 +2,6 @@
 // that hold this id. Repeated ids add up before the norm is taken; the padding id's row has none.
 #include "kernels/common/choice.h"
 #include "kernels/embedding_norm/embedding_norm.h"
-#include "runtime/privacy/faults.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 
@@ -13,12 +12,8 @@ namespace {
 at::Tensor without_padding(const models::ParamLayer& layer, const at::Tensor& ids_BT,
                            const at::Tensor& g) {
   const at::Tensor g_BTd = at_least_float(as_positions(g));
-  if (layer.padding_id < 0 || has_fault(Fault::NoPaddingRule)) return g_BTd;
+  if (layer.padding_id < 0) return g_BTd;
   return g_BTd.masked_fill(ids_BT.eq(layer.padding_id).unsqueeze(2), 0);
-}
-
-int64_t padding_of(const models::ParamLayer& layer) {
-  return has_fault(Fault::NoPaddingRule) ? -1 : layer.padding_id;
 }
 
 bool by_kernel(const at::Tensor& g) {
@@ -51,7 +46,7 @@ class EmbeddingRule : public LayerRule {
         at::linalg_vector_norm(g_Nd, 2, at::IntArrayRef{1}).to(at::kDouble).view_as(ids_BT);
     if (by_kernel(g)) {
       return with_rounding_of_sum(
-          kernels::embedding_norm(ids_BT, as_rows(g, ids_BT), padding_of(layer)), lengths_BT.sum(1),
+          kernels::embedding_norm(ids_BT, as_rows(g, ids_BT), layer.padding_id), lengths_BT.sum(1),
           wide_type(g_Nd));
     }
     const at::Tensor sample_B1 = at::arange(B, ids.options()).unsqueeze(1);
@@ -84,7 +79,7 @@ class EmbeddingRule : public LayerRule {
       if (!sum.defined())
         sum = at::zeros(layer.weight->value.sizes(), g.options().dtype(at::kFloat));
       if (sum.scalar_type() == at::kFloat) {
-        return kernels::embedding_sum(sum, ids_BT, as_rows(g, ids_BT), factors, padding_of(layer));
+        return kernels::embedding_sum(sum, ids_BT, as_rows(g, ids_BT), factors, layer.padding_id);
       }
     }
     at::Tensor g_BTd = without_padding(layer, ids_BT, as_rows(g, ids_BT));

@@ -1,7 +1,27 @@
 --- Time of per-sample norms by layer, at the longest sequence of every mode (profile = layers or trace).
+local plot_points = require "moonshard.plot_points"
 local text_table = require "moonshard.text_table"
 
 local M = {}
+
+--- The timed layers of a point, slowest first, and the sum of their times.
+-- @treturn {table,...} layer, kind, norm_ms each
+-- @treturn number
+function M.slowest(point)
+  local layers, sum = {}, 0
+  for _, layer in ipairs(plot_points.list(plot_points.list(point.result).layers)) do
+    local ms = plot_points.number(plot_points.list(layer).norm_ms)
+    if ms then
+      layers[#layers + 1] = { layer = tostring(layer.layer), kind = layer.kind, norm_ms = ms }
+      sum = sum + ms
+    end
+  end
+  table.sort(layers, function(a, b)
+    if a.norm_ms ~= b.norm_ms then return a.norm_ms > b.norm_ms end
+    return a.layer < b.layer
+  end)
+  return layers, sum
+end
 
 --- The slowest layers of each mode at its largest point.
 -- @tparam Runs results
@@ -19,22 +39,13 @@ function M.analyze(results, most)
   end
   local rows = {}
   for _, mode in ipairs(order) do
-    local layers, sum = {}, 0
-    for _, layer in ipairs(largest[mode].result.layers) do
-      if type(layer.norm_ms) == "number" then
-        layers[#layers + 1] = layer
-        sum = sum + layer.norm_ms
-      end
-    end
-    table.sort(layers, function(a, b)
-      if a.norm_ms ~= b.norm_ms then return a.norm_ms > b.norm_ms end
-      return tostring(a.layer) < tostring(b.layer)
-    end)
+    local layers, sum = M.slowest(largest[mode])
+    local length = largest[mode].options.seq_length
     for i = 1, math.min(most, #layers) do
-      rows[#rows + 1] = { mode, largest[mode].options.seq_length, layers[i].layer, layers[i].kind, layers[i].norm_ms,
-        sum > 0 and 100 * layers[i].norm_ms / sum or nil }
+      local each = layers[i]
+      rows[#rows + 1] = { mode, length, each.layer, each.kind, each.norm_ms, sum > 0 and 100 * each.norm_ms / sum or nil }
     end
-    rows[#rows + 1] = { mode, largest[mode].options.seq_length, ("all %d layers"):format(#layers), "", sum, sum > 0 and 100 or nil }
+    rows[#rows + 1] = { mode, length, ("all %d layers"):format(#layers), "", sum, sum > 0 and 100 or nil }
   end
   return text_table.new { title = "Norm time by layer at the longest sequence", rows = rows,
     columns = { "mode", "tokens", "layer", "kind", "norm ms", "%" },

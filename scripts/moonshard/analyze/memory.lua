@@ -1,13 +1,9 @@
 --- Where memory goes: by owner at the peak, by stage of a run, by phase of a step.
 local guard = require "moonshard.options_guard"
+local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 
 local M = {}
-
---- Owners in the order of a table; what a record adds to them comes behind.
-M.owners = { "parameters", "gathered_parameters", "cast_parameters", "gradients", "optimizer_state", "activations", "output_gradients",
-  "engine_kept", "norm_samples",
-  "temporaries_ggt", "temporaries_aat", "engine_temporaries", "communication", "data", "step_temporaries", "other", "rest" }
 
 local function label_of(results, point)
   local parts = {}
@@ -16,26 +12,13 @@ local function label_of(results, point)
 end
 M.label_of = label_of
 
---- Owners that any point names, ours first.
+--- Owners that any point names, in the order of a stack.
 local function owners_of(points)
-  local order, seen, any = {}, {}, {}
-  for _, name in ipairs(M.owners) do seen[name] = true end
-  local extra = {}
+  local names = {}
   for _, point in ipairs(points) do
-    for _, row in ipairs(point.result.memory and point.result.memory.breakdown or {}) do
-      any[row.owner] = true
-      if not seen[row.owner] then
-        seen[row.owner] = true
-        extra[#extra + 1] = row.owner
-      end
-    end
+    for _, row in ipairs(point.result.memory.breakdown or {}) do names[#names + 1] = row.owner end
   end
-  for _, list in ipairs { M.owners, extra } do
-    for _, name in ipairs(list) do
-      if any[name] then order[#order + 1] = name end
-    end
-  end
-  return order
+  return native.analysis.owners_in_order(names)
 end
 
 --- Memory by owner at the moment of the peak, MiB; the owners of a column add up to its peak.

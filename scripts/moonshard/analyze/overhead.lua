@@ -1,19 +1,13 @@
 --- What each point costs beyond a baseline with the same other options: memory in GiB, time in percent.
+-- The comparison itself is runtime/analysis/overhead.h, which the viewer uses, too.
 local guard = require "moonshard.options_guard"
+local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 
 local M = {}
 
---- The engine that a name stands for: "no_dp" is the seeds' word for "none".
-function M.canonical_mode(name)
-  for _, engine in ipairs(package.loaded["moonshard"].engines()) do
-    if engine.name == name then return name end
-    for _, alias in ipairs(engine.aliases) do
-      if alias == name then return engine.name end
-    end
-  end
-  return name
-end
+--- The engine that a name stands for: "no_dp" is the seed documents' word for "none".
+function M.canonical_mode(name) return type(name) == "string" and native.analysis.canonical_mode(name) or name end
 
 --- The axis and the value that results are compared with: as asked, else the sweep's own, else plain training.
 -- @tparam Runs results
@@ -29,20 +23,34 @@ function M.baseline_of(results, options)
   return axis, baseline
 end
 
---- The point that equals another in all axes but `axis`, where it has the baseline's value.
+--- What every point costs beyond its partner: the first point that equals it in all axes but `axis`, where it has the
+-- baseline's value.
 -- @tparam Runs results
--- @tparam table point
--- @tparam string axis e.g. "mode"
+-- @tparam string|table axis e.g. "mode"; or a point, the partner of all
 -- @param value of the baseline on that axis
--- @treturn table a point, or nil
-function M.partner_of(results, point, axis, value)
-  for _, other in ipairs(results.points) do
-    local same = other.options[axis] == value
-    for _, name in ipairs(results.axes) do
-      same = same and (name == axis or other.options[name] == point.options[name])
-    end
-    if same then return other end
+-- @treturn table by point: partner (a point), is_baseline, memory_bytes, memory_percent, time_ratio, time_percent,
+-- throughput_ratio (each nil where it is not known; of the baseline itself 0 or 1), why_none
+function M.costs(results, axis, value)
+  local list
+  if type(axis) == "table" then
+    list = native.analysis.overhead_against(results, axis)
+  else
+    list = native.analysis.overhead(results, axis, value)
   end
+  local costs = {}
+  for i, point in ipairs(results.points) do
+    costs[point] = list[i]
+    costs[point].partner = results.points[list[i].partner]
+  end
+  return costs
+end
+
+--- Marks of rows that are a baseline, in the order of the points.
+-- @treturn {boolean,...}
+function M.baseline_rows(results, costs)
+  local marks = {}
+  for i, point in ipairs(results.points) do marks[i] = costs[point].is_baseline end
+  return marks
 end
 
 --- GiB, or MiB where no point reaches one GiB; and what a MiB is of it.
@@ -54,41 +62,37 @@ function M.memory_unit(results)
   return "MiB", 1
 end
 
---- Time and memory of every point, and what they are above the baseline's.
+--- Time and memory of every point, and what they are above the baseline's. The baseline's own rows show 0.
 -- @tparam Runs results
 -- @tparam[opt] table options baseline, axis (the sweep's own baseline, else "none" on the axis "mode")
--- @treturn Table columns: the axes, status, peak GiB, memory +GiB (MiB where all are below one GiB), avg ms, median ms, time +%
+-- @treturn Table columns: the axes, status, peak GiB, memory +GiB (MiB where all are below one GiB), avg ms, median ms, time +%;
+-- `is_baseline` marks the baseline's own rows
 -- @usage print(ms.analyze.overhead(runs, { baseline = "no_dp" }))
 function M.analyze(results, options)
   options = guard.check("ms.analyze.overhead", options, { "baseline", "axis" }, 2)
   local axis, baseline = M.baseline_of(results, options)
-  local columns, rows, found = {}, {}, false
+  local costs, found = M.costs(results, axis, baseline), false
+  local columns, rows = {}, {}
   for i, name in ipairs(results.axes) do columns[i] = name end
   local unit, factor = M.memory_unit(results)
   for _, title in ipairs { "status", "peak " .. unit, "memory +" .. unit, "avg ms", "median ms", "time +%" } do
     columns[#columns + 1] = title
   end
   for r, point in ipairs(results.points) do
-    local row, n, metrics = {}, #results.axes, point.metrics
+    local row, n, metrics, cost = {}, #results.axes, point.metrics, costs[point]
     for i, name in ipairs(results.axes) do row[i] = point.options[name] end
     row[n + 1] = point.status
     if point.status == "ok" then
-      row[n + 4], row[n + 5] = metrics.avg_time_ms, metrics.median_time_ms
-      if metrics.peak_memory_mb then row[n + 2] = metrics.peak_memory_mb * factor end
-      local partner = M.partner_of(results, point, axis, baseline)
-      found = found or partner ~= nil
-      local other = partner and partner ~= point and partner.status == "ok" and partner.metrics or {}
-      if metrics.peak_memory_mb and other.peak_memory_mb then row[n + 3] = (metrics.peak_memory_mb - other.peak_memory_mb) * factor end
-      if metrics.median_time_ms and (other.median_time_ms or 0) > 0 then
-        row[n + 6] = 100 * (metrics.median_time_ms / other.median_time_ms - 1)
-      end
+      found = found or cost.partner ~= nil
+      row[n + 2] = metrics.peak_memory_mb and metrics.peak_memory_mb * factor
+      row[n + 3] = cost.memory_bytes and cost.memory_bytes / 2 ^ 20 * factor
+      row[n + 4], row[n + 5], row[n + 6] = metrics.avg_time_ms, metrics.median_time_ms, cost.time_percent
     end
     rows[r] = row
   end
-  local notes
-  if not found then notes = { ("No point has %s = %s: nothing to compare with."):format(axis, tostring(baseline)) } end
-  return text_table.new { title = "Overhead against " .. tostring(baseline), columns = columns, rows = rows, notes = notes,
-    axis = axis, baseline = baseline }
+  local note = found and "The rows with %s = %s are the baseline." or "No point has %s = %s: nothing to compare with."
+  return text_table.new { title = "Overhead against " .. tostring(baseline), columns = columns, rows = rows,
+    notes = { note:format(axis, tostring(baseline)) }, axis = axis, baseline = baseline, is_baseline = M.baseline_rows(results, costs) }
 end
 
 return M

@@ -1,15 +1,7 @@
---- moonshard compare DIR|RESULT.json… : only what differs, then figures with ratios.
+--- moonshard compare: only what differs between results, then their figures with ratios.
 local analyze = require "moonshard.analyze"
-local arguments = require "moonshard.arguments"
 local native = require "moonshard.native"
 local usage = require "moonshard.usage"
-
-local flags = {
-  { name = "all", kind = "boolean", doc = "also the options in which results agree, and all figures" },
-  { name = "json", kind = "boolean", doc = "the same as JSON" },
-  { name = "metrics", kind = "text", list = true, commas = true, doc = "these figures instead of the usual ones" },
-  { name = "only", kind = "text", list = true, commas = true, doc = "KEY=GLOB: points whose option matches" },
-}
 
 local function as_json(comparison)
   local tables = {}
@@ -24,17 +16,9 @@ local function as_json(comparison)
   return native.records.to_json { tables = tables }
 end
 
-return function(...)
-  local given = arguments.parse("compare", { ... }, flags, { name = "paths", kind = "text", list = true })
-  local paths = given.paths
-  if not paths then usage.fail("compare: expected run folders or result files, got nothing; moonshard compare --help") end
-  local only = {}
-  for _, text in ipairs(given.only or {}) do
-    local key, glob = text:match("^([^=]+)=(.*)$")
-    if not key then usage.fail("compare: option '--only': expected KEY=GLOB, got '%s'", text) end
-    only[(key:gsub("-", "_"))] = glob
-  end
-  local ok, comparison = pcall(analyze.compare, paths, { all = given.all, metrics = given.metrics, only = only })
+local function compare(given)
+  if not given.paths then usage.fail("compare: expected run folders or result files, got nothing; moonshard compare --help") end
+  local ok, comparison = pcall(analyze.compare, given.paths, { all = given.all, metrics = given.metrics, only = given.only or {} })
   if not ok then
     io.stderr:write("moonshard: ", (usage.plain(comparison):gsub("^ms%.compare:", "compare:")), "\n")
     return 1
@@ -42,3 +26,18 @@ return function(...)
   io.write(given.json and as_json(comparison) or tostring(comparison) .. "\n")
   return 0
 end
+
+return {
+  usage = "DIR|RESULT.json… [--all] [--json] [--metrics a,b,…] [--only KEY=GLOB]",
+  about = "Shows the options in which results differ, then their figures side by side, with the ratio to the first.\n"
+    .. "Two or more run folders: points that agree in the axes stand beside each other. One folder: its points.",
+  flags = {
+    { name = "all", kind = "boolean", doc = "also the options in which they agree, and all figures" },
+    { name = "metrics", kind = "text", list = true, commas = true, value = "a,b", doc = "these figures instead of the usual ones" },
+    { name = "only", kind = "pair", list = true, commas = true, value = "KEY=GLOB", doc = "points whose option matches" },
+    { name = "json", kind = "boolean", doc = "the same as JSON" },
+  },
+  positional = { name = "paths", kind = "text", list = true },
+  takes_files = true,
+  run = compare,
+}

@@ -1,16 +1,9 @@
---- moonshard export DIR --format csv|md|latex|json|tensorboard: results in formats of other programs.
-local arguments = require "moonshard.arguments"
+--- moonshard export: results in formats of other programs.
 local label_of = require("moonshard.analyze.memory").label_of
 local native = require "moonshard.native"
 local usage = require "moonshard.usage"
 
 local formats = { "csv", "md", "latex", "json", "tensorboard" }
-local flags = {
-  { name = "format", kind = "text", choices = formats, doc = "what to write" },
-  { name = "output", kind = "text", aliases = { "out" }, doc = "file to write to; a folder for tensorboard" },
-  { name = "table", kind = "text", choices = { "points", "overhead", "phases", "memory" }, doc = "which table" },
-  { name = "folder", kind = "text", doc = "the run folder" },
-}
 
 --- Seconds since 1970 of "2026-11-15T11:20:31Z"; the time zone of records is UTC.
 local function seconds_of(text)
@@ -76,8 +69,7 @@ local function as_json(runs)
   return native.records.to_json { name = runs.name, axes = runs.axes, points = points }
 end
 
-return function(...)
-  local given = arguments.parse("export", { ... }, flags, "folder")
+local function export(given)
   if not given.folder then usage.fail("export: expected a run folder, got nothing; moonshard export --help") end
   if not given.format then usage.fail("export: expected --format %s, got none", table.concat(formats, "|")) end
   local ok, runs = pcall(require("moonshard.runs").load, given.folder)
@@ -105,3 +97,18 @@ return function(...)
   end
   return 0
 end
+
+return {
+  usage = "DIR --format csv|md|latex|json|tensorboard [--output FILE] [--table points|overhead|phases|memory]",
+  about = "Writes the results of a run folder in a format of other programs: to the screen, or to a file.\n"
+    .. "TensorBoard events are a folder with one sub-folder per point (DIR/tensorboard).",
+  flags = {
+    { name = "format", kind = "text", choices = formats, doc = "what to write" },
+    { name = "output", kind = "text", aliases = { "out" }, value = "FILE", doc = "file to write to; a folder for tensorboard" },
+    { name = "table", kind = "text", choices = { "points", "overhead", "phases", "memory" }, doc = "which table (points)" },
+    { name = "folder", kind = "text", value = "DIR", doc = "the run folder" },
+  },
+  positional = "folder",
+  takes_files = true,
+  run = export,
+}

@@ -1,19 +1,10 @@
---- moonshard plot DIR [FIGURE…] [--out DIR] [--size WxH] [--scale 1..4] [--theme light|dark]
-local arguments = require "moonshard.arguments"
+--- moonshard plot: figures of a run folder as PNG, with their plot specs.
 local plots = require "moonshard.plots"
 local runs = require "moonshard.runs"
 local usage = require "moonshard.usage"
 
-local flags = {
-  { name = "out", kind = "text", doc = "folder for the pictures and their specs (DIR/visualizations)" },
-  { name = "size", kind = "text", doc = "WIDTHxHEIGHT at scale 1, instead of each figure's own" },
-  { name = "scale", kind = "int", doc = "pixels per unit of size, 1 to 4 (2)" },
-  { name = "theme", kind = "text", choices = { "light", "dark" }, doc = "light (paper) or dark (screen)" },
-}
-
-local function request_of(words)
-  local given = arguments.parse("plot", words, flags, { name = "rest", kind = "text", list = true })
-  local rest = given.rest or {}
+local function request_of(given)
+  local rest = given.words or {}
   local path = table.remove(rest, 1)
   if not path then usage.fail("plot: expected a run folder, got nothing; give one like results/run_YYYYMMDD_HHMMSS") end
   for _, name in ipairs(rest) do
@@ -31,8 +22,8 @@ local function request_of(words)
   return path, request
 end
 
-return function(...)
-  local path, request = request_of { ... }
+local function draw(given)
+  local path, request = request_of(given)
   local ok, results = pcall(runs.load, path)
   if not ok then
     io.stderr:write("moonshard: ", tostring(results), "\n")
@@ -50,3 +41,18 @@ return function(...)
   for _, made in ipairs(paths) do print(made) end
   return #refused > 0 and 1 or 0
 end
+
+return {
+  usage = "DIR [FIGURE…] [--out DIR] [--size WxH] [--scale 1..4] [--theme light|dark]",
+  about = "Draws figures of a run folder as PNG, with their plot specs; without names all that the records allow.\n"
+    .. "A wrong name lists them; docs/plots.md says what each shows.",
+  flags = {
+    { name = "out", kind = "text", value = "DIR", doc = "folder for the pictures and their specs (DIR/visualizations)" },
+    { name = "size", kind = "text", value = "WxH", doc = "at scale 1, instead of each figure's own" },
+    { name = "scale", kind = "int", doc = "pixels per unit of size, 1 to 4 (2)" },
+    { name = "theme", kind = "text", choices = { "light", "dark" }, doc = "light (paper, the default) or dark (screen)" },
+  },
+  positional = { name = "words", kind = "text", list = true },
+  takes_files = true,
+  run = draw,
+}

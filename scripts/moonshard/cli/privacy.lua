@@ -1,24 +1,7 @@
 --- moonshard privacy epsilon|calibrate: what a schedule costs, and what a budget allows.
-local arguments = require "moonshard.arguments"
 local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 local usage = require "moonshard.usage"
-
-local methods = { "rdp", "prv", "pld", "gdp", "gaussian" }
-
-local flags = {
-  { name = "method", kind = "text", choices = methods, doc = "how it is computed; without it rdp, prv and gdp side by side" },
-  { name = "q", kind = "number", doc = "sampling rate: batch size over samples" },
-  { name = "sigma", kind = "number", aliases = { "noise_multiplier" }, doc = "noise multiplier" },
-  { name = "steps", kind = "int", doc = "number of steps" },
-  { name = "delta", kind = "number", doc = "chance that the promise fails" },
-  { name = "target_epsilon", kind = "number", doc = "calibrate: the budget" },
-  { name = "orders", kind = "number", list = true, doc = "Renyi orders of rdp" },
-  { name = "batch_size", kind = "int", doc = "with --dataset-size instead of --q: expected size of a batch" },
-  { name = "dataset_size", kind = "int", doc = "number of samples" },
-  { name = "epochs", kind = "number", doc = "instead of --steps" },
-  { name = "json", kind = "boolean", doc = "the same as JSON" },
-}
 
 local function both(given, a, b)
   if given[a] ~= nil and given[b] ~= nil then
@@ -114,8 +97,7 @@ end
 
 local actions = { epsilon = epsilon, calibrate = calibrate }
 
-return function(...)
-  local given = arguments.parse("privacy", { ... }, flags, { name = "action", kind = "text" })
+local function answer(given)
   local action = actions[given.action or ""]
   if not action then
     usage.fail("privacy: expected epsilon or calibrate, got %s; moonshard privacy --help",
@@ -124,3 +106,26 @@ return function(...)
   fill_rates(given)
   return action(given, package.loaded["moonshard"].privacy)
 end
+
+return {
+  usage = "epsilon|calibrate --delta D [--q Q] [--sigma S] [--steps N] [--target-epsilon E] [--method M] [--json]",
+  about = "epsilon: what steps with this rate and noise cost. calibrate: whichever of q, sigma and steps is left out, so that the\n"
+    .. "budget holds.",
+  flags = {
+    { name = "method", kind = "text", choices = { "rdp", "prv", "pld", "gdp", "gaussian" },
+      doc = "one of them; else rdp, prv and, as an approximation, gdp" },
+    { name = "q", kind = "number", value = "Q", doc = "sampling rate: batch size over samples" },
+    { name = "sigma", kind = "number", value = "S", aliases = { "noise_multiplier" }, doc = "noise multiplier" },
+    { name = "steps", kind = "int", doc = "number of steps" },
+    { name = "delta", kind = "number", value = "D", doc = "chance that the promise fails" },
+    { name = "target_epsilon", kind = "number", value = "E", doc = "calibrate: the budget" },
+    { name = "orders", kind = "number", list = true, value = "A B", doc = "Renyi orders of rdp" },
+    { name = "batch_size", kind = "int", value = "B", doc = "with --dataset-size instead of --q: expected size of a batch" },
+    { name = "dataset_size", kind = "int", doc = "number of samples" },
+    { name = "epochs", kind = "number", value = "E", doc = "instead of --steps" },
+    { name = "json", kind = "boolean", doc = "the same as JSON" },
+  },
+  positional = { name = "action", kind = "text", words = { "epsilon", "calibrate" } },
+  notes = "docs/privacy.md says what each method promises.",
+  run = answer,
+}

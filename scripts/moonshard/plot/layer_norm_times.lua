@@ -1,19 +1,7 @@
 --- Figure: the layers whose per-sample norms take longest, at the longest sequence of every mode (document 001).
+local layer_norms = require "moonshard.analyze.layer_norms"
 local plot_points = require "moonshard.plot_points"
 local plot_spec = require "moonshard.plot_spec"
-
-local function sorted_layers(point)
-  local layers, sum = {}, 0
-  for _, layer in ipairs(plot_points.list(plot_points.list(point.result).layers)) do
-    local ms = plot_points.number(plot_points.list(layer).norm_ms)
-    if ms then
-      layers[#layers + 1] = { name = tostring(layer.layer), kind = tostring(layer.kind or ""), ms = ms }
-      sum = sum + ms
-    end
-  end
-  table.sort(layers, function(a, b) return a.ms > b.ms or (a.ms == b.ms and a.name < b.name) end)
-  return layers, sum
-end
 
 --- Without the part before the first dot that all names begin with ("model.").
 local function without_common_start(names)
@@ -33,7 +21,7 @@ local function largest_points(results, axis)
     local best
     for _, point in ipairs(group.points) do
       local size = axis and tonumber(point.options[axis]) or 0
-      if point.status == "ok" and sorted_layers(point)[1] and (not best or size > best.size) then
+      if point.status == "ok" and layer_norms.slowest(point)[1] and (not best or size > best.size) then
         best = { name = group.name, point = point, size = size }
       end
     end
@@ -47,13 +35,14 @@ return function(results, options)
   local axis = plot_points.growing_axis(results, "seq_length", "image_size", "batch_size")
   local panels, covered, total, rows = {}, 0, 0, 0
   for _, chosen in ipairs(largest_points(results, axis)) do
-    local layers, sum = sorted_layers(chosen.point)
-    local unit, factor = plot_spec.time_unit(layers[1].ms)
+    local layers, sum = layer_norms.slowest(chosen.point)
+    local unit, factor = plot_spec.time_unit(layers[1].norm_ms)
     local entry = { name = "", color = 3, x = {}, y = {}, labels = {} }
     local names = {}
     for i = 1, math.min(most, #layers) do
-      names[i], entry.x[i], entry.y[i], entry.labels[i] = layers[i].name, i - 1, layers[i].ms * factor, layers[i].kind
-      covered = covered + layers[i].ms
+      names[i], entry.x[i], entry.y[i] = layers[i].layer, i - 1, layers[i].norm_ms * factor
+      entry.labels[i] = tostring(layers[i].kind or "")
+      covered = covered + layers[i].norm_ms
     end
     total, rows = total + sum, math.max(rows, #names)
     local title = axis and ("%s, %s"):format(chosen.name, plot_points.name(chosen.point, { axis }, true)) or chosen.name

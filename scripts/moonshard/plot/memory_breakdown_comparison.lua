@@ -5,22 +5,11 @@ local plot_spec = require "moonshard.plot_spec"
 local function breakdown(point) return plot_points.list(plot_points.list(plot_points.list(point.result).memory).breakdown) end
 
 local function owners_of(results)
-  local order = plot_spec.ordered()
-  local present = {}
+  local names = { "rest" }
   for _, point in ipairs(results.points) do
-    for _, row in ipairs(breakdown(point)) do present[tostring(plot_points.list(row).owner)] = true end
+    for _, row in ipairs(breakdown(point)) do names[#names + 1] = tostring(plot_points.list(row).owner) end
   end
-  for _, owner in ipairs(plot_points.owners) do
-    if present[owner] and owner ~= "rest" then order:add(owner) end
-  end
-  local others = {}
-  for owner in pairs(present) do
-    if not order.index[owner] and owner ~= "rest" then others[#others + 1] = owner end
-  end
-  table.sort(others)
-  for _, owner in ipairs(others) do order:add(owner) end
-  order:add("rest")
-  return order.names
+  return plot_points.owners_in_order(names)
 end
 
 local function bytes_of(point, owner)

@@ -34,15 +34,10 @@ local function owner_series(timeline, per_ms, factor)
   local x = {}
   for i = 1, count do x[i] = timeline.ms[i] * per_ms end
   local owners = plot_points.list(timeline.owners)
-  local order = plot_spec.ordered()
-  for _, owner in ipairs(plot_points.owners) do order:add(owner) end
-  local others = {}
-  for owner in pairs(owners) do
-    if not order.index[owner] then others[#others + 1] = tostring(owner) end
-  end
-  table.sort(others)
-  for _, owner in ipairs(others) do order:add(owner) end
-  for _, owner in ipairs(order.names) do
+  local names = {}
+  for owner in pairs(owners) do names[#names + 1] = tostring(owner) end
+  table.sort(names)
+  for _, owner in ipairs(plot_points.owners_in_order(names)) do
     local values = plot_points.list(owners[owner])
     local y, largest = {}, 0
     for i = 1, count do

@@ -9,15 +9,16 @@ local function ratio_panel(results, axes, options)
   local axis, baseline = overhead.baseline_of(results, { axis = options.axis, baseline = options.baseline })
   local names, any, base_name = {}, false, tostring(baseline)
   local series = {}
-  for s, ask in ipairs { { "time", plot_points.step_ms, 8 }, { "memory", plot_points.peak_bytes, 10 } } do
+  local costs = overhead.costs(results, axis, baseline)
+  local function time(cost) return cost.time_ratio end
+  local function memory(cost) return cost.memory_percent and 1 + cost.memory_percent / 100 end
+  for s, ask in ipairs { { "time", time, 8 }, { "memory", memory, 10 } } do
     local entry = { name = ask[1], color = ask[3], x = {}, y = {}, status = {} }
     for i, point in ipairs(results.points) do
-      local partner = overhead.partner_of(results, point, axis, baseline)
-      if partner then base_name = plot_points.name(partner, { axis }) end
-      local own = point.status == "ok" and ask[2](point)
-      local base = partner and partner.status == "ok" and ask[2](partner)
-      local ratio = own and base and base > 0 and own / base or nil
-      any = any or (ratio ~= nil and partner ~= point)
+      local cost = costs[point]
+      if cost.partner then base_name = plot_points.name(cost.partner, { axis }) end
+      local ratio = ask[2](cost)
+      any = any or (ratio ~= nil and not cost.is_baseline)
       names[i] = plot_points.name(point, axes)
       entry.x[i], entry.y[i] = i - 1, ratio and math.floor(100 * ratio + 0.5) / 100 or native.null
       entry.status[i] = ratio and "ok" or point.status == "ok" and "no baseline" or tostring(point.status)

@@ -7,13 +7,7 @@ local scaling = require "moonshard.analyze.scaling"
 
 local shown = { "forward", "backward", "second backward", "norms", "clipped sum", "communication" }
 
-local function reader(name)
-  for _, quantity in ipairs(scaling.quantities) do
-    if quantity.name == name then return quantity.read end
-  end
-end
-
---- One line of figures against the axis, with its fit; nil where fewer than two points have the figure.
+--- One line of figures against the axis, with its fitted curve; nil where fewer than two points have the figure.
 local function line_of(points, axis, name, read)
   local entry = { name = name, x = {}, y = {}, status = {}, labels = {} }
   local x, y = {}, {}
@@ -29,33 +23,14 @@ local function line_of(points, axis, name, read)
     end
   end
   if #x < 2 then return nil end
-  return entry, scaling.fit(x, y)
+  return entry, native.analysis.curve(x, y)
 end
 
---- The curve that follows the figures best: a power, or a line or parabola with a fixed cost.
-local function best_curve(fit)
-  local function power(x) return fit.factor * x ^ fit.exponent end
-  local sum = 0
-  for i, x in ipairs(fit.x) do sum = sum + (power(x) / fit.y[i] - 1) ^ 2 end
-  local best, least = power, math.sqrt(sum / fit.count)
-  for _, other in ipairs { fit.linear, fit.quadratic } do
-    if fit.count > 2 and other.error < least then
-      best, least = function(x) return other.offset + other.slope * x ^ other.power end, other.error
-    end
-  end
-  return best
-end
-
-local function add_fit(panel, name, fit, factor)
-  if not fit then return end
-  local curve, x, y = best_curve(fit), {}, {}
-  local first, last, steps = fit.x[1], fit.x[fit.count], 24
-  for i = 0, steps do
-    x[i + 1] = first * (last / first) ^ (i / steps)
-    y[i + 1] = factor * curve(x[i + 1])
-  end
-  local exponent = math.abs(fit.exponent) < 0.005 and 0 or fit.exponent
-  panel.references[#panel.references + 1] = { series = name, text = ("T^%.2f"):format(exponent), x = x, y = y }
+--- The curve that follows the figures best, with its power beside it.
+local function add_fit(panel, name, curve, factor)
+  if not curve then return end
+  for i, y in ipairs(curve.y) do curve.y[i] = y * factor end
+  panel.references[#panel.references + 1] = { series = name, text = curve.text, x = curve.x, y = curve.y }
 end
 
 --- Failed points are marked once per panel, on the line that is drawn first.
@@ -78,11 +53,9 @@ local function time_panel(group, axis)
     y = { label = "fastest time in a step", unit = "ms", scale = "log" } }
   local lines, largest = {}, 0
   for _, name in ipairs(shown) do
-    local read = reader(name)
-    local entry, fit
-    if read then entry, fit = line_of(group.points, axis, name, read) end
+    local entry, curve = line_of(group.points, axis, name, function(point) return scaling.figures(point)[name] end)
     if entry then
-      local line = { entry = entry, fit = fit, largest = 0 }
+      local line = { entry = entry, curve = curve, largest = 0 }
       for _, y in ipairs(entry.y) do line.largest = math.max(line.largest, y ~= native.null and y or 0) end
       largest = math.max(largest, line.largest)
       lines[#lines + 1] = line
@@ -92,7 +65,7 @@ local function time_panel(group, axis)
     -- A phase that is only passed through would stretch the axis by decades.
     if line.largest > 1e-3 * largest then
       panel.series[#panel.series + 1] = line.entry
-      add_fit(panel, line.entry.name, line.fit, 1)
+      add_fit(panel, line.entry.name, line.curve, 1)
     end
   end
   mark_failures_once(panel)
@@ -103,12 +76,12 @@ local function memory_panel(groups, axis)
   local x = plot_points.axis_label { axis }
   x.scale = "log"
   local panel = { kind = "lines", title = "peak memory", x = x, series = {}, references = {}, y = { label = "peak memory", scale = "log" } }
-  local fits, largest = {}, 0
+  local curves, largest = {}, 0
   for _, group in ipairs(groups) do
-    local entry, fit = line_of(group.points, axis, group.name, plot_points.peak_bytes)
+    local entry, curve = line_of(group.points, axis, group.name, plot_points.peak_bytes)
     if entry then
       panel.series[#panel.series + 1] = entry
-      fits[group.name] = fit
+      curves[group.name] = curve
       for _, y in ipairs(entry.y) do largest = math.max(largest, y ~= native.null and y or 0) end
     end
   end
@@ -116,7 +89,7 @@ local function memory_panel(groups, axis)
   local unit, factor = plot_spec.memory_unit(largest)
   panel.y.unit = unit
   plot_spec.scale(panel.series, factor)
-  for _, entry in ipairs(panel.series) do add_fit(panel, entry.name, fits[entry.name], factor) end
+  for _, entry in ipairs(panel.series) do add_fit(panel, entry.name, curves[entry.name], factor) end
   return panel
 end
 

@@ -28,38 +28,56 @@ local function crossed()
   return list
 end
 
---- Which configurations a command line asks for: one, when it names any choice.
+--- Which configurations a command line asks for: when it names any choice, one for each wrapper it names.
 local function chosen(plan, given)
   if given.memory_optimized then return { { cpu_offload = true } } end
   if given.speed_optimized then return { { forward_prefetch = true, backward_prefetch = "post" } } end
   for _, key in ipairs(M.keys) do
     if given[key] then
-      local one = {}
-      for _, name in ipairs(M.keys) do
-        if plan[name] ~= nil then one[name] = plan[name] end
+      local list = {}
+      for i, parallel in ipairs(plan.grid.parallel or { plan.parallel or defaults.parallel }) do
+        list[i] = {}
+        for _, name in ipairs(M.keys) do list[i][name] = plan[name] end
+        list[i].parallel = parallel
       end
-      return { one }
+      plan.grid.parallel = nil
+      return list
     end
   end
   return given.crossed and crossed() or changes
 end
 
+--- The program's own defaults, by option.
+local function program_defaults()
+  local values = {}
+  for _, option in ipairs(package.loaded["moonshard"].options()) do values[option.name] = option.default end
+  return values
+end
+
 --- Lists that walk together, one entry per configuration.
--- @tparam table plan of moonshard.document
+-- @tparam table plan of moonshard.studies.document
 -- @tparam table given flags
 function M.plan(plan, given)
-  local zip = {}
-  local list = chosen(plan, given)
+  local zip, list, program = {}, chosen(plan, given), program_defaults()
   for _, key in ipairs(M.keys) do
     if not plan.grid[key] then
       zip[key] = {}
       for i, change in ipairs(list) do
         local value = change[key]
-        if value == nil then value = defaults[key] end
+        -- Options of fsdp mean nothing to ddp, which takes the program's defaults alone.
+        local is_ddp = key ~= "parallel" and change.parallel == "ddp"
+        if value == nil then value = (is_ddp and program or defaults)[key] end
         zip[key][i] = value
       end
       plan[key] = nil
     end
+  end
+  if plan.min_num_params and zip.wrap then
+    zip.min_num_params = {}
+    for i, wrap in ipairs(zip.wrap) do
+      zip.min_num_params[i] = wrap == "size" and plan.min_num_params or program.min_num_params
+    end
+    plan.min_num_params = nil
   end
   plan.zip = zip
   if not given.profile then plan.profile = given.no_traces and "phases" or "trace" end

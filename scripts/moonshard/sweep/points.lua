@@ -160,8 +160,6 @@ end
 -- @treturn {table,...} points { id, options, asked, file, label, gpu }
 -- @treturn {string,...} axes
 function M.make(grid, zip, shared, when)
-  local _, problem = M.resolve(shared)  -- a misspelt key is named before the grid multiplies it
-  if problem and not when then blame("%s", problem) end
   local list, axes = dimensions(grid, zip), {}
   for _, dimension in ipairs(list) do
     for _, name in ipairs(dimension.names) do axes[#axes + 1] = name end

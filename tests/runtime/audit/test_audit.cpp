@@ -10,13 +10,13 @@
 #include "runtime/audit/audit.h"
 #include "runtime/audit/canary_bench.h"
 #include "runtime/base/check.h"
-#include "runtime/privacy/faults.h"
+#include "runtime/verify/faults.h"
 
 namespace moonshard::audit {
 namespace {
 
-using privacy::Fault;
 using ::testing::HasSubstr;
+using verify::Fault;
 
 AuditOptions options_of(const std::string& engine, int64_t canaries, int64_t trials) {
   AuditOptions options;
@@ -106,7 +106,7 @@ TEST_P(Mistakes, BringABoundAboveTheClaim) {
   for (const char* engine : {"ghost", "materialize", "flash_bookkeeping"}) {
     AuditOptions options = options_of(engine, mistake.canaries, mistake.trials);
     options.clipping = mistake.clipping;
-    const privacy::ScopedFault switched_on(mistake.fault);
+    options.hooks = verify::make_fault(mistake.fault);
     const EngineAudit one = audit(options).front();
     EXPECT_THAT(one.exceeding, HasSubstr(mistake.experiment)) << engine;
     EXPECT_GT(one.bounds.largest(), one.claimed);
@@ -129,8 +129,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Audit, AConstantFactorIsNoLeakAndIsNotAccused) {
   // verify finds this one: it is wrong, but it tells nobody anything.
-  const privacy::ScopedFault switched_on(Fault::WrongDenominator);
-  const EngineAudit one = audit(options_of("ghost", 1000, 60)).front();
+  AuditOptions options = options_of("ghost", 1000, 60);
+  options.hooks = verify::make_fault(Fault::WrongDenominator);
+  const EngineAudit one = audit(options).front();
   EXPECT_TRUE(one.holds()) << one.exceeding;
 }
 

@@ -5,10 +5,10 @@
 
 #include <fstream>
 
+#include "runtime/analysis/statistics.h"
 #include "runtime/base/json.h"
 #include "runtime/records/csv.h"
 #include "runtime/records/plot_spec.h"
-#include "runtime/records/statistics.h"
 #include "tests/support/temporary_folder.h"
 
 namespace moonshard::records {
@@ -72,15 +72,15 @@ TEST(Csv, RoundTripsQuotesAndDropsATornLastLine) {
 }
 
 TEST(Statistics, AreTheTextbookOnes) {
-  const Summary summary = summarize({4, 1, 3, 2});
-  EXPECT_EQ(summary.count, 4u);
+  const Statistics summary = analysis::summarize({4, 1, 3, 2});
+  EXPECT_EQ(summary.count, 4);
   EXPECT_DOUBLE_EQ(summary.mean, 2.5);
   EXPECT_DOUBLE_EQ(summary.median, 2.5);
   EXPECT_DOUBLE_EQ(summary.min, 1);
   EXPECT_DOUBLE_EQ(summary.max, 4);
   EXPECT_DOUBLE_EQ(summary.iqr, 1.5);  // 3.25 - 1.75
   EXPECT_DOUBLE_EQ(summary.p95, 3.85);
-  EXPECT_EQ(summarize({}).count, 0u);
+  EXPECT_EQ(analysis::summarize({}).count, 0);
 }
 
 TEST(PlotSpec, RoundTripsAndNamesWhatIsWrong) {

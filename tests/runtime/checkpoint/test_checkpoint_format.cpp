@@ -20,13 +20,14 @@
 #include "runtime/base/json.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/checkpoint/tensor_parts.h"
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"
 #include "runtime/weights/safetensors.h"
 #include "runtime/weights/safetensors_writer.h"
 #include "tests/support/temporary_folder.h"
 
-namespace moonshard::train {
+namespace moonshard::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -72,9 +73,12 @@ Setting llama_setting(const std::string& parallel = "none", const std::string& s
 struct Training {
   explicit Training(const Setting& setting)
       : model(models::make_model(setting.model)),
-        trainer(model, setting.clip, setting.optimizer,
-                std::make_unique<data::SyntheticData>(model->options(), 3, 5), {},
-                setting.sharding) {}
+        trainer({model,
+                 setting.clip,
+                 setting.optimizer,
+                 std::make_unique<data::SyntheticData>(model->options(), 3, 5),
+                 {},
+                 setting.sharding}) {}
 
   void steps(int64_t count) {
     for (int64_t i = 0; i < count; ++i) trainer.step();
@@ -87,7 +91,7 @@ struct Training {
   }
 
   std::shared_ptr<models::Model> model;
-  Trainer trainer;
+  train::Trainer trainer;
 };
 
 bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
@@ -128,15 +132,15 @@ TEST(Checkpoint, AResumedRunEqualsTheUninterruptedOneUnderEveryWrapper) {
     {
       Training first(llama_setting(parallel, sharding));
       first.steps(3);
-      EXPECT_EQ(first.trainer.save(here), here / "step_00000003");
+      EXPECT_EQ(save(first.trainer, here), here / "step_00000003");
       first.steps(1);  // going on after a save changes nothing of it
     }
     for (const auto& [other, other_sharding] : wrappers) {
       Training second(llama_setting(other, other_sharding));
       second.steps(1);  // what was there before must be gone
-      EXPECT_EQ(second.trainer.resume(here), 3);
+      EXPECT_EQ(resume(second.trainer, here), 3);
       EXPECT_EQ(second.trainer.privacy_steps(), 3);
-      const StepReport report = second.trainer.step();
+      const train::StepReport report = second.trainer.step();
       EXPECT_EQ(report.step, 4);
       EXPECT_EQ(report.privacy_steps, 4);
       second.steps(1);
@@ -157,9 +161,9 @@ TEST(Checkpoint, MomentumAdamAndPlainSgdGoOnExactly) {
     setting.clip.mode = "none";
     Training whole(setting), second(setting);
     whole.steps(2);
-    whole.trainer.save(folder.path());
+    save(whole.trainer, folder.path());
     whole.steps(2);
-    second.trainer.resume(folder.path());
+    resume(second.trainer, folder.path());
     second.steps(2);
     EXPECT_TRUE(same(second.weights(), whole.weights())) << name << " " << momentum;
     EXPECT_EQ(second.trainer.privacy_steps(), 0) << "nothing private was done";
@@ -173,13 +177,13 @@ TEST(Checkpoint, WeightsThatAScriptChangedAfterGatherAreSavedAndReplaced) {
   run.trainer.gather();
   run.model->parameter("model.norm.weight").value.fill_(7);
   run.model->parameter("model.layers.0.mlp.up_proj.weight").value.fill_(3);  // frozen
-  run.trainer.save(folder.path());
+  save(run.trainer, folder.path());
   EXPECT_EQ(run.model->parameter("model.norm.weight").value[0].item<double>(), 7) << "still whole";
   const auto saved = run.weights();
   run.steps(1);
   run.trainer.gather();
   run.model->parameter("model.norm.weight").value.fill_(-1);
-  run.trainer.resume(folder.path());
+  resume(run.trainer, folder.path());
   EXPECT_TRUE(same(run.weights(), saved));
 }
 
@@ -187,7 +191,7 @@ TEST(Checkpoint, AWholeRanksFileOpensAsOrdinaryWeights) {
   const TemporaryFolder folder;
   Training run(llama_setting());
   run.steps(1);
-  const fs::path saved = run.trainer.save(folder.path());
+  const fs::path saved = save(run.trainer, folder.path());
   const auto file = weights::SafetensorsFile::open(saved / "rank00000.safetensors");
   for (const auto& parameter : run.model->parameters())
     EXPECT_TRUE(at::equal(file.read(parameter->name), parameter->value)) << parameter->name;
@@ -197,7 +201,7 @@ TEST(Checkpoint, OnlyTheOwnerCanReadIt) {
   const TemporaryFolder folder;
   Training run(linear_setting());
   struct stat status {};
-  ASSERT_EQ(::stat(run.trainer.save(folder.path()).c_str(), &status), 0);
+  ASSERT_EQ(::stat(save(run.trainer, folder.path()).c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700u);
 }
 
@@ -208,7 +212,7 @@ TEST(Checkpoint, AFakeWorldHasNothingToSave) {
   setting.sharding.world = "fake:4";
   setting.sharding.link = "instant";
   Training run(setting);
-  EXPECT_THAT([&] { run.trainer.save(folder.path()); },
+  EXPECT_THAT([&] { save(run.trainer, folder.path()); },
               ThrowsMessage<UsageError>(HasSubstr("expected real ranks, got world = fake:4")));
   EXPECT_TRUE(names_in(folder.path()).empty());
 }
@@ -218,36 +222,36 @@ TEST(Checkpoint, AFakeWorldHasNothingToSave) {
 TEST(CheckpointFolder, TheNewestIsTakenUnlessOneIsNamed) {
   const TemporaryFolder folder;
   Training run(linear_setting());
-  EXPECT_EQ(run.trainer.resume(folder.path(), {.if_any = true}), std::nullopt);
-  EXPECT_THAT([&] { run.trainer.resume(folder.path()); },
+  EXPECT_EQ(resume(run.trainer, folder.path(), {.if_any = true}), std::nullopt);
+  EXPECT_THAT([&] { resume(run.trainer, folder.path()); },
               ThrowsMessage<UsageError>(HasSubstr("without any complete one")));
   run.steps(1);
-  const fs::path first = run.trainer.save(folder.path());
+  const fs::path first = save(run.trainer, folder.path());
   run.steps(1);
-  run.trainer.save(folder.path());
-  EXPECT_EQ(run.trainer.resume(folder.path()), 2);
-  EXPECT_EQ(run.trainer.resume(first), 1);
+  save(run.trainer, folder.path());
+  EXPECT_EQ(resume(run.trainer, folder.path()), 2);
+  EXPECT_EQ(resume(run.trainer, first), 1);
   // Another run from there: its next save is the newest, whatever its number.
-  run.trainer.save(folder.path());
+  save(run.trainer, folder.path());
   EXPECT_EQ(text_of(folder.path() / "latest"), "step_00000001\n");
-  EXPECT_EQ(run.trainer.resume(folder.path()), 1);
+  EXPECT_EQ(resume(run.trainer, folder.path()), 1);
   // Without the file, or with a name in it that leads elsewhere: the highest.
   for (const char* text : {"", "../other\n", "step_00000077\n", "step_00000001/../../x\n"}) {
     write_text(folder.path() / "latest", text);
-    EXPECT_EQ(run.trainer.resume(folder.path()), 2) << text;
+    EXPECT_EQ(resume(run.trainer, folder.path()), 2) << text;
   }
   fs::remove(folder.path() / "latest");
   fs::create_directory(folder.path() / "step_00000009");  // no index: somebody's half copy
-  EXPECT_EQ(run.trainer.resume(folder.path()), 2);
+  EXPECT_EQ(resume(run.trainer, folder.path()), 2);
 }
 
 TEST(CheckpointFolder, SavingAStepAgainReplacesItAndLeavesNothingBehind) {
   const TemporaryFolder folder;
   Training run(linear_setting());
   run.steps(2);
-  run.trainer.save(folder.path());
+  save(run.trainer, folder.path());
   const std::string before = read_index(folder.path() / "step_00000002").id;
-  run.trainer.save(folder.path());
+  save(run.trainer, folder.path());
   EXPECT_NE(read_index(folder.path() / "step_00000002").id, before);
   EXPECT_EQ(names_in(folder.path()),
             (std::vector<std::string>{".lock", "latest", "step_00000002"}));
@@ -256,20 +260,20 @@ TEST(CheckpointFolder, SavingAStepAgainReplacesItAndLeavesNothingBehind) {
 TEST(CheckpointFolder, LeftoversOfDeadWritersAreSweptAndALiveOnesAreNot) {
   const TemporaryFolder folder;
   Training run(linear_setting());
-  run.trainer.save(folder.path());
+  save(run.trainer, folder.path());
   const fs::path stale = folder.path() / ".step_00000007.partial-00000000";
   fs::create_directory(stale);
   write_text(stale / "rank00000.safetensors", "half");
   {
     const PartialCheckpoint live(folder.path(), 9);
     EXPECT_FALSE(fs::exists(stale));
-    run.trainer.resume(folder.path());
+    resume(run.trainer, folder.path());
     EXPECT_TRUE(fs::exists(live.path())) << "a resume beside a save must not take its folder away";
-    EXPECT_THAT([&] { run.trainer.save(folder.path()); },
+    EXPECT_THAT([&] { save(run.trainer, folder.path()); },
                 ThrowsMessage<UsageError>(HasSubstr("another process is saving")));
   }
   fs::create_directory(stale);
-  run.trainer.resume(folder.path());
+  resume(run.trainer, folder.path());
   EXPECT_EQ(names_in(folder.path()),
             (std::vector<std::string>{".lock", "latest", "step_00000000"}));
 }
@@ -280,14 +284,14 @@ class Misfit : public testing::Test {
  protected:
   Misfit() : saved_(llama_setting()), run_(llama_setting()) {
     saved_.steps(2);
-    checkpoint_ = saved_.trainer.save(folder_.path());
+    checkpoint_ = save(saved_.trainer, folder_.path());
     run_.steps(1);
     before_ = run_.weights();
   }
   // The error says so, and the trainer goes on as if nobody had asked.
   template <class ErrorType>
   void expect_refusal(const std::string& text) {
-    EXPECT_THAT([&] { run_.trainer.resume(folder_.path()); },
+    EXPECT_THAT([&] { resume(run_.trainer, folder_.path()); },
                 ThrowsMessage<ErrorType>(HasSubstr(text)));
     EXPECT_TRUE(same(run_.weights(), before_)) << text;
     EXPECT_EQ(run_.trainer.privacy_steps(), 1) << text;
@@ -295,7 +299,7 @@ class Misfit : public testing::Test {
   void expect_refusal_by(const Setting& setting, const std::string& text) {
     Training other(setting);
     const auto before = other.weights();
-    EXPECT_THAT([&] { other.trainer.resume(folder_.path()); },
+    EXPECT_THAT([&] { resume(other.trainer, folder_.path()); },
                 ThrowsMessage<UsageError>(HasSubstr(text)));
     EXPECT_TRUE(same(other.weights(), before)) << text;
     EXPECT_EQ(other.trainer.step().step, 1) << text;
@@ -347,7 +351,7 @@ TEST_F(Misfit, AnotherModelOptimizerPrivacyOrSeedIsNamed) {
   setting.model.seed = 12;
   expect_refusal_by(setting, "expected a model with seed 11, as saved, got seed 12");
   Training other(setting);
-  EXPECT_EQ(other.trainer.resume(folder_.path(), {.other_seed = true}), 2);
+  EXPECT_EQ(resume(other.trainer, folder_.path(), {.other_seed = true}), 2);
   EXPECT_TRUE(same(other.weights(), saved_.weights()));
 }
 
@@ -356,7 +360,7 @@ TEST_F(Misfit, AnotherEngineOrLearningRateGoesOn) {
   setting.clip.mode = "materialize";
   setting.optimizer.lr = 0.5;
   Training other(setting);
-  EXPECT_EQ(other.trainer.resume(folder_.path()), 2);
+  EXPECT_EQ(resume(other.trainer, folder_.path()), 2);
 }
 
 TEST_F(Misfit, MissingCutAndForeignFilesAreNamed) {
@@ -372,7 +376,7 @@ TEST_F(Misfit, MissingCutAndForeignFilesAreNamed) {
   // The same tensors, of another checkpoint.
   const TemporaryFolder elsewhere;
   fs::remove(file);
-  fs::copy_file(saved_.trainer.save(elsewhere.path()) / "rank00000.safetensors", file);
+  fs::copy_file(save(saved_.trainer, elsewhere.path()) / "rank00000.safetensors", file);
   expect_refusal<IoError>("the folder has files of two checkpoints");
   weights::write_safetensors(file, {{"model.norm.weight", at::zeros({3})}},
                              {{"checkpoint", index()["id"].get<std::string>()}});
@@ -473,7 +477,7 @@ TEST(CheckpointFolder, AFullDiskAtAnyByteLeavesTheOlderCheckpoint) {
   at::set_num_threads(1);
   Training run(linear_setting());
   run.steps(1);
-  run.trainer.save(folder.path());
+  save(run.trainer, folder.path());
   run.steps(1);
   const auto size = fs::file_size(folder.path() / "step_00000001" / "rank00000.safetensors");
   for (rlim_t most = 0; most < size; most += size / 9) {
@@ -483,7 +487,7 @@ TEST(CheckpointFolder, AFullDiskAtAnyByteLeavesTheOlderCheckpoint) {
       const rlimit limit{most, most};
       ::setrlimit(RLIMIT_FSIZE, &limit);
       try {
-        run.trainer.save(folder.path());
+        save(run.trainer, folder.path());
       } catch (const IoError& error) {
         ::_exit(std::string(error.what()).find("cannot write") != std::string::npos ? 42 : 1);
       } catch (...) {
@@ -518,10 +522,10 @@ TEST(CheckpointFolder, AKillAtAnyMomentLosesNothingAndCountsNothingTwice) {
     const pid_t child = ::fork();
     if (child == 0) {
       Training run(linear_setting());
-      run.trainer.resume(folder.path(), {.if_any = true});
+      resume(run.trainer, folder.path(), {.if_any = true});
       while (true) {
         const int64_t step = run.trainer.step().step;
-        run.trainer.save(folder.path());
+        save(run.trainer, folder.path());
         if (::write(ends[1], &step, sizeof step) < 0) ::_exit(1);
       }
     }
@@ -536,7 +540,7 @@ TEST(CheckpointFolder, AKillAtAnyMomentLosesNothingAndCountsNothingTwice) {
       if (name.find(".partial-") != std::string::npos) ++kills_inside;
 
     Training resumed(linear_setting());
-    const int64_t found = resumed.trainer.resume(folder.path(), {.if_any = true}).value_or(0);
+    const int64_t found = resume(resumed.trainer, folder.path(), {.if_any = true}).value_or(0);
     ASSERT_GE(found, acknowledged) << "trial " << trial;
     ASSERT_LE(found, acknowledged + 1) << "trial " << trial;
     ASSERT_EQ(resumed.trainer.privacy_steps(), found) << "trial " << trial;
@@ -556,4 +560,4 @@ TEST(CheckpointFolder, AKillAtAnyMomentLosesNothingAndCountsNothingTwice) {
 }
 
 }  // namespace
-}  // namespace moonshard::train
+}  // namespace moonshard::checkpoint

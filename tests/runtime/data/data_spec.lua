@@ -1,9 +1,7 @@
 --- ms.tokenizer, ms.data.text and ms.data.classification from Lua.
-local here = debug.getinfo(1, "S").source:sub(2):match("^(.*)tests/data_sources/data_spec%.lua$")
-package.path = here .. "tests/bindings/?.lua;" .. package.path
-local support = require "support"
+local support = require "tests.support.support"
 local ms = require "moonshard"
-local tokenizers = here .. "tests/data/tokenizers/"
+local tokenizers = support.root() .. "/tests/data/tokenizers/"
 
 local write = support.write
 

@@ -121,7 +121,7 @@ TEST_P(PoissonBySource, StepsAreIndependentOfEachOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Words, PoissonBySource, testing::Values(false, true),
-                         [](const auto& info) { return info.param ? "Secret" : "Seed"; });
+                         [](const auto& which) { return which.param ? "Secret" : "Seed"; });
 
 TEST(Samplers, SayWhetherTheirRunsMayClaimAnEpsilon) {
   const RandomWords words(uint64_t{1});

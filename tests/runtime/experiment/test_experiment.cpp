@@ -4,7 +4,7 @@
 #include "runtime/base/interrupt.h"
 #include "runtime/experiment/experiment.h"
 
-namespace moonshard::train {
+namespace moonshard::experiment {
 namespace {
 
 ExperimentOptions tiny() {
@@ -20,7 +20,8 @@ TEST(Experiment, RecordsEverySampleAndWhatIsDerivedFromThem) {
   options.iters = 4;
   options.warmup = 2;
   int steps_seen = 0;
-  const Json record = run_experiment(options, [&](const StepReport&, bool) { ++steps_seen; });
+  const Json record =
+      run_experiment(options, [&](const train::StepReport&, bool) { ++steps_seen; });
   EXPECT_EQ(record["status"], "ok");
   EXPECT_EQ(steps_seen, 6);
   ASSERT_EQ(record["steps"].size(), 6u);
@@ -43,7 +44,8 @@ TEST(Experiment, TheSameSeedGivesTheSameNumbersBitForBit) {
   options.lr = 0.1;
   const auto losses = [&options] {
     std::vector<double> list;
-    run_experiment(options, [&](const StepReport& report, bool) { list.push_back(report.loss); });
+    run_experiment(options,
+                   [&](const train::StepReport& report, bool) { list.push_back(report.loss); });
     return list;
   };
   const auto first = losses();
@@ -72,7 +74,7 @@ TEST(Experiment, TrainingLearns) {
     options.weight_decay = 0;
     options.iters = 30;
     double first = 0;
-    const Json record = run_experiment(options, [&](const StepReport& report, bool) {
+    const Json record = run_experiment(options, [&](const train::StepReport& report, bool) {
       if (report.step == 1) first = report.loss;
     });
     // Targets are independent of the inputs: the best there is is to predict 0, with loss 1.
@@ -112,4 +114,4 @@ TEST(Experiment, EffectiveOptionsAreResolved) {
 }
 
 }  // namespace
-}  // namespace moonshard::train
+}  // namespace moonshard::experiment

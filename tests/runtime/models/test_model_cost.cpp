@@ -41,7 +41,7 @@ TEST_P(ModelCost, PredictedPeakIsWithin15PercentOfAStep) {
   profile::install_cpu_memory_hook();
   const int64_t before = profile::read_memory(cpu).allocated_bytes;
   const std::shared_ptr<models::Model> model = models::make_model(options());
-  train::Trainer trainer(model, {}, {}, nullptr);
+  train::Trainer trainer({model, {}, {}, nullptr});
   const Batch batch = data::SyntheticData(model->options(), 1, GetParam().tokens).next();
   profile::reset_peak_memory(cpu);
   trainer.step(batch);

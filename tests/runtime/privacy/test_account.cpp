@@ -9,8 +9,10 @@
 
 #include "runtime/accountant/epsilon.h"
 #include "runtime/base/check.h"
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/data/dataset_source.h"
 #include "runtime/models/registry.h"
+#include "runtime/records/schema_json.h"
 #include "runtime/train/trainer.h"
 #include "tests/support/temporary_folder.h"
 
@@ -43,7 +45,7 @@ struct Setting {
   std::string mode = "bookkeeping", sampler = "poisson", clipping = "flat";
   int64_t examples = 64, batch_size = 64, expected = 8, seed = 3;
   double noise = 1.0, lr = 0.1;
-  PrivacyOptions privacy;
+  privacy::PrivacyOptions privacy;
   bool with_data = true;
 };
 
@@ -83,9 +85,9 @@ Training make(const Setting& setting, std::shared_ptr<models::Model> model = nul
         std::make_shared<Vectors>(setting.examples, run.model->options().hidden_dim), loader, words,
         c10::kCPU);
   }
-  run.trainer =
-      std::make_unique<Trainer>(run.model, clip, optimizer, std::move(source), StepOptions{},
-                                sharding::ShardingOptions{}, nullptr, setting.privacy);
+  run.trainer = std::make_unique<Trainer>(
+      TrainerParts{run.model, clip, optimizer, std::move(source), StepOptions{},
+                   sharding::ShardingOptions{}, nullptr, setting.privacy});
   return run;
 }
 
@@ -105,7 +107,7 @@ TEST(Budget, ATargetChoosesTheNoiseAndEndsTheRun) {
     setting.privacy.epochs = 2;
     setting.privacy.accountant = accountant;
     Training run = make(setting);
-    EXPECT_EQ(run.trainer->budget().planned_steps(), 16);  // 2 x 64 / 8
+    EXPECT_EQ(run.trainer->account().planned_steps(), 16);  // 2 x 64 / 8
     double last = 0;
     for (int step = 0; step < 16; ++step) {
       const StepReport report = run.trainer->step();
@@ -114,7 +116,7 @@ TEST(Budget, ATargetChoosesTheNoiseAndEndsTheRun) {
       EXPECT_LE(*report.epsilon, 3);
       last = *report.epsilon;
     }
-    const accountant::Epsilon spent = run.trainer->budget().epsilon();
+    const accountant::Epsilon spent = run.trainer->account().epsilon();
     EXPECT_LE(spent.epsilon, 3);
     EXPECT_GT(spent.epsilon, 2.97) << accountant;
     if (spent.lower > 0) {
@@ -124,7 +126,7 @@ TEST(Budget, ATargetChoosesTheNoiseAndEndsTheRun) {
     EXPECT_THAT(message_of([&] { run.trainer->step(); }),
                 HasSubstr("expected steps within the budget of epsilon 3"));
     EXPECT_TRUE(at::equal(run.weights(), before));
-    const Json record = run.trainer->budget().record();
+    const Json record = records::json_of(run.trainer->account().record());
     EXPECT_EQ(record["accountant"], accountant);
     EXPECT_EQ(record["history"].size(), 1u);
     EXPECT_EQ(record["history"][0]["steps"], 16);
@@ -136,7 +138,7 @@ TEST(Budget, ClaimsNothingWhereNothingIsAccounted) {
   const auto why = [](const Setting& setting) {
     Training run = make(setting);
     run.trainer->step();
-    const Json record = run.trainer->budget().record();
+    const Json record = records::json_of(run.trainer->account().record());
     EXPECT_TRUE(record["epsilon"].is_null());
     return record["why_no_epsilon"].get<std::string>();
   };
@@ -154,9 +156,9 @@ TEST(Budget, ClaimsNothingWhereNothingIsAccounted) {
   EXPECT_THAT(why(setting), HasSubstr("noise_multiplier = 0"));
 
   Training run = make({});
-  EXPECT_TRUE(run.trainer->budget().has_claim());
+  EXPECT_TRUE(run.trainer->account().has_claim());
   run.trainer->step(Vectors(4, 16).batch({0, 1}));
-  EXPECT_THAT(run.trainer->budget().why_no_epsilon(), HasSubstr("given by the script"));
+  EXPECT_THAT(run.trainer->account().why_no_epsilon(), HasSubstr("given by the script"));
   setting = {};
   setting.privacy.target_epsilon = 3;
   EXPECT_THAT(message_of([&] { make(setting); }), HasSubstr("epochs or budget_steps"));
@@ -203,7 +205,7 @@ TEST(Budget, AnEmptyDrawIsAStepOfNoiseAlone) {
     EXPECT_EQ(report.privacy_steps, step + 1);
   }
   EXPECT_GT(empty, 3);
-  EXPECT_EQ(run.trainer->budget().history().num_steps(), 30);
+  EXPECT_EQ(run.trainer->account().history().num_steps(), 30);
 }
 
 TEST(Budget, SecureNoiseHasTheSameStrengthAndCannotBeRepeated) {
@@ -219,7 +221,7 @@ TEST(Budget, SecureNoiseHasTheSameStrengthAndCannotBeRepeated) {
       gradient = at::cat(all).clone();
     });
     run.trainer->step();
-    EXPECT_EQ(run.trainer->budget().record()["noise"],
+    EXPECT_EQ(records::json_of(run.trainer->account().record())["noise"],
               setting.privacy.secure ? "secure" : "counter");
     return gradient;
   };
@@ -256,13 +258,14 @@ TEST(Budget, ACheckpointCarriesTheAccount) {
   Training first = make(setting);
   for (int step = 0; step < 16; ++step) whole.trainer->step();
   for (int step = 0; step < 7; ++step) first.trainer->step();
-  first.trainer->save(folder.path());
+  checkpoint::save(*first.trainer, folder.path());
   Training second = make(setting);
-  second.trainer->resume(folder.path());
-  EXPECT_EQ(second.trainer->budget().history().num_steps(), 7);
+  checkpoint::resume(*second.trainer, folder.path());
+  EXPECT_EQ(second.trainer->account().history().num_steps(), 7);
   for (int step = 7; step < 16; ++step) second.trainer->step();
   EXPECT_TRUE(at::equal(second.weights(), whole.weights()));
-  EXPECT_EQ(second.trainer->budget().epsilon().epsilon, whole.trainer->budget().epsilon().epsilon);
+  EXPECT_EQ(second.trainer->account().epsilon().epsilon,
+            whole.trainer->account().epsilon().epsilon);
   EXPECT_THROW(second.trainer->step(), UsageError);
 
   // Other noise from here on: the account has both kinds of steps.
@@ -270,16 +273,16 @@ TEST(Budget, ACheckpointCarriesTheAccount) {
   louder.privacy = {};
   louder.noise = 4;
   Training third = make(louder);
-  third.trainer->resume(folder.path());
+  checkpoint::resume(*third.trainer, folder.path());
   third.trainer->step();
-  EXPECT_EQ(third.trainer->budget().history().phases().size(), 2u);
-  EXPECT_TRUE(third.trainer->budget().has_claim());
+  EXPECT_EQ(third.trainer->account().history().phases().size(), 2u);
+  EXPECT_TRUE(third.trainer->account().has_claim());
 
   // A tighter budget than what is spent already allows no step.
   Setting tighter = setting;
   tighter.privacy.target_epsilon = 1;
   Training fourth = make(tighter);
-  fourth.trainer->resume(folder.path());
+  checkpoint::resume(*fourth.trainer, folder.path());
   EXPECT_THAT(message_of([&] { fourth.trainer->step(); }), HasSubstr("within the budget"));
 }
 
@@ -290,10 +293,10 @@ TEST(Budget, ARunWithoutAnAccountStaysWithoutOneWhenItGoesOn) {
   setting.batch_size = 8;
   Training first = make(setting);
   first.trainer->step();
-  first.trainer->save(folder.path());
+  checkpoint::save(*first.trainer, folder.path());
   Training second = make({});
-  second.trainer->resume(folder.path());
-  EXPECT_THAT(second.trainer->budget().why_no_epsilon(), HasSubstr("accounted for"));
+  checkpoint::resume(*second.trainer, folder.path());
+  EXPECT_THAT(second.trainer->account().why_no_epsilon(), HasSubstr("accounted for"));
 }
 
 // An account is of one trainer's steps, and two trainers of one model draw the same noise.
@@ -301,39 +304,39 @@ TEST(Budget, TwoTrainersOfOneModelClaimNothing) {
   const TemporaryFolder folder;
   Training first = make({});
   first.trainer->step();
-  EXPECT_TRUE(first.trainer->budget().has_claim());
-  first.trainer->save(folder.path());
+  EXPECT_TRUE(first.trainer->account().has_claim());
+  checkpoint::save(*first.trainer, folder.path());
   Training second = make({}, first.model);
   second.trainer->step();
-  EXPECT_THAT(second.trainer->budget().why_no_epsilon(), HasSubstr("another trainer"));
-  EXPECT_THAT(first.trainer->budget().why_no_epsilon(), HasSubstr("another trainer"));
+  EXPECT_THAT(second.trainer->account().why_no_epsilon(), HasSubstr("another trainer"));
+  EXPECT_THAT(first.trainer->account().why_no_epsilon(), HasSubstr("another trainer"));
   // Weights and account of a checkpoint: whatever happened to the model before is gone.
   Training third = make({}, first.model);
-  third.trainer->resume(folder.path());
+  checkpoint::resume(*third.trainer, folder.path());
   third.trainer->step();
-  EXPECT_TRUE(third.trainer->budget().has_claim());
-  EXPECT_EQ(third.trainer->budget().history().num_steps(), 2);
-  EXPECT_TRUE(make({}).trainer->budget().has_claim());
+  EXPECT_TRUE(third.trainer->account().has_claim());
+  EXPECT_EQ(third.trainer->account().history().num_steps(), 2);
+  EXPECT_TRUE(make({}).trainer->account().has_claim());
 }
 
 TEST(Budget, SaysWhichNoiseWasUsedInAllSteps) {
   const TemporaryFolder folder;
   Training first = make({});
-  EXPECT_EQ(first.trainer->budget().record()["noise"], "none");
+  EXPECT_EQ(records::json_of(first.trainer->account().record())["noise"], "none");
   first.trainer->step();
-  first.trainer->save(folder.path());
+  checkpoint::save(*first.trainer, folder.path());
   Setting secure;
   secure.privacy.secure = true;
   Training second = make(secure);
-  second.trainer->resume(folder.path());
+  checkpoint::resume(*second.trainer, folder.path());
   second.trainer->step();
-  EXPECT_EQ(second.trainer->budget().record()["noise"], "mixed");
+  EXPECT_EQ(records::json_of(second.trainer->account().record())["noise"], "mixed");
   Setting plain;
   plain.mode = "none";
   plain.privacy.secure = true;
   Training third = make(plain);
   third.trainer->step();
-  EXPECT_EQ(third.trainer->budget().record()["noise"], "none");
+  EXPECT_EQ(records::json_of(third.trainer->account().record())["noise"], "none");
 }
 
 TEST(Budget, APlanIsKeptWithoutATargetToo) {
@@ -352,14 +355,15 @@ TEST(Budget, TooLittleNoiseIsAReasonAndNotANumber) {
   setting.noise = 1e-160;
   Training run = make(setting);
   run.trainer->step();
-  const Json record = run.trainer->budget().record();
+  const Json record = records::json_of(run.trainer->account().record());
   EXPECT_TRUE(record["epsilon"].is_null());
   EXPECT_THAT(record["why_no_epsilon"].get<std::string>(), HasSubstr("too little"));
   EXPECT_FALSE(record.contains("warning"));
   setting.noise = 1;
   setting.privacy.delta = 0.5;
-  EXPECT_THAT(make(setting).trainer->budget().record()["warning"].get<std::string>(),
-              HasSubstr("delta is not below 1 / 64"));
+  EXPECT_THAT(
+      records::json_of(make(setting).trainer->account().record())["warning"].get<std::string>(),
+      HasSubstr("delta is not below 1 / 64"));
 }
 
 // A step that changed nothing is done again on the same samples, or large draws would drop out.
@@ -376,7 +380,7 @@ TEST(Budget, AFailedStepIsRepeatedWithTheSameDraw) {
     EXPECT_EQ(run.trainer->step().batch_size, same.trainer->step().batch_size);
     EXPECT_TRUE(at::equal(run.weights(), same.weights()));
   }
-  EXPECT_TRUE(run.trainer->budget().has_claim());
+  EXPECT_TRUE(run.trainer->account().has_claim());
 }
 
 TEST(Budget, AStepThatFailsHalfwayEndsTheClaim) {
@@ -388,7 +392,7 @@ TEST(Budget, AStepThatFailsHalfwayEndsTheClaim) {
   bias.value = at::zeros({1}).expand(good.sizes());
   EXPECT_ANY_THROW(run.trainer->step());
   bias.value = good;
-  EXPECT_THAT(run.trainer->budget().why_no_epsilon(), HasSubstr("begun to update"));
+  EXPECT_THAT(run.trainer->account().why_no_epsilon(), HasSubstr("begun to update"));
 }
 
 TEST(Budget, AdaptiveClippingPaysForItsCountOutOfTheSameBudget) {

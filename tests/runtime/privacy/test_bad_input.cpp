@@ -66,8 +66,9 @@ TEST_P(PrivateEngines, DropASampleWhoseLossIsNotANumber) {
     batch.targets[0].fill_(std::nan(""));
     train::StepOptions three;
     three.expected_batch_size = 3;
-    const auto report = train::Trainer(model, quiet(GetParam()), sgd(), nullptr, three).step(batch);
-    train::Trainer(without, quiet(GetParam()), sgd(), nullptr, three).step(rest);
+    const auto report =
+        train::Trainer({model, quiet(GetParam()), sgd(), nullptr, three}).step(batch);
+    train::Trainer({without, quiet(GetParam()), sgd(), nullptr, three}).step(rest);
     EXPECT_EQ(report.dropped, 1);
     EXPECT_TRUE(std::isfinite(report.loss));
     EXPECT_EQ(report.factors[0], 0);
@@ -83,7 +84,7 @@ TEST_P(PrivateEngines, LeaveAZeroGradientAtZero) {
   Batch batch = data::SyntheticData(model->options(), 2, 1).next();
   batch.targets = model->forward(batch).detach();
   const auto before = values(*model);
-  const auto report = train::Trainer(model, quiet(GetParam()), sgd(), nullptr).step(batch);
+  const auto report = train::Trainer({model, quiet(GetParam()), sgd(), nullptr}).step(batch);
   EXPECT_THAT(report.norms, ::testing::Each(0.0));
   EXPECT_THAT(report.factors, ::testing::Each(1.0));
   EXPECT_EQ(largest_difference(before, values(*model)), 0);
@@ -97,7 +98,7 @@ TEST_P(PrivateEngines, TakeAnEmptyBatchAsNoiseAlone) {
   train::StepOptions step;
   step.expected_batch_size = 8;
   const auto before = values(*model);
-  const auto report = train::Trainer(model, clip, sgd(), nullptr, step).step(batch.slice(0, 0));
+  const auto report = train::Trainer({model, clip, sgd(), nullptr, step}).step(batch.slice(0, 0));
   EXPECT_EQ(report.batch_size, 0);
   for (size_t i = 0; i < before.size(); ++i) {
     at::Tensor noise = at::zeros_like(before[i]);
@@ -110,7 +111,7 @@ TEST_P(PrivateEngines, TakeAnEmptyBatchAsNoiseAlone) {
 TEST_P(PrivateEngines, NeedADenominatorForAnEmptyBatch) {
   const auto model = tiny("linear-tiny");
   const Batch batch = data::SyntheticData(model->options(), 2, 1).next();
-  train::Trainer trainer(model, quiet(GetParam()), sgd(), nullptr);
+  train::Trainer trainer({model, quiet(GetParam()), sgd(), nullptr});
   EXPECT_THROW(
       try { trainer.step(batch.slice(0, 0)); } catch (const UsageError& error) {
         EXPECT_THAT(error.what(), HasSubstr("expected_batch_size"));
@@ -129,8 +130,9 @@ TEST_P(PrivateEngines, FindHugeAndTinyNorms) {
     Batch exact = batch;
     exact.inputs = batch.inputs.to(at::kDouble);
     exact.targets = batch.targets.to(at::kDouble);
-    const auto got = train::Trainer(single, quiet(GetParam(), 1e-3), sgd(0), nullptr).step(batch);
-    const auto want = train::Trainer(wide, quiet("materialize", 1e-3), sgd(0), nullptr).step(exact);
+    const auto got = train::Trainer({single, quiet(GetParam(), 1e-3), sgd(0), nullptr}).step(batch);
+    const auto want =
+        train::Trainer({wide, quiet("materialize", 1e-3), sgd(0), nullptr}).step(exact);
     for (size_t b = 0; b < 3; ++b) {
       EXPECT_NEAR(got.norms[b] / want.norms[b], 1, 1e-5) << "scale " << scale;
       EXPECT_NEAR(got.factors[b] / want.factors[b], 1, 1e-5) << "scale " << scale;
@@ -159,7 +161,7 @@ TEST_P(PrivateEngines, KeepASampleOfCancellingPositionsWithinTheBound) {
         batch.targets = at::stack({half, -half * (1 + 1e-6)}, 2).reshape({1, 16, 8});
         privacy::ClipOptions clip = quiet(GetParam());
         clip.clipping = clipping;
-        train::Trainer trainer(model, clip, sgd(), nullptr);
+        train::Trainer trainer({model, clip, sgd(), nullptr});
         trainer.step(batch);
         double squares = 0;  // SGD with lr 1 from zero: the weights are the clipped gradient
         for (const auto& value : values(*model))
@@ -174,7 +176,7 @@ TEST(Trainer, SaysSoWhenTheWeightsAreNoNumbers) {
   const auto model = tiny("linear-tiny");
   const Batch batch = data::SyntheticData(model->options(), 2, 1).next();
   model->parameter("layers.1.bias").value.fill_(std::nan(""));
-  train::Trainer trainer(model, quiet("ghost"), sgd(), nullptr);
+  train::Trainer trainer({model, quiet("ghost"), sgd(), nullptr});
   try {
     trainer.step(batch);
     FAIL() << "expected an error";
@@ -191,8 +193,8 @@ TEST(Dit, DropsTheSameLabelsHoweverAStepIsSplit) {
       kernels::add_counter_noise(parameter->value, 0.05, {1, 1, parameter->index});
   train::StepOptions parts;
   parts.grad_accum = 3;
-  train::Trainer one(whole, quiet("ghost"), sgd(), nullptr),
-      three(split, quiet("ghost"), sgd(), nullptr, parts);
+  train::Trainer one({whole, quiet("ghost"), sgd(), nullptr}),
+      three({split, quiet("ghost"), sgd(), nullptr, parts});
   for (int step = 0; step < 3; ++step) {
     one.step(batch);
     three.step(batch);
@@ -205,7 +207,7 @@ TEST(PlainEngine, RefusesALossThatIsNotFiniteAndKeepsTheWeights) {
   Batch batch = data::SyntheticData(model->options(), 3, 1).next();
   batch.targets[1].fill_(std::numeric_limits<double>::infinity());
   const auto before = values(*model);
-  train::Trainer trainer(model, quiet("none"), sgd(), nullptr);
+  train::Trainer trainer({model, quiet("none"), sgd(), nullptr});
   try {
     trainer.step(batch);
     FAIL() << "expected an error";
@@ -220,7 +222,7 @@ TEST(PlainEngine, RefusesALossThatIsNotFiniteAndKeepsTheWeights) {
 TEST(PlainEngine, RefusesAnEmptyBatch) {
   const auto model = tiny("linear-tiny");
   const Batch batch = data::SyntheticData(model->options(), 2, 1).next();
-  EXPECT_THROW(train::Trainer(model, quiet("none"), sgd(), nullptr).step(batch.slice(0, 0)),
+  EXPECT_THROW(train::Trainer({model, quiet("none"), sgd(), nullptr}).step(batch.slice(0, 0)),
                UsageError);
 }
 
@@ -230,7 +232,7 @@ TEST(Ids, OutOfRangeAreNamedWithTheFieldAndTheWeightsStay) {
   batch.input_ids[1][2] = 5000;
   const auto before = values(*model);
   try {
-    train::Trainer(model, quiet("ghost"), sgd(), nullptr).step(batch);
+    train::Trainer({model, quiet("ghost"), sgd(), nullptr}).step(batch);
     FAIL() << "expected an error";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("batch field 'input_ids': expected 0 to 1023, got 5000"));

@@ -63,8 +63,8 @@ Held held(const char* mode, int64_t B, int64_t T, int64_t layers = 2) {
   const std::shared_ptr<models::Model> model = models::make_model(options);
   privacy::ClipOptions clip;
   clip.mode = mode;
-  train::Trainer trainer(model, clip, {},
-                         std::make_unique<data::SyntheticData>(model->options(), B, T));
+  train::Trainer trainer(
+      {model, clip, {}, std::make_unique<data::SyntheticData>(model->options(), B, T)});
   return {static_cast<double>(trainer.step().kept_bytes),
           static_cast<double>(model->parameter_bytes())};
 }
@@ -102,8 +102,8 @@ TEST_F(EngineMemory, AutoStaysWithinItsBudget) {
   int64_t unlimited = 0;
   for (const int64_t budget_mb : {0, 8, 7, 1}) {
     clip.memory_budget_mb = budget_mb;
-    train::Trainer trainer(model, clip, {},
-                           std::make_unique<data::SyntheticData>(model->options(), 4, 128));
+    train::Trainer trainer(
+        {model, clip, {}, std::make_unique<data::SyntheticData>(model->options(), 4, 128)});
     const train::StepReport report = trainer.step();
     bool twice = false;
     for (const auto& [phase, ms] : report.phases) twice = twice || phase == "second_backward";

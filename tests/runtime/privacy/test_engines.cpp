@@ -56,7 +56,7 @@ TEST_P(Engines, NoneGivesTheMeanGradient) {
   for (const auto& [name, rows] : per_sample_reference(*model, batch)) want[name] = rows.mean(0);
   optim::OptimizerOptions sgd;
   sgd.lr = 1;
-  train::Trainer trainer(model, {}, sgd, nullptr);
+  train::Trainer trainer({model, {}, sgd, nullptr});
   const auto got = step_gradients(*model, [&] { trainer.step(batch); });
   EXPECT_LT(relative_difference(got, want), GetParam().tolerance);
 }
@@ -85,7 +85,7 @@ TEST_P(Engines, MaterializeClipsEverySampleToItsBound) {
   }
   optim::OptimizerOptions sgd;
   sgd.lr = 1;
-  train::Trainer trainer(model, clip, sgd, nullptr);
+  train::Trainer trainer({model, clip, sgd, nullptr});
   train::StepReport report;
   const auto got = step_gradients(*model, [&] { report = trainer.step(batch); });
   for (int64_t b = 0; b < B; ++b) {
@@ -133,8 +133,8 @@ TEST(Noise, IsAddedExactlyOnceToTheSumOverTheBatch) {
   clip.max_grad_norm = 2;
   privacy::ClipOptions quiet_clip = clip;
   quiet_clip.noise_multiplier = 0;
-  train::Trainer plain(quiet_model, quiet_clip, sgd, nullptr),
-      noisy(noisy_model, clip, sgd, nullptr);
+  train::Trainer plain({quiet_model, quiet_clip, sgd, nullptr}),
+      noisy({noisy_model, clip, sgd, nullptr});
   plain.step(batch);
   noisy.step(batch);
   for (size_t i = 0; i < quiet_model->parameters().size(); ++i) {
@@ -151,8 +151,8 @@ TEST(Noise, DiffersFromStepToStep) {
   const auto model = tiny();
   optim::OptimizerOptions sgd;
   sgd.lr = 1;
-  train::Trainer trainer(model, materialize(1), sgd,
-                         std::make_unique<data::SyntheticData>(model->options(), 2, 1));
+  train::Trainer trainer(
+      {model, materialize(1), sgd, std::make_unique<data::SyntheticData>(model->options(), 2, 1)});
   const at::Tensor start = model->parameters()[0]->value.clone();
   trainer.step();
   const at::Tensor first = model->parameters()[0]->value - start;
@@ -182,9 +182,9 @@ TEST(Materialize, ASampleWithoutAFiniteGradientContributesNothing) {
   batch.targets[0].fill_(std::numeric_limits<double>::infinity());
   optim::OptimizerOptions sgd;
   sgd.lr = 3;  // of batch 3; the other divides by 2
-  train::Trainer(model, materialize(0), sgd, nullptr).step(batch);
+  train::Trainer({model, materialize(0), sgd, nullptr}).step(batch);
   sgd.lr = 2;
-  train::Trainer(without, materialize(0), sgd, nullptr).step(rest);
+  train::Trainer({without, materialize(0), sgd, nullptr}).step(rest);
   for (size_t i = 0; i < model->parameters().size(); ++i) {
     EXPECT_LT((model->parameters()[i]->value - without->parameters()[i]->value)
                   .abs()
@@ -206,7 +206,8 @@ TEST(Frozen, ParametersStayAndHaveNoPartInTheNorm) {
     squares += rows.at(name).flatten(1).square().sum(1);
   optim::OptimizerOptions sgd;
   sgd.lr = 1;
-  const train::StepReport report = train::Trainer(model, materialize(1), sgd, nullptr).step(batch);
+  const train::StepReport report =
+      train::Trainer({model, materialize(1), sgd, nullptr}).step(batch);
   EXPECT_TRUE(at::equal(model->parameter("layers.0.weight").value, frozen));
   for (int64_t b = 0; b < 3; ++b)
     EXPECT_NEAR(report.norms[static_cast<size_t>(b)], squares[b].sqrt().item<double>(), 1e-10);

@@ -80,7 +80,7 @@ TEST(Extension, ALayerWithoutARuleIsNamedWithWhatCanBeDone) {
   const auto model = std::make_shared<GainModel>();
   const Batch batch = data::SyntheticData(model->options(), 3, 1).next();
   try {
-    train::Trainer(model, clip("ghost"), {}, nullptr).step(batch);
+    train::Trainer({model, clip("ghost"), {}, nullptr}).step(batch);
     FAIL() << "expected an error";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("layer 'gain' has no norm rule (kind gain)"));
@@ -88,7 +88,7 @@ TEST(Extension, ALayerWithoutARuleIsNamedWithWhatCanBeDone) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("ms.register_rule"));
   }
   model->freeze("gain.weight");
-  EXPECT_NO_THROW(train::Trainer(model, clip("ghost"), {}, nullptr).step(batch));
+  EXPECT_NO_THROW(train::Trainer({model, clip("ghost"), {}, nullptr}).step(batch));
 }
 
 TEST(Extension, ARegisteredRuleServesEveryEngine) {
@@ -106,7 +106,7 @@ TEST(Extension, ARegisteredRuleServesEveryEngine) {
     const at::Tensor r = 2 * (y * w - batch.targets) / 6;
     const at::Tensor squares = (r * y).square().sum(1) + (r * w).square().sum(1) +
                                (r * w).square().sum(1) * batch.inputs.square().sum(1);
-    const auto report = train::Trainer(model, clip(mode), {}, nullptr).step(batch);
+    const auto report = train::Trainer({model, clip(mode), {}, nullptr}).step(batch);
     for (int64_t b = 0; b < 4; ++b)
       EXPECT_NEAR(report.norms[static_cast<size_t>(b)], squares[b].sqrt().item<double>(), 1e-12)
           << mode;
@@ -124,31 +124,28 @@ TEST(Extension, ARuleThatGivesTheWrongShapeIsRefused) {
   privacy::register_rule("gain", std::make_shared<Wrong>());
   const auto model = std::make_shared<GainModel>();
   const Batch batch = data::SyntheticData(model->options(), 4, 1).next();
-  EXPECT_THROW(train::Trainer(model, clip("materialize"), {}, nullptr).step(batch), UsageError);
+  EXPECT_THROW(train::Trainer({model, clip("materialize"), {}, nullptr}).step(batch), UsageError);
 }
 
 TEST(Extension, ARegisteredEngineTrainsLikeTheBuiltInOnes) {
   privacy::register_engine(
-      {"by_hand",
-       "norms from a function",
-       true,
-       {},
-       [](const privacy::ClipOptions&, std::shared_ptr<privacy::Clipping> clipping) {
-         return privacy::make_custom_engine(
-             "by_hand",
-             [](const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
-               return privacy::squared_norms(layer, a, g, {privacy::NormMethod::Materialize});
-             },
-             privacy::Keep::Nothing, std::move(clipping));
-       }});
+      {.name = "by_hand", .doc = "norms from a function"},
+      [](const privacy::ClipOptions&, std::shared_ptr<privacy::Clipping> clipping) {
+        return privacy::make_custom_engine(
+            "by_hand",
+            [](const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
+              return privacy::squared_norms(layer, a, g, {privacy::NormMethod::Materialize});
+            },
+            privacy::Keep::Nothing, std::move(clipping));
+      });
   const WithoutRule after;
   privacy::register_rule("gain", std::make_shared<GainRule>());
   const auto one = std::make_shared<GainModel>(), two = std::make_shared<GainModel>();
   const Batch batch = data::SyntheticData(one->options(), 4, 1).next();
   optim::OptimizerOptions sgd;
   sgd.lr = 0.1;
-  train::Trainer(one, clip("by_hand"), sgd, nullptr).step(batch);
-  train::Trainer(two, clip("materialize"), sgd, nullptr).step(batch);
+  train::Trainer({one, clip("by_hand"), sgd, nullptr}).step(batch);
+  train::Trainer({two, clip("materialize"), sgd, nullptr}).step(batch);
   for (size_t i = 0; i < one->parameters().size(); ++i) {
     EXPECT_LT(
         (one->parameters()[i]->value - two->parameters()[i]->value).abs().max().item<double>(),
@@ -160,12 +157,13 @@ TEST(Extension, ARegisteredEngineTrainsLikeTheBuiltInOnes) {
 
 TEST(Extension, BuiltInEnginesKeepTheirNames) {
   EXPECT_THROW(privacy::unregister_engine("ghost"), UsageError);
-  privacy::EngineInfo info;
-  info.name = "flash_clip";  // an alias of flash
-  info.make = [](const privacy::ClipOptions&, std::shared_ptr<privacy::Clipping>) {
-    return privacy::make_plain_engine();
-  };
-  EXPECT_THROW(privacy::register_engine(info), UsageError);
+  // An alias of flash.
+  EXPECT_THROW(
+      privacy::register_engine({.name = "flash_clip"},
+                               [](const privacy::ClipOptions&, std::shared_ptr<privacy::Clipping>) {
+                                 return privacy::make_plain_engine();
+                               }),
+      UsageError);
 }
 
 }  // namespace

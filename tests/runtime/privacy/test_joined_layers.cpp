@@ -16,10 +16,10 @@
 #include "runtime/models/blocks/param_ops.h"
 #include "runtime/models/registry.h"
 #include "runtime/privacy/engines/engines.h"
-#include "runtime/privacy/faults.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/sharding/settle_rows.h"
 #include "runtime/train/trainer.h"
+#include "runtime/verify/faults.h"
 #include "runtime/verify/verify.h"
 
 namespace moonshard {
@@ -116,7 +116,7 @@ Outcome outcome_of(const Subject& subject, const Way& way) {
   if (sharding.parallel == "fsdp") sharding.sharding = way.wrapper;
   sharding.world = way.world;
   sharding.link = "instant";
-  train::Trainer trainer(model, clip, sgd, nullptr, step, sharding);
+  train::Trainer trainer({model, clip, sgd, nullptr, step, sharding});
   trainer.record_layers(way.layers);
   Outcome outcome;
   outcome.report = trainer.step(batch);
@@ -413,7 +413,7 @@ std::pair<std::vector<double>, std::vector<at::Tensor>> twin_step(const privacy:
   sgd.lr = 1;
   train::StepOptions step;
   step.grad_accum = accum;
-  const auto report = train::Trainer(model, clip, sgd, nullptr, step).step(batch);
+  const auto report = train::Trainer({model, clip, sgd, nullptr, step}).step(batch);
   std::vector<at::Tensor> values;
   for (const auto& parameter : model->parameters()) values.push_back(parameter->value.clone());
   return {report.norms, values};
@@ -446,7 +446,7 @@ TEST(JoinedLayer, WithABiasOfAnotherIsRefused) {
   clip.mode = "flash";
   const auto model = std::make_shared<TwinModel>(/*shares_bias=*/true);
   const Batch batch = data::SyntheticData(model->options(), 2, 1).next();
-  train::Trainer trainer(model, clip, {}, nullptr);
+  train::Trainer trainer({model, clip, {}, nullptr});
   EXPECT_THAT([&] { trainer.step(batch); },
               ::testing::ThrowsMessage<UsageError>(
                   ::testing::HasSubstr("layer 'twin': expected a bias of its own, got "
@@ -458,13 +458,10 @@ TEST(JoinedLayer, OfAnEngineFromOutsideIsSummedWhole) {
   for (const privacy::Keep keep : {privacy::Keep::Inputs, privacy::Keep::Nothing}) {
     const auto norms = [](const models::ParamLayer& layer, const at::Tensor& a,
                           const at::Tensor& g) { return privacy::squared_norms(layer, a, g, {}); };
-    privacy::EngineInfo info;
-    info.name = "outside";
-    info.is_private = true;
-    info.make = [&](const privacy::ClipOptions&, std::shared_ptr<privacy::Clipping> clipping) {
+    privacy::register_engine({.name = "outside"}, [&](const privacy::ClipOptions&,
+                                                      std::shared_ptr<privacy::Clipping> clipping) {
       return privacy::make_custom_engine("outside", norms, keep, std::move(clipping));
-    };
-    privacy::register_engine(info);
+    });
     Way way;
     way.engine = "outside";
     compare({"qwen", "qwen1.5-tiny", "lm"}, way);
@@ -520,8 +517,10 @@ TEST(JoinedLayer, OfABrokenStepIsForgotten) {
 
 // ---- verification, with layers that join -------------------------------------------------------
 
-std::set<std::string> failed_engines(const char* model, const char* options) {
+std::set<std::string> failed_engines(const char* model, const char* options,
+                                     std::shared_ptr<privacy::StepHooks> hooks = nullptr) {
   verify::VerifyOptions wanted;
+  wanted.hooks = std::move(hooks);
   wanted.model = model;
   wanted.options = options;
   wanted.dtype = "bfloat16";
@@ -548,17 +547,16 @@ TEST(JoinedLayer, DoesNotHideMistakes) {
   const privacy::JoinedByReferences joined;
   const std::set<std::string> engines = {"materialize",       "ghost", "flash", "bookkeeping",
                                          "flash_bookkeeping", "auto"};
-  const auto expect_found = [&](privacy::Fault fault, const char* model, const char* options) {
-    const privacy::ScopedFault mistake(fault);
-    const std::set<std::string> failed = failed_engines(model, options);
+  const auto expect_found = [&](verify::Fault fault, const char* model, const char* options) {
+    const std::set<std::string> failed = failed_engines(model, options, verify::make_fault(fault));
     EXPECT_THAT(failed, ::testing::IsSupersetOf(engines)) << model << " " << options;
   };
-  expect_found(privacy::Fault::NoBiasTerm, "qwen1.5-tiny", "default");
-  expect_found(privacy::Fault::NoBiasTerm, "dit-tiny", "per_layer");
-  expect_found(privacy::Fault::NoCrossTerm, "qwen2.5-tiny", "default");
-  expect_found(privacy::Fault::NoPaddingRule, "llama3-tiny", "padding");
-  expect_found(privacy::Fault::MicroStepNorm, "llama3-tiny", "accumulation");
-  expect_found(privacy::Fault::WrongDenominator, "llama3-tiny", "default");
+  expect_found(verify::Fault::NoBiasTerm, "qwen1.5-tiny", "default");
+  expect_found(verify::Fault::NoBiasTerm, "dit-tiny", "per_layer");
+  expect_found(verify::Fault::NoCrossTerm, "qwen2.5-tiny", "default");
+  expect_found(verify::Fault::NoPaddingRule, "llama3-tiny", "padding");
+  expect_found(verify::Fault::MicroStepNorm, "llama3-tiny", "accumulation");
+  expect_found(verify::Fault::WrongDenominator, "llama3-tiny", "default");
 }
 
 }  // namespace

@@ -51,9 +51,9 @@ Training make_run(const models::ModelOptions& options, const ShardingOptions& sh
   optim::OptimizerOptions adam;
   adam.optimizer = optimizer;
   adam.lr = 0.01;
-  run.trainer = std::make_unique<train::Trainer>(
+  run.trainer = std::make_unique<train::Trainer>(train::TrainerParts{
       run.model, clip, adam, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      train::StepOptions{}, sharding);
+      train::StepOptions{}, sharding});
   return run;
 }
 

@@ -30,12 +30,12 @@ struct Way {
   }
 };
 
-struct Training {
+struct StreamedRun {
   std::shared_ptr<models::Model> model;
   std::unique_ptr<train::Trainer> trainer;
 };
 
-Training make_run(const Way& way, bool at_the_end) {
+StreamedRun make_streamed_run(const Way& way, bool at_the_end) {
   models::ModelOptions options;
   options.model = way.model;
   options.device = "cpu";
@@ -54,9 +54,9 @@ Training make_run(const Way& way, bool at_the_end) {
   if (sharding.parallel == "fsdp") sharding.sharding = way.wrapper;
   sharding.world = way.world;
   sharding.link = "instant";
-  sharding.bucket_mb = 0.01;
+  if (sharding.parallel == "ddp") sharding.bucket_mb = 0.01;
   options.deferred = sharding.parallel == "fsdp";
-  Training run;
+  StreamedRun run;
   run.model = models::make_model(options);
   privacy::ClipOptions clip;
   clip.mode = way.engine;
@@ -69,9 +69,9 @@ Training make_run(const Way& way, bool at_the_end) {
   optimizer.lr = 0.01;
   train::StepOptions step;
   step.grad_accum = way.grad_accum;
-  run.trainer = std::make_unique<train::Trainer>(
+  run.trainer = std::make_unique<train::Trainer>(train::TrainerParts{
       run.model, clip, optimizer, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      step, sharding);
+      step, sharding});
   if (at_the_end) run.trainer->observe_gradients([](const models::Model&) {});
   return run;
 }
@@ -82,7 +82,7 @@ bool has_phase(const train::StepReport& report, const std::string& name) {
 }
 
 void expect_same_digits(const Way& way) {
-  const Training streamed = make_run(way, false), at_end = make_run(way, true);
+  const StreamedRun streamed = make_streamed_run(way, false), at_end = make_streamed_run(way, true);
   for (int i = 0; i < 2; ++i) {
     const train::StepReport a = streamed.trainer->step(), b = at_end.trainer->step();
     EXPECT_EQ(a.loss, b.loss) << way.text();
@@ -150,8 +150,8 @@ TEST(StreamedUpdate, HoldsTheGradientsOfOneUnitAtATime) {
     for (const char* engine : {"flash_bookkeeping", "ghost"}) {
       Way way;
       way.wrapper = "zero3", way.world = world, way.engine = engine;
-      const int64_t streamed = make_run(way, false).trainer->step().sharding.gradients;
-      const Training whole = make_run(way, true);
+      const int64_t streamed = make_streamed_run(way, false).trainer->step().sharding.gradients;
+      const StreamedRun whole = make_streamed_run(way, true);
       const int64_t at_end = whole.trainer->step().sharding.gradients;
       const int64_t largest = whole.trainer->parallel().most_completed() * 4;
       EXPECT_LT(streamed, at_end) << way.text();
@@ -168,7 +168,7 @@ TEST(StreamedUpdate, HappensUnitByUnitInsideOfTheSums) {
     for (const char* engine : {"flash_bookkeeping", "ghost"}) {
       Way way;
       way.wrapper = wrapper, way.engine = engine;
-      const Training run = make_run(way, false);
+      const StreamedRun run = make_streamed_run(way, false);
       run.trainer->record_timeline(true);
       const train::StepReport report = run.trainer->step();
       int updates = 0;
@@ -193,7 +193,7 @@ TEST(StreamedUpdate, AStepThatFailsBetweenItsUpdatesIsTheLast) {
   Way way;
   way.model = "linear-tiny";
   way.optimizer = "sgd";
-  const Training run = make_run(way, false);
+  const StreamedRun run = make_streamed_run(way, false);
   run.trainer->step();
   // One number seen as many cannot be written to: the update of this one fails.
   models::Parameter& bias = run.model->parameter("layers.0.bias");
@@ -212,7 +212,7 @@ TEST(StreamedUpdate, AStepThatFailsBetweenItsUpdatesIsTheLast) {
 
 TEST(StreamedUpdate, AStepThatFailsBeforeItsFirstUpdateChangesNothing) {
   Way way;
-  const Training run = make_run(way, false);
+  const StreamedRun run = make_streamed_run(way, false);
   run.trainer->step();
   std::vector<at::Tensor> before;
   for (const auto& parameter : run.model->parameters()) before.push_back(parameter->value.clone());

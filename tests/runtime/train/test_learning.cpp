@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "runtime/data/diffusion.h"
+#include "runtime/models/families/dit/diffusion.h"
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"
 
@@ -77,7 +77,7 @@ Batch drawings(int64_t step) {
   batch.timesteps = (at::arange(kCount, at::kLong) * 61 + step * 37).remainder(1000);
   at::manual_seed(static_cast<uint64_t>(step));
   batch.targets = at::randn_like(images);
-  batch.inputs = data::add_diffusion_noise(images, batch.targets, batch.timesteps);
+  batch.inputs = models::add_diffusion_noise(images, batch.targets, batch.timesteps);
   return batch;
 }
 
@@ -123,7 +123,7 @@ TEST_P(Learning, LossFallsOnARealTask) {
   optim::OptimizerOptions optimizer;
   optimizer.optimizer = "adamw";
   optimizer.lr = task.lr;
-  train::Trainer trainer(model, clip, optimizer, nullptr);
+  train::Trainer trainer({model, clip, optimizer, nullptr});
   double first = 0, last = 0;
   constexpr int64_t kAveraged = 5;
   for (int64_t step = 0; step < task.steps; ++step) {

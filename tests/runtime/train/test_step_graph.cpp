@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/check.h"
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/models/registry.h"
 #include "runtime/train/step_graph.h"
@@ -69,9 +70,9 @@ Training make_run(const Way& way, bool compile) {
   StepOptions step;
   step.grad_accum = way.grad_accum;
   step.compile = compile;
-  run.trainer = std::make_unique<Trainer>(
+  run.trainer = std::make_unique<Trainer>(TrainerParts{
       run.model, clip, optimizer, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      step, sharding);
+      step, sharding});
   return run;
 }
 
@@ -112,9 +113,11 @@ void expect_same_digits(const Way& way, int first) {
 }
 
 TEST(StepGraph, IsAnOptionOfExperiments) {
-  ASSERT_NE(experiment_schema().find("compile"), nullptr);
-  EXPECT_FALSE(ExperimentOptions{}.compile);
-  EXPECT_EQ(resolve_experiment_table(Json{{"compile", true}, {"device", "cpu"}})["warmup"], 1);
+  ASSERT_NE(experiment::experiment_schema().find("compile"), nullptr);
+  EXPECT_FALSE(experiment::ExperimentOptions{}.compile);
+  EXPECT_EQ(
+      experiment::resolve_experiment_table(Json{{"compile", true}, {"device", "cpu"}})["warmup"],
+      1);
 }
 
 TEST(StepGraph, OnTheCpuSaysOnceThatItDoesNothing) {
@@ -260,7 +263,7 @@ TEST(StepGraph, FrozenOrMovedParametersAndResumesMakeAnother) {
   const at::Tensor before = moved.value;
   moved.value = before.clone();
   step(4);
-  run.trainer->resume(run.trainer->save(folder.path()));
+  checkpoint::resume(*run.trainer, checkpoint::save(*run.trainer, folder.path()));
   step(4);
   EXPECT_EQ(graphs, "..gg ..gg ..gg ..gg ");
 }

@@ -4,15 +4,17 @@
 #include <set>
 
 #include "runtime/base/check.h"
-#include "runtime/privacy/faults.h"
 #include "runtime/verify/cases.h"
+#include "runtime/verify/faults.h"
 #include "runtime/verify/verify.h"
 
 namespace moonshard::verify {
 namespace {
 
-std::vector<Cell> run(const char* model, const char* options, const char* engine = "") {
+std::vector<Cell> run(const char* model, const char* options, const char* engine = "",
+                      std::shared_ptr<privacy::StepHooks> hooks = nullptr) {
   VerifyOptions wanted;
+  wanted.hooks = std::move(hooks);
   wanted.model = model;
   wanted.options = options;
   wanted.engine = engine;
@@ -33,7 +35,7 @@ const std::set<std::string> kPrivate = {"materialize",       "ghost", "flash", "
 
 struct Mutation {
   const char* name;
-  privacy::Fault fault;
+  Fault fault;
   const char* model;
   const char* options;
   const char* layer;  ///< where it must show
@@ -45,8 +47,8 @@ class Mutations : public ::testing::TestWithParam<Mutation> {};
 TEST_P(Mutations, AreFoundInEveryEngineThatTheyBreak) {
   const Mutation& mutation = GetParam();
   EXPECT_EQ(failed_engines(run(mutation.model, mutation.options)), std::set<std::string>());
-  const privacy::ScopedFault mistake(mutation.fault);
-  const std::vector<Cell> cells = run(mutation.model, mutation.options);
+  const std::vector<Cell> cells =
+      run(mutation.model, mutation.options, "", make_fault(mutation.fault));
   EXPECT_EQ(failed_engines(cells), mutation.engines);
   bool in_layer = false;
   for (const Cell& cell : cells) in_layer = in_layer || (!cell.ok && cell.layer == mutation.layer);
@@ -61,22 +63,22 @@ std::set<std::string> with_none() {
 
 INSTANTIATE_TEST_SUITE_P(
     All, Mutations,
-    ::testing::Values(Mutation{"BiasTerm", privacy::Fault::NoBiasTerm, "qwen1.5-tiny", "default",
+    ::testing::Values(Mutation{"BiasTerm", Fault::NoBiasTerm, "qwen1.5-tiny", "default",
                                "linear_bias", kPrivate},
-                      Mutation{"BiasTermOf2dInput", privacy::Fault::NoBiasTerm, "linear-tiny",
-                               "default", "linear_2d_bias", kPrivate},
-                      Mutation{"BiasTermPerLayer", privacy::Fault::NoBiasTerm, "dit-tiny",
-                               "per_layer", "adaln_linear", kPrivate},
-                      Mutation{"CrossTerm", privacy::Fault::NoCrossTerm, "qwen2.5-tiny", "default",
+                      Mutation{"BiasTermOf2dInput", Fault::NoBiasTerm, "linear-tiny", "default",
+                               "linear_2d_bias", kPrivate},
+                      Mutation{"BiasTermPerLayer", Fault::NoBiasTerm, "dit-tiny", "per_layer",
+                               "adaln_linear", kPrivate},
+                      Mutation{"CrossTerm", Fault::NoCrossTerm, "qwen2.5-tiny", "default",
                                "tied_embedding", kPrivate},
-                      Mutation{"PaddingRule", privacy::Fault::NoPaddingRule, "llama3-tiny",
-                               "padding", "embedding", with_none()},
-                      Mutation{"PaddingRuleOfTiedWeights", privacy::Fault::NoPaddingRule,
-                               "llama3.2-tiny", "padding", "tied_embedding", with_none()},
-                      Mutation{"MicroStepNorm", privacy::Fault::MicroStepNorm, "linear-tiny",
-                               "accumulation", "all", kPrivate},
-                      Mutation{"Denominator", privacy::Fault::WrongDenominator, "linear-tiny",
-                               "default", "linear_2d_bias", with_none()}),
+                      Mutation{"PaddingRule", Fault::NoPaddingRule, "llama3-tiny", "padding",
+                               "embedding", with_none()},
+                      Mutation{"PaddingRuleOfTiedWeights", Fault::NoPaddingRule, "llama3.2-tiny",
+                               "padding", "tied_embedding", with_none()},
+                      Mutation{"MicroStepNorm", Fault::MicroStepNorm, "linear-tiny", "accumulation",
+                               "all", kPrivate},
+                      Mutation{"Denominator", Fault::WrongDenominator, "linear-tiny", "default",
+                               "linear_2d_bias", with_none()}),
     [](const auto& test) { return test.param.name; });
 
 TEST(Verify, RefusesUnknownNamesWithTheNearest) {

@@ -297,9 +297,11 @@ TEST(HfConfig, WhatIsWrittenIsReadBack) {
     for (const char* task : {"classify", "lm"}) {
       ModelOptions options;
       options.model = preset.sizes.model;
-      if (preset.family == models::Family::Decoder) options.task = task;
-      options.num_labels = 5;
-      options.pad_token_id = preset.family == models::Family::Decoder ? 7 : -1;
+      if (preset.family->name() == "decoder") {
+        options.task = task;
+        options.num_labels = 5;
+        options.pad_token_id = 7;
+      }
       const ModelOptions resolved = models::resolve_model_options(options);
       const TemporaryFolder folder;
       write_config(folder.path(), resolved);

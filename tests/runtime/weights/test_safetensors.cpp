@@ -5,9 +5,9 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/base/atomic_file.h"
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/weights/safetensors.h"
 #include "runtime/weights/safetensors_writer.h"
 #include "runtime/weights/tensor_pieces.h"

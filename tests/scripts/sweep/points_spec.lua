@@ -80,7 +80,9 @@ describe("a sweep's own keys", function()
   end)
 
   it("options of run are checked", function()
-    local sweep = ms.sweep(tiny { out = "/nonexistent" })
+    local folder = support.temporary_folder()
+    finally(function() support.remove(folder) end)
+    local sweep = ms.sweep(tiny { out = folder .. "/missing" })
     for text, options in pairs {
       ["option 'retry': expected a number, got x"] = { retry = "x" },
       ["option 'timeout': expected 0 or more, got -1"] = { timeout = -1 },

@@ -86,10 +86,10 @@ TEST_F(PanelCharts, NamesTellOnlyWhatDiffers) {
 }
 
 TEST_F(PanelCharts, MemoryIsStackedInOrderWithTheRestOnTop) {
-  detail(0).breakdown = {{"zeppelins", kMiB}, {"rest", kMiB}, {"parameters", 2 * kMiB}};
-  detail(1).breakdown = {{"parameters", 3 * kMiB}, {"activations", 5 * kMiB}};
-  detail(1).rest_bytes = 4 * kMiB;  // beside the list, as older records have it
-  detail(2).breakdown = {{"parameters", NAN}, {"activations", -5}};
+  detail(0).memory.breakdown = {{"zeppelins", kMiB}, {"rest", kMiB}, {"parameters", 2 * kMiB}};
+  detail(1).memory.breakdown = {{"parameters", 3 * kMiB}, {"activations", 5 * kMiB}};
+  detail(1).memory.rest_bytes = 4 * kMiB;  // beside the list, as older records have it
+  detail(2).memory.breakdown = {{"parameters", NAN}, {"activations", -5}};
   make_memory_chart(workspace_, points_, {}, chart_);
   EXPECT_EQ(names(), (std::vector<std::string>{"parameters", "activations", "zeppelins", "rest"}));
   const PlotPanel& panel = chart_.spec.panels[0];
@@ -106,7 +106,7 @@ TEST_F(PanelCharts, MemoryIsStackedInOrderWithTheRestOnTop) {
 }
 
 TEST_F(PanelCharts, EveryBarKnowsItsPointAndTheFailedOneIsDrawnOnce) {
-  detail(0).breakdown = {{"parameters", kMiB}, {"data", kMiB}};
+  detail(0).memory.breakdown = {{"parameters", kMiB}, {"data", kMiB}};
   std::reverse(points_.begin(), points_.end());  // as pinning may order them
   make_memory_chart(workspace_, points_, {}, chart_);
   ASSERT_EQ(chart_.refs.size(), 1u);
@@ -121,8 +121,8 @@ TEST_F(PanelCharts, EveryBarKnowsItsPointAndTheFailedOneIsDrawnOnce) {
 }
 
 TEST_F(PanelCharts, MemoryAfterTheStepAndAsShares) {
-  detail(0).breakdown = {{"parameters", 8 * kMiB}};
-  detail(0).after_step = {{"parameters", 3 * kMiB}, {"gradients", kMiB}};
+  detail(0).memory.breakdown = {{"parameters", 8 * kMiB}};
+  detail(0).memory.after_step = {{"parameters", 3 * kMiB}, {"gradients", kMiB}};
   make_memory_chart(workspace_, points_, {true, true}, chart_);
   EXPECT_EQ(chart_.spec.panels[0].y.unit, "%");
   EXPECT_EQ(series("parameters").y[0], 75.0);
@@ -130,8 +130,8 @@ TEST_F(PanelCharts, MemoryAfterTheStepAndAsShares) {
 }
 
 TEST_F(PanelCharts, ABaselinePointIsALineAcrossTheBars) {
-  detail(0).breakdown = {{"parameters", 2 * kMiB}, {"data", kMiB}};
-  detail(2).breakdown = {{"parameters", 9 * kMiB}};
+  detail(0).memory.breakdown = {{"parameters", 2 * kMiB}, {"data", kMiB}};
+  detail(2).memory.breakdown = {{"parameters", 9 * kMiB}};
   make_memory_chart(workspace_, points_, {}, chart_);
   EXPECT_TRUE(chart_.spec.panels[0].references.empty()) << "mode = none is many points";
   Baseline baseline;
@@ -156,7 +156,7 @@ TEST_F(PanelCharts, WithoutFiguresTheEmptyStateSaysWhatToDo) {
 }
 
 TEST_F(PanelCharts, APointThatIsBeingReadSaysSo) {
-  detail(0).breakdown = {{"parameters", kMiB}};
+  detail(0).memory.breakdown = {{"parameters", kMiB}};
   points_[1].detail = nullptr;
   chart_.waiting = true;
   make_memory_chart(workspace_, points_, {}, chart_);
@@ -164,7 +164,8 @@ TEST_F(PanelCharts, APointThatIsBeingReadSaysSo) {
 }
 
 TEST_F(PanelCharts, ManyPartsAreAddedUpAndManyPointsLie) {
-  for (int i = 0; i < 100; ++i) detail(0).breakdown.push_back({"owner" + std::to_string(i), kMiB});
+  for (int i = 0; i < 100; ++i)
+    detail(0).memory.breakdown.push_back({"owner" + std::to_string(i), kMiB});
   std::vector<DetailedPoint> many(48, points_[0]);
   make_memory_chart(workspace_, many, {}, chart_);
   EXPECT_EQ(chart_.spec.panels[0].series.size(), 41u);
@@ -174,15 +175,15 @@ TEST_F(PanelCharts, ManyPartsAreAddedUpAndManyPointsLie) {
 
 PhaseTime phase(const std::string& name, double median, double mean, double min) {
   PhaseTime made{name, {}};
-  made.ms.median = median;
-  made.ms.mean = mean;
-  made.ms.min = min;
+  made.value.median = median;
+  made.value.mean = mean;
+  made.value.min = min;
   return made;
 }
 
 TEST_F(PanelCharts, PhasesAreStackedInTheOrderOfTheStep) {
-  detail(0).phases = {phase("optimizer", 1, 2, 0.5), phase("forward", 3, 6, 1.5)};
-  detail(2).phases = {phase("warp", 5, 5, 5), phase("second_backward", 7, 8, 6)};
+  detail(0).time.phases_ms = {phase("optimizer", 1, 2, 0.5), phase("forward", 3, 6, 1.5)};
+  detail(2).time.phases_ms = {phase("warp", 5, 5, 5), phase("second_backward", 7, 8, 6)};
   make_phases_chart(workspace_, points_, {}, chart_);
   EXPECT_EQ(names(), (std::vector<std::string>{"forward", "second backward", "optimizer", "warp"}));
   EXPECT_EQ(series("forward").y[0], 3.0);
@@ -197,11 +198,11 @@ TEST_F(PanelCharts, PhasesAreStackedInTheOrderOfTheStep) {
 }
 
 TEST_F(PanelCharts, SamplesHaveQuartilesAndNeverLeaveTheirColumn) {
-  detail(0).samples_ms = {4, 1, 3, 2, 5, NAN};
-  detail(0).warmup_ms = {9};
-  detail(1).step_ms.median = 10;
-  detail(1).step_ms.iqr = 2;
-  for (int i = 0; i < 10000; ++i) detail(2).samples_ms.push_back(i % 100);
+  detail(0).time.samples_ms = {4, 1, 3, 2, 5, NAN};
+  detail(0).time.warmup_ms = {9};
+  detail(1).time.step_ms.median = 10;
+  detail(1).time.step_ms.iqr = 2;
+  for (int i = 0; i < 10000; ++i) detail(2).time.samples_ms.push_back(i % 100);
   make_samples_chart(workspace_, points_, true, chart_);
   const PlotSeries& median = series("median, middle half");
   EXPECT_EQ(median.y[0], 3.0);
@@ -227,17 +228,17 @@ TEST_F(PanelCharts, SamplesHaveQuartilesAndNeverLeaveTheirColumn) {
 }
 
 TEST_F(PanelCharts, ATimelineKeepsItsPeakHoweverLongItIs) {
-  MemoryTimeline& timeline = detail(0).timeline;
-  timeline.phases = {"forward", "backward"};
+  MemoryTimeline& timeline = detail(0).memory.timeline;
+  timeline.phase.names = {"forward", "backward"};
   timeline.owners = {{"activations", {}}, {"parameters", {}}, {"never", {}}};
   constexpr size_t kCount = 50'000, kPeak = 31'234;
   for (size_t i = 0; i < kCount; ++i) {
     timeline.ms.push_back(static_cast<double>(i) / 1000);
     timeline.total.push_back(0);
-    timeline.phase.push_back(i < 20'000 ? 0 : 1);
-    timeline.owners[0].bytes.push_back(i == kPeak ? 7 * kMiB : kMiB);
-    timeline.owners[1].bytes.push_back(kMiB);
-    timeline.owners[2].bytes.push_back(0);
+    timeline.phase.index.push_back(i < 20'000 ? 0 : 1);
+    timeline.owners[0].value.push_back(i == kPeak ? 7 * kMiB : kMiB);
+    timeline.owners[1].value.push_back(kMiB);
+    timeline.owners[2].value.push_back(0);
   }
   make_timeline_chart({named(0)}, chart_);
   const PlotPanel& panel = chart_.spec.panels[0];
@@ -254,10 +255,10 @@ TEST_F(PanelCharts, ATimelineKeepsItsPeakHoweverLongItIs) {
 
 TEST_F(PanelCharts, TwoTimelinesShareTheirAxes) {
   for (const size_t i : {0u, 1u}) {
-    detail(i).timeline.ms = {0, 1, i == 0 ? 2.0 : 8.0};
-    detail(i).timeline.total = {kMiB, (i == 0 ? 5 : 2) * kMiB, kMiB};
-    detail(i).timeline.phase = {0, 0, 0};
-    detail(i).timeline.phases = {"forward"};
+    detail(i).memory.timeline.ms = {0, 1, i == 0 ? 2.0 : 8.0};
+    detail(i).memory.timeline.total = {kMiB, (i == 0 ? 5 : 2) * kMiB, kMiB};
+    detail(i).memory.timeline.phase.index = {0, 0, 0};
+    detail(i).memory.timeline.phase.names = {"forward"};
   }
   make_timeline_chart({named(0), named(1)}, chart_);
   ASSERT_EQ(chart_.spec.panels.size(), 2u);
@@ -267,7 +268,7 @@ TEST_F(PanelCharts, TwoTimelinesShareTheirAxes) {
     EXPECT_GT(*panel.y.max, 5.0);
   }
   EXPECT_EQ(chart_.refs[1][0][0], (PointRef{0, 1}));
-  detail(0).timeline.ms = {0, 5, 2};
+  detail(0).memory.timeline.ms = {0, 5, 2};
   chart_ = Chart();
   make_timeline_chart({named(0), named(1)}, chart_);
   EXPECT_TRUE(chart_.spec.panels.empty());
@@ -275,11 +276,11 @@ TEST_F(PanelCharts, TwoTimelinesShareTheirAxes) {
 }
 
 TEST_F(PanelCharts, LayersComeLongestFirstBesideThoseOfTheBaseline) {
-  detail(0).layers = {{"model.a", "linear", 1},
-                      {"model.b", "norm", 3},
-                      {"model.c", "linear", 2},
-                      {"model.d", "linear", NAN}};
-  detail(1).layers = {{"model.b", "norm", 30}};
+  detail(0).layers = {{"model.a", 1, "linear"},
+                      {"model.b", 3, "norm"},
+                      {"model.c", 2, "linear"},
+                      {"model.d", NAN, "linear"}};
+  detail(1).layers = {{"model.b", 30, "norm"}};
   make_layers_chart({named(0), {"other", {0, 1}, points_[1].detail}}, {2, false}, chart_);
   const PlotPanel& panel = chart_.spec.panels[0];
   EXPECT_TRUE(panel.horizontal);
@@ -316,12 +317,12 @@ TEST_F(PanelCharts, CommunicationIsSplitIntoExposedAndHidden) {
 }
 
 TEST_F(PanelCharts, NormsStandAroundTheBoundOnALogAxis) {
-  PrivacyClaim& claim = detail(2).privacy;
+  PrivacyPart& claim = detail(2).privacy;
   claim.private_engine = true;
-  claim.norm_edges = {0.5, 1, 2};
-  claim.norm_counts = {3, 7};
+  claim.norms_histogram.edges = {0.5, 1, 2};
+  claim.norms_histogram.counts = {3, 7};
   claim.max_grad_norm = 1.5;
-  detail(2).steps = {{1, true, 0, 0, 0, 0.25, NAN}, {2, false, 0, 0, 0, NAN, NAN}};
+  detail(2).steps = {{1, true, 0, 0, 0, 0.25, {}}, {2, false, 0, 0, 0, NAN, {}}};
   make_privacy_chart(named(2), chart_);
   ASSERT_EQ(chart_.spec.panels.size(), 2u);
   const PlotPanel& norms = chart_.spec.panels[0];
@@ -330,7 +331,7 @@ TEST_F(PanelCharts, NormsStandAroundTheBoundOnALogAxis) {
   EXPECT_EQ(series("samples").y, (records::MaybeNumbers{3.0, 3.0, 7.0, 7.0}));
   EXPECT_EQ(norms.references.at(0).x, (std::vector<double>{1.5}));
   EXPECT_EQ(series("clipped", 1).y, (records::MaybeNumbers{25.0}));
-  claim.norm_edges = {2, 1, 0.5};
+  claim.norms_histogram.edges = {2, 1, 0.5};
   chart_ = Chart();
   make_privacy_chart(named(2), chart_);
   EXPECT_EQ(chart_.spec.panels.size(), 1u) << "falling edges are no histogram";

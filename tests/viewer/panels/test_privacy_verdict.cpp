@@ -12,9 +12,9 @@
 namespace moonshard::viewer {
 namespace {
 
-PrivacyClaim good_claim() {
-  PrivacyClaim claim;
-  claim.present = claim.private_engine = true;
+PrivacyPart good_claim() {
+  PrivacyPart claim;
+  claim.private_engine = true;
   claim.delta = 1e-5;
   claim.sampling_rate = 0.01;
   claim.noise_multiplier = 1.1;
@@ -28,7 +28,7 @@ PrivacyClaim good_claim() {
 using Verdict = PrivacyVerdict::Kind;
 
 TEST(PrivacyVerdict, AgreesOnlyWithWhatItComputesItself) {
-  PrivacyClaim claim = good_claim();
+  PrivacyPart claim = good_claim();
   const double true_epsilon = claim.epsilon;
   EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Agrees);
   EXPECT_EQ(check_claim(claim, 0).epsilon, true_epsilon);
@@ -45,7 +45,7 @@ TEST(PrivacyVerdict, AgreesOnlyWithWhatItComputesItself) {
 }
 
 TEST(PrivacyVerdict, RecomputesByTheMethodThatTheClaimNames) {
-  PrivacyClaim claim = good_claim();
+  PrivacyPart claim = good_claim();
   for (const char* method : {"prv", "pld"}) {
     claim.accountant = method;
     const accountant::Epsilon found = accountant::epsilon_of(method, {{0.01, 1.1, 1000}}, 1e-5);
@@ -70,7 +70,7 @@ TEST(PrivacyVerdict, RecomputesByTheMethodThatTheClaimNames) {
 }
 
 TEST(PrivacyVerdict, TakesAnApproximationForNoGuarantee) {
-  PrivacyClaim claim = good_claim();
+  PrivacyPart claim = good_claim();
   claim.accountant = "gdp";
   claim.epsilon = accountant::epsilon_of("gdp", {{0.01, 1.1, 1000}}, 1e-5).epsilon;
   const PrivacyVerdict verdict = check_claim(claim, 0);
@@ -82,7 +82,7 @@ TEST(PrivacyVerdict, TakesAnApproximationForNoGuarantee) {
 }
 
 TEST(PrivacyVerdict, AddsUpAHistoryOfPhases) {
-  PrivacyClaim claim = good_claim();
+  PrivacyPart claim = good_claim();
   claim.history = {{0.01, 1.1, 400}, {0.02, 1.3, 600}};
   claim.epsilon = accountant::epsilon_of("rdp", {{0.01, 1.1, 400}, {0.02, 1.3, 600}}, 1e-5).epsilon;
   EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Agrees);
@@ -104,7 +104,7 @@ TEST(PrivacyVerdict, CountsStepsThatTheClaimLeavesOut) {
 }
 
 TEST(PrivacyVerdict, RefusesClaimsThatNothingStandsBehind) {
-  PrivacyClaim claim = good_claim();
+  PrivacyPart claim = good_claim();
   claim.private_engine = false;
   EXPECT_EQ(check_claim(claim, 0).kind, Verdict::Unfounded);
   claim = good_claim();
@@ -113,8 +113,8 @@ TEST(PrivacyVerdict, RefusesClaimsThatNothingStandsBehind) {
   claim = good_claim();
   claim.noise_multiplier = 0;
   EXPECT_EQ(check_claim(claim, 0).kind, Verdict::TooLow) << "no noise, no epsilon";
-  claim = PrivacyClaim();
-  claim.present = true;
+  claim = PrivacyPart();
+  claim.noise = "none";
   claim.why_no_epsilon = "fixed batches";
   EXPECT_EQ(check_claim(claim, 0).text, "Not private: no epsilon is claimed: fixed batches.");
 }
@@ -123,10 +123,10 @@ TEST(PrivacyVerdict, SurvivesAnyNumbers) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const double number : {-1.0, 0.0, 1.0, 2.0, 1e308, -1e308, 1e-308, kInfinity, -kInfinity,
                               std::numeric_limits<double>::quiet_NaN()}) {
-    for (double PrivacyClaim::*field :
-         {&PrivacyClaim::epsilon, &PrivacyClaim::delta, &PrivacyClaim::sampling_rate,
-          &PrivacyClaim::noise_multiplier, &PrivacyClaim::steps}) {
-      PrivacyClaim claim = good_claim();
+    for (double PrivacyPart::*field :
+         {&PrivacyPart::epsilon, &PrivacyPart::delta, &PrivacyPart::sampling_rate,
+          &PrivacyPart::noise_multiplier, &PrivacyPart::steps}) {
+      PrivacyPart claim = good_claim();
       claim.*field = number;
       const PrivacyVerdict verdict = check_claim(claim, 0);
       EXPECT_FALSE(verdict.text.empty());

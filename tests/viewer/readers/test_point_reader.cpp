@@ -1,5 +1,6 @@
 // One point's details, its files, logs and tables.
 #include "runtime/records/reader.h"
+#include "runtime/records/schema_json.h"
 #include "tests/viewer/reader_support.h"
 #include "viewer/readers/point_reader.h"
 #include "viewer/readers/text_reader.h"
@@ -20,26 +21,27 @@ TEST(PointReader, reads_a_real_point_as_its_record_says) {
   const std::string id = "ff17643e8e7638f2";
   const Json said = records::load_point(folder, id).result;
   const PointDetail detail = read_point_detail(folder, id);
-  EXPECT_EQ(detail.step_ms.median, said["time"]["step_ms"]["median"].get<double>());
-  EXPECT_EQ(detail.samples_ms, said["time"]["samples_ms"].get<std::vector<double>>());
-  ASSERT_EQ(detail.phases.size(), said["time"]["phases_ms"].size());
-  for (size_t i = 0; i < detail.phases.size(); ++i) {
-    EXPECT_EQ(detail.phases[i].name, said["time"]["phase_order"][i].get<std::string>());
+  EXPECT_EQ(detail.time.step_ms.median, said["time"]["step_ms"]["median"].get<double>());
+  EXPECT_EQ(detail.time.samples_ms, said["time"]["samples_ms"].get<std::vector<double>>());
+  ASSERT_EQ(detail.time.phases_ms.size(), said["time"]["phases_ms"].size());
+  for (size_t i = 0; i < detail.time.phases_ms.size(); ++i) {
+    EXPECT_EQ(detail.time.phases_ms[i].name, said["time"]["phase_order"][i].get<std::string>());
   }
-  EXPECT_EQ(detail.stages.size(), said["memory_stages"].size());
-  EXPECT_EQ(detail.peak_bytes, said["memory"]["peak_bytes"].get<double>());
-  EXPECT_EQ(detail.breakdown.size(), said["memory"]["breakdown"].size());
-  EXPECT_EQ(detail.breakdown[0].owner, said["memory"]["breakdown"][0]["owner"].get<std::string>());
+  EXPECT_EQ(detail.memory_stages.size(), said["memory_stages"].size());
+  EXPECT_EQ(detail.memory.peak_bytes, said["memory"]["peak_bytes"].get<double>());
+  EXPECT_EQ(detail.memory.breakdown.size(), said["memory"]["breakdown"].size());
+  EXPECT_EQ(detail.memory.breakdown[0].owner,
+            said["memory"]["breakdown"][0]["owner"].get<std::string>());
   const Json& timeline = said["memory"]["timeline"];
-  EXPECT_EQ(detail.timeline.ms, timeline["ms"].get<std::vector<double>>());
-  EXPECT_EQ(detail.timeline.owners.size(), timeline["owners"].size());
-  for (size_t i = 0; i < detail.timeline.ms.size(); ++i) {
-    EXPECT_EQ(detail.timeline.phases[detail.timeline.phase[i]],
+  EXPECT_EQ(detail.memory.timeline.ms, timeline["ms"].get<std::vector<double>>());
+  EXPECT_EQ(detail.memory.timeline.owners.size(), timeline["owners"].size());
+  for (size_t i = 0; i < detail.memory.timeline.ms.size(); ++i) {
+    EXPECT_EQ(detail.memory.timeline.phase.names[detail.memory.timeline.phase.index[i]],
               timeline["phase"][i].get<std::string>());
   }
   EXPECT_EQ(detail.comm.size(), said["comm"].size());
   EXPECT_EQ(detail.steps.size(), said["steps"].size());
-  EXPECT_TRUE(detail.privacy.present);
+  EXPECT_FALSE(records::is_missing(detail.privacy));
   EXPECT_FALSE(detail.privacy.why_no_epsilon.empty());
 }
 
@@ -49,11 +51,11 @@ TEST(PointReader, cuts_unequal_timelines_and_drops_a_histogram_that_is_none) {
           "phase":["x","y","x"]}},
           "privacy":{"norms_histogram":{"edges":[0,1],"counts":[1,2]},"epsilon":3,
           "history":[{"q":0.1,"sigma":2,"steps":5},7,{"q":"x","sigma":null,"more":[{}]}]},"layers":[1,{},[]]})");
-  EXPECT_EQ(detail.timeline.ms.size(), 1u);
-  EXPECT_EQ(detail.timeline.total.size(), 1u);
-  EXPECT_EQ(detail.timeline.phase.size(), 1u);
-  for (const auto& owner : detail.timeline.owners) EXPECT_EQ(owner.bytes.size(), 1u);
-  EXPECT_TRUE(detail.privacy.norm_counts.empty());
+  EXPECT_EQ(detail.memory.timeline.ms.size(), 1u);
+  EXPECT_EQ(detail.memory.timeline.total.size(), 1u);
+  EXPECT_EQ(detail.memory.timeline.phase.index.size(), 1u);
+  for (const auto& owner : detail.memory.timeline.owners) EXPECT_EQ(owner.value.size(), 1u);
+  EXPECT_TRUE(detail.privacy.norms_histogram.counts.empty());
   EXPECT_EQ(detail.privacy.epsilon, 3);
   ASSERT_EQ(detail.privacy.history.size(), 2u);
   EXPECT_EQ(detail.privacy.history[0].sigma, 2);
@@ -64,7 +66,7 @@ TEST(PointReader, cuts_unequal_timelines_and_drops_a_histogram_that_is_none) {
 TEST(PointReader, keeps_at_most_a_million_numbers_of_a_list) {
   std::string text = "{\"time\":{\"samples_ms\":[0";
   for (int i = 0; i < 1'000'100; ++i) text += ",1";
-  EXPECT_EQ(detail_of(text + "]}}").samples_ms.size(), 1'000'000u);
+  EXPECT_EQ(detail_of(text + "]}}").time.samples_ms.size(), 1'000'000u);
 }
 
 TEST(PointReader, fields_of_another_kind_are_passed_over) {
@@ -85,7 +87,7 @@ TEST(PointReader, fields_of_another_kind_are_passed_over) {
       const std::string text =
           fmt::format("{{\"{}\":{},\"time\":{{\"warmup_ms\":[1,2]}}}}", key, value);
       if (std::string(key) == "time") continue;  // a duplicate
-      EXPECT_EQ(detail_of(text).warmup_ms.size(), 2u) << text;
+      EXPECT_EQ(detail_of(text).time.warmup_ms.size(), 2u) << text;
     }
   }
 }
@@ -107,7 +109,8 @@ TEST(PointReader, lists_only_files_that_lie_inside) {
   EXPECT_EQ(detail.logs, std::vector<std::string>{"log.rank0.txt"});
   EXPECT_EQ(detail.tables, std::vector<std::string>{"steps.csv"});
   EXPECT_THROW(read_point_detail(folder, "../p0"), IoError);
-  EXPECT_TRUE(read_point_detail(folder, "p3").phases.empty()) << "planned: nothing there yet";
+  EXPECT_TRUE(read_point_detail(folder, "p3").time.phases_ms.empty())
+      << "planned: nothing there yet";
 }
 
 TEST(TextReader, shows_the_end_of_a_long_log_and_says_what_is_missing) {

@@ -1,0 +1,11 @@
+// An experiment's record in words, as `moonshard profile` prints it.
+#pragma once
+
+#include "runtime/experiment/experiment_options.h"
+#include "runtime/records/schema.h"
+
+namespace moonshard::host {
+
+void print_record(const records::Result& record);
+
+}  // namespace moonshard::host

@@ -1,0 +1,1 @@
+// A source for the targets that own a precompiled header (PrecompiledHeaders.cmake).

@@ -1,0 +1,11 @@
+#include "kernels/delay/delay.h"
+
+#include "kernels/common/cuda_library.h"
+
+namespace moonshard::kernels {
+
+void delay_stream(double microseconds, void* cuda_stream) {
+  cuda().launch_delay(microseconds, cuda_stream);
+}
+
+}  // namespace moonshard::kernels

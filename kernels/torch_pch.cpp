@@ -1,1 +1,0 @@
-// Anchors the precompiled header; see torch_pch.h.

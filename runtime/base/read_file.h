@@ -1,0 +1,55 @@
+// Files opened for reading, by position into memory of the caller's.
+//
+// Why there is no memory map: a file that shrinks under a map kills the process (SIGBUS), as does
+// an I/O error of a network disk. Every read of a tensor copies anyway, into memory of its own or
+// onto a device, so pread costs the same one copy, and a short answer is an ordinary error.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace moonshard {
+
+/// Throws IoError "PATH: cannot ACTION: REASON; ADVICE" for an errno.
+[[noreturn]] void fail_to_read(const std::filesystem::path& path, const char* action, int error);
+
+/// Throws UsageError for a path that no system call takes.
+void check_path_length(const std::filesystem::path& path);
+
+/// An open file descriptor; closed with its owner.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  ~Descriptor() { close(); }
+  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  int number() const { return number_; }
+  /// True when the system accepted it; some disks report a failed write only here.
+  bool close();
+
+ private:
+  int release();
+  int number_;
+};
+
+/// A regular file, open for reading.
+class ReadOnlyFile {
+ public:
+  /// Throws IoError when there is none, or when it is a folder, a pipe or a device.
+  static ReadOnlyFile open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  /// When it was opened.
+  int64_t size() const { return size_; }
+  /// Fills `bytes` bytes at `target` from that position. Throws IoError when the file has become
+  /// shorter, Interrupted when the user asked to stop. `what` names the piece for the error.
+  void read_at(int64_t position, void* target, int64_t bytes, const std::string& what) const;
+
+ private:
+  std::filesystem::path path_;
+  Descriptor file_;
+  int64_t size_ = 0;
+};
+
+}  // namespace moonshard

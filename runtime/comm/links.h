@@ -1,0 +1,27 @@
+// The links that a fake world's communication is modelled from. Knows no torch: option schemas
+// list them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace moonshard::comm {
+
+/// Bytes per second and direction that one GPU gets out of a ring, and what a collective costs at
+/// least. Order of magnitude of published measurements; the result names the link.
+struct Link {
+  const char* name;
+  double bytes_per_s, latency_us;
+};
+inline constexpr Link kLinks[] = {
+    {"nvlink", 360e9, 12},     {"pcie5", 50e9, 15},       {"infiniband", 45e9, 20},
+    {"ethernet100", 11e9, 40}, {"ethernet10", 1.1e9, 60}, {"instant", 1e18, 0},
+};
+
+inline std::vector<std::string> link_names() {
+  std::vector<std::string> names;
+  for (const Link& link : kLinks) names.emplace_back(link.name);
+  return names;
+}
+
+}  // namespace moonshard::comm

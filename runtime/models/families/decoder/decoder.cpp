@@ -1,0 +1,195 @@
+#include "runtime/models/families/decoder/decoder.h"
+
+#include <ATen/ATen.h>
+
+#include "runtime/models/batch_check.h"
+#include "runtime/models/blocks/activations.h"
+#include "runtime/models/blocks/checkpoint.h"
+#include "runtime/models/blocks/losses.h"
+#include "runtime/models/blocks/norms.h"
+#include "runtime/models/blocks/param_ops.h"
+
+// Shape letters: B samples, T tokens, D hidden_dim, H heads, d head_dim, V vocabulary.
+namespace moonshard::models {
+namespace {
+
+constexpr double kInitialStd = 0.02;
+
+void check_decoder_options(const ModelOptions& o) {
+  MS_CHECK(o.head_dim % 2 == 0, "model '{}': expected an even head_dim, got {}", o.model,
+           o.head_dim);
+  MS_CHECK(o.num_heads % o.num_kv_heads == 0,
+           "model '{}': expected num_heads to be a multiple of num_kv_heads, got {} and {}",
+           o.model, o.num_heads, o.num_kv_heads);
+  MS_CHECK(o.rope_scaling == "none" || o.rope_low_freq_factor < o.rope_high_freq_factor,
+           "model '{}': expected rope_low_freq_factor below rope_high_freq_factor, got {} and {}",
+           o.model, o.rope_low_freq_factor, o.rope_high_freq_factor);
+}
+
+}  // namespace
+
+Decoder::Decoder(const ModelOptions& options)
+    : Model(options), attention_(attention_kind(options.attention)) {
+  const auto& o = options_;
+  check_decoder_options(o);
+  rotary_.base = o.rope_base;
+  rotary_.llama3_scaling = o.rope_scaling == "llama3";
+  rotary_.factor = o.rope_factor;
+  rotary_.low_freq_factor = o.rope_low_freq_factor;
+  rotary_.high_freq_factor = o.rope_high_freq_factor;
+  rotary_.original_length = o.rope_original_length;
+
+  embed_ =
+      &add_embedding("model.embed_tokens", o.vocab_size, o.hidden_dim, kInitialStd, o.pad_token_id);
+  for (int64_t i = 0; i < o.num_layers; ++i)
+    blocks_.push_back(add_block(fmt::format("model.layers.{}.", i)));
+  final_norm_ = &add_rms_norm("model.norm", o.hidden_dim);
+  if (o.task == "classify") {
+    head_ = &add_linear("score", o.hidden_dim, o.num_labels, false, kInitialStd);
+  } else if (o.tie_embeddings == "yes") {
+    head_ = &add_tied_linear("lm_head", *embed_);
+  } else {
+    head_ = &add_linear("lm_head", o.hidden_dim, o.vocab_size, false, kInitialStd);
+  }
+}
+
+Decoder::Block Decoder::add_block(const std::string& prefix) {
+  const auto& o = options_;
+  const bool bias = o.qkv_bias == "yes";
+  const int64_t q_dim = o.num_heads * o.head_dim, kv_dim = o.num_kv_heads * o.head_dim;
+  const auto projection = [&](const char* name, int64_t in, int64_t out, bool with_bias = false) {
+    return &add_linear(prefix + name, in, out, with_bias, kInitialStd);
+  };
+  begin_block();
+  Block block{};
+  block.input_norm = &add_rms_norm(prefix + "input_layernorm", o.hidden_dim);
+  block.q = projection("self_attn.q_proj", o.hidden_dim, q_dim, bias);
+  block.k = projection("self_attn.k_proj", o.hidden_dim, kv_dim, bias);
+  block.v = projection("self_attn.v_proj", o.hidden_dim, kv_dim, bias);
+  block.o = projection("self_attn.o_proj", q_dim, o.hidden_dim);
+  block.post_norm = &add_rms_norm(prefix + "post_attention_layernorm", o.hidden_dim);
+  block.gate = projection("mlp.gate_proj", o.hidden_dim, o.intermediate_dim);
+  block.up = projection("mlp.up_proj", o.hidden_dim, o.intermediate_dim);
+  block.down = projection("mlp.down_proj", o.intermediate_dim, o.hidden_dim);
+  end_block();
+  return block;
+}
+
+at::Tensor Decoder::Stream::sum() const {
+  return delta_BTD.defined() ? x_BTD + delta_BTD : x_BTD;
+}
+
+at::Tensor Decoder::forward(const Batch& batch) {
+  Stream stream{embedding(batch.input_ids, *embed_), {}};
+  const RotaryTable positions =
+      rotary_table(stream.x_BTD.size(1), options_.head_dim, rotary_, stream.x_BTD,
+                   /*fused_allowed=*/!seam().plain_autograd);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const bool recompute = options_.checkpointing == "block" &&
+                           static_cast<int64_t>(i) % options_.checkpoint_every == 0;
+    if (!recompute) {
+      stream = run_block(blocks_[i], stream, positions);
+      continue;
+    }
+    stream = {checkpointed(
+                  seam(), recompute,
+                  [this, &block = blocks_[i], positions](const at::Tensor& x, const at::Tensor&) {
+                    return run_block(block, {x, {}}, positions).sum();
+                  },
+                  stream.sum()),
+              {}};
+  }
+  const at::Tensor x_BTD =
+      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *final_norm_, options_.norm_eps).normed;
+  if (options_.task == "lm") return linear(x_BTD, *head_);
+  // Attention is causal and padding is on the right, so the last real token has seen all real ones
+  // and no padding. Only its score is needed: the head runs on [B, D].
+  const at::Tensor last_B = batch.attention_mask.sum(-1).clamp_min(1) - 1;
+  const at::Tensor rows_B = at::arange(last_B.size(0), last_B.options());
+  return linear(x_BTD.index({rows_B, last_B}), *head_);
+}
+
+at::Tensor Decoder::losses(const Batch& batch) {
+  at::Tensor scores = forward(batch);
+  return options_.task == "lm" ? token_losses(seam(), std::move(scores), batch.labels)
+                               : classification_losses(scores, batch.labels);
+}
+
+void Decoder::check(const Batch& batch) const {
+  const BatchCheck fields(options_, batch);
+  const bool is_lm = options_.task == "lm";
+  fields.expect(batch.input_ids, "input_ids", 2, "[samples, tokens]");
+  MS_CHECK(batch.input_ids.size(1) > 0,
+           "model '{}': batch field 'input_ids': expected at least one token, got {}",
+           options_.model, c10::str(batch.input_ids.sizes()));
+  fields.expect_range(batch.input_ids, "input_ids", 0, options_.vocab_size - 1, false,
+                      "check vocab_size and the data");
+  fields.expect(batch.labels, "labels", is_lm ? 2 : 1, is_lm ? "[samples, tokens]" : "[samples]");
+  if (is_lm) fields.expect_like_ids(batch.labels, "labels");
+  fields.expect_range(batch.labels, "labels", 0,
+                      (is_lm ? options_.vocab_size : options_.num_labels) - 1, is_lm,
+                      is_lm ? "check vocab_size" : "check num_labels");
+  const at::Tensor& mask = batch.attention_mask;
+  if (is_lm && !mask.defined()) return;
+  fields.expect(mask, "attention_mask", 2, "[samples, tokens]");
+  fields.expect_like_ids(mask, "attention_mask");
+  if (!mask.is_cpu()) return;
+  MS_CHECK(mask.any(1).all().item<bool>(),
+           "model '{}': batch field 'attention_mask': expected a real token in every sample, got "
+           "one without any; leave that sample out",
+           options_.model);
+  MS_CHECK(!is_lm || !mask.logical_not().logical_and(batch.labels.ne(-100)).any().item<bool>(),
+           "model '{}': batch field 'labels': expected -100 (ignored) at padding, got a label "
+           "there",
+           options_.model);
+  const int64_t T = mask.size(1);
+  if (T < 2) return;
+  const at::Tensor starts_late =
+      mask.narrow(1, 1, T - 1).logical_and(mask.narrow(1, 0, T - 1).logical_not());
+  MS_CHECK(!starts_late.any().item<bool>(),
+           "model '{}': batch field 'attention_mask': expected padding on the right, got a real "
+           "token after padding; move each sample's tokens to the left",
+           options_.model);
+}
+
+Decoder::Stream Decoder::run_block(const Block& block, const Stream& stream,
+                                   const RotaryTable& positions) const {
+  const double eps = options_.norm_eps;
+  const AddedStream before =
+      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *block.input_norm, eps);
+  const AddedStream between = rms_norm_of_sum(
+      before.stream, attend(block, before.normed, positions), *block.post_norm, eps);
+  return {between.stream, feed_forward(block, between.normed)};
+}
+
+at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD,
+                           const RotaryTable& positions) const {
+  const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
+  const auto heads = [&](const at::Tensor& x, int64_t count) {
+    return x.view({B, T, count, options_.head_dim}).transpose(1, 2);
+  };
+  at::Tensor q, k;
+  if (positions.fused) {
+    const at::Tensor q_BTD = linear(x_BTD, *block.q);
+    const RotatedHeads turned = rotate_in_place(q_BTD, linear(x_BTD, *block.k), positions);
+    q = heads(turned.q, options_.num_heads);
+    k = heads(turned.k, options_.num_kv_heads);
+  } else {
+    q = apply_rotary(heads(linear(x_BTD, *block.q), options_.num_heads), positions);
+    k = apply_rotary(heads(linear(x_BTD, *block.k), options_.num_kv_heads), positions);
+  }
+  const at::Tensor v = heads(linear(x_BTD, *block.v), options_.num_kv_heads);
+  const at::Tensor y_BHTd = attention(q, k, v, /*causal=*/true, attention_);
+  return linear(y_BHTd.transpose(1, 2).reshape({B, T, options_.num_heads * options_.head_dim}),
+                *block.o);
+}
+
+at::Tensor Decoder::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
+  const at::Tensor gate = linear(x_BTD, *block.gate);
+  if (swiglu_is_fused(*block.gate->seam, gate))
+    return linear(swiglu(gate, linear(x_BTD, *block.up)), *block.down);
+  const at::Tensor opened = at::silu(gate);
+  return linear(opened * linear(x_BTD, *block.up), *block.down);
+}
+
+}  // namespace moonshard::models

@@ -1,0 +1,363 @@
+// The family of decoder-only transformers: presets, batches, cost (letters of activation_bytes.h)
+// and config.json of Llama and Qwen2 folders. What a config asks for and our decoders do not have
+// is an error, never a silent difference.
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+#include "runtime/models/activation_bytes.h"
+#include "runtime/models/batch_draws.h"
+#include "runtime/models/config_object.h"
+#include "runtime/models/families/decoder/decoder.h"
+#include "runtime/models/family.h"
+
+namespace moonshard::models {
+namespace {
+
+// ---- presets ----------------------------------------------------------------------------------
+
+struct DecoderSizes {
+  int64_t vocab = 0, width = 0, inner = 0, layers = 0, heads = 0, kv_heads = 0;
+};
+
+Preset decoder_preset(const char* name, const DecoderSizes& sizes, int64_t tokens,
+                      const char* doc) {
+  ModelOptions o;
+  o.model = name;
+  o.vocab_size = sizes.vocab;
+  o.hidden_dim = sizes.width;
+  o.intermediate_dim = sizes.inner;
+  o.num_layers = sizes.layers;
+  o.num_heads = sizes.heads;
+  o.num_kv_heads = sizes.kv_heads;
+  o.tie_embeddings = "no";
+  o.rope_scaling = "none";
+  return {o, 2, tokens, doc, sizes.width > 0, nullptr};
+}
+
+Preset llama_preset(const char* name, const DecoderSizes& sizes, int64_t tokens, const char* doc) {
+  Preset preset = decoder_preset(name, sizes, tokens, doc);
+  preset.sizes.task = "classify";
+  preset.sizes.qkv_bias = "no";
+  preset.sizes.norm_eps = 1e-5;
+  preset.sizes.rope_base = 500000;
+  return preset;
+}
+
+Preset qwen_preset(const char* name, const DecoderSizes& sizes, int64_t tokens, const char* doc) {
+  Preset preset = decoder_preset(name, sizes, tokens, doc);
+  preset.sizes.task = "lm";
+  preset.sizes.qkv_bias = "yes";
+  preset.sizes.norm_eps = 1e-6;
+  preset.sizes.rope_base = 1000000;
+  return preset;
+}
+
+Preset stretched(Preset preset, double factor) {
+  preset.sizes.rope_scaling = "llama3";
+  preset.sizes.rope_factor = factor;
+  return preset;
+}
+
+Preset tied(Preset preset) {
+  preset.sizes.tie_embeddings = "yes";
+  return preset;
+}
+
+// ---- config.json ------------------------------------------------------------------------------
+
+// What transformers takes when a config leaves these out.
+constexpr double kDefaultNormEps = 1e-6;
+constexpr double kDefaultRopeBase = 10000;
+constexpr int64_t kDefaultLabels = 2;
+
+void read_rope(const ConfigObject& config, ModelOptions& o) {
+  // Newer files keep the base and the scaling in one object; older ones apart.
+  const bool is_new = config.has("rope_parameters");
+  const char* key = is_new ? "rope_parameters" : "rope_scaling";
+  o.rope_base = config.number_or("rope_theta", 1, 1e12, kDefaultRopeBase);
+  o.rope_scaling = "none";
+  if (!config.has(key)) return;
+  const ConfigObject rope = config.object(key);
+  if (is_new) o.rope_base = rope.number_or("rope_theta", 1, 1e12, o.rope_base);
+  const char* type_key = rope.has("rope_type") ? "rope_type" : "type";
+  const std::string type = rope.text_or(type_key, "default");
+  if (type == "default") return;
+  if (type != "llama3") rope.fail(type_key, "default or llama3");
+  o.rope_scaling = "llama3";
+  o.rope_factor = rope.number("factor", 1, 1e6);
+  o.rope_low_freq_factor = rope.number("low_freq_factor", 1e-6, 1e6);
+  o.rope_high_freq_factor = rope.number("high_freq_factor", 1e-6, 1e6);
+  o.rope_original_length = rope.integer("original_max_position_embeddings", 1, 1'000'000'000);
+}
+
+void read_task(const ConfigObject& config, ModelOptions& o) {
+  if (config.has("id2label")) {
+    if (!config.get("id2label").is_object() || config.get("id2label").empty())
+      config.fail("id2label", "an object of numbers and labels");
+    o.num_labels = static_cast<int64_t>(config.get("id2label").size());
+  } else {
+    o.num_labels = config.integer_or("num_labels", 1, 1'000'000, 0);
+  }
+  if (!config.has("architectures")) return;
+  const nlohmann::json& list = config.get("architectures");
+  if (!list.is_array() || list.empty() || !list[0].is_string())
+    config.fail("architectures", "a list of names");
+  const auto name = list[0].get<std::string>();
+  if (name.ends_with("ForSequenceClassification")) {
+    o.task = "classify";
+    if (o.num_labels == 0) o.num_labels = kDefaultLabels;
+  } else if (name.ends_with("ForCausalLM")) {
+    o.task = "lm";
+  } else if (!name.ends_with("Model")) {
+    config.fail("architectures", "...ForCausalLM, ...ForSequenceClassification or ...Model");
+  }
+}
+
+// Things of other models of the same type that would change the results.
+void refuse_unsupported(const ConfigObject& config, bool is_qwen) {
+  if (config.text_or("hidden_act", "silu") != "silu")
+    config.fail("hidden_act", "silu, the one activation that is supported,");
+  if (config.boolean_or("use_sliding_window", false)) {
+    config.fail("use_sliding_window", "false (sliding-window attention is not supported)");
+  }
+  if (!is_qwen && config.boolean_or("attention_bias", false))
+    config.fail("attention_bias", "false (biases in llama's attention are not supported)");
+  if (config.boolean_or("mlp_bias", false))
+    config.fail("mlp_bias", "false (biases in the MLP are not supported)");
+  if (config.number_or("partial_rotary_factor", 0, 1, 1) != 1)
+    config.fail("partial_rotary_factor", "1 (turning part of a head is not supported)");
+  if (config.has("quantization_config"))
+    config.fail("quantization_config", "no quantised weights (they are not supported)");
+}
+
+// Longest context, which our models do not limit. Readers use it for their caches only; for
+// stretched positions it follows from the stretch.
+int64_t context_length(const ModelOptions& o) {
+  constexpr int64_t kUsual = 32768;
+  if (o.rope_scaling != "llama3") return kUsual;
+  return std::llround(static_cast<double>(o.rope_original_length) * o.rope_factor);
+}
+
+// ---- the family -------------------------------------------------------------------------------
+
+class DecoderFamily : public Family {
+ public:
+  DecoderFamily() : Family(description_of<DecoderEntry>()) {}
+
+  std::vector<Preset> presets() const override {
+    return {
+        stretched(
+            llama_preset("llama3.1-8b", {128256, 4096, 14336, 32, 32, 8}, 1024, "Llama 3.1 8B"), 8),
+        tied(stretched(
+            llama_preset("llama3.2-1b", {128256, 2048, 8192, 16, 32, 8}, 1024, "Llama 3.2 1B"),
+            32)),
+        llama_preset("llama3-tiny", {1024, 128, 384, 2, 4, 2}, 128,
+                     "Llama 3 block structure, for a CPU"),
+        stretched(llama_preset("llama3.1-tiny", {1024, 128, 384, 2, 4, 2}, 128,
+                               "Llama 3.1 with stretched positions, for a CPU"),
+                  8),
+        tied(stretched(llama_preset("llama3.2-tiny", {1024, 128, 384, 2, 4, 2}, 128,
+                                    "Llama 3.2 with tied embeddings, for a CPU"),
+                       32)),
+        qwen_preset("qwen1.5-1.8b", {151936, 2048, 5504, 24, 16, 16}, 2048, "Qwen 1.5 1.8B"),
+        tied(qwen_preset("qwen2.5-1.5b", {151936, 1536, 8960, 28, 12, 2}, 2048, "Qwen 2.5 1.5B")),
+        qwen_preset("qwen1.5-tiny", {1024, 128, 352, 2, 4, 4}, 128,
+                    "Qwen 1.5 block structure, for a CPU"),
+        tied(qwen_preset("qwen2.5-tiny", {1024, 128, 384, 2, 4, 2}, 128,
+                         "Qwen 2.5 block structure, for a CPU")),
+        llama_preset("llama", {}, 1024, "Llama of the sizes given"),
+        qwen_preset("qwen", {}, 1024, "Qwen 1.5 or 2.5 of the sizes given"),
+    };
+  }
+
+  // "meta-llama-3.1-8b" -> "llama3.1-8b".
+  std::string preset_of_hub_name(const std::string& name) const override {
+    const std::string text = name.starts_with("meta-") ? name.substr(5) : name;
+    return text.starts_with("llama-") ? "llama" + text.substr(6) : text;
+  }
+
+  void complete(ModelOptions& o, const ModelOptions& asked) const override {
+    if (o.rope_scaling != "llama3") {
+      o.rope_factor = asked.rope_factor;  // not that of a preset whose scaling was turned off
+    } else {
+      // The published values of Llama 3.1, which 3.2 changes in the factor alone.
+      if (o.rope_factor == 0) o.rope_factor = 8;
+      if (o.rope_low_freq_factor == 0) o.rope_low_freq_factor = 1;
+      if (o.rope_high_freq_factor == 0) o.rope_high_freq_factor = 4;
+      if (o.rope_original_length == 0) o.rope_original_length = 8192;
+    }
+    complete_head_dim(o, 2);  // rotary positions turn pairs
+  }
+
+  std::unique_ptr<Model> build(const ModelOptions& o) const override {
+    return std::make_unique<Decoder>(o);
+  }
+
+  Batch synthetic_batch(const ModelOptions& o, int64_t batch_size, int64_t length,
+                        BatchDraws& draws) const override {
+    Batch batch;
+    batch.input_ids = draws.ids(o.vocab_size, {batch_size, length});
+    batch.attention_mask =
+        at::ones({batch_size, length}, at::TensorOptions().dtype(at::kBool).device(draws.device()));
+    if (o.task == "classify") {
+      batch.labels = draws.ids(o.num_labels, {batch_size});
+      return batch;
+    }
+    // Next-token labels: shifted left, the last position has none.
+    batch.labels = at::full_like(batch.input_ids, -100);
+    batch.labels.slice(1, 0, length - 1).copy_(batch.input_ids.slice(1, 1));
+    return batch;
+  }
+
+  int64_t batch_bytes(const ModelOptions& o, int64_t batch_size, int64_t length) const override {
+    const int64_t labels = o.task == "lm" ? length : 1;
+    return batch_size * (length * (8 + 1) + labels * 8);  // ids, mask, labels
+  }
+
+  double flops_per_token(const ModelOptions& o, int64_t tokens) const override {
+    const double D = static_cast<double>(o.hidden_dim), I = static_cast<double>(o.intermediate_dim),
+                 L = static_cast<double>(o.num_layers), T = static_cast<double>(tokens),
+                 Q = static_cast<double>(o.num_heads * o.head_dim),
+                 K = static_cast<double>(o.num_kv_heads * o.head_dim);
+    const double head = o.task == "lm" ? D * static_cast<double>(o.vocab_size)
+                                       : D * static_cast<double>(o.num_labels) / T;
+    const double weights = L * (2 * D * Q + 2 * D * K + 3 * D * I) + head;
+    return 6 * weights + 0.5 * 12 * L * T * Q;
+  }
+
+  // A block keeps: twice a norm's input (D), its spread (w) and its output (D, input of the
+  // projections); rotated q (Q) and k (K), v (K), the attention's output (Q); outputs of gate and
+  // up, silu(gate) and their product (4 I). Backward of the product holds three gradients of I
+  // while one saved I is gone, and the gradient of the stream twice. Head of lm: the last norm (2 D
+  // + w), log-probabilities (V w); the loss's backward adds two gradients of V. Head of classify:
+  // the last norm; index's backward makes the stream once more.
+  //
+  // Fused, silu(gate) is not kept (3 I), and backward of the product writes one of its two
+  // gradients over the one it is given. The lm head keeps its scores as they are (V s) and one
+  // number per row; their gradient takes their place and lies there until the head's own gradient
+  // is formed (in the plain form more of that size is gone by then). The attention that a GPU has
+  // for float32 knows no groups: keys and values are repeated for it.
+  ActivationBytes activation_bytes(const ModelOptions& o, const CostDtypes& f,
+                                   int64_t T) const override {
+    const int64_t D = o.hidden_dim, I = o.intermediate_dim, V = o.vocab_size;
+    const int64_t Q = o.num_heads * o.head_dim, K = o.num_kv_heads * o.head_dim;
+    const bool repeats = f.fused && f.s >= 4 && o.attention == "flash";
+    const int64_t inner = f.fused ? 3 : 4, inner_working = f.fused ? 1 : 2;
+    ActivationBytes a;
+    a.block = f.s * (4 * D + 2 * Q + 2 * (repeats ? Q : K) + inner * I) + 2 * f.w +
+              attention_statistics(o, f, T, true);
+    a.block_input = f.s * D;
+    a.block_working =
+        std::max(f.s * (inner_working * I + 2 * D), attention_working(o, f, T) + f.s * 2 * D);
+    const int64_t rotary = f.fused ? f.w * o.head_dim : 2 * f.s * o.head_dim;  // half-tables, wide
+    a.outside = f.s * 2 * D + f.w + rotary;
+    a.head_working = f.s * 2 * D;
+    a.batch = 8 + 1;  // ids, mask
+    if (o.task != "lm") return a;
+    a.batch += 8;
+    a.outside += f.fused ? f.s * V + f.w : f.w * V;
+    if (f.fused) {
+      a.head_layer = "lm_head";
+    } else {
+      a.head_working = 2 * f.w * V;
+    }
+    return a;
+  }
+
+  // Qwen 1.5 and 2.5 both call themselves qwen2.
+  std::vector<std::string> config_types() const override { return {"llama", "qwen2"}; }
+
+  ModelOptions read_config(const ConfigObject& config) const override {
+    const bool is_qwen = config.text_or("model_type", "") == "qwen2";
+    refuse_unsupported(config, is_qwen);
+    ModelOptions o;
+    o.model = is_qwen ? "qwen" : "llama";
+    read_transformer_sizes(config, o);
+    o.vocab_size = config.integer("vocab_size", 1, 10'000'000);
+    o.intermediate_dim = config.integer("intermediate_size", 1, 10'000'000);
+    o.num_kv_heads = config.integer_or("num_key_value_heads", 1, o.num_heads, o.num_heads);
+    if (o.num_heads % o.num_kv_heads != 0)
+      config.fail("num_key_value_heads", fmt::format("a divisor of {} heads", o.num_heads));
+    if (!config.has("head_dim") && o.hidden_dim % o.num_heads != 0)
+      config.fail("hidden_size", fmt::format("a multiple of {} heads, or head_dim", o.num_heads));
+    o.head_dim = config.integer_or("head_dim", 1, 100'000, o.hidden_dim / o.num_heads);
+    o.norm_eps = config.number_or("rms_norm_eps", 1e-30, 1, kDefaultNormEps);
+    o.tie_embeddings = config.boolean_or("tie_word_embeddings", false) ? "yes" : "no";
+    o.qkv_bias = is_qwen ? "yes" : "no";
+    o.pad_token_id = config.integer_or("pad_token_id", -1, o.vocab_size - 1, -1);
+    read_rope(config, o);
+    read_task(config, o);
+    return o;
+  }
+
+  Json write_config(const ModelOptions& o) const override {
+    // The two types differ in these biases alone.
+    const bool is_qwen = o.qkv_bias == "yes";
+    const bool classify = o.task == "classify";
+    const std::string architecture = is_qwen ? "Qwen2" : "Llama";
+    Json config = {
+        {"architectures",
+         {architecture + (classify ? "ForSequenceClassification" : "ForCausalLM")}},
+        {"model_type", is_qwen ? "qwen2" : "llama"},
+        {"vocab_size", o.vocab_size},
+        {"hidden_size", o.hidden_dim},
+        {"intermediate_size", o.intermediate_dim},
+        {"num_hidden_layers", o.num_layers},
+        {"num_attention_heads", o.num_heads},
+        {"num_key_value_heads", o.num_kv_heads},
+        {"head_dim", o.head_dim},
+        {"hidden_act", "silu"},
+        {"rms_norm_eps", o.norm_eps},
+        {"rope_theta", o.rope_base},
+        {"rope_scaling", nullptr},
+        {"max_position_embeddings", context_length(o)},
+        {"tie_word_embeddings", o.tie_embeddings == "yes"},
+        {"pad_token_id", nullptr},
+    };
+    if (o.rope_scaling == "llama3") {
+      config["rope_scaling"] = {{"rope_type", "llama3"},
+                                {"factor", o.rope_factor},
+                                {"low_freq_factor", o.rope_low_freq_factor},
+                                {"high_freq_factor", o.rope_high_freq_factor},
+                                {"original_max_position_embeddings", o.rope_original_length}};
+    }
+    if (o.pad_token_id >= 0) config["pad_token_id"] = o.pad_token_id;
+    if (is_qwen) {
+      config["use_sliding_window"] = false;
+    } else {
+      config["attention_bias"] = false;
+      config["mlp_bias"] = false;
+    }
+    if (classify) {
+      Json to_label = Json::object(), to_id = Json::object();
+      for (int64_t i = 0; i < o.num_labels; ++i) {
+        to_label.emplace(std::to_string(i), fmt::format("LABEL_{}", i));
+        to_id.emplace(fmt::format("LABEL_{}", i), i);
+      }
+      config["id2label"] = std::move(to_label);
+      config["label2id"] = std::move(to_id);
+    }
+    return config;
+  }
+
+  WeightNames weight_names() const override { return {"model.", {"score.weight"}}; }
+
+  void shrink(ModelOptions& o) const override {
+    o.hidden_dim = 24;
+    o.intermediate_dim = 38;
+    o.vocab_size = 29;
+    o.head_dim = 6;
+  }
+
+  std::string frozen_example() const override { return "*.layers.0.*,model.norm.weight"; }
+};
+
+}  // namespace
+
+std::unique_ptr<Family> DecoderEntry::make() {
+  return std::make_unique<DecoderFamily>();
+}
+
+}  // namespace moonshard::models

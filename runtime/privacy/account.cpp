@@ -1,0 +1,197 @@
+#include "runtime/privacy/account.h"
+
+#include <cmath>
+
+#include "runtime/accountant/calibrate.h"
+#include "runtime/accountant/rdp.h"
+#include "runtime/base/check.h"
+
+namespace moonshard::privacy {
+namespace {
+
+// All steps so far are of this kind.
+bool is_of_one_kind(const accountant::History& history, double q, double sigma) {
+  if (history.empty()) return true;
+  const accountant::GaussianPhase& first = history.phases().front();
+  return history.phases().size() == 1 && first.q == q && first.sigma == sigma;
+}
+
+constexpr const char* kSharedModel =
+    "another trainer has updated the same model: an account is of one trainer's steps (of weights "
+    "that were trained on public data: save them, and make a new model of them)";
+
+}  // namespace
+
+std::string privacy_obstacle(const ClipOptions& clip, const sharding::ShardingOptions& sharding,
+                             const comm::World& world) {
+  const std::string mode = canonical_engine(clip.mode);
+  for (const EngineDescription& engine : engine_descriptions()) {
+    if (engine.name != mode) continue;
+    if (!engine.is_private) return fmt::format("mode = {}: plain training", clip.mode);
+    if (!engine.built_in)
+      return fmt::format("mode = {}: an engine of a script, whose norms nobody has proven here",
+                         clip.mode);
+  }
+  if (sharding.norm_reduce == "sum")
+    return "norm_reduce = sum mixes samples of different ranks: for timing, not private";
+  if (world.is_fake()) return "world = fake: the other ranks are only modelled, nothing is trained";
+  return "";
+}
+
+int64_t steps_of_epochs(double epochs, const data::Sampling& sampling) {
+  MS_CHECK(sampling.sampler == "poisson",
+           "privacy: option 'epochs': expected data with sampler = poisson, got {}; give "
+           "budget_steps, or draw the batches",
+           sampling.why_no_epsilon);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(epochs / sampling.rate - 1e-9)));
+}
+
+Account::Account(const PrivacyOptions& options, const data::Sampling& sampling,
+                 std::string obstacle, std::shared_ptr<models::LastTrainer> last_trainer,
+                 int64_t trainer)
+    : options_(options),
+      sampling_(sampling),
+      last_trainer_(std::move(last_trainer)),
+      trainer_(trainer),
+      reason_(std::move(obstacle)) {
+  MS_CHECK(options.delta > 0 && options.delta < 1,
+           "privacy: option 'delta': expected more than 0 and less than 1, got {}", options.delta);
+  MS_CHECK(options.epochs == 0 || options.budget_steps == 0,
+           "privacy: expected epochs or budget_steps, got both ({} and {})", options.epochs,
+           options.budget_steps);
+  if (reason_.empty()) reason_ = sampling.why_no_epsilon;
+  first_reason_ = reason_;
+  if (options_.budget_steps > 0) planned_steps_ = options_.budget_steps;
+  if (planned_steps_ == 0 && options_.epochs > 0)
+    planned_steps_ = steps_of_epochs(options_.epochs, sampling_);
+}
+
+ClipOptions Account::with_noise(ClipOptions clip) {
+  if (clip.noise_multiplier == 0 && options_.target_epsilon == 0 && reason_.empty())
+    first_reason_ = reason_ = "noise_multiplier = 0: nothing is hidden";
+  noise_multiplier_ = clip.noise_multiplier;
+  if (options_.target_epsilon == 0 || clip.mode == "none") return clip;
+  MS_CHECK(reason_.empty(),
+           "privacy: option 'target_epsilon': expected a run that can claim one, got {}", reason_);
+  MS_CHECK(planned_steps_ > 0,
+           "privacy: option 'target_epsilon': expected epochs or budget_steps beside it: a budget "
+           "is for a number of steps");
+  clip.noise_multiplier = accountant::calibrate_sigma(options_.accountant, sampling_.rate,
+                                                      static_cast<double>(planned_steps_),
+                                                      options_.delta, options_.target_epsilon);
+  noise_multiplier_ = clip.noise_multiplier;
+  return clip;
+}
+
+void Account::draw_secret(comm::World& world) {
+  if (options_.secure) secret_ = shared_secret(world);
+}
+
+void Account::take_model() {
+  const int64_t before = last_trainer_->exchange(trainer_);
+  if (before != 0 && before != trainer_) invalidate_claim(kSharedModel);
+}
+
+std::string Account::why_no_epsilon() const {
+  if (!reason_.empty()) return reason_;
+  const bool has_lost_model = spent_.private_steps > 0 && last_trainer_->id() != trainer_;
+  return has_lost_model ? kSharedModel : "";
+}
+
+void Account::check_left() const {
+  if (planned_steps_ == 0 || !reason_.empty()) return;
+  bool fits = spent_.history.num_steps() < static_cast<double>(planned_steps_);
+  // A run that went on from steps of another kind is not what was planned: look at the whole.
+  const bool as_planned = is_of_one_kind(spent_.history, sampling_.rate, noise_multiplier_);
+  if (fits && !as_planned && options_.target_epsilon > 0) {
+    accountant::History next = spent_.history;
+    next.add({sampling_.rate, noise_multiplier_, 1});
+    fits = next.epsilon(options_.accountant, options_.delta).epsilon <= options_.target_epsilon;
+  }
+  if (fits) return;
+  const std::string budget =
+      options_.target_epsilon > 0
+          ? fmt::format("budget of epsilon {} at delta {}", options_.target_epsilon, options_.delta)
+          : std::string("plan");
+  throw UsageError(
+      fmt::format("trainer: expected steps within the {} (planned: {}), got one more after {} "
+                  "steps; plan with more epochs from the start, or stop here",
+                  budget, planned_steps_, spent_.history.num_steps()));
+}
+
+void Account::count_step(double noise_multiplier) {
+  ++spent_.private_steps;
+  if (noise_multiplier > 0) {
+    ++spent_.noised_steps;
+    if (options_.secure) ++spent_.secret_steps;
+  }
+  if (reason_.empty()) spent_.history.add({sampling_.rate, noise_multiplier, 1});
+}
+
+void Account::invalidate_claim(const std::string& reason) {
+  if (reason_.empty()) reason_ = reason;
+}
+
+// Every order gives a bound; from step to step the best moves by little.
+double Account::epsilon_so_far() {
+  std::vector<double> orders = accountant::default_orders();
+  if (best_order_ > 0) {
+    std::erase_if(orders, [&](double order) {
+      return order < 0.8 * best_order_ || order > 1.25 * best_order_;
+    });
+  }
+  const accountant::RdpEpsilon found =
+      accountant::rdp_epsilon(spent_.history.phases(), options_.delta, orders);
+  best_order_ = found.best_order;
+  // The noise was chosen so that all planned steps stay within the target.
+  const bool as_planned = options_.target_epsilon > 0 &&
+                          is_of_one_kind(spent_.history, sampling_.rate, noise_multiplier_);
+  return as_planned ? std::min(found.epsilon, options_.target_epsilon) : found.epsilon;
+}
+
+void Account::go_on_from(const SpentSteps& spent) {
+  spent_ = spent;
+  best_order_ = 0;
+  reason_ = first_reason_;  // the weights are the checkpoint's, whatever came before
+  last_trainer_->exchange(trainer_);
+  if (spent.history.num_steps() != static_cast<double>(spent.private_steps))
+    invalidate_claim(fmt::format("of the {} private steps of the resumed run {} are accounted for",
+                                 spent.private_steps, spent.history.num_steps()));
+}
+
+records::PrivacyPart Account::record() const {
+  records::PrivacyPart part;
+  part.sampler = sampling_.sampler;
+  part.why_no_epsilon = why_no_epsilon();
+  const bool claims = part.why_no_epsilon.empty();
+  const accountant::Epsilon spent = claims ? epsilon() : accountant::Epsilon{};
+  if (claims && !std::isfinite(spent.epsilon)) {
+    part.why_no_epsilon = "the noise is too little for any finite epsilon";
+  } else if (claims) {
+    part.epsilon = spent.epsilon;
+    part.delta = options_.delta;
+    part.accountant = options_.accountant;
+    if (std::isfinite(spent.best_order)) part.best_order = spent.best_order;
+    if (std::isfinite(spent.lower)) part.epsilon_lower = spent.lower;
+    part.sampling_rate = sampling_.rate;
+    part.examples = static_cast<double>(sampling_.examples);
+    part.expected_batch_size = static_cast<double>(sampling_.expected_batch_size);
+    for (const accountant::GaussianPhase& phase : spent_.history.phases())
+      part.history.push_back({phase.q, phase.sigma, phase.steps});
+    if (options_.target_epsilon > 0) part.target_epsilon = options_.target_epsilon;
+    part.note =
+        "of the weights; losses, norms and shares of clipped samples in this file are exact "
+        "figures of the data and not covered";
+  }
+  if (claims && options_.delta * static_cast<double>(sampling_.examples) >= 1)
+    part.warning =
+        fmt::format("delta is not below 1 / {}: giving away whole examples may have such a delta",
+                    sampling_.examples);
+  part.noise = spent_.noised_steps == 0                     ? "none"
+               : spent_.secret_steps == 0                   ? "counter"
+               : spent_.secret_steps == spent_.noised_steps ? "secure"
+                                                            : "mixed";
+  return part;
+}
+
+}  // namespace moonshard::privacy

@@ -1,0 +1,95 @@
+// The privacy account of a training run: the noise that a target epsilon asks for, what its steps
+// have spent, the secret that its noise is drawn from, and the reason where no epsilon may be
+// claimed.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/accountant/history.h"
+#include "runtime/data/source.h"
+#include "runtime/models/model.h"
+#include "runtime/privacy/clip_options.h"
+#include "runtime/privacy/privacy_options.h"
+#include "runtime/privacy/run_secret.h"
+#include "runtime/records/schema.h"
+#include "runtime/sharding/sharding_options.h"
+
+namespace moonshard::privacy {
+
+/// Steps of a run of so many passes over the data: rounded up.
+int64_t steps_of_epochs(double epochs, const data::Sampling& sampling);
+
+/// Why a run with these options is not private, whatever its data; empty when it is.
+std::string privacy_obstacle(const ClipOptions& clip, const sharding::ShardingOptions& sharding,
+                             const comm::World& world);
+
+/// What a checkpoint keeps of an account.
+struct SpentSteps {
+  accountant::History history;  ///< steps that an epsilon can be claimed for
+  int64_t private_steps = 0;    ///< all steps of a private engine
+  int64_t noised_steps = 0;     ///< those with noise
+  int64_t secret_steps = 0;     ///< those whose noise was a secret's
+};
+
+class Account {
+ public:
+  /// `obstacle` says why the run is not private whatever its data is; empty when it is. `trainer`
+  /// is the number by which the model knows whose steps these are.
+  Account(const PrivacyOptions& options, const data::Sampling& sampling, std::string obstacle,
+          std::shared_ptr<models::LastTrainer> last_trainer, int64_t trainer);
+
+  /// The same options with the noise that the target asks for; plain training has no noise to
+  /// choose. Throws UsageError where there is a target but no plan of steps, or no claim can be
+  /// made.
+  ClipOptions with_noise(ClipOptions clip);
+  /// With option secure: the secret that noise is drawn from. All ranks together.
+  void draw_secret(comm::World& world);
+  /// Null without it.
+  const std::shared_ptr<const kernels::ChaChaKey>& secret() const { return secret_; }
+
+  /// Before a step. Throws UsageError when the planned steps are done, or one more would overspend.
+  void check_left() const;
+  /// Before a step changes anything: from now on the weights are this trainer's. An account is of
+  /// one trainer's steps, and two trainers of one model and seed would draw the same noise.
+  void take_model();
+  void count_step(double noise_multiplier);
+  /// No epsilon from here on, for this reason; the first reason stays.
+  void invalidate_claim(const std::string& reason);
+
+  bool has_claim() const { return why_no_epsilon().empty(); }
+  /// Empty when there is a claim. Another trainer may have updated the model since the last step.
+  std::string why_no_epsilon() const;
+  int64_t planned_steps() const { return planned_steps_; }
+  int64_t private_steps() const { return spent_.private_steps; }
+  const data::Sampling& sampling() const { return sampling_; }
+  const accountant::History& history() const { return spent_.history; }
+  /// Of all steps so far, by the accountant of the options. Only where there is a claim.
+  accountant::Epsilon epsilon() const {
+    return spent_.history.epsilon(options_.accountant, options_.delta);
+  }
+  /// An upper bound of it that is quick, for progress.
+  double epsilon_so_far();
+
+  const SpentSteps& spent() const { return spent_; }
+  /// The weights are a checkpoint's now: goes on with its account. Where some of its steps are not
+  /// accounted for, there is no claim.
+  void go_on_from(const SpentSteps& spent);
+
+  /// For results: the claim with all that it rests on, or the reason why there is none.
+  records::PrivacyPart record() const;
+
+ private:
+  PrivacyOptions options_;
+  data::Sampling sampling_;
+  std::shared_ptr<models::LastTrainer> last_trainer_;
+  int64_t trainer_;
+  std::string first_reason_, reason_;  ///< why there is no claim: at the start, and now
+  int64_t planned_steps_ = 0;
+  double noise_multiplier_ = 0;
+  SpentSteps spent_;
+  std::shared_ptr<const kernels::ChaChaKey> secret_;
+  double best_order_ = 0;  ///< of the last look
+};
+
+}  // namespace moonshard::privacy

@@ -1,0 +1,58 @@
+// How per-sample gradients are clipped and how much noise their sum gets. Knows no torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/options.h"
+#include "runtime/privacy/engine_names.h"
+
+namespace moonshard::privacy {
+
+struct ClipOptions {
+  std::string mode = "none";
+  std::string clipping = "flat";
+  double max_grad_norm = 1.0;
+  double noise_multiplier = 1.0;
+  double stability = 0.01;
+  double target_quantile = 0.5;
+  double quantile_lr = 0.2;
+  double quantile_noise = 0;
+  int64_t tile_size = 0;
+  std::string flash_algorithm = "auto";
+  int64_t memory_budget_mb = 0;
+};
+
+template <class T>
+void add_clip_options(OptionSchema& schema) {
+  Option& mode =
+      schema.choice<T>("mode", &T::mode, {}, "clipping engine; none trains without privacy");
+  mode.live_choices = &engine_names;
+  mode.live_aliases = &engine_aliases;
+  schema.choice<T>(
+      "clipping", &T::clipping, {"flat", "per_layer", "automatic", "adaptive"},
+      "how norms become factors: one bound, one per layer, normalising, or a quantile");
+  schema.real<T>("max_grad_norm", &T::max_grad_norm, 1e-12, 1e12,
+                 "clipping bound C of each sample's gradient norm; adaptive clipping starts there");
+  schema
+      .real<T>("noise_multiplier", &T::noise_multiplier, 0, 1e6,
+               "noise std over C, added once to the summed gradient")
+      .aliases = {"sigma"};
+  schema.real<T>("stability", &T::stability, 1e-9, 1e6,
+                 "automatic clipping: gamma in C / (norm + gamma)");
+  schema.real<T>("target_quantile", &T::target_quantile, 0, 1,
+                 "adaptive clipping: share of samples that should stay unclipped");
+  schema.real<T>("quantile_lr", &T::quantile_lr, 0, 10, "adaptive clipping: how fast C moves");
+  schema.real<T>("quantile_noise", &T::quantile_noise, 0, 1e9,
+                 "adaptive clipping: noise std of the count; 0 takes batch / 20");
+  schema.integer<T>("tile_size", &T::tile_size, 0, 1e6,
+                    "flash norms: positions or rows at a time; 0 chooses");
+  schema.choice<T>("flash_algorithm", &T::flash_algorithm, {"auto", "input_length", "width"},
+                   "flash norms: by tiles of positions, by tiles of width, or the cheaper");
+  schema.integer<T>(
+      "memory_budget_mb", &T::memory_budget_mb, 0, 1e9,
+      "engine auto: what it may keep across layers; 0: half of what a GPU has beside the "
+      "weights and a copy of them, elsewhere no limit");
+}
+
+}  // namespace moonshard::privacy

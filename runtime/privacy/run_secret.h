@@ -1,0 +1,18 @@
+// A secret that all ranks of a run share and nobody writes down.
+#pragma once
+
+#include <memory>
+
+#include "runtime/comm/world.h"
+#include "runtime/core/random_words.h"
+
+namespace moonshard::privacy {
+
+/// Drawn from the operating system's generators of all ranks; all ranks together. Each call gives
+/// another.
+std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world);
+
+/// What a run's samplers draw from: its seed, or a secret of their own. All ranks together.
+RandomWords sampling_words(comm::World& world, int64_t seed, bool secure);
+
+}  // namespace moonshard::privacy

@@ -1,0 +1,534 @@
+// What a point's result.json holds: one struct per part, and for each a list of its fields with
+// key, unit and meaning. The writer, the viewer's stream reader and codec, the CSV tables, the Lua
+// documentation and docs/records.md are all made from these lists, so that they cannot disagree.
+//
+// A visitor is called as v({key, unit, doc}, member) for every field, in the order of the file.
+// Numbers are doubles: whole numbers (Unit::Count, Unit::Bytes) are exact up to 2^53. What a record
+// lacks is NaN, an empty text or an empty list, and is left out of the file.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/json.h"
+
+namespace moonshard::records {
+
+enum class Unit { None, Count, Bytes, Milliseconds, Seconds, PerSecond, Percent, Fraction };
+
+/// What is written where a value is missing.
+enum class Missing { LeftOut, Null, Empty };
+
+struct Field {
+  const char* key;
+  Unit unit;
+  const char* doc;
+  Missing missing = Missing::LeftOut;
+};
+
+/// An entry of an object whose keys are names: phases, owners, parts.
+template <class T>
+struct Named {
+  std::string name;
+  T value{};
+};
+
+/// A list of names of which few differ: written as a list of names, held as indices.
+struct Labels {
+  std::vector<std::string> names;  ///< in order of first appearance
+  std::vector<uint32_t> index;     ///< into names, one per entry
+
+  /// Appends a name. Beyond `most_names` different ones the last stands for the others.
+  void add(std::string_view name, size_t most_names = 1000);
+};
+
+struct Statistics {
+  double count = NAN, mean = NAN, median = NAN, min = NAN, max = NAN, p95 = NAN, iqr = NAN;
+};
+template <class V>
+void fields(V& v, Statistics& s) {
+  v({"count", Unit::Count, "How many there were."}, s.count);
+  v({"mean", Unit::None, "Sum over count."}, s.mean);
+  v({"median", Unit::None, "Half are below."}, s.median);
+  v({"min", Unit::None, "The smallest."}, s.min);
+  v({"max", Unit::None, "The largest."}, s.max);
+  v({"p95", Unit::None, "95 of 100 are at most this."}, s.p95);
+  v({"iqr", Unit::None, "Third quartile minus first: the spread of the middle half."}, s.iqr);
+}
+
+/// The figures of the run table and of index.csv.
+struct Metrics {
+  double avg_time_ms = NAN, median_time_ms = NAN, min_time_ms = NAN, p95_time_ms = NAN,
+         iqr_time_ms = NAN, peak_memory_bytes = NAN, peak_memory_mb = NAN, peak_memory_gb = NAN,
+         peak_reserved_bytes = NAN, rss_bytes = NAN, tokens_per_s = NAN, samples_per_s = NAN,
+         final_loss = NAN, num_parameters = NAN, parameter_bytes = NAN, optimizer_bytes = NAN,
+         clip_fraction = NAN, engine_kept_bytes = NAN, dropped_samples = NAN,
+         data_share_percent = NAN, cpu_percent = NAN, gpu_utilization_percent = NAN,
+         flops_per_step = NAN, mfu_percent = NAN, comm_bytes = NAN, comm_work_ms = NAN,
+         comm_exposed_ms = NAN, comm_overlap_percent = NAN, comm_share_percent = NAN,
+         profiler_overhead_percent = NAN, end_to_end_s = NAN, epsilon = NAN;
+};
+template <class V>
+void fields(V& v, Metrics& m) {
+  v({"avg_time_ms", Unit::Milliseconds, "Mean time of a measured step; warm-up is not in it."},
+    m.avg_time_ms);
+  v({"median_time_ms", Unit::Milliseconds, "Median time of a measured step: half took less."},
+    m.median_time_ms);
+  v({"min_time_ms", Unit::Milliseconds, "Time of the fastest measured step."}, m.min_time_ms);
+  v({"p95_time_ms", Unit::Milliseconds, "95 of 100 measured steps took at most this long."},
+    m.p95_time_ms);
+  v({"iqr_time_ms", Unit::Milliseconds,
+     "Spread of the middle half of the measured steps: third quartile minus first."},
+    m.iqr_time_ms);
+  v({"peak_memory_bytes", Unit::Bytes,
+     "Most memory that tensors held at once in the measured steps."},
+    m.peak_memory_bytes);
+  v({"peak_memory_mb", Unit::None, "peak_memory_bytes in MiB."}, m.peak_memory_mb);
+  v({"peak_memory_gb", Unit::None, "peak_memory_bytes in GiB."}, m.peak_memory_gb);
+  v({"peak_reserved_bytes", Unit::Bytes,
+     "Most memory that the allocator had taken from the device: tensors and what it caches."},
+    m.peak_reserved_bytes);
+  v({"rss_bytes", Unit::Bytes, "Resident set: host memory of the process."}, m.rss_bytes);
+  v({"tokens_per_s", Unit::PerSecond, "Tokens of all ranks per second, over all measured steps."},
+    m.tokens_per_s);
+  v({"samples_per_s", Unit::PerSecond, "Samples of all ranks per second, over all measured steps."},
+    m.samples_per_s);
+  v({"final_loss", Unit::None, "Mean loss of the last step.", Missing::Null}, m.final_loss);
+  v({"num_parameters", Unit::Count, "Numbers that the model is made of."}, m.num_parameters);
+  v({"parameter_bytes", Unit::Bytes, "Memory of the model's parameters, all ranks together."},
+    m.parameter_bytes);
+  v({"optimizer_bytes", Unit::Bytes, "Memory of the optimizer's state on this rank."},
+    m.optimizer_bytes);
+  v({"clip_fraction", Unit::Fraction,
+     "Share of samples whose gradient norm was above the clipping bound."},
+    m.clip_fraction);
+  v({"engine_kept_bytes", Unit::Bytes,
+     "Most that the clipping engine kept from layer to layer in a step."},
+    m.engine_kept_bytes);
+  v({"dropped_samples", Unit::Count,
+     "Samples without a finite gradient: they contributed nothing."},
+    m.dropped_samples);
+  v({"data_share_percent", Unit::Percent, "Share of the step that went into getting its batch."},
+    m.data_share_percent);
+  v({"cpu_percent", Unit::Percent, "CPU time of the process over wall time; 200 is two cores."},
+    m.cpu_percent);
+  v({"gpu_utilization_percent", Unit::Percent,
+     "Mean of the driver's samples of the GPU's use; says little of short runs."},
+    m.gpu_utilization_percent);
+  v({"flops_per_step", Unit::None,
+     "Floating-point operations that plain training of this rank's tokens needs."},
+    m.flops_per_step);
+  v({"mfu_percent", Unit::Percent,
+     "Model FLOP utilisation: flops_per_step in the median step against the GPU's data-sheet "
+     "peak."},
+    m.mfu_percent);
+  v({"comm_bytes", Unit::Bytes, "Bytes of all collectives of the watched step."}, m.comm_bytes);
+  v({"comm_work_ms", Unit::Milliseconds,
+     "Time that collectives worked in the watched step, hidden or not."},
+    m.comm_work_ms);
+  v({"comm_exposed_ms", Unit::Milliseconds,
+     "Time that computation waited for collectives in the watched step."},
+    m.comm_exposed_ms);
+  v({"comm_overlap_percent", Unit::Percent,
+     "Share of the collectives' work that was hidden behind computation."},
+    m.comm_overlap_percent);
+  v({"comm_share_percent", Unit::Percent, "Exposed communication over the time of the step."},
+    m.comm_share_percent);
+  v({"profiler_overhead_percent", Unit::Percent,
+     "How much longer the watched step took than the median of the measured ones."},
+    m.profiler_overhead_percent);
+  v({"end_to_end_s", Unit::Seconds,
+     "Everything from start to end, construction of the model included."},
+    m.end_to_end_s);
+  v({"epsilon", Unit::None,
+     "The privacy loss that the result claims: the smaller, the more private. A claim, not a "
+     "proof."},
+    m.epsilon);
+}
+
+/// Times of the measured steps.
+struct TimePart {
+  Statistics step_ms;
+  std::vector<Named<Statistics>> phases_ms;
+  std::vector<std::string> phase_order;
+  std::vector<double> warmup_ms, samples_ms;
+};
+template <class V>
+void fields(V& v, TimePart& t) {
+  v({"step_ms", Unit::Milliseconds, "Times of the measured steps."}, t.step_ms);
+  v({"phases_ms", Unit::Milliseconds, "Times of each phase of the measured steps."}, t.phases_ms);
+  v({"phase_order", Unit::None, "Phases in the order of the step."}, t.phase_order);
+  v({"warmup_ms", Unit::Milliseconds, "Time of each warm-up step.", Missing::Empty}, t.warmup_ms);
+  v({"samples_ms", Unit::Milliseconds, "Time of each measured step.", Missing::Empty},
+    t.samples_ms);
+}
+
+/// Memory at a moment of the experiment, or in a phase of the watched step.
+struct MemoryStage {
+  std::string stage;
+  double rank = NAN, allocated_bytes = NAN, max_allocated_bytes = NAN, reserved_bytes = NAN,
+         max_reserved_bytes = NAN, rss_bytes = NAN;
+};
+template <class V>
+void fields(V& v, MemoryStage& m) {
+  v({"stage", Unit::None, "A moment of the experiment, or a phase of the watched step."}, m.stage);
+  v({"rank", Unit::Count, "The process whose memory it is, counted from 0."}, m.rank);
+  v({"allocated_bytes", Unit::Bytes, "Memory of tensors at that moment."}, m.allocated_bytes);
+  v({"max_allocated_bytes", Unit::Bytes,
+     "Most memory of tensors up to that moment, or within the phase."},
+    m.max_allocated_bytes);
+  v({"reserved_bytes", Unit::Bytes,
+     "Memory that the allocator had taken from the device at that moment."},
+    m.reserved_bytes);
+  v({"max_reserved_bytes", Unit::Bytes, "Most that the allocator had taken from the device."},
+    m.max_reserved_bytes);
+  v({"rss_bytes", Unit::Bytes, "Resident set: host memory of the process."}, m.rss_bytes);
+}
+
+struct OwnedBytes {
+  std::string owner;
+  double bytes = NAN;
+};
+template <class V>
+void fields(V& v, OwnedBytes& o) {
+  v({"owner", Unit::None, "Who holds the memory: parameters, activations, ..."}, o.owner);
+  v({"bytes", Unit::Bytes, "How much it holds."}, o.bytes);
+}
+
+/// Memory within a phase of the watched step.
+struct MemoryPhase {
+  std::string phase;
+  double allocated_bytes = NAN, peak_bytes = NAN;
+};
+template <class V>
+void fields(V& v, MemoryPhase& m) {
+  v({"phase", Unit::None, "The phase of the step."}, m.phase);
+  v({"allocated_bytes", Unit::Bytes, "Memory of tensors at its end."}, m.allocated_bytes);
+  v({"peak_bytes", Unit::Bytes, "Most memory of tensors within it."}, m.peak_bytes);
+}
+
+/// Memory through the watched step. All lists are equally long.
+struct MemoryTimeline {
+  std::vector<double> ms, total;
+  Labels phase;
+  std::vector<Named<std::vector<double>>> owners;
+};
+template <class V>
+void fields(V& v, MemoryTimeline& m) {
+  v({"ms", Unit::Milliseconds, "Time since the step began."}, m.ms);
+  v({"total", Unit::Bytes, "Memory of all tensors."}, m.total);
+  v({"phase", Unit::None, "Phase of the step at that time."}, m.phase);
+  v({"owners", Unit::Bytes, "Memory of each owner."}, m.owners);
+}
+
+/// Memory of the watched step, explained by owner.
+struct MemoryPart {
+  double peak_bytes = NAN;
+  std::string peak_phase;
+  double rest_bytes = NAN;
+  std::vector<OwnedBytes> breakdown, after_step;
+  std::vector<MemoryPhase> phases;
+  MemoryTimeline timeline;
+};
+template <class V>
+void fields(V& v, MemoryPart& m) {
+  v({"peak_bytes", Unit::Bytes, "Most memory of tensors in the watched step."}, m.peak_bytes);
+  v({"peak_phase", Unit::None, "The phase in which that was."}, m.peak_phase);
+  v({"rest_bytes", Unit::Bytes, "Memory at the peak that has no owner."}, m.rest_bytes);
+  v({"breakdown", Unit::None, "Who held the memory at the peak."}, m.breakdown);
+  v({"after_step", Unit::None, "Who held the memory at the end of the step."}, m.after_step);
+  v({"phases", Unit::None, "Memory phase by phase."}, m.phases);
+  v({"timeline", Unit::None, "Memory through the step."}, m.timeline);
+}
+
+/// Where the time of finding per-sample norms went, in the watched step.
+struct NormTimes {
+  double local = NAN, stacking = NAN, reduce = NAN, final = NAN;
+};
+template <class V>
+void fields(V& v, NormTimes& n) {
+  v({"local", Unit::Milliseconds, "Part of finding the norms: the work in each layer."}, n.local);
+  v({"stacking", Unit::Milliseconds,
+     "Part of finding the norms: adding layers up for each sample."},
+    n.stacking);
+  v({"reduce", Unit::Milliseconds, "Part of finding the norms: their sum over ranks."}, n.reduce);
+  v({"final", Unit::Milliseconds, "Part of finding the norms: square roots of the sums."}, n.final);
+}
+
+struct LayerTime {
+  std::string layer;
+  double norm_ms = NAN;
+  std::string kind;
+};
+template <class V>
+void fields(V& v, LayerTime& l) {
+  v({"layer", Unit::None, "A part of the model with parameters of its own."}, l.layer);
+  v({"norm_ms", Unit::Milliseconds,
+     "Time that finding the norms of this layer took, in the watched step."},
+    l.norm_ms);
+  v({"kind", Unit::None, "Kind of layer: which rule finds its norms."}, l.kind);
+}
+
+/// All collectives of one kind in the watched step.
+struct Collective {
+  std::string operation;
+  double count = NAN, bytes = NAN, work_ms = NAN, exposed_ms = NAN, overlap_percent = NAN;
+};
+template <class V>
+void fields(V& v, Collective& c) {
+  v({"operation", Unit::None,
+     "Kind of collective; 'host' before it: between hosts, beside the GPU's work."},
+    c.operation);
+  v({"count", Unit::Count, "How many there were."}, c.count);
+  v({"bytes", Unit::Bytes, "Bytes that this rank handed over or received."}, c.bytes);
+  v({"work_ms", Unit::Milliseconds, "From when a collective began to work until it was done."},
+    c.work_ms);
+  v({"exposed_ms", Unit::Milliseconds, "How long computation waited for it."}, c.exposed_ms);
+  v({"overlap_percent", Unit::Percent, "Share of the work that was hidden behind computation."},
+    c.overlap_percent);
+}
+
+/// What this rank took part in sending in a step.
+struct Traffic {
+  std::string operation;
+  double count = NAN, bytes = NAN;
+};
+template <class V>
+void fields(V& v, Traffic& t) {
+  v({"operation", Unit::None, "Kind of collective."}, t.operation);
+  v({"count", Unit::Count, "How many there were in a step."}, t.count);
+  v({"bytes", Unit::Bytes, "Their size together."}, t.bytes);
+}
+
+/// What a rank holds at the end of a step.
+struct RankMemory {
+  double parameter_bytes = NAN, gradient_bytes = NAN, optimizer_bytes = NAN,
+         gathered_peak_bytes = NAN, gathered_peak_units = NAN, in_flight_peak_bytes = NAN;
+};
+template <class V>
+void fields(V& v, RankMemory& r) {
+  v({"parameter_bytes", Unit::Bytes, "Memory of this rank's part of the parameters."},
+    r.parameter_bytes);
+  v({"gradient_bytes", Unit::Bytes, "Memory of this rank's gradients at the end of a step."},
+    r.gradient_bytes);
+  v({"optimizer_bytes", Unit::Bytes, "Memory of the optimizer's state on this rank."},
+    r.optimizer_bytes);
+  v({"gathered_peak_bytes", Unit::Bytes,
+     "Most memory of parameters that were gathered from other ranks."},
+    r.gathered_peak_bytes);
+  v({"gathered_peak_units", Unit::Count, "Most units that were gathered at once."},
+    r.gathered_peak_units);
+  v({"in_flight_peak_bytes", Unit::Bytes, "Most memory of messages under way."},
+    r.in_flight_peak_bytes);
+}
+
+/// How the model is spread over ranks, as rank 0 sees it.
+struct ShardingPart {
+  double rank = NAN, world = NAN;
+  bool fake = false;
+  std::string transport;
+  std::vector<std::string> units;
+  RankMemory held;
+  std::vector<Traffic> traffic;
+};
+template <class V>
+void fields(V& v, ShardingPart& s) {
+  v({"rank", Unit::Count, "The rank that wrote the record."}, s.rank);
+  v({"world", Unit::Count, "How many ranks there are."}, s.world);
+  v({"fake", Unit::None, "The other ranks are only modelled."}, s.fake);
+  v({"transport", Unit::None, "What carries the data: gloo, nccl, fake."}, s.transport);
+  v({"units", Unit::None, "Names of the FSDP units."}, s.units);
+  fields(v, s.held);
+  v({"traffic", Unit::None, "What this rank sent or received in a step, by kind."}, s.traffic);
+}
+
+/// One rank of a job.
+struct RankRow {
+  double rank = NAN, peak_memory_bytes = NAN, median_time_ms = NAN, comm_work_ms = NAN,
+         comm_exposed_ms = NAN, comm_overlap_percent = NAN;
+};
+template <class V>
+void fields(V& v, RankRow& r) {
+  v({"rank", Unit::Count, "One of the processes that share the work, counted from 0."}, r.rank);
+  v({"peak_memory_bytes", Unit::Bytes, "Its peak_memory_bytes, as among the metrics."},
+    r.peak_memory_bytes);
+  v({"median_time_ms", Unit::Milliseconds, "Its median_time_ms."}, r.median_time_ms);
+  v({"comm_work_ms", Unit::Milliseconds, "Its comm_work_ms."}, r.comm_work_ms);
+  v({"comm_exposed_ms", Unit::Milliseconds, "Its comm_exposed_ms."}, r.comm_exposed_ms);
+  v({"comm_overlap_percent", Unit::Percent, "Its comm_overlap_percent."}, r.comm_overlap_percent);
+}
+
+struct StepRow {
+  double step = NAN;
+  bool warmup = false;
+  double loss = NAN, lr = NAN, time_ms = NAN, clip_fraction = NAN;
+  std::vector<Named<double>> phases_ms;
+};
+template <class V>
+void fields(V& v, StepRow& s) {
+  v({"step", Unit::Count, "Number of the step, from 1; the warm-up counts."}, s.step);
+  v({"warmup", Unit::None, "The step was warm-up and is in no figure."}, s.warmup);
+  v({"loss", Unit::None, "Mean loss over the samples of the step.", Missing::Null}, s.loss);
+  v({"lr", Unit::None, "Learning rate of the step."}, s.lr);
+  v({"time_ms", Unit::Milliseconds, "Time of this step: the sum of its phases."}, s.time_ms);
+  v({"clip_fraction", Unit::Fraction,
+     "Share of samples whose gradient norm was above the clipping bound."},
+    s.clip_fraction);
+  v({"phases_ms", Unit::Milliseconds, "Time of each phase of the step."}, s.phases_ms);
+}
+
+/// Steps with one sampling rate and one noise multiplier.
+struct PrivacyPhase {
+  double q = NAN, sigma = NAN, steps = NAN;
+};
+template <class V>
+void fields(V& v, PrivacyPhase& p) {
+  v({"q", Unit::Fraction, "Sampling rate of these steps."}, p.q);
+  v({"sigma", Unit::None, "Noise multiplier of these steps."}, p.sigma);
+  v({"steps", Unit::Count, "How many steps."}, p.steps);
+}
+
+struct NormHistogram {
+  std::vector<double> edges, counts;
+  double left_out = NAN, max_grad_norm = NAN;
+};
+template <class V>
+void fields(V& v, NormHistogram& h) {
+  v({"edges", Unit::None, "Borders of the bins, one more than counts."}, h.edges);
+  v({"counts", Unit::Count, "Samples in each bin."}, h.counts);
+  v({"left_out", Unit::Count, "Samples whose norm is 0 or not finite."}, h.left_out);
+  v({"max_grad_norm", Unit::None, "The clipping bound of that step."}, h.max_grad_norm);
+}
+
+/// What the result claims about privacy, and what the claim rests on.
+struct PrivacyPart {
+  double epsilon = NAN;
+  std::string sampler, why_no_epsilon;
+  double delta = NAN;
+  std::string accountant;
+  double best_order = NAN, epsilon_lower = NAN, sampling_rate = NAN, examples = NAN,
+         expected_batch_size = NAN;
+  std::vector<PrivacyPhase> history;
+  double target_epsilon = NAN;
+  std::string note, warning, noise;
+  bool private_engine = false;
+  double noise_multiplier = NAN, max_grad_norm = NAN, steps = NAN;
+  NormHistogram norms_histogram;
+};
+template <class V>
+void fields(V& v, PrivacyPart& p) {
+  v({"epsilon", Unit::None,
+     "The privacy loss that the result claims: the smaller, the more private. A claim, not a "
+     "proof.",
+     Missing::Null},
+    p.epsilon);
+  v({"sampler", Unit::None, "How batches are drawn; only Poisson subsampling leads to an epsilon."},
+    p.sampler);
+  v({"why_no_epsilon", Unit::None, "Why the result claims no epsilon."}, p.why_no_epsilon);
+  v({"delta", Unit::None, "Probability that the bound epsilon does not cover."}, p.delta);
+  v({"accountant", Unit::None, "Which computation turned noise, rate and steps into epsilon."},
+    p.accountant);
+  v({"best_order", Unit::None, "Renyi order at which epsilon was found (accountant rdp)."},
+    p.best_order);
+  v({"epsilon_lower", Unit::None, "No accountant can claim less (accountant prv)."},
+    p.epsilon_lower);
+  v({"sampling_rate", Unit::Fraction, "Probability of each sample to be in a step's batch."},
+    p.sampling_rate);
+  v({"examples", Unit::Count, "Size of the data set that is sampled from."}, p.examples);
+  v({"expected_batch_size", Unit::Count, "Samples of a step on average: sampling_rate x examples."},
+    p.expected_batch_size);
+  v({"history", Unit::None, "Phases of the run, each with its own sampling rate and noise."},
+    p.history);
+  v({"target_epsilon", Unit::None, "The budget that the noise was chosen for."}, p.target_epsilon);
+  v({"note", Unit::None, "What the claim does not cover."}, p.note);
+  v({"warning", Unit::None, "What is doubtful about the claim's parameters."}, p.warning);
+  v({"noise", Unit::None,
+     "Source of the noise: counter (reproducible from the seed), secure (a secret key), mixed, "
+     "none."},
+    p.noise);
+  v({"private_engine", Unit::None,
+     "The engine clips and adds noise, and nothing in the setup undoes that."},
+    p.private_engine);
+  v({"noise_multiplier", Unit::None, "Standard deviation of the noise over the clipping bound."},
+    p.noise_multiplier);
+  v({"max_grad_norm", Unit::None, "The clipping bound C."}, p.max_grad_norm);
+  v({"steps", Unit::Count, "Noised updates so far, warm-up and watched steps included."}, p.steps);
+  v({"norms_histogram", Unit::None,
+     "Gradient norms of the watched step's samples; only where nothing is claimed."},
+    p.norms_histogram);
+}
+
+/// A whole result.json.
+struct Result {
+  double schema_version = NAN;
+  std::string id, status, created, error, phase;
+  double bytes_asked = NAN, bytes_free = NAN, attempts = NAN;
+  std::string log_tail;
+  Json options;
+  Metrics metrics;
+  TimePart time;
+  std::vector<MemoryStage> memory_stages;
+  MemoryPart memory;
+  NormTimes norms_ms;
+  std::vector<LayerTime> layers;
+  std::vector<Collective> comm;
+  std::vector<StepRow> steps;
+  PrivacyPart privacy;
+  Json data;
+  ShardingPart sharding;
+  std::vector<RankRow> ranks;
+  std::string memory_history, why_no_memory_history;
+};
+template <class V>
+void fields(V& v, Result& r) {
+  v({"schema_version", Unit::Count, "Version of the file's layout."}, r.schema_version);
+  v({"id", Unit::None, "Name of the point's folder: a hash of its options."}, r.id);
+  v({"status", Unit::None,
+     "What became of the point: planned, running, ok, oom (out of memory), failed, timeout, "
+     "skipped, unreadable."},
+    r.status);
+  v({"created", Unit::None, "When it was written, by the writer's clock."}, r.created);
+  v({"error", Unit::None, "Why the point has no result."}, r.error);
+  v({"phase", Unit::None, "The part of the step, or of the start, in which memory ran out."},
+    r.phase);
+  v({"bytes_asked", Unit::Bytes, "What was asked for when memory ran out."}, r.bytes_asked);
+  v({"bytes_free", Unit::Bytes, "What was free when memory ran out."}, r.bytes_free);
+  v({"attempts", Unit::Count, "How often the point was started."}, r.attempts);
+  v({"log_tail", Unit::None, "The last lines of a failed point's log."}, r.log_tail);
+  v({"options", Unit::None, "Effective options, each as ms.options() describes it."}, r.options);
+  v({"metrics", Unit::None, "The figures of the run table and of index.csv."}, r.metrics);
+  v({"time", Unit::None, "Times of the measured steps."}, r.time);
+  v({"memory_stages", Unit::None, "Memory at moments of the experiment."}, r.memory_stages);
+  v({"memory", Unit::None, "Memory of the watched step by owner."}, r.memory);
+  v({"norms_ms", Unit::None, "Where the time of finding norms went."}, r.norms_ms);
+  v({"layers", Unit::None, "Norm times layer by layer (profile = layers)."}, r.layers);
+  v({"comm", Unit::None, "Collectives of the watched step, by kind."}, r.comm);
+  v({"steps", Unit::None, "Every step."}, r.steps);
+  v({"privacy", Unit::None, "What the result claims about privacy."}, r.privacy);
+  v({"data", Unit::None, "What was read: documents, tokens, labels, what was passed over."},
+    r.data);
+  v({"sharding", Unit::None, "How the model is spread over ranks."}, r.sharding);
+  v({"ranks", Unit::None, "Each rank's figures."}, r.ranks);
+  v({"memory_history", Unit::None, "File of LibTorch's memory snapshot beside the record."},
+    r.memory_history);
+  v({"why_no_memory_history", Unit::None, "Why there is no snapshot though one was asked for."},
+    r.why_no_memory_history);
+}
+
+/// One line of the schema: "steps[].loss" with unit and meaning.
+struct FieldInfo {
+  std::string path, key;
+  Unit unit;
+  const char* doc;
+};
+
+/// Every field of a result, parts before their members.
+const std::vector<FieldInfo>& result_fields();
+/// The meaning of a key, wherever in the record it stands first; empty when no field has it.
+std::string_view meaning_of(std::string_view key);
+const char* unit_name(Unit unit);
+
+}  // namespace moonshard::records

@@ -1,0 +1,69 @@
+#include "runtime/sharding/replicated.h"
+
+#include <ATen/ATen.h>
+
+#include "runtime/sharding/wrap_policy.h"
+
+namespace moonshard::sharding {
+
+// Its values are always whole: only its gradients travel. Nothing is cut; a row is only what
+// travels together.
+class Replicated::Bucket : public Unit {
+ public:
+  Bucket(const UnitPlan& plan, ShardingContext& context)
+      : Unit(plan.name, plan.layers, Storage::Whole, context) {
+    std::vector<models::Parameter*> trained;
+    for (models::Parameter* parameter : plan.parameters)
+      if (parameter->trainable) trained.push_back(parameter);
+    layout_ = FlatLayout(trained, 0, 1);
+  }
+
+ protected:
+  const FlatLayout& trained_layout() const override { return layout_; }
+
+  Reduction send(const at::Tensor& row) override {
+    return {context_.group->all_reduce(row, name()), row, row};
+  }
+
+  void reduce_alone(bool) override {}  // they are where the optimizer looks for them
+
+  // Only at the end: a later micro-batch would have added its own gradients to the sums of all.
+  void sums_ended() override {
+    if (!sums_.defined()) return;
+    for (const Piece& piece : layout_.pieces)
+      piece.parameter->grad = FlatLayout::whole_view(sums_, piece);
+  }
+
+ private:
+  FlatLayout layout_;
+};
+
+Replicated::Replicated(models::Model& model, const ShardingOptions& options,
+                       std::shared_ptr<comm::Communicator> group)
+    : WrappedModel(model, options, /*may_offload=*/false, std::move(group)) {
+  const at::NoGradGuard no_grad;
+  for (const UnitPlan& plan : plan_units(model, options)) {
+    buckets_.push_back(std::make_unique<Bucket>(plan, context_));
+    std::vector<size_t> parts;
+    for (models::Parameter* parameter : plan.parameters) {
+      place(*parameter);
+      if (parameter->trainable) parts.push_back(parameter->index);
+    }
+    add_unit(*buckets_.back(), plan.layers, std::move(parts));
+  }
+  attach();
+}
+
+Replicated::~Replicated() = default;
+
+// A deferred model's values are drawn, all of them on every rank.
+void Replicated::place(models::Parameter& parameter) {
+  if (parameter.value.is_meta()) {
+    parameter.value =
+        at::empty(parameter.value.sizes(), parameter.value.options().device(context_.device));
+    model_.initialise(parameter);
+  }
+  context_.memory.parameters += static_cast<int64_t>(parameter.value.nbytes());
+}
+
+}  // namespace moonshard::sharding

@@ -1,0 +1,280 @@
+#include "runtime/sharding/sharded_unit.h"
+
+#include <ATen/ATen.h>
+
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "kernels/cast/cast.h"
+#include "runtime/profile/owners.h"
+#include "runtime/sharding/settle_rows.h"
+
+namespace moonshard::sharding {
+
+ShardedUnit::ShardedUnit(const UnitPlan& plan, bool keeps_whole, ShardingContext& context)
+    : Unit(plan.name, plan.layers, Storage::Sharded, context),
+      is_root_(plan.is_root),
+      keeps_whole_(keeps_whole) {
+  // Apart, so that gradients travel of trained parameters only.
+  std::vector<models::Parameter*> trained, frozen;
+  for (models::Parameter* parameter : plan.parameters)
+    (parameter->trainable ? trained : frozen).push_back(parameter);
+  trained_.layout = FlatLayout(trained, context.group->rank(), context.group->size());
+  frozen_.layout = FlatLayout(frozen, context.group->rank(), context.group->size());
+}
+
+// One rank and one dtype: the part is the whole.
+bool ShardedUnit::is_alias(const Flat& flat) const {
+  return context_.single() && !context_.offloads() && context_.type == context_.compute_type &&
+         flat.shard.defined();
+}
+
+void ShardedUnit::place(models::Model& model,
+                        std::vector<std::unique_ptr<models::Parameter>>& updated,
+                        std::vector<int64_t>& first_elements) {
+  const at::NoGradGuard no_grad;
+  for (Flat* flat : {&trained_, &frozen_})
+    if (!flat->layout.empty()) place_flat(*flat, model);
+  for (const Piece& piece : trained_.layout.pieces) {
+    auto part = std::make_unique<models::Parameter>();
+    part->name = piece.parameter->name;
+    part->index = piece.parameter->index;
+    part->value = trained_.layout.own_view(trained_.shard, piece);
+    trained_.updated.push_back(part.get());
+    updated.push_back(std::move(part));
+    first_elements.push_back(piece.first);
+  }
+}
+
+void ShardedUnit::place_flat(Flat& flat, models::Model& model) {
+  const FlatLayout& layout = flat.layout;
+  auto options = at::TensorOptions().dtype(context_.type).device(context_.home);
+  if (context_.offloads()) options = options.pinned_memory(true);
+  if (keeps_whole_ && context_.type == context_.compute_type && !context_.offloads()) {
+    // The part is a range of the whole that stays: updated in place, then sent to the others.
+    flat.whole = at::zeros({layout.padded()}, options);
+    flat.shard = flat.whole.narrow(0, layout.shard_size * layout.rank, layout.shard_size);
+    context_.memory.parameters += static_cast<int64_t>(flat.whole.nbytes());
+  } else {
+    flat.shard = at::zeros({layout.shard_size}, options);
+    context_.memory.parameters += static_cast<int64_t>(flat.shard.nbytes());
+  }
+  for (const Piece& piece : layout.pieces) {
+    at::Tensor own = layout.own_view(flat.shard, piece);
+    at::Tensor& value = piece.parameter->value;
+    if (!value.is_meta()) {
+      own.copy_(value.flatten().narrow(0, piece.first, piece.count));
+    } else if (piece.count > 0) {
+      model.initialise_range(*piece.parameter, own, piece.first);
+    }
+    value = piece.shape;
+  }
+}
+
+void ShardedUnit::set_values(const Flat& flat, const at::Tensor& row) {
+  for (const Piece& piece : flat.layout.pieces)
+    piece.parameter->value = FlatLayout::whole_view(row, piece);
+}
+
+void ShardedUnit::forget_values(Flat& flat) {
+  for (const Piece& piece : flat.layout.pieces) piece.parameter->value = piece.shape;
+}
+
+int64_t ShardedUnit::whole_bytes() const {
+  int64_t bytes = 0;
+  for (const Flat* flat : {&trained_, &frozen_}) {
+    if (!flat->layout.empty() && !is_alias(*flat))
+      bytes +=
+          flat->layout.padded() * static_cast<int64_t>(c10::elementSize(context_.compute_type));
+  }
+  return bytes;
+}
+
+void ShardedUnit::start_gather() {
+  const at::NoGradGuard no_grad;
+  move(Event::StartGather);
+  context_.memory.add_whole(whole_bytes(), 1);
+  for (Flat* flat : {&trained_, &frozen_})
+    if (!flat->layout.empty()) gather_flat(*flat);
+}
+
+void ShardedUnit::gather_flat(Flat& flat) {
+  if (is_alias(flat)) {
+    flat.whole = flat.shard;
+    return;
+  }
+  const auto options = at::TensorOptions().dtype(context_.compute_type).device(context_.device);
+  const profile::OwnerScope gathered(profile::Owner::GatheredParameters);
+  if (!flat.whole.defined()) flat.whole = at::empty({flat.layout.padded()}, options);
+  // The part is cast, and with offload copied to the device, on the way.
+  const bool as_it_is = context_.type == context_.compute_type && !context_.offloads();
+  at::Tensor part = context_.single() ? flat.whole
+                    : as_it_is        ? flat.shard
+                                      : at::empty({flat.layout.shard_size}, options);
+  std::optional<c10::StreamGuard> beside;
+  if (context_.offloads()) {
+    // Memory is taken on the stream of the computation, which may still use it: the copy comes
+    // after that, and beside what is computed from now on.
+    const c10::impl::VirtualGuardImpl guard(context_.device.type());
+    c10::Event ready(context_.device.type());
+    ready.record(guard.getStream(context_.device));
+    ready.block(context_.copy_stream());
+    beside.emplace(context_.copy_stream());
+  }
+  if (!as_it_is || context_.single()) {
+    if (context_.offloads()) {
+      part.copy_(flat.shard, /*non_blocking=*/true);
+    } else {
+      kernels::cast_copy(part, flat.shard);
+    }
+  }
+  if (!context_.single()) {
+    flat.gather = context_.group->all_gather(flat.whole, part, name());
+  } else if (beside) {
+    flat.copied = std::make_shared<c10::Event>(context_.device.type());
+    flat.copied->record(context_.copy_stream());
+  }
+}
+
+void ShardedUnit::finish_gather() {
+  move(Event::FinishGather);
+  for (Flat* flat : {&trained_, &frozen_}) {
+    if (flat->layout.empty()) continue;
+    flat->gather.wait();
+    if (flat->copied != nullptr) {
+      const c10::impl::VirtualGuardImpl guard(context_.device.type());
+      flat->copied->block(guard.getStream(context_.device));
+      flat->copied = nullptr;
+    }
+    set_values(*flat, flat->whole);
+  }
+}
+
+void ShardedUnit::release() {
+  move(Event::Release);
+  context_.memory.add_whole(-whole_bytes(), -1);
+  for (Flat* flat : {&trained_, &frozen_}) {
+    if (flat->layout.empty()) continue;
+    forget_values(*flat);
+    if (!keeps_whole_) flat->whole = at::Tensor();
+  }
+}
+
+void ShardedUnit::gather_ahead() {
+  if (state().storage == Storage::Sharded) start_gather();
+}
+
+void ShardedUnit::end_gather() {
+  if (state().storage == Storage::Gathering) finish_gather();
+}
+
+void ShardedUnit::release_idle() {
+  if (!is_whole()) return;
+  if (state().phase != Phase::Idle) move(Event::BeginMicroBatch);
+  release();
+}
+
+// ---- gradients ---------------------------------------------------------------------------------
+
+Unit::Reduction ShardedUnit::send(const at::Tensor& row) {
+  Reduction reduction;
+  reduction.row = row;
+  reduction.part = at::empty({trained_.layout.shard_size}, row.options());
+  reduction.pending = context_.group->reduce_scatter(reduction.part, row, name());
+  return reduction;
+}
+
+// One rank: the gradients are the sums already, each in the parameter's own memory.
+void ShardedUnit::reduce_alone(bool keeps_rows) {
+  for (size_t i = 0; i < trained_.layout.pieces.size(); ++i) {
+    const Piece& piece = trained_.layout.pieces[i];
+    models::Parameter &from = *piece.parameter, &to = *trained_.updated[i];
+    if (!keeps_rows || context_.offloads()) settle_rows(from);
+    if (from.rows.defined()) {
+      to.rows = from.rows.flatten(1);
+      to.row_factors = from.row_factors;
+      from.rows = from.row_factors = at::Tensor();
+    }
+    at::Tensor gradient = from.grad;
+    from.grad = at::Tensor();
+    if (!gradient.defined()) continue;
+    gradient = context_.brought_home(gradient.flatten());
+    at::Tensor& sum = to.grad;
+    if (sum.defined()) {
+      context_.wait_for_copies();
+      sum.add_(gradient);
+    } else {
+      hold_gradients(static_cast<int64_t>(gradient.nbytes()));
+      sum = gradient;
+    }
+  }
+}
+
+void ShardedUnit::sums_began() {
+  for (size_t i = 0; i < trained_.layout.pieces.size(); ++i) {
+    const Piece& piece = trained_.layout.pieces[i];
+    if (piece.count > 0) trained_.updated[i]->grad = trained_.layout.own_view(sums_, piece);
+  }
+}
+
+void ShardedUnit::drop_gradients() {
+  Unit::drop_gradients();
+  for (models::Parameter* part : trained_.updated) forget_gradient(*part);
+}
+
+// ---- whole again -------------------------------------------------------------------------------
+
+void ShardedUnit::expose_parameters() {
+  const at::NoGradGuard no_grad;
+  for (Flat* flat : {&trained_, &frozen_}) {
+    if (flat->layout.empty()) continue;
+    const at::Tensor row = at::empty(
+        {flat->layout.padded()}, at::TensorOptions().dtype(context_.type).device(context_.device));
+    context_.group->all_gather(row, flat->shard.to(context_.device), name()).wait();
+    set_values(*flat, row);
+  }
+}
+
+void ShardedUnit::take_back_parameters() {
+  const at::NoGradGuard no_grad;
+  for (Flat* flat : {&trained_, &frozen_}) {
+    for (const Piece& piece : flat->layout.pieces) {
+      flat->layout.own_view(flat->shard, piece)
+          .copy_(piece.parameter->value.flatten().narrow(0, piece.first, piece.count));
+    }
+    forget_values(*flat);
+  }
+}
+
+void ShardedUnit::list_kept(std::vector<KeptPart>& parts, bool exposed) const {
+  const at::NoGradGuard no_grad;
+  for (const Flat* flat : {&trained_, &frozen_}) {
+    for (const Piece& piece : flat->layout.pieces) {
+      const at::Tensor own = flat->layout.own_view(flat->shard, piece);
+      if (exposed) own.copy_(piece.parameter->value.flatten().narrow(0, piece.first, piece.count));
+      parts.push_back({piece.parameter, piece.first, own});
+    }
+  }
+}
+
+void ShardedUnit::forget_exposed() {
+  for (Flat* flat : {&trained_, &frozen_}) forget_values(*flat);
+}
+
+void ShardedUnit::expose_gradients() {
+  const at::NoGradGuard no_grad;
+  if (trained_.layout.empty()) return;
+  const FlatLayout& layout = trained_.layout;
+  at::Tensor part = at::zeros({layout.shard_size},
+                              at::TensorOptions().dtype(context_.sum_type).device(context_.device));
+  for (size_t i = 0; i < layout.pieces.size(); ++i) {
+    const at::Tensor& sum = trained_.updated[i]->grad;
+    if (sum.defined()) layout.own_view(part, layout.pieces[i]).copy_(sum);
+  }
+  const at::Tensor row = at::empty({layout.padded()}, part.options());
+  context_.group->all_gather(row, part, name()).wait();
+  for (const Piece& piece : layout.pieces)
+    piece.parameter->grad = FlatLayout::whole_view(row, piece);
+}
+
+}  // namespace moonshard::sharding

@@ -1,0 +1,81 @@
+// A unit of fsdp: its part on this rank, and its whole while that is needed. Knows nothing of when;
+// sharded_model.h does.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <c10/core/Event.h>
+
+#include "runtime/sharding/parallel.h"
+#include "runtime/sharding/unit.h"
+#include "runtime/sharding/wrap_policy.h"
+
+namespace moonshard::sharding {
+
+class ShardedUnit : public Unit {
+ public:
+  /// `keeps_whole`: parameters stay whole between steps (zero2_replicated).
+  ShardedUnit(const UnitPlan& plan, bool keeps_whole, ShardingContext& context);
+
+  /// What is in no other unit: stays whole from forward to backward.
+  bool is_root() const { return is_root_; }
+  bool is_whole() const { return state().storage == Storage::Whole; }
+
+  /// Takes this rank's parts of the model's values, or draws them where the model has none yet;
+  /// appends what the optimizer will update.
+  void place(models::Model& model, std::vector<std::unique_ptr<models::Parameter>>& updated,
+             std::vector<int64_t>& first_elements);
+
+  void start_gather();
+  void finish_gather();
+  void release();
+  /// start_gather, unless the whole is there or on its way.
+  void gather_ahead();
+  /// finish_gather, where one is on its way.
+  void end_gather();
+  /// Between micro-batches, whatever the last one left: does nothing where it is not whole.
+  void release_idle();
+
+  void drop_gradients() override;
+
+  // ---- for saving, comparing, reading: all ranks together ------------------------------------
+  /// Parameters whole in the dtype they are kept in.
+  void expose_parameters();
+  /// The other way: own parts are taken from the whole again.
+  void take_back_parameters();
+  /// The sums whole, as the parameters' grad.
+  void expose_gradients();
+  /// Appends this rank's parts; with `exposed` they are first taken from the whole, which stays.
+  void list_kept(std::vector<KeptPart>& parts, bool exposed) const;
+  /// The whole is out of date: own parts were written to.
+  void forget_exposed();
+
+ protected:
+  const FlatLayout& trained_layout() const override { return trained_.layout; }
+  Reduction send(const at::Tensor& row) override;
+  void reduce_alone(bool keeps_rows) override;
+  void sums_began() override;
+
+ private:
+  struct Flat {
+    FlatLayout layout;
+    at::Tensor shard, whole;
+    comm::Pending gather;
+    std::shared_ptr<c10::Event> copied;       ///< with offload and one rank
+    std::vector<models::Parameter*> updated;  ///< by piece; trained ones only
+  };
+
+  bool is_alias(const Flat& flat) const;
+  void place_flat(Flat& flat, models::Model& model);
+  void gather_flat(Flat& flat);
+  void set_values(const Flat& flat, const at::Tensor& row);
+  void forget_values(Flat& flat);
+  int64_t whole_bytes() const;
+
+  bool is_root_, keeps_whole_;
+  Flat trained_, frozen_;
+};
+
+}  // namespace moonshard::sharding

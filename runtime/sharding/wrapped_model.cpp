@@ -1,0 +1,229 @@
+#include "runtime/sharding/wrapped_model.h"
+
+#include <algorithm>
+
+namespace moonshard::sharding {
+namespace {
+
+// Gradients of so many units may be on their way before the oldest is waited for: enough to keep a
+// link busy, few enough to bound memory.
+constexpr size_t kReductionsUnderWay = 2;
+
+models::Model& checked_model(models::Model& model) {
+  MS_CHECK(model.seam().keeper == nullptr,
+           "parallel: expected a model that no other trainer shards, got one that is sharded; "
+           "close the other trainer first");
+  for (const auto& parameter : model.parameters()) {
+    MS_CHECK(!parameter->value.is_meta() || model.awaits_values(),
+             "parallel: expected a model with its parameters, got one whose '{}' went with the "
+             "trainer that held it in parts; call gather() before that trainer is closed, or build "
+             "the model again",
+             parameter->name);
+  }
+  return model;
+}
+
+}  // namespace
+
+WrappedModel::WrappedModel(models::Model& model, const ShardingOptions& options, bool may_offload,
+                           std::shared_ptr<comm::Communicator> group)
+    : model_(checked_model(model)),
+      options_(options),
+      context_(model, options, may_offload, std::move(group)),
+      unit_of_layer_(model.layers().size(), 0) {
+  if (context_.single()) options_.no_sync = false;  // nothing travels that could be held back
+}
+
+void WrappedModel::add_unit(Unit& unit, const std::vector<const models::ParamLayer*>& layers,
+                            std::vector<size_t> parts) {
+  for (const models::ParamLayer* layer : layers) unit_of_layer_[layer->index] = units_.size();
+  units_.push_back(&unit);
+  parts_of_unit_.push_back(std::move(parts));
+}
+
+void WrappedModel::attach() {
+  model_.seam().keeper = this;
+  model_.values_are_placed();
+}
+
+std::vector<std::string> WrappedModel::unit_names() const {
+  std::vector<std::string> names;
+  for (const Unit* unit : units_) names.push_back(unit->name());
+  return names;
+}
+
+void WrappedModel::record_into(std::shared_ptr<profile::Timeline> timeline) {
+  timeline_ = std::move(timeline);
+}
+
+// ---- the step ----------------------------------------------------------------------------------
+
+void WrappedModel::begin_step() {
+  context_.memory.gradients = context_.memory.gradients_now;
+  if (timeline_ == nullptr) context_.group->reset_traffic();
+}
+
+void WrappedModel::on_complete(Completed completed) {
+  completed_ = std::move(completed);
+  for (Unit* unit : units_) unit->begin_hand_over();
+}
+
+int64_t WrappedModel::most_completed() const {
+  int64_t most = 0;
+  for (const auto& parts : parts_of_unit_) {
+    int64_t elements = 0;
+    for (const size_t part : parts) elements += updated()[part]->value.numel();
+    most = std::max(most, elements);
+  }
+  return most;
+}
+
+void WrappedModel::begin_micro_batch(bool last) {
+  last_micro_batch_ = last;
+  last_pass_ = false;
+  pass_ = Pass::Forward;
+  for (Unit* unit : units_) unit->begin_micro_batch();
+}
+
+void WrappedModel::begin_backward(bool last) {
+  pass_ = Pass::Backward;
+  last_pass_ = last;
+  for (Unit* unit : units_) unit->begin_backward();
+}
+
+void WrappedModel::end_backward() {
+  // A unit that the loss did not reach as a whole is done all the same.
+  for (size_t i = 0; i < units_.size(); ++i)
+    if (units_[i]->state().phase == Phase::Backward) finish_unit_backward(i);
+}
+
+void WrappedModel::end_micro_batch() {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    Unit& unit = *units_[i];
+    if (unit.state().phase == Phase::Forward) unit.move(Event::EndForward);
+    if (unit.awaits_gradients() && unit.state().phase != Phase::Idle) reduce(i);
+    micro_batch_ended(i);
+  }
+  pass_ = Pass::None;
+}
+
+void WrappedModel::finish_gradients() {
+  if (completed_) {
+    for (size_t i = units_.size(); i-- > 0;)  // in the order in which they were sent
+      if (!units_[i]->was_handed_over()) hand_over(i);
+    return;
+  }
+  for (Unit* unit : units_) unit->finish_reduce();
+  context_.wait_for_copies();
+}
+
+void WrappedModel::end_step() {
+  for (Unit* unit : units_) unit->drop_gradients();
+}
+
+void WrappedModel::abandon() {
+  pass_ = Pass::None;
+  for (Unit* unit : units_) {
+    unit->move(Event::Abandon);
+    unit->drop_gradients();
+  }
+}
+
+// ---- gradients that are whole ------------------------------------------------------------------
+
+void WrappedModel::gradients_added(const models::ParamLayer& layer) {
+  const size_t index = unit_of(layer);
+  if (units_[index]->gradients_added()) reduce(index);
+}
+
+void WrappedModel::reduce(size_t index) {
+  Unit& unit = *units_[index];
+  if (options_.no_sync && !last_micro_batch_) return unit.keep_gradients();
+  unit.start_reduce(last_micro_batch_, /*keeps_rows=*/completed_ && last_micro_batch_);
+  hand_over_if_ready(index);
+  size_t under_way = 0;
+  for (const Unit* other : units_) under_way += other->reductions_under_way();
+  // Oldest first: backward goes from the last unit to the first.
+  for (size_t i = units_.size(); i-- > 0 && under_way > kReductionsUnderWay;) {
+    while (units_[i]->reductions_under_way() > 0 && under_way > kReductionsUnderWay) {
+      units_[i]->finish_oldest_reduce();
+      --under_way;
+    }
+    hand_over_if_ready(i);
+  }
+}
+
+// With offload the host would update while the device waits for its next work: at the end instead.
+bool WrappedModel::hands_over_early() const {
+  return completed_ && last_micro_batch_ && last_pass_ && !context_.offloads();
+}
+
+// Gradients may be whole while layers of the unit still run backwards and read its values, or will
+// once more.
+void WrappedModel::hand_over_if_ready(size_t index) {
+  if (hands_over_early() && units_[index]->is_ready()) hand_over(index);
+}
+
+void WrappedModel::hand_over(size_t index) {
+  Unit& unit = *units_[index];
+  unit.set_handed_over();
+  unit.finish_reduce();
+  context_.wait_for_copies();
+  if (!parts_of_unit_[index].empty()) completed_(unit.name(), parts_of_unit_[index]);
+  unit.drop_gradients();
+}
+
+// ---- the uses of a layer -----------------------------------------------------------------------
+
+void WrappedModel::before_forward(const models::ParamLayer& layer) {
+  const size_t index = unit_of(layer);
+  if (pass_ == Pass::Backward) return use_backward(index);  // a block that is run again
+  if (pass_ == Pass::None) return check_use_outside(layer);
+  put_in_place(index);
+  Unit& unit = *units_[index];
+  const bool is_first = unit.state().phase == Phase::Idle;
+  unit.move(Event::UseForward);
+  if (!is_first) return;
+  if (timeline_ != nullptr) unit.begin_span(*timeline_, "forward");
+  forward_began(index);
+}
+
+void WrappedModel::after_forward(const models::ParamLayer& layer, bool in_graph) {
+  const size_t index = unit_of(layer);
+  Unit& unit = *units_[index];
+  if (pass_ == Pass::Backward) return unit.ran_again(in_graph);
+  if (pass_ == Pass::None || !unit.ran_forward(in_graph)) return;
+  unit.move(Event::EndForward);
+  if (timeline_ != nullptr) unit.end_span(*timeline_);
+  forward_ended(index);
+}
+
+void WrappedModel::before_backward(const models::ParamLayer& layer) {
+  if (pass_ == Pass::Backward) use_backward(unit_of(layer));
+}
+
+void WrappedModel::use_backward(size_t index) {
+  put_in_place(index);
+  Unit& unit = *units_[index];
+  const bool is_first = unit.state().phase != Phase::Backward;
+  unit.move(Event::UseBackward);
+  if (!is_first) return;
+  if (timeline_ != nullptr) unit.begin_span(*timeline_, "backward");
+  backward_began(index);
+}
+
+void WrappedModel::after_backward(const models::ParamLayer& layer) {
+  if (pass_ != Pass::Backward) return;
+  const size_t index = unit_of(layer);
+  if (units_[index]->ran_backward(layer.trainable())) finish_unit_backward(index);
+}
+
+void WrappedModel::finish_unit_backward(size_t index) {
+  Unit& unit = *units_[index];
+  unit.move(Event::EndBackward);
+  if (timeline_ != nullptr) unit.end_span(*timeline_);
+  backward_ended(index, last_pass_);
+  hand_over_if_ready(index);
+}
+
+}  // namespace moonshard::sharding

@@ -1,0 +1,85 @@
+// A model whose parameters are grouped into units. Attached to the model's seam, it is told of
+// every use of a layer: it knows when a unit's gradients are whole, sends them to the other ranks
+// and hands them over to whoever updates. What is whole on every rank (replicated.h) needs no more;
+// sharded_model.h adds when units are gathered and released.
+#pragma once
+
+#include "runtime/sharding/parallel.h"
+#include "runtime/sharding/unit.h"
+
+namespace moonshard::sharding {
+
+class WrappedModel : public Parallel, public models::ParameterKeeper {
+ public:
+  ~WrappedModel() override { model_.seam().keeper = nullptr; }
+
+  void begin_step() override;
+  void on_complete(Completed completed) override;
+  int64_t most_completed() const override;
+  void begin_micro_batch(bool last) override;
+  void begin_backward(bool last) override;
+  void end_backward() override;
+  void end_micro_batch() override;
+  void finish_gradients() override;
+  void end_step() override;
+  void abandon() override;
+  void record_into(std::shared_ptr<profile::Timeline> timeline) override;
+  ShardingMemory memory() const override { return context_.memory; }
+  std::vector<std::string> unit_names() const override;
+  std::vector<comm::Traffic> traffic() const override { return context_.group->traffic(); }
+  const char* transport() const override { return context_.group->transport(); }
+
+  void before_forward(const models::ParamLayer& layer) override;
+  void after_forward(const models::ParamLayer& layer, bool in_graph) override;
+  void before_backward(const models::ParamLayer& layer) override;
+  void after_backward(const models::ParamLayer& layer) override;
+  void gradients_added(const models::ParamLayer& layer) override;
+
+ protected:
+  /// Throws UsageError for a model that somebody else wraps, or whose values are gone.
+  WrappedModel(models::Model& model, const ShardingOptions& options, bool may_offload,
+               std::shared_ptr<comm::Communicator> group);
+  /// Units in the order of the forward pass; `parts` are its places in updated(). They live as long
+  /// as this.
+  void add_unit(Unit& unit, const std::vector<const models::ParamLayer*>& layers,
+                std::vector<size_t> parts);
+  /// All units have been added.
+  void attach();
+
+  // ---- what a wrapper does besides, by the unit's place in the order ---------------------------
+  /// A layer is used while no step runs.
+  virtual void check_use_outside(const models::ParamLayer&) const {}
+  /// Its values are needed now.
+  virtual void put_in_place(size_t) {}
+  virtual void forward_began(size_t) {}
+  virtual void forward_ended(size_t) {}
+  virtual void backward_began(size_t) {}
+  /// `last_pass`: no other backward of this micro-batch follows.
+  virtual void backward_ended(size_t, bool /*last_pass*/) {}
+  virtual void micro_batch_ended(size_t) {}
+
+  models::Model& model_;
+  ShardingOptions options_;
+  ShardingContext context_;
+
+ private:
+  enum class Pass { None, Forward, Backward };
+
+  size_t unit_of(const models::ParamLayer& layer) const { return unit_of_layer_[layer.index]; }
+  void use_backward(size_t index);
+  void finish_unit_backward(size_t index);
+  void reduce(size_t index);
+  bool hands_over_early() const;
+  void hand_over_if_ready(size_t index);
+  void hand_over(size_t index);
+
+  std::vector<Unit*> units_;                        ///< in forward order
+  std::vector<std::vector<size_t>> parts_of_unit_;  ///< places in updated()
+  std::vector<size_t> unit_of_layer_;
+  Completed completed_;
+  Pass pass_ = Pass::None;
+  bool last_micro_batch_ = true, last_pass_ = true;
+  std::shared_ptr<profile::Timeline> timeline_;
+};
+
+}  // namespace moonshard::sharding

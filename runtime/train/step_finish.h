@@ -1,0 +1,56 @@
+// What differs at the end of a step with and without privacy: what it is divided by and its noise,
+// when its losses are looked at, what is counted and reported. One of the two is chosen when a
+// trainer is made.
+#pragma once
+
+#include <memory>
+
+#include "runtime/privacy/account.h"
+#include "runtime/train/step_progress.h"
+
+namespace moonshard::train {
+
+class StepFinish {
+ public:
+  virtual ~StepFinish() = default;
+
+  /// Whether parts may be updated as soon as their sums are whole. Not where a loss of the same
+  /// step can still refuse it.
+  virtual bool updates_early() const = 0;
+  /// What the update is called in timings, where nobody watches the gradients.
+  virtual const char* update_phase() const = 0;
+
+  /// Throws UsageError where a step of so many samples (of all ranks) means nothing.
+  virtual void check_samples(int64_t samples) const = 0;
+  virtual optim::NoiseSpec noise(int64_t step, int64_t denominator) const = 0;
+
+  // ---- in this order ---------------------------------------------------------------------------
+  /// Gradients are being summed over ranks; no weight that was not updated early has changed.
+  virtual void before_update(StepProgress& progress, profile::PhaseTimer& timer) = 0;
+  /// The weights have changed.
+  virtual void count(StepReport& report) = 0;
+  /// All work of the step has been asked for: from here on the host may wait for it.
+  virtual void after_update(StepProgress& progress, profile::PhaseTimer& timer) = 0;
+  /// The phases have ended.
+  virtual void report(StepProgress& progress) = 0;
+};
+
+/// The trainer's own parts; they outlive the finish.
+struct FinishParts {
+  const comm::World& world;
+  RankStatistics& statistics;
+  sharding::Parallel& parallel;
+  privacy::Clipping& clipping;
+  privacy::Account& account;
+  privacy::StepHooks& hooks;
+  uint64_t seed;
+};
+
+std::unique_ptr<StepFinish> make_plain_finish(const FinishParts& parts);
+std::unique_ptr<StepFinish> make_private_finish(const FinishParts& parts);
+
+/// The micro-batches' vectors as one; undefined when there is none.
+at::Tensor joined(const std::vector<at::Tensor>& parts);
+std::vector<double> to_doubles(const at::Tensor& tensor);
+
+}  // namespace moonshard::train

@@ -1,0 +1,30 @@
+// What a training step may be told. Knows no torch.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/base/options.h"
+
+namespace moonshard::train {
+
+struct StepOptions {
+  int64_t grad_accum = 1;
+  int64_t expected_batch_size = 0;
+  bool deterministic = false;
+  bool compile = false;
+};
+
+template <class T>
+void add_step_options(OptionSchema& schema) {
+  schema.integer<T>("grad_accum", &T::grad_accum, 1, 1e6,
+                    "micro-batches per step, each of batch_size samples");
+  schema.integer<T>("expected_batch_size", &T::expected_batch_size, 0, 1e12,
+                    "what the sum is divided by; 0 takes the samples of the step");
+  schema.boolean<T>("deterministic", &T::deterministic,
+                    "only operations that give the same digits every time");
+  schema.boolean<T>("compile", &T::compile,
+                    "on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer "
+                    "apart");
+}
+
+}  // namespace moonshard::train

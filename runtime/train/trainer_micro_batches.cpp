@@ -1,0 +1,97 @@
+// Forward and backward of a step's micro-batches, up to the clipped sums of this rank.
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "runtime/sharding/settle_rows.h"
+#include "runtime/train/step_finish.h"
+#include "runtime/train/trainer.h"
+
+namespace moonshard::train {
+namespace {
+
+// One sample of zeros in the shape of the batch's.
+Batch stand_in_for(const Batch& empty) {
+  const auto one = [](const at::Tensor& tensor) {
+    if (!tensor.defined()) return tensor;
+    std::vector<int64_t> shape = tensor.sizes().vec();
+    shape[0] = 1;
+    return at::zeros(shape, tensor.options());
+  };
+  Batch batch{one(empty.input_ids), one(empty.attention_mask), one(empty.labels),
+              one(empty.inputs),    one(empty.targets),        one(empty.timesteps)};
+  if (batch.attention_mask.defined()) batch.attention_mask.fill_(true);
+  return batch;
+}
+
+}  // namespace
+
+void Trainer::run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
+                                StepProgress& progress) {
+  // Nobody looks at the gradients: each unit is updated as soon as its sum is whole, and the
+  // model's gradients never exist all at once.
+  if (finish_->updates_early() && !gradient_observer_) {
+    parallel_->on_complete([&](const std::string& unit, const std::vector<size_t>& parts) {
+      progress.update->apply(unit, parts, timer);
+    });
+  }
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    const Batch& batch = micro_batches[i];
+    // An empty batch has nothing to learn from and nothing to clip. Where other ranks have samples,
+    // this rank must still join the collectives.
+    const bool stand_in = batch.size() == 0;
+    if (stand_in && parts_.world->size() == 1) continue;
+    parallel_->begin_micro_batch(i + 1 == micro_batches.size());
+    const int64_t first =
+        progress.samples +
+        (model().draws_by_position() ? statistics_.counts().before(parts_.world->rank()) : 0);
+    run_micro_batch(stand_in ? stand_in_for(batch) : model().prepare(batch, step_, first), stand_in,
+                    static_cast<int64_t>(i), timer, progress);
+    parallel_->end_micro_batch();
+    if (i + 1 < micro_batches.size())  // a later one brings rows of its own
+      for (const auto& parameter : model().parameters()) sharding::settle_rows(*parameter);
+    progress.samples += batch.size();
+  }
+}
+
+void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
+                              profile::PhaseTimer& timer, StepProgress& progress) {
+  engine_->begin(*parts_.model, {batch.size(), parts_.model->count_tokens(batch) / batch.size(),
+                                 index, record_layers_, statistics_.counts().most_samples,
+                                 statistics_.counts().most_tokens_per_sample, stand_in});
+
+  timer.begin("forward");
+  at::Tensor losses_B;
+  {
+    const at::AutoGradMode enable(true);
+    losses_B = parts_.model->losses(batch);
+  }
+  // The gradient of the sum: sample b's row of every output gradient is then its own, unscaled. The
+  // anchor's own gradient is asked for so that LibTorch walks the whole graph; it is not used.
+  const at::Tensor total = stand_in ? losses_B.sum() * 0 : losses_B.sum();
+  const auto backward = [&](bool keep_graph) {
+    parallel_->begin_backward(/*last=*/!keep_graph);
+    torch::autograd::grad({total}, {parts_.model->seam().anchor}, {}, keep_graph, false, true);
+    parallel_->end_backward();
+  };
+  timer.begin("backward");
+  backward(engine_->needs_second_pass());
+  privacy::ClipReport clipped = engine_->clip(timer);
+  progress.report.kept_bytes = std::max(progress.report.kept_bytes, engine_->kept_bytes());
+  if (engine_->needs_second_pass()) {
+    // The same losses again, not losses scaled by the factors: output gradients are then the very
+    // numbers of the first pass, and the factors are applied where the sums are formed. Scaled
+    // losses would round differently, underflow for small factors, and make 0 x inf of a dropped
+    // sample.
+    timer.begin("second_backward");
+    backward(false);
+    engine_->end_second_pass();
+  }
+  if (stand_in) return;
+  progress.losses.push_back(losses_B.detach());
+  if (clipped.norms.defined()) progress.norms.push_back(clipped.norms);
+  if (clipped.factors.defined()) progress.factors.push_back(clipped.factors);
+  for (privacy::LayerNorms& layer : clipped.layers)
+    progress.report.layers.push_back(std::move(layer));
+}
+
+}  // namespace moonshard::train

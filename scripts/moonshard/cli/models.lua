@@ -1,0 +1,39 @@
+--- moonshard models: the presets, with what they cost.
+local native = require "moonshard.native"
+local text_table = require "moonshard.text_table"
+
+local function with_unit(number, units)
+  local unit = 1
+  while number >= 1000 and unit < #units do
+    number, unit = number / 1000, unit + 1
+  end
+  return ("%.4g %s"):format(number, units[unit])
+end
+
+local columns = { "model", "task", "parameters", "FLOPs/token", "GiB at batch 1", "batch", "tokens", "" }
+
+return {
+  usage = "[--json]",
+  about = "Lists the model presets.",
+  flags = { { name = "json", kind = "boolean", doc = "the same as JSON" } },
+  run = function(given)
+    local models = package.loaded["moonshard"].models()
+    if given.json then
+      io.write(native.records.to_json(models))
+      return 0
+    end
+    local rows = {}
+    for i, model in ipairs(models) do
+      rows[i] = {
+        model.name, model.task, with_unit(model.num_parameters, { "", "k", "M", "G" }),
+        with_unit(model.flops_per_token, { "", "k", "M", "G", "T" }), ("%.3g"):format(model.memory_batch_1_bytes / 2 ^ 30),
+        model.batch_size, model.seq_length, model.doc,
+      }
+    end
+    print(text_table.format(columns, rows))
+    print("\nFLOPs: forward and backward of one token at the preset's length. Memory: parameters, gradients and activations of a")
+    print("plain step of one sample in float32, without optimizer state. batch and tokens are what an experiment takes when it")
+    print("names none. Every size is an option: moonshard profile --help.")
+    return 0
+  end,
+}
