@@ -16,15 +16,18 @@ setup:
 build: setup
 	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET)
 
+# CUDA kernels take minutes to compile: only where there is a GPU to run them.
+GPU_TARGET := $(if $(wildcard /dev/nvidia0 /dev/nvidiactl),moonshard_gpu)
+
 demo: setup
-	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET) moonshard moonshard-view moonshard_module
+	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET) moonshard moonshard-view moonshard_module $(GPU_TARGET)
 	@cmake/timed demo $(BUILD)/bin/moonshard run examples/01_first_sweep.lua
 
 test: build
 	@cmake/timed test ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
 
 bench-gpu: setup
-	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET) moonshard
+	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET) moonshard moonshard_gpu
 	@$(BUILD)/bin/moonshard run scripts/bench/gpu.lua
 
 lint: setup

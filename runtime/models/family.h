@@ -75,7 +75,12 @@ class Family {
 
   // ---- cost (model_cost.h), of resolved options -----------------------------------------------
 
-  /// Forward and backward.
+  /// Forward and backward. A weight that a token passes through costs a multiplication and an
+  /// addition forward, and twice that backward (gradients of the input and of the weight): 6 FLOPs.
+  /// Attention multiplies T x Q values twice forward (scores, then values) and twice as much
+  /// backward: 12 T Q per token and layer; a causal one needs half. What a sample does once is
+  /// shared by its T tokens. Norms, activations and the optimizer are left out: they are bound by
+  /// memory, not by arithmetic.
   virtual double flops_per_token(const ModelOptions& o, int64_t tokens) const = 0;
   virtual ActivationBytes activation_bytes(const ModelOptions& o, const CostDtypes& dtypes,
                                            int64_t tokens) const = 0;

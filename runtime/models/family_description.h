@@ -2,6 +2,7 @@
 // options that mean something to it. Knows no torch.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,8 +44,21 @@ struct FamilyList {
     (Entries::template add_options<T>(schema), ...);
   }
   /// Every task once, in the order of the families.
-  static std::vector<Task> tasks();
-  static std::vector<std::unique_ptr<Family>> make_all();
+  static std::vector<Task> tasks() {
+    std::vector<Task> all;
+    for (const FamilyDescription& family : {Entries::describe()...}) {
+      for (const Task& task : family.tasks) {
+        const auto same = [&](const Task& other) { return other.name == task.name; };
+        if (std::none_of(all.begin(), all.end(), same)) all.push_back(task);
+      }
+    }
+    return all;
+  }
+  static std::vector<std::unique_ptr<Family>> make_all() {
+    std::vector<std::unique_ptr<Family>> all;
+    (all.push_back(Entries::make()), ...);
+    return all;
+  }
 };
 
 /// An entry's description with the names of its own options in front.
@@ -57,25 +71,6 @@ FamilyDescription description_of() {
   options.insert(options.end(), description.options.begin(), description.options.end());
   description.options = std::move(options);
   return description;
-}
-
-template <class... Entries>
-std::vector<Task> FamilyList<Entries...>::tasks() {
-  std::vector<Task> all;
-  for (const FamilyDescription& family : {Entries::describe()...}) {
-    for (const Task& task : family.tasks) {
-      const auto same = [&](const Task& other) { return other.name == task.name; };
-      if (std::none_of(all.begin(), all.end(), same)) all.push_back(task);
-    }
-  }
-  return all;
-}
-
-template <class... Entries>
-std::vector<std::unique_ptr<Family>> FamilyList<Entries...>::make_all() {
-  std::vector<std::unique_ptr<Family>> all;
-  (all.push_back(Entries::make()), ...);
-  return all;
 }
 
 }  // namespace moonshard::models

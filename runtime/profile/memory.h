@@ -21,8 +21,8 @@ struct MemoryReading {
 /// so programs call it first.
 void install_cpu_memory_hook();
 
-/// Host tensors may hold at most this many bytes; above it an allocation fails as it would on a
-/// full machine. 0 means no limit.
+/// Host tensors of the process may hold at most this many bytes; above it an allocation fails as it
+/// would on a full machine. 0 means no limit.
 void set_cpu_memory_limit(int64_t bytes);
 
 MemoryReading read_memory(c10::Device device);
