@@ -156,6 +156,16 @@ void bind_records(sol::table native) {
             args.state(),
             records::json_of(analysis::summarize(args.json(1).get<std::vector<double>>())));
       });
+  add("fields", "() -> list", "Every field of a result: path, key, unit, doc.",
+      [](const Arguments& args) {
+        Json list = Json::array();
+        for (const records::FieldInfo& field : records::result_fields())
+          list.push_back({{"path", field.path},
+                          {"key", field.key},
+                          {"unit", records::unit_name(field.unit)},
+                          {"doc", field.doc}});
+        return to_lua(args.state(), list);
+      });
   native["records"] = records_table;
   // Stands for JSON's null in lists, where Lua's nil would be a hole.
   native["null"] = sol::lightuserdata_value(nullptr);

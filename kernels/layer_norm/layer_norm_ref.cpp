@@ -31,7 +31,9 @@ SurroundedNorm layer_norm_forward_ref(const at::Tensor& x, const NormSurrounding
       at::rsqrt(wide_y.var(-1, /*unbiased=*/false, /*keepdim=*/true) + eps);
   at::Tensor n = ((wide_y - mean) * inverse_spread).to(type).to(wide);
   if (around.weight.defined())
-    n = (n * rounded_parameter(around.weight, x) + rounded_parameter(around.bias, x)).to(type).to(wide);
+    n = (n * rounded_parameter(around.weight, x) + rounded_parameter(around.bias, x))
+            .to(type)
+            .to(wide);
   if (around.scale.defined())
     n = n * (1 + over_positions(around.scale, x)) + over_positions(around.shift, x);
   return {y, n.to(type), mean, inverse_spread};
@@ -47,7 +49,8 @@ LayerNormGradients layer_norm_backward_ref(const at::Tensor& d_result, const at:
   const at::Tensor normalised = h.to(type), out = d_result.to(wide);
   LayerNormGradients gradients;
   at::Tensor n = normalised.to(wide), dn = out;
-  if (around.weight.defined()) n = n * rounded_parameter(around.weight, y) + rounded_parameter(around.bias, y);
+  if (around.weight.defined())
+    n = n * rounded_parameter(around.weight, y) + rounded_parameter(around.bias, y);
   if (around.scale.defined()) {
     gradients.scale = sum_of_positions(out * n).to(type);
     gradients.shift = sum_of_positions(out).to(type);

@@ -8,10 +8,7 @@
 #include "runtime/base/check.h"
 
 namespace moonshard::accountant {
-namespace {
-
-
-}  // namespace
+namespace {}  // namespace
 
 double scaled_erfc(double x) {
   if (x < 20) return std::exp(x * x) * std::erfc(x);

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/accountant/gaussian.h"
 #include "runtime/accountant/loss_sum.h"
 #include "runtime/accountant/rdp.h"
-#include "runtime/accountant/gaussian.h"
 
 namespace moonshard::accountant {
 namespace {

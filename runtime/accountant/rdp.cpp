@@ -6,12 +6,11 @@
 #include <numbers>
 #include <optional>
 
-#include "runtime/base/check.h"
 #include "runtime/accountant/gaussian.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::accountant {
 namespace {
-
 
 // log(erfc(x)) also where erfc itself is below the smallest double.
 double log_erfc(double x) {

@@ -7,12 +7,11 @@
 #include <numbers>
 #include <span>
 
-#include "runtime/base/check.h"
 #include "runtime/accountant/gaussian.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::accountant {
 namespace {
-
 
 struct Node {
   double place, weight;  // on [-1, 1]

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/base/staged_file.h"
 #include "runtime/base/check.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/comm/rendezvous.h"
 
 namespace moonshard::launch {

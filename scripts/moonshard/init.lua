@@ -14,6 +14,9 @@ return function(ms)
 
   ms.find_max_batch = require "moonshard.find_max_batch"
 
+  local record_fields = require "moonshard.record_fields"
+  ms.fields = record_fields.list
+
   ms.document(ms.sweep, "ms.sweep", "ms.sweep { name, grid = { option = { values } }, zip, when, each, baseline, expect, out, … } -> Sweep",
     "A grid of experiments, each run in a process of its own. sweep:run { resume, retry, timeout, … } returns the results;"
     .. " every other key is an experiment option (ms.options()).")
@@ -24,5 +27,7 @@ return function(ms)
     "The results in a run folder: runs:overhead{}, runs:plot(name), runs:table().")
   ms.document(ms.profile, "ms.profile", "ms.profile(trainer, { iters, warmup }) -> Profile",
     "Times a trainer's steps: median, IQR and share of each phase, memory, loss. print it.")
+  ms.document(ms.fields, "ms.fields", "ms.fields([text]) -> list of { path, key, unit, doc }",
+    "What each field of a result.json means; with a text, those whose path contains it. print shows a table.")
   analyze.document(ms.document)
 end

@@ -272,6 +272,19 @@ describe("files", function()
     assert.are.same({}, wrong)
   end)
 
+  it("every folder of sources says in a README what lives there", function()
+    local missing = {}
+    for _, top in ipairs { "runtime", "bindings", "viewer", "scripts", "cmake" } do
+      local pipe = io.popen(("cd '%s' && find %s -type d | sort"):format(root, top))
+      for folder in pipe:lines() do
+        local readme = io.open(root .. folder .. "/README.md")
+        if readme then readme:close() elseif not folder:match("/families/%w+$") then missing[#missing + 1] = folder end
+      end
+      pipe:close()
+    end
+    assert.are.same({}, missing)
+  end)
+
   it("headers open with #pragma once", function()
     local wrong = {}
     for _, folder in ipairs { "runtime", "bindings", "kernels", "viewer" } do

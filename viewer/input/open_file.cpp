@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/base/staged_file.h"
 #include "runtime/base/check.h"
+#include "runtime/base/staged_file.h"
 #include "runtime/records/reader.h"
 
 namespace moonshard::viewer {

@@ -228,6 +228,8 @@ class PrivacyPanel final : public ChartPanel {
     add("target", number(claim.target_epsilon), "target_epsilon");
     add("at least", number(claim.epsilon_lower), "epsilon_lower");
     add("order", number(claim.best_order), "best_order");
+    const double left_out = claim.norms_histogram.left_out;
+    add("norms left out", left_out > 0 ? number(left_out) : "", "left_out");
     if (!claim.warning.empty()) show_wrapped(clean_text(claim.warning, 512), muted);
     if (!claim.note.empty()) show_wrapped("The claim is " + clean_text(claim.note, 512), muted);
   }
