@@ -12,8 +12,8 @@
 
 namespace moonshard::bindings {
 
-/// The integer at a stack position, when it is one that loses no digits: a whole double up to 2^53,
-/// or a LuaJIT int64 or uint64 value up to 2^63 - 1.
+/// The integer at a stack position, if exact: a whole double up to 2^53, or a LuaJIT int64 or
+/// uint64 value up to 2^63 - 1.
 std::optional<int64_t> exact_integer(lua_State* L, int index);
 
 class Arguments {

@@ -45,9 +45,9 @@ sol::object answer(lua_State* L, const at::Tensor& tensor, const Carried& like) 
   return to_lua(L, Json(std::vector<double>(numbers, numbers + tensor.numel())));
 }
 
-// Every rank must call the same in the same order. One that left a call out would be answered with
-// the numbers of another, or with none at all: so ranks first tell each other what they are about
-// to do, and the first difference is an error on all of them.
+// Every rank must call the same in the same order. A rank that left a call out would get the data
+// of another call, or none: so ranks first exchange what they are about to do, and the first
+// difference is an error on all of them.
 void agree(const Arguments& args, const char* operation, int64_t size) {
   static constexpr const char* kOperations[] = {"barrier", "all_reduce", "all_gather", "broadcast"};
   static int64_t calls = 0;
@@ -113,7 +113,7 @@ sol::object broadcast(const Arguments& args) {
   return answer(args.state(), tensor, value);
 }
 
-// Checked now and handed on as a plain table; ms.trainer reads it back through the same schema.
+// Checked now and returned as a plain table; ms.trainer reads it back through the same schema.
 sol::object checked_parallel(const Arguments& args, const char* parallel) {
   sharding::ShardingOptions options;
   const Json table = args.options(1);

@@ -27,8 +27,8 @@ sol::object run(const Arguments& args) {
                   launch::run_experiment_ranks(table, static_cast<int>(options.nproc)));
   }
   const Json record = experiment::run_experiment(options);
-  // A status of one process; one of several ranks that goes on alone would be answered with what
-  // the others compute in another experiment.
+  // Out of memory is a status only in a single process: one of several ranks that continued alone
+  // would receive data of the others' next experiment.
   if (comm::is_rank() && record["status"] == "oom")
     throw OutOfMemoryError(record["error"].get<std::string>(),
                            record["bytes_asked"].get<int64_t>());

@@ -89,8 +89,8 @@ sol::object gpus(const Arguments& args) {
   return to_lua(args.state(), Json{{"gpus", std::move(list)}, {"absence", listing.absence}});
 }
 
-// What ms.resolve does, for a parent that must not touch CUDA: whether there is a GPU is asked of
-// the driver's management library; whether a GPU of that number exists is left to the child.
+// ms.resolve for a parent that must not touch CUDA: NVML tells whether there is a GPU; whether a
+// GPU of that number exists is left to the child.
 sol::object plan_point(const Arguments& args) {
   static const bool has_gpu = !launch::usable_gpus().gpus.empty();
   Json table = args.options(1);

@@ -1,4 +1,4 @@
-// Engines and rules for Lua: what there is, what a script adds, and the proof that it is right.
+// Engines and rules for Lua: listing, registration from scripts, and verification.
 #include <ATen/ATen.h>
 
 #include "bindings/bindings.h"

@@ -97,7 +97,7 @@ sol::object convert_to(const Arguments& args) {
   return push_tensor(args.state(), tensor.to(dtype_from_name(name)));
 }
 
-// Fields: t.shape, t.dtype, t.device, t.bytes, t.dims. Any other name is a mistake and says so.
+// Fields: t.shape, t.dtype, t.device, t.bytes, t.dims. Any other name is an error.
 sol::object read_field(const Arguments& args) {
   lua_State* L = args.state();
   const TensorHandle& handle = args.self<TensorHandle>("Tensor");

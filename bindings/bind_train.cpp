@@ -134,7 +134,7 @@ sol::object make_trainer(const Arguments& args) {
              "ms.data.synthetic or ms.data.loader");
     data = given.as<DataHandle&>();
   }
-  // Alone no wrapper is needed; of several ranks none may train by itself unnoticed.
+  // A single process needs no wrapper; one of several ranks must not silently train alone.
   parts.sharding = read_sharding_options(part(table, "parallel"));
   parts.world = comm::make_world(parts.sharding.world, parts.sharding.link);
   privacy_schema().assign_all(&parts.privacy, part(table, "privacy"));

@@ -18,8 +18,8 @@ void bind_dist(sol::table ms);     // ms.dist, ms.fsdp, ms.ddp
 void bind_experiment(sol::table ms,
                      sol::table native);  // ms.run, ms.resolve, ms.options
 void bind_records(sol::table native);     // run folders, for the Lua library
-void bind_analysis(sol::table native);    // what results mean, for the Lua library
-void bind_export(sol::table native);      // files of other programs, for the Lua library
+void bind_analysis(sol::table native);    // analysis of results, for the Lua library
+void bind_export(sol::table native);      // file formats of other programs, for the Lua library
 void bind_launch(sol::table ms,
                  sol::table native);  // ms.memory, ms.machine; processes for the Lua library
 
@@ -27,7 +27,7 @@ void bind_launch(sol::table ms,
 /// stays the host's.
 void add_library_searcher(lua_State* L);
 
-/// Registry key of what launch.note_failed_points notes: a sweep of this state has points that
+/// Registry key of the flag set by launch.note_failed_points: a sweep of this state has points that
 /// failed.
 inline constexpr const char* kFailedPointsNote = "moonshard.failed_points";
 

@@ -1,5 +1,5 @@
-// Bound functions that call back into Lua can be nested by the script without end. Each level costs
-// C stack, which Lua does not watch; this does.
+// Limits the nesting of bound functions that call back into Lua. Each level uses C stack, which Lua
+// does not check.
 #pragma once
 
 #include "runtime/base/check.h"

@@ -75,7 +75,7 @@ class LuaReader {
       object[key] = read_top(depth);
       lua_pop(state_, 1);
     }
-    // lua_next has no order of its own; sorted keys make equal tables equal texts.
+    // lua_next has no fixed order; with sorted keys equal tables give equal texts.
     Json sorted = Json::object();
     for (auto& [key, value] : object) sorted[key] = std::move(value);
     return sorted;

@@ -11,8 +11,7 @@
 
 namespace moonshard::bindings {
 
-/// Remembers the documentation of a Lua value (function, table or userdata) for as long as it
-/// lives.
+/// Stores the documentation of a Lua value (function, table or userdata) for as long as it lives.
 void document(const sol::object& value, const std::string& name, const std::string& signature,
               const std::string& text);
 
@@ -23,7 +22,8 @@ template <class F>
 void define(sol::table target, const std::string& owner, const char* name, const char* signature,
             const char* text, F function);
 
-/// A Lua function of fn; its errors open with the name, which must live as long as the program.
+/// A Lua function of fn; its errors are prefixed with the name, which must live as long as the
+/// program.
 template <class F>
 sol::object make_function(lua_State* L, const char* name, F function);
 
@@ -34,8 +34,8 @@ const char* keep_name(const std::string& name);
 void bind_docs(sol::table ms);
 
 // The C function behind every bound function. Catches all exceptions and raises the Lua error after
-// the last C++ object is gone. sol2's own trampolines find their handler among the script's
-// globals, where it can be cleared; this needs nothing there.
+// the last C++ object is destroyed. sol2's own trampolines find their handler among the script's
+// globals, where it can be cleared; this does not depend on globals.
 template <class F>
 int call_bound(lua_State* L) {
   const auto& function = *static_cast<const F*>(lua_touserdata(L, lua_upvalueindex(1)));
@@ -52,7 +52,7 @@ int call_bound(lua_State* L) {
       results = 1;
     }
   } catch (const Json::exception& error) {
-    // A table of another shape than the function reads; the JSON library's words name types.
+    // A table of the wrong structure; the JSON library's message names the types.
     push_error_text(L, UsageError(fmt::format("{}: expected another shape of table: {}", name,
                                               std::strchr(error.what(), ']') + 2)));
   } catch (const std::exception& error) {

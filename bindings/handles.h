@@ -1,4 +1,4 @@
-// What Lua holds of the runtime's larger objects.
+// Lua's handles of the runtime's larger objects.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct DatasetHandle {
   std::shared_ptr<data::Dataset> dataset;
 };
 
-/// Synthetic batches, or a loader's choice of a dataset.
+/// Synthetic batches, or a loader's selection from a dataset.
 struct DataHandle {
   std::shared_ptr<data::Dataset> dataset;  ///< null for synthetic ones
   data::LoaderOptions loader;

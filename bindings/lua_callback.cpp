@@ -8,8 +8,8 @@
 
 namespace moonshard::bindings {
 
-// Calls run on a coroutine of their own, which the registry holds: whatever coroutine registered
-// the function may be long dead.
+// Calls run on a separate coroutine, which the registry holds: the coroutine that registered the
+// function may be dead.
 struct LuaCallback::Life {
   lua_State* thread = nullptr;  ///< null once the state is closed
 };

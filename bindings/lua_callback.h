@@ -1,6 +1,5 @@
 // A Lua function that the runtime calls back: a norm of an engine, a rule of a layer. It may
-// outlive the script that gave it, and even its Lua state; a call after that is an error, never a
-// crash.
+// outlive its script and even its Lua state; a call after that is an error, never a crash.
 #pragma once
 
 #include <memory>
@@ -15,7 +14,7 @@ namespace moonshard::bindings {
 
 class LuaCallback {
  public:
-  /// Holds the function at the top of the stack, and pops it. `name` opens error texts.
+  /// Holds the function at the top of the stack, and pops it. `name` prefixes error texts.
   LuaCallback(lua_State* L, std::string name);
 
   /// function(layer, tensors…) -> Tensor; undefined tensors arrive as nil, the layer as a table of

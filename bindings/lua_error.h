@@ -22,7 +22,7 @@ std::string readable_message(const std::exception& error);
 void refuse_byte_code(const std::string& chunk, const std::string& where);
 
 /// Replaces load, loadstring, loadfile and dofile by versions that take source text only. For
-/// programs of ours; a host's own state is left as it is.
+/// our own programs; a host's own state is left as it is.
 void allow_source_text_only(lua_State* L);
 
 }  // namespace moonshard::bindings

@@ -1,9 +1,9 @@
 // What a host program includes to put moonshard into its own Lua state. See examples/embed.
 //
-// The module keeps to itself: package.path and package.cpath stay the host's. The Lua library is
-// found by one entry of package.loaders, which answers to the names moonshard.* alone, and the only
+// The module does not change the host: package.path and package.cpath stay as they are. The Lua
+// library is found by one entry of package.loaders, which handles only moonshard.*, and the only
 // globals are sol2's own ("sol.…"). A process may have several states with the module, in several
-// threads; models, trainers and measurements of one are not seen by another.
+// threads; they share no models, trainers or measurements.
 #pragma once
 
 struct lua_State;

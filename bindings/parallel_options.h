@@ -1,4 +1,4 @@
-// What ms.fsdp and ms.ddp made, read back for ms.trainer.
+// Reads the tables of ms.fsdp and ms.ddp back for ms.trainer.
 #pragma once
 
 #include "runtime/sharding/sharding_options.h"

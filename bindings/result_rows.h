@@ -1,5 +1,5 @@
-// Rows for runtime/analysis from the tables that ms.load gives. They are read without failing on
-// what records of others may hold: a figure that is absent or of another type was not measured.
+// Rows for runtime/analysis from the tables of ms.load. Records are untrusted input: a figure that
+// is absent or of another type counts as not measured.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace moonshard::bindings {
 
-/// table[key], or nil: also of what is no table. Metamethods are not asked.
+/// table[key], or nil; also nil if it is not a table. Metamethods are not called.
 template <class Key>
 sol::object field(const sol::object& table, const Key& key) {
   if (table.get_type() != sol::type::table)
@@ -29,11 +29,11 @@ void each_item(const sol::object& list, F use) {
   }
 }
 
-/// NaN for what is no number.
+/// NaN if it is not a number.
 double number_of(const sol::object& value);
-/// Empty for what is no text.
+/// Empty if it is not a string.
 std::string string_of(const sol::object& value);
-/// None for what is neither a truth value nor a number nor a text.
+/// Empty if it is neither a boolean nor a number nor a string.
 analysis::Value value_of(const sol::object& value);
 std::vector<std::string> strings_of(const sol::object& list);
 

@@ -1,6 +1,6 @@
-// What Lua holds of a tensor: a handle that can be emptied. Lua's collector sees 16 bytes and does
-// not know of the megabytes behind them, so the handle tells it (memory pressure), can be freed by
-// hand, and belongs to the scope it was made in.
+// Lua's handle of a tensor, which can be emptied. Lua's collector sees 16 bytes and not the
+// megabytes behind them, so the handle reports memory pressure, can be freed by hand, and belongs
+// to the scope it was made in.
 #pragma once
 
 #include <memory>

@@ -125,8 +125,8 @@ std::vector<int64_t> read_shape(const Arguments& args, int n) {
   // Options follow the sizes here, so several sizes come as a table.
   const std::vector<int64_t> sizes =
       args.is_integer(n) ? std::vector<int64_t>{args.integer(n, "size")} : read_sizes(args, n);
-  // Asking for more than the machine has would not fail here but end the process later, where the
-  // system promises memory that it lacks.
+  // Allocating more than the machine has would not fail here but end the process later, on systems
+  // that overcommit memory.
   const int64_t limit = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   int64_t total = 1;
   for (const int64_t size : sizes) {

@@ -1,6 +1,6 @@
 // Bound C++ types. sol2 owns the memory and knows the type; what scripts see of an object is set
-// here: methods first, then the type's own field reader, which names the valid fields when it is
-// asked for another. The entries stand in the metatable itself, so that nothing depends on globals.
+// here: methods first, then the type's own field reader, which names the valid fields when given
+// another. The entries are in the metatable itself, so that nothing depends on globals.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace moonshard::bindings {
 
-/// __index of an object: a method of the table in upvalue 3, else what the field reader says.
+/// __index of an object: a method of the table in upvalue 3, else the field reader's result.
 template <class F>
 int index_object(lua_State* L) {
   lua_settop(L, 2);

@@ -33,7 +33,7 @@ find_package(ZLIB QUIET)
 if(NOT ZLIB_FOUND)
   message(STATUS "zlib: not found (Debian: zlib1g-dev); traces are written without compression")
 endif()
-# Tokenizers: the patterns that cut text, and Unicode's normal forms.
+# Tokenizers: the patterns that split text, and Unicode normalisation.
 moonshard_headers(PCRE2_INCLUDE_DIR pcre2.h "" "PCRE2 10 (Debian: libpcre2-dev)")
 moonshard_headers(UTF8PROC_INCLUDE_DIR utf8proc.h "" "utf8proc 2 (Debian: libutf8proc-dev)")
 find_library(PCRE2_LIBRARY NAMES pcre2-8)
@@ -46,7 +46,7 @@ endforeach()
 find_path(EDIT_INCLUDE_DIR histedit.h)
 find_library(EDIT_LIBRARY NAMES edit)
 if(NOT EDIT_INCLUDE_DIR OR NOT EDIT_LIBRARY)
-  # Only the REPL's line editing needs it; without it the REPL reads plain lines and says so.
+  # Only the REPL's line editing needs it; without it the REPL reads plain lines, with a notice.
   message(STATUS "libedit: not found (Debian: libedit-dev); the REPL is built without line editing")
 endif()
 
@@ -78,7 +78,7 @@ endif()
 add_library(moonshard_json INTERFACE)
 target_include_directories(moonshard_json SYSTEM INTERFACE $<BUILD_INTERFACE:${JSON_INCLUDE_DIR}>
                                                            $<BUILD_INTERFACE:${FMT_INCLUDE_DIR}>)
-# Header-only fmt: the program then needs no libfmt on the machine it is carried to.
+# Header-only fmt: the program then needs no libfmt on the target machine.
 target_compile_definitions(moonshard_json INTERFACE FMT_HEADER_ONLY=1)
 
 # CUDA kernels: with nvcc and a LibTorch that has CUDA. Without them kernels/*/*_no_cuda.cpp stand in.

@@ -2,7 +2,7 @@
 #
 # Torch's own CMake package wants the CUDA toolkit whenever the wheel was built with CUDA, even to build
 # without any kernel, and probes for GPUs. We need its headers and three libraries, so we name those.
-# libtorch_cuda is left out on purpose: it is loaded when a GPU is first asked for (core/device.cpp),
+# libtorch_cuda is left out on purpose: it is loaded when a GPU is first used (core/device.cpp),
 # which keeps start-up fast and lets one binary run with and without GPUs.
 #
 # Looks at: -DTORCH_DIR (folder site-packages/torch), .deps/venv, the active python3.

@@ -19,8 +19,8 @@ constexpr int kWidth = 1440, kHeight = 900;
 // A screenshot is done when nothing is read any more; what is read may ask for more to be read.
 constexpr int kMaxScreenshotRounds = 20;
 
-// Folders of run folders become these. Throws for what is neither: an error to tell at once, not an
-// empty window.
+// Folders of run folders become these. Throws for what is neither: an error to report at once, not
+// an empty window.
 std::vector<std::filesystem::path> expand(const std::vector<std::filesystem::path>& folders) {
   std::vector<std::filesystem::path> found;
   for (const std::filesystem::path& folder : folders) {

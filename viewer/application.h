@@ -1,5 +1,5 @@
 // The program around the panels: menus, status bar, docking, dialogs, commands. It draws frames and
-// knows nothing of windows: the window, the screenshot and the tests drive the same class.
+// does not depend on a window: the window, the screenshot and the tests drive the same class.
 #pragma once
 
 #include <filesystem>
@@ -44,7 +44,7 @@ class Application {
   void draw_frame();
   /// Before a frame: the screen's pixels per logical pixel.
   void set_density(float density);
-  /// Opens folders, or the run folders in them; what is wrong is said in the status bar.
+  /// Opens folders, or the run folders in them; errors are shown in the status bar.
   void open(const std::vector<std::filesystem::path>& folders);
   bool quit() const { return quit_; }
   /// True while frames must go on without input: something is read or just changed.

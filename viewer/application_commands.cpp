@@ -1,4 +1,4 @@
-// Every command of the program: what it is called, where it stands, which keys it has.
+// Every command of the program: its name, menu and keys.
 #include <algorithm>
 
 #include <fmt/format.h>

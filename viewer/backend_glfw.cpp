@@ -1,4 +1,4 @@
-// Frames into a window, by GLFW. The only place that knows there is a desktop.
+// Frames into a window, by GLFW. The only file that depends on a desktop.
 #define GLFW_INCLUDE_NONE
 #include <GL/gl.h>
 #include <GLFW/glfw3.h>

@@ -18,7 +18,7 @@
 namespace moonshard::viewer {
 namespace {
 
-// A picture of this many pixels takes 256 MiB; specs come from anybody.
+// A picture of this many pixels takes 256 MiB; specs are untrusted.
 constexpr double kMaxPixels = 64.0 * (1 << 20);
 
 constexpr const char* kRemedy =

@@ -52,8 +52,8 @@ int fuzzy_score(std::string_view query, std::string_view text) {
 
 void CommandList::handle_shortcuts() {
   for (const Command& command : commands_) {
-    // Asked for in every frame: ImGui grants a key only to who asked for it the frame before. What
-    // enables a command may take time to find out, so that comes after.
+    // Requested in every frame: ImGui grants a key only to an owner that requested it the frame
+    // before. Whether a command is enabled may be slow to compute, so that comes after.
     if (command.chord == 0) continue;
     if (ImGui::Shortcut(command.chord, ImGuiInputFlags_RouteGlobal) && is_enabled(command)) {
       command.run();

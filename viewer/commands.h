@@ -1,5 +1,5 @@
 // What can be done by name: one list feeds the menus, the shortcuts, their page (F1) and the
-// command palette (Ctrl+P), so that none of them can lack what another has.
+// command palette (Ctrl+P), so that all of them are complete.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ class CommandList {
   void add(Command command) { commands_.push_back(std::move(command)); }
   const std::vector<Command>& all() const { return commands_; }
 
-  /// Runs what a pressed key asks for.
+  /// Runs the command of a pressed key.
   void handle_shortcuts();
   /// The items of one menu, between BeginMenu and EndMenu.
   void draw_menu(const char* menu) const;

@@ -48,7 +48,7 @@ std::string whole_path(const std::string& folder) {
 
 uint64_t folder_signature(const fs::path& folder) {
   // Files of a run folder appear by rename, which stamps the folder they lie in. So the folders'
-  // times tell of every new or rewritten file, and single files need no look.
+  // times show every new or rewritten file, and single files need no check.
   uint64_t hash = mix_in(1469598103934665603ull, stamp(folder));
   hash = mix_in(hash, stamp(folder / "visualizations"));
   std::error_code error;
@@ -142,7 +142,7 @@ bool Document::loading() const {
   return loading_;
 }
 
-// A sweep that ran twice says the same name twice; the names of the folders tell them apart.
+// Two runs of one sweep have the same name; the names of the folders distinguish them.
 void Document::name_runs() {
   std::map<std::string, size_t> by_name, by_folder;
   const auto folder_name = [](const Folder& folder) {

@@ -1,4 +1,4 @@
-// The run folders that are open. A loader thread has them read (in a process of its own) into
+// The run folders that are open. A loader thread has them read (in a separate process) into
 // snapshots that never change; panels see only the latest snapshot. Folders may grow while they are
 // shown: the thread looks for new points about once per second and reads what changed.
 #pragma once
@@ -49,12 +49,12 @@ class Document {
   void load_now();
   /// Starts the loader thread.
   void follow();
-  /// Asks the loader to read again, whether or not anything changed.
+  /// Makes the loader read again, whether or not anything changed.
   void reload();
   /// Stops the reading under way; what was read stays.
   void cancel();
   /// Adds folders at the end (those that are open already stay where they are); returns the path
-  /// by which the first of them goes here.
+  /// by which the first of them is known here.
   std::string open(const std::vector<std::filesystem::path>& folders);
   /// Takes one out.
   void close(const std::string& folder);
@@ -70,7 +70,7 @@ class Document {
     uint64_t seen = 0;  ///< signature when it was last read; 0: never
     LoadedRun run;
     std::string whole;  ///< the path from the root: one folder is open once
-    std::string name;   ///< as the folder says; shown unless another open folder says the same
+    std::string name;   ///< from sweep.json; shown unless another open folder has the same
   };
 
   void loader_loop(std::stop_token stop);

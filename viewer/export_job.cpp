@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of its own that goes away with all that is in it.
+// A temporary folder, removed with all its contents.
 class WorkFolder {
  public:
   WorkFolder() {

@@ -1,7 +1,7 @@
-// What panels ask for while they draw: details, traces, snapshots, logs, tables and plots of the
-// open folders. Asking never waits: the answer says whether it is there, being read, or cannot be
-// read; two threads read in the background. What changed on disk is read anew while the old stays
-// on the screen.
+// What panels request while they draw: details, traces, snapshots, logs, tables and plots of the
+// open folders. A request never blocks: the answer says whether it is there, being read, or cannot
+// be read; two threads read in the background. What changed on disk is read anew while the old
+// stays on the screen.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ class Store {
   Loaded<T> file(ReadRequest::Kind kind, const std::string& folder,
                  const std::vector<std::string>& names);
 
-  /// Stops reading one thing; asking for it again says that it was cancelled, until retry.
+  /// Stops reading one thing; later requests report it as cancelled, until retry.
   void cancel(ReadRequest::Kind kind, const std::string& folder,
               const std::vector<std::string>& names);
   void retry(ReadRequest::Kind kind, const std::string& folder,

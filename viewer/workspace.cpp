@@ -109,7 +109,7 @@ std::vector<const RunData*> Workspace::runs() const {
   return list;
 }
 
-// An expression that cannot be read (half typed, say) leaves the last good one in force.
+// An expression that cannot be read (half typed, say) leaves the last valid one active.
 void Workspace::read_filter() {
   ParsedFilter parsed = parse_filter(filter_text_, keys_);
   filter_error_ = parsed.error ? parsed.error->message : "";

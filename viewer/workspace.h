@@ -15,7 +15,7 @@
 
 namespace moonshard::viewer {
 
-/// A point of the open folders by its place; good as long as nothing was read anew.
+/// A point of the open folders by its place; valid until folders are read again.
 using PointRef = PointPlace;
 
 struct PointKey {
@@ -39,7 +39,8 @@ class Workspace {
   /// The next or previous of the shown points.
   void select_step(int step);
 
-  // What is shown: everything that the filter takes and nobody hid; pinned points always, first.
+  // What is shown: everything that passes the filter and is not hidden; pinned points always,
+  // first.
   void set_filter(const std::string& text);
   const std::string& filter_text() const { return filter_text_; }
   const std::string& filter_error() const { return filter_error_; }
@@ -52,7 +53,7 @@ class Workspace {
   size_t num_hidden() const { return hidden_.size(); }
   const std::vector<PointRef>& shown() const { return shown_; }
 
-  // What is compared with what. Without a choice of the user the first sweep's own baseline holds.
+  // What is compared with what. The default is the first sweep's own baseline.
   void set_baseline(Baseline baseline);
   const Baseline& baseline() const { return baseline_; }
   const Overhead& overhead(PointRef ref) const { return overheads_[ref.run][ref.point]; }
@@ -66,7 +67,7 @@ class Workspace {
   const PointHead& head(PointRef ref) const { return run(ref).points[ref.point]; }
   PointKey key_of(PointRef ref) const { return {run(ref).path, head(ref).id}; }
   std::optional<PointRef> find(const PointKey& key) const;
-  /// What tells a point from the others in one line: its axes, and the run's name where several
+  /// What distinguishes a point, in one line: its axes, and the run's name where several
   /// are open.
   const std::string& point_name(PointRef ref) const;
 

@@ -1,5 +1,5 @@
-// moonshard audit: canaries against the real training step, a table of bounds beside the claim, and
-// an exit code that says whether a bound is above it.
+// moonshard audit: runs the audit, prints the bounds beside the claimed epsilon, and returns an
+// exit code that says whether a bound exceeds it.
 #pragma once
 
 #include "bindings/host/verbs.h"

@@ -19,7 +19,7 @@ int experiment_command(const Verb& verb, const Words& words);
 int doctor_command(const Verb& verb, const Words& words);
 std::string doctor_help(const Verb& verb);
 
-/// moonshard view: starts moonshard-view with the words; does not return when that works.
+/// moonshard view: executes moonshard-view with these arguments; returns only on failure.
 int view_command(const Verb& verb, const Words& words);
 
 }  // namespace moonshard::host

@@ -149,7 +149,7 @@ bool HistoryFile::append(const std::string& entry) {
   if (path_.empty()) return true;
   int fd = open_locked();
   if (fd < 0 && errno == ENOENT) {
-    std::error_code ignored;  // the second open tells
+    std::error_code ignored;  // the second open reports it
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
     fd = open_locked();
   }

@@ -17,7 +17,7 @@ class HistoryFile {
   std::vector<std::string> load();
 
   /// Adds an entry unless it repeats the one before it (of this session). False when the file could
-  /// not be written; the session goes on without.
+  /// not be written; the session continues without it.
   bool append(const std::string& entry);
 
   static std::string escape(const std::string& entry);

@@ -84,7 +84,7 @@ void start_watch(Watch* watch, lua_State* L) {
   std::memset(&action, 0, sizeof action);
   action.sa_handler = on_sigint;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;  // files and sockets of the user's code need not know about us
+  action.sa_flags = SA_RESTART;  // system calls of the user's code need not handle EINTR
   sigaction(SIGINT, &action, &watch->previous);
 }
 
@@ -96,8 +96,8 @@ bool stop_watch(const Watch* watch, lua_State* L) {
   return g_presses.load() > 0;
 }
 
-// Upvalues: info function, call function. The error is on its way to the outermost call, nobody
-// else can catch it any more: from here on the hook would only break the report.
+// Upvalues: info function, call function. The error propagates to the outermost call, and nothing
+// else can catch it: from here on the hook would only break the report.
 int on_error(lua_State* L) {
   lua_sethook(L, nullptr, 0, 0);
   lua_settop(L, 1);

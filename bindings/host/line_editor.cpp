@@ -101,7 +101,7 @@ class PlainEditor : public LineEditor {
     std::fputs(prompt.c_str(), stdout);
     std::fflush(stdout);
     PromptSignals signals;
-    // The terminal hands over whole lines, so once something can be read the call does not block.
+    // The terminal delivers whole lines, so once something can be read the call does not block.
     for (;;) {
       switch (signals.wait_for_input()) {
         case PromptSignals::Event::Input: {

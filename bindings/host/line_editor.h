@@ -1,6 +1,6 @@
 // Reading lines: from a terminal with editing, completion and history search (libedit), from a
-// terminal without (built without libedit), or from a pipe. One interface, so that the REPL's loop
-// does not know which one it has.
+// terminal without (built without libedit), or from a pipe. One interface, so that the REPL does
+// not depend on which one it has.
 #pragma once
 
 #include <functional>
@@ -63,7 +63,7 @@ class PromptSignals {
   /// Waits until stdin can be read or one of the signals came. Input also stands for end of file.
   Event wait_for_input();
 
-  /// Stops the process as Ctrl-Z would; returns when it goes on.
+  /// Stops the process as Ctrl-Z would; returns when it is continued.
   void suspend();
 
   /// Ends the process by the signal that asked for it, once the terminal is in order again.

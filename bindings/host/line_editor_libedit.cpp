@@ -54,7 +54,7 @@ class LibeditEditor : public LineEditor {
     el_set(edit_, EL_BIND, "^W", "ed-delete-prev-word", nullptr);
     el_set(edit_, EL_BIND, "\\e[1;5C", "em-next-word", nullptr);
     el_set(edit_, EL_BIND, "\\e[1;5D", "ed-prev-word", nullptr);
-    el_source(edit_, nullptr);  // the user's own ~/.editrc has the last word
+    el_source(edit_, nullptr);  // the user's own ~/.editrc takes precedence
   }
 
   ~LibeditEditor() override {

@@ -12,11 +12,11 @@ std::string run_help(const Verb& verb);
 int repl_command(const Verb& verb, const Words& words);
 std::string repl_help(const Verb& verb);
 
-/// Verbs that are written in Lua: the words go to moonshard.cli.NAME, which has the help, too.
+/// Verbs written in Lua: arguments go to moonshard.cli.NAME, which also has the help.
 int lua_command(const Verb& verb, const Words& words);
 std::string lua_help(const Verb& verb);
 
-/// moonshard completion: the Lua verb, which is told the names of all verbs.
+/// moonshard completion: the Lua verb, given the names of all verbs.
 int completion_command(const Verb& verb, const Words& words);
 
 }  // namespace moonshard::host

@@ -23,8 +23,8 @@ void stop_script(lua_State* L, lua_Debug*) {
   luaL_error(L, "interrupted");
 }
 
-// First Ctrl-C: stop at the next safe point. Second: the default, at once; a loop that LuaJIT
-// compiled looks at no hook.
+// First Ctrl-C: stop at the next safe point. Second: the default action at once, as a loop that
+// LuaJIT compiled runs no hooks.
 void on_interrupt(int) {
   ::signal(SIGINT, SIG_DFL);
   request_interrupt();
@@ -41,7 +41,7 @@ int add_traceback(lua_State* L) {
 }
 
 std::string text_of(lua_State* L, int index) {
-  if (luaL_callmeta(L, index, "__tostring") != 0) index = -1;  // an error object that can speak
+  if (luaL_callmeta(L, index, "__tostring") != 0) index = -1;  // an error object with a text
   const char* text = lua_tostring(L, index);
   return text != nullptr ? text : std::string("an error object of type ") + luaL_typename(L, index);
 }
@@ -137,7 +137,7 @@ int LuaHost::run(int argument_count, bool is_command) {
       return 130;
     }
     std::string message = text_of(state_, -1);
-    // A command's code is ours: its traceback would tell the user nothing.
+    // Our own commands: a traceback would not help the user.
     if (is_command) message = message.substr(0, message.find("\nstack traceback:"));
     std::fprintf(stderr, "moonshard: %s\n", message.c_str());
     // Before the state is closed: closing may wait in a collective that the other ranks never join.

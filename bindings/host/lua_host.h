@@ -1,5 +1,5 @@
-// The program's Lua state: standard libraries, source text only, moonshard preloaded, Ctrl-C that
-// stops.
+// The program's Lua state: standard libraries, no byte code, moonshard preloaded, interruptible by
+// Ctrl-C.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ class LuaHost {
   /// (interrupted).
   int run_file(const std::string& path, const std::vector<std::string>& arguments);
   /// Runs the verb NAME of the Lua module moonshard.cli; same exit codes, and the one that it
-  /// returns. Mistakes in the words give 2.
+  /// returns. Wrong arguments give 2.
   int call_command(const char* name, const std::vector<std::string>& words);
   /// The help of that verb. Throws Error when Lua fails.
   std::string help_of_command(const char* name);

@@ -18,7 +18,7 @@
 namespace moonshard::host {
 namespace {
 
-// Says it here, and to the other ranks of the job where there are any.
+// Prints the error, and posts it to the other ranks of the job, if any.
 int fail(int code, const std::string& message) {
   std::cerr << "moonshard: " << message << "\n";
   end_rank(message);
@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   launch::die_with_parent();
   const int code = host::run_program(Words(argv + 1, argv + argc));
   std::cout.flush();
-  // A full disk or a closed pipe behind standard output must not look like success.
+  // A failed write to standard output (full disk, closed pipe) must not look like success.
   if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     std::cerr
         << "moonshard: standard output: cannot write: the disk is full or the pipe is closed\n";

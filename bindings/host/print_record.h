@@ -1,4 +1,4 @@
-// An experiment's record in words, as `moonshard profile` prints it.
+// An experiment's record as text, as `moonshard profile` prints it.
 #pragma once
 
 #include "runtime/experiment/experiment_options.h"

@@ -23,8 +23,8 @@ namespace {
 std::atomic<int> ending_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler writes this");
 
-// The first asks all ranks to end. A second has its usual meaning: we end at once, and the ranks
-// die with us.
+// The first signal asks all ranks to end. A second has its default action: we end at once, and the
+// ranks die with us.
 void on_signal(int signal) {
   ending_signal.store(signal);
   request_interrupt();
@@ -56,7 +56,7 @@ class SignalWatch {
 std::filesystem::path this_program() {
   std::error_code error;
   const auto file = std::filesystem::read_symlink("/proc/self/exe", error);
-  // A program that was rebuilt while it runs has no file of that name any more; /proc still has it.
+  // A rebuild may have removed the running executable; the /proc link still works.
   return !error && std::filesystem::exists(file, error) ? file : "/proc/self/exe";
 }
 
@@ -71,7 +71,7 @@ RanksOptions checked_ranks(const RanksFlags& flags) {
 
 bool told_others = false, failed_as_rank = false;
 
-// Ends this process when its parent has died, which another process then becomes.
+// Ends this process when its parent has died, that is when its parent process changes.
 void watch_parent(pid_t parent) {
   while (::getppid() == parent) std::this_thread::sleep_for(std::chrono::milliseconds(500));
   fmt::print(stderr, "moonshard: the launcher, process {}, has ended; this rank ends with it\n",
@@ -88,7 +88,7 @@ void end_with_launcher() {
   if (environment->source == "torchrun" && std::getenv("TORCHELASTIC_RUN_ID") == nullptr) return;
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the main thread
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // only the main thread handles signals
   std::thread(&watch_parent, ::getppid()).detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -156,7 +156,7 @@ void end_rank(const std::string& error) {
   try {
     if (!comm::is_rank()) return;
   } catch (const UsageError&) {
-    return;  // the error may be that nobody can tell
+    return;  // posting may be what failed
   }
   failed_as_rank = !error.empty();
   comm::leave_world(error);

@@ -1,5 +1,5 @@
-// The program as several ranks: --nproc N starts it again N times, and every copy finds out that it
-// is a rank.
+// Running the program as several ranks: --nproc N starts it again N times, and every copy detects
+// that it is a rank.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace moonshard::host {
 
-/// --nproc and --log-dir as they were typed, for verbs that add them to their flags.
+/// --nproc and --log-dir as typed, for verbs that add them to their flags.
 struct RanksFlags {
   std::string nproc = "1", log_dir;
 };
@@ -26,33 +26,35 @@ struct RanksOptions {
   std::string log_dir;  ///< empty: a new folder, named at the end
 };
 
-/// True when this process has to start ranks instead of working itself. Throws UsageError when the
+/// True when this process has to start ranks instead of doing the work. Throws UsageError when the
 /// environment's variables contradict each other, or --nproc.
 bool must_start_ranks(int64_t nproc);
 
-/// Starts this program with the verb and these words as ranks; returns the job's exit code. Rank 0
-/// has our terminal; a failure is reported and the logs are named on stderr.
+/// Starts this program as ranks with the verb and these arguments; returns the job's exit code.
+/// Rank 0 uses our terminal; a failure is reported and the logs are named on stderr.
 int start_ranks(const RanksOptions& options, const Verb& verb, const Words& words);
-/// The same where the flags ask for ranks and this process is none; nothing when it has to work.
+/// The same if the flags ask for ranks and this process is not one; empty when it has to do the
+/// work.
 std::optional<int> start_ranks_if_asked(const RanksFlags& flags, const Verb& verb,
                                         const Words& words);
 
-/// Takes "--nproc N", "--nproc=N" and "--log-dir D" away from the front of words that end in a
+/// Removes "--nproc N", "--nproc=N" and "--log-dir D" from the front of arguments that end in a
 /// script and its own arguments.
 RanksOptions take_ranks_options(Words& words);
 
-/// In a rank of another launcher (mpirun, srun, torchrun): ends this process when that launcher is
-/// killed and cannot do so itself. Ranks of our own die with their parent anyway.
+/// In a rank of another launcher (mpirun, srun, torchrun): ends this process when that launcher was
+/// killed and cannot do so. Ranks of our own die with their parent anyway.
 void end_with_launcher();
 
 /// Whether this process prints and writes results: rank 0, or no rank at all.
 bool is_first_rank();
 
-/// In a rank that ends: tells the others, once. Empty text: all is well. Does nothing elsewhere.
+/// In a rank that ends: posts that to the others, once. Empty text: success. Does nothing
+/// elsewhere.
 void end_rank(const std::string& error = "");
 
-/// True in a rank that told the others of an error: its process must end without destructors, which
-/// could wait for ranks that are gone.
+/// True in a rank that posted an error: its process must end without destructors, which could wait
+/// for ranks that are gone.
 bool has_failed_as_rank();
 
 }  // namespace moonshard::host

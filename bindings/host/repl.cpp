@@ -124,7 +124,7 @@ class Repl {
     const Outcome outcome = session_.run(entry);
     note(outcome);
     if (!options_.interactive && last_call_was_interrupted()) {
-      exit_code_ = kExitInterrupted;  // nobody is there to type the next line
+      exit_code_ = kExitInterrupted;  // not interactive
       return false;
     }
     return outcome != Outcome::Exit;

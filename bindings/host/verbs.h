@@ -1,4 +1,4 @@
-// The program's verbs, once: the dispatcher, --help and completion read this table.
+// The program's verbs, in one table for the dispatcher, --help and completion.
 #pragma once
 
 #include <span>
@@ -10,11 +10,11 @@ namespace moonshard::host {
 
 struct Verb {
   const char* name;
-  const char* summary;  ///< its line in moonshard --help; null for what our own children are given
+  const char* summary;  ///< its line in moonshard --help; null for internal verbs
   int (*run)(const Verb& verb, const Words& words);  ///< returns an exit code; errors are thrown
-  /// What moonshard VERB --help prints. Null: the verb answers by itself.
+  /// What moonshard VERB --help prints. Null: the verb prints it itself.
   std::string (*help)(const Verb& verb) = nullptr;
-  /// Words behind the first are a script's, --help too.
+  /// Arguments after the first belong to a script, including --help.
   bool runs_script = false;
   /// May be started by another launcher as one of several ranks.
   bool may_be_rank = false;
@@ -25,7 +25,7 @@ std::span<const Verb> verbs();
 /// Throws UsageError with the nearest name when there is no such verb.
 const Verb& find_verb(const std::string& name);
 
-/// Runs a verb, or prints its help where the words ask for it; returns the exit code.
+/// Runs a verb, or prints its help if the arguments ask for it; returns the exit code.
 int run_verb(const Verb& verb, const Words& words);
 
 /// What moonshard --help prints.

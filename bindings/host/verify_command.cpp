@@ -35,7 +35,7 @@ void print_norms(const verify::NormsShown& shown) {
   fmt::print("\n");
 }
 
-// Engine by number format: how many cells, and the largest error among them.
+// Engine by dtype: how many cells, and the largest error among them.
 void print_summary(const std::vector<verify::Cell>& cells) {
   struct Line {
     int64_t cells = 0, failed = 0;

@@ -1,5 +1,5 @@
-// moonshard verify: runs the cells, prints what was found, and says by its exit code whether all
-// hold.
+// moonshard verify: runs the cells, prints the results, and returns an exit code that says whether
+// all hold.
 #pragma once
 
 #include "bindings/host/verbs.h"

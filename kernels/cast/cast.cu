@@ -1,5 +1,5 @@
-// Each thread keeps several loads of 16 bytes under way before it stores: that, not arithmetic, is
-// what a copy near memory speed needs.
+// Each thread has several 16-byte loads in flight before it stores: that, not arithmetic, is what a
+// copy near memory speed needs.
 #include "kernels/cast/cast_launch.h"
 #include "kernels/common/architecture.h"
 #include "kernels/common/packs.cuh"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256, kPacks = 4;
 
-// A number that keeps its format keeps its bits.
+// Without a change of dtype the bits are copied.
 template <class To, class From>
 __device__ __forceinline__ To converted(From number) {
   if constexpr (sizeof(To) == sizeof(From)) {
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < kPack; ++i) rounded.number[i] = converted<To>(held[j].number[i]);
     rounded.store(to + pack * kPack);
   }
-  // What no pack holds: fewer numbers than a pack has.
+  // The tail: fewer elements than a pack.
   const int64_t left = packs * kPack + threadIdx.x;
   if (blockIdx.x == 0 && left < count) to[left] = converted<To>(from[left]);
 }

@@ -1,5 +1,5 @@
-// Copy of a whole array into another format: a shard of float32 weights into the format of the
-// computation, in one launch near memory speed.
+// Casts a whole array to another dtype: a shard of float32 master weights to the compute dtype, in
+// one launch near memory speed.
 #pragma once
 
 #include <ATen/core/Tensor.h>

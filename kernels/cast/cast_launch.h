@@ -7,7 +7,7 @@
 
 namespace moonshard::kernels {
 
-/// `count` numbers, contiguous, that do not overlap. Not bfloat16 to float32: nobody asks for it.
+/// `count` elements, contiguous, not overlapping. bfloat16 to float32 is not implemented: unused.
 void launch_cast(void* to, NumberFormat to_format, const void* from, NumberFormat from_format,
                  int64_t count, void* stream);
 

@@ -1,13 +1,13 @@
 // The clipped gradients of linear layers, added up: out = sum over b of c[b] g_b^T a_b in float32,
 // for a list of layers and one factor per sample. What bookkeeping needs instead of a second pass.
 //
-// Who runs: on Hopper the kernel, for bfloat16 operands that clipped_sum_supports() accepts and
+// Dispatch: on Hopper the kernel, for bfloat16 operands that clipped_sum_supports() accepts and
 // results whose rows start at multiples of 16 bytes; everything else, also on every other GPU, goes
 // through the reference, problem by problem.
 //
 // Factors are applied to float32 accumulators, never to the operands: no rounding to bfloat16.
 // Factors may lie anywhere in 1e-30 ... 1e8; a factor of 0 drops the sample, whatever its data
-// (infinity and not-a-number included). Error against exact arithmetic: at most (B T / 16 + 2 B)
+// (infinity and NaN included). Error against exact arithmetic: at most (B T / 16 + 2 B)
 // 2^-23 of the sum without signs (see flash_norm.h), typically 1e-6 of it.
 // The same input gives the same bits.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace moonshard::kernels {
 
-/// Whether the kernel takes it; otherwise clipped_sum works by the reference.
+/// Whether the kernel takes it; otherwise clipped_sum uses the reference.
 bool clipped_sum_supports(const SampleProblem& problem);
 
 /// factors [B] float32; out[p] float32 [o, i], rows contiguous. With `accumulate` the sum is added

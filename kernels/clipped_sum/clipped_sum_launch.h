@@ -13,7 +13,7 @@ struct ClippedSumProblem {
   int64_t out_row = 0;   ///< elements from row to row, a multiple of 4
 };
 
-/// Samples of one launch: their factors lie in shared memory.
+/// Most samples of one launch: their factors lie in shared memory.
 constexpr int64_t kClippedSumSamples = 2048;
 
 struct ClippedSumPlan {
@@ -24,8 +24,8 @@ struct ClippedSumPlan {
   int64_t scratch = 0;
 };
 
-/// Fills what the wish leaves open. Fewer tiles than multiprocessors become several parts of the
-/// sum per tile, added up in a fixed order afterwards.
+/// Fills in what the request leaves open. With fewer tiles than multiprocessors the sum of each
+/// tile is split, and the parts are added in a fixed order afterwards.
 ClippedSumPlan plan_clipped_sum(const ClippedSumProblem* problems, int count, ClippedSumPlan wish);
 
 /// out = (accumulate: out +) sum over samples of factors[b] g_b^T a_b. At most kClippedSumSamples

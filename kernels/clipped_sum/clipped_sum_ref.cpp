@@ -9,7 +9,7 @@ void clipped_sum_ref(const SampleProblem& problem, const at::Tensor& factors, at
   const at::ScalarType wide = out.scalar_type();
   if (!accumulate) out.zero_();
   const at::Tensor dropped = factors == 0;
-  // A GPU multiplies 16-bit numbers into float32 by itself, many times faster than widened ones.
+  // A GPU multiplies 16-bit operands into float32, many times faster than widened ones.
   const bool as_they_are = problem.a.is_cuda() && wide == at::kFloat &&
                            problem.a.scalar_type() == at::kBFloat16 &&
                            problem.g.scalar_type() == at::kBFloat16;

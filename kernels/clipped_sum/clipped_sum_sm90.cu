@@ -20,8 +20,8 @@ using sample_gemm::kValues;
 using sample_gemm::Work;
 
 // Accumulators hold the sum over c[next]. They may grow by the largest factor so far over c[next],
-// which leaves room for gradients up to 3e29; they may shrink as long as nothing that matters
-// beside the next sample is lost.
+// which leaves room for gradients up to 3e29; they may shrink as long as no significant digits
+// relative to the next sample are lost.
 constexpr float kMostGrowth = 1.0e9f;
 constexpr float kLeastRatio = 1.0e-18f;
 
@@ -77,7 +77,7 @@ class ClippedSum {
     for (int base = 0; base < params.samples; base += 32) {
       const int sample = base + threadIdx.x;
       const float factor = sample < params.samples ? params.factors[sample] : 0.0f;
-      const bool counts = factor != 0.0f;  // not a number counts: it shall be seen
+      const bool counts = factor != 0.0f;  // NaN counts: it must propagate
       const uint32_t which = __ballot_sync(0xffffffffu, counts);
       if (counts) {
         const int place = count + __popc(which & ((1u << threadIdx.x) - 1));
@@ -102,7 +102,7 @@ class ClippedSum {
   __device__ __forceinline__ bool enter(Accumulators& sum, int segment) {
     const float next = shared_.factor[first_ + segment];
     const float ratio = factor_ / next;
-    // Written so that not-a-number and a change of sign take the careful way, too.
+    // Written so that NaN and a change of sign also take the slow path.
     const bool rescale = ratio >= kLeastRatio && largest_ / next <= kMostGrowth;
     if (rescale) {
       if (ratio != 1.0f) {
@@ -153,7 +153,7 @@ class ClippedSum {
     for (int h = 0; h < 2; ++h) {
       float* const line = out + (row + 8 * h) * p.out_row;
       const bool inside = row + 8 * h < p.o;
-      constexpr int kAtOnce = 4;  // loads under way
+      constexpr int kAtOnce = 4;  // loads in flight
       CUTLASS_PRAGMA_UNROLL
       for (int first = 0; first < kValues / 4; first += 2 * kAtOnce) {
         float4 before[kAtOnce];

@@ -11,7 +11,7 @@ namespace {
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   if (cudaDeviceGetAttribute(&value, which, device) != cudaSuccess) {
-    cudaGetLastError();  // asked of a device that is not there: no later launch should report it
+    cudaGetLastError();  // clears the error of a missing device: no later launch should report it
     return 0;
   }
   return value;

@@ -1,4 +1,4 @@
-// What the CUDA runtime says of a device, without ATen.
+// Device properties from the CUDA runtime, without ATen.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // ChaCha20 (Bernstein 2008; words as in RFC 8439): a key and a counter in, sixteen random words
-// out, no state. Unlike Philox, who sees some of its words cannot compute others without the key.
+// out, no state. Unlike Philox it is cryptographic: some of its words do not reveal others without
+// the key.
 #pragma once
 
 #include <cstdint>

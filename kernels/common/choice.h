@@ -1,5 +1,5 @@
-// Which of an operation's ways runs: its CUDA kernel, or its reference of ATen operations. Both
-// give the same result within the operation's stated tolerance. Whoever falls back on a GPU says so
+// Which implementation of an operation runs: its CUDA kernel, or its reference of ATen operations.
+// Both give the same result within the operation's stated tolerance. A fallback on a GPU is logged
 // once per operation and reason.
 #pragma once
 
@@ -15,10 +15,10 @@ enum class Needs {
   Hopper   ///< compute capability 9.0: wgmma and the bulk tensor copy engine
 };
 
-/// True when the operation's kernel can run where `tensor` lies. False on the CPU, silently. False
-/// on a GPU, with one logged line, where the CUDA library cannot be loaded, on another
+/// True when the operation's kernel can run on the device of `tensor`. False on the CPU, silently.
+/// False on a GPU, with one logged line, where the CUDA library cannot be loaded, on another
 /// architecture, and with MOONSHARD_KERNELS=reference in the environment.
-/// MOONSHARD_KERNELS=portable makes a Hopper GPU an ordinary one: what needs Hopper does not run.
+/// MOONSHARD_KERNELS=portable disables the Hopper kernels.
 bool kernel_runs(const char* operation, const at::Tensor& tensor, Needs needs = Needs::AnyGpu);
 
 /// For operations that have a kernel for Hopper and another for any GPU.
@@ -27,13 +27,13 @@ enum class Variant { None, Portable, Hopper };
 /// Which of the two runs where `tensor` lies; None where kernel_runs() is false.
 Variant variant_of(const char* operation, const at::Tensor& tensor);
 
-/// The same for a reason of the operation's own ("a width of 100, which is no multiple of 8").
+/// The same for a reason specific to the operation ("a width of 100, which is no multiple of 8").
 /// Logged once per operation and reason.
 void note_fallback(const char* operation, const std::string& reason);
 
 /// The current stream of the tensor's device, as launchers take it. While the object lives (as an
-/// argument: until the launcher is back) that device is also the current one, which need not be so
-/// before: a rank's tensors may lie on any GPU, and kernels start on the current one.
+/// argument: until the launcher returns) that device is also the current one: a rank's tensors may
+/// lie on any GPU, and kernels start on the current one.
 class LaunchStream {
  public:
   explicit LaunchStream(const at::Tensor& tensor);
@@ -50,7 +50,7 @@ inline LaunchStream stream_of(const at::Tensor& tensor) {
 /// Bytes of memory of the GPU where the tensor lies; 0 on the CPU and without the CUDA library.
 int64_t memory_around(const at::Tensor& tensor);
 
-/// For comparing the two ways in one process: while it lives, references run everywhere.
+/// For comparing both implementations in one process: while it lives, references run everywhere.
 class ReferenceOnly {
  public:
   ReferenceOnly();

@@ -1,8 +1,8 @@
-// The CUDA kernels are a shared library of their own, lib/libmoonshard_cuda.so, loaded when a
-// tensor on a GPU first asks for one: a machine without a GPU needs neither nvcc nor the library,
-// and one program serves both. The library exports a single function that returns a table of
-// launchers; the list below is the whole contract between the two sides. A launcher that is added
-// to an <op>_launch.h gets its line here.
+// The CUDA kernels are a separate shared library, lib/libmoonshard_cuda.so, loaded when a tensor on
+// a GPU first needs one: a machine without a GPU needs neither nvcc nor the library, and one
+// program serves both. The library exports a single function that returns a table of launchers; the
+// list below is the whole interface between the two sides. A launcher that is added to an
+// <op>_launch.h gets its line here.
 #pragma once
 
 #include <cstddef>

@@ -37,7 +37,7 @@ const char* name_of() {
   return sizeof(T) == 4 ? "float32" : "bfloat16";
 }
 
-/// The distance of neighbouring numbers of the format near 1.
+/// The distance of neighbouring numbers of the dtype near 1.
 template <class T>
 constexpr double unit_of() {
   return sizeof(T) == 4 ? 1.1920929e-7 : 0.0078125;
@@ -98,7 +98,7 @@ class Array {
   T* memory_ = nullptr;
 };
 
-/// Numbers of the format, from N(0, std^2), as doubles.
+/// Numbers of the dtype, from N(0, std^2), as doubles.
 template <class T>
 std::vector<double> random_numbers(int64_t count, double std = 1, double mean = 0) {
   static std::mt19937_64 generator(20250815);

@@ -1,4 +1,4 @@
-// What every fused elementwise operation asks of its tensors, before it takes its kernel.
+// What every fused elementwise operation requires of its tensors before it uses its kernel.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,8 +16,8 @@ inline NumberFormat number_format(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat ? NumberFormat::Float32 : NumberFormat::Bfloat16;
 }
 
-/// kernel_runs for a tensor that is float32 or bfloat16. Float64 has no kernel and says nothing:
-/// it is for checking, not for speed. Half has none either, and that is noted.
+/// kernel_runs for a tensor that is float32 or bfloat16. Float64 has no kernel and falls back
+/// silently: it is for checking, not for speed. Half has none either, and that is logged.
 inline bool fused_kernel_runs(const char* operation, const at::Tensor& tensor) {
   if (!tensor.is_cuda() || tensor.scalar_type() == at::kDouble || tensor.numel() == 0) return false;
   if (!kernel_runs(operation, tensor)) return false;
@@ -34,8 +34,7 @@ inline void* mutable_pointer_or_null(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
 }
 
-/// A reference's result where the kernel would have put it: into `memory` when that is to be
-/// overwritten.
+/// Puts a reference's result where the kernel would: into `memory` when that is to be overwritten.
 inline at::Tensor placed(const at::Tensor& result, const at::Tensor& memory, bool overwrite) {
   return overwrite ? memory.copy_(result) : result;
 }

@@ -1,10 +1,11 @@
 // Multiplication of bfloat16 tiles by mma.sync, for every GPU since Ampere: asynchronous copies
 // into shared memory, fragments out of it, and sums that do not drift.
 //
-// The tensor cores cut off where float32 would round, in steps that differ by generation (8 terms
+// The tensor cores truncate where float32 would round, in steps that differ by generation (8 terms
 // on Ampere and Ada, 16 on Hopper). Over thousands of terms of one sign this adds up to 1e-5 and
 // more of the sum, always towards zero. Here they add 32 terms at most; those sums are added in
-// float32, which rounds to nearest. What is left is below 1e-7 of the sum, whatever its length.
+// float32, which rounds to nearest. The remaining error is below 1e-7 of the sum, whatever its
+// length.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -26,7 +27,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// 16 bytes on their way to shared memory; zeros, without reading, unless `inside`.
+/// Starts copying 16 bytes to shared memory; zeros, without reading, unless `inside`.
 __device__ __forceinline__ void copy_unit(uint32_t to, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from),
                "r"(inside ? kUnitBytes : 0)

@@ -1,4 +1,4 @@
-// The two formats that the fused elementwise kernels read and write, without ATen.
+// The two dtypes that the fused elementwise kernels read and write, without ATen.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,12 @@
 // Rows of numbers in pieces of 16 bytes, and sums over a block: what the fused elementwise kernels
 // share. A pack has 8 numbers, or 1 where a width or an address does not allow 16-byte accesses.
-// Arithmetic is in float32; a number is rounded to its format where it is stored.
+// Arithmetic is in float32; a number is rounded to its dtype where it is stored.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
+
+#include "kernels/common/number_format.h"
 
 namespace moonshard::kernels {
 
@@ -20,7 +22,7 @@ struct alignas(kPack == 1 ? sizeof(T) : 16) Pack {
   __device__ __forceinline__ void set(int i, float value) { number[i] = static_cast<T>(value); }
 };
 
-/// The value as the format keeps it.
+/// The value as the dtype keeps it.
 template <class T>
 __device__ __forceinline__ float rounded_to(float value) {
   return static_cast<float>(static_cast<T>(value));
@@ -49,6 +51,25 @@ __device__ __forceinline__ float block_sum(float value, int parity = 0) {
   float sum = 0;
   for (int warp = 0; warp < warps; ++warp) sum += warp_sums[parity][warp];
   return sum;
+}
+
+/// A type as a value, for lambdas that launch one of several instantiations.
+template <class T>
+struct TypeTag {
+  using type = T;
+};
+
+/// Calls launch(TypeTag<rows>, TypeTag<weight>) for the dtypes of a norm's pass: the weight is of
+/// the rows' dtype, or float32.
+template <class Pass, class Launch>
+void with_formats(const Pass& p, const Launch& launch) {
+  if (p.format == NumberFormat::Float32) {
+    launch(TypeTag<float>(), TypeTag<float>());
+  } else if (p.weight_format == NumberFormat::Float32) {
+    launch(TypeTag<__nv_bfloat16>(), TypeTag<float>());
+  } else {
+    launch(TypeTag<__nv_bfloat16>(), TypeTag<__nv_bfloat16>());
+  }
 }
 
 }  // namespace moonshard::kernels

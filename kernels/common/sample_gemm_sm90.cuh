@@ -14,7 +14,7 @@
 //   prepare(params, shared)           all threads, once, before the first tile
 //   Segments(params, shared, work)    the pieces of the sum of a tile: count, at(index), k_tiles()
 //   Operation(params, shared, work)   of one multiplying thread and one tile:
-//     enter(accumulators, segment)    between two pieces; true when the sum shall start at zero
+//     enter(accumulators, segment)    between two pieces; true when the sum starts at zero
 //     finish(accumulators, segments)  stores
 #pragma once
 
@@ -36,7 +36,7 @@
 
 namespace moonshard::kernels::sample_gemm {
 
-constexpr int kMostProblems = 16;  // per launch: their descriptors travel as kernel parameters
+constexpr int kMostProblems = 16;  // per launch: their descriptors are kernel parameters
 constexpr int kThreads = 384;
 constexpr int kGroupThreads = 128;
 constexpr int kClusterBlocks = 2;
@@ -141,7 +141,7 @@ struct PositionTile {
   }
 };
 
-/// Multiplies `count` >= 1 tiles into the accumulators. The last product is still under way when it
+/// Multiplies `count` >= 1 tiles into the accumulators. The last product is still in flight when it
 /// returns; drain() waits for it and frees its stage.
 template <class Shape, class Accumulators>
 __device__ __forceinline__ typename Shape::Mainloop::PipelineState multiply(
@@ -277,7 +277,7 @@ __device__ __forceinline__ void multiply_tiles(
       const bool from_zero = index == 0 || operation.enter(accumulators, index);
       const auto release = multiply<Shape>(pipeline, state, accumulators, segments.at(index).count,
                                            from_zero, shared.tensors);
-      // The other group begins while the last product of this one is still under way.
+      // The other group begins while the last product of this one is still in flight.
       if (Shape::kPingPong && index + 1 == segments.count) order.arrive();
       // Here and not later: where the compiler cannot prove that a product is waited for on every
       // path, it waits after each one.
@@ -324,7 +324,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     cutlass::arch::warpgroup_reg_alloc<232>();
     multiply_tiles<Operation>(params, shared, pipeline, order, cluster, clusters);
   }
-  // Nobody leaves while the other block may still signal into its shared memory.
+  // A block must not exit while the other one may still signal into its shared memory.
   cute::cluster_arrive_relaxed();
   cute::cluster_wait();
 }
@@ -385,7 +385,7 @@ int resident_clusters() {
   config.numAttrs = 1;
   if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) != cudaSuccess || clusters < 1) {
     cudaGetLastError();
-    clusters = 1;  // slow, yet right: each cluster walks on through the list
+    clusters = 1;  // slow but correct: each cluster loops over the list
   }
   cached.store(clusters, std::memory_order_relaxed);
   return clusters;

@@ -25,7 +25,7 @@ inline void cuda(cudaError_t error, const char* what) {
   std::exit(1);
 }
 
-/// Device memory, filled with 0xff (not-a-number in every float format).
+/// Device memory, filled with 0xff (NaN in every float dtype).
 template <class T>
 class Buffer {
  public:
@@ -103,7 +103,7 @@ __global__ void fill_kernel(T* data, int64_t samples, int64_t positions, int64_t
   }
 }
 
-/// One layer's operands on the device; paddings between rows and samples are not-a-number.
+/// One layer's operands on the device; paddings between rows and samples are NaN.
 struct Operands {
   Operands(int64_t samples, int64_t positions, int64_t i, int64_t o, uint64_t seed,
            Data kind = Data::Normal, int64_t padding = 0)
@@ -160,7 +160,7 @@ struct Exact {
   Buffer<double> value, magnitude;
 };
 
-/// The larger error; not-a-number is the largest.
+/// The larger error; NaN is the largest.
 __host__ __device__ inline double worse(double worst, double error) {
   if (error <= worst) return worst;
   return error == error ? error : INFINITY;
@@ -175,7 +175,7 @@ class Report {
  public:
   /// One line per case; `allowed` and `error` in the same unit.
   void line(const std::string& what, double error, double allowed, const std::string& note = "") {
-    const bool passed = error <= allowed;  // false for not-a-number
+    const bool passed = error <= allowed;  // false for NaN
     std::printf("%s  %-78s error %.3e  allowed %.1e%s%s\n", passed ? "PASS" : "FAIL", what.c_str(),
                 error, allowed, note.empty() ? "" : "  ", note.c_str());
     failed_ += !passed;
@@ -208,7 +208,7 @@ __global__ void hold_kernel(uint64_t nanoseconds) {
   } while (now - start < nanoseconds);
 }
 
-/// Medians over rounds in which all take turns: what the clock does hits all alike.
+/// Medians over rounds in which all take turns: clock changes affect all alike.
 inline void race(const char* title, std::vector<Contender>& contenders, const char* unit,
                  int rounds = 15) {
   cudaEvent_t start, stop;

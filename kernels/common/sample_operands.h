@@ -17,7 +17,8 @@ struct SampleOperands {
   int64_t g_row = 0, g_sample = 0;
 };
 
-/// How the two groups of multiplying warps share the work. Chosen: what the operation found faster.
+/// How the two groups of multiplying warps share the work. Chosen: the faster one for the
+/// operation.
 enum class GemmSchedule {
   Chosen,
   Cooperative,  ///< both on one 128 x 256 tile: fewest bytes from L2

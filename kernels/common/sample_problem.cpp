@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kAlignment = 8;  // bfloat16 elements in 16 bytes
 
-// Nothing where the copy engine can read x, else why it cannot.
+// Empty where the copy engine can read x, else why it cannot.
 const char* refusal(const at::Tensor& x, int64_t row_stride, int64_t sample_stride) {
   if (x.size(2) % kAlignment != 0) return "a width that is no multiple of 8";
   if (x.stride(2) != 1 && x.size(2) != 1) return "rows that are not contiguous";

@@ -24,7 +24,7 @@ __global__ void counter_noise_add_kernel(T* data, int64_t count, double std, Noi
     for (int lane = 0; lane < 4; ++lane) {
       const int64_t i = block * 4 + lane - first_element;
       if (i >= 0 && i < count) {
-        // As in the reference: the sum in double, one rounding to the target's format.
+        // As in the reference: the sum in double, one rounding to the target's dtype.
         data[i] = static_cast<T>(static_cast<double>(data[i]) +
                                  std * static_cast<double>(normals.value[lane]));
       }

@@ -1,5 +1,5 @@
 // Gaussian numbers from a counter: element i of stream s under key k is a pure function of (k, s,
-// i). Nothing is drawn in sequence, so a shard draws just its own elements, any world size gives
+// i). Nothing is drawn in sequence, so a shard draws only its own elements, any world size gives
 // the same numbers, and no number is used twice while (key, stream) pairs differ.
 //
 // Four normals per Philox call by two Box-Muller pairs: lanes 4j … 4j+3 come from counter j. The

@@ -46,8 +46,8 @@ struct Lanes {
   }
 };
 
-// The granule's normals in order. `first_block` is a multiple of the lanes: a number depends on its
-// place in the stream alone, not on where a shard begins.
+// The granule's normals in order. `first_block` is a multiple of the lanes: a number depends only
+// on its index in the stream, not on where a shard begins.
 void draw_granule(const NoiseStream& stream, uint64_t first_block, float* normals) {
   const Lanes lanes(first_block, stream);
   float half[4][kBlocks];
@@ -73,7 +73,7 @@ void add_piece(T* data, int64_t count, double std, const NoiseStream& stream, in
     const int64_t element = first + done, skip = element % kGranule;
     const int64_t here = std::min(kGranule - skip, count - done);
     draw_granule(stream, static_cast<uint64_t>((element - skip) / 4), normals);
-    // The sum is made in double: the target's rounding is then the only one.
+    // Summed in double: the only rounding is the target's.
     for (int64_t i = 0; i < here; ++i) {
       data[done + i] = static_cast<T>(static_cast<double>(data[done + i]) +
                                       std * static_cast<double>(normals[skip + i]));

@@ -5,8 +5,8 @@
 
 namespace moonshard::kernels {
 
-/// Names one stream of normals. Noise of training uses (run key, step, parameter); initial weights
-/// use the same generator with another purpose.
+/// Names one stream of normals. Training noise uses (run key, step, parameter); initial weights use
+/// the same generator with another purpose.
 struct NoiseStream {
   uint64_t key = 0;        ///< of the run: from the seed, or from the OS
   uint32_t step = 0;       ///< optimizer step, or 0 for initial weights
@@ -17,8 +17,7 @@ inline constexpr uint32_t kPurposeClipCount = 0x40000000u;
 inline constexpr uint32_t kPurposeInitialWeights = 0x80000000u;
 inline constexpr uint32_t kPurposeData = 0xC0000000u;
 
-// Raw launcher (counter_noise.cu). format: 0 float, 1
-// double, 2 bfloat16, 3 half.
+// Raw launcher (counter_noise.cu). format: 0 float, 1 double, 2 bfloat16, 3 half.
 void launch_counter_noise(void* data, int format, int64_t count, double std,
                           const NoiseStream& stream, int64_t first_element, void* cuda_stream);
 

@@ -1,8 +1,8 @@
 // From counter to four normals: the arithmetic that the reference, the CPU path and the kernels
 // share. Logarithm, sine and cosine are written out, in float32 and without branches: a compiler
-// makes vector code of them, and every device draws the same numbers up to the last bit or two.
-// Quotient and root are the GPU's one-instruction ones there: the exact ones would be a third of
-// all instructions, for a last bit (2e-7 of a normal) that nobody sees.
+// vectorises them, and every device draws the same numbers up to the last bit or two. On the GPU
+// quotient and root use the approximate instructions: exact ones would be a third of all
+// instructions, for an insignificant last bit (2e-7 of a normal).
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ MS_HOST_DEVICE float radius_uniform(uint32_t word) {
   return uniform < 1.0f ? uniform : 0.99999994f;
 }
 
-// For denominators near 1 and normal numbers: nothing is scaled for extreme ones.
+// For denominators near 1 and normal numbers: extreme ones are not scaled.
 MS_HOST_DEVICE float quotient(float a, float b) {
 #if defined(__CUDA_ARCH__)
   float inverse;

@@ -21,7 +21,7 @@ void add_counter_noise_ref(at::Tensor& target, double std, const NoiseStream& st
               block = element / 4;
               normals = four_normals(block, stream.step, stream.parameter, stream.key);
             }
-            // The sum is made in double: the target's rounding is then the only one.
+            // Summed in double: the only rounding is the target's.
             data[i] = static_cast<scalar_t>(static_cast<double>(data[i]) +
                                             std * static_cast<double>(normals.value[element % 4]));
           }

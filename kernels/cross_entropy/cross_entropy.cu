@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
   T* out = gradient + row * p.width;
   const float log_sum = log_sums[row], factor = factors[row];
   const bool ignored = label == p.ignored_label;
-  constexpr int kAtOnce = 2;  // loads under way together, which stores would otherwise part
+  constexpr int kAtOnce = 2;  // loads in flight together, not separated by stores
   constexpr int64_t kStride = int64_t{kThreads} * kPack;
   for (int64_t first = threadIdx.x * kPack; first < p.width; first += kAtOnce * kStride) {
     Pack<T, kPack> held[kAtOnce];

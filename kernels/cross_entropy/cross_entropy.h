@@ -1,10 +1,10 @@
 // Cross-entropy of rows of scores: log(sum over v of exp(s_v)) - s_label, without a copy of the
-// scores in a wider format.
+// scores in a wider dtype.
 //
-// scores [N, V] of one format, labels [N] int64; kIgnoredLabel gives a loss of 0 and no gradient.
-// On a GPU float32 and bfloat16 contiguous scores take one pass forward and one backward; float64,
+// scores [N, V] of one dtype, labels [N] int64; kIgnoredLabel gives a loss of 0 and no gradient. On
+// a GPU float32 and bfloat16 contiguous scores take one pass forward and one backward; float64,
 // half and the CPU take the reference. Losses are float32 or wider and agree with the reference
-// within 2e-6 of the largest score's size; gradients within one unit of the format.
+// within 2e-6 of the largest score's size; gradients within one ulp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@ inline constexpr int64_t kIgnoredLabel = -100;
 bool cross_entropy_kernel_runs(const at::Tensor& scores);
 
 struct RowLosses {
-  at::Tensor losses;    ///< [N]; not a number where a label is outside of 0 ... V-1
+  at::Tensor losses;    ///< [N]; NaN where a label is outside of 0 ... V-1
   at::Tensor log_sums;  ///< [N]: what backward needs besides the scores
 };
 
@@ -25,8 +25,7 @@ RowLosses cross_entropy_forward(const at::Tensor& scores, const at::Tensor& labe
 RowLosses cross_entropy_forward_ref(const at::Tensor& scores, const at::Tensor& labels);
 
 /// Gradient of sum over n of factors[n] * losses[n], like the scores. factors [N], float32 or
-/// wider. With `overwrite` it goes into the scores' own memory, which must then be
-/// nobody else's.
+/// wider. With `overwrite` it is written into the scores' memory, which must not be shared.
 at::Tensor cross_entropy_backward(const at::Tensor& scores, const at::Tensor& labels,
                                   const at::Tensor& log_sums, const at::Tensor& factors,
                                   bool overwrite = false);

@@ -196,7 +196,7 @@ unsigned parts(int64_t count, int64_t each) {
   return static_cast<unsigned>((count + each - 1) / each);
 }
 
-// f.operator()<T, columns>() for g's format.
+// f.operator()<T, columns>() for g's dtype.
 template <class Function>
 void with_format(const EmbeddingRows& g, bool wide, const Function& f) {
   if (g.is_bfloat16 && wide) {

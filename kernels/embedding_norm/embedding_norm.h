@@ -1,14 +1,14 @@
 // An embedding's gradient of sample b has, in the row of each id, the sum of g over the positions
-// that hold the id; positions of the padding id have none. Two things are wanted of it: each
+// that hold the id; positions of the padding id have none. Two results are computed from it: each
 // sample's squared norm (rows of one sample add up before they are squared), and the sum over
-// samples, each times its factor. Both go through ids that are sorted first (by ATen), so that
-// equal ids stand side by side: no [B, V, d] table, no atomics, and equal inputs give equal bits.
+// samples, each times its factor. Both use ids that are sorted first (by ATen), so that equal ids
+// are adjacent: no [B, V, d] table, no atomics, and equal inputs give equal bits.
 //
-// Formats: ids [B, T] int64; g [B, T, d]. The kernels take bfloat16 and float32 g with a stride of
-// 1 in the last dimension, and a float32 out; everything else is done by the reference, on a GPU
-// with one logged line. Sums are made in double, so that the results are as exact as their format;
-// the reference adds in g's wide type (float32 or double): they agree within 1e-5 of the
-// uncancelled sum. Work runs on the current stream of the tensors' device.
+// Dtypes: ids [B, T] int64; g [B, T, d]. The kernels take bfloat16 and float32 g with a stride of 1
+// in the last dimension, and a float32 out; everything else is done by the reference, on a GPU with
+// one logged line. Sums are in double, so that the results are as exact as their dtype; the
+// reference adds in g's wide type (float32 or double): they agree within 1e-5 of the uncancelled
+// sum. Work runs on the current stream of the tensors' device.
 #pragma once
 
 #include <cstdint>

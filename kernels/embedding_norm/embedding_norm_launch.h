@@ -15,7 +15,7 @@ struct EmbeddingRows {
 /// Scratch for launch_embedding_norm. Nothing in it needs to be set before.
 int64_t embedding_norm_workspace_bytes(const EmbeddingRows& g);
 
-/// squares [samples]. Each sample's ids are sorted for themselves: ids and order [samples, tokens],
+/// squares [samples]. Each sample's ids are sorted separately: ids and order [samples, tokens],
 /// order[b, p] the position within the sample that ids[b, p] came from.
 void launch_embedding_norm(const int64_t* ids, const int64_t* order, const EmbeddingRows& g,
                            int64_t padding_id, double* squares, void* workspace, void* stream);

@@ -1,14 +1,14 @@
 // Squared norms of per-sample gradients of linear layers without storing these gradients (or with
 // storing them once, in float16): ||g_b^T a_b||^2 for all samples b of a list of layers.
 //
-// Who runs: for bfloat16 operands that flash_norm_supports() accepts, on Hopper its kernel and on
+// Dispatch: for bfloat16 operands that flash_norm_supports() accepts, on Hopper its kernel and on
 // other GPUs since Ampere a portable one; everything else (CPU, float32, odd widths, gradients to
 // be kept without Hopper) goes through the reference, problem by problem.
 //
 // Accuracy of the Hopper kernel: products are exact, sums are float32 in the tensor cores, which
 // cut off instead of rounding. A gradient element errs by at most (T / 16 + 1) 2^-23 of sum_t |g_t|
 // |a_t|, typically by 1e-6 of it; the sum of squares itself adds 2e-6 relative at most.
-// position_lengths gives that sum where a caller must not be below the truth. Squares of elements
+// position_lengths gives that sum to callers that need an upper bound. Squares of elements
 // beyond 1e19 are infinite and below 1e-22 vanish, except in kept gradients, which are scaled
 // first. The portable kernel lets the tensor cores add 32 products at most and errs by 1e-6 of
 // sum_t |g_t| |a_t| at most. The same input gives the same bits.
@@ -23,8 +23,8 @@
 
 namespace moonshard::kernels {
 
-/// Whether a kernel takes it where nothing is kept; otherwise flash_norm works by the reference,
-/// which is slow on a GPU.
+/// Whether a kernel takes it where nothing is kept; otherwise flash_norm uses the reference, which
+/// is slow on a GPU.
 bool flash_norm_supports(const SampleProblem& problem);
 
 /// Squares [n, B] in double. `kept`: empty, or one per problem: undefined for the norm only, else

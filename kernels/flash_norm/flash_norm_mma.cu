@@ -1,5 +1,5 @@
 // ||g_b^T a_b||^2 on any GPU since Ampere. A block of threads forms one 128 x 128 tile of one
-// sample's gradient in registers, squares it and forgets it. Every warp leaves the sum of its
+// sample's gradient in registers, squares it and discards it. Every warp stores the sum of its
 // piece; a second, tiny kernel adds these in double in a fixed order, so that results repeat bit
 // for bit. Two blocks share a multiprocessor: one multiplies while the other begins or ends.
 #include <cuda_runtime.h>
@@ -128,7 +128,8 @@ __global__ void __launch_bounds__(mma::kThreads, 2)
   uint32_t stage = shared;
   for (int chunk = (p.positions + kDepth - 1) / kDepth; chunk > 0; --chunk) {
     mma::wait_for_copies<kStages - 2>();
-    // Everybody's copies of this stage are there, and nobody reads the one before any more.
+    // All threads' copies of this stage have arrived, and no thread reads the previous one any
+    // more.
     __syncthreads();
     read(stage == shared ? last : stage - kStageBytes);
     mma::end_copies();

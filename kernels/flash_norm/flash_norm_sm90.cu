@@ -1,6 +1,6 @@
 // ||g_b^T a_b||^2 tile by tile: a tile of the gradient lives in registers, is squared there and
-// forgotten, or stored in float16 on the way. Every warp leaves the sum of its piece of a tile; a
-// second, tiny kernel adds these in double in a fixed order, so that results repeat bit for bit.
+// discarded, or also stored in float16. Every warp stores the sum of its piece of a tile; a second,
+// tiny kernel adds these in double in a fixed order, so that results repeat bit for bit.
 #include <cuda_fp16.h>
 
 #include <cfloat>
@@ -21,8 +21,8 @@ __device__ __forceinline__ uint32_t bits(__half2 pair) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-// A 4 x 4 transposition between the four lanes that share a row: lane q gives its q'-th word to
-// lane q'. Afterwards a lane holds 8 neighbouring columns: 16 bytes, one store.
+// A 4 x 4 transposition between the four lanes that share a row: lane q sends its word number r to
+// lane r. Afterwards a lane holds 8 neighbouring columns: 16 bytes, one store.
 __device__ __forceinline__ void transpose_in_quad(uint32_t (&word)[4]) {
   const bool odd = (threadIdx.x & 1) != 0, high = (threadIdx.x & 2) != 0;
   CUTLASS_PRAGMA_UNROLL
@@ -120,7 +120,7 @@ class FlashNorm {
     return (part[0] + part[1]) + (part[2] + part[3]);
   }
 
-  // What was finite and became infinite by rounding becomes the largest float16.
+  // Finite values that rounding made infinite become the largest float16.
   template <class Accumulators>
   __device__ __forceinline__ static void clamp_finite(const Accumulators& gradient,
                                                       uint32_t (&words)[kValues / 2]) {
@@ -149,7 +149,7 @@ class FlashNorm {
         CUTLASS_PRAGMA_UNROLL
         for (int j = 0; j < 4; ++j) word[j] = words[2 * (first + j) + h];
         transpose_in_quad(word);
-        // Read again only once the norms of all layers are known: not worth a place in L2.
+        // Read again only once the norms of all layers are known: not worth caching in L2.
         if (row + 8 * h < p.o && column + 8 * first < p.i)
           __stcs(reinterpret_cast<uint4*>(lines[h] + 8 * first),
                  make_uint4(word[0], word[1], word[2], word[3]));

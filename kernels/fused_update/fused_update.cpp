@@ -48,7 +48,7 @@ void check_part(const UpdatePart& part) {
            part.first_element);
 }
 
-// Whether the kernel takes the part. What it does not know goes by the reference.
+// Whether the kernel takes the part. Other parts use the reference.
 bool kernel_takes(const UpdatePart& part, UpdateKind kind) {
   if (!kernel_runs(kName, part.value)) return false;
   const at::ScalarType type = part.value.scalar_type();
@@ -77,7 +77,7 @@ bool kernel_takes(const UpdatePart& part, UpdateKind kind) {
   return true;
 }
 
-// Addresses for the kernel. Whatever had to be copied for it lives in `held`.
+// Addresses for the kernel. `held` owns copies that had to be made.
 RawUpdatePart raw(const UpdatePart& part, const UpdateRule& rule, std::vector<at::Tensor>& held) {
   const auto contiguous = [&](const at::Tensor& tensor) -> const void* {
     if (!tensor.defined()) return nullptr;

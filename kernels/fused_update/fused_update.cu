@@ -1,6 +1,6 @@
 // One pass over value, gradient and moments. A block takes a chunk of one part; the table of parts
 // is a kernel parameter. A thread takes groups of four elements, those of one Philox counter, and
-// asks for two groups' numbers before it draws their noise: the drawing hides behind the memory.
+// issues two groups' loads before it draws their noise, so that drawing overlaps with memory.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -20,8 +20,8 @@ constexpr int kThreads = 256;
 constexpr int kGroupsPerThread = 8;
 constexpr int64_t kGroupsPerBlock = kThreads * kGroupsPerThread;
 
-// What a gradient is made of. The common cases have loads that nothing waits for early; Any looks
-// at the formats as it goes.
+// The gradient's inputs. The common cases have loads without early dependencies; Any checks the
+// dtypes at run time.
 enum class Inputs { Grad, HalfRows, Bfloat16Rows, Any };
 
 template <class Acc>
@@ -36,7 +36,7 @@ struct Part {
   uint32_t parameter;
   int32_t num_rows, first_block;
   UpdateFormat grad_format, row_format;
-  bool vectors;  // every group begins at an address of its own size
+  bool vectors;  // every group is aligned to its size
   Acc step_size, inverse_root2;
 };
 
@@ -92,7 +92,7 @@ __device__ __forceinline__ void store_words(void* to, const uint32_t (&words)[8]
 // The group's place in the part, from element i on. All four are the part's, at addresses that
 // allow to move them at once.
 struct WholeGroup {
-  static constexpr int kUnroll = 2;  // groups under way per thread: 64 to 128 bytes
+  static constexpr int kUnroll = 2;  // groups in flight per thread: 64 to 128 bytes
   int64_t i;
   __device__ __forceinline__ WholeGroup(int64_t group, int64_t first_element, int64_t)
       : i(group * 4 - first_element) {}
@@ -206,7 +206,7 @@ __device__ __forceinline__ void add_row(Four<Acc>& sum, float factor, const Four
 // ---- the sum of a group's gradients
 // --------------------------------------------------------------
 
-// begin() asks for numbers, finish() uses them: what lies between runs while they travel.
+// begin() issues loads, finish() uses them: work in between overlaps with the loads.
 template <class Acc, Inputs inputs>
 struct GradientSum;
 

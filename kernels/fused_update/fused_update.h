@@ -1,14 +1,15 @@
 // Noise, scale and optimizer in one pass over a list of parameter parts. For element j of a part:
 //   g = grad[j] + sum over b of row_factors[b] x rows[b][j]
 //   g = (g + std z) / denominator     z: the normal of counter_noise for (key, step, parameter,
-//                                        first_element + j), the very numbers of add_counter_noise
+//                                        first_element + j), same as add_counter_noise
 //   value, moments = update rule of g
 // The reference is ATen operations in that order, on the CPU and wherever no kernel runs; it leaves
 // g in the part's grad. The kernel leaves grad and rows as they are.
 //
-// Tolerance of the kernel beside the reference: g within 1e-6 of |g| + std |z| (float32 throughout;
-// the reference sums noise in double and rounds once), values and moments within what that and one
-// rounding to their format make of it. Double values are computed in double from float32 normals.
+// Tolerance of the kernel against the reference: g within 1e-6 of |g| + std |z| (float32
+// throughout; the reference sums noise in double and rounds once), values and moments within what
+// that and one rounding to their dtype make of it. Double values are computed in double from
+// float32 normals.
 #pragma once
 
 #include <vector>
@@ -21,7 +22,7 @@ namespace moonshard::kernels {
 
 struct UpdatePart {
   at::Tensor value;              ///< float32, bfloat16 or double, contiguous; changed in place
-  at::Tensor grad;               ///< as many numbers as value, any float format; may be undefined
+  at::Tensor grad;               ///< as many numbers as value, any float dtype; may be undefined
   at::Tensor rows, row_factors;  ///< [B, shape of value], [B]; a factor of 0 leaves the row out
   at::Tensor first_moment;       ///< Momentum: the sum; Adam: the mean
   at::Tensor second_moment;      ///< Adam: the mean square
@@ -35,15 +36,15 @@ struct UpdateRule {
   double lr = 0, momentum = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
 };
 
-/// What happens to the gradient first. A std of 0 draws nothing.
+/// Applied to the gradient first. A std of 0 draws nothing.
 struct UpdateNoise {
   double std = 0, denominator = 1;
   uint64_t key = 0;
   uint32_t step = 0;
 };
 
-/// On the current stream. Parts of any formats and places may be mixed; each must be another piece
-/// of memory. A part with neither grad nor rows is updated by noise alone.
+/// On the current stream. Parts of any dtypes and alignments may be mixed; they must not overlap. A
+/// part with neither grad nor rows is updated by noise alone.
 void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule, const UpdateNoise& noise);
 
 /// The definition of correct: ATen operations.

@@ -1,4 +1,4 @@
-// Lab of fused_update: every format, rule and kind of gradient at odd sizes and places against the
+// Lab of fused_update: every dtype, rule and kind of gradient at odd sizes and places against the
 // same in double precision on the host, then the speed beside that of a plain copy.
 //   build/bin/fused_update_lab [--check]
 #include <cuda_bf16.h>
@@ -50,7 +50,7 @@ double rounding_of(UpdateFormat format) {
   return kHalfBits[static_cast<int>(format)];
 }
 
-// Numbers on the host as doubles and on the device in their format, between guards that must stay.
+// Numbers on the host as doubles and on the device in their dtype, between guards that must stay.
 class Buffer {
  public:
   static constexpr int64_t kGuard = 64;  // elements
@@ -65,7 +65,7 @@ class Buffer {
   ~Buffer() { cudaFree(device_); }
   Buffer(const Buffer&) = delete;
 
-  // Rounds the host's numbers to the format and sends them.
+  // Rounds the host's numbers to the dtype and sends them.
   void send() {
     for (size_t i = 0; i < host.size(); ++i) host[i] = put(i, host[i]);
     check(cudaMemcpy(device_, raw_.data(), raw_.size(), cudaMemcpyHostToDevice), "send");

@@ -1,4 +1,4 @@
-// The part of fused_update that needs no ATen: what a launch is told, and the raw launcher.
+// The part of fused_update that needs no ATen: a launch's arguments, and the raw launcher.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class UpdateKind : int8_t {
 };
 
 /// One part of a parameter, by addresses on the device. All parts of a call have the same value
-/// format; moments are in it, but the sum of Momentum, which is float (double for double).
+/// dtype; moments are in it, but the sum of Momentum, which is float (double for double).
 struct RawUpdatePart {
   void* value = nullptr;
   const void* grad = nullptr;          ///< [count], or null
@@ -43,8 +43,8 @@ struct RawUpdateRule {
   uint32_t noise_step = 0;
 };
 
-/// Parts of a launch's table travel as kernel parameters, so many at a time: no copy, no launch per
-/// part.
+/// The table of parts is passed as kernel parameters, this many parts at a time: no copy, no launch
+/// per part.
 inline constexpr int kPartsPerLaunch = 32;
 
 void launch_fused_update(const RawUpdatePart* parts, int num_parts, const RawUpdateRule& rule,

@@ -10,7 +10,7 @@ at::ScalarType sum_type(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// The gradient that the rule sees, in the part's grad.
+// The gradient that the update rule gets, in the part's grad.
 void finish_gradient(UpdatePart& part, const UpdateNoise& noise) {
   if (part.rows.defined()) {
     if (!part.grad.defined() && part.value.scalar_type() == at::kDouble)
@@ -20,7 +20,7 @@ void finish_gradient(UpdatePart& part, const UpdateNoise& noise) {
   }
   if (!part.grad.defined())
     part.grad = at::zeros_like(part.value, part.value.options().dtype(sum_type(part.value)));
-  // Noise of 8 bits would be coarser than what it hides.
+  // 8-bit noise would be coarser than what it hides.
   if (part.grad.element_size() < 4) part.grad = part.grad.to(at::kFloat);
   if (noise.std != 0) {
     part.grad = part.grad.contiguous();

@@ -1,5 +1,4 @@
-// One thread per pack of eight numbers; the few that no pack holds are done one by one by the first
-// threads.
+// One thread per pack of eight elements; the tail is done element by element by the first threads.
 #include "kernels/common/architecture.h"
 #include "kernels/common/packs.cuh"
 #include "kernels/gelu/gelu_launch.h"

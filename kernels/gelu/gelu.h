@@ -3,8 +3,8 @@
 // its digits.
 //
 // On a GPU float32 and bfloat16 tensors take one pass forward and one backward; float64, half and
-// the CPU take LibTorch's gelu. Both agree within one unit of the format, or 1e-7 of |x| where
-// LibTorch's form cancels.
+// the CPU take LibTorch's gelu. Both agree within one ulp, or 1e-7 of |x| where LibTorch's form
+// cancels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +17,8 @@ bool gelu_kernel_runs(const at::Tensor& x);
 at::Tensor gelu_forward(const at::Tensor& x);
 at::Tensor gelu_forward_ref(const at::Tensor& x);
 
-/// g: gradient of the result. With `overwrite` the gradient of x goes into g's own
-/// memory: g must then be nobody else's.
+/// g: gradient of the result. With `overwrite` the gradient of x is written into g's memory, which
+/// must not be shared.
 at::Tensor gelu_backward(const at::Tensor& g, const at::Tensor& x, bool overwrite = false);
 at::Tensor gelu_backward_ref(const at::Tensor& g, const at::Tensor& x);
 

@@ -1,4 +1,4 @@
-// What the reference and the kernels ask of their inputs alike.
+// Input checks shared by the reference and the kernels.
 #pragma once
 
 #include <vector>

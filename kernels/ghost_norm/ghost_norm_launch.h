@@ -37,16 +37,16 @@ int64_t ghost_norm_mma_workspace_bytes(const std::vector<GhostGroupView>& groups
 void launch_ghost_norm_mma(const std::vector<GhostGroupView>& groups, int64_t samples,
                            double* value, double* magnitude, void* workspace, void* stream);
 
-/// What a kernel has left of one layer: partial sums (value, magnitude), `per_sample` float pairs
-/// for each sample, one sample after the other.
+/// A kernel's output for one layer: partial sums (value, magnitude), `per_sample` float pairs for
+/// each sample, one sample after the other.
 struct GhostPartials {
   const float* pairs = nullptr;
   int64_t per_sample = 0, row = 0;
   double gain = 1;  ///< both sums are multiplied by it
 };
 
-/// What makes up for float32 sums that the multiplying unit cuts off, 16 columns at a time: at most
-/// 2^-24 of the sum each time.
+/// Compensates for the tensor cores' truncated float32 sums: at most 2^-24 of the sum for every 16
+/// columns.
 inline double cut_off_gain(int64_t columns) {
   return 1 + static_cast<double>((columns + 15) / 16) * 5.960464477539063e-8;
 }

@@ -77,7 +77,8 @@ class Stages {
   // The next stage that is filled, for this block's warps to read until they ask again.
   __device__ __forceinline__ uint32_t next() {
     mma::wait_for_copies<kStages - 2>();
-    // Everybody's copies of this stage are there, and nobody reads the one before any more.
+    // All threads' copies of this stage have arrived, and no thread reads the previous one any
+    // more.
     __syncthreads();
     const uint32_t last = begin_ + (kStages - 1) * kStageBytes, filled = now_;
     copy(filled == begin_ ? last : filled - kStageBytes);
@@ -106,7 +107,7 @@ class Stages {
     width_left_ = x.width;
   }
 
-  // What lies past the width or past the last position is not read: its addresses may be any.
+  // Addresses past the width or past the last position are never read and may be invalid.
   __device__ __forceinline__ void copy_side(uint32_t tile, int side) {
     const int64_t pass_stride = kPass * table_.tensor[tensor_].token_stride;
     const int left = column() < width_left_ ? left_[side] : 0;  // widths are multiples of a unit
@@ -267,7 +268,7 @@ void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t sam
         std::to_string(tiles) + "; use smaller micro-batches");
   }
   constexpr int kBytes = kStages * kStageBytes;
-  // More than 48 KB must be asked for, once per device; asking again costs nothing to speak of.
+  // More than 48 KB must be requested, once per device; repeating the request is cheap.
   cudaFuncSetAttribute(ghost_norm_sums_mma_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                        kBytes);
   ghost_norm_sums_mma_kernel<<<static_cast<unsigned>(tiles), mma::kThreads, kBytes,
@@ -291,7 +292,7 @@ void launch_ghost_norm_mma(const std::vector<GhostGroupView>& groups, int64_t sa
   for (auto& batch : ghost_batches(groups, kMostGroups, kMostTensors)) {
     int64_t batch_pairs = 0;
     for (const GhostGroupView* group : batch) batch_pairs += pairs_of(*group, samples);
-    // The longest first: what ends last should be short.
+    // Longest first, so that the last to end are short.
     std::stable_sort(batch.begin(), batch.end(),
                      [](auto* x, auto* y) { return width_of(*x) > width_of(*y); });
     launch_groups(batch, samples, value, magnitude, pairs, stream);

@@ -18,7 +18,7 @@ at::Tensor gram(const at::Tensor& x_BTd) {
   return at::bmm(wide, wide.transpose(1, 2));
 }
 
-// Samples at a time: their matrices should not outgrow the activations they come from by far.
+// Samples per pass: bounds the memory of the Gram matrices.
 int64_t samples_at_a_time(const at::Tensor& a_BTi) {
   constexpr int64_t kRoom = int64_t{1} << 28;  // bytes, on each of three matrices
   const int64_t per_sample = std::max<int64_t>(1, a_BTi.size(1) * a_BTi.size(1) * 4);

@@ -11,7 +11,7 @@
 namespace moonshard::kernels {
 namespace {
 
-// What an item costs beside its products: starting, reducing, storing.
+// Fixed cost of an item besides its products: starting, reducing, storing.
 constexpr int64_t kItemOverhead = 4;
 constexpr size_t kMostKept = 64;
 

@@ -22,9 +22,9 @@ struct GhostSchedule {
 };
 
 /// Groups in order of falling cost, `counts[k]` items of `costs[k]` each: every item goes to the
-/// cluster that has the least to do so far. A block's groups differ fourfold in length, so handing
-/// the items round in turn would leave a quarter of the GPU idle at the end. Schedules are kept: a
-/// model asks for the same few in every step.
+/// cluster with the least work so far. A block's groups differ fourfold in length, so round-robin
+/// would leave a quarter of the GPU idle at the end. Schedules are cached: a model uses the same
+/// few in every step.
 std::shared_ptr<const GhostSchedule> ghost_schedule(const std::vector<int64_t>& costs,
                                                     const std::vector<int64_t>& counts,
                                                     int clusters);

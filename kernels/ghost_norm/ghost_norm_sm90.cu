@@ -64,7 +64,7 @@ struct SharedStorage {
 constexpr int kMostMaps = 32;
 constexpr int kMostGroups = 16;
 constexpr int kMostClusters = 96;
-constexpr int kMostListed = 4096;  // more items than this are handed round in turn
+constexpr int kMostListed = 4096;  // more items than this are assigned round-robin
 static_assert(kMostGhostLayers + 1 <= kMostMaps);
 
 struct GroupWork {
@@ -132,7 +132,7 @@ __device__ void fetch(const CUtensorMap* map, int blocks, const GhostTile& tile,
 }
 
 // accumulators = rows columns^T over `blocks` stages. A stage is handed back once the next stage's
-// products are under way: one batch of products is always in flight.
+// products are issued: one batch of products is always in flight.
 template <class Accumulators>
 __device__ void multiply(Accumulators& accumulators, int blocks, int thread, Pipeline& pipeline,
                          PipelineState& state, SharedStorage& shared) {
@@ -437,7 +437,7 @@ void launch_ghost_norm_sm90(const std::vector<GhostGroupView>& groups, int64_t s
       batch_pairs +=
           static_cast<int64_t>(group->g.size()) * samples * pairs_per_sample(*group, samples);
     }
-    // The longest first: what ends last should be short.
+    // Longest first, so that the last to end are short.
     std::stable_sort(batch.begin(), batch.end(),
                      [](auto* x, auto* y) { return cost_of(*x) > cost_of(*y); });
     launch_groups(batch, samples, value, magnitude, pairs, stream);

@@ -42,7 +42,7 @@ void check_shapes(const at::Tensor& x, const NormSurroundings& around) {
            around.weight.numel(), around.bias.numel());
 }
 
-// As the kernels read them: rows contiguous in themselves, parameters of the format or float32.
+// As the kernels read them: rows contiguous in themselves, parameters of the dtype or float32.
 NormSurroundings readable(const NormSurroundings& around, const at::Tensor& x) {
   const auto rows = [](const at::Tensor& t) {
     return !t.defined() || t.stride(1) == 1 || t.size(1) == 1 ? t : t.contiguous();

@@ -290,13 +290,10 @@ void launch_by_width(const Pass& p, bool wide, cudaStream_t stream) {
 
 template <class Pass>
 void launch_by_format(const Pass& p, bool wide, cudaStream_t stream) {
-  if (p.format == NumberFormat::Float32) {
-    launch_by_width<float, float>(p, wide, stream);
-  } else if (p.weight_format == NumberFormat::Float32) {
-    launch_by_width<__nv_bfloat16, float>(p, wide, stream);
-  } else {
-    launch_by_width<__nv_bfloat16, __nv_bfloat16>(p, wide, stream);
-  }
+  with_formats(p, [&](auto rows, auto weight) {
+    launch_by_width<typename decltype(rows)::type, typename decltype(weight)::type>(p, wide,
+                                                                                    stream);
+  });
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct LayerNormForward {
   NumberFormat format = NumberFormat::Float32, weight_format = NumberFormat::Float32;
 };
 
-/// weight and bias are of the rows' format, or float32.
+/// weight and bias are of the rows' dtype, or float32.
 void launch_layer_norm_forward(const LayerNormForward& p, void* stream);
 
 struct LayerNormBackward {
@@ -38,7 +38,7 @@ struct LayerNormBackward {
   const float *mean = nullptr, *inverse_spread = nullptr;
   void *dx = nullptr, *d_branch = nullptr;  ///< d_branch may be d_result itself
   void *normalised = nullptr, *dn = nullptr;
-  /// [samples, width] each, contiguous, in the format; null: not wanted.
+  /// [samples, width] each, contiguous, in the rows' dtype; null: not computed.
   void *d_gate = nullptr, *d_scale = nullptr, *d_shift = nullptr;
   float *weight_rows = nullptr, *bias_rows = nullptr;  ///< [samples, width]
   float* chunk_sums = nullptr;  ///< [samples, chunks, 3, width], work space; null: no sums at all

@@ -1,4 +1,4 @@
-// One scale, on both sides.
+// Computes one scale; shared by host and device.
 #pragma once
 
 #include <cmath>

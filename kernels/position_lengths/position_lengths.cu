@@ -62,7 +62,7 @@ template <class T, bool kVectors>
 __device__ __forceinline__ double row_squares(const T* row, int64_t width, int lane,
                                               bool& all_zero) {
   constexpr int kCount = kVectors ? Vector<T>::kCount : 1;
-  constexpr int kRun = 4;  // loads under way
+  constexpr int kRun = 4;  // loads in flight
   constexpr int kRunsInFloat = 4;
   const int64_t vectors = width / kCount;
   double total = 0;

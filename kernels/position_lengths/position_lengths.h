@@ -1,11 +1,11 @@
 // L[b] = sum over positions t of |a_t| |g_t| (Euclidean lengths of rows): an upper bound of every
-// element of g_b^T a_b and of its norm, read off the operands alone. Used to scale gradients that
-// are kept in float16, and as the measure of rounding errors of norms.
+// element of g_b^T a_b and of its norm, computed from the operands alone. Used to scale gradients
+// that are kept in float16, and as the measure of rounding errors of norms.
 //
-// Who runs: the kernel on any GPU for float32 and bfloat16 with contiguous rows, otherwise the
+// Dispatch: the kernel on any GPU for float32 and bfloat16 with contiguous rows, otherwise the
 // reference. A tensor that several problems share is read once.
 // Both are never below the exact L and at most 2e-5 above it; lengths beyond the range of float32
-// neither vanish nor overflow. Infinity and not-a-number pass through.
+// neither vanish nor overflow. Infinity and NaN pass through.
 #pragma once
 
 #include <vector>

@@ -5,7 +5,7 @@
 
 namespace moonshard::kernels {
 
-/// Rows whose lengths are wanted: [samples, positions, width], rows contiguous.
+/// Rows whose lengths are computed: [samples, positions, width], rows contiguous.
 struct LengthRows {
   const void* data = nullptr;
   int64_t samples = 0, positions = 0, width = 0;
@@ -15,10 +15,10 @@ struct LengthRows {
 
 /// L = sum over positions of the product of two row sets' lengths.
 struct LengthPair {
-  int a = 0, g = 0;  ///< numbers of the row sets
+  int a = 0, g = 0;  ///< indices of the row sets
 };
 
-// Launch limits: tables travel as kernel parameters.
+// Launch limits: tables are kernel parameters.
 constexpr int kMostLengthRows = 32;
 constexpr int kMostLengthPairs = 16;
 

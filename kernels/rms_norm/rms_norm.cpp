@@ -16,7 +16,7 @@ namespace {
 // multiprocessors hold, the most of GPUs in use. A constant: sums have one order on every GPU.
 constexpr int64_t kChunkNumbers = 264 * 4096;
 
-// The kernels take a weight of the rows' format, or float32.
+// The kernels take a weight of the rows' dtype, or float32.
 at::Tensor readable_weight(const at::Tensor& weight, const at::Tensor& x) {
   const bool as_it_is =
       weight.scalar_type() == at::kFloat || weight.scalar_type() == x.scalar_type();

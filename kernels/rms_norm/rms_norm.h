@@ -1,12 +1,12 @@
 // RMSNorm (Zhang and Sennrich, 2019) with the residual addition before it:
 //   y = x + delta,   n = y / sqrt(mean(y^2) + eps) * weight.
 //
-// x, delta [B, ..., d] of one format; weight [d], in that format or wider. Statistics in float32 or
-// wider. Rounding to the format: y, then the normalised value, then the weight, then their product.
+// x, delta [B, ..., d] of one dtype; weight [d], in that dtype or wider. Statistics in float32 or
+// wider. Rounding to the dtype: y, then the normalised value, then the weight, then their product.
 // On a GPU float32 and bfloat16 take one pass forward and one backward (d up to 8192); float64,
-// half, wider rows and the CPU take the reference. n agrees with the reference within two units of
-// the format (a rounding of the normalised value may fall the other way), gradients within one,
-// rows of the weight within 1e-5 of their size.
+// half, wider rows and the CPU take the reference. n agrees with the reference within two ulps (the
+// normalised value may round the other way), gradients within one, rows of the weight within 1e-5
+// of their size.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,7 +28,7 @@ AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::T
 AddedNorm add_rms_norm_ref(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight,
                            double eps);
 
-/// Which results of the backward pass are wanted.
+/// Which results of the backward pass to compute.
 struct RmsNormWants {
   bool input = true;         ///< the gradient of x and delta
   bool weight_rows = false;  ///< each sample's gradient of the weight
@@ -41,7 +41,7 @@ struct RmsNormGradients {
   at::Tensor normalised;   ///< like y
 };
 
-/// dn: gradient of n; dy: gradient that reaches y on other ways, may be undefined.
+/// dn: gradient of n; dy: gradient that reaches y on other paths, may be undefined.
 RmsNormGradients rms_norm_backward(const at::Tensor& dn, const at::Tensor& dy, const at::Tensor& y,
                                    const at::Tensor& inverse_spread, const at::Tensor& weight,
                                    const RmsNormWants& wants);

@@ -20,15 +20,15 @@ struct RmsNormForward {
   NumberFormat format = NumberFormat::Float32, weight_format = NumberFormat::Float32;
 };
 
-/// The weight is of the rows' format, or float32.
+/// The weight is of the rows' dtype, or float32.
 void launch_rms_norm_forward(const RmsNormForward& p, void* stream);
 
 struct RmsNormBackward {
   const void *dn = nullptr, *dy = nullptr, *y = nullptr;  ///< dy: null for none
   const float* inverse_spread = nullptr;
   const void* weight = nullptr;
-  void *dx = nullptr, *normalised = nullptr;  ///< null: not wanted
-  float* weight_rows = nullptr;               ///< [samples, width]; null: not wanted
+  void *dx = nullptr, *normalised = nullptr;  ///< null: not computed
+  float* weight_rows = nullptr;               ///< [samples, width]; null: not computed
   float* chunk_rows = nullptr;  ///< [samples, chunks, width], work space for weight_rows; unused
                                 ///< when chunks is 1
   int64_t samples = 0, tokens = 0;

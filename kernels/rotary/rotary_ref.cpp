@@ -13,7 +13,7 @@ void rotate(at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines, b
                    second = heads.narrow(-1, half, half).to(wide);
   const at::Tensor cosine = cosines.to(wide).unsqueeze(1);
   const at::Tensor sine = (inverse ? sines.neg() : sines).to(wide).unsqueeze(1);
-  // Both before either is written: in a wide format `first` and `second` are x's own memory.
+  // Both before either is written: in a wide dtype `first` and `second` alias x.
   const at::Tensor turned_first = first * cosine - second * sine;
   const at::Tensor turned_second = second * cosine + first * sine;
   heads.narrow(-1, 0, half).copy_(turned_first);

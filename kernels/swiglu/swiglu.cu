@@ -1,5 +1,5 @@
-// One thread per pack of eight numbers: bound by memory, so no more than that is needed. The few
-// numbers that no pack holds are done one by one by the first threads.
+// One thread per pack of eight elements: memory-bound, so no more than that is needed. The tail is
+// done element by element by the first threads.
 #include "kernels/common/architecture.h"
 #include "kernels/common/packs.cuh"
 #include "kernels/swiglu/swiglu_launch.h"

@@ -1,4 +1,4 @@
-// Raw launchers of swiglu: contiguous arrays of `count` numbers of one format.
+// Raw launchers of swiglu: contiguous arrays of `count` numbers of one dtype.
 #pragma once
 
 #include <cstdint>

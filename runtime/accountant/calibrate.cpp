@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* kWhere = "accountant.calibrate";
 
-// Epsilon of one phase again and again. Of rdp only orders near the best one so far are tried,
-// which can but give more than all of them do.
+// Evaluates epsilon of one phase repeatedly. For rdp only orders near the best one so far are
+// tried, which can only overestimate.
 class Evaluator {
  public:
   Evaluator(const std::string& method, double delta, double target)
@@ -40,12 +40,12 @@ class Evaluator {
     }
   }
 
-  // With everything that the method has: the answer's own epsilon.
+  // The method at full accuracy: the answer's own epsilon.
   double whole(const GaussianPhase& phase) const {
     return epsilon_of(method_, {phase}, delta_).epsilon;
   }
 
-  // How near the target a search goes on: grids cost seconds, closed forms nothing.
+  // The search's tolerance on epsilon: grids cost seconds, closed forms nothing.
   double tolerance(const CalibrateOptions& options, double target) const {
     MS_CHECK(options.epsilon_tolerance >= 0,
              "{}: option 'epsilon_tolerance': expected a number of at least 0, got {}", kWhere,
@@ -63,7 +63,7 @@ class Evaluator {
   size_t best_ = 60;
 };
 
-// The search's own figures may come from fewer orders or another grid: the answer is judged anew.
+// The search may have used fewer orders or another grid: the answer is evaluated again.
 void judge(const Evaluator& evaluate, const GaussianPhase& phase, double target) {
   const double epsilon = evaluate.whole(phase);
   MS_ASSERT(epsilon <= target, "q {} sigma {} steps {}: epsilon {} above the target {}", phase.q,
@@ -77,8 +77,8 @@ double calibrate_sigma(const std::string& method, double q, double steps, double
   check_phases(kWhere, {{q, 1, steps}}, delta);
   Evaluator evaluate(method, delta, target_epsilon);
   const double tolerance = evaluate.tolerance(options, target_epsilon);
-  if (q == 0 || steps == 0) return 0;  // nothing is looked at
-  // Doubling from 20, then halving: the search that Opacus does, so that answers can be compared.
+  if (q == 0 || steps == 0) return 0;  // no data is used
+  // Doubling from 20, then bisection: Opacus's search, so that answers can be compared.
   double low = 0, high = 10, reached = INFINITY;
   while (reached > target_epsilon) {
     high *= 2;
@@ -112,7 +112,7 @@ double calibrate_steps(const std::string& method, double q, double sigma, double
            "{}: expected a target epsilon that one step can keep, got {}; by {} one step gives "
            "{:.4g}: take more noise, a smaller q or a larger delta",
            kWhere, target_epsilon, method, evaluate({q, sigma, 1}));
-  // Grids never give more than rdp, and rdp is quick: the search starts there.
+  // Grids never give more than rdp, and rdp is fast: the search starts there.
   double low = 1;
   if (method == "prv" || method == "pld") {
     try {

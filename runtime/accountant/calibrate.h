@@ -1,4 +1,4 @@
-// The noise, the number of steps or the sampling rate that a budget allows. Answers are on the safe
+// The noise, the number of steps or the sampling rate that a budget allows. Answers err on the safe
 // side: epsilon_of() of the answer was computed and is at most the target.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace moonshard::accountant {
 
-/// Where epsilon may stop short of the target. 0 means the finest that the method is worth.
+/// How far epsilon may stay below the target. 0 means the finest that suits the method.
 struct CalibrateOptions {
   double epsilon_tolerance = 0;
 };

@@ -39,8 +39,8 @@ size_t Fft::mirrored(size_t place) {
 }
 
 double Fft::relative_error() const {
-  // Two stages: a root that is a product of up to six of 3 roundings each, three more for every
-  // product of two, one multiplication and four sums; a rounding is half of epsilon.
+  // Per two stages: a root that is a product of up to six factors of 3 roundings each, three more
+  // for every product of two, one multiplication and four sums; a rounding is half of epsilon.
   return 10 * std::numeric_limits<double>::epsilon() * std::max<int>(1, std::bit_width(size_) - 1);
 }
 

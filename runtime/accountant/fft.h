@@ -1,6 +1,6 @@
-// A Fourier transform of a power of two, in double precision. Real and imaginary parts lie apart,
-// so that compilers vectorise; the spectrum stays in bit-reversed order, which saves the shuffle:
-// what is done to it here (powers, products) goes point by point.
+// A Fourier transform of a power of two, in double precision. Real and imaginary parts are separate
+// arrays, so that compilers vectorise; the spectrum stays in bit-reversed order, which saves the
+// shuffle: only pointwise operations (powers, products) are applied to it.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ class Fft {
   /// Back from that order, times size.
   void inverse(double* re, double* im) const;
 
-  /// The place of frequency -j when `place` is that of j. Place 0 and 1 are their own.
+  /// The index of frequency -j when `place` is that of j. Indices 0 and 1 map to themselves.
   static size_t mirrored(size_t place);
 
-  /// Bound on the error of every value of a result over the sum of the sizes of what was
-  /// transformed, and of the 2-norm of all errors over that of the result: either counts the
-  /// roundings on the way from one value to another.
+  /// Bound on the error of every output value relative to the 1-norm of the input, and on the
+  /// 2-norm of all errors relative to that of the output: both count the roundings on the path from
+  /// one value to another.
   ///   Higham: Accuracy and Stability of Numerical Algorithms (2002), theorem 24.2
   double relative_error() const;
 

@@ -1,5 +1,5 @@
-// What an accountant is told: phases of steps, each the Poisson-subsampled Gaussian mechanism with
-// one sampling rate and one noise multiplier. Every accountant of this folder takes the same.
+// The input of all accountants: phases of steps, each the Poisson-subsampled Gaussian mechanism
+// with one sampling rate and one noise multiplier.
 #pragma once
 
 #include <vector>
@@ -12,11 +12,11 @@ struct GaussianPhase {
   double steps = 0;  ///< how many steps of this kind, a whole number
 };
 
-/// Throws UsageError for numbers that no schedule has; `where` opens the message.
+/// Throws UsageError for invalid numbers; `where` is the message's prefix.
 void check_phases(const char* where, const std::vector<GaussianPhase>& phases, double delta);
 
-/// The same cost in fewer phases: order plays no part, equal kinds are joined, and steps that see
-/// nothing fall out.
+/// Equivalent, with fewer phases: order does not matter, equal phases are merged, and phases
+/// without cost are dropped.
 std::vector<GaussianPhase> merged(const std::vector<GaussianPhase>& phases);
 
 }  // namespace moonshard::accountant

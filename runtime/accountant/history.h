@@ -1,5 +1,5 @@
 // What a training run has spent so far: the phases of its steps in order. Saved with checkpoints
-// and results, so that a resumed run goes on with the same account.
+// and results, so that a resumed run continues the same account.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace moonshard::accountant {
 
 class History {
  public:
-  /// More phases than any schedule has; a file with more is refused.
+  /// Above any real schedule; a file with more is refused.
   static constexpr size_t kMostPhases = 10'000;
 
-  /// Steps that were done; joined with the last phase when sampling rate and noise are the same.
-  /// Phases of no steps leave no trace. Throws UsageError for numbers that no schedule has.
+  /// Adds steps; merged with the last phase when sampling rate and noise are the same. Phases of no
+  /// steps are dropped. Throws UsageError for invalid numbers.
   void add(const GaussianPhase& phase);
 
   const std::vector<GaussianPhase>& phases() const { return phases_; }
@@ -30,8 +30,8 @@ class History {
   /// [ { "q": 0.01, "sigma": 1.1, "steps": 300 }, ... ]: digits enough to read back the same
   /// doubles.
   Json to_json() const;
-  /// Files may come from anybody: throws UsageError for another shape, for numbers that no
-  /// schedule has and for more than kMostPhases; `where` opens the message.
+  /// The file is untrusted input: throws UsageError for another structure, invalid numbers and more
+  /// than kMostPhases; `where` is the message's prefix.
   static History from_json(const Json& list, const std::string& where = "history");
 
  private:

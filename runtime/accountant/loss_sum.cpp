@@ -44,7 +44,7 @@ double log_moment(const std::vector<LossPair>& steps, Neighbour neighbour, doubl
   return sum;
 }
 
-// One step's tilted distribution, laid round a circle of `size` points.
+// One step's tilted distribution, on a circle of `size` points.
 struct Tilted {
   double log_scale = 0;                    // log of its moment
   double low_moment = 0, high_moment = 0;  // log moments at the orders that bound the window
@@ -86,7 +86,7 @@ Tilted lay_tilted(const StepLoss& step_loss, const LatticeLoss& loss, const Tilt
   return result;
 }
 
-// Gives the size at the power less one: what an error is multiplied with.
+// Returns the magnitude at the power minus one: the factor that errors are multiplied with.
 double raise(double& re, double& im, double power) {
   const double square = re * re + im * im;
   const double log_size = power * 0.5 * std::log(square);
@@ -105,8 +105,8 @@ double raise_real(double value, double power) {
   return value < 0 && std::fmod(power, 2) != 0 ? -size : size;
 }
 
-// Two real sequences travel as the parts of a complex one. Taken apart, frequency j of the first
-// lies at the place of j and that of the second at the place of -j; of places 0 and 1, which are
+// Two real sequences are packed as the parts of a complex one. Unpacked, frequency j of the first
+// lies at the index of j and that of the second at the index of -j; of indices 0 and 1, which are
 // real, in the two parts.
 void take_apart(std::vector<double>& re, std::vector<double>& im) {
   for (size_t place = 2; place < re.size(); ++place) {
@@ -159,9 +159,9 @@ double multiply_power(Spectrum& all, Spectrum& one, double power, bool first) {
   return growth;
 }
 
-// The rules of integration on trial, every time: nothing is lost but what was cut off.
+// Checks the integration rules every time: the only mass missing is what was cut off.
 void check_mass(const LatticeLoss& loss, const StepLoss& step) {
-  double sum = 0, rest = 0;  // with the rounding errors of the additions
+  double sum = 0, rest = 0;  // compensated summation
   for (const double mass : loss.mass) {
     const double next = sum + mass;
     rest += std::abs(sum) >= mass ? (sum - next) + mass : (mass - next) + sum;
@@ -199,7 +199,7 @@ void choose_window(const std::vector<LossPair>& steps, Neighbour neighbour, doub
 
 Tilt tilt_for_delta(const std::vector<LossPair>& steps, Neighbour neighbour, double delta) {
   Tilt tilt;
-  // Losses that have a largest value would be tilted without end, for nothing.
+  // Bounded losses would be tilted without limit, for no gain.
   const auto chernoff = [&](double order) {
     const double epsilon =
         (log_moment(steps, neighbour, order) - std::log(delta) + log_weight(order)) / order;
@@ -308,8 +308,8 @@ double LossSum::solve(double delta, double least, double error_sign) const {
   const double lift = -std::expm1(-spacing);
   const size_t size = mass.size(), mask = size - 1;
   const double log_delta = std::log(delta);
-  // Whether the bound is above delta at epsilon = t - distance, where the sums are those of t. What
-  // is no number counts against us.
+  // Whether the bound is above delta at epsilon = t - distance, where the sums are those of t. NaN
+  // counts as above.
   const auto exceeds = [&](double t, double distance, double gap, double sharp) {
     const double inside = std::exp(-tilt * distance) * (gap + sharp - std::exp(-distance) * sharp) +
                           error_sign * error;

@@ -50,7 +50,7 @@ class LossSum {
  public:
   double spacing = 0, tilt = 0, log_scale = 0;
   double error = 0;   ///< see the note "errors"
-  int64_t first = 0;  ///< of the window's points; they go round in `mass`
+  int64_t first = 0;  ///< of the window's points; `mass` is circular
   size_t start = 0;   ///< where in `mass` the first one lies
   std::vector<double> mass;
 

@@ -11,13 +11,13 @@
 namespace moonshard::accountant {
 namespace {
 
-// Limits of the grid: what two seconds allow.
+// Limits of the grid: about two seconds of work.
 constexpr double kMostPoints = 1 << 23, kMostCells = 1 << 21;
-// Beyond these the grid has no digits to offer, or no end; Renyi's bound stands alone.
+// Beyond these the grid lacks precision, or is unbounded; only Renyi's bound is used.
 constexpr double kMostEpsilon = 1000, kMostStepsSummed = 1e8, kLeastSigma = 0.02;
 constexpr size_t kMostKinds = 256;
 
-// Phases that see every sample are one Gaussian together.
+// Phases that see every sample combine to one Gaussian.
 std::vector<GaussianPhase> distinct(const std::vector<GaussianPhase>& phases) {
   std::vector<GaussianPhase> list;
   double precision = 0;
@@ -62,7 +62,7 @@ struct Setting {
   double fair_spacing() const {
     return 0.5 / (std::max(removed.order, added.order) * std::sqrt(num_steps));
   }
-  // Orders that a grid cannot tell apart would only magnify its rounding.
+  // Orders that a grid cannot distinguish would only magnify its rounding.
   void limit_orders(double spacing) {
     const double most = 2 / spacing;
     for (const Neighbour neighbour : {Neighbour::Removed, Neighbour::Added}) {
@@ -75,7 +75,7 @@ struct Setting {
   double least_spacing() const { return spacing_for(kMostPoints, kMostCells); }
 };
 
-// `outside`: chance, over all steps, of a loss that is counted as infinite.
+// `outside`: probability, over all steps, of a loss that is counted as infinite.
 Setting make_setting(const std::vector<GaussianPhase>& phases, double delta, double outside) {
   Setting setting;
   for (const GaussianPhase& phase : phases) setting.num_steps += phase.steps;
@@ -86,7 +86,7 @@ Setting make_setting(const std::vector<GaussianPhase>& phases, double delta, dou
   }
   setting.removed = tilt_for_delta(setting.steps, Neighbour::Removed, delta);
   setting.added = tilt_for_delta(setting.steps, Neighbour::Added, delta);
-  // A coarse sum says where epsilon is, and that gives the right tilt.
+  // A coarse sum locates epsilon, which gives the right tilt.
   const double spacing =
       std::max(setting.spacing_for(1 << 20, 1 << 19),
                std::min(setting.fair_spacing(), setting.spacing_for(1 << 12, 1 << 13)));
@@ -103,7 +103,7 @@ Setting make_setting(const std::vector<GaussianPhase>& phases, double delta, dou
   return setting;
 }
 
-// The cases in which there is nothing to sum; true when the bracket is final.
+// Cases that need no sum; true when the bracket is final.
 bool is_settled(const std::vector<GaussianPhase>& phases, double renyi, Bracket& bracket) {
   bracket.upper = renyi;
   if (phases.empty() || renyi == 0) return true;

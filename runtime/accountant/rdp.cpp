@@ -48,8 +48,8 @@ double log_moment_whole(double q, double sigma, int64_t order) {
 }
 
 // Real orders: the integral split at z0, each half a binomial series. Terms alternate in sign
-// beyond the order; the sum ends when the next terms no longer count. Nothing when the digits
-// do not suffice.
+// beyond the order; the sum ends when the next terms are negligible. Empty when double precision
+// does not suffice.
 std::optional<double> log_moment_real(double q, double sigma, double order) {
   constexpr int64_t kMostTerms = 1'000'000;
   constexpr double kNegligible = -36;  // log of a share of A, which is at least 1
@@ -97,7 +97,7 @@ double log_moment_integral(double q, double sigma, double order) {
   return std::log1p(rest * step / (sigma * std::sqrt(2 * std::numbers::pi)));
 }
 
-// The integral is quick and has no overflow there; elsewhere the series is the better one.
+// There the integral is fast and does not overflow; elsewhere the series is better.
 bool suits_integral(double q, double sigma, double order) {
   return q >= 1e-3 && sigma >= 0.25 && sigma <= 1e4 && order <= 16;
 }
@@ -137,14 +137,14 @@ double rdp_of_step(double q, double sigma, double order) {
     const double share = order - below;
     log_moment =
         share * log_moment + (1 - share) * log_moment_whole(q, sigma, static_cast<int64_t>(below));
-    // Outside of these the series has no digits left, or no end.
+    // Outside of these the series loses all precision, or does not end.
     if (suits_integral(q, sigma, order)) {
       log_moment = std::min(log_moment, log_moment_integral(q, sigma, order));
     } else if (sigma >= 0.01 && sigma <= 1e4) {
       log_moment = std::min(log_moment, log_moment_real(q, sigma, order).value_or(log_moment));
     }
   }
-  return std::min(log_moment / (order - 1), unsampled);  // to leave samples out costs nothing
+  return std::min(log_moment / (order - 1), unsampled);  // subsampling never costs privacy
 }
 
 RdpEpsilon rdp_epsilon(const std::vector<GaussianPhase>& phases, double delta,

@@ -3,8 +3,8 @@
 //   sections 3.2 (whole orders) and 3.3 (real orders)
 //   Balle et al.: Hypothesis Testing Interpretations and Renyi Differential Privacy (2020),
 //   theorem 21 (from orders to epsilon)
-// Valid only for batches that are drawn so (each sample on its own, with chance q): of fixed
-// batches it says nothing.
+// Valid only for Poisson subsampling (each sample independently, with probability q): it proves
+// nothing for fixed-size batches.
 #pragma once
 
 #include <vector>
@@ -25,8 +25,8 @@ std::vector<double> default_orders();
 /// rounding.
 double rdp_of_step(double q, double sigma, double order);
 
-/// The smallest epsilon over the orders for which the phases, one after the other, are
-/// (epsilon, delta)-private. Throws UsageError for numbers that make no sense.
+/// The smallest epsilon over the orders for which the composition of the phases is (epsilon,
+/// delta)-private. Throws UsageError for invalid numbers.
 RdpEpsilon rdp_epsilon(const std::vector<GaussianPhase>& phases, double delta,
                        const std::vector<double>& orders = default_orders());
 

@@ -36,7 +36,7 @@ constexpr std::array<Node, 10> kTen{{{-0.9739065285171717, 0.0666713443086881},
                                      {0.8650633666889845, 0.1494513491505806},
                                      {0.9739065285171717, 0.0666713443086881}}};
 
-// The z above which less than `share` of a standard normal lies.
+// The z with less than `share` of a standard normal above it.
 double tail_place(double share) {
   double low = 0, high = 40;
   for (int i = 0; i < 60; ++i) {

@@ -1,4 +1,4 @@
-// The privacy loss of one noised step as a random variable, exact, and put on a grid.
+// The privacy loss of one noised step as a random variable, exact, and discretised on a grid.
 //   Sommer, Meiser, Mohammadi: Privacy Loss Classes (2019): losses of steps add up
 //   Gopi, Lee, Wutschitz: Numerical Composition of Differential Privacy (2021): Rounding::KeepMean
 //   Doroshenko et al.: Connect the Dots (2022): Rounding::Upwards
@@ -20,7 +20,7 @@ enum class Neighbour {
 
 enum class Rounding {
   KeepMean,  ///< to the nearest point of the grid; drift says how much that moves the mean
-  Upwards,   ///< to both neighbours, so that the result is told apart at least as easily
+  Upwards,   ///< to both neighbours, so that the result dominates the true loss
 };
 
 /// A loss on the points (first + i) * spacing.
@@ -32,8 +32,8 @@ struct LatticeLoss {
 
 class StepLoss {
  public:
-  /// Of x only the part is kept outside of which less than `outside` lies: the rest must be
-  /// counted as infinite loss. 0 < q <= 1, sigma > 0, 0 < outside < 1.
+  /// Truncates x to a range outside of which less than `outside` lies: the rest must be counted as
+  /// infinite loss. 0 < q <= 1, sigma > 0, 0 < outside < 1.
   StepLoss(Neighbour neighbour, double q, double sigma, double outside);
 
   double outside() const { return outside_; }
@@ -61,7 +61,7 @@ class StepLoss {
   Neighbour neighbour_;
   double q_, sigma_, outside_;
   double x_low_, x_high_;
-  double panel_;  ///< how far a rule of ten points reaches at full precision
+  double panel_;  ///< width at which a ten-point rule has full precision
   std::vector<Point> points_;
 };
 

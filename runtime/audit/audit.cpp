@@ -40,8 +40,8 @@ std::vector<std::string> wanted_engines(const std::string& wanted) {
                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
 }
 
-// Seeds that are neighbours must not give runs that are: what they give is taken apart. 53 bits, as
-// many as a seed may have.
+// Neighbouring seeds must not give correlated runs: they are mixed. 53 bits, the most a seed may
+// have.
 uint64_t scattered(uint64_t seed) {
   seed += 0x9e3779b97f4a7c15u;
   seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -49,7 +49,7 @@ uint64_t scattered(uint64_t seed) {
   return seed ^ (seed >> 31);
 }
 
-// Tensors are tiny: more threads would spend their time waiting for each other.
+// Tensors are tiny: more threads would only wait for each other.
 class OneThread {
  public:
   OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }
@@ -71,7 +71,7 @@ EngineAudit audit_engine(const AuditOptions& options, const std::string& engine,
   bench.device = options.device;
   bench.sharding = options.sharding;
   bench.hooks = options.hooks;
-  // Engines would find the same numbers from the same seed: six audits would be one.
+  // Engines given the same seed would draw the same numbers: six audits would be one.
   const uint64_t base = scattered(static_cast<uint64_t>(options.seed + repeat) ^
                                   scattered(std::hash<std::string>()(engine)));
   bench.seed = static_cast<int64_t>(base >> 12);
@@ -80,7 +80,7 @@ EngineAudit audit_engine(const AuditOptions& options, const std::string& engine,
   EngineAudit result;
   result.engine = engine;
   result.repeat = repeat;
-  // Each canary may be in one step, and then surely is: a Gaussian release without sampling.
+  // Each canary is in at most one step, with certainty: a Gaussian release without subsampling.
   result.claimed = accountant::gaussian_epsilon(1 / options.sigma, options.delta);
   const double share =
       options.significance / static_cast<double>(experiments.size() * kBoundsPerExperiment);

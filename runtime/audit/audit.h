@@ -1,7 +1,7 @@
-// Audits: does the training that really runs leak no more than the accountant says? Canaries are
-// put into the real training step by fair coins, an adversary who sees the weights guesses the
-// coins, and statistics turn the guesses into lower bounds on epsilon. A bound above the claim is a
-// broken promise; bounds below it prove nothing, they only found nothing.
+// Audits: does the real training leak no more than the accountant claims? Canaries are put into the
+// real training step by fair coins, an adversary who sees the weights guesses the coins, and
+// statistics turn the guesses into lower bounds on epsilon. A bound above the claim disproves it; a
+// bound below proves nothing.
 #pragma once
 
 #include <functional>
@@ -33,18 +33,17 @@ struct AuditSettings {
 struct AuditOptions : AuditSettings {
   /// With a wrapper the canaries are dealt out to the ranks; all ranks call audit alike.
   sharding::ShardingOptions sharding;
-  /// Of the trainers that are audited; null: none. Deliberate mistakes come in here
+  /// Hooks of the audited trainers; null: none. Deliberate mistakes are injected here
   /// (runtime/verify/faults.h).
   std::shared_ptr<privacy::StepHooks> hooks;
 };
 
-/// The options without those of wrappers, for a T that derives from AuditSettings; `where` opens
-/// the messages.
+/// The options without those of wrappers, for a T that derives from AuditSettings; `where` is the
+/// messages' prefix.
 template <class T>
 OptionSchema audit_schema(const std::string& where);
 
-/// Lower bounds on epsilon, each of which holds with its part of the significance: all of them
-/// together with all of it.
+/// Lower bounds on epsilon. The significance is divided among them, so that they hold jointly.
 struct Bounds {
   double one_run = 0, gaussian_dp = 0, clopper_pearson = 0;
   double largest() const;
@@ -58,7 +57,7 @@ struct ExperimentBounds {
 /// One engine, one seed.
 struct EngineAudit {
   std::string engine;
-  int64_t repeat = 0;  ///< 0 is the first seed; seeds themselves are not told
+  int64_t repeat = 0;  ///< 0 is the first seed; seeds themselves are not published
   double claimed = 0;  ///< epsilon of one noised step that the canary may be in
   std::vector<ExperimentBounds> experiments;
   Bounds bounds;          ///< the largest of the experiments'
@@ -68,8 +67,8 @@ struct EngineAudit {
 
 using AuditObserver = std::function<void(const EngineAudit&)>;
 
-/// Runs the audits that the options name. Throws UsageError for names that are not known, and for
-/// engines that promise nothing.
+/// Runs the audits that the options name. Throws UsageError for unknown names, and for engines
+/// without a privacy guarantee.
 std::vector<EngineAudit> audit(const AuditOptions& options, const AuditObserver& observer = {});
 
 /// {"audits": [{engine, claimed_epsilon, one_run, gaussian_dp, clopper_pearson, holds, …}],

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// In units of a canary's own size: near the middle, where the estimate of mu varies least.
+// In units of a canary's own magnitude: near the middle, where the estimate of mu varies least.
 constexpr double kGaussianThresholds[] = {0, 0.25, 0.5, 0.75, 1};
 // A ratio of shares is largest in the tails.
 constexpr double kFirstTail = -3, kTailStep = 0.5;
@@ -57,7 +57,7 @@ double normal_cdf(double x) {
   return std::erfc(-x / std::numbers::sqrt2) / 2;
 }
 
-// Where `is_true` changes from true to false, between low and high: from below.
+// Where `is_true` changes from true to false, between low and high: the lower end.
 double last_true(double low, double high, const std::function<bool(double)>& is_true) {
   for (int i = 0; i < 100 && low < high; ++i) {
     const double middle = low + (high - low) / 2;
@@ -94,7 +94,7 @@ class Sorted {
  public:
   explicit Sorted(const Scores& scores) : in_(scores.in), out_(scores.out) {
     for (std::vector<double>* list : {&in_, &out_}) {
-      // A score that is no number says nothing: on the wrong side it can only lower the bound.
+      // NaN scores count as wrong guesses, which can only lower the bound.
       for (double& score : *list)
         if (std::isnan(score)) score = list == &in_ ? -kInfinity : kInfinity;
       std::sort(list->begin(), list->end());
@@ -122,7 +122,7 @@ double binomial_upper_limit(int64_t failed, int64_t trials, double significance)
   MS_CHECK(failed >= 0 && failed <= trials,
            "audit: expected failures from 0 to the {} trials, got {}", trials, failed);
   if (failed >= trials) return 1;
-  // The other end of the bracket, so that rounding cannot make the limit too low.
+  // The upper end of the bracket, so that rounding cannot make the limit too low.
   const double from_above = last_true(
       0, 1, [&](double miss) { return binomial_cdf(failed, trials, 1 - miss) < significance; });
   return 1 - from_above;
@@ -169,8 +169,8 @@ double one_run_bound(const Scores& scores, double significance, double delta) {
   std::vector<Canary> all;
   for (const double score : scores.in) all.push_back({std::isnan(score) ? 0 : score, true});
   for (const double score : scores.out) all.push_back({std::isnan(score) ? 0 : score, false});
-  // Equal scores in an order that does not know the answer: those that are out come first at the
-  // top and last at the bottom, which can only lower the count of right guesses.
+  // Ties are ordered against the adversary: excluded canaries come first at the top and last at the
+  // bottom, which can only lower the count of right guesses.
   const auto half = static_cast<int64_t>(static_cast<double>(all.size()) * kGuessedShare);
   if (half == 0) return 0;
   const auto right = [&](bool top) {

@@ -1,4 +1,4 @@
-// Lower bounds on epsilon from what an adversary got right about canaries. Knows no LibTorch.
+// Lower bounds on epsilon from an adversary's guesses about canaries. Needs no LibTorch.
 //   Steinke, Nasr, Jagielski: Privacy Auditing with One (1) Training Run (2023): one_run_*
 //   Nasr et al.: Tight Auditing of Differentially Private Machine Learning (2023): Gaussian DP
 //   Clopper, Pearson (1934): limits of a binomial share
@@ -16,18 +16,18 @@
 
 namespace moonshard::audit {
 
-/// Scores of canaries, one each: higher says "took part".
+/// Scores of canaries, one each: higher means "took part".
 struct Scores {
   std::vector<double> in, out;
   int64_t size() const { return static_cast<int64_t>(in.size() + out.size()); }
 };
 
-/// Share of failures that `failed` of `trials` leave possible: the truth is at or below it with
+/// Upper limit of the failure rate given `failed` of `trials`: the truth is at or below it with
 /// confidence 1 - significance (one-sided Clopper-Pearson).
 double binomial_upper_limit(int64_t failed, int64_t trials, double significance);
 
-/// How likely an (epsilon, delta)-private run is to allow at least `correct` right guesses of
-/// `guesses` about `canaries` that were included by fair coins; at most 1.
+/// Probability bound for an (epsilon, delta)-private run to allow at least `correct` right guesses
+/// of `guesses` about `canaries` that were included by fair coins; at most 1.
 double one_run_p_value(int64_t canaries, int64_t guesses, int64_t correct, double epsilon,
                        double delta);
 /// The largest epsilon that the guesses refute at this significance; 0 when they refute none.

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kTokens = 3;  // more than one: norms need their Gram matrices
 constexpr double kBound = 1;    // far below the canaries' norms of about 15: each is clipped to it
-// Noise moves weights by so much: a thousandth of what they are, so that directions hold for
-// hundreds of steps, and thousands of times the last digit of float32, so that the release is seen.
+// Change of the weights by noise: a thousandth of their size, so that directions hold for hundreds
+// of steps, and thousands of float32 ulps, so that the release is visible.
 constexpr double kMove = 1e-5;
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
 constexpr const char* kOutput = "lm_head.weight";
@@ -66,7 +66,7 @@ CanaryBench::CanaryBench(const BenchOptions& options, std::shared_ptr<comm::Worl
     clip.quantile_noise = 10 * options_.sigma;
     clip.quantile_lr = 0.005;
   }
-  optim::OptimizerOptions sgd;  // the weights' change is then the release itself
+  optim::OptimizerOptions sgd;  // the change of the weights is then the release itself
   sgd.lr = lr_;
   train::StepOptions step;
   step.grad_accum = options_.grad_accum;
@@ -84,8 +84,8 @@ CanaryBench::CanaryBench(const BenchOptions& options, std::shared_ptr<comm::Worl
   before_ = weights();
 }
 
-// By plain differentiation of all canaries at once: nobody else uses a canary's row of the
-// embedding, and the pull of the others on its row of the output layer is a part in hundreds.
+// By plain differentiation of all canaries at once: a canary's embedding row is its own, and other
+// canaries contribute less than a hundredth to its row of the output layer.
 void CanaryBench::find_directions() {
   const at::AutoGradMode enable(true);
   models::Parameter &embedding = model_->parameter(kEmbedding),

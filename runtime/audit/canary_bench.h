@@ -1,12 +1,12 @@
 // A tiny language model in which every sample of the audit is a canary, and the real trainer around
-// it. Canary i repeats token i and is asked for token i: row i of the embedding and row i of the
-// output layer are its own, and hold nearly all of its gradient in about equal parts. What is
-// released of those rows tells of nobody else, so that one training step is one experiment per
-// canary, with independent noise.
+// it. Canary i repeats token i with label i: row i of the embedding and row i of the output layer
+// are its own, and hold nearly all of its gradient in about equal parts. The release of those rows
+// depends on no other canary, so that one training step is one experiment per canary, with
+// independent noise.
 //
-// Nothing of the training is replaced: all layers are trained, by the engine's norms, the trainer's
-// clipping, reduction, noise and optimizer. The adversary chose model, weights and samples, which
-// the guarantee allows, and sees the weights after every step, as it allows, too.
+// No part of training is replaced: all layers are trained, with the engine's norms and the
+// trainer's clipping, reduction, noise and optimizer. The adversary chose model, weights and
+// samples, and sees the weights after every step; the guarantee allows both.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ struct BenchOptions {
 };
 
 /// What a step released about the canaries' rows, over C: the clipped sum plus noise of standard
-/// deviation sigma, where all is as promised.
+/// deviation sigma, if the implementation is correct.
 struct Released {
   at::Tensor embedding, output;  ///< [rows, width], double, on the host
 };
@@ -44,8 +44,8 @@ class CanaryBench {
 
   CanaryBench(const BenchOptions& options, std::shared_ptr<comm::World> world);
 
-  /// One training step on these canaries, none twice, dealt out to the ranks; all ranks call it
-  /// alike. With none of them the step is noise alone.
+  /// One training step on these canaries (no duplicates), distributed over the ranks; all ranks
+  /// make the same call. Without canaries the step is noise alone.
   Released step(const std::vector<int64_t>& canaries);
 
   /// How far the release points along each canary's gradient [rows]: 0 for one that was left out

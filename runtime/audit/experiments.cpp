@@ -24,8 +24,8 @@ void add_score(Scores& scores, bool is_in, double score) {
   (is_in ? scores.in : scores.out).push_back(score);
 }
 
-// Steps take turns with even and odd rows: what one step's canaries own, its neighbours' leave
-// alone. Two micro-batches a step, as accumulation has them.
+// Steps alternate between even and odd rows: a step's canaries do not touch the rows of its
+// neighbours' canaries. Two micro-batches a step, as with gradient accumulation.
 void run_canary_steps(BenchOptions options, int64_t canaries, Coins& coins,
                       const std::shared_ptr<comm::World>& world, Experiment& projection,
                       Experiment& difference_of_steps) {
@@ -58,9 +58,9 @@ void run_canary_steps(BenchOptions options, int64_t canaries, Coins& coins,
   }
 }
 
-// Row 0 is a sample that is always there, row 1 the canary. Promised is a division by one, whoever
-// comes. A release whose noise halves when two come scores 1 in `scale`; one without noise when
-// none comes scores 0 in `silence`, and 1 else.
+// Row 0 is a sample that is always included, row 1 the canary. The division must be by one,
+// whatever the batch size. A release whose noise halves with two samples scores 1 in `scale`; one
+// without noise when the batch is empty scores 0 in `silence`, and 1 else.
 void run_tiny_batches(BenchOptions options, int64_t trials, Coins& coins,
                       const std::shared_ptr<comm::World>& world, Experiment& scale,
                       Experiment& silence) {

@@ -1,6 +1,6 @@
-// The experiments of an audit, each a question that an adversary asks of the released weights. A
-// promise can be broken in ways that one question does not see: noise that is used twice shows in a
-// difference, a batch size that shows in the noise shows to nobody who looks at one canary's row.
+// The experiments of an audit, each a different test on the released weights. One test does not see
+// every flaw: reused noise shows in a difference of steps, and a batch size that scales the noise
+// does not show in one canary's row.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace moonshard::audit {
 
-/// Scores of one experiment. They and who took part are secrets of the audit: results have the
-/// bounds alone.
+/// Scores of one experiment. Scores and membership stay inside the audit: results contain only the
+/// bounds.
 struct Experiment {
   std::string name;  ///< one of kExperiments
   Scores scores;
@@ -20,7 +20,7 @@ struct Experiment {
 
 /// projection   the release along the canary's own gradient
 /// difference   the same minus a neighbouring step's, in which the canary has no part
-/// scale        the size of the noise in rows that nobody touched, in a batch of one or two
+/// scale        the size of the noise in unused rows, in a batch of one or two
 /// silence      the same in a batch of none or one
 inline constexpr const char* kExperiments[] = {"projection", "difference", "scale", "silence"};
 
@@ -29,7 +29,7 @@ struct ExperimentSizes {
   int64_t trials = 120;     ///< of scale and silence together, a step each
 };
 
-/// Runs them all. The coins are drawn from `coin_seed`; all ranks come to the same scores.
+/// Runs them all. The coins are drawn from `coin_seed`; all ranks compute the same scores.
 std::vector<Experiment> run_experiments(BenchOptions options, const ExperimentSizes& sizes,
                                         uint64_t coin_seed, std::shared_ptr<comm::World> world);
 

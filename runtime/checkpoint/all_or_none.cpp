@@ -12,7 +12,7 @@
 namespace moonshard::checkpoint {
 namespace {
 
-// First letter of what a rank tells the others: an answer, or the kind of its error.
+// First letter of a rank's message to the others: an answer, or the kind of its error.
 enum Kind : char {
   kAnswer = 'a',
   kUsage = 'u',
@@ -86,7 +86,7 @@ std::string AllOrNone::run_on_first(const std::function<std::string()>& work) {
   return run([&] { return rank() == 0 ? work() : std::string(); }).front();
 }
 
-// Ranks ask each other again and again: each asking is a collective of its own with a time-out of
+// Ranks poll each other: each poll is a separate collective with a time-out of
 // its own, so that only a rank that is gone or stuck runs into one.
 void AllOrNone::wait_for(const std::function<bool()>& is_done) {
   auto pause = std::chrono::milliseconds(1);

@@ -1,5 +1,5 @@
-// Work that every rank of a group does, or none is thought to have done. What may fail on one rank
-// alone (a full disk, a damaged file) must not leave the others waiting, or going on without it.
+// Work that succeeds on every rank of a group or fails on all. What may fail on one rank alone (a
+// full disk, a damaged file) must not leave the others waiting, or continuing without it.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ class AllOrNone {
 
   /// Runs the work on every rank and returns what each returned, by rank. When it throws on some,
   /// all ranks throw the same error, that of the first of them, after all are done. The work may
-  /// take as long as it likes: ranks that are done early do not run into a collective's time-out.
+  /// take any time: ranks that are done early do not run into a collective's time-out.
   std::vector<std::string> run(const std::function<std::string()>& work);
   /// The same for work of rank 0 alone; its answer on every rank.
   std::string run_on_first(const std::function<std::string()>& work);

@@ -1,5 +1,5 @@
 // Checkpoints of a training run: everything that the next step depends on, as a folder that is
-// there as a whole or not at all. docs/checkpoints.md has the format.
+// written atomically. docs/checkpoints.md has the format.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,11 @@ namespace moonshard::checkpoint {
 std::filesystem::path save(train::Trainer& trainer, const std::filesystem::path& folder);
 
 struct ResumeOptions {
-  bool if_any = false;      ///< nothing to resume from is no error
-  bool other_seed = false;  ///< go on with this model's seed in place of the saved one
+  bool if_any = false;      ///< no error if there is nothing to resume from
+  bool other_seed = false;  ///< continue with this model's seed in place of the saved one
 };
 
-/// Goes on from a checkpoint, or from the newest in a folder of them: of any number of ranks and
+/// Resumes from a checkpoint, or from the newest in a folder of them: of any number of ranks and
 /// any sharding. Nothing is changed when it does not fit. Returns its step; nothing when there is
 /// none and options.if_any allows it. All ranks together.
 std::optional<int64_t> resume(train::Trainer& trainer, const std::filesystem::path& where,

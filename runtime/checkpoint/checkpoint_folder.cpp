@@ -75,7 +75,7 @@ fs::path find_checkpoint(const fs::path& where) {
   if (fs::exists(where / kLatest, error)) {
     std::string name = read_text_file(where / kLatest, 4096);
     name.resize(name.find_last_not_of(" \r\n") + 1);
-    // A name that somebody else wrote never leads out of the folder.
+    // An untrusted name never leads out of the folder.
     if (step_of(name) >= 0 && is_complete(where / name)) return where / name;
   }
   fs::path newest;

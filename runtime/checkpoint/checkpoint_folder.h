@@ -1,5 +1,5 @@
-// Folders of checkpoints, and how one comes to be there as a whole or not at all:
-//   DIR/.step_00000120.partial-<id>/   while it is written; a dead writer's is swept later
+// Folders of checkpoints, and how one is written atomically:
+//   DIR/.step_00000120.partial-<id>/   while it is written; a dead writer's is removed later
 //   DIR/step_00000120/                 complete: rank files first, index.json last, then renamed
 //   DIR/latest                         the name of the newest, changed after that
 // A kill or a power cut at any moment leaves the older checkpoint, and `latest` names a whole one.
@@ -19,10 +19,10 @@ std::string checkpoint_name(int64_t step);
 /// one with the highest step. Empty when there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& where);
 
-/// Removes what dead writers left in a folder of checkpoints, unless somebody is saving there now.
+/// Removes what dead writers left in a folder of checkpoints, unless a save is in progress there.
 void sweep_partial_checkpoints(const std::filesystem::path& folder);
 
-/// A checkpoint in the making, on the rank that leads. What is not published vanishes with it.
+/// A checkpoint being written, on the leading rank. Removed by the destructor unless published.
 class PartialCheckpoint {
  public:
   /// Makes the folder and, in it, an empty partial one; removes stale ones. Throws IoError, and
@@ -35,8 +35,8 @@ class PartialCheckpoint {
   const std::string& id() const { return id_; }
   /// Where its files go.
   const std::filesystem::path& path() const { return partial_; }
-  /// All other files are there: writes the index, gives the folder its name and says that it is the
-  /// newest. A checkpoint of the same step is replaced in one move.
+  /// All other files are there: writes the index, renames the folder and points `latest` to
+  /// it. A checkpoint of the same step is replaced atomically.
   void publish(const std::string& index_text);
 
  private:

@@ -1,5 +1,5 @@
 // The index of a checkpoint: where a training run stands, and which part of which tensor lies in
-// which file. Files may come from anybody: what read_index returns is checked, and parts cover
+// which file. Files are untrusted: what read_index returns is checked, and parts cover
 // every tensor without gap or overlap.
 #pragma once
 
@@ -35,7 +35,7 @@ struct StoredTensor {
 struct CheckpointIndex {
   std::string id;  ///< its files carry it too: files of two checkpoints never mix
   int64_t step = 0, seed = 0, world = 1;
-  Json parallel = Json::object();   ///< how it was spread; for people
+  Json parallel = Json::object();   ///< how it was sharded; informative
   Json model = Json::object();      ///< options that the weights depend on
   std::vector<std::string> frozen;  ///< parameters that are not trained
   std::string optimizer;
@@ -47,7 +47,7 @@ struct CheckpointIndex {
   double noise_multiplier = 0, clip_bound = 0;
   int64_t privacy_steps = 0, noised_steps = 0, secret_steps = 0;
   /// Of the private steps that an epsilon can be claimed for: [{ q, sigma, steps }, …]. A list that
-  /// is not one of an accountant's is refused when the run goes on.
+  /// is not one of an accountant's is refused on resume.
   Json privacy_history = Json::array();
   std::vector<StoredTensor> tensors;  ///< sorted by name
 

@@ -1,5 +1,5 @@
 // The parts of parameters and of the optimizer's state that a rank keeps, written and read by their
-// place in the whole tensor, so that any number of ranks and any sharding can go on.
+// place in the whole tensor, so that any number of ranks and any sharding can resume.
 #pragma once
 
 #include <filesystem>
@@ -45,10 +45,10 @@ class PartReader {
   PartReader(std::filesystem::path folder, const CheckpointIndex& index)
       : folder_(std::move(folder)), index_(index) {}
 
-  /// Wants elements first … of the tensor, as many as the target [count] has. Throws IoError when
-  /// the index has no such tensor, or one of another dtype or number of elements.
+  /// Requests elements first … of the tensor, as many as the target [count] has. Throws IoError
+  /// when the index has no such tensor, or one of another dtype or number of elements.
   void add(const std::string& name, int64_t first, const at::Tensor& target);
-  /// Throws IoError when a file is missing, cut, or does not hold what the index says.
+  /// Throws IoError when a file is missing, truncated, or does not hold what the index says.
   void check() const;
   void read() const;
 

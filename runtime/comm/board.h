@@ -1,5 +1,5 @@
-// A small table of texts that all processes of a job see: who is where, who has failed. A store of
-// the rendezvous carries it; tests carry it in memory.
+// A small key-value table that all processes of a job share: state and failures of each rank.
+// Backed by the rendezvous store; tests keep it in memory.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@ class Board {
   virtual ~Board() = default;
   /// Throws IoError when the board cannot be reached.
   virtual void post(const std::string& key, const std::string& text) = 0;
-  /// Does not wait for a key: nothing when nobody has posted under it. Throws as post does.
+  /// Does not wait for a key: empty when nothing was posted under it. Throws as post does.
   virtual std::optional<std::string> read(const std::string& key) = 0;
-  /// Who keeps the board, for reports: "the launcher", "rank 0".
+  /// Which process hosts the board, for reports: "the launcher", "rank 0".
   virtual std::string host() const { return "the launcher"; }
 };
 

@@ -14,13 +14,13 @@
 
 namespace moonshard::comm {
 
-// Shared with the watchdog, which asks from its own thread whether the work is done: before the
-// transport has returned from starting it, and for a while after it was waited for. By then nothing
-// of the tensors may be held any more: they are whole units of parameters.
+// Shared with the watchdog, whose thread polls whether the work is done: before the transport has
+// returned from starting it, and for a while after it was waited for. It must not keep the tensors
+// alive after that: they are whole units of parameters.
 struct Pending::State {
   std::mutex mutex;
   Communicator::Started work;
-  std::unique_ptr<c10::Event> passed;  ///< on a GPU: the stream has come to the work's end
+  std::unique_ptr<c10::Event> passed;  ///< on a GPU: recorded behind the work
   bool started = false, waited_for = false;
   std::vector<at::Tensor> tensors;
   Watchdog* watchdog = nullptr;
@@ -33,7 +33,7 @@ struct Pending::State {
       if (waited_for) return passed == nullptr || passed->query();
       return started && (work == nullptr || work->is_done());
     } catch (...) {
-      return false;  // failed: whoever waits is told
+      return false;  // failed: wait() throws
     }
   }
   void let_go() {
@@ -57,8 +57,8 @@ struct Pending::State {
 
 namespace {
 
-// A span of the timeline that is being recorded. Messages between hosts beside a GPU's work go by
-// the clock, on a lane of their own.
+// A span of the timeline that is being recorded. Messages between hosts of a GPU job are timed by
+// the clock, on their own lane.
 class CommSpan {
  public:
   CommSpan(const std::string& lane, const std::string& name, const at::Tensor& tensor,
@@ -128,7 +128,7 @@ Pending Communicator::track(const char* operation, const std::string& about, int
   try {
     work = start();
   } catch (const c10::OutOfMemoryError&) {
-    throw;  // of this rank: its own status, not a failure of the others
+    throw;  // out of memory is this rank's own status, not a failure of another rank
   } catch (const OutOfMemoryError&) {
     throw;
   } catch (const std::exception& error) {

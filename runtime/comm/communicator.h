@@ -15,7 +15,7 @@ namespace moonshard::comm {
 
 class Watchdog;
 
-/// A collective failed: a rank is gone, or did not come. The text names it.
+/// A collective failed: a rank is gone, or did not join. The text names it.
 class CommError : public Error {
  public:
   using Error::Error;
@@ -23,14 +23,14 @@ class CommError : public Error {
 
 enum class Reduction { Sum, Max, Min };
 
-/// A collective under way. Tensors are kept alive until it is waited for.
+/// A collective in progress. Tensors are kept alive until it is waited for.
 class Pending {
  public:
   struct State;
   Pending() = default;
   explicit Pending(std::shared_ptr<State> state) : state_(std::move(state)) {}
   bool is_under_way() const { return state_ != nullptr; }
-  /// On the CPU until it is done; on a GPU the current stream waits. Throws CommError.
+  /// On the CPU blocks until it is done; on a GPU the current stream waits. Throws CommError.
   void wait();
 
  private:
@@ -45,7 +45,7 @@ struct Traffic {
 
 class Communicator {
  public:
-  /// Under way in a transport.
+  /// In progress in a transport.
   class Work {
    public:
     virtual ~Work() = default;
@@ -53,7 +53,7 @@ class Communicator {
     virtual void wait() = 0;
     /// Called once when it is done, on any thread; on the CPU only.
     virtual void when_done(std::function<void()> callback) = 0;
-    /// Of a modelled collective: how long it works, however long the device is busy with others.
+    /// Of a modelled collective: its duration on an otherwise idle device.
     virtual double modelled_ms() const { return 0; }
   };
   using Started = std::shared_ptr<Work>;
@@ -66,7 +66,7 @@ class Communicator {
   /// "single", "gloo", "nccl" or "fake".
   virtual const char* transport() const = 0;
 
-  // `about` says what for, e.g. the unit's name: reports and traces show it.
+  // `about` labels the collective in reports and traces, e.g. the unit's name.
   /// whole [size * n] = the parts [n] of all ranks, in their order. One is a range of the other, or
   /// they do not overlap.
   Pending all_gather(const at::Tensor& whole, const at::Tensor& part, const std::string& about);

@@ -1,7 +1,7 @@
-// One rank of many on one device. Memory and computation are real; what the other ranks would send
-// is this rank's own part again, and a collective takes as long as a link of that name would: the
-// stream (or the thread that waits) is held up for the modelled time. What is trained is nothing;
-// how long and how large it is, is what is asked.
+// Simulates one rank of many on one device. Memory and computation are real; data from other ranks
+// is replaced by this rank's own part, and a collective takes as long as the named link would: the
+// stream (or the waiting thread) is held up for the modelled time. The trained weights are
+// meaningless; time and memory are what is measured.
 #include <ATen/ATen.h>
 
 #include <chrono>
@@ -109,7 +109,7 @@ class FakeCommunicator : public Communicator {
   }
 
  private:
-  // What a ring sends of a whole: all but one's own part.
+  // What a ring transfers: all parts but this rank's own.
   double share() const { return static_cast<double>(size() - 1) / size(); }
 
   static at::Tensor slot_of(const at::Tensor& whole, const at::Tensor& part, int rank) {

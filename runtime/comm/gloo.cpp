@@ -1,4 +1,4 @@
-// Groups over c10d's backends: Gloo here, NCCL through a library of its own (nccl.cpp).
+// Groups over c10d's backends: Gloo here, NCCL through a separate library (nccl.cpp).
 #define USE_C10D_GLOO  // what LibTorch was built with; its header is empty without
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>

@@ -1,4 +1,4 @@
-// The links that a fake world's communication is modelled from. Knows no torch: option schemas
+// The links that a fake world's communication is modelled from. Needs no torch: option schemas
 // list them.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace moonshard::comm {
 
-/// Bytes per second and direction that one GPU gets out of a ring, and what a collective costs at
-/// least. Order of magnitude of published measurements; the result names the link.
+/// Bytes per second and direction that one GPU achieves in a ring, and the minimum time of a
+/// collective. Order of magnitude of published measurements; the result names the link.
 struct Link {
   const char* name;
   double bytes_per_s, latency_us;

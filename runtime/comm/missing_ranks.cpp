@@ -7,10 +7,10 @@
 namespace moonshard::comm {
 namespace {
 
-// A rank of another machine that has said nothing for so long is taken for dead. Ranks of this
-// machine are looked at instead.
+// A rank of another machine without a heartbeat for this long is taken for dead. Processes of this
+// machine are checked directly.
 constexpr double kSilenceOfTheDead = 6;
-// Below this a missing beat is no news: a busy machine, a slow network.
+// A heartbeat gap below this means nothing: a busy machine, a slow network.
 constexpr double kSilence = 2.5;
 
 std::string first_line(const std::string& text) {

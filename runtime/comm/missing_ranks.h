@@ -1,5 +1,5 @@
-// Who is missing in a collective, judged from what is on the board. Pure functions: the watchdog
-// brings what it has seen. Knows no LibTorch.
+// Which ranks are missing in a collective, judged from the board. Pure functions: the watchdog
+// passes in what it has seen. Needs no LibTorch.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@ namespace moonshard::comm {
 /// What this process has seen of another rank.
 struct Sighting {
   std::optional<Pulse> pulse;  ///< nothing: the rank has not joined
-  std::string end;             ///< how its process ended, empty while nobody says so
+  std::string end;             ///< how its process ended; empty if not known to have ended
   Life life = Life::Unknown;
   double silent_s = 0;  ///< since its pulse was last seen to beat
 };
 
-/// From the worst to none. The ranks of the worst kind among the first eight are the missing ones.
+/// From the worst to none. The missing ranks are those of the worst kind among the first eight.
 enum class Absence {
   Dead,
   Failed,
@@ -34,7 +34,7 @@ enum class Absence {
 
 struct Verdict {
   Absence absence = Absence::None;
-  bool is_certain = false;  ///< the rank will never come, however long one waits
+  bool is_certain = false;  ///< the rank can never join
   std::string text;         ///< without the rank: "was killed: signal 9 (Killed); last seen in …"
 };
 
@@ -46,8 +46,8 @@ struct Report {
   std::vector<int> missing;
 };
 
-/// `sightings` by rank; the entry of `own_rank` is not looked at. `board_trouble` is empty or says
-/// that the board is gone.
+/// `sightings` by rank; the entry of `own_rank` is ignored. `board_trouble` is empty, or says why
+/// the board cannot be reached.
 Report report_missing(const std::string& headline, const Collective& collective, int own_rank,
                       const std::vector<Sighting>& sightings, const std::string& board_trouble);
 

@@ -26,8 +26,8 @@ MakeNccl* find_maker() {
 
 std::shared_ptr<Communicator> make_nccl(c10d::Store* store, const GroupOptions& options) {
   static MakeNccl* const make = find_maker();
-  // Its own watchdog would end the process with a core dump and no name of the missing rank, before
-  // ours has spoken.
+  // NCCL's own watchdog would end the process with a core dump that does not name the missing rank,
+  // before ours has reported.
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", 0);
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
   return wrap_backend(make(store, options.name.c_str(), options.rank, options.size,

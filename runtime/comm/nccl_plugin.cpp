@@ -1,5 +1,5 @@
-// The one file that needs LibTorch's CUDA library when it is linked: a shared library of its own,
-// loaded when a job on GPUs asks for it. It hands out a c10d backend and nothing else.
+// The one file that needs LibTorch's CUDA library when it is linked: a separate shared library,
+// loaded for jobs on GPUs. It only creates a c10d backend.
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 

@@ -44,7 +44,7 @@ std::string this_machine() {
   std::getline(file, boot);
   std::error_code error;
   const auto space = std::filesystem::read_symlink("/proc/self/ns/pid", error);
-  // Without either, two machines could look like one: then nobody is a neighbour.
+  // Without either, two machines could look like one: then no rank counts as local.
   if (boot.empty() || error) return "";
   return boot + "/" + space.string();
 }
@@ -97,7 +97,7 @@ std::string name_of(const Collective& collective) {
                      collective.about);
 }
 
-// One field per line, the error last because it may have lines of its own.
+// One field per line, the error last because it may have several lines.
 std::string to_text(const Pulse& pulse) {
   std::string text =
       fmt::format("beat\t{}\nprocess\t{}\t{}\t{}\nstate\t{}\nstarted\t{}\n", pulse.beat,

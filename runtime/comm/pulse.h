@@ -1,5 +1,5 @@
-// What a rank says of itself on the board: that it lives, which collectives it has begun, how it
-// ended. Knows no LibTorch.
+// What a rank posts about itself on the board: a heartbeat, which collectives it has begun, how it
+// ended. Needs no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace moonshard::comm {
 
-/// A process, so that ranks of the same machine can look whether it is still there.
+/// Identifies a process, so that ranks of the same machine can check whether it still runs.
 struct ProcessIdentity {
   int64_t pid = 0;
-  uint64_t start_time = 0;  ///< a pid is used again, this with it is not
-  std::string machine;      ///< the running kernel and its process numbers
+  uint64_t start_time = 0;  ///< pids are reused; pid and start time together are not
+  std::string machine;      ///< boot id and pid namespace
 };
 
 enum class Life { Alive, Stopped, Gone, Unknown };
@@ -48,14 +48,15 @@ struct Pulse {
 };
 
 std::string to_text(const Pulse& pulse);
-/// Nothing when the text is no pulse: others of the same machine can write to the board.
+/// Empty when the text is no pulse: the board is untrusted input, as others on the machine can
+/// write to it.
 std::optional<Pulse> read_pulse(const std::string& text);
 
 /// "in collective 16 (barrier)", "after collective 16 (barrier)" or "before any collective".
 std::string describe_position(const Pulse& pulse);
 
-/// Keys of the board: a rank's pulse; how its process ended, as the launcher says; that its process
-/// is gone, as another rank of its machine says.
+/// Keys of the board: a rank's pulse; how its process ended, posted by the launcher; that its
+/// process is gone, posted by another rank of its machine.
 std::string pulse_key(int rank);
 std::string end_key(int rank);
 std::string gone_key(int rank);

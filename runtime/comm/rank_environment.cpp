@@ -1,5 +1,5 @@
-// The order matters where one launcher runs inside another: torchrun inside srun, mpirun inside an
-// allocation of Slurm. Whoever is nearest to this process has set the more particular variables.
+// The order matters where one launcher runs inside another: torchrun inside srun, mpirun inside a
+// Slurm allocation. The innermost launcher's variables win.
 #include "runtime/comm/rank_environment.h"
 
 #include <unistd.h>
@@ -95,7 +95,7 @@ std::optional<RankEnvironment> from_plain_variables(const Variables& variables) 
   RankEnvironment result;
   result.world = variables.number("WORLD_SIZE", 1, kMaxWorld);
   result.rank = variables.number("RANK", 0, kMaxWorld);
-  // A token alone says nothing: who starts ranks on several machines by hand may give them one.
+  // A token alone proves nothing: users who start ranks on several machines by hand may set one.
   const bool is_ours = variables.has("MOONSHARD_STORE_IS_HOSTED");
   result.source = is_ours ? "moonshard" : "torchrun";
   result.store_is_hosted = is_ours || variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
@@ -131,7 +131,7 @@ std::string mpi_job(const Variables& variables, bool one_machine) {
                            "PMIX_NAMESPACE", "PMI_JOBID", "PMI_KVSNAME", "SLURM_JOB_ID"}) {
     if (variables.has(name)) job += fmt::format("{}={} ", name, variables.text(name));
   }
-  // MPICH's says nothing; on one machine all ranks have one parent.
+  // MPICH's does not identify the job; on one machine all ranks have one parent.
   if (job.empty() && one_machine) job = fmt::format("parent {}", ::getppid());
   return job;
 }
@@ -144,8 +144,8 @@ RankEnvironment from_mpi_variables(const Variables& variables, const char* rank_
   result.store_is_hosted = false;
   result.world = variables.number(world_name, 1, kMaxWorld);
   result.rank = variables.number(rank_name, 0, kMaxWorld);
-  // A launcher that says nothing of machines runs everything here, unless an address says
-  // otherwise.
+  // A launcher that sets no machine variables runs everything on this machine, unless an address
+  // shows otherwise.
   const bool elsewhere =
       variables.has("MASTER_ADDR") && !is_loopback(variables.text("MASTER_ADDR"));
   result.local_rank =
@@ -232,10 +232,10 @@ std::optional<RankEnvironment> from_any_launcher(const Variables& variables) {
                               "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
   }
   const bool has_pmi = variables.has("PMI_RANK") && variables.has("PMI_SIZE");
-  // In a batch script SLURM_NTASKS speaks of the allocation; only a step has tasks that run.
+  // In a batch script SLURM_NTASKS describes the allocation; only a step has running tasks.
   if (variables.has("SLURM_STEP_NUM_TASKS") && variables.has("SLURM_PROCID") &&
       variables.text("SLURM_STEP_NUM_TASKS") != "1") {
-    // srun sets PMI's variables as well; an mpirun that srun carried to the nodes sets others.
+    // srun also sets PMI's variables; an mpirun that uses srun to reach the nodes sets others.
     const bool agrees =
         !has_pmi || (variables.text("PMI_RANK") == variables.text("SLURM_PROCID") &&
                      variables.text("PMI_SIZE") == variables.text("SLURM_STEP_NUM_TASKS"));

@@ -1,5 +1,5 @@
-// Which rank of which job this process is, as whoever started it says: our own launcher, torchrun,
-// srun or mpirun. Knows no LibTorch.
+// Which rank of which job this process is, from its launcher's environment variables: our own
+// launcher, torchrun, srun or mpirun. Needs no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ struct RankEnvironment {
   int local_rank = 0, local_world = 1;  ///< on this machine
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 0;
-  std::string token;            ///< of the job; strangers at the port do not know it
+  std::string token;            ///< of the job; keeps other processes that reach the port out
   std::string source;           ///< "moonshard", "torchrun", "srun", "mpirun"
   bool store_is_hosted = true;  ///< by the launcher; else rank 0 hosts the rendezvous itself
 };
 
-/// Nothing when this process was not started as one of several ranks. Throws UsageError when the
-/// variables contradict each other, or when an address or port is missing and cannot be told.
+/// Empty when this process was not started as one of several ranks. Throws UsageError when the
+/// variables contradict each other, or when an address or port is missing and cannot be derived.
 std::optional<RankEnvironment> rank_environment();
 
-/// Value of a variable, nullptr when it is not set: std::getenv, or a test's own.
+/// Value of a variable, nullptr when it is not set: std::getenv, or a test's replacement.
 using LookUp = std::function<const char*(const char* name)>;
 std::optional<RankEnvironment> rank_environment(const LookUp& look_up);
 

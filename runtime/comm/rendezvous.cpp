@@ -1,6 +1,6 @@
-// c10d's TCPStore, with three things of our own: the server listens on the loopback interface
-// unless ranks are elsewhere, all keys stand under the job's token, and a store that is missing or
-// belongs to another job is an error that says so, in the time that was asked for.
+// c10d's TCPStore, with three additions: the server listens on the loopback interface unless ranks
+// are on other machines, all keys are prefixed with the job's token, and a store that is missing or
+// belongs to another job is reported as such within the requested timeout.
 #include "runtime/comm/rendezvous.h"
 
 #include <arpa/inet.h>
@@ -37,7 +37,7 @@ std::string short_text(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// A socket that nobody else has, closed unless it is handed on.
+// Owns a socket: closed unless released.
 class Listener {
  public:
   // Binds to an address of this machine; to all of them when the name is not one of its own (a
@@ -90,7 +90,7 @@ class Listener {
   int try_listen(const sockaddr_in& address) {
     if (file_ < 0) file_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file_ < 0) return errno;
-    // The port of a job that has just ended waits for late packets; that need not stop this one.
+    // The port of a job that has just ended is in TIME_WAIT; reuse it all the same.
     const int yes = 1;
     ::setsockopt(file_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (::bind(file_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
@@ -101,7 +101,7 @@ class Listener {
   int file_ = -1;
 };
 
-// Empty when somebody accepts a connection there, else the system's reason.
+// Empty when a connection is accepted there, else the system's reason.
 std::string try_connect(const std::string& address, uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -128,8 +128,8 @@ std::string try_connect(const std::string& address, uint16_t port) {
   return error == 0 ? "" : std::strerror(error);
 }
 
-// The server may start later than this rank. LibTorch would wait as well, twice as long as asked,
-// and fill the log with its stacks. Returns the last reason, empty when somebody listens.
+// The server may start later than this rank. LibTorch would wait as well, but for twice the timeout
+// and with stack traces in the log. Returns the last reason, empty when a server listens.
 std::string wait_for_listener(const std::string& address, uint16_t port, double timeout_s) {
   const auto deadline = std::chrono::steady_clock::now() + milliseconds(timeout_s);
   while (true) {
@@ -139,7 +139,7 @@ std::string wait_for_listener(const std::string& address, uint16_t port, double 
   }
 }
 
-// A peer that is gone is reported by us, with its rank; LibTorch would warn at every attempt.
+// We report a lost peer ourselves, with its rank; LibTorch would warn at every attempt.
 void keep_libtorch_quiet() {
   constexpr int kErrorsOnly = 2;
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) ::FLAGS_caffe2_log_level = kErrorsOnly;
@@ -228,7 +228,7 @@ std::shared_ptr<Board> RendezvousHost::board() const {
 }
 
 struct Rendezvous::State {
-  StorePointer server;  // rank 0's, when nobody else hosts
+  StorePointer server;  // rank 0's, unless the launcher hosts one
   StorePointer store;
   std::shared_ptr<Board> board;
 };
@@ -241,7 +241,7 @@ Rendezvous::Rendezvous(const RankEnvironment& environment) : state_(std::make_un
   const std::string host = host_of(environment);
   if (environment.rank == 0 && !environment.store_is_hosted)
     state_->server = start_server(address, port);
-  // By its number: a name may stand for an address that the server does not listen at.
+  // By numeric address: the name may resolve to one that the server does not listen on.
   const std::string where = is_loopback(address) ? "127.0.0.1" : address;
   const auto connect = [&] {
     return under_token(environment.token,

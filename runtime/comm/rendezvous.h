@@ -1,5 +1,5 @@
-// Where the processes of a job meet: a key-value store at one address and port. The header knows
-// no LibTorch, so that launcher and watchdog need none.
+// Where the processes of a job meet: a key-value store at one address and port. The header needs no
+// LibTorch, so that launcher and watchdog need none.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class RendezvousHost {
   std::unique_ptr<State> state_;
 };
 
-/// A rank's side: a connection of its own to the job's store; rank 0 hosts the store when nobody
-/// else does. Keys are kept under the job's token.
+/// A rank's side: its own connection to the job's store; rank 0 hosts the store unless the launcher
+/// does. Keys are prefixed with the job's token.
 class Rendezvous {
  public:
   explicit Rendezvous(const RankEnvironment& environment);
@@ -41,7 +41,7 @@ class Rendezvous {
   Rendezvous& operator=(const Rendezvous&) = delete;
   /// For process groups, which add their own prefix. Owned by the rendezvous (intrusively counted).
   c10d::Store* store() const;
-  /// On a connection of its own: never waits behind a process group's requests.
+  /// Uses a separate connection: never waits behind a process group's requests.
   std::shared_ptr<Board> board() const;
 
  private:

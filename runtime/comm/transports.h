@@ -1,4 +1,4 @@
-// Makers of the groups that talk to other processes, or pretend to.
+// Factories of process groups: real ones, and the simulated one.
 #pragma once
 
 #include <memory>

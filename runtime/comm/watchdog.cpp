@@ -1,7 +1,6 @@
-// Two threads. The messenger alone talks to the board, which may be slow, or may not answer at all
-// when its host is stopped; the judge never waits for anything, so that a timeout is a timeout
-// whatever happens to the board. Collectives begin on the caller's thread with a lock and nothing
-// else.
+// Two threads. Only the messenger talks to the board, which may be slow or not answer at all when
+// its host is stopped; the judge never blocks, so that timeouts hold whatever happens to the board.
+// Beginning a collective costs the caller's thread one lock.
 #include "runtime/comm/watchdog.h"
 
 #include <pthread.h>
@@ -28,10 +27,10 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr double kTick = 0.1;
-constexpr double kPatience = 1.0;    // a collective open for longer makes one look at the others
+constexpr double kPatience = 1.0;    // a collective open for longer: check the other ranks
 constexpr double kBoardGrace = 2.0;  // how long a board may be out of reach
 constexpr double kLastWords = 3.0;   // how long explain waits for the others
-constexpr size_t kRecent = 16;       // collectives that a pulse tells of
+constexpr size_t kRecent = 16;       // collectives listed in a pulse
 
 struct Entry {
   Collective collective;
@@ -42,7 +41,7 @@ struct Entry {
 
 void print_and_end(const std::string& report) {
   fmt::print(stderr, "moonshard: {}\n", report);
-  // Another thread may hold stdout for ever; then its buffer is lost.
+  // Another thread may hold stdout's lock for ever; then its buffer is lost.
   if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
   std::fflush(stderr);
   ::_exit(1);
@@ -77,18 +76,18 @@ struct Watchdog::State {
   // Collectives, the oldest first: all that are open, and the last ones that are done.
   std::deque<std::shared_ptr<Entry>> entries;
   int64_t started = 0;
-  // Time that passes only while this process runs: a stopped process does not grow impatient.
+  // Time that passes only while this process runs: being stopped does not count towards a timeout.
   double now = 0;
 
   RankState state = RankState::Running;
   std::string error;
-  int64_t version = 0, posted_version = -1;  // of what the pulse says
+  int64_t version = 0, posted_version = -1;  // of the pulse's content
   int64_t beat = 0;
 
   std::vector<Sighting> sightings;
   std::vector<std::pair<int64_t, double>> last_beats;  // beat, and when it was first seen
   bool look_wanted = false;                            // in every round
-  int64_t looks_asked = 0, looks_done = 0;             // single rounds, for whoever waits
+  int64_t looks_asked = 0, looks_done = 0;             // single rounds, for waiting callers
   std::string board_error;
   double board_error_since = 0;
 
@@ -120,14 +119,14 @@ struct Watchdog::State {
     wake_messenger.notify_one();
   }
 
-  // Waits until what was said last is on the board, or cannot be.
+  // Waits until the latest pulse is on the board, or cannot be posted.
   void wait_until_posted(std::unique_lock<std::mutex>& lock, double most_s) {
     const int64_t wanted = version;
     changed.wait_for(lock, seconds(most_s),
                      [&] { return posted_version >= wanted || !board_error.empty(); });
   }
 
-  // Looks at all ranks once more. Waits at most so long.
+  // Looks at all ranks once more. Waits at most this long.
   void look_again(std::unique_lock<std::mutex>& lock, double most_s) {
     const int64_t wanted = ++looks_asked;
     wake_messenger.notify_one();
@@ -235,7 +234,7 @@ struct Watchdog::State {
 
   // --- the judge ---
 
-  // Asks open collectives whether they are done; without the lock, which begin() takes.
+  // Polls open collectives without holding the lock, which begin() takes.
   void drop_what_is_done(std::unique_lock<std::mutex>& lock) {
     std::vector<std::shared_ptr<Entry>> open;
     for (const auto& entry : entries)
@@ -255,12 +254,12 @@ struct Watchdog::State {
     }
     while (entries.size() > kRecent && !is_open(*entries.front())) entries.pop_front();
     lock.unlock();
-    questions.clear();  // the last owners of what the collectives held, perhaps
+    questions.clear();  // may free what the collectives held
     lock.lock();
   }
 
-  // Why the collective can never end, or has had its time. Empty while there is hope.
-  std::string doom_of(const Entry& entry) const {
+  // Why the collective can never finish, or has timed out; empty if it may still finish.
+  std::string why_unfinishable(const Entry& entry) const {
     const double age = now - entry.begun;
     const std::string name = name_of(entry.collective);
     if (age >= options.timeout_s) {
@@ -291,16 +290,16 @@ struct Watchdog::State {
       if (stop || is_explaining || is_over) continue;
       auto entry = oldest_open();
       look_wanted = entry != nullptr && now - entry->begun >= patience;
-      if (entry == nullptr || doom_of(*entry).empty()) continue;
-      // Once more with fresh eyes: what was seen may be older than the collective's end.
+      if (entry == nullptr || why_unfinishable(*entry).empty()) continue;
+      // Judge again after a fresh look: what was seen may be older than the collective's end.
       look_again(lock, 1.0);
       drop_what_is_done(lock);
       if (stop || is_explaining || entry->collective.is_done) continue;
-      const std::string doom = doom_of(*entry);
-      if (doom.empty()) continue;
+      const std::string why = why_unfinishable(*entry);
+      if (why.empty()) continue;
       is_over = true;
       const std::string report =
-          report_missing(doom, entry->collective, options.rank, sightings, board_trouble()).text;
+          report_missing(why, entry->collective, options.rank, sightings, board_trouble()).text;
       if (state == RankState::Running) change_state(RankState::GaveUp, report);
       wait_until_posted(lock, 1.0);
       lock.unlock();
@@ -312,7 +311,7 @@ struct Watchdog::State {
 
 Watchdog::Watchdog(std::shared_ptr<Board> board, WatchdogOptions options)
     : state_(std::make_shared<State>(std::move(board), std::move(options))) {
-  // Signals are for the threads that expect them: an interrupt must find the one that runs Lua.
+  // The threads block all signals: an interrupt must reach the thread that runs Lua.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -325,7 +324,7 @@ Watchdog::~Watchdog() {
   bool is_stuck = false;
   {
     std::unique_lock lock(state_->mutex);
-    state_->drop_what_is_done(lock);  // what this rank says of itself is final
+    state_->drop_what_is_done(lock);  // the posted pulse is final
     if (state_->state == RankState::Running) state_->change_state(RankState::Finished, "");
     state_->wait_until_posted(lock, 2.0);
     state_->stop = true;
@@ -335,7 +334,7 @@ Watchdog::~Watchdog() {
         !state_->changed.wait_for(lock, seconds(2.0), [&] { return state_->messenger_ended; });
   }
   if (is_stuck) {
-    state_->messenger.detach();  // it holds the state
+    state_->messenger.detach();  // it shares ownership of the state
   } else {
     state_->messenger.join();
   }
@@ -377,10 +376,10 @@ std::string Watchdog::explain(int64_t sequence, const std::string& error) {
       fmt::format("rank {}: {} failed: {}", state.options.rank, name_of(collective), error);
   state.is_explaining = true;
   entry->is_abandoned = true;     // a transport calls a failed one done
-  state.drop_what_is_done(lock);  // what this rank says of itself is final
+  state.drop_what_is_done(lock);  // the posted pulse is final
   if (state.state == RankState::Running) state.change_state(RankState::GaveUp, headline);
-  // A rank that died shows at once, or when its launcher says so. A rank that is only late after a
-  // timeout will not show up any better, so that one is waited for half as long.
+  // A rank that died is visible at once, or when its launcher posts it. After a timeout a late rank
+  // gives no new information, so the wait is half as long.
   const auto asked = Clock::now();
   Report report;
   while (true) {
@@ -402,7 +401,7 @@ std::string Watchdog::explain(int64_t sequence, const std::string& error) {
   }
   if (state.state == RankState::GaveUp) state.change_state(RankState::GaveUp, report.text);
   state.wait_until_posted(lock, 1.0);
-  // The transport is broken: what else is open fails as well, where it is waited for.
+  // The transport is broken: other open collectives fail too, where they are waited for.
   std::vector<std::function<bool()>> dropped;
   for (const auto& open : state.entries) {
     open->is_abandoned = true;
@@ -417,7 +416,7 @@ std::string Watchdog::explain(int64_t sequence, const std::string& error) {
 void Watchdog::post_failure(const std::string& error) {
   std::unique_lock lock(state_->mutex);
   if (state_->state != RankState::Running) return;
-  state_->drop_what_is_done(lock);  // what this rank says of itself is final
+  state_->drop_what_is_done(lock);  // the posted pulse is final
   state_->change_state(RankState::Failed, error);
   state_->wait_until_posted(lock, 1.0);
 }

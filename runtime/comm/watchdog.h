@@ -1,6 +1,6 @@
 // Watches the collectives of one process. Every collective has a number; all ranks must call the
-// same ones in the same order. When one fails or takes too long, the watchdog asks the board what
-// the other ranks were doing and says which rank is missing, in which collective. Knows no
+// same ones in the same order. When one fails or takes too long, the watchdog reads from the board
+// what the other ranks were doing and reports which rank is missing, in which collective. Needs no
 // LibTorch.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace moonshard::comm {
 struct WatchdogOptions {
   int rank = 0, world = 1;
   double timeout_s = 300;
-  double interval_s = 0.5;  ///< how often it says that it lives
-  /// Called on the watchdog's thread with the report when a collective has taken too long, or when
+  double interval_s = 0.5;  ///< between heartbeats
+  /// Called on the watchdog's thread with the report when a collective has timed out, or when
   /// another rank has failed and this one would wait for ever. Default: prints to stderr and ends
   /// the process with code 1, without waiting for a device that no longer answers.
   std::function<void(const std::string& report)> on_fatal;
@@ -31,19 +31,19 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// A collective begins. `is_done` is asked on the watchdog's thread about ten times a second
-  /// until it says yes, and dropped then: it must be quick, must not throw and must not keep
+  /// A collective begins. `is_done` is polled on the watchdog's thread about ten times a second
+  /// until it returns true, then dropped: it must be quick, must not throw and must not keep
   /// tensors alive. Costs a lock and two allocations. Returns the collective's number, from 1.
   int64_t begin(const std::string& operation, const std::string& about,
                 std::function<bool()> is_done);
-  /// The collective is known to be done: `is_done` is dropped at once. Not needed for being right.
+  /// The collective is known to be done: drops `is_done` at once. Optional.
   void end(int64_t sequence);
-  /// After a collective threw `error`: posts this rank's failure, waits (at most 3 s) for the
-  /// others' last words and returns the report: the error, the collective and its number, which
+  /// After a collective threw `error`: posts this rank's failure, waits (at most 3 s) for the other
+  /// ranks' final pulses and returns the report: the error, the collective and its number, which
   /// rank is missing and what it did last. A number that was never begun gives the error back.
   std::string explain(int64_t sequence, const std::string& error);
   /// This process is about to end with an error of its own: the others need not wait for it. Does
-  /// nothing after explain, which has said so already.
+  /// nothing after explain, which has posted that already.
   void post_failure(const std::string& error);
 
  private:

@@ -45,7 +45,7 @@ class JobWorld : public World {
       : environment_(environment),
         timeout_s_(collective_timeout_s()),
         rendezvous_(environment),
-        // Gloo gives up first and says so where the collective was waited for; the watchdog is for
+        // Gloo times out first and throws where the collective is waited for; the watchdog is for
         // transports that wait for ever.
         watchdog_(rendezvous_.board(),
                   {environment.rank, environment.world, timeout_s_ + 1, 0.5, {}}) {}
@@ -87,7 +87,7 @@ class JobWorld : public World {
   }
 
  private:
-  // NCCL takes two ranks on one GPU for a mistake unless it believes that they are on two machines.
+  // NCCL refuses two ranks on one GPU unless it believes that they are on two machines.
   void share_device_if_needed() const {
     if (environment_.local_world <= cuda_device_count()) return;
     ::setenv("NCCL_HOSTID", fmt::format("moonshard-rank-{}", environment_.rank).c_str(), 0);
@@ -117,7 +117,7 @@ bool is_rank() {
 void take_own_gpu() {
   try {
     if (is_rank()) set_default_gpu(rank_environment()->local_rank);
-  } catch (const UsageError&) {  // whoever asks for the world is told
+  } catch (const UsageError&) {  // reported when the world is asked for
   }
 }
 

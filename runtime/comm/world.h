@@ -1,5 +1,5 @@
-// The job that this process is a part of: its rank, and groups to talk through. A process that no
-// launcher started is a world of one.
+// The job that this process belongs to: its rank, and groups to communicate through. A process
+// without a launcher is a world of size 1.
 #pragma once
 
 #include <memory>
@@ -41,8 +41,8 @@ void take_own_gpu();
 /// that takes the time the link would. Throws UsageError.
 std::shared_ptr<World> make_world(const std::string& name, const std::string& link);
 
-/// At the end of a rank's work, before the process ends: says goodbye, so that a later end of the
-/// connection is not taken for a failure. With an error text, says that instead.
+/// At the end of a rank's work, before the process ends: posts that it finished, so that a closed
+/// connection is not taken for a failure. With an error text, posts that instead.
 void leave_world(const std::string& error = "");
 
 }  // namespace moonshard::comm

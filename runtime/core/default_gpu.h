@@ -3,8 +3,8 @@
 
 namespace moonshard {
 
-/// Before the first question about GPUs: ranks of one machine take one each, and share them when
-/// there are fewer (the index counts round).
+/// Call before any other GPU function: ranks of one machine take one GPU each, and share them when
+/// there are fewer (index modulo count).
 void set_default_gpu(int index);
 
 }  // namespace moonshard

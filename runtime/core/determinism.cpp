@@ -11,11 +11,11 @@ DeterminismGuard::DeterminismGuard(bool on)
       before_(at::globalContext().deterministicAlgorithms()),
       efficient_attention_before_(at::globalContext().userEnabledMemEfficientSDP()) {
   if (!on_) return;
-  // cuBLAS promises equal digits only with a fixed workspace, and LibTorch insists on the variable.
+  // cuBLAS is reproducible only with a fixed workspace, and LibTorch insists on the variable.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  // The memory-efficient kernel's backward adds in no fixed order; flash and plain attention do
-  // not.
+  // The memory-efficient kernel's backward sums in no fixed order; flash and plain attention are
+  // deterministic.
   at::globalContext().setSDPUseMemEfficient(false);
 }
 

@@ -1,5 +1,4 @@
-// Deterministic algorithms are a switch of the whole process: on while a guard lives, then as
-// before.
+// Deterministic algorithms are a process-wide setting: on while a guard lives, then restored.
 #pragma once
 
 namespace moonshard {

@@ -25,8 +25,8 @@ struct CudaState {
   std::string reason;  ///< why there is no GPU
 };
 
-// LibTorch looks for its CUDA half once and remembers the answer, so the library must be loaded
-// before the first question. Everything that asks about GPUs comes through here.
+// LibTorch looks for its CUDA library once and caches the answer, so the library must be loaded
+// before the first query. All GPU queries go through here.
 const CudaState& cuda_state() {
   static const CudaState state = [] {
     CudaState found;
@@ -41,11 +41,11 @@ const CudaState& cuda_state() {
     }
     try {
       found.devices = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
-      // Sums of 16-bit products stay in float32 until the end.
+      // Accumulate 16-bit products in float32 (no reduced-precision reduction).
       if (found.devices > 0) at::globalContext().setAllowBF16ReductionCuBLAS(false);
       if (found.devices > 0) {
         default_gpu %= found.devices;
-        // Kernels that are launched by hand go to the current device.
+        // Our own kernels launch on the current device.
         c10::impl::VirtualGuardImpl(c10::kCUDA)
             .setDevice(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(default_gpu)));
       }

@@ -1,5 +1,5 @@
-// Devices and number formats by name. LibTorch's CUDA half is loaded when a GPU is first asked for,
-// so that a program that needs none starts fast and runs on machines that have none.
+// Devices and dtypes by name. LibTorch's CUDA libraries are loaded when a GPU is first used, so
+// that programs without a GPU start fast and run on machines that have none.
 #pragma once
 
 #include <string>

@@ -16,13 +16,13 @@ std::string out_of_memory_message(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   if (torch_error == nullptr) return "";
   std::string text = torch_error->what_without_backtrace();
-  // The CPU allocator has no error type of its own, only these words.
+  // The CPU allocator has no error type, only this message.
   const bool is_host = text.find("not enough memory") != std::string::npos ||
                        text.find("can't allocate memory") != std::string::npos;
   if (!is_host && dynamic_cast<const c10::OutOfMemoryError*>(&error) == nullptr) return "";
   const size_t start = text.find("you tried to allocate");
   if (start != std::string::npos) text = text.substr(start);
-  // What follows is LibTorch's general advice; the figures stand before it.
+  // The figures come first; the rest is LibTorch's general advice.
   const size_t advice = text.find(" Including non-PyTorch memory");
   if (advice != std::string::npos) text.resize(advice);
   while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();

@@ -1,4 +1,4 @@
-// LibTorch reports exhausted memory in three ways; here they become one.
+// LibTorch reports out-of-memory in three ways; here they become one error type.
 #pragma once
 
 #include <exception>
@@ -6,7 +6,7 @@
 
 namespace moonshard {
 
-/// What to tell the user when an exception means that memory ran out (host or device); "" for all
+/// The user's message when an exception means that memory ran out (host or device); "" for all
 /// others.
 std::string out_of_memory_message(const std::exception& error);
 

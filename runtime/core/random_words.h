@@ -1,5 +1,5 @@
-// Random 64-bit words by their place: word `index` of (step, purpose) under a key. From a seed that
-// anybody may know (Philox), or from a secret of the operating system (ChaCha20).
+// Random 64-bit words by index: word `index` of (step, purpose) under a key. From a public seed
+// (Philox), or from a secret key of the operating system (ChaCha20).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace moonshard {
 
-/// 256 bits from the operating system's generator. Throws IoError where it has none to give.
+/// 256 bits from the operating system's generator. Throws IoError where it fails.
 kernels::ChaChaKey draw_secret_key();
 
 class RandomWords {

@@ -20,14 +20,14 @@ std::mutex& tuning_mutex() {
   return mutex;
 }
 
-// Of this process; what the file has is joined in.
+// This process's choices, merged with those of the file.
 std::map<std::string, TunedChoice>& known() {
   static std::map<std::string, TunedChoice> choices;
   return choices;
 }
 
-// Somebody else's file, an older program's, a torn disk: whatever is not as expected is passed
-// over.
+// The file is untrusted input: another user's, an older version's, or damaged. Unexpected entries
+// are skipped.
 std::map<std::string, TunedChoice> read_file() {
   std::map<std::string, TunedChoice> choices;
   const fs::path path = tuning_file();

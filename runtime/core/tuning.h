@@ -1,6 +1,6 @@
-// Choices that were timed once on this machine and are remembered: which of two kernels is faster
-// for a shape. They live in one small file per user, so that later runs start with them; `moonshard
-// doctor` shows them. A file that cannot be read or written costs the memory, never the run.
+// Choices that were timed once on this machine and are cached: which of two kernels is faster for a
+// shape. They live in one small file per user, so that later runs reuse them; `moonshard doctor`
+// shows them. If the file cannot be read or written, choices are timed again.
 #pragma once
 
 #include <filesystem>
@@ -20,13 +20,13 @@ struct TunedChoice {
 /// ~/.cache/moonshard. Empty when there is no such place, or MOONSHARD_TUNING is "off".
 std::filesystem::path tuning_file();
 
-/// The remembered choice for `key` ("attention: …") on the machine `where` (a GPU's name and the
-/// library's version); else `time` measures the candidates, and the fastest is remembered. Safe
-/// from several threads and processes: the last writer's file stands, each is whole.
+/// The cached choice for `key` ("attention: …") on the machine `where` (a GPU's name and the
+/// library's version); else `time` measures the candidates, and the fastest is cached. Safe from
+/// several threads and processes: files are replaced atomically, the last writer wins.
 std::string tuned_choice(const std::string& where, const std::string& key,
                          const std::function<std::map<std::string, double>()>& time);
 
-/// Everything that is remembered, for reading: key (with its machine) to choice.
+/// All cached choices, for display: key (with its machine) to choice.
 std::map<std::string, TunedChoice> tuned_choices();
 
 }  // namespace moonshard

@@ -1,5 +1,5 @@
-// Examples that can be taken in any order: what samplers choose from. How they are stored, and what
-// a token is, stays behind this.
+// Examples that can be taken in any order: what samplers choose from. Hides how they are stored and
+// what a token is.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   /// These examples in this order, on the CPU; none makes a batch of size 0 with the others' shape.
-  /// Several threads may ask at once.
+  /// Thread-safe.
   virtual Batch batch(const std::vector<int64_t>& examples) const = 0;
-  /// What was read and how, for results and for people: counts of files, documents, tokens,
+  /// What was read and how, for results and messages: counts of files, documents, tokens,
   /// repairs.
   virtual Json facts() const = 0;
 };

@@ -1,5 +1,5 @@
-// Batches of a dataset for one rank: the sampler's choice, cut into micro-batches that fit, fetched
-// ahead by threads of their own.
+// Batches of a dataset for one rank: the sampler's choice, split into micro-batches that fit,
+// prefetched by separate threads.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct LoaderOptions {
   int64_t batch_size = 0;           ///< samples per micro-batch and rank; poisson: the most of them
   int64_t grad_accum = 1;           ///< micro-batches per step; poisson takes as many as it needs
   int64_t expected_batch_size = 0;  ///< poisson: of a step; 0: batch_size x grad_accum x ranks
-  int64_t prefetch = 2;             ///< steps that are fetched ahead, each by a thread; 0: none
+  int64_t prefetch = 2;             ///< steps that are prefetched, each by a thread; 0: none
   bool skip_empty = false;          ///< a draw without samples is no step: for plain training
 };
 

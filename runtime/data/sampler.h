@@ -26,8 +26,8 @@ class Sampler {
   virtual Sampling sampling() const = 0;
 };
 
-/// fixed: in the order of the data, from the start again at its end. shuffled: every epoch in an
-/// order of its own. poisson: Poisson subsampling, each example independently with probability
+/// fixed: in the order of the data, from the start again at its end. shuffled: every epoch in a
+/// new order. poisson: Poisson subsampling, each example independently with probability
 /// batch_size / examples.
 /// Throws UsageError for an unknown name, no examples, and a poisson batch that is expected to be
 /// larger than the data.

@@ -31,7 +31,7 @@ class Source {
     return drawn;
   }
   /// What all ranks together have drawn so far, in batches or, where a step draws its own number,
-  /// in steps. Any number of ranks goes on from there with those that come next.
+  /// in steps. Any number of ranks can continue the sequence from there.
   virtual int64_t position() const = 0;
   virtual void go_to(int64_t position) = 0;
   virtual Sampling sampling() const = 0;

@@ -3,7 +3,7 @@
 //
 // Note on the unit of privacy. What is clipped, drawn by a sampler and protected is one SAMPLE.
 // Packed samples hold parts of one or many documents, and a long document is in many samples: an
-// epsilon then speaks of stretches of max_length tokens, not of documents and not of people. Padded
+// epsilon then refers to stretches of max_length tokens, not of documents and not of people. Padded
 // samples are documents. facts() says which.
 #pragma once
 

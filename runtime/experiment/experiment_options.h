@@ -1,6 +1,6 @@
-// The options of an experiment: everything that a model, an engine, an optimizer, a wrapper and a
-// budget may be told, and what is measured. One schema feeds command-line flags, Lua tables, result
-// files, --help, completion and the viewer. Knows no torch.
+// The options of an experiment: all options of model, engine, optimizer, wrapper and
+// privacy budget, and what is measured. One schema feeds command-line flags, Lua tables, result
+// files, --help, completion and the viewer. Torch-free.
 #pragma once
 
 #include <string>

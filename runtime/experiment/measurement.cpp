@@ -15,7 +15,7 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 using Clock = std::chrono::steady_clock;
 
-// Members of which every rank tells its own in a job of several.
+// Members that each rank reports separately in a job of several.
 constexpr double records::RankRow::*kRankFigures[] = {
     &records::RankRow::peak_memory_bytes, &records::RankRow::median_time_ms,
     &records::RankRow::comm_work_ms, &records::RankRow::comm_exposed_ms,

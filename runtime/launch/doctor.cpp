@@ -42,10 +42,14 @@ Finding libtorch() {
 
 Finding cuda() {
   const bool kernels = describe_machine()["cuda_kernels"].get<bool>();
-  const std::string built = kernels ? "kernels built for CUDA" : "built without CUDA kernels";
+  const std::string built = kernels ? "kernels built for CUDA" : "no libmoonshard_cuda.so";
   if (cuda_device_count() > 0) {
-    return {"CUDA", kernels ? Health::Good : Health::Problem, built,
-            kernels ? "" : "install nvcc and build again to use this machine's GPU"};
+    return {
+        "CUDA", kernels ? Health::Good : Health::Problem, built,
+        kernels
+            ? ""
+            : "install nvcc, then build the target moonshard_gpu: without it kernels run as plain "
+              "operations"};
   }
   return {"CUDA", Health::Note, fmt::format("{}; {}", built, cuda_absence_reason()),
           "experiments run on the CPU; for a GPU: check 'nvidia-smi', the driver, "

@@ -1,4 +1,4 @@
-// The doctor: looks at what moonshard needs on this machine and says what to do about each problem.
+// The doctor: checks what moonshard needs on this machine and gives advice for each problem.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Finding {
   std::string subject;
   Health health = Health::Good;
   std::string found;
-  std::string advice;  ///< empty when nothing need be done
+  std::string advice;  ///< empty if no action is needed
 };
 
 std::vector<Finding> examine_machine();

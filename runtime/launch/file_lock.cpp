@@ -19,8 +19,8 @@ std::string read_text(int file) {
   return count > 0 ? std::string(text, static_cast<size_t>(count)) : "";
 }
 
-// The holder before us may have removed the file between our opening it and our locking it: then
-// we hold a lock that nobody else will ever look at.
+// The previous holder may have removed the file between our open and our lock: then we hold a lock
+// on a deleted file, which excludes no other process.
 bool is_still_there(int file, const std::filesystem::path& path) {
   struct stat ours {
   }, there{};
@@ -33,7 +33,7 @@ bool is_still_there(int file, const std::filesystem::path& path) {
 struct FileLock::Held {
   Held(int open_file, std::filesystem::path at) : file(open_file), path(std::move(at)) {}
   ~Held() {
-    ::unlink(path.c_str());  // while it is locked: nobody else can be in it
+    ::unlink(path.c_str());  // while locked: no other process can hold it
     ::close(file);
   }
   Held(const Held&) = delete;

@@ -1,5 +1,5 @@
-// A lock that is a file: held by one process, gone with it however it ends. The file's text says
-// who holds it. Children do not inherit it.
+// A lock file: held by one process, released however that process ends. The file's text says who
+// holds it. Children do not inherit it.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,12 @@ namespace moonshard::launch {
 
 class FileLock {
  public:
-  /// Takes the lock when nobody has it; else nothing, and `holder` is what its owner wrote. Throws
-  /// IoError when the file cannot be made.
+  /// Takes the lock if it is free; else empty, and `holder` is what its owner wrote. Throws IoError
+  /// when the file cannot be made.
   static std::optional<FileLock> try_take(const std::filesystem::path& file,
                                           const std::string& own_text, std::string& holder);
 
-  /// Gives it back and removes the file. Also done when the last copy of this object goes.
+  /// Releases it and removes the file. Also done when the last copy of this object is destroyed.
   void release() { held_.reset(); }
 
  private:

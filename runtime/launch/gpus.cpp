@@ -47,7 +47,7 @@ std::string gpu_lock_folder() {
         fmt::format("{}: cannot make the folder for GPU locks: {}; set MOONSHARD_LOCK_DIR", folder,
                     std::strerror(errno)));
   }
-  // In /tmp somebody else may have made it first, or a link that leads elsewhere.
+  // /tmp is shared: another user may have created the folder first, or a symlink in its place.
   struct stat info {};
   if (::lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::getuid()) {
     throw IoError(fmt::format(

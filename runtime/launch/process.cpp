@@ -26,12 +26,13 @@ namespace {
 using namespace std::chrono_literals;
 constexpr const char* kParentVariable = "MOONSHARD_PARENT_PID";
 
-// What our launcher tells a rank. A process that a rank starts is no rank of the job.
+// Set by our launcher for a rank. A process that a rank starts is not a rank and must not see
+// these.
 constexpr const char* kRankVariables[] = {
     "RANK",        "WORLD_SIZE",  "LOCAL_RANK",          "LOCAL_WORLD_SIZE",
     "MASTER_ADDR", "MASTER_PORT", "MOONSHARD_JOB_TOKEN", "MOONSHARD_STORE_IS_HOSTED"};
 
-// The parts of posix_spawn that must be released, whatever happens between.
+// Owns posix_spawn's attributes.
 class SpawnSettings {
  public:
   explicit SpawnSettings(const std::filesystem::path& log) {
@@ -47,7 +48,7 @@ class SpawnSettings {
     sigset_t none, defaults;
     sigemptyset(&none);
     sigemptyset(&defaults);
-    // A parent that ignores or handles one must not hand that down.
+    // Signals that the parent ignores or handles must be at their defaults in the child.
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) sigaddset(&defaults, signal);
     posix_spawnattr_setsigmask(&attributes_, &none);
     posix_spawnattr_setsigdefault(&attributes_, &defaults);
@@ -71,7 +72,7 @@ std::string name_in(const char* entry) {
   return equals != nullptr ? std::string(entry, equals) : entry;
 }
 
-// Ours, less what the child must not see, plus what it is told.
+// Our environment, without what the child must not see, plus its own variables.
 std::vector<std::string> child_environment(
     const std::vector<std::pair<std::string, std::string>>& added) {
   std::set<std::string> hidden{kParentVariable};
@@ -95,7 +96,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Waits for the child, at most until the deadline. True when it ended.
+// Waits for the child until the deadline. True when it ended.
 bool wait_until(pid_t child, int& status, std::chrono::steady_clock::time_point deadline) {
   while (true) {
     const pid_t ended = ::waitpid(child, &status, WNOHANG);
@@ -130,7 +131,7 @@ pid_t start_process(const ProcessRequest& request) {
   const std::vector<char*> argv = pointers_to(arguments), envp = pointers_to(variables);
   SpawnSettings settings(request.log);
   pid_t child = 0;
-  // A request for a trace must not end a child that cannot listen yet: ignored signals stay so.
+  // A trace request must not end a child that has no handler yet: ignored signals stay ignored.
   struct sigaction ignored {
   }, ours{};
   ignored.sa_handler = SIG_IGN;
@@ -149,7 +150,7 @@ pid_t start_process(const ProcessRequest& request) {
 std::optional<ProcessResult> peek_end(pid_t child) {
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
-    if (errno == ECHILD) return ProcessResult{};  // reaped behind our back: SIGCHLD is ignored here
+    if (errno == ECHILD) return ProcessResult{};  // reaped already: SIGCHLD is ignored here
     return std::nullopt;
   }
   if (info.si_pid != child) return std::nullopt;

@@ -1,4 +1,4 @@
-// One experiment in one process of its own: isolated memory, a log file, and no orphan left behind.
+// One experiment in its own process: isolated memory, a log file, and no orphan left behind.
 // Several such processes as one job are in ranks.h.
 #pragma once
 
@@ -24,33 +24,32 @@ struct ProcessResult {
 
 struct ProcessRequest {
   std::vector<std::string> arguments;  ///< the program's path first
-  /// Output is appended there and input is empty. Without a log all three are ours; but a terminal
-  /// is no input for a process of another group: reading from it would stop the process.
+  /// Output is appended there and input is empty. Without a log the child inherits all three; but
+  /// input is empty if it is a terminal: reading from it would stop a process of another group.
   std::filesystem::path log;
   std::vector<std::pair<std::string, std::string>> variables;  ///< added to our environment
 };
 
-/// Starts a process as the leader of a group of its own. It should call die_with_parent: that means
-/// the thread that called this. Throws IoError.
+/// Starts a process as the leader of its own process group. It should call die_with_parent, which
+/// is bound to the thread that called this. Throws IoError.
 pid_t start_process(const ProcessRequest& request);
 
-/// The child's end, if it has ended by now. The process is left to be waited for: until then its
-/// number is nobody else's.
+/// The child's result, if it has ended. It is not reaped: until it is waited for, its pid is not
+/// reused.
 std::optional<ProcessResult> peek_end(pid_t child);
 
 struct ProcessWatch {
   std::function<bool()> keep_going;  ///< asked about ten times a second; false ends the process
   double timeout_s = 0;              ///< 0 means none
-  bool stops_on_interrupt = true;    ///< else an interrupt is keep_going's business
+  bool stops_on_interrupt = true;    ///< else keep_going must handle interrupts
 };
 
-/// Runs a program to its end, or until the watch says that it has run long enough: then the group
-/// is ended (politely, after 5 s by force) and the result says who ended it. A Ctrl-C at the
-/// terminal reaches only us; where the watch stops on an interrupt, the group is ended and
-/// Interrupted is thrown.
+/// Runs a program to its end, or until the watch stops it: then the group gets SIGTERM, after 5 s
+/// SIGKILL, and the result says who ended it. A Ctrl-C at the terminal reaches only us; where the
+/// watch stops on an interrupt, the group is ended and Interrupted is thrown.
 ProcessResult run_process(const ProcessRequest& request, const ProcessWatch& watch);
 
-/// The same with output appended to a log file, empty input, and nothing to stop it but an
+/// The same with output appended to a log file, empty input, and no way to stop it but an
 /// interrupt.
 ProcessResult run_process(const std::vector<std::string>& arguments,
                           const std::filesystem::path& log, const std::function<void()>& on_tick);
@@ -63,9 +62,9 @@ void die_with_parent();
 /// "exit code 1" or "signal 9 (Killed)".
 std::string describe(const ProcessResult& result);
 
-/// Where moonshard is installed, for hosts that link it into a program of their own. Without a call
-/// the prefix is the environment's MOONSHARD_PREFIX, or the folder above the bin/ or lib/ our code
-/// lies in.
+/// Where moonshard is installed, for hosts that link it into their own program. Without a call the
+/// prefix is MOONSHARD_PREFIX from the environment, or the folder above the bin/ or lib/ that our
+/// code lies in.
 void set_prefix(const std::filesystem::path& folder);
 
 /// <prefix>/bin/NAME

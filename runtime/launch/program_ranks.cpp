@@ -21,7 +21,7 @@ std::filesystem::path make_temporary_folder() {
   return pattern;
 }
 
-// The board keeps the store that carries it.
+// Keeps the store alive that the board uses.
 MeetingPoint make_store(const std::string& token) {
   struct Kept {
     explicit Kept(const std::string& job) : host(job), board(host.board()) {}

@@ -1,5 +1,4 @@
-// The moonshard program as several ranks on this machine: with its rendezvous, its logs and its
-// results.
+// Runs the moonshard program as several ranks on this machine, with rendezvous, logs and results.
 #pragma once
 
 #include <filesystem>

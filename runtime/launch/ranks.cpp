@@ -116,7 +116,7 @@ class Job {
   void watch() {
     while (look() > 0 && failures_.empty()) {
       throw_if_interrupted();
-      // Whoever asks the launcher for a trace means the ranks.
+      // A trace request to the launcher is meant for the ranks.
       if (profile::take_trace_request().steps > 0) send(SIGUSR2);
       std::this_thread::sleep_for(kPoll);
     }
@@ -148,7 +148,7 @@ class Job {
       rank.was_stopped = is_stopped(rank.pid);
     }
     send(SIGTERM);
-    send(SIGCONT);  // a stopped process would not hear it
+    send(SIGCONT);  // a stopped process would not handle the signal
     if (wait_for_all(milliseconds(request_.terminate_s))) return;
     send(SIGKILL);
     wait_for_all(60s);
@@ -159,7 +159,7 @@ class Job {
     send(SIGKILL);
     wait_for_all(60s);
     for (const Rank& rank : ranks_) ::waitpid(rank.pid, nullptr, WNOHANG);
-    // The groups were told to end when their leaders did.
+    // The groups got SIGTERM when their leaders ended.
     const auto deadline = Clock::now() + kLeftOver;
     const auto some_left = [&] {
       return std::any_of(ranks_.begin(), ranks_.end(),
@@ -178,7 +178,7 @@ class Job {
     const auto index = static_cast<size_t>(result.failed_rank);
     const Rank& failed = ranks_[index];
     result.exit_code = failed.end.signal != 0 ? 128 + failed.end.signal : failed.end.exit_code;
-    // One that said that it had failed, and then hung on its way out or ended as if all were well.
+    // A rank that reported a failure, and then hung on exit or ended with code 0.
     if (failed.was_made_to_end || result.exit_code == 0) result.exit_code = 1;
     std::string where;
     if (pulses[index]) {
@@ -227,11 +227,11 @@ class Job {
     try {
       meeting_.board->post(comm::end_key(rank), describe(end));
     } catch (const IoError&) {
-      // Only the ranks' reports are poorer for it.
+      // Only the ranks' reports lose detail.
     }
   }
 
-  // They have no last words.
+  // Stopped ranks (SIGSTOP) will not report: no need to wait for them.
   bool all_are_stopped() const {
     return std::all_of(ranks_.begin(), ranks_.end(),
                        [](const Rank& rank) { return rank.has_ended || is_stopped(rank.pid); });
@@ -251,13 +251,13 @@ class Job {
           pulses[i] = comm::read_pulse(*text);
       }
     } catch (const IoError&) {
-      // Then the report says less.
+      // The report then has less detail.
     }
     return pulses;
   }
 
-  // The first that ended badly; but one that gave up because of others is not the cause when
-  // another rank, perhaps still on its way out, failed by itself.
+  // The first that ended badly; but a rank that gave up because of others is not the cause when
+  // another rank, perhaps still exiting, failed by itself.
   int root_cause(const std::vector<std::optional<comm::Pulse>>& pulses) const {
     const auto state_of = [&](int rank) {
       const auto& pulse = pulses[static_cast<size_t>(rank)];

@@ -1,6 +1,6 @@
 // Several processes as one job on this machine: started together, watched, and ended together. The
-// first that fails is remembered; the others get time for their last words; nothing stays behind.
-// Knows no LibTorch: the board that the ranks meet at is made by the caller.
+// first failure is remembered; the other ranks get time to report; no process is left behind. Needs
+// no LibTorch: the caller makes the board.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace moonshard::launch {
 
-/// Where the ranks of a job meet. It lives as long as the board does.
+/// The job's rendezvous. Valid as long as the board lives.
 struct MeetingPoint {
   uint16_t port = 0;  ///< on the loopback interface
   std::shared_ptr<comm::Board> board;
@@ -28,9 +28,9 @@ struct RanksRequest {
   bool rank_0_has_log = false;    ///< else it has our input, output and error output
   std::function<MeetingPoint(const std::string& token)> make_meeting_point;
 
-  double last_words_s = 3;  ///< from the first failure until the others are told to end
-  double terminate_s = 2;   ///< from being told until they are made to
-  double interrupt_s = 5;   ///< from an interrupt until they are made to
+  double last_words_s = 3;  ///< from the first failure to SIGTERM for the others: time to report
+  double terminate_s = 2;   ///< from SIGTERM to SIGKILL
+  double interrupt_s = 5;   ///< from an interrupt to SIGKILL
 };
 
 struct RanksResult {
@@ -42,7 +42,7 @@ struct RanksResult {
 
 std::filesystem::path rank_log(const std::filesystem::path& log_dir, int rank);
 
-/// Runs the job to its end. When an interrupt is asked for, every rank gets SIGINT once;
+/// Runs the job to its end. When an interrupt is requested, every rank gets SIGINT once;
 /// Interrupted is thrown when all have ended. Must be called on a thread that outlives the job: the
 /// ranks die with it. Throws IoError when a rank cannot be started.
 RanksResult launch_ranks(const RanksRequest& request);

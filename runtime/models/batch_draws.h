@@ -22,8 +22,8 @@ class BatchDraws {
     const auto whole = at::TensorOptions().dtype(at::kLong);
     return at::randint(0, high, shape, generator_, whole).to(device_);
   }
-  /// Two tensors of standard normal numbers, the same two in every call. Large: drawn where they
-  /// are used, from the counter, which gives the same there as anywhere.
+  /// Two tensors of standard normal numbers, the same two in every call. Large: drawn on
+  /// the device, from the counter, which gives the same numbers everywhere.
   std::pair<at::Tensor, at::Tensor> two_normals(std::vector<int64_t> shape,
                                                 at::ScalarType type) const {
     shape.insert(shape.begin(), 2);

@@ -1,6 +1,6 @@
 // A family of models: everything that differs from one family to the next, behind one interface.
-// The registry, the cost model, synthetic data, files of weights and verification ask the family
-// and compare neither names nor tasks. A family lives in families/<name>/ and is listed in
+// The registry, the cost model, synthetic data, weight files and verification call the family
+// and never compare names or tasks. A family lives in families/<name>/ and is listed in
 // families.h.
 #pragma once
 
@@ -35,7 +35,7 @@ struct Preset {
 /// How files of weights may differ from the names of a model's parameters.
 struct WeightNames {
   std::string base_prefix;            ///< files of a bare base model leave it out of every name
-  std::vector<std::string> optional;  ///< without them in the file, these start at random
+  std::vector<std::string> optional;  ///< initialised at random if the file lacks them
 };
 
 class Family {
@@ -62,7 +62,7 @@ class Family {
 
   // ---- batches, of resolved options -----------------------------------------------------------
 
-  /// What records say of seq_length when `asked` was asked for.
+  /// The recorded seq_length when the user gave `asked`.
   virtual int64_t seq_length(const ModelOptions& /*o*/, int64_t asked) const { return asked; }
   /// Positions that the model computes for one sample.
   virtual int64_t tokens_per_sample(const ModelOptions& o, int64_t length) const {
@@ -79,8 +79,8 @@ class Family {
   /// addition forward, and twice that backward (gradients of the input and of the weight): 6 FLOPs.
   /// Attention multiplies T x Q values twice forward (scores, then values) and twice as much
   /// backward: 12 T Q per token and layer; a causal one needs half. What a sample does once is
-  /// shared by its T tokens. Norms, activations and the optimizer are left out: they are bound by
-  /// memory, not by arithmetic.
+  /// shared by its T tokens. Norms, activations and the optimizer are left out: they are
+  /// memory-bound.
   virtual double flops_per_token(const ModelOptions& o, int64_t tokens) const = 0;
   virtual ActivationBytes activation_bytes(const ModelOptions& o, const CostDtypes& dtypes,
                                            int64_t tokens) const = 0;

@@ -1,5 +1,5 @@
-// What the schema of options, help and completion know of a family of models: its tasks and the
-// options that mean something to it. Knows no torch.
+// What option schema, help and completion need of a model family: its tasks and the
+// options that mean something to it. Torch-free.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace moonshard::models {
 
 class Family;
 
-/// What a model learns, and the fields of a batch (core/batch.h) that it cannot do without.
+/// What a model learns, and the fields of a batch (core/batch.h) that it requires.
 struct Task {
   std::string name;
   std::string learned;  ///< "the next token": completes "what is learned: …"
@@ -33,7 +33,7 @@ struct FamilyDescription {
 ///   using Options              fields of its own options, which ModelOptions inherits;
 ///   add_options<T>(schema)     their descriptors, T derives from Options;
 ///   describe()                 its FamilyDescription, without its own options;
-///   make()                     the Family itself, which knows torch (family.h).
+///   make()                     the Family itself, which uses torch (family.h).
 template <class... Entries>
 struct FamilyList {
   /// One base class with the fields of all.

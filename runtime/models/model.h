@@ -1,5 +1,5 @@
-// A model: owned parameters and layers, and per-sample losses of a batch. It knows nothing of
-// sharding or privacy: both attach from outside, through the seam and the list of parameters.
+// A model: owned parameters and layers, and per-sample losses of a batch. It contains no
+// sharding or privacy code: both attach from outside, through the seam and the list of parameters.
 #pragma once
 
 #include <atomic>
@@ -66,8 +66,8 @@ class Model {
   /// glob matches nothing. Returns how many matched.
   int64_t freeze(const std::string& glob);
 
-  /// Sets a parameter to its random start. Models with `weights` start without values: whoever
-  /// loads them calls this for what the file does not have.
+  /// Initialises a parameter at random. Models with `weights` start without values: the loader
+  /// calls this for what the file does not have.
   void initialise(Parameter& parameter) const;
   /// The same for a range of it: numbers first, first + 1, … of the flattened parameter. From the
   /// source of ranges where there is one and it has them, else drawn.

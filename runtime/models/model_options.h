@@ -1,5 +1,5 @@
-// What a model is made of: options that families share, and those of each family (families.h). 0 or
-// "auto" means "as the preset says". Knows no torch.
+// Options of a model: those that families share, and those of each family (families.h). 0 or
+// "auto" means "as the preset says". Torch-free.
 #pragma once
 
 #include <cstdint>

@@ -17,13 +17,13 @@ struct Parameter {
   at::Tensor value;
   at::Tensor grad;  ///< summed over samples, float32 or wider; undefined between steps
   /// A part of the gradient that is not summed up yet: sum over b of row_factors[b] x rows[b], rows
-  /// [B, shape of value] in any float format, factors [B] float32. A factor of 0 leaves the row out
+  /// [B, shape of value] in any float dtype, factors [B] float32. A factor of 0 leaves the row out
   /// even where it is not finite. Undefined when there is none.
   at::Tensor rows, row_factors;
   bool trainable = true;
 };
 
-/// Kinds of layers are open: a name that a gradient rule is registered for (privacy/layer_rules.h).
+/// The set of layer kinds is open: a name with a registered gradient rule (privacy/layer_rules.h).
 namespace kinds {
 inline constexpr const char* kLinear = "linear";
 inline constexpr const char* kPatchEmbedding = "patch_embedding";
@@ -60,17 +60,17 @@ class GradientConsumer {
   virtual ~GradientConsumer() = default;
   virtual void consume(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) = 0;
 
-  /// Whether the layer may hand over each sample's gradient itself, where its backward has it
-  /// anyway, in place of (a, g).
+  /// Whether the layer may pass on each sample's gradient, where its backward computes it anyway,
+  /// instead of (a, g).
   virtual bool takes_rows(const ParamLayer&) const { return false; }
   /// Each sample's gradient of the weight and of the bias [B, shape], float32 or wider; undefined
-  /// where the layer has none or it is frozen. Only after takes_rows said yes.
+  /// where the layer has none or it is frozen. Only after takes_rows returned true.
   virtual void consume_rows(const ParamLayer&, const at::Tensor& /*weight_rows*/,
                             const at::Tensor& /*bias_rows*/) {}
 };
 
-/// Told of every use of parameters, where they are not always in place: it puts them there before
-/// and may take them away after. Attached from outside.
+/// Notified of every use of parameters that are not always in memory: it gathers them before and
+/// may free them after. Attached from outside.
 class ParameterKeeper {
  public:
   virtual ~ParameterKeeper() = default;
@@ -83,14 +83,14 @@ class ParameterKeeper {
   virtual void gradients_added(const ParamLayer& layer) = 0;
 };
 
-/// Where a model and its gradient consumer meet. The anchor is a scalar that requires gradients: it
+/// Connects a model and its gradient consumer. The anchor is a scalar that requires gradients: it
 /// keeps layers in the graph whose input does not (the embedding of integer ids, the first layer).
 struct Seam {
   GradientConsumer* consumer = nullptr;
   ParameterKeeper* keeper = nullptr;
   at::Tensor anchor;
   at::Tensor no_anchor;  ///< the same without gradients: for layers that need none
-  at::ScalarType compute_type = at::kFloat;  ///< format of activations; weights are cast to it
+  at::ScalarType compute_type = at::kFloat;  ///< compute dtype; weights are cast to it
   /// Layers are plain LibTorch operations on the parameters' own values, which autograd then
   /// differentiates by itself: no seam, no consumer. For references to compare engines with.
   bool plain_autograd = false;

@@ -13,8 +13,8 @@ namespace moonshard::models {
 /// Every family, in the order of their registration.
 const std::vector<std::unique_ptr<Family>>& families();
 
-/// Adds a family to those of families.h, or takes one away again. Its tasks and options are words
-/// that the schema knows. Not while other threads use models. Throws UsageError when a preset's
+/// Adds a family to those of families.h, or removes one. Its tasks and options must be in
+/// the schema. Not while other threads use models. Throws UsageError when a preset's
 /// name is taken.
 const Family& register_family(std::unique_ptr<Family> family);
 void remove_family(const Family& family);
@@ -48,7 +48,7 @@ ModelOptions resolve_model_options(const ModelOptions& options);
 int64_t tokens_per_sample(const ModelOptions& resolved, int64_t seq_length);
 
 /// Builds a model with random weights from its seed and freezes what `frozen` names; on device
-/// "meta" only its shapes. `weights` is the caller's to load.
+/// "meta" only its shapes. The caller loads `weights`.
 std::unique_ptr<Model> make_model(const ModelOptions& options);
 
 }  // namespace moonshard::models

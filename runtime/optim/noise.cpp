@@ -31,7 +31,7 @@ void add_noise(models::Parameter& parameter, int64_t first_element, const NoiseS
     profile::claim(parameter.grad, profile::Owner::Gradients);
   }
   if (noise.std == 0) return;
-  // Noise of 8 bits would be coarser than what it hides.
+  // 8-bit noise would be coarser than what it hides.
   if (parameter.grad.element_size() < 4) parameter.grad = parameter.grad.to(at::kFloat);
   parameter.grad = parameter.grad.contiguous();
   draw_noise(parameter.grad, noise, parameter.index, first_element);

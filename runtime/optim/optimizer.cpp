@@ -53,8 +53,7 @@ void Optimizer::prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& 
 
 void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise) {
   prepare(parts, noise);
-  // Secret noise is a pass of its own: the update's has numbers that anybody with the seed can
-  // draw.
+  // Secret noise is a separate pass: the update's noise can be reproduced by anybody with the seed.
   const bool is_secret = noise.secret != nullptr && noise.std > 0;
   if (is_secret)
     for (const UpdatedPart& part : parts) add_noise(*part.parameter, part.first_element, noise);

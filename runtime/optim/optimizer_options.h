@@ -1,4 +1,4 @@
-// Update rule, learning rate and its schedule. Knows no torch.
+// Update rule, learning rate and its schedule. Needs no torch.
 #pragma once
 
 #include <cstdint>

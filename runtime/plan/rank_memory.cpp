@@ -11,7 +11,7 @@
 namespace moonshard::plan {
 namespace {
 
-// The most units that are whole at one moment, by their bytes: the root and so many in a row.
+// The most bytes of units that are gathered at one moment: the root and this many in a row.
 int64_t most_gathered(const std::vector<int64_t>& units, bool has_root, size_t in_a_row) {
   const size_t first = has_root ? 1 : 0;
   int64_t most = 0;

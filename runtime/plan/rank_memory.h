@@ -14,8 +14,8 @@ struct RankMemory {
   int64_t data = 0;        ///< one batch
   int64_t parameters = 0;  ///< own parts, or all
   int64_t gradients = 0;   ///< sums of a step; held until the optimizer has used them
-  /// The same in a private step of one micro-batch: each unit's are used as soon as they are whole,
-  /// so that the largest unit's are the most.
+  /// The same in a private step of one micro-batch: each unit's gradients are used as soon as they
+  /// are complete, so that the largest unit decides.
   int64_t private_gradients = 0;
   int64_t optimizer = 0;
   int64_t gathered = 0;  ///< at most, while layers run (fsdp)

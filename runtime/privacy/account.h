@@ -1,4 +1,4 @@
-// The privacy account of a training run: the noise that a target epsilon asks for, what its steps
+// The privacy account of a training run: the noise that a target epsilon requires, what its steps
 // have spent, the secret that its noise is drawn from, and the reason where no epsilon may be
 // claimed.
 #pragma once
@@ -29,17 +29,17 @@ struct SpentSteps {
   accountant::History history;  ///< steps that an epsilon can be claimed for
   int64_t private_steps = 0;    ///< all steps of a private engine
   int64_t noised_steps = 0;     ///< those with noise
-  int64_t secret_steps = 0;     ///< those whose noise was a secret's
+  int64_t secret_steps = 0;     ///< those whose noise came from a secret
 };
 
 class Account {
  public:
   /// `obstacle` says why the run is not private whatever its data is; empty when it is. `trainer`
-  /// is the number by which the model knows whose steps these are.
+  /// is the trainer's id, by which the model tells whose steps these are.
   Account(const PrivacyOptions& options, const data::Sampling& sampling, std::string obstacle,
           std::shared_ptr<models::LastTrainer> last_trainer, int64_t trainer);
 
-  /// The same options with the noise that the target asks for; plain training has no noise to
+  /// The same options with the noise that the target requires; plain training has no noise to
   /// choose. Throws UsageError where there is a target but no plan of steps, or no claim can be
   /// made.
   ClipOptions with_noise(ClipOptions clip);
@@ -68,15 +68,15 @@ class Account {
   accountant::Epsilon epsilon() const {
     return spent_.history.epsilon(options_.accountant, options_.delta);
   }
-  /// An upper bound of it that is quick, for progress.
+  /// A cheap upper bound of it, for progress.
   double epsilon_so_far();
 
   const SpentSteps& spent() const { return spent_; }
-  /// The weights are a checkpoint's now: goes on with its account. Where some of its steps are not
+  /// The weights are a checkpoint's now: continues its account. Where some of its steps are not
   /// accounted for, there is no claim.
   void go_on_from(const SpentSteps& spent);
 
-  /// For results: the claim with all that it rests on, or the reason why there is none.
+  /// For results: the claim with all its parameters, or the reason why there is none.
   records::PrivacyPart record() const;
 
  private:

@@ -1,6 +1,6 @@
 // Norms and sums of the linear layers of one block together: on a GPU a launch per layer would
 // leave half of it idle, and layers that share their input (q, k and v; gate and up) share its Gram
-// matrix. Which layers may join is asked first; the others go through their rules one by one.
+// matrix. Which layers may join is checked first; the others go through their rules one by one.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ enum class Keep {
   Gradients  ///< each sample's gradient
 };
 
-/// A linear layer on its way into a common launch.
+/// A linear layer to be processed in a common launch.
 struct LinearTask {
   const models::ParamLayer* layer = nullptr;
   at::Tensor a_BTi, g_BTo;
@@ -28,12 +28,12 @@ struct LinearTask {
 /// At most so many in one launch: kernels take their tables as parameters, which are limited.
 inline constexpr size_t kMostTasks = 12;
 
-/// Kernels stand in for the layer's rule: a linear layer in bfloat16 on a GPU since Ampere.
+/// Kernels replace the layer's rule: a linear layer in bfloat16 on a GPU since Ampere.
 /// Gradients are kept in 16 bits on Hopper only.
 bool may_join(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
 
 struct TaskNorms {
-  at::Tensor squares_nB;  ///< of the weights' gradients, double; never below the truth
+  at::Tensor squares_nB;  ///< of the weights' gradients, double; never too small
   /// Of tasks that keep: the gradients [B, o, i] in float16 and what they were multiplied by [B].
   std::vector<at::Tensor> rows, scales;
 };
@@ -42,7 +42,7 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks);
 /// Adds each task's sum over samples of factor x gradient to its weight's grad. Each weight once.
 void add_clipped(const std::vector<LinearTask>& tasks, const at::Tensor& factors);
 
-/// What a common launch is called where its time is shown: "model.layers.3" for layers of a block.
+/// Name of a common launch in timings: "model.layers.3" for layers of a block.
 std::string common_name(const std::vector<LinearTask>& tasks);
 
 }  // namespace moonshard::privacy

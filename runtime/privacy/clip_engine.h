@@ -30,21 +30,21 @@ struct ClipReport {
   std::vector<LayerNorms> layers;
 };
 
-/// A micro-batch, as far as engines care.
+/// A micro-batch, as engines see it.
 struct MicroBatch {
   int64_t samples = 0;
   int64_t tokens_per_sample = 1;
   int64_t index = 0;  ///< within the step
   bool record_layers = false;
-  /// The most of any rank's micro-batches, 0 without others: what all ranks must decide alike is
-  /// decided from these.
+  /// The most of any rank's micro-batches, 0 without others: decisions that all ranks must share
+  /// are based on these.
   int64_t most_samples = 0, most_tokens_per_sample = 0;
   /// A rank without samples of its own runs a zero-weight dummy sample, so that it joins the
   /// others' collectives.
   bool stand_in = false;
 };
 
-/// What becomes of squared norms [B] before they are turned into factors.
+/// Applied to squared norms [B] before they become factors.
 using NormReduction = std::function<at::Tensor(const at::Tensor& squares)>;
 
 class ClipEngine : public models::GradientConsumer {
@@ -60,10 +60,10 @@ class ClipEngine : public models::GradientConsumer {
   virtual ClipReport clip(profile::PhaseTimer& timer) = 0;
   /// After the second backward pass.
   virtual void end_second_pass() {}
-  /// For measuring what a reduction of norms over ranks costs. It mixes samples of different ranks:
-  /// what is trained so is not private.
+  /// For measuring the cost of a reduction of norms over ranks. It mixes samples of different
+  /// ranks: such training is not private.
   virtual void reduce_norms_by(NormReduction) {}
-  /// What is asked where norms, factors and gradients are made; it outlives the engine.
+  /// Hooks for norms, factors and gradients; they outlive the engine.
   virtual void use_hooks(StepHooks&) {}
   /// Bytes that the engine held across layers at its peak in this step.
   virtual int64_t kept_bytes() const { return 0; }
@@ -75,7 +75,7 @@ using EngineMaker =
 /// Adds an engine, or replaces one that was registered before. Built-in names are refused.
 /// engine_names.h lists what there is.
 void register_engine(const EngineDescription& description, EngineMaker make);
-/// Takes a registered engine away again. Built-in ones stay.
+/// Removes a registered engine. Built-in ones stay.
 void unregister_engine(const std::string& name);
 
 std::unique_ptr<ClipEngine> make_engine(const ClipOptions& options,

@@ -1,4 +1,4 @@
-// How per-sample gradients are clipped and how much noise their sum gets. Knows no torch.
+// How per-sample gradients are clipped and how much noise their sum gets. Torch-free.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ class Clipping {
   bool per_layer() const { return options_.clipping == "per_layer"; }
   /// C now: no sample's contribution to the sum has a larger norm.
   double bound() const { return bound_; }
-  /// Goes on from the C of an earlier run.
+  /// Continues from the C of an earlier run.
   void set_bound(double bound) { bound_ = bound; }
   /// Factors [B] of norms [B], of the whole gradient or of one of `groups` layers. A sample whose
   /// norm is not finite has no bounded contribution: its factor is 0.

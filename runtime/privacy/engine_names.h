@@ -1,6 +1,6 @@
 // Names, aliases and one-line docs of the clipping engines: of the built-in ones, and of those that
-// scripts register. Knows no torch, so that option schemas and the viewer can use it; clip_engine.h
-// adds what makes an engine of a name.
+// scripts register. Torch-free, so that option schemas and the viewer can use it; clip_engine.h
+// creates engines by name.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ void unregister_engine_name(const std::string& name);
 std::vector<std::string> engine_names();
 /// From alias to name.
 std::map<std::string, std::string> engine_aliases();
-/// The name that an alias stands for; any other word stays as it is.
+/// The name that an alias stands for; any other text is returned unchanged.
 std::string canonical_engine(const std::string& word);
 
 }  // namespace moonshard::privacy

@@ -33,16 +33,17 @@ struct LayerGradients {
   at::Tensor weight, bias;
 };
 
-/// What is known of one kind of layer. Only the first is needed; the others have slower defaults
-/// made of it. All results are float32 or wider. The bias, where there is one, adds to the output
-/// at every position in every kind, so that its gradient is the sum of g: rules do not see it.
+/// Gradient rule of one kind of layer. Only per_sample is required; the other methods have slower
+/// defaults based on it. All results are float32 or wider. The bias, where there is one, adds to
+/// the output at every position in every kind, so that its gradient is the sum of g: rules do not
+/// see it.
 class LayerRule {
  public:
   virtual ~LayerRule() = default;
   /// [B, shape of the weight].
   virtual at::Tensor per_sample(const models::ParamLayer& layer, const at::Tensor& a,
                                 const at::Tensor& g) const = 0;
-  /// Squared norm of each sample's gradient [B], double. Never below the truth by more than
+  /// Squared norm of each sample's gradient [B], double. Never too small by more than
   /// rounding of the result itself.
   virtual at::Tensor squares(const models::ParamLayer& layer, const at::Tensor& a,
                              const at::Tensor& g, const NormSettings& settings) const;
@@ -78,7 +79,7 @@ void add_gradients(const models::ParamLayer& layer, const at::Tensor& a, const a
 /// [B], or undefined for all 1. On a GPU the rows may be handed on as they are (Parameter::rows).
 void add_rows(models::Parameter& parameter, const at::Tensor& rows, const at::Tensor& factors = {});
 
-/// Tells whoever keeps the parameters that the layer's part of this micro-batch is in their grad.
+/// Notifies the ParameterKeeper that the layer's part of this micro-batch is in the grad.
 void announce_gradients(const models::ParamLayer& layer);
 
 /// Inner product, per sample [B], double, of the gradients that two uses of one weight have: the

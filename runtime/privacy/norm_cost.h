@@ -1,6 +1,6 @@
-// What norms and sums of a layer cost, by formula: the ground for choosing between them.
-// One unit is one floating-point operation; a byte moved counts as many as the device could have
-// done meanwhile.
+// Cost of a layer's norms and sums, by formula, for choosing between them.
+// One unit is one floating-point operation; a byte moved counts as many as the device can do
+// in that time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,8 +31,7 @@ double keep_gradients_cost(const LayerShape& shape);
 double keep_compact_cost(const LayerShape& shape);
 double kept_compact_bytes(const LayerShape& shape);
 
-/// Layers that share their input keep it once; here it counts for each, which errs on the safe
-/// side.
+/// Layers that share their input keep it once; here it counts for each, which overestimates.
 double kept_inputs_bytes(const LayerShape& shape);
 double kept_gradients_bytes(const LayerShape& shape);
 

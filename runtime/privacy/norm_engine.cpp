@@ -172,7 +172,7 @@ void NormEngine::launch_joined() {
     if (needs_group_norms()) group.squares = found.squares_nB[static_cast<int64_t>(k)];
     if (found.rows[k].defined()) {
       models::Parameter& weight = *task.layer->weight;
-      // A patch embedding's weight is no matrix, and whoever sums its rows up goes by their shape.
+      // A patch embedding's weight is not a matrix, and its rows are summed by their shape.
       std::vector<int64_t> shape = weight.value.sizes().vec();
       shape.insert(shape.begin(), found.rows[k].size(0));
       group.per_sample[weight.index] = {&weight, found.rows[k].view(shape), found.scales[k]};

@@ -1,10 +1,10 @@
 // Base class of the norm engines. Each layer has a plan: how its norm is found at the
-// seam, and what is kept until the factors are known. What is called ghost, flash, bookkeeping or
-// materialize are plans; this file carries them out.
+// seam, and what is kept until the factors are known. ghost, flash, bookkeeping and materialize
+// are plans; this file carries them out.
 //
-// Norms stream: one running sum of squares per sample, no list of layers. Layers that share a
-// weight form a group, whose norm has the cross terms of its uses. With per-layer clipping a
-// group's factors are known as soon as the group is complete, and its sum is formed there and then.
+// Norms are one running sum of squares per sample, without a list of layers. Layers that share a
+// weight form a group, whose norm includes the cross terms of its uses. With per-layer clipping a
+// group's factors are known as soon as the group is complete, and its sum is formed at once.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@
 
 namespace moonshard::privacy {
 
-/// Lanes of zones (profile/zone.h): what finding the norms is made of. Local is per layer.
+/// Lanes of zones (profile/zone.h): parts of the norm computation. Local is per layer.
 inline constexpr const char* kLocalNorms = "norm local";
 inline constexpr const char* kNormStacking = "norm stacking";
 inline constexpr const char* kNormReduce = "norm reduce";
 inline constexpr const char* kNormFinal = "norm final";
 
-/// Squared norms [B] of one layer by other means than the rules'.
+/// Squared norms [B] of one layer by a custom function instead of its rule.
 using NormFunction = std::function<at::Tensor(const models::ParamLayer& layer, const at::Tensor& a,
                                               const at::Tensor& g)>;
 
@@ -123,7 +123,7 @@ class NormEngine : public ClipEngine {
   std::vector<bool> seen_;               ///< by layer index
   at::Tensor squares_, factors_;         ///< [B]
   std::vector<LinearTask> joined_;       ///< of the block that backward is in
-  std::vector<at::Tensor> late_rows_;    ///< [B, n] on a GPU: their squares are taken in one go
+  std::vector<at::Tensor> late_rows_;    ///< [B, n] on a GPU: their squares are computed together
   std::vector<LayerNorms> recorded_;
   int64_t peak_kept_bytes_ = 0;
 };

@@ -51,7 +51,7 @@ void NormEngine::take_sums(Group& group, const at::Tensor& factors,
 }
 
 void NormEngine::announce(const Group& group) const {
-  // In the second pass each layer speaks for itself.
+  // In the second pass each layer announces its gradient itself.
   if (needs_second_pass_) return;
   for (const ParamLayer* layer : group.layers) announce(*layer);
 }
@@ -68,7 +68,7 @@ void NormEngine::sum_one(Group& group, const at::Tensor& factors) {
   announce(group);
 }
 
-// Block by block: a block's linear layers in one launch, then whoever waits for them is told.
+// Block by block: a block's linear layers in one launch, then their gradients are announced.
 void NormEngine::sum_all(const at::Tensor& factors) {
   std::vector<LinearTask> joined;
   std::vector<Group*> taken;

@@ -1,4 +1,4 @@
-// The privacy budget that a run may be given, and how its epsilon is computed. Knows no torch.
+// The privacy budget that a run may be given, and how its epsilon is computed. Torch-free.
 #pragma once
 
 #include <cstdint>

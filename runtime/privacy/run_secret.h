@@ -1,4 +1,4 @@
-// A secret that all ranks of a run share and nobody writes down.
+// A secret that all ranks of a run share and that is never stored.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace moonshard::privacy {
 /// another.
 std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world);
 
-/// What a run's samplers draw from: its seed, or a secret of their own. All ranks together.
+/// What a run's samplers draw from: its seed, or a separate secret. All ranks together.
 RandomWords sampling_words(comm::World& world, int64_t seed, bool secure);
 
 }  // namespace moonshard::privacy

@@ -1,8 +1,8 @@
 // Where a training step can be changed from outside, one method per mechanism. A trainer has no
 // hooks unless it is given some: `moonshard verify --fault` and `moonshard audit --fault` give one
-// that makes a deliberate mistake (runtime/verify/faults.h), to prove that it is found. Whatever
-// ways a mechanism has (fused update, noise for an observer, kept rows, a second pass), all of them
-// ask the same method.
+// that makes a deliberate mistake (runtime/verify/faults.h), to prove that it is found. All
+// code paths of a mechanism (fused update, noise for an observer, kept rows, a second pass) call
+// the same method.
 #pragma once
 
 #include "runtime/models/model.h"
@@ -43,7 +43,7 @@ class StepHooks {
   }
 };
 
-/// Those of a trainer that was given none.
+/// The default: no hooks.
 inline StepHooks& no_hooks() {
   static StepHooks hooks;
   return hooks;

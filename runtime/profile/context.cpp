@@ -12,14 +12,14 @@
 namespace moonshard::profile {
 namespace {
 
-// "To pass extra information from the higher layers": of the kinds that LibTorch has, the one that
-// it leaves to the program.
+// LibTorch documents this kind "to pass extra information from the higher layers": the one that it
+// leaves to programs.
 constexpr auto kContextKind = c10::DebugInfoKind::PRODUCER_INFO;
 
 std::atomic<uint64_t> steps_begun{0};
 std::atomic<int64_t> steps_running{0};
 
-// The CUDA allocator reports to the profiler state that the allocating thread carries.
+// The CUDA allocator reports to the profiler state of the allocating thread.
 class AllocatorReports : public c10::MemoryReportingInfoBase {
  public:
   explicit AllocatorReports(bool counts) : counts_(counts) {}
@@ -60,7 +60,7 @@ void carry_context(const std::shared_ptr<Context>& context) {
 
 ContextScope::ContextScope(const std::shared_ptr<Context>& context)
     : guard_(kContextKind, context),
-      // Owners that were named for another context say nothing about this one's memory.
+      // OwnerScopes of another context do not apply to this one's memory.
       owner_before_(std::exchange(detail::thread_owner, Owner::Count)) {}
 
 ContextScope::~ContextScope() {

@@ -1,8 +1,8 @@
-// On whose behalf something is recorded. A context is the phase, the timeline and the ledger of one
-// step of one trainer. It is current on the thread that runs the step and on the threads that work
-// for it: LibTorch hands its debug information, which carries the context, on to autograd's and
-// Gloo's threads. Two trainers of one process therefore share none of it, whether they take turns
-// on one thread, run inside of each other, or have a thread each.
+// Attributes recordings to a step. A context is the phase, the timeline and the ledger of one step
+// of one trainer. It is current on the thread that runs the step and on the threads that work for
+// it: LibTorch propagates its debug information, which carries the context, to autograd's and
+// Gloo's threads. Two trainers of one process therefore share none of it, whether they alternate on
+// one thread, nest, or have a thread each.
 #pragma once
 
 #include <atomic>
@@ -23,18 +23,18 @@ struct OutOfMemoryNotes;
 
 struct Context : c10::DebugInfoBase, std::enable_shared_from_this<Context> {
   std::atomic<const char*> phase{""};       ///< that runs now; a literal
-  std::shared_ptr<Timeline> timeline;       ///< null: nobody asked for spans
-  std::shared_ptr<Ledger> ledger;           ///< null: nobody asked whose memory is whose
+  std::shared_ptr<Timeline> timeline;       ///< null: spans are not recorded
+  std::shared_ptr<Ledger> ledger;           ///< null: memory owners are not recorded
   std::shared_ptr<OutOfMemoryNotes> notes;  ///< of the OutOfMemoryWatch around it, if any
 };
 
-/// This thread's context; null where nothing is recorded on anybody's behalf.
+/// This thread's context; null where nothing is recorded.
 std::shared_ptr<Context> current_context();
-/// Puts one on top of what the thread carries, for good; see Trace. ContextScope is the usual way.
+/// Pushes one onto the thread's stack permanently; see Trace. ContextScope is the usual way.
 void carry_context(const std::shared_ptr<Context>& context);
 
-/// Makes a context current on this thread while it lives. Null changes nothing. For threads that
-/// LibTorch knows nothing of: hand current_context() to them.
+/// Makes a context current on this thread while it lives. Null changes nothing. Threads that
+/// LibTorch does not manage must be passed current_context().
 class ContextScope {
  public:
   explicit ContextScope(const std::shared_ptr<Context>& context);
@@ -47,12 +47,12 @@ class ContextScope {
   Owner owner_before_;
 };
 
-/// What a step is to be recorded with.
+/// What to record during a step.
 struct StepRecording {
   bool timeline = false, ledger = false;
 };
 
-/// A step of a trainer, from its beginning to its end, on this thread.
+/// A step of a trainer, from begin to end, on this thread.
 class StepScope {
  public:
   StepScope(c10::Device device, StepRecording wanted);
@@ -75,8 +75,8 @@ struct StepCounts {
 StepCounts count_steps();
 
 namespace detail {
-/// While the result lives, the CUDA allocator tells of this thread's memory: of failed allocations,
-/// and where `counts` is set of all of them.
+/// While the result lives, the CUDA allocator reports this thread's failed allocations, and with
+/// `counts` all allocations.
 std::unique_ptr<c10::DebugInfoGuard> listen_to_allocator(bool counts);
 extern std::atomic<int64_t> open_timelines;
 }  // namespace detail

@@ -13,13 +13,14 @@ namespace {
 
 using LedgerClock = std::chrono::steady_clock;
 
-// Blocks of the CUDA allocator are multiples of this; a claimed tensor's block is at least that.
+// Blocks of the CUDA allocator are multiples of this; a claimed tensor's block is at least this
+// large.
 constexpr int64_t kGpuBlock = 512;
 constexpr size_t kMostSamples = 1u << 17;
 
-// Guards the list of open books and all that is in them: allocations come from any thread, also
-// while a ledger begins and ends. No allocator is asked for anything while it is held: allocators
-// call us with their own locks in hand.
+// Guards the list of open books and their contents: allocations come from any thread, also while a
+// ledger begins and ends. Never call an allocator while holding it: allocators call us with their
+// own locks held.
 std::mutex books_mutex;
 std::vector<Ledger::Book*> open_books;
 
@@ -106,7 +107,7 @@ struct Ledger::Book {
     unclaimed -= bytes;
   }
 
-  // Few enough to keep, in even steps; the peak is kept by itself.
+  // Downsamples evenly; the peak is kept separately.
   void sample() {
     if (++changes % stride != 0) return;
     samples.push_back(now());
@@ -134,11 +135,11 @@ struct Ledger::Book {
     leave_phase(now_held);
     phase = name;
     phases.push_back({phase, total, total, 0, 0, 0});
-    if (total >= peak) mark_peak();  // with what has been claimed since
+    if (total >= peak) mark_peak();  // including claims since then
     samples.push_back(now());
   }
 
-  // Whether no other step ran while this ledger was kept.
+  // Whether no other step ran during this ledger.
   bool was_alone() const { return steps.running == 0 && count_steps().begun <= steps.begun + 1; }
 
   bool is_open() const {
@@ -152,7 +153,7 @@ struct Ledger::Book {
 
 namespace {
 
-// One sample of each stretch of time: its largest.
+// Keeps the largest sample of each interval.
 std::vector<LedgerSample> thinned(std::vector<LedgerSample> samples) {
   if (samples.size() <= kTimelineSamples) return samples;
   std::vector<LedgerSample> kept;
@@ -215,7 +216,7 @@ void Ledger::count(const void* block, int64_t bytes, c10::Device device, uint64_
   for (Book* book : open_books) {
     const auto entry = book->blocks.find(block);
     if (entry != book->blocks.end()) {
-      // Freed, by whatever thread; or so long ago that its address is given away again.
+      // Freed, by any thread; or so long ago that its address was reused.
       book->forget(entry, bytes > 0 ? entry->second.bytes : -bytes);
     } else if (bytes < 0 && book->is_of(device) && age < book->number &&
                (book == own || (context == nullptr && book->was_alone()))) {

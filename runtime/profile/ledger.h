@@ -1,6 +1,6 @@
-// A ledger of the memory that tensors hold during a step: who owns how much at the moment of the
-// peak, at the end of each phase, and over time. What nobody claimed is the rest, so that the rows
-// always add up to what the allocator counts.
+// A ledger of the memory that tensors hold during a step: bytes per owner at the peak, at the end
+// of each phase, and over time. Unclaimed memory is the rest, so that the rows always add up to the
+// allocator's count.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ struct LedgerPhase {
 };
 
 struct LedgerSample {
-  double ms = 0;  ///< host time since the beginning; on a GPU this is when the work was asked for
+  double ms = 0;  ///< host time since the beginning; on a GPU when the work was enqueued
   std::string phase;
   int64_t total_bytes = 0;
   OwnerBytes owners{};
@@ -40,11 +40,11 @@ struct LedgerReport {
 inline constexpr size_t kTimelineSamples = 400;
 
 /// The ledger of one step (context.h) on one device: of what is allocated while its context is
-/// current. Tensors that were there before it began are the rest until someone claims them.
+/// current. Tensors that existed before it began are the rest until claimed.
 ///
 /// The allocator counts for the whole process. Where another trainer's step ran at the same time,
-/// its peak is not this step's, and the totals are what was held at the beginning and what this
-/// step has added and given back since.
+/// its peak is not this step's, and the totals are what was held at the beginning plus what this
+/// step has allocated and freed since.
 class Ledger {
  public:
   explicit Ledger(c10::Device device);
@@ -57,8 +57,8 @@ class Ledger {
   /// Ends the ledger.
   LedgerReport finish();
 
-  /// By the allocators, while a ledger is open: this thread allocated a block (bytes > 0) or freed
-  /// one. `age` is ledgers_begun when it was allocated; 0 where nobody knows.
+  /// Called by the allocators while a ledger is open: this thread allocated a block (bytes > 0) or
+  /// freed one. `age` is ledgers_begun when it was allocated; 0 if unknown.
   static void count(const void* block, int64_t bytes, c10::Device device, uint64_t age);
 
   struct Book;
@@ -69,8 +69,8 @@ class Ledger {
 
 namespace detail {
 
-/// How many ledgers have begun so far: the allocator's hook writes it beside every host block, so
-/// that a ledger knows whether a block that is freed was there before it.
+/// Number of ledgers begun so far: the allocator's hook stores it with every host block, so that a
+/// ledger knows whether a block that is freed existed before it.
 extern std::atomic<uint64_t> ledgers_begun;
 }  // namespace detail
 

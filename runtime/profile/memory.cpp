@@ -31,13 +31,13 @@ void count_change(int64_t bytes) {
   }
 }
 
-// Stands before the data of each block.
+// Precedes the data of each block.
 struct BlockHeader {
   int64_t bytes;
   uint64_t age;  ///< ledgers that had begun when it was allocated
 };
-// The header takes as much as LibTorch's alignment, so that the data keeps it; and data and context
-// are one pointer, which oneDNN's raw allocations ask for.
+// The header is as large as LibTorch's alignment, so that the data keeps it; data and context are
+// one pointer, as oneDNN's raw allocations require.
 constexpr size_t kHeaderBytes = 64;
 static_assert(kHeaderBytes % c10::gAlignment == 0 && sizeof(BlockHeader) <= kHeaderBytes);
 
@@ -60,8 +60,8 @@ void release_block(void* data) {
   c10::free_cpu(block);
 }
 
-// Stands in for LibTorch's CPU allocator. Every host tensor passes through here, including kernels'
-// temporaries, so that a peak is a peak.
+// Replaces LibTorch's CPU allocator. Every host tensor goes through it, including kernels'
+// temporaries, so that peaks are complete.
 class CountingAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {

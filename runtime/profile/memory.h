@@ -1,4 +1,4 @@
-// Memory as numbers: bytes that tensors hold on the host and on GPUs, with their peaks, and the
+// Memory statistics: bytes that tensors hold on the host and on GPUs, with their peaks, and the
 // process's resident set. Host tensors are counted through a hook in LibTorch's CPU allocator.
 #pragma once
 
@@ -17,18 +17,18 @@ struct MemoryReading {
   int64_t rss_bytes = 0;  ///< of the whole process
 };
 
-/// Puts the counting hook into the CPU allocator. Idempotent; tensors made before are not counted,
-/// so programs call it first.
+/// Installs the counting hook in the CPU allocator. Idempotent; earlier tensors are not counted, so
+/// programs call it first.
 void install_cpu_memory_hook();
 
-/// Host tensors of the process may hold at most this many bytes; above it an allocation fails as it
-/// would on a full machine. 0 means no limit.
+/// Limits the bytes of the process's host tensors; above it an allocation fails as it would on a
+/// full machine. 0 means no limit.
 void set_cpu_memory_limit(int64_t bytes);
 
 MemoryReading read_memory(c10::Device device);
 void reset_peak_memory(c10::Device device);
 
-/// What the driver has left; -1 for the host.
+/// Free device memory by the driver; -1 for the host.
 int64_t free_device_bytes(c10::Device device);
 
 int64_t resident_set_bytes();

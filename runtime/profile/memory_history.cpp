@@ -7,7 +7,7 @@
 namespace moonshard::profile {
 namespace {
 
-// In a library of its own, as it needs LibTorch's CUDA library when it is linked.
+// In a separate library, as it needs LibTorch's CUDA library when it is linked.
 struct HistoryPlugin {
   void (*record)(bool on, size_t entries) = nullptr;
   void (*snapshot)(void* to, void (*take)(void* to, const char* bytes, size_t count)) = nullptr;

@@ -1,5 +1,5 @@
-// PyTorch's own record of the GPU allocator: the snapshot files that its memory viewer opens, of a
-// whole run or of the moment when memory ran out.
+// PyTorch's own record of the GPU allocator: snapshot files for its memory viewer, of a whole run
+// or of the moment when memory ran out.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 namespace moonshard::profile {
 
 /// Records from its construction on. On the CPU, where LibTorch keeps no such record, it does
-/// nothing and says so.
+/// nothing and reports why.
 class MemoryHistory {
  public:
   explicit MemoryHistory(c10::Device device);

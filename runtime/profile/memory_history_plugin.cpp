@@ -1,5 +1,5 @@
-// LibTorch's memory history, which lives in its CUDA library: a shared library of its own, loaded
-// when somebody asks for a snapshot.
+// LibTorch's memory history, which lives in its CUDA library: a separate shared library, loaded
+// when a snapshot is requested.
 #include <torch/csrc/cuda/memory_snapshot.h>
 
 extern "C" {

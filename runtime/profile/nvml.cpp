@@ -12,8 +12,8 @@
 namespace moonshard::profile {
 namespace {
 
-// Our own declarations of the few calls that are needed: the library's header comes with the CUDA
-// toolkit, which the machine that runs this need not have.
+// Our own declarations of the few calls that are needed: the header comes with the CUDA toolkit,
+// which need not be installed where this runs.
 using Device = void*;
 constexpr int kSuccess = 0, kInsufficientSize = 7;
 constexpr unsigned long long kNotAvailable = std::numeric_limits<unsigned long long>::max();
@@ -113,7 +113,7 @@ class Library {
   std::vector<GpuProcess> processes(Device device) const {
     std::vector<GpuProcess> found;
     if (processes_ == nullptr) return found;
-    // A process may start between two calls: room for more than the last answer asked for.
+    // A process may start between two calls: allow more entries than the last answer reported.
     for (unsigned room = 64; room <= 4096; room *= 2) {
       std::vector<RunningProcess> list(room);
       unsigned count = room;
@@ -152,7 +152,7 @@ class Library {
   int (*processes_)(Device, unsigned*, RunningProcess*) = nullptr;
 };
 
-// Kept to the end of the program: other threads may still ask while it ends.
+// Never unloaded: other threads may still call it at exit.
 const Library& library() {
   static const Library* kept = new Library();
   return *kept;
@@ -204,7 +204,7 @@ std::vector<Gpu> visible_gpus(const std::vector<Gpu>& gpus, const char* cuda_vis
     const std::string entry = trimmed(rest.substr(0, comma));
     const Gpu* gpu = find_gpu(gpus, entry);
     if (entry.starts_with("MIG-")) {
-      // A slice of a GPU: there, but not in the list, and with memory of its own.
+      // A MIG slice: usable, but not in the list, and with its own memory.
       Gpu slice;
       slice.uuid = entry;
       slice.name = "a slice of a GPU (MIG)";

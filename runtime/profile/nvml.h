@@ -1,6 +1,6 @@
-// GPUs as the driver's management library (NVML) sees them: names, memory, utilisation, and who
-// holds what. It is loaded when first asked for, needs no CUDA and makes no context, so that a
-// process that watches GPUs takes none of their memory. Knows no LibTorch.
+// GPUs as the driver's management library (NVML) sees them: names, memory, utilisation, and memory
+// per process. It is loaded when first used, needs no CUDA and makes no context, so that a process
+// that watches GPUs takes none of their memory. Needs no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace moonshard::profile {
 
 struct GpuProcess {
-  int64_t pid = 0;               ///< as the driver counts; another container's is no process here
+  int64_t pid = 0;               ///< the driver's; may belong to another container
   std::string name;              ///< "unknown" for one of another container
-  std::optional<int64_t> bytes;  ///< none where the driver does not say
+  std::optional<int64_t> bytes;  ///< empty where the driver does not report it
 };
 
 struct Gpu {
@@ -34,12 +34,12 @@ struct GpuListing {
 /// All GPUs of this machine. Cheap enough for ten times a second.
 GpuListing list_gpus();
 
-/// Utilisation alone, for samplers; nothing where the driver does not say.
+/// Utilisation alone, for samplers; empty where the driver does not report it.
 std::optional<double> gpu_utilization_percent(int index);
 
-/// Those that a value of CUDA_VISIBLE_DEVICES leaves, in its order: indices or the beginnings of
-/// UUIDs; what comes after an entry that names none does not count, as in CUDA. A slice (MIG-…)
-/// stands as itself, without figures. A null pointer leaves all.
+/// Those that a value of CUDA_VISIBLE_DEVICES leaves, in its order: indices or prefixes of UUIDs;
+/// entries after an invalid one are ignored, as in CUDA. A MIG slice (MIG-…) is listed without
+/// figures. A null pointer leaves all.
 std::vector<Gpu> visible_gpus(const std::vector<Gpu>& gpus, const char* cuda_visible_devices);
 
 }  // namespace moonshard::profile

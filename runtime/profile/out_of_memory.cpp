@@ -30,7 +30,7 @@ void note_out_of_memory(int64_t bytes_asked, c10::Device device) {
   int64_t free_bytes = -1;
   try {
     free_bytes = free_device_bytes(device);
-  } catch (...) {  // the error on its way says more than this one could
+  } catch (...) {  // the original error matters more
   }
   note_out_of_memory(bytes_asked, free_bytes);
 }

@@ -1,5 +1,5 @@
-// What was going on when memory ran out: asked for, still free, in which phase. Noted by the
-// allocators at that moment, before the error unwinds what filled the memory.
+// What was going on when memory ran out: bytes requested, bytes free, phase. Recorded by the
+// allocators at that moment, before the error unwinds and frees memory.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 namespace moonshard::profile {
 
 struct OutOfMemoryDetails {
-  int64_t bytes_asked = -1, bytes_free = -1;  ///< -1: nobody knows
+  int64_t bytes_asked = -1, bytes_free = -1;  ///< -1: unknown
   std::string phase;                          ///< of the step, or "" outside of one
 };
 
-/// By allocators: for the watch around this thread's work, if there is one. The second form asks
-/// the device what is free.
+/// Called by allocators, for the watch around this thread's work, if there is one. The second form
+/// asks the device for its free memory.
 void note_out_of_memory(int64_t bytes_asked, int64_t bytes_free);
 void note_out_of_memory(int64_t bytes_asked, c10::Device device);
 
-/// While it lives, an allocation of this thread (and of threads that work for it, see context.h)
-/// that fails is noted, and `action` runs while everything is still in memory.
+/// While it lives, a failed allocation of this thread (and of threads that work for it, see
+/// context.h) is recorded, and `action` runs while everything is still in memory.
 class OutOfMemoryWatch {
  public:
   explicit OutOfMemoryWatch(std::function<void()> action = {});

@@ -39,8 +39,8 @@ std::vector<CollectiveTimes> collective_times(const std::vector<Span>& spans) {
       CollectiveTimes& times = entry(list, operation);
       ++times.count;
       times.bytes += span.bytes;
-      // On one device the modelled link has to wait for room between the kernels of the
-      // computation; a real one would not.
+      // On one device the modelled link has to wait for a gap between compute kernels; a real one
+      // would not.
       times.work_ms += span.modelled_ms > 0
                            ? span.modelled_ms
                            : std::max(0.0, span.end_ms - std::max(span.begin_ms, busy));

@@ -1,5 +1,5 @@
-// From spans to figures: how long collectives worked, how long the computation waited for them, and
-// what share of the work was hidden behind computation.
+// From spans to figures: how long collectives ran, how long the computation waited for them, and
+// what share of communication was overlapped with computation.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct CollectiveTimes {
   double overlap_percent() const;
 };
 
-/// Collectives of one group run one after the other: one that is asked for while another runs
-/// begins to work when that is done.
+/// Collectives of one group run one after the other: one that starts while another runs begins to
+/// work when that is done.
 std::vector<CollectiveTimes> collective_times(const std::vector<Span>& spans);
 
 }  // namespace moonshard::profile

@@ -1,5 +1,5 @@
-// Who can own a tensor's memory: names as in records and plots, each with one line that says what
-// belongs to it. Knows no torch.
+// Owners of tensor memory: names as in records and plots, each with one line that says what belongs
+// to it. Needs no torch.
 #pragma once
 
 #include <array>

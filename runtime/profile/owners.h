@@ -1,5 +1,5 @@
-// Whose memory is it: while a step keeps a ledger (ledger.h), every block that its tensors hold has
-// an owner. Code says who where it allocates (OwnerScope) or where it takes a tensor over (claim).
+// Attributes memory to owners: while a step keeps a ledger (ledger.h), every block of its tensors
+// has an owner. Code names it where it allocates (OwnerScope) or takes a tensor over (claim).
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@ extern constinit thread_local Owner thread_owner;
 void claim_block(const at::Tensor& tensor, Owner owner);
 }  // namespace detail
 
-/// Blocks that this thread allocates while this lives are that owner's. The innermost counts.
+/// Blocks that this thread allocates while this lives belong to that owner. The innermost scope
+/// wins.
 class OwnerScope {
  public:
   explicit OwnerScope(Owner owner) : before_(std::exchange(detail::thread_owner, owner)) {}
@@ -30,8 +31,8 @@ class OwnerScope {
   Owner before_;
 };
 
-/// The block under the tensor is that owner's from now on, in the ledger of the step that runs
-/// here. Without a ledger this only looks at a counter.
+/// The tensor's block belongs to that owner from now on, in the ledger of the current step. Without
+/// a ledger this only checks a counter.
 inline void claim(const at::Tensor& tensor, Owner owner) {
   if (detail::open_ledgers.load(std::memory_order_relaxed) > 0) detail::claim_block(tensor, owner);
 }

@@ -1,5 +1,5 @@
 // The phases of a training step: names used alike in results, logs and traces, each with one line
-// that says what its time is spent on. Knows no torch.
+// that says what its time is spent on. Needs no torch.
 #pragma once
 
 namespace moonshard::profile {
@@ -9,8 +9,8 @@ struct PhaseName {
   const char* doc;  ///< one line
 };
 
-/// In the order of a step. A private step updates in one pass ("update"); where someone watches the
-/// gradients, and without privacy, "noise" and "optimizer" are phases apart.
+/// In the order of a step. A private step updates in one pass ("update"); where gradients are
+/// observed, and without privacy, "noise" and "optimizer" are separate phases.
 inline constexpr PhaseName kPhases[] = {
     {"data", "fetching the step's batches"},
     {"graph", "everything from forward to clipped sums of a replayed step (compile)"},

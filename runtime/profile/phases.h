@@ -14,9 +14,8 @@
 
 namespace moonshard::profile {
 
-/// The phase that runs now on this thread's behalf (context.h), or what was said instead ("model");
-/// for reports of what went wrong. Outside of steps and watches nobody keeps it. The text must be a
-/// literal.
+/// The phase of this thread's context (context.h), or a label set instead ("model"), for error
+/// reports. Not recorded outside of steps and watches. The text must be a literal.
 std::string current_phase();
 void set_current_phase(const char* phase);
 
@@ -29,9 +28,9 @@ class PhaseTimer {
 
   /// Ends the running phase, if any, and begins this one.
   void begin(const char* phase);
-  /// The time of another phase inside of the running one, which goes on after it. On any thread
-  /// that the step waits for. Ranges of traces belong to their thread, and the ledger's phases
-  /// follow each other: both are left alone.
+  /// Counts time inside the running phase as another phase; the running one resumes afterwards. On
+  /// any thread that the step waits for. Trace ranges are per thread, and the ledger's phases are
+  /// consecutive: neither is changed.
   class Inside {
    public:
     Inside(PhaseTimer& timer, const char* phase);

@@ -14,8 +14,8 @@ namespace moonshard::profile {
 struct Span {
   std::string lane, name;
   double begin_ms = 0, end_ms = 0;  ///< since the timeline's start
-  int64_t bytes = 0;                ///< that it is about, where somebody said so
-  double modelled_ms = 0;           ///< how long it would take by itself, where that is modelled
+  int64_t bytes = 0;                ///< transferred; 0 if unknown
+  double modelled_ms = 0;           ///< modelled duration without contention, if any
 };
 
 class Timeline {
@@ -25,8 +25,8 @@ class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  /// A span begins: now, or on a GPU at the current stream's place. Any thread. `on_host`: by the
-  /// clock, also where the device is a GPU.
+  /// Begins a span: now, or on a GPU at the current stream's position. Any thread. `on_host`: by
+  /// the clock, even if the device is a GPU.
   size_t begin(const std::string& lane, const std::string& name, bool on_host = false);
   void end(size_t span);
   void set_bytes(size_t span, int64_t bytes);

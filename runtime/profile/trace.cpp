@@ -57,10 +57,10 @@ std::string compressed(const std::string& text) {
 
 Trace::Trace(c10::Device device) {
   MS_CHECK(!records_now.exchange(true), "trace: expected one at a time, got a second");
-  // Without a GPU it would call that an error, on the user's screen.
+  // Without a GPU Kineto would print an error to the user's screen.
   if (!device.is_cuda()) ::setenv("KINETO_LOG_LEVEL", "99", 0);
-  // Kineto wants the place that the allocators report to for itself. All that the thread carries is
-  // set aside, and only the context put back.
+  // Kineto needs the slot that the allocators report to. The thread's debug information is set
+  // aside, and only the context restored.
   const std::shared_ptr<Context> context = current_context();
   set_aside_ = c10::ThreadLocalDebugInfo::current();
   c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr);
@@ -86,7 +86,7 @@ Trace::~Trace() {
   if (!running_) return;
   try {
     profiler::disableProfiler();
-  } catch (...) {  // the step's own error is the one to tell
+  } catch (...) {  // report the step's own error
   }
   stop_listening();
 }
@@ -107,7 +107,7 @@ void Trace::save(const std::filesystem::path& path, const TraceInfo& info) {
     throw;
   }
   stop_listening();
-  // Kineto writes plain text to a file of its own; ours has the rank inside and appears whole.
+  // Kineto writes an uncompressed file; ours adds the rank and is written atomically.
   const std::filesystem::path raw = path.string() + ".kineto";
   result->save(raw.string());
   std::ifstream file(raw, std::ios::binary);

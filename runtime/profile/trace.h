@@ -18,7 +18,7 @@ struct TraceInfo {
 };
 
 /// Records from its construction on, on this thread and the work that it starts. Kineto has one
-/// recorder in a process: throws UsageError while another trace records. Begins and ends outside of
+/// recorder per process: throws UsageError while another trace records. Begins and ends outside of
 /// a step (StepScope).
 class Trace {
  public:
@@ -33,16 +33,16 @@ class Trace {
   void stop_listening();
 
   bool running_ = true;
-  std::shared_ptr<c10::ThreadLocalDebugInfo> set_aside_;  ///< who else listened to the allocators
+  std::shared_ptr<c10::ThreadLocalDebugInfo> set_aside_;  ///< previous listeners of the allocators
 };
 
 /// Whether a trace records in this process.
 bool trace_is_recording();
-/// Whether it records this thread. Kineto then owns the place that allocators report to: whoever
-/// else wants to listen must do without.
+/// Whether it records this thread. Kineto then owns the slot that allocators report to: other
+/// listeners are disabled.
 bool trace_holds_this_thread();
 
-/// "trace.rank0.json.gz", or without .gz where zlib was not there to build with.
+/// "trace.rank0.json.gz", or without .gz in a build without zlib.
 std::string trace_file_name(int rank);
 
 }  // namespace moonshard::profile

@@ -20,7 +20,7 @@ void on_signal(int) {
 void listen_for_trace_requests() {
   struct sigaction before {};
   if (sigaction(SIGUSR2, nullptr, &before) != 0) return;
-  // Ignored is what launchers start us with, until we can listen.
+  // Launchers start us with the signal ignored, until a handler is installed.
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return;
   struct sigaction action {};
   action.sa_handler = &on_signal;

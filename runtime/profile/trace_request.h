@@ -8,10 +8,10 @@
 
 namespace moonshard::profile {
 
-/// At the start of a program that trains; a handler that is there already stays.
+/// Call at the start of a program that trains; an existing handler is kept.
 void listen_for_trace_requests();
 
-/// The folder to write to and the steps to trace, once per request; 0 steps when nobody asked.
+/// The folder to write to and the steps to trace, once per request; 0 steps without a request.
 struct TraceRequest {
   int64_t steps = 0;
   std::filesystem::path folder;

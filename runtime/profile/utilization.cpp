@@ -26,7 +26,7 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// The GPU that LibTorch calls by this index, among those that this process may see.
+// The GPU with this LibTorch index, among those visible to this process.
 std::optional<Gpu> gpu_of(c10::Device device) {
   if (!device.is_cuda()) return std::nullopt;
   const std::vector<Gpu> visible =

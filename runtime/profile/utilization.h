@@ -1,5 +1,5 @@
-// How busy the machine was over a stretch of time: this process's CPU time, and the GPU as its
-// driver sees it (NVML), sampled by a thread of its own.
+// Utilisation over a period: this process's CPU time, and the GPU as its driver sees it (NVML),
+// sampled by a separate thread.
 #pragma once
 
 #include <memory>
@@ -30,10 +30,10 @@ class UtilizationSampler {
   std::unique_ptr<State> state_;
 };
 
-/// What the device can do at most in this format, in operations per second; 0 where we do not know.
-/// Dense figures of the makers' data sheets: float32 without TF32, bfloat16 on tensor cores.
+/// The device's peak operations per second in this dtype; 0 if unknown. Dense figures of the
+/// makers' data sheets: float32 without TF32, bfloat16 on tensor cores.
 double peak_flops(c10::Device device, const std::string& dtype);
-/// The same for a GPU by the driver's name of it.
+/// The same for a GPU by the driver's name.
 double peak_flops_of(const std::string& gpu_name, const std::string& dtype);
 
 }  // namespace moonshard::profile

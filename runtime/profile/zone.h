@@ -1,6 +1,6 @@
-// A named stretch of work, under one name everywhere: a span in the timeline of the step that it
-// belongs to (context.h), a range in a running Kineto trace, an NVTX range under Nsight. When
-// nothing records it costs a look at two flags.
+// A named section of work, under one name everywhere: a span in the timeline of its step
+// (context.h), a range in a running Kineto trace, an NVTX range under Nsight. When nothing records
+// it costs a check of two flags.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class Zone {
   std::unique_ptr<Open> open_;
 };
 
-/// A range of traces alone, begun and ended by hand: the phases of a step follow each other.
+/// A range of traces only, begun and ended by hand: the phases of a step follow each other.
 class Range {
  public:
   Range();

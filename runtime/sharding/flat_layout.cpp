@@ -7,7 +7,7 @@
 namespace moonshard::sharding {
 namespace {
 
-// Parameters are aligned as matrix products want them: 128 bytes in 16-bit dtypes.
+// Parameters are aligned for matrix products: 128 bytes in 16-bit dtypes.
 constexpr int64_t kAlignment = 64;
 
 int64_t aligned(int64_t position) {
@@ -29,7 +29,7 @@ FlatLayout::FlatLayout(const std::vector<models::Parameter*>& parameters, int ow
     end = piece.offset + piece.numel;
     pieces.push_back(std::move(piece));
   }
-  // Parts start at aligned places, too: a short row leaves the last ranks with nothing but padding.
+  // Parts start at aligned offsets, too: with a short row the last ranks hold only padding.
   shard_size = aligned((end + world - 1) / world);
   for (Piece& piece : pieces) {
     const int64_t begin = std::max(piece.offset, shard_size * rank);

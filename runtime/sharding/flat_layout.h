@@ -1,4 +1,4 @@
-// Several parameters as one row of numbers, cut into equal parts for the ranks. A cut may fall
+// Several parameters flattened into one row and cut into equal parts, one per rank. A cut may fall
 // inside a parameter; the last parts may be padding only. All ranks compute the same layout.
 #pragma once
 
@@ -16,7 +16,7 @@ struct Piece {
   int64_t numel = 0;
   int64_t offset = 0;            ///< of the parameter in the row
   int64_t first = 0, count = 0;  ///< this rank's elements of the flattened parameter; may be none
-  at::Tensor shape;              ///< without numbers: stands in while the parameter is not whole
+  at::Tensor shape;  ///< without storage: placeholder while the parameter is not gathered
 };
 
 struct FlatLayout {
@@ -33,7 +33,7 @@ struct FlatLayout {
   static at::Tensor whole_view(const at::Tensor& row, const Piece& piece);
   /// This rank's elements of the parameter [count], inside its part of the row.
   at::Tensor own_view(const at::Tensor& part, const Piece& piece) const;
-  /// Sets to 0 what no parameter lies on.
+  /// Zeroes the padding.
   void clear_gaps(at::Tensor& row) const;
 };
 

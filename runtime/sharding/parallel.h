@@ -1,5 +1,5 @@
-// How a model's parameters, gradients and optimizer state lie over the ranks, as the training step
-// sees it. The step calls these in order; without wrapper they do nothing.
+// How a model's parameters, gradients and optimizer state are distributed over ranks, as the
+// training step sees it. The step calls these in order; without a wrapper they do nothing.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ struct KeptPart {
   at::Tensor value;                              ///< [count]; writing to it changes the part
 };
 
-/// Told of parts, by their places in Parallel::updated(), whose gradients are final and whose
-/// values nothing in the step needs any more.
+/// Called with parts (indices into Parallel::updated()) whose gradients are final and whose values
+/// the step no longer needs.
 using Completed = std::function<void(const std::string& unit, const std::vector<size_t>& parts)>;
 
 class Parallel {
@@ -36,40 +36,41 @@ class Parallel {
   virtual int64_t first_element(size_t) const { return 0; }
 
   virtual void begin_step() {}
-  /// From here to the next call gradients are handed over unit by unit: in the last micro-batch as
-  /// soon as they are whole, the rest in finish_gradients. They are dropped when the call returns.
-  /// On any thread of the backward pass. An empty function ends it. What cannot be told apart early
-  /// is not handed over at all: the step then finds it in updated().
+  /// Until the next call, gradients are passed to the callback unit by unit: in the last
+  /// micro-batch as soon as they are complete, the rest in finish_gradients. They are freed when
+  /// the callback returns. May run on any thread of the backward pass. An empty function ends this.
+  /// Gradients that cannot be completed early are not passed on: the step then finds them in
+  /// updated().
   virtual void on_complete(Completed) {}
-  /// Elements in the largest unit that is handed over.
+  /// Elements in the largest unit that is passed to the callback.
   virtual int64_t most_completed() const { return 0; }
-  /// `last` of the step: gradients that were held back travel then.
+  /// `last` of the step: gradients held back until then are reduced.
   virtual void begin_micro_batch(bool /*last*/) {}
   /// `last` of this micro-batch's backward passes.
   virtual void begin_backward(bool /*last*/) {}
-  /// Between the first backward and what the engine makes of it.
+  /// Between the first backward pass and the engine's use of its results.
   virtual void end_backward() {}
   virtual void end_micro_batch() {}
   /// Waits until updated() has its gradients, summed over ranks.
   virtual void finish_gradients() {}
   /// The optimizer has changed updated().
   virtual void end_step() {}
-  /// The step has failed: parameters as after the last whole step, gradients gone.
+  /// The step has failed: restores the parameters of the last complete step, drops gradients.
   virtual void abandon() {}
 
-  /// Parameters whole in the model, as long as nothing trains; all ranks together. Changes to them
-  /// are taken over by the next step.
+  /// Gathers all parameters into the model while no step runs; all ranks together. The next step
+  /// takes over changes to them.
   virtual void expose_parameters() {}
-  /// The sums of finish_gradients whole in the model, as its parameters' grad.
+  /// Gathers the sums of finish_gradients into the model, as its parameters' grad.
   virtual void expose_gradients() {}
 
-  /// What this rank keeps of every parameter: all of it where ranks have whole copies. Between
-  /// steps, all ranks together; good until the next step.
+  /// What this rank keeps of every parameter: all of it where ranks hold full copies. Between
+  /// steps, all ranks together; valid until the next step.
   virtual std::vector<KeptPart> kept_parts() = 0;
-  /// The kept parts were written to: whatever was made of them is out of date.
+  /// The kept parts were written to: invalidates everything derived from them.
   virtual void kept_parts_changed() {}
 
-  /// Spans of units' computation and of collectives go there; null ends it.
+  /// Records spans of units' computation and of collectives there; null ends it.
   virtual void record_into(std::shared_ptr<profile::Timeline>) {}
   virtual ShardingMemory memory() const { return {}; }
   virtual std::vector<std::string> unit_names() const { return {}; }
@@ -77,11 +78,12 @@ class Parallel {
   virtual const char* transport() const { return "single"; }
 };
 
-/// Every parameter of a model that is whole on this rank.
+/// The parts of a rank that keeps every parameter whole.
 std::vector<KeptPart> whole_parts(const models::Model& model);
 
-/// Spreads the model over the world's ranks. The model may be deferred; each rank then draws only
-/// its own part. It must outlive the result, and is whole again only through expose_parameters.
+/// Wraps the model over the world's ranks. The model may be deferred; each rank then initialises
+/// only its own part. It must outlive the result, and is whole again only through
+/// expose_parameters.
 std::unique_ptr<Parallel> make_parallel(models::Model& model, const ShardingOptions& options,
                                         comm::World& world);
 

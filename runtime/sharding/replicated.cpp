@@ -6,8 +6,8 @@
 
 namespace moonshard::sharding {
 
-// Its values are always whole: only its gradients travel. Nothing is cut; a row is only what
-// travels together.
+// Parameters are always whole: only gradients are communicated. Nothing is cut; a row is a bucket
+// of gradients.
 class Replicated::Bucket : public Unit {
  public:
   Bucket(const UnitPlan& plan, ShardingContext& context)
@@ -25,9 +25,9 @@ class Replicated::Bucket : public Unit {
     return {context_.group->all_reduce(row, name()), row, row};
   }
 
-  void reduce_alone(bool) override {}  // they are where the optimizer looks for them
+  void reduce_alone(bool) override {}  // already where the optimizer reads them
 
-  // Only at the end: a later micro-batch would have added its own gradients to the sums of all.
+  // Only at the end: a later micro-batch would add local gradients to the sum over ranks.
   void sums_ended() override {
     if (!sums_.defined()) return;
     for (const Piece& piece : layout_.pieces)
@@ -56,7 +56,7 @@ Replicated::Replicated(models::Model& model, const ShardingOptions& options,
 
 Replicated::~Replicated() = default;
 
-// A deferred model's values are drawn, all of them on every rank.
+// A deferred model's parameters are initialised in full on every rank.
 void Replicated::place(models::Parameter& parameter) {
   if (parameter.value.is_meta()) {
     parameter.value =

@@ -1,5 +1,5 @@
 // ddp: every rank has all parameters and all optimizer state, and gradients are summed over ranks,
-// bucket by bucket as backward makes them.
+// bucket by bucket as backward produces them.
 #pragma once
 
 #include "runtime/sharding/wrapped_model.h"

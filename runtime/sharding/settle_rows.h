@@ -1,5 +1,5 @@
-// A gradient that is not summed up yet (Parameter::rows), for whoever needs it summed up:
-// reductions over ranks, observers, later micro-batches.
+// A gradient that is not summed yet (Parameter::rows), for code that needs the sum: reductions over
+// ranks, observers, later micro-batches.
 #pragma once
 
 #include "kernels/fused_update/fused_update.h"
@@ -8,7 +8,7 @@
 
 namespace moonshard::sharding {
 
-/// Adds the parameter's weighted rows to its grad and lets go of them. Nothing without rows.
+/// Adds the parameter's weighted rows to its grad and frees them. Does nothing without rows.
 inline void settle_rows(models::Parameter& parameter) {
   if (!parameter.rows.defined()) return;
   parameter.grad =

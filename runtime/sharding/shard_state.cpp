@@ -25,20 +25,20 @@ Move advances(Event event, std::vector<Storage> storages, std::vector<Phase> fro
 
 const std::vector<Move>& legal_moves() {
   static const std::vector<Move> table{
-      // Gathers may run ahead of the use (prefetch), in any phase.
+      // Prefetch may gather in any phase.
       stores(Event::StartGather, {Sharded}, kAnyPhase, Gathering),
       stores(Event::FinishGather, {Gathering}, kAnyPhase, Whole),
-      // Never under the feet of layers that run.
+      // Never while the unit's layers run.
       stores(Event::Release, {Whole}, {Idle, ForwardDone, BackwardDone}, Sharded),
       // A unit whose layers the loss does not reach has only run forwards.
       advances(Event::BeginMicroBatch, kAnyStorage, {Idle, ForwardDone, BackwardDone}, Idle),
       advances(Event::UseForward, {Whole}, {Idle, Forward}, Forward),
       advances(Event::EndForward, {Whole}, {Forward}, ForwardDone),
-      // Backward may come back: a second pass, or layers that are run again.
+      // Backward may run again: a second pass, or recomputed layers.
       advances(Event::UseBackward, {Whole}, {ForwardDone, Backward, BackwardDone}, Backward),
       advances(Event::EndBackward, {Whole}, {Backward}, BackwardDone),
-      // Gradients form at the seam (plain training) or later, once factors are known, when the
-      // unit's numbers may be gone already.
+      // Gradients form during backward (plain training) or later, once clipping factors are known,
+      // when the unit's values may be freed already.
       {Event::Reduce,
        kAnyStorage,
        {ForwardDone, Backward, BackwardDone},

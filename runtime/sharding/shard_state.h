@@ -1,6 +1,6 @@
-// Where a unit is: where its values are (storage) and where the step is (phase). Every change goes
-// through the one table below; a move that is not in it is a bug, and the error names the unit, its
-// state and the event.
+// A unit's state: where its values are (storage) and how far the step is (phase). Every change goes
+// through the one table below; a transition that is not in it is a bug, and the error names the
+// unit, its state and the event.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace moonshard::sharding {
 
 enum class Storage : uint8_t {
   Sharded,    ///< only this rank's part
-  Gathering,  ///< the others' parts are on their way
+  Gathering,  ///< all-gather in progress
   Whole       ///< all values, in the compute dtype
 };
 
@@ -32,7 +32,7 @@ enum class Event : uint8_t {
   EndForward,
   UseBackward,
   EndBackward,
-  Reduce,  ///< its gradient is complete and leaves for the other ranks
+  Reduce,  ///< its gradient is complete and is being reduced
   Abandon  ///< the step failed: back to the start
 };
 
@@ -55,7 +55,7 @@ struct UnitState {
 };
 
 /// A row of the table: in any of these storages and phases the event leads to the next state;
-/// `keeps_…` leaves that half as it was.
+/// `keeps_…` leaves that half unchanged.
 struct Move {
   Event event;
   std::vector<Storage> storages;
@@ -68,7 +68,7 @@ struct Move {
 const std::vector<Move>& legal_moves();
 
 /// The state after the event. Throws InternalError that names unit, state and event when the table
-/// has no such move.
+/// has no such transition.
 UnitState next_state(const UnitState& state, Event event, const std::string& unit);
 
 }  // namespace moonshard::sharding

@@ -34,10 +34,10 @@ ShardedModel::ShardedModel(models::Model& model, const ShardingOptions& options,
 }
 
 ShardedModel::~ShardedModel() {
-  if (!context_.single()) return;  // the others would have to help
+  if (!context_.single()) return;  // would need a collective
   try {
     expose_parameters();
-  } catch (...) {  // the model then says that its numbers are gone
+  } catch (...) {  // the model then reports that its values are gone
   }
 }
 
@@ -52,7 +52,8 @@ void ShardedModel::end_step() {
   WrappedModel::end_step();
   if (!keeps_whole()) return;
   for (const auto& unit : sharded_) {
-    // The whole is out of date: the parts of all ranks make the new one, while nothing waits.
+    // The gathered copy is out of date: rebuild it from all ranks' parts while nothing waits for
+    // it.
     unit->release_idle();
     unit->start_gather();
   }
@@ -116,7 +117,7 @@ void ShardedModel::micro_batch_ended(size_t index) {
   if (sharded_[index]->is_whole() && !keeps_whole()) sharded_[index]->release();
 }
 
-// ---- whole again -------------------------------------------------------------------------------
+// ---- whole parameters between steps ---------------------------------------------------------
 
 void ShardedModel::expose_parameters() {
   if (exposed_) return;

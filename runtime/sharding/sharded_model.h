@@ -1,6 +1,6 @@
-// fsdp: when units are gathered and released. A unit's values are gathered at its first use
-// and may go after its last. Whatever order layers run in, a unit that is needed is gathered:
-// prefetching only makes it early.
+// fsdp: when units are gathered and released. A unit is gathered at its first use and may be
+// released after its last. This holds in whatever order layers run: prefetching only gathers
+// earlier.
 #pragma once
 
 #include "runtime/sharding/sharded_unit.h"

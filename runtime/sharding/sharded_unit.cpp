@@ -15,7 +15,7 @@ ShardedUnit::ShardedUnit(const UnitPlan& plan, bool keeps_whole, ShardingContext
     : Unit(plan.name, plan.layers, Storage::Sharded, context),
       is_root_(plan.is_root),
       keeps_whole_(keeps_whole) {
-  // Apart, so that gradients travel of trained parameters only.
+  // Separate rows, so that only gradients of trained parameters are communicated.
   std::vector<models::Parameter*> trained, frozen;
   for (models::Parameter* parameter : plan.parameters)
     (parameter->trainable ? trained : frozen).push_back(parameter);
@@ -51,7 +51,7 @@ void ShardedUnit::place_flat(Flat& flat, models::Model& model) {
   auto options = at::TensorOptions().dtype(context_.type).device(context_.home);
   if (context_.offloads()) options = options.pinned_memory(true);
   if (keeps_whole_ && context_.type == context_.compute_type && !context_.offloads()) {
-    // The part is a range of the whole that stays: updated in place, then sent to the others.
+    // The part is a range of the whole row, which stays: updated in place, then gathered.
     flat.whole = at::zeros({layout.padded()}, options);
     flat.shard = flat.whole.narrow(0, layout.shard_size * layout.rank, layout.shard_size);
     context_.memory.parameters += static_cast<int64_t>(flat.whole.nbytes());
@@ -113,8 +113,8 @@ void ShardedUnit::gather_flat(Flat& flat) {
                                       : at::empty({flat.layout.shard_size}, options);
   std::optional<c10::StreamGuard> beside;
   if (context_.offloads()) {
-    // Memory is taken on the stream of the computation, which may still use it: the copy comes
-    // after that, and beside what is computed from now on.
+    // Allocated on the compute stream, which may still use the memory: the copy waits for that,
+    // then overlaps with later computation.
     const c10::impl::VirtualGuardImpl guard(context_.device.type());
     c10::Event ready(context_.device.type());
     ready.record(guard.getStream(context_.device));
@@ -222,7 +222,7 @@ void ShardedUnit::drop_gradients() {
   for (models::Parameter* part : trained_.updated) forget_gradient(*part);
 }
 
-// ---- whole again -------------------------------------------------------------------------------
+// ---- whole parameters between steps ---------------------------------------------------------
 
 void ShardedUnit::expose_parameters() {
   const at::NoGradGuard no_grad;

@@ -1,5 +1,5 @@
-// A unit of fsdp: its part on this rank, and its whole while that is needed. Knows nothing of when;
-// sharded_model.h does.
+// An fsdp unit: its part on this rank, and the whole row while gathered. When to gather is decided
+// in sharded_model.h.
 #pragma once
 
 #include <memory>
@@ -19,23 +19,23 @@ class ShardedUnit : public Unit {
   /// `keeps_whole`: parameters stay whole between steps (zero2_replicated).
   ShardedUnit(const UnitPlan& plan, bool keeps_whole, ShardingContext& context);
 
-  /// What is in no other unit: stays whole from forward to backward.
+  /// The root unit (layers of no other unit): stays whole from forward to backward.
   bool is_root() const { return is_root_; }
   bool is_whole() const { return state().storage == Storage::Whole; }
 
-  /// Takes this rank's parts of the model's values, or draws them where the model has none yet;
-  /// appends what the optimizer will update.
+  /// Takes this rank's parts of the model's values, or initialises them where the model has none
+  /// yet; appends what the optimizer will update.
   void place(models::Model& model, std::vector<std::unique_ptr<models::Parameter>>& updated,
              std::vector<int64_t>& first_elements);
 
   void start_gather();
   void finish_gather();
   void release();
-  /// start_gather, unless the whole is there or on its way.
+  /// start_gather, unless gathered or gathering.
   void gather_ahead();
-  /// finish_gather, where one is on its way.
+  /// finish_gather, if one is in progress.
   void end_gather();
-  /// Between micro-batches, whatever the last one left: does nothing where it is not whole.
+  /// Between micro-batches, in any state: does nothing unless gathered.
   void release_idle();
 
   void drop_gradients() override;
@@ -43,13 +43,13 @@ class ShardedUnit : public Unit {
   // ---- for saving, comparing, reading: all ranks together ------------------------------------
   /// Parameters whole in the dtype they are kept in.
   void expose_parameters();
-  /// The other way: own parts are taken from the whole again.
+  /// The reverse: copies this rank's parts back from the whole.
   void take_back_parameters();
   /// The sums whole, as the parameters' grad.
   void expose_gradients();
   /// Appends this rank's parts; with `exposed` they are first taken from the whole, which stays.
   void list_kept(std::vector<KeptPart>& parts, bool exposed) const;
-  /// The whole is out of date: own parts were written to.
+  /// The whole row is out of date: this rank's parts were written to.
   void forget_exposed();
 
  protected:

@@ -1,5 +1,5 @@
-// What all units of a model share: the group of ranks, where values are and in which dtype, and
-// the bytes that this rank holds.
+// What all units of a model share: the group of ranks, devices and dtypes of values, and the bytes
+// that this rank holds.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ namespace moonshard::sharding {
 struct ShardingMemory {
   int64_t parameters = 0;                     ///< kept between steps: own parts, or all of them
   int64_t gradients = 0;                      ///< peak of the sums kept for the optimizer
-  int64_t gradients_now = 0;                  ///< what of them is there
+  int64_t gradients_now = 0;                  ///< held now
   int64_t whole = 0, whole_peak = 0;          ///< gathered parameters
-  int64_t in_flight = 0, in_flight_peak = 0;  ///< gradients on their way
+  int64_t in_flight = 0, in_flight_peak = 0;  ///< gradients being reduced
   int64_t whole_units = 0, whole_units_peak = 0;
 
   void add_whole(int64_t bytes, int64_t units);
@@ -38,16 +38,16 @@ struct ShardingContext {
   at::ScalarType type;  ///< of the parts
   at::ScalarType compute_type;
   at::ScalarType sum_type;     ///< of gradient sums
-  at::ScalarType reduce_type;  ///< in which gradients travel
+  at::ScalarType reduce_type;  ///< of gradient collectives
   ShardingMemory memory;
 
   bool single() const { return group->size() == 1; }
   bool offloads() const { return home != device; }
   /// With offload: the stream that copies between host and device, beside the computation.
   c10::Stream copy_stream();
-  /// With offload: waits until gradients that were brought home are there.
+  /// With offload: waits for gradients that are being copied to the host.
   void wait_for_copies();
-  /// With offload a copy in pinned memory, while the computation goes on; else the same tensor.
+  /// With offload a copy in pinned memory, asynchronous to the computation; else the same tensor.
   at::Tensor brought_home(const at::Tensor& gradient) const;
 
  private:

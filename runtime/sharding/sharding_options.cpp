@@ -5,7 +5,7 @@
 namespace moonshard::sharding {
 namespace {
 
-// Besides those that mean something without a wrapper, too.
+// Besides those that also have an effect without a wrapper.
 std::vector<std::string> options_of_wrapper(const std::string& parallel) {
   if (parallel == "ddp") return {"reduce_dtype", "no_sync", "bucket_mb"};
   if (parallel == "fsdp")

@@ -1,5 +1,5 @@
-// How training is spread over ranks: one flat struct, its names are the seed documents' and
-// PyTorch's. Knows no torch.
+// How training is distributed over ranks: one flat struct, with the names of the seed documents and
+// PyTorch. Needs no torch.
 #pragma once
 
 #include <string>
@@ -29,8 +29,8 @@ struct ShardingOptions {
 /// The options by themselves, for what is not a whole experiment.
 const OptionSchema& sharding_schema();
 
-/// Throws UsageError for an option that the chosen wrapper takes no notice of (`sharding` under
-/// ddp) and that has another value than its default.
+/// Throws UsageError for an option that the chosen wrapper ignores (`sharding` under ddp) and that
+/// differs from its default.
 void refuse_unused_options(const ShardingOptions& options);
 
 template <class T>

@@ -25,7 +25,7 @@ void Unit::begin_micro_batch() {
 }
 
 void Unit::begin_backward() {
-  // Layers that checkpointing runs again count themselves when they do.
+  // Layers that checkpointing recomputes are counted when they run again.
   backward_left_ = in_graph_;
   trained_done_ = 0;
 }

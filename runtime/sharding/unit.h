@@ -1,6 +1,6 @@
-// Parameters whose gradients travel together: a unit of fsdp (sharded_unit.h), a bucket of ddp
-// (replicated.h). Knows how far a micro-batch has come through its layers, and has the gradients on
-// their way to the ranks that keep them. When that happens is for wrapped_model.h to say.
+// Parameters whose gradients are reduced together: a unit of fsdp (sharded_unit.h), a bucket of ddp
+// (replicated.h). Tracks how far a micro-batch has come through its layers, and holds the gradients
+// that are being reduced. wrapped_model.h decides when.
 #pragma once
 
 #include <string>
@@ -31,24 +31,23 @@ class Unit {
   void begin_backward();
   /// A layer has run forward; `in_graph`: its backward will come. True when all layers have run.
   bool ran_forward(bool in_graph);
-  /// The same of a layer that is run again in the backward pass (checkpointing).
+  /// The same for a layer that is recomputed in the backward pass (checkpointing).
   void ran_again(bool in_graph) { backward_left_ += in_graph ? 1 : 0; }
   /// True when all layers have run backwards.
   bool ran_backward(bool is_trained);
-  /// One more layer's gradients are in its parameters. True when they were the last.
+  /// One more layer's gradients were added to its parameters. True when it was the last.
   bool gradients_added() { return --gradients_left_ == 0; }
   bool awaits_gradients() const { return gradients_left_ > 0; }
-  /// They stay where they are and grow: another micro-batch will send them.
+  /// Gradients stay and accumulate: a later micro-batch reduces them.
   void keep_gradients() { gradients_left_ = 0; }
 
   // ---- its gradients ---------------------------------------------------------------------------
-  /// Sends the parameters' gradients on their way and takes them from the parameters. `last` of the
-  /// step. With `keeps_rows` and one rank, what is not summed up yet stays so: the optimizer does
-  /// it.
+  /// Starts reducing the parameters' gradients and takes them from the parameters. `last` of the
+  /// step. With `keeps_rows` and one rank, unsummed rows stay unsummed: the optimizer sums them.
   void start_reduce(bool last, bool keeps_rows);
   size_t reductions_under_way() const { return reductions_.size(); }
   void finish_oldest_reduce();
-  /// Waits for all that are on their way: the sums are then where the optimizer finds them.
+  /// Waits for all reductions in progress: the sums are then where the optimizer reads them.
   void finish_reduce();
   virtual void drop_gradients();
 
@@ -77,7 +76,7 @@ class Unit {
   virtual void reduce_alone(bool keeps_rows) = 0;
   /// `sums_` has become defined.
   virtual void sums_began() {}
-  /// Nothing is on its way any more.
+  /// No reduction is in progress any more.
   virtual void sums_ended() {}
   /// The context counts these bytes for this unit until drop_gradients.
   void hold_gradients(int64_t bytes);

@@ -7,9 +7,9 @@
 namespace moonshard::sharding {
 namespace {
 
-// Fewer and larger updates than there are layers; a hand-over's gradients are still a small part of
-// the model's.
-constexpr int64_t kHandOvers = 64;
+// Updates per step: fewer and larger than one per layer, yet the gradients of one update batch stay
+// a small part of the model's.
+constexpr int64_t kUpdateBatches = 64;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ void Unwrapped::on_complete(Completed completed) {
   elements_ = enough_ = 0;
   for (const auto& parameter : model_.parameters())
     if (parameter->trainable) enough_ += parameter->value.numel();
-  enough_ /= kHandOvers;
+  enough_ /= kUpdateBatches;
   in_backward_ = last_pass_ = false;
   models::ParameterKeeper*& keeper = model_.seam().keeper;
   if (completed_ && keeper == nullptr) keeper = this;
@@ -67,12 +67,12 @@ void Unwrapped::gradients_added(const models::ParamLayer& layer) {
   if (!in_backward_) hand_over(/*all=*/false);
 }
 
-// The layer may use its values until here.
+// The layer may read its values until here.
 void Unwrapped::after_backward(const models::ParamLayer&) {
   hand_over(/*all=*/false);
 }
 
-// What is left when the last sum is made is found in updated() by the step's end.
+// Parameters completed after the last sum are left in updated() for the end of the step.
 void Unwrapped::hand_over(bool all) {
   if (whole_.empty() || !completed_ || !last_pass_ || (!all && elements_ < enough_)) return;
   std::vector<size_t> parts;

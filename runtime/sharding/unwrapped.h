@@ -1,5 +1,6 @@
-// Without wrapper: the model's own parameters are updated, whole, on one rank. Attached to the seam
-// only while gradients are handed over early: a few parameters at a time, as there are no units.
+// Without a wrapper: the model's own parameters are updated, whole, on one rank. Attached to the
+// seam only while gradients are passed on early: a few parameters (an update batch) at a time, as
+// there are no units.
 #pragma once
 
 #include <map>
@@ -34,10 +35,10 @@ class Unwrapped : public Parallel, public models::ParameterKeeper {
 
   models::Model& model_;
   Completed completed_;
-  std::map<uint32_t, int64_t> layers_left_;  ///< of a parameter: whose gradient is still to come
-  std::vector<size_t> whole_;                ///< parameters that may be handed over
+  std::map<uint32_t, int64_t> layers_left_;  ///< by parameter: layers without gradient yet
+  std::vector<size_t> whole_;                ///< parameters of the next update batch
   int64_t elements_ = 0;                     ///< in them
-  int64_t enough_ = 0;                       ///< elements for a hand-over
+  int64_t enough_ = 0;                       ///< least elements of an update batch
   bool in_backward_ = false, last_pass_ = false;
 };
 

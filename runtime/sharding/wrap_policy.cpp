@@ -39,7 +39,7 @@ Groups group_by_block(const models::Model& model, double smallest) {
   return groups;
 }
 
-// Buckets of about as many bytes, from the last layer, whose gradients come first.
+// Buckets of about equal bytes, starting at the last layer, whose gradients come first.
 Groups group_by_bytes(const models::Model& model, double bytes) {
   const auto& layers = model.layers();
   Groups groups(layers.size(), 0);
@@ -74,7 +74,7 @@ std::vector<UnitPlan> plan_units(const models::Model& model, const ShardingOptio
   for (const auto& layer : model.layers()) {
     int64_t group = groups[layer->index];
     const auto known = owner.find(layer->weight);
-    if (known != owner.end()) group = known->second;  // a tied weight's other use
+    if (known != owner.end()) group = known->second;  // another use of a tied weight
     UnitPlan& unit = units[group];
     unit.is_root = group < 0;
     if (unit.name.empty()) {

@@ -5,8 +5,8 @@
 namespace moonshard::sharding {
 namespace {
 
-// Gradients of so many units may be on their way before the oldest is waited for: enough to keep a
-// link busy, few enough to bound memory.
+// Units whose gradients may be in reduction before the oldest is waited for: enough to keep a link
+// busy, few enough to bound memory.
 constexpr size_t kReductionsUnderWay = 2;
 
 models::Model& checked_model(models::Model& model) {
@@ -31,7 +31,7 @@ WrappedModel::WrappedModel(models::Model& model, const ShardingOptions& options,
       options_(options),
       context_(model, options, may_offload, std::move(group)),
       unit_of_layer_(model.layers().size(), 0) {
-  if (context_.single()) options_.no_sync = false;  // nothing travels that could be held back
+  if (context_.single()) options_.no_sync = false;  // no reduction to delay
 }
 
 void WrappedModel::add_unit(Unit& unit, const std::vector<const models::ParamLayer*>& layers,
@@ -92,7 +92,7 @@ void WrappedModel::begin_backward(bool last) {
 }
 
 void WrappedModel::end_backward() {
-  // A unit that the loss did not reach as a whole is done all the same.
+  // A unit that the loss reached only in part is done all the same.
   for (size_t i = 0; i < units_.size(); ++i)
     if (units_[i]->state().phase == Phase::Backward) finish_unit_backward(i);
 }
@@ -153,13 +153,13 @@ void WrappedModel::reduce(size_t index) {
   }
 }
 
-// With offload the host would update while the device waits for its next work: at the end instead.
+// With offload the host would update while the device idles: done at the end instead.
 bool WrappedModel::hands_over_early() const {
   return completed_ && last_micro_batch_ && last_pass_ && !context_.offloads();
 }
 
-// Gradients may be whole while layers of the unit still run backwards and read its values, or will
-// once more.
+// Gradients may be complete while layers of the unit still run backwards and read its values, or
+// will in another pass.
 void WrappedModel::hand_over_if_ready(size_t index) {
   if (hands_over_early() && units_[index]->is_ready()) hand_over(index);
 }
@@ -177,7 +177,7 @@ void WrappedModel::hand_over(size_t index) {
 
 void WrappedModel::before_forward(const models::ParamLayer& layer) {
   const size_t index = unit_of(layer);
-  if (pass_ == Pass::Backward) return use_backward(index);  // a block that is run again
+  if (pass_ == Pass::Backward) return use_backward(index);  // a recomputed block
   if (pass_ == Pass::None) return check_use_outside(layer);
   put_in_place(index);
   Unit& unit = *units_[index];

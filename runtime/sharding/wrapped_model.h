@@ -1,7 +1,7 @@
-// A model whose parameters are grouped into units. Attached to the model's seam, it is told of
-// every use of a layer: it knows when a unit's gradients are whole, sends them to the other ranks
-// and hands them over to whoever updates. What is whole on every rank (replicated.h) needs no more;
-// sharded_model.h adds when units are gathered and released.
+// A model whose parameters are grouped into units. Attached to the model's seam, it is notified of
+// every use of a layer: it knows when a unit's gradients are complete, reduces them over ranks and
+// passes them to the updater. Wrappers with whole parameters on every rank (replicated.h) need no
+// more; sharded_model.h adds when units are gathered and released.
 #pragma once
 
 #include "runtime/sharding/parallel.h"
@@ -36,20 +36,20 @@ class WrappedModel : public Parallel, public models::ParameterKeeper {
   void gradients_added(const models::ParamLayer& layer) override;
 
  protected:
-  /// Throws UsageError for a model that somebody else wraps, or whose values are gone.
+  /// Throws UsageError for a model that is wrapped already, or whose values are gone.
   WrappedModel(models::Model& model, const ShardingOptions& options, bool may_offload,
                std::shared_ptr<comm::Communicator> group);
-  /// Units in the order of the forward pass; `parts` are its places in updated(). They live as long
-  /// as this.
+  /// Units in the order of the forward pass; `parts` are its indices in updated(). They live as
+  /// long as this.
   void add_unit(Unit& unit, const std::vector<const models::ParamLayer*>& layers,
                 std::vector<size_t> parts);
   /// All units have been added.
   void attach();
 
-  // ---- what a wrapper does besides, by the unit's place in the order ---------------------------
+  // ---- hooks of a wrapper, by the unit's index ------------------------------------------------
   /// A layer is used while no step runs.
   virtual void check_use_outside(const models::ParamLayer&) const {}
-  /// Its values are needed now.
+  /// Its values are about to be read.
   virtual void put_in_place(size_t) {}
   virtual void forward_began(size_t) {}
   virtual void forward_ended(size_t) {}

@@ -1,5 +1,5 @@
 // What ranks exchange about a step besides gradients: how many samples each has, sums of
-// losses, everybody's norms. On groups of their own, so that they never wait behind gradients.
+// losses, all ranks' norms. On separate groups, so that they never wait behind gradients.
 #pragma once
 
 #include <memory>

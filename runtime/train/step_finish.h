@@ -14,13 +14,13 @@ class StepFinish {
  public:
   virtual ~StepFinish() = default;
 
-  /// Whether parts may be updated as soon as their sums are whole. Not where a loss of the same
-  /// step can still refuse it.
+  /// Whether parts may be updated as soon as their sums are complete. Not if a non-finite loss can
+  /// still reject the step.
   virtual bool updates_early() const = 0;
-  /// What the update is called in timings, where nobody watches the gradients.
+  /// Phase name of the update in timings, without a gradient observer.
   virtual const char* update_phase() const = 0;
 
-  /// Throws UsageError where a step of so many samples (of all ranks) means nothing.
+  /// Throws UsageError if a step of so many samples (of all ranks) is not meaningful.
   virtual void check_samples(int64_t samples) const = 0;
   virtual optim::NoiseSpec noise(int64_t step, int64_t denominator) const = 0;
 
@@ -29,7 +29,7 @@ class StepFinish {
   virtual void before_update(StepProgress& progress, profile::PhaseTimer& timer) = 0;
   /// The weights have changed.
   virtual void count(StepReport& report) = 0;
-  /// All work of the step has been asked for: from here on the host may wait for it.
+  /// All work of the step has been launched: from here on the host may wait for it.
   virtual void after_update(StepProgress& progress, profile::PhaseTimer& timer) = 0;
   /// The phases have ended.
   virtual void report(StepProgress& progress) = 0;

@@ -1,14 +1,14 @@
-// Forward, backward, norms and clipped sums of a step as one CUDA graph: small models wait for the
-// launches of their kernels, and a graph is one launch. Two steps run as they always do, which also
-// makes every choice that is made once (attention kernels, handles of libraries); the next one of
-// the same shapes is captured, and from then on it is replayed.
+// Forward, backward, norms and clipped sums of a step as one CUDA graph: small models are bound by
+// kernel launches, and a graph is one launch. Two steps run eagerly, which also makes every
+// one-time choice (attention kernels, handles of libraries); the next one of the same shapes is
+// captured, and from then on it is replayed.
 //
-// Note: what a graph may contain. A replay repeats its kernels with the very parameters of the
-// capture. Noise has the step's number as a parameter: noise in a graph would be the same in every
+// Note: what a graph may contain. A replay repeats its kernels with the parameters of the
+// capture. Noise has the step number as a parameter: noise in a graph would be the same in every
 // step, and subtracting two of them would undo it. So the captured part ends with the clipped sums;
-// noise and optimizer run after the replay, and StepUpdate refuses to work while a capture is under
-// way. LibTorch's own random numbers cannot get in either: its generators refuse captures that they
-// were not told of, the capture fails, and steps run as before.
+// noise and optimizer run after the replay, and StepUpdate refuses to work during a capture.
+// LibTorch's own random numbers cannot be captured either: its generators refuse captures that they
+// are not registered with, the capture fails, and steps run eagerly.
 #pragma once
 
 #include <functional>
@@ -43,15 +43,15 @@ class StepGraph {
   };
   using Parameters = std::vector<std::unique_ptr<models::Parameter>>;
 
-  /// `obstacle`: why no step can be captured, "" when nothing is known to be in the way.
+  /// `obstacle`: why no step can be captured; "" when no reason is known.
   StepGraph(c10::Device device, std::string obstacle);
   ~StepGraph();
 
-  /// False when no step will ever be captured; the first time that it is asked, a line says why.
+  /// False when no step will ever be captured; the first call prints the reason.
   bool is_possible();
   /// How the step on this batch should run. `bound` is the clipping bound: a number in the kernels.
   Way next(const Batch& batch, const models::Model& model, const Parameters& updated, double bound);
-  /// Captures `run` on inputs of the graph's own; nothing is computed. False when it did not work:
+  /// Captures `run` on the graph's own inputs; nothing is computed. False when it failed:
   /// one line says why, and every later step is Eager.
   bool capture(const Batch& batch, const std::function<Outputs(const Batch&)>& run);
   /// Computes the captured step on this batch, on the current stream.
@@ -61,7 +61,7 @@ class StepGraph {
   /// Bytes that replays work in and that LibTorch does not count as allocated.
   int64_t working_bytes() const;
 
-  /// LibTorch records who allocates: a replay would show nothing.
+  /// LibTorch records allocations: a replay would show none.
   static bool memory_history_is_recorded();
 
  private:
@@ -91,7 +91,7 @@ class ImitatedGraphs {
   ImitatedGraphs& operator=(const ImitatedGraphs&) = delete;
 };
 
-/// Why no step of such a trainer can be captured; "" when nothing is known to be in the way.
+/// Why no step of such a trainer can be captured; "" when no reason is known.
 std::string graph_obstacle(c10::Device device, int ranks, const StepOptions& step,
                            const std::string& engine, const std::string& clipping,
                            const sharding::ShardingOptions& sharding);

@@ -59,7 +59,7 @@ class AllocatorGraph : public CudaGraph {
     pool_ = at::cuda::graph_pool_handle();
     on_stream_.emplace(capture_stream(device_));
     const cudaStream_t stream = on_stream_->current_stream().stream();
-    // Before the capture begins: an allocation must never meet a capture without its pool.
+    // Before the capture begins: an allocation during a capture needs its pool.
     allocator::beginAllocateToPool(device_, pool_, [this](cudaStream_t asked) {
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       unsigned long long id = 0;

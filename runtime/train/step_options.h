@@ -1,4 +1,4 @@
-// What a training step may be told. Knows no torch.
+// Options of a training step. Torch-free.
 #pragma once
 
 #include <cstdint>

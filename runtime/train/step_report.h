@@ -1,4 +1,4 @@
-// What a training step tells of itself.
+// The report of a training step.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ struct StepReport {
   double clip_fraction = 0;       ///< share of samples whose norm was above the bound
   double clip_bound = 0;          ///< C of this step; 0 for engines that do not clip
   int64_t privacy_steps = 0;      ///< private updates so far, those before a resume included
-  std::optional<double> epsilon;  ///< spent so far, not below the truth; none without a claim
+  std::optional<double> epsilon;  ///< spent so far, an upper bound; none without a claim
   int64_t dropped = 0;            ///< samples without a finite gradient: they contributed nothing
   int64_t kept_bytes = 0;         ///< what the engine held across layers
   double time_ms = 0;             ///< sum of the phases
@@ -38,7 +38,7 @@ struct StepReport {
   std::vector<privacy::LayerNorms> layers;             ///< when asked for, micro-batches in order
   profile::MemoryReading memory;
   sharding::ShardingMemory sharding;           ///< what the wrapper holds; 0 without one
-  std::vector<comm::Traffic> traffic;          ///< what this rank took part in sending
+  std::vector<comm::Traffic> traffic;          ///< collectives of this rank
   std::vector<profile::Span> spans;            ///< when asked for
   std::shared_ptr<const StepDetails> details;  ///< when asked for (step_watch.h)
 };

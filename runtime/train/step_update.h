@@ -1,4 +1,4 @@
-// Noise, division and optimizer of one step: at once for parts whose gradients are whole, while
+// Noise, division and optimizer of one step: early, for parts whose gradients are complete while
 // others are still being summed, or for all of them at the end.
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace moonshard::train {
 
-/// Note: a step that updates as it goes. Until the first update everything may fail and nothing has
-/// changed. From then on nothing should: optimizer states are made before it, memory for the
-/// gradients of the largest unit has been seen to be there, and interrupts wait. `half_done` says
-/// that an update has happened; the step clears it when it is through. Where something fails all
-/// the same, the weights are of two steps, and a part of the step's noise has been used: nobody may
-/// go on from there.
+/// Note: updates during the backward pass. A failure before the first update changes nothing. After
+/// it nothing should fail: optimizer states are made before it, memory for the gradients of the
+/// largest unit has been checked to be available, and interrupts wait. `half_done` says that an
+/// update has happened; the step clears it at its end. If something still fails, the weights are a
+/// mixture of two steps, and a part of the step's noise has been used: training must not continue
+/// from there.
 class StepUpdate {
  public:
   StepUpdate(sharding::Parallel& parallel, optim::Optimizer& optimizer,

@@ -94,7 +94,7 @@ void StepWatch::ask_for_trace(int64_t steps, const std::filesystem::path& file) 
   trace_file_ = file;
 }
 
-// By a signal, while the job goes on: what is wrong with the request is said, and no more.
+// By a signal, while the job runs: an error of the request is only printed.
 void StepWatch::take_request(int rank) {
   const profile::TraceRequest request = profile::take_trace_request();
   if (request.steps == 0) return;

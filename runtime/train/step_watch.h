@@ -1,5 +1,5 @@
-// What a step can be watched with: the ledger of memory and the timeline (details), a Chrome trace,
-// the phase log. All off by default, and then free.
+// Profiling of a step: the ledger of memory and the timeline (details), a Chrome trace, the phase
+// log. All off by default, at no cost.
 //
 // Environment: MOONSHARD_PROFILE=1 (or the older OPACUS_PROFILE_FSDP=1) writes one line per step
 // with its phases; =layers (or OPACUS_PROFILE_FSDP_DETAILED=1) adds norms by layer and the squared
@@ -21,7 +21,7 @@
 
 namespace moonshard::train {
 
-/// What a watched step was made of.
+/// Details of a profiled step.
 struct StepDetails {
   profile::LedgerReport memory;
   std::vector<profile::Span> spans;
@@ -56,7 +56,7 @@ class StepWatch {
   /// Fills in the report's spans and details; writes the log and, after its last step, the trace.
   void end(StepReport& report);
   void stop();
-  /// Whether this step's kernels and allocations are looked at one by one.
+  /// Whether this step's kernels and allocations are recorded one by one.
   bool is_recording() const;
 
   Wishes wishes;
@@ -74,7 +74,7 @@ class StepWatch {
   std::unique_ptr<profile::Trace> trace_;
 };
 
-/// Where the time of finding the norms went; missing without any.
+/// Time of the norm computation by part; missing without any.
 records::NormTimes norm_times(const std::vector<profile::Span>& spans);
 /// Layers in the order of the backward pass; kinds are not filled in.
 std::vector<records::LayerTime> layer_times(const std::vector<profile::Span>& spans);

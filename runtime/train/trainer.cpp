@@ -21,7 +21,7 @@
 namespace moonshard::train {
 namespace {
 
-// Attached only while a step runs: whoever uses the model outside of a step meets no engine.
+// Attached only while a step runs: outside of a step the model has no engine.
 class StepGuard {
  public:
   StepGuard(models::Model& model, models::GradientConsumer& consumer, sharding::Parallel& parallel,
@@ -262,7 +262,7 @@ void Trainer::check_runnable() const {
            "trainer: expected at least one trainable parameter, got none: all are frozen");
 }
 
-// What ranks must know of each other before they do anything alike.
+// What ranks must exchange before they can decide alike.
 void Trainer::tell_counts(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer) {
   OwnCounts own;
   own.step = step_ + 1;

@@ -58,8 +58,8 @@ class Trainer {
   /// grad_accum parts; after a given batch no epsilon is claimed. Throws UsageError when the budget
   /// is spent or, without privacy, when a loss is not finite; OutOfMemoryError; Interrupted. The
   /// model's parameters are then as they were after the last whole step. A private step updates its
-  /// parameters as their gradients become whole; should it fail after the first of them, which it
-  /// takes care not to, later steps are refused until a checkpoint is resumed.
+  /// parameters as their gradients become complete; if it fails after the first of them (see
+  /// step_update.h), later steps are refused until a checkpoint is resumed.
   StepReport step();
   StepReport step(const Batch& batch);
 
@@ -81,7 +81,7 @@ class Trainer {
   /// Keep, in the reports, who owned which memory and how long layers' norms and collectives took.
   /// Such a step is a little slower than others.
   void record_details(bool on);
-  /// The next steps go into a Chrome trace, written when they are done. SIGUSR2 asks for the same.
+  /// The next steps go into a Chrome trace, written when they are done. SIGUSR2 does the same.
   void trace(int64_t steps, const std::filesystem::path& file);
   /// Keep each layer's norms in the reports.
   void record_layers(bool on) { record_layers_ = on; }

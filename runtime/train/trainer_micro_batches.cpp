@@ -27,7 +27,7 @@ Batch stand_in_for(const Batch& empty) {
 
 void Trainer::run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
                                 StepProgress& progress) {
-  // Nobody looks at the gradients: each unit is updated as soon as its sum is whole, and the
+  // No gradient observer: each unit is updated as soon as its sum is complete, and the
   // model's gradients never exist all at once.
   if (finish_->updates_early() && !gradient_observer_) {
     parallel_->on_complete([&](const std::string& unit, const std::vector<size_t>& parts) {

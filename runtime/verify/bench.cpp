@@ -13,13 +13,13 @@
 namespace moonshard::verify {
 namespace {
 
-// Large, so that weights show what gradients were; several such steps would only show how far a
-// rounding error in the weights of the first is carried by the network.
+// Large, so that errors of gradients show in the weights; over several such steps the network
+// would amplify rounding errors of the first.
 double learning_rate(size_t num_steps) {
   return num_steps == 1 ? 0.5 : 0.02;
 }
 
-// What may be furthest off. Ranks tell each other the place in this list.
+// Quantities that are compared. Ranks exchange the index in this list.
 constexpr const char* kWhat[] = {"nothing",
                                  "norm",
                                  "factor",
@@ -69,7 +69,7 @@ Batch make_batch(const models::Model& model, const Variant& variant) {
   return batch;
 }
 
-// Zero-initialised parameters (adaLN-Zero, biases) would hide what they multiply.
+// Zero-initialised parameters (adaLN-Zero, biases) would hide errors in what they multiply.
 void move_off_zero(models::Model& model) {
   for (const auto& parameter : model.parameters()) {
     kernels::add_counter_noise(parameter->value, 0.05, {99, 7, parameter->index});
@@ -78,7 +78,7 @@ void move_off_zero(models::Model& model) {
 
 }  // namespace
 
-// Largest error so far and what it was.
+// Largest error so far and its quantity.
 struct Bench::Worst {
   double error = 0;
   int64_t what = 0;
@@ -149,7 +149,7 @@ PerSample Bench::reference_gradients(const Batch& batch) {
   return layerwise_gradients(*model_, micro);
 }
 
-// Between the middle norms, so that clipping acts on about half of the samples.
+// Between the middle norms, so that about half of the samples are clipped.
 void Bench::choose_bound(const PerSample& gradients) {
   std::vector<std::string> all;
   for (const auto& [name, rows] : gradients) all.push_back(name);
@@ -166,8 +166,8 @@ void Bench::choose_bound(const PerSample& gradients) {
                             : (sorted[middle - 1] + sorted[middle]).item<double>() / 2;
 }
 
-// What one process must find in each step, by definition: it starts from the weights that the step
-// before should have left, whatever an engine left.
+// What one process must find in each step, by definition: starts from the expected weights of the
+// step before, not from those of an engine.
 const std::vector<Bench::ExpectedStep>& Bench::trajectory(bool is_private) {
   std::vector<ExpectedStep>& steps = trajectories_[is_private];
   if (!steps.empty()) return steps;
@@ -209,7 +209,7 @@ at::Tensor Bench::expected_gradient(const std::string& name, const PerSample& gr
   if (!is_private) return gradients.at(name).sum(0);
   at::Tensor sum = step.clipping.clipped.at(name).clone();
   if (clip_.noise_multiplier > 0) {
-    // Drawn once more from the counter; that it is normal noise is the kernel's own test.
+    // Drawn again from the counter; that it is normally distributed is tested with the kernel.
     const models::Parameter& parameter = model_->parameter(name);
     const auto wide = parameter.value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     at::Tensor noise = at::zeros(sum.sizes(), sum.options().dtype(wide));
@@ -231,7 +231,7 @@ std::vector<Cell> Bench::run(const std::string& engine, const Observer& observer
   } catch (const Interrupted&) {
     throw;
   } catch (const comm::CommError&) {
-    throw;  // the other ranks are gone: no cell can be judged any more
+    throw;  // the other ranks are gone: no further cell can run
   } catch (const std::exception& problem) {
     error = problem.what();
     for (const Group& group : groups_) worst[case_of(group)].add(NAN, "an error");
@@ -266,7 +266,7 @@ void Bench::compare(const std::string& engine, WorstByCase& worst, const Observe
   int64_t steps = 0;
   for (const ExpectedStep& want : trajectory(is_private)) {
     std::map<std::string, at::Tensor> used;  // the gradient that the optimizer was given
-    // Of several steps the second is one that nobody watches: gradients are then used unit by unit.
+    // The second of several steps runs unobserved: gradients are then used unit by unit.
     const bool watches = ++steps != 2;
     trainer.observe_gradients({});
     if (watches) {
@@ -302,7 +302,7 @@ void Bench::compare_norms(const ExpectedStep& want, const train::StepReport& rep
             "factor");
   }
   if (count_ == 0) return;
-  // Micro-batches report one after the other: a group's norms are put together again.
+  // Micro-batches report one after the other: a group's norms are concatenated.
   for (size_t i = 0; i < groups_.size(); ++i) {
     std::vector<at::Tensor> norms, factors;
     for (const privacy::LayerNorms& layer : report.layers) {
@@ -321,7 +321,7 @@ void Bench::compare_norms(const ExpectedStep& want, const train::StepReport& rep
   }
 }
 
-// All ranks must hold the same norms of all samples, digit by digit, and they must be right.
+// All ranks must hold identical norms of all samples, bit by bit, and they must be right.
 void Bench::compare_gathered_norms(const ExpectedStep& want, const train::StepReport& report,
                                    WorstByCase& worst) const {
   if (world_->size() == 1) return;

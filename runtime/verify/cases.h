@@ -1,6 +1,6 @@
-// What is verified: the registry of engine x model x options x dtype. The support table of
-// `moonshard engines` is printed from it, and `moonshard verify` runs it, so that neither can claim
-// what the other does not show.
+// What is verified: the registry of engine x model x options x dtype. `moonshard engines` prints
+// its support table from it and `moonshard verify` runs it, so that the table claims only what is
+// verified.
 #pragma once
 
 #include <string>
@@ -18,15 +18,15 @@ struct Variant {
   std::string name;  ///< "default", "accumulation", …
   std::string doc;
   void (*apply)(models::ModelOptions&, privacy::ClipOptions&, train::StepOptions&);
-  bool every_format = false;  ///< in float32 and bfloat16, too; else in float64 only
-  /// Model option that the family must take; the variant means nothing to other families.
+  bool every_format = false;  ///< also in float32 and bfloat16; else in float64 only
+  /// Model option that the family must have; the variant does not apply to other families.
   std::string needs_option = {};
-  bool private_only = false;  ///< means nothing without clipping
-  bool flash_only = false;    ///< changes only how flash norms are found
+  bool private_only = false;  ///< has no effect without clipping
+  bool flash_only = false;    ///< affects only the flash engine's norms
   int64_t batch_size = 5;
   int64_t seq_length = 7;
   bool padded = false;  ///< sequences of different length, filled up with pad_token_id
-  /// Of wrappers: what changes in them, and which they mean something for.
+  /// For wrappers: the changed option, and the wrappers it applies to.
   void (*apply_sharding)(sharding::ShardingOptions&) = nullptr;
   bool fsdp_only = false;
 };
@@ -51,11 +51,11 @@ bool applies(const Variant& variant, const Subject& subject, const Format& forma
 bool applies(const Variant& variant, const std::string& engine);
 bool applies(const Variant& variant, const sharding::ShardingOptions& sharding);
 
-/// Makes the model smaller where its own sizes prove nothing more: everywhere but in the default
-/// variant without a wrapper.
+/// Shrinks the model where its own sizes prove nothing more: everywhere but in the default variant
+/// without a wrapper.
 void shrink(const Variant& variant, models::ModelOptions& model, bool wrapped = false);
 
-/// Kind of a layer as users think of it: "linear", "linear_bias", "linear_2d", "adaln_linear",
+/// User-facing kind of a layer: "linear", "linear_bias", "linear_2d", "adaln_linear",
 /// "tied_embedding", "embedding", "rms_norm", …
 std::string layer_case(const models::Model& model, const models::ParamLayer& layer);
 

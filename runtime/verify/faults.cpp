@@ -44,7 +44,7 @@ class FaultHooks : public privacy::StepHooks {
       noise.denominator = static_cast<double>(std::max<int64_t>(1, place.samples));
     if (fault_ == Fault::NoiseBeforeReduction && !place.is_count) {
       early_std_ = noise.std / place.world;
-      // Ranks differ in the key: what they add is independent.
+      // Ranks use different keys, so that their noise is independent.
       early_stream_ = {noise.key + 1 + static_cast<uint64_t>(place.rank), noise.step, 0};
       has_early_noise_.clear();
       noise.std = 0;
@@ -56,7 +56,7 @@ class FaultHooks : public privacy::StepHooks {
     for (models::Parameter* parameter : {layer.weight, layer.bias}) {
       if (parameter == nullptr || !parameter->trainable) continue;
       if (!has_early_noise_.insert(parameter->index).second) continue;  // once a step
-      // Where the value is not whole any more only its shape is left.
+      // A sharded parameter that was released has only its shape left.
       if (!parameter->grad.defined())
         parameter->grad = at::zeros(parameter->value.sizes(), at::kFloat);
       parameter->grad = parameter->grad.contiguous();

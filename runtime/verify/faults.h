@@ -1,6 +1,6 @@
-// Deliberate mistakes, one at a time, to prove that verification and audits see them. Each is a
-// StepHooks that is given to the trainers of one verification or audit; no option of an experiment
-// reaches it, and nothing else in the process is changed.
+// Deliberate mistakes, one at a time, to prove that verification and audits detect them. Each is a
+// StepHooks given to the trainers of one verification or audit; no experiment option enables it,
+// and nothing else in the process changes.
 #pragma once
 
 #include <memory>
@@ -18,17 +18,17 @@ enum class Fault {
   NoPaddingRule,     ///< the padding row of an embedding counts like any other
   MicroStepNorm,     ///< the second micro-batch of an accumulation is not clipped
   WrongDenominator,  ///< the sum is not divided by the batch size
-  // Promises that are not kept: moonshard audit finds them.
+  // Broken privacy guarantees: moonshard audit finds them.
   NoiseOverSqrt2,  ///< noise / sqrt(2)
   NoiseOverWorld,  ///< noise / number of ranks, as gradients that are averaged
   NoiseOverBatch,  ///< noise / batch size, which divides it a second time (Tramer et al. 2022)
-  NoiseBeforeReduction,  ///< each rank adds noise / ranks of its own, before sums travel
+  NoiseBeforeReduction,  ///< each rank adds noise / ranks before the reduction
   ReusedNoise,           ///< every step draws the noise of the first
-  RealisedDenominator,   ///< division by the samples that came, not by those expected
+  RealisedDenominator,   ///< division by the actual batch size, not the expected one
   SkippedEmptyStep,      ///< a step without samples adds no noise
   ClippingPerShard,      ///< a rank's norms have only the parameters of its own shard
   ClippingPerLayer,      ///< every layer may use the whole bound
-  LayerLeftOut,          ///< norms do not know the embedding
+  LayerLeftOut,          ///< norms omit the embedding
   NoClipping
 };
 
@@ -59,7 +59,7 @@ inline constexpr FaultName kAuditFaults[] = {
 std::shared_ptr<privacy::StepHooks> make_fault(Fault fault);
 
 /// The same by name, of one of the lists above; null for an empty name. Throws UsageError that
-/// lists the names; `where` opens its text.
+/// lists the names; `where` is its prefix.
 std::shared_ptr<privacy::StepHooks> fault_by_name(std::span<const FaultName> list,
                                                   const std::string& where,
                                                   const std::string& name);

@@ -33,7 +33,7 @@ class PlainAutograd {
   std::vector<at::Tensor> before_;
 };
 
-// Writes down what the seam hands over.
+// Records what the seam passes on.
 class Recorder : public models::GradientConsumer {
  public:
   struct Entry {

@@ -1,7 +1,6 @@
-// The other opinion: per-sample gradients by one backward pass per sample, through LibTorch's own
-// differentiation of the same forward pass on the same weights. Nothing of the engines, the rules
-// or the seam takes part. Norms, factors and sums are then formed here by their definitions, in
-// double.
+// An independent reference: per-sample gradients by one backward pass per sample, through
+// LibTorch's autograd on the same forward pass and weights. It uses none of the engines, the rules
+// or the seam. Norms, factors and sums are then computed here by their definitions, in double.
 #pragma once
 
 #include <map>
@@ -25,7 +24,7 @@ PerSample batch_of_one_gradients(models::Model& model, const Batch& batch);
 /// a time, in double.
 PerSample layerwise_gradients(models::Model& model, const std::vector<Batch>& micro_batches);
 
-/// Layers that share parameters, and what belongs to them.
+/// Layers that share parameters, and those parameters.
 struct Group {
   std::string name;  ///< of its first layer
   std::vector<const models::ParamLayer*> layers;

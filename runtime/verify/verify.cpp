@@ -31,7 +31,7 @@ void expect_known(const std::string& name, const char* what, const List& list, N
 }
 
 // The reference holds every sample's gradient twice, in double: a model that cannot fit is refused,
-// not killed.
+// rather than killed for memory.
 void expect_room(const VerifyOptions& options) {
   models::ModelOptions shapes;
   shapes.model = options.model;
@@ -98,7 +98,7 @@ Json to_json(const std::vector<Cell>& cells, const VerifyOptions& options) {
     Json entry{{"engine", cell.engine},       {"model", cell.model},     {"task", cell.task},
                {"layer", cell.layer},         {"options", cell.options}, {"dtype", cell.dtype},
                {"tolerance", cell.tolerance}, {"ok", cell.ok},           {"worst", cell.worst}};
-    // JSON has no infinity: a failed cell without a figure says null.
+    // JSON has no infinity: a failed cell without a figure is null.
     entry["max_rel_err"] = std::isfinite(cell.max_rel_err) ? Json(cell.max_rel_err) : Json(nullptr);
     if (!cell.error.empty()) entry["error"] = cell.error;
     failed += cell.ok ? 0 : 1;
@@ -116,7 +116,7 @@ Json to_json(const std::vector<Cell>& cells, const VerifyOptions& options) {
 std::vector<Support> support_table() {
   std::vector<Support> table;
   for (const privacy::EngineDescription& info : privacy::engine_descriptions()) {
-    if (!info.built_in) continue;  // nobody has proved it yet
+    if (!info.built_in) continue;  // not verified
     const std::string& engine = info.name;
     std::set<std::string> layers, presets, options, dtypes;
     for (const Subject& subject : subjects("")) {

@@ -20,9 +20,9 @@ struct VerifyOptions {
   std::string device = "auto";
   int64_t seed = 11;
   /// With a wrapper the batch is split over the ranks of this process's world, three steps are made
-  /// instead of one, and gathered norms are compared, too. All ranks call verify alike.
+  /// instead of one, and gathered norms are compared, too. All ranks make the same call.
   sharding::ShardingOptions sharding;
-  /// Of all trainers that are compared; null: none. Deliberate mistakes come in here (faults.h).
+  /// Hooks of all compared trainers; null: none. Deliberate mistakes are injected here (faults.h).
   std::shared_ptr<privacy::StepHooks> hooks;
 };
 
@@ -37,7 +37,7 @@ struct Cell {
   std::string error;  ///< when the step failed with an error
 };
 
-/// Norms of one run, before and after clipping, for people who want to see them.
+/// Norms of one run, before and after clipping, for display.
 struct NormsShown {
   std::string title;
   std::vector<double> before, after, expected;

@@ -1,4 +1,4 @@
-// Small JSON files that come with weights (config.json, the index of shards), from anybody. Unlike
+// Small JSON files that come with weights (config.json, the index of shards); untrusted. Unlike
 // the records' reader this one keeps keys sorted: a map with 100,000 names takes no quadratic time.
 #pragma once
 

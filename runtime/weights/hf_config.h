@@ -1,6 +1,6 @@
 // config.json of Hugging Face folders: what a model is, without its weights. Each family reads and
-// writes its own values of model_type (models/family.h). What a config asks for and our models do
-// not have is an error, never a silent difference.
+// writes its own values of model_type (models/family.h). A config value that our models do
+// not support is an error, never a silent difference.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@ namespace moonshard::weights {
 
 /// Options to build the model with: its family as `model`, every size, and the task that the
 /// checkpoint was trained for ("auto" when the file does not say). Throws UsageError when there is
-/// no such folder or it asks for what is not supported, IoError when the file is damaged; both name
+/// no such folder or it needs what is not supported, IoError when the file is damaged; both name
 /// file and key.
 models::ModelOptions options_from_config(const std::filesystem::path& folder);
 

@@ -15,14 +15,14 @@ inline constexpr int64_t kDefaultShardBytes = 5'000'000'000;
 
 struct LoadReport {
   std::vector<std::string> loaded;       ///< parameters filled from the file
-  std::vector<std::string> initialised;  ///< parameters that keep their random start
+  std::vector<std::string> initialised;  ///< parameters that keep their random initialisation
   std::vector<std::string> unused;       ///< tensors of the file that the model has no use for
 };
 
 /// Fills every parameter from a file or folder (open_weights), converted to the model's dtype and
 /// device. Takes a checkpoint with or without the prefix "model.". Two differences are usual and
 /// allowed: a language model's file has no head "score" for a classifier, and a model
-/// with tied embeddings has no "lm_head" of its own. Any other missing name, another shape, or
+/// with tied embeddings has no separate "lm_head". Any other missing name, another shape, or
 /// a dtype that is not floating point are errors; they are found before the model is changed.
 LoadReport load_weights(models::Model& model, const std::filesystem::path& path);
 

@@ -9,7 +9,8 @@
 namespace moonshard::weights {
 
 /// Options with every size filled in. When `model` is a folder with a config.json, that file gives
-/// the family and the sizes, the folder becomes `weights`, and what the caller set otherwise wins.
+/// the family and the sizes, the folder becomes `weights`, and the caller's options take
+/// precedence.
 models::ModelOptions resolve_model(const models::ModelOptions& options);
 
 /// Builds resolve_model's model; loads `weights` when it is set.

@@ -16,7 +16,7 @@ namespace moonshard::weights {
 
 class SafetensorsFile {
  public:
-  /// Throws IoError for what is not a whole safetensors file, saying what is wrong with it.
+  /// Throws IoError with the reason if it is not a complete safetensors file.
   static SafetensorsFile open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return file_.path(); }

@@ -1,4 +1,4 @@
-// Writers of safetensors files. A file appears whole or not at all; a set of shards never mixes old
+// Writers of safetensors files. Files are written atomically; a set of shards never mixes old
 // and new ones.
 #pragma once
 
@@ -30,7 +30,7 @@ void write_safetensors(const std::filesystem::path& path, const NamedTensors& te
 
 /// Fills a folder: model.safetensors when all fits into `max_shard_bytes`, else
 /// model-00001-of-0000N.safetensors … and model.safetensors.index.json. Replaces the weights that
-/// were there under these names. A tensor larger than a shard gets a shard of its own. Returns the
+/// were there under these names. A tensor larger than a shard gets its own shard. Returns the
 /// names of the files of weights.
 std::vector<std::string> write_sharded(const std::filesystem::path& folder,
                                        const NamedTensors& tensors, int64_t max_shard_bytes,

@@ -70,7 +70,7 @@ local function read_torch(path)
   return results
 end
 
---- PyTorch's figures for the chosen rows, each measured once, in a process of its own.
+--- PyTorch's figures for the chosen rows, each measured once, in a separate process.
 local function measure_torch(chosen)
   local peer = (debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/torch_peer.py"
   local results, done = {}, {}

@@ -24,7 +24,7 @@ local function flag_of_option(option)
   if kind == "true | false" then
     kind = "boolean"
   elseif kind:find("|", 1, true) then
-    -- The schema knows more spellings (BACKWARD_PRE) than it lists; it checks the word itself.
+    -- The schema knows more spellings (BACKWARD_PRE) than it lists; it checks the value itself.
     kind, values = "text", option.type
   end
   return { name = option.name, kind = kind, values = values, aliases = option.aliases, doc = option.doc, list = true, option = option.name }

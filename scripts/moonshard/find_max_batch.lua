@@ -1,5 +1,5 @@
---- The largest batch that fits: doubling until one does not, then halving the gap. Each try is a process of its own, so
--- that none inherits another's memory, and each is recorded, so that the search goes on where it was cut off.
+--- The largest batch that fits: doubling until one does not, then halving the gap. Each try is a separate process, so
+-- that none inherits another's memory, and each is recorded, so that an interrupted search can be resumed.
 local blame = require "moonshard.sweep.blame"
 local device = require "moonshard.sweep.device"
 local folders = require "moonshard.sweep.folder"

@@ -1,5 +1,5 @@
 --- What figures read from points: names, axes, figures with their status. Records may lack any key: everything here
--- answers nil instead of failing.
+-- returns nil instead of failing.
 local native = require "moonshard.native"
 
 local M = {}
@@ -19,10 +19,10 @@ M.axis_words = {
   parallel = { title = "parallel" },
 }
 
--- Choices that mean nothing to a point that is not sharded.
+-- Options that do not apply to a point that is not sharded.
 local only_fsdp = { sharding = true, wrap = true, backward_prefetch = true, forward_prefetch = true, cpu_offload = true }
 
---- A finite number, or nil: records from elsewhere hold texts, nulls and infinities.
+--- A finite number, or nil: untrusted records hold texts, nulls and infinities.
 function M.number(value)
   if type(value) ~= "number" or value ~= value or value >= math.huge or value <= -math.huge then return nil end
   return value
@@ -201,7 +201,7 @@ function M.phases(points)
   return native.analysis.phases_in_order(names)
 end
 
---- Owners of memory in the order they are stacked, what nobody claims on top.
+--- Owners of memory in the order they are stacked, memory without an owner on top.
 M.owners_in_order = native.analysis.owners_in_order
 
 --- Names as they are shown: without underscores, matrices in their own spelling.

@@ -1,6 +1,6 @@
 --- Values as text for people: limited in depth, length and width, safe on cycles.
 -- The array part comes first, then named fields in order, then other keys, so that the same table
--- always prints the same way. Values with `__tostring` (tensors, results) speak for themselves.
+-- always prints the same way. Values with `__tostring` (tensors, results) use it.
 -- @module moonshard.pretty
 local lexer = require "moonshard.repl.lexer"
 

@@ -1,5 +1,5 @@
 --- Progress of a sweep: one moving line with an ETA on a terminal, one line per point elsewhere, and progress.json in
--- the run folder for whoever watches from outside.
+-- the run folder for other programs.
 local native = require "moonshard.native"
 
 local M = {}
@@ -32,7 +32,7 @@ local function kind_of(self, kind)
   return self.kinds[kind]
 end
 
---- Says that a point of a kind (its mode) is still to come: points of one mode take alike long.
+--- Says that a point of a kind (its mode) is still to come: points of one mode take about the same time.
 function Progress:expect(kind)
   kind = kind_of(self, kind)
   kind.waiting = kind.waiting + 1
@@ -55,7 +55,7 @@ function Progress:eta()
   return left
 end
 
---- progress.json: what an onlooker wants to know. Not more often than every two seconds, but at every event.
+--- progress.json, for other programs. Not more often than every two seconds, but at every event.
 function Progress:save(is_event)
   local now = native.launch.clock()
   if not self.write_file or (not is_event and now - (self.saved or 0) < file_period_s) then return end

@@ -1,7 +1,7 @@
---- Words for a shell.
+--- Quoting for a shell.
 local M = {}
 
---- The word as a shell reads it back, whatever is in it.
+--- The text quoted for a shell, whatever it contains.
 function M.quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
 --- The same for lines that people read: only where it is needed.

@@ -1,4 +1,4 @@
---- Sweeps: experiments over a grid, each point in a process of its own, every result on disk at once.
+--- Sweeps: experiments over a grid, each point in its own process, every result on disk at once.
 local blame = require "moonshard.sweep.blame"
 local expectations = require "moonshard.sweep.expect"
 local folders = require "moonshard.sweep.folder"
@@ -264,7 +264,7 @@ function Sweep:run(options)
   folders.close(folder)
   native.launch.end_interrupts()
   if not ok then error(stopped, 0) end
-  -- Whoever watched for Ctrl-C before us decides what it means now: the program ends, the prompt comes back.
+  -- The previous Ctrl-C handler decides what happens now: the program ends, the prompt comes back.
   if stopped == "interrupted" then
     native.launch.repeat_interrupt()
     error("interrupted", 0)

@@ -33,7 +33,7 @@ local function rises_with_batch(runs)
   return fallen == 0, ("%d of %d doublings of the batch raise tokens/s"):format(risen, risen + fallen)
 end
 
---- The largest batch of each strategy, by trying. On a CPU under a limit of its own: host memory has no edge to find.
+--- The largest batch of each strategy, by trying. On a CPU under an explicit limit: host memory has no hard limit.
 local max_batch, search_limit_mb
 local function find_max_batch(plan)
   max_batch = {}

@@ -16,7 +16,8 @@ describe("options of another family", function()
     assert.matches(reason, message_of(ms.run, { model = "dit-tiny", qkv_bias = true }), 1, true)
     assert.matches(reason, message_of(ms.resolve, { model = "dit-tiny", qkv_bias = true }), 1, true)
     assert.matches(reason, message_of(ms.sweep, { model = "dit-tiny", grid = { qkv_bias = { "yes" } } }), 1, true)
-    assert.matches("option 'image_size' means nothing to model llama3-tiny", message_of(ms.model, "llama3-tiny", { image_size = 64 }), 1, true)
+    assert.matches("option 'image_size' means nothing to model llama3-tiny",
+      message_of(ms.model, "llama3-tiny", { image_size = 64 }), 1, true)
   end)
 
   it("may be shared by the points of a sweep whose models take them", function()

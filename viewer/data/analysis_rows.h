@@ -1,4 +1,4 @@
-// Runs as the rows that runtime/analysis reads: the same functions answer Lua's scripts.
+// Runs as the rows that runtime/analysis reads: Lua scripts use the same functions.
 #pragma once
 
 #include "runtime/analysis/rows.h"

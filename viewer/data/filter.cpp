@@ -312,7 +312,7 @@ class Parser {
 
 FilterKeys filter_keys(const std::vector<const RunData*>& runs) {
   FilterKeys keys;
-  // Known whether or not a run has them, so that has(epsilon) is a question and no mistake.
+  // Known whether or not a run has them, so that has(epsilon) is never an unknown key.
   keys.metrics = {"epsilon", "median_time_ms", "peak_memory_bytes"};
   std::unordered_set<std::string> options, axes;
   std::unordered_set<std::string> metrics(keys.metrics.begin(), keys.metrics.end());

@@ -1,4 +1,4 @@
-// Filters on the points of one run. What a pattern says of a text is found out once per text of the
+// Filters on the points of one run. Whether a pattern matches is computed once per text of the
 // run, not once per point.
 #include <algorithm>
 
@@ -47,7 +47,7 @@ FilterOnRun::FilterOnRun(const Filter& filter, const RunData& run) : filter_(fil
     if (node.kind == Kind::And || node.kind == Kind::Or || node.kind == Kind::Not) continue;
     if (node.kind != Kind::Has) {
       place.pattern = node.kind == Kind::Word ? "*" + node.text + "*" : node.text;
-      // A word with other letters than these is in no number.
+      // Text with other letters than these is in no number.
       place.in_numbers = node.text.find_first_not_of("0123456789.e+-infa*?") == std::string::npos;
       place.run_name = matches_wildcards(run.name, place.pattern);
       place.texts.resize(run.texts.size());

@@ -51,7 +51,7 @@ bool matches_wildcards(std::string_view text, std::string_view pattern) {
 }
 
 std::string nearest_of(std::string_view name, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 64;  // the search is quadratic, and names come from files of others
+  constexpr size_t kLongest = 64;  // the search is quadratic, and names are untrusted
   std::string best;
   if (name.size() > kLongest) return best;
   size_t best_distance = std::max<size_t>(2, name.size() / 2) + 1;

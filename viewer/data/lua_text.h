@@ -6,7 +6,7 @@
 
 namespace moonshard::viewer {
 
-/// A string literal: what Lua reads as it stands stays, the rest goes by its number.
+/// A string literal: printable characters stay, others become numeric escapes.
 std::string lua_text(std::string_view text);
 
 }  // namespace moonshard::viewer

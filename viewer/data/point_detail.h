@@ -1,5 +1,5 @@
 // Everything of one point that only its own panels need: its whole record and the files beside it.
-// Read when the point is looked at, from result.json of anybody.
+// Read when the point is selected, from an untrusted result.json.
 #pragma once
 
 #include <string>

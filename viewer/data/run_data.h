@@ -1,5 +1,5 @@
 // A run folder as the table and the charts need it: one row per point, options and metrics as
-// columns of plain values. Made by readers/run_reader from files of anybody; never changed after.
+// columns of plain values. Made by readers/run_reader from untrusted files; immutable.
 #pragma once
 
 #include <cmath>
@@ -74,7 +74,7 @@ struct RunData {
   std::vector<std::string> plots;             ///< file names of visualizations/*.plot.json
   std::vector<std::string> tables;            ///< file names of *.csv in the folder
   SweepProgress progress;
-  std::vector<std::string> problems;  ///< what could not be read, for the reader's eyes
+  std::vector<std::string> problems;  ///< what could not be read, to be shown
 
   const std::string& text_of(const Value& value) const { return texts[value.text]; }
   /// A metric as a number; NaN where the point has none.

@@ -19,11 +19,11 @@ class ByteSource {
   virtual ~ByteSource() = default;
   /// Bytes that follow, at most `capacity`; 0 at the end. Throws IoError or Cancelled.
   virtual size_t read(char* to, size_t capacity) = 0;
-  /// Bytes in all, when that is known; a hint for buffers, not a promise.
+  /// Bytes in all, when that is known; a hint for buffers, not guaranteed.
   virtual uint64_t size_hint() const { return 0; }
 };
 
-/// Bytes that somebody else holds.
+/// Bytes owned by the caller.
 class MemorySource final : public ByteSource {
  public:
   explicit MemorySource(std::string_view bytes) : bytes_(bytes) {}
@@ -34,13 +34,13 @@ class MemorySource final : public ByteSource {
   std::string_view bytes_;
 };
 
-/// A file as it is. Asks the control at every block.
+/// A file as it is. Checks for cancellation at every block.
 class FileSource final : public ByteSource {
  public:
   FileSource(OpenFile file, const ReadControl& control);
   size_t read(char* to, size_t capacity) override;
   uint64_t size_hint() const override { return file_.size(); }
-  /// Bytes of the file that were taken so far; any thread may ask.
+  /// Bytes of the file that were taken so far; thread-safe.
   uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
  private:
@@ -54,7 +54,7 @@ class FileSource final : public ByteSource {
 std::unique_ptr<ByteSource> inflated(std::unique_ptr<ByteSource> compressed,
                                      const std::string& where);
 
-/// Reads ahead in a thread of its own, a few blocks far, so that reading and inflating run beside
+/// Reads ahead in a separate thread, by a few blocks, so that reading and inflating run beside
 /// the parser.
 std::unique_ptr<ByteSource> read_ahead(std::unique_ptr<ByteSource> source);
 

@@ -1,5 +1,5 @@
-// How a reader is followed and stopped: it says how far it came and asks, now and then, whether
-// anybody still wants its answer.
+// Progress and cancellation of a reader: it reports how far it is and checks regularly whether
+// it was cancelled.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace moonshard::viewer {
 
-/// Somebody no longer wants what was being read. Not an error to show.
+/// The reading was cancelled. Not an error to show.
 class Cancelled : public Error {
  public:
   Cancelled() : Error("reading was cancelled") {}
@@ -20,7 +20,7 @@ struct ReadControl {
   std::function<void(double share)> progress;
   std::atomic<bool>* stop = nullptr;
 
-  /// Throws Cancelled when a stop was asked for. Cheap: call it for every block of bytes.
+  /// Throws Cancelled after a stop request. Cheap: call it for every block of bytes.
   void check() const {
     if (stop != nullptr && stop->load(std::memory_order_relaxed)) throw Cancelled();
   }

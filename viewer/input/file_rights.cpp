@@ -19,7 +19,7 @@ void give_up_privileges() {
 
 bool restrict_to_folders(const std::vector<std::string>& folders) {
   constexpr __u64 kReading = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
-  // The thirteen rights of the first version, which every kernel with Landlock knows.
+  // The thirteen rights of the first version, which every kernel with Landlock supports.
   landlock_ruleset_attr rules{};
   rules.handled_access_fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
   const int set = static_cast<int>(

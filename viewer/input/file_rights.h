@@ -7,7 +7,7 @@
 
 namespace moonshard::viewer {
 
-/// No new rights by programs that are started, for this process and all it starts.
+/// Programs started by this process and its children gain no privileges (no_new_privs).
 void give_up_privileges();
 
 /// From here on this process may only read, and only below these folders (and what is open). True

@@ -190,7 +190,7 @@ JsonToken JsonStream::read_key() {
   return JsonToken::Key;
 }
 
-// Hashes stand for the keys: two keys that share one are refused as well, which harms nobody.
+// Hashes stand for the keys: a collision is refused as a duplicate, which is harmless.
 void JsonStream::note_key() {
   Keys& keys = keys_[static_cast<size_t>(depth_)];
   const uint64_t hash = std::hash<std::string_view>()(text_);

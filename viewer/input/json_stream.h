@@ -1,6 +1,6 @@
 // JSON as a stream of tokens: nothing is built, so a trace of gigabytes is read in a few hundred
-// kilobytes. Text may come from anybody: depth, string and number sizes are bounded, and malformed
-// text is refused with its byte. Bad UTF-8 passes through; whoever shows text cleans it.
+// kilobytes. Text is untrusted: depth, string and number sizes are bounded, and malformed
+// text is refused with its byte. Bad UTF-8 passes through; text is cleaned where it is shown.
 #pragma once
 
 #include <array>

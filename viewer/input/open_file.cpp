@@ -38,7 +38,7 @@ OpenFile checked(int descriptor, const fs::path& path) {
                                known && S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device"));
 }
 
-// A descriptor of a folder, closed when it goes.
+// A descriptor of a folder, closed by the destructor.
 struct FolderDescriptor {
   int value = -1;
   ~FolderDescriptor() {
@@ -46,7 +46,7 @@ struct FolderDescriptor {
   }
 };
 
-// Opens along the path without following any link: what is reached this way lies inside for sure.
+// Opens along the path without following any link: what is reached this way is certainly inside.
 // -1 with errno when it cannot be; a link on the way is ENOTDIR or ELOOP.
 int open_without_links(const fs::path& folder, const fs::path& relative, int flags) {
   FolderDescriptor at{::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};

@@ -1,4 +1,4 @@
-// Opens files of folders that anybody may have made: plain files only, never a pipe or a device
+// Opens files of untrusted folders: plain files only, never a pipe or a device
 // (they would block), and never through a link that leads out of the folder.
 #pragma once
 
@@ -39,7 +39,7 @@ class OpenFile {
 /// Opens what the user named; links are followed. Throws IoError when it is no plain file.
 OpenFile open_plain_file(const std::filesystem::path& path);
 
-/// The files of one folder: what lies elsewhere is not there for it.
+/// The files of one folder; nothing outside of it can be opened.
 class InsideFolder {
  public:
   explicit InsideFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}

@@ -165,7 +165,7 @@ void SeriesBuilder::add(const Workspace& workspace, PointRef ref, double x, doub
   series.x.push_back(x);
   const bool good = head.status == "ok" && std::isfinite(y);
   series.y.push_back(good ? std::optional<double>(y) : std::nullopt);
-  // An ok point without this figure is no failure: its word says what it lacks.
+  // An ok point without this figure is not a failure: its text says what is missing.
   series.status.push_back(head.status == "ok" && !good ? "no figure" : head.status);
   series.labels.push_back(workspace.point_name(ref));
   refs.push_back(ref);

@@ -15,10 +15,10 @@
 
 namespace moonshard::viewer {
 
-/// A finite number, or no figure: records of others hold anything.
+/// A finite number, or no figure: records are untrusted.
 std::optional<double> figure(double value);
 
-/// What tells these points from each other, one text each: only the axes in which they differ.
+/// What distinguishes these points, one text each: only the axes in which they differ.
 /// Without one axis, which the chart shows by other means, points may share a text.
 std::vector<std::string> point_labels(const Workspace& workspace, const std::vector<PointRef>& refs,
                                       const std::string& without = "");
@@ -27,7 +27,7 @@ std::vector<std::string> point_labels(const Workspace& workspace, const std::vec
 records::PlotAxis point_axis(const Workspace& workspace, const std::vector<PointRef>& refs,
                              const std::string& without = "");
 
-/// Why a point has no figure, in a word: its status, "reading" or "no value".
+/// Why a point has no figure, in short: its status, "reading" or "no value".
 std::string missing_word(const Workspace& workspace, const DetailedPoint& point, bool waiting);
 
 /// Text under the mouse: the whole name of the point, and why it failed.

@@ -8,6 +8,7 @@
 #include <imgui.h>
 
 #include "viewer/panels/make_panels.h"
+#include "viewer/panels/selected_detail.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/loading.h"
 #include "viewer/widgets/text.h"
@@ -34,14 +35,9 @@ class LogPanel final : public Panel {
   }
 
   void draw(const PanelContext& context) override {
-    const std::optional<PointRef> ref = context.workspace.selected_point();
-    if (!ref) {
-      show_no_point(!context.snapshot.runs.empty(), context.style);
-      return;
-    }
-    const std::string& folder = context.workspace.run(*ref).path;
-    const std::string& id = context.workspace.head(*ref).id;
-    const Loaded<PointDetail> detail = context.store.detail(folder, id);
+    const std::optional<SelectedDetail> selected = selected_detail(context);
+    if (!selected) return;
+    const auto& [folder, id, detail] = *selected;
     if (!detail.value || detail.value->logs.empty()) {
       show_empty_state(detail.loading ? "Reading ..." : "This point has no log",
                        detail.loading ? "" : "Logs appear when the point starts.", context.style);

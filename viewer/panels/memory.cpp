@@ -28,7 +28,7 @@ double bytes_of(const PointDetail& detail, const std::string& owner, bool after_
     if (part.owner != owner || !std::isfinite(part.bytes)) continue;
     bytes = (std::isnan(bytes) ? 0 : bytes) + part.bytes;
   }
-  // Older records say what nobody claimed beside the list.
+  // Older records have memory without an owner outside of the list.
   const bool beside = owner == kRest && !after_step && !detail.memory.breakdown.empty();
   return std::isnan(bytes) && beside ? detail.memory.rest_bytes : bytes;
 }

@@ -1,4 +1,4 @@
-// The memory snapshot panel: what a PyTorch memory snapshot of the selected point says in short.
+// The memory snapshot panel: summary of a PyTorch memory snapshot of the selected point.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -9,6 +9,7 @@
 #include "viewer/panels/chart_panel.h"
 #include "viewer/panels/make_panels.h"
 #include "viewer/panels/memory_snapshot_tables.h"
+#include "viewer/panels/selected_detail.h"
 #include "viewer/render/plot_renderer.h"
 #include "viewer/script.h"
 #include "viewer/widgets/format.h"
@@ -42,15 +43,9 @@ class MemorySnapshotPanel final : public Panel {
   }
 
   void draw(const PanelContext& context) override {
-    const std::optional<PointRef> ref = context.workspace.selected_point();
-    if (!ref) {
-      forget();
-      show_no_point(!context.snapshot.runs.empty(), context.style);
-      return;
-    }
-    const std::string& folder = context.workspace.run(*ref).path;
-    const std::string& id = context.workspace.head(*ref).id;
-    const Loaded<PointDetail> detail = context.store.detail(folder, id);
+    const std::optional<SelectedDetail> selected = selected_detail(context);
+    if (!selected) return forget();
+    const auto& [folder, id, detail] = *selected;
     if (!detail.value || detail.value->snapshots.empty()) {
       forget();
       if (detail.loading && !detail.value)

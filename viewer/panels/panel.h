@@ -22,14 +22,14 @@ struct ExportRequest {
   std::string name;  ///< suggested file name without ending
 };
 
-/// What panels ask of the app while they draw; it does it after the frame.
+/// What panels request of the app while they draw; carried out after the frame.
 struct AppRequests {
   std::string notice;  ///< one line for the status bar
   std::optional<ExportRequest> export_plot;
   std::vector<std::string> open_panels;  ///< names of panels to open and bring to the front
   bool open_folder = false;              ///< the folder chooser
 
-  /// Text to the clipboard, with a word about it.
+  /// Text to the clipboard, with a notice.
   void copy(const std::string& text, const std::string& what);
 };
 

@@ -13,7 +13,7 @@ struct PrivacyVerdict {
     NoClaim,      ///< the result claims nothing, and text says why
     Agrees,       ///< recomputed: the same, or less than what is claimed
     TooLow,       ///< recomputed: more than what is claimed
-    Unconfirmed,  ///< by other means than ours, which give more: neither shown nor refuted
+    Unconfirmed,  ///< by another method; ours gives more: neither confirmed nor refuted
     Unfounded,    ///< a claim that contradicts the rest of the result
     Unknown,      ///< a claim that cannot be computed again
   };

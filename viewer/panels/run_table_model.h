@@ -22,7 +22,7 @@ struct TableColumn {
   bool differs = false;  ///< not the same for all shown points
   bool main = false;     ///< shown at first
 
-  /// Kind and key as one word, e.g. "option:mode"; kept in the settings.
+  /// Kind and key as one text, e.g. "option:mode"; kept in the settings.
   std::string id() const;
 };
 

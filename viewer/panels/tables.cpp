@@ -76,7 +76,7 @@ class TablesPanel final : public Panel {
     return files;
   }
 
-  // The id says nothing to people: "steps.csv of the point".
+  // The id means nothing to a user: "steps.csv of the point".
   static std::string shown_name(const std::string& file) {
     const size_t slash = file.rfind('/');
     return slash == std::string::npos ? file : file.substr(slash + 1) + " of the point";

@@ -6,6 +6,7 @@
 #include <imgui.h>
 
 #include "viewer/panels/make_panels.h"
+#include "viewer/panels/selected_detail.h"
 #include "viewer/panels/trace_view.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/loading.h"
@@ -36,14 +37,9 @@ class TracePanel final : public Panel {
   }
 
   void draw(const PanelContext& context) override {
-    const std::optional<PointRef> ref = context.workspace.selected_point();
-    if (!ref) {
-      show_no_point(!context.snapshot.runs.empty(), context.style);
-      return;
-    }
-    const std::string& folder = context.workspace.run(*ref).path;
-    const std::string& id = context.workspace.head(*ref).id;
-    const Loaded<PointDetail> detail = context.store.detail(folder, id);
+    const std::optional<SelectedDetail> selected = selected_detail(context);
+    if (!selected) return;
+    const auto& [folder, id, detail] = *selected;
     if (!detail.value || detail.value->traces.empty()) {
       draw_no_trace(detail, context.style);
       return;
@@ -95,7 +91,7 @@ class TracePanel final : public Panel {
     if (now != names.end()) files = {files[static_cast<size_t>(now - names.begin())]};
   }
 
-  // The window of time stays when the same files were read again: nobody loses their place.
+  // The window of time stays when the same files are read again.
   void take(const std::shared_ptr<const IndexedTrace>& trace, const std::string& folder,
             const std::vector<std::string>& files) {
     if (trace == shown_) return;

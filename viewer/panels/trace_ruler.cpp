@@ -119,7 +119,7 @@ void draw_overview(const TraceFrame& frame, float height) {
                         ImVec2(x_of(frame.state.range->end_us) + 1, at.y + height),
                         with_alpha(series_color(3, frame.style.theme), 0.35f));
   }
-  // What is out of the window lies in the shade.
+  // What is outside of the window is shaded.
   const float x0 = x_of(window.start_us), x1 = std::max(x_of(window.end_us), x0 + 2);
   const ImU32 shade = with_alpha(colors.background, 0.62f);
   draw->AddRectFilled(at, ImVec2(x0, at.y + height), shade);

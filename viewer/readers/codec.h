@@ -1,4 +1,4 @@
-// Plain structs to bytes and back, for the way from the reading process to the window. One list of
+// Plain structs to bytes and back, for messages from the reading process to the window. One list of
 // fields per struct serves both directions. The decoder trusts nothing: a length beyond what is
 // left is an error before anything is allocated.
 #pragma once
@@ -25,7 +25,7 @@ class Encoder {
   void operator()(const Ts&... values) {
     (put(values), ...);
   }
-  /// A field of a record. Its free objects (options, data) do not travel.
+  /// A field of a record. Its free objects (options, data) are not sent.
   template <class T>
   void operator()(const records::Field&, const T& value) {
     if constexpr (!std::is_same_v<T, Json>) put(value);

@@ -76,7 +76,7 @@ bool read_all(int fd, void* data, size_t size) {
 
 void write_frame(int fd, FrameKind kind, std::string_view bytes) {
   const uint64_t size = bytes.size();
-  // The window is gone, or wants no answer any more: nothing is left to do here.
+  // The window has exited or cancelled the request: nothing is left to do.
   if (!write_all(fd, &kind, 1) || !write_all(fd, &size, sizeof size) ||
       !write_all(fd, bytes.data(), bytes.size())) {
     ::_exit(1);
@@ -99,7 +99,7 @@ void take_limits(const ProcessLimits& limits) {
   give_up_privileges();
 }
 
-// The worker: never returns, and leaves without running anybody's destructors.
+// The worker: never returns, and exits without running destructors.
 [[noreturn]] void run_worker(int out, std::string request, WorkerFunction worker,
                              const ProcessLimits& limits) {
   std::signal(SIGPIPE, SIG_DFL);
@@ -125,37 +125,39 @@ void take_limits(const ProcessLimits& limits) {
   ::_exit(0);
 }
 
-bool send_descriptor(int socket, int fd) {
+// A message of one byte with room for one file descriptor beside it.
+struct DescriptorMessage {
   char byte = 0;
   iovec part{&byte, 1};
   alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = space;
-  message.msg_controllen = sizeof space;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  msghdr header{};
+
+  DescriptorMessage() {
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = space;
+    header.msg_controllen = sizeof space;
+  }
+  DescriptorMessage(const DescriptorMessage&) = delete;
+};
+
+bool send_descriptor(int socket, int fd) {
+  DescriptorMessage message;
+  cmsghdr* header = CMSG_FIRSTHDR(&message.header);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
+  return ::sendmsg(socket, &message.header, MSG_NOSIGNAL) == 1;
 }
 
 int receive_descriptor(int socket) {
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = space;
-  message.msg_controllen = sizeof space;
+  DescriptorMessage message;
   ssize_t got = 0;
   do {
-    got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    got = ::recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
-  const cmsghdr* header = got == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  const cmsghdr* header = got == 1 ? CMSG_FIRSTHDR(&message.header) : nullptr;
   if (!header || header->cmsg_type != SCM_RIGHTS) return -1;
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
@@ -237,7 +239,7 @@ int ask_service(const std::string& request) {
       kMaxRequest, request.size());
   int fd = hand_over(s, request);
   if (fd >= 0) return fd;
-  // Somebody ended it. By now there are threads, and a copy of a process with threads is less
+  // It was killed. By now there are threads, and a copy of a process with threads is less
   // certain to work than the first one; but without it nothing could be read any more.
   ::close(s.socket);
   ::kill(s.process, SIGKILL);

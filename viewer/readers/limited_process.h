@@ -1,5 +1,5 @@
-// Files of others are parsed in a process of its own, with limits on memory and time and without
-// rights to write: what goes wrong there is a message here. A small service process is started
+// Untrusted files are parsed in a separate process, with limits on memory and time and without
+// write access: a failure there becomes an error message here. A small service process is started
 // first, before there are threads or a screen; it forks one worker per request.
 #pragma once
 
@@ -18,12 +18,12 @@ struct ProcessLimits {
   unsigned cpu_seconds = 300;
 };
 
-/// What a worker does: takes a request's bytes, hands over each part of the answer as it is ready.
+/// What a worker does: takes a request's bytes, sends each part of the answer as it is ready.
 using WorkerFunction = void (*)(std::string_view request, const ReadControl& control,
                                 const std::function<void(std::string_view part)>& answer);
 
-/// Starts the service; later calls do nothing. Programs call it first thing in main, because a
-/// process without threads is the one that is safely copied.
+/// Starts the service; later calls do nothing. Programs call it first thing in main, because
+/// only a process without threads can be forked safely.
 void start_reading_service(WorkerFunction worker, const ProcessLimits& limits = {});
 
 /// The service's process id, for tests; -1 before it was started.

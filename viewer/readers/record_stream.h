@@ -1,5 +1,5 @@
-// Parts of a record out of a stream of JSON, by their lists of fields (records/schema.h). Files may
-// come from anybody: a field of an unexpected kind is passed over, lists are bounded.
+// Parts of a record out of a stream of JSON, by their lists of fields (records/schema.h). Files are
+// untrusted: a field of an unexpected kind is skipped, lists are bounded.
 #pragma once
 
 #include <type_traits>

@@ -1,4 +1,4 @@
-// What the window can ask the reading process for, and both ends of the asking.
+// Requests of the window to the reading process, and both ends of the protocol.
 #pragma once
 
 #include <atomic>

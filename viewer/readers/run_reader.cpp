@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxRecordBytes = 64u << 20;
-// Tables are points times keys: a folder in which every point invents keys must not fill memory.
+// Tables are points times keys: a folder in which every point has different keys must not fill
+// memory.
 constexpr size_t kMaxTableCells = 16'000'000, kMaxKeys = 10'000, kFewestKeys = 100;
 constexpr size_t kMaxTextBytes = 256u << 20;  // of all texts of a run
 constexpr size_t kPointsAtATime = 256;  // read in two threads, then put into the tables in order
@@ -58,8 +59,8 @@ std::string first_word(std::string text) {
   return cut_text(text, 64);
 }
 
-// One point as it is on the disk. The status file is one word by the sweep's parent; a result that
-// is whole decides over it, because a parent that was killed could not write the word.
+// One point as it is on the disk. The status file is written by the sweep's parent; a complete
+// result takes precedence, because a parent that was killed could not update it.
 class PointFiles {
  public:
   PointFiles(const InsideFolder& inside, std::string_view sweep, const fs::path& folder,

@@ -1,4 +1,4 @@
-// Reads a run folder of anybody into the viewer's tables. Says and shows the same as
+// Reads an untrusted run folder into the viewer's tables. Gives the same results as
 // runtime/records/reader, but keeps only what the table needs and reads points in two threads.
 #pragma once
 

@@ -121,7 +121,7 @@ void setup_label(ImAxis axis, const std::string& label, float room, ImPlotAxisFl
 
 void setup_limits(ImAxis axis, const Range& range, ImPlotCond cond) {
   ImPlot::SetupAxisLimits(axis, range.min, range.max, cond);
-  // Zooming in until doubles cannot tell ticks apart would make ImPlot step for ever.
+  // Zooming in until doubles cannot separate ticks would make ImPlot loop for ever.
   const double least = std::max(std::abs(range.min), std::abs(range.max)) * 1e-9;
   ImPlot::SetupAxisZoomConstraints(axis, least, kMaxMagnitude * 10);
 }

@@ -69,8 +69,8 @@ std::vector<EndText> stack_texts(const PreparedPanel& panel, const HiddenNames& 
   return texts;
 }
 
-// Bars that go both ways, or say percent, are differences: one that is a two-thousandth of the
-// largest is none, and its digits would say more than was measured. 0: all digits count.
+// Bars of both signs, or in percent, are differences: one below a two-thousandth of the largest
+// counts as 0, because its digits are beyond the accuracy of the measurement. 0: all digits count.
 double smallest_difference(const PreparedPanel& panel, const std::vector<double>& values) {
   const auto negative = [](double value) { return value < 0; };
   const bool differences =

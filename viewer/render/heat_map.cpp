@@ -28,7 +28,7 @@ void draw_cell_text(const PixelBox& box, const std::string& text, ImU32 color) {
   draw_text_centered(ImPlot::GetPlotDrawList(), (box.min + box.max) * 0.5f, color, text);
 }
 
-// The word of a failed point on a patch of background, upright in a narrow cell.
+// The status of a failed point on a patch of background, upright in a narrow cell.
 void draw_status(const PixelBox& box, const std::string& text, const PlotColors& colors) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImVec2 middle = (box.min + box.max) * 0.5f, room = box.max - box.min;

@@ -15,7 +15,7 @@ int series_marker(size_t index);
 /// The same shape with smooth edges.
 void draw_marker(ImDrawList* draw, ImVec2 center, size_t index, float radius, ImU32 color);
 
-/// Height of the legend when wrapped to width; 0 when there is nothing to tell apart. It takes no
+/// Height of the legend when wrapped to width; 0 when there is nothing to distinguish. It takes no
 /// more than a third of a figure of the given height, but one row at least.
 float legend_height(const Legend& legend, float width, float figure_height);
 

@@ -24,7 +24,7 @@ int count_of(const PreparedSeries& series) {
   return static_cast<int>(series.x.size());
 }
 
-// A cross and its word; the word stands right of the cross, or left of it at the right edge.
+// A cross and its status; the text is right of the cross, or left of it at the right edge.
 void draw_missing_mark(ImVec2 at, const std::string& text, ImU32 color, const UiStyle& style) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const float em = font_unit(), arm = 0.27f * em, weight = 0.15f * em;
@@ -49,7 +49,7 @@ std::string corner_text(const PreparedSeries& series, const MissingPoint& point)
   return fmt::format("{} {}: {}", series.name, series.texts[point.source], point.text);
 }
 
-// Crosses on the axis, one row per series that lacks a figure at the same x, each with its word.
+// Crosses on the axis, one row per series that lacks a figure at the same x, each with its status.
 // Points that have no place at all are listed in the lower right corner.
 void draw_missing_points(const PreparedPanel& panel, const HiddenNames& hidden,
                          const UiStyle& style) {

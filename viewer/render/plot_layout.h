@@ -1,6 +1,6 @@
 // A plot spec made ready to draw: cleaned text, points split into those with and without a figure,
-// colours, axis ranges that any numbers in the file survive. Pure data and arithmetic, no ImGui:
-// made once per spec.
+// colours, axis ranges that are valid for any numbers in the file. Pure data and arithmetic, no
+// ImGui: made once per spec.
 #pragma once
 
 #include <set>
@@ -43,7 +43,7 @@ struct LegendEntry {
   size_t color = 0;
 };
 
-/// What a legend tells apart; no entries: there is nothing to tell.
+/// What a legend distinguishes; no entries: no legend is needed.
 struct Legend {
   std::vector<LegendEntry> entries;
   records::PlotKind kind = records::PlotKind::Bars;

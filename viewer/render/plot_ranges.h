@@ -5,7 +5,7 @@
 
 namespace moonshard::viewer {
 
-/// A value that every later computation survives: neither huge nor denormal.
+/// A value safe for every later computation: neither huge nor denormal.
 double bounded(double value, bool log_scale);
 
 /// Fills x_range, y_range, value_range and fixed_top from the series and the spec's own ends.

@@ -25,7 +25,7 @@ struct PlotState {
   bool fit = true;                  ///< set: the next draw shows the whole range again
   std::vector<PlotHit> marked;      ///< points to frame, e.g. those that are selected elsewhere
   std::optional<double> cursor_x;   ///< an upright line in every panel
-  // Told by the draw:
+  // Set by the draw:
   std::optional<PlotHit> hovered;   ///< the point under the mouse
   std::optional<double> hovered_x;  ///< place of the mouse on the x axis, while it is over a panel
   bool clicked = false;             ///< the mouse was clicked over a panel, and not dragged

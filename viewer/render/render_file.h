@@ -10,7 +10,7 @@
 
 namespace moonshard::viewer {
 
-/// Reads a spec that anybody may have written. Throws IoError naming the file and the reason.
+/// Reads an untrusted spec. Throws IoError naming the file and the reason.
 records::PlotSpec load_plot_spec(const std::filesystem::path& path);
 
 /// "a/x.plot.json" -> "x.png".

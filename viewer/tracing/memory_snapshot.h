@@ -1,5 +1,5 @@
-// What a PyTorch memory snapshot (snapshot.pickle) says in short: how full the segments are, who
-// holds the largest blocks, what happened last. The file itself may be gigabytes.
+// Summary of a PyTorch memory snapshot (snapshot.pickle): how full the segments are, where the
+// largest blocks were allocated, the last events. The file itself may be gigabytes.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct SnapshotAction {
 
 struct MemorySnapshot {
   double reserved = 0, allocated = 0, active = 0, requested = 0;  ///< bytes, all segments
-  double free_in_segments = 0, largest_free = 0;                  ///< what fragmentation holds back
+  double free_in_segments = 0, largest_free = 0;                  ///< lost to fragmentation
   uint64_t num_segments = 0, num_blocks = 0, num_events = 0;
   std::vector<SnapshotSegment> segments;  ///< largest first, at most 1000
   std::vector<SnapshotBlock> largest;     ///< allocated blocks, largest first, at most 100

@@ -1,6 +1,6 @@
 // Reads Python pickles as plain data: lists, dicts, tuples, numbers and texts. A pickle is a
-// program; here nothing of it is ever run. Whatever it wants to call is taken for its first
-// argument, which is what torch's own type tags mean. Streamed; everything it builds is counted.
+// program; here none of it is ever run. A call is replaced by its first argument, which is right
+// for torch's own type tags. Streamed; everything it builds counts towards the limits.
 #pragma once
 
 #include <cstdint>

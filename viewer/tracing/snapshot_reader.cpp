@@ -226,7 +226,7 @@ class Summary {
   uint64_t visits_ = 0;
 };
 
-// Hands bytes on and tells how far the file was read.
+// Passes bytes on and reports how far the file was read.
 class ReportingSource final : public ByteSource {
  public:
   ReportingSource(OpenFile file, const ReadControl& control)

@@ -107,7 +107,7 @@ std::optional<uint32_t> span_at(const TraceRow& row, double time_us, double slac
   };
   size_t first = place(time_us - slack_us);
   const size_t last = place(time_us + slack_us);
-  // A span that covers the very point wins over neighbours, however long they are.
+  // A span that covers the exact point wins over neighbours, however long they are.
   const size_t covering = place(std::nextafter(time_us, std::numeric_limits<double>::infinity()));
   if (covering > 0 && end_of(row, covering - 1) >= time_us) {
     return static_cast<uint32_t>(covering - 1);

@@ -24,13 +24,13 @@ struct TimeScale {
 struct TraceBox {
   float x0 = 0, x1 = 0;  ///< pixels from the window's left edge, cut off at its edges
   uint32_t first = 0;    ///< first span of the row
-  uint32_t count = 0;    ///< spans in the box; 1: this very span
+  uint32_t count = 0;    ///< spans in the box; 1: exactly this span
   float fill = 1;        ///< about how much of a joined box its spans cover, 0 to 1
   uint32_t shown = 0;    ///< the span whose colour the box has: one of the longer ones
 };
 
 /// Boxes from left to right. Spans narrower than min_width pixels join their neighbours in the same
-/// stretch of that width; the stretches stand still in time, so that panning does not flicker.
+/// stretch of that width; the stretches are fixed in time, so that panning does not flicker.
 /// Returns how many spans were looked at.
 size_t find_boxes(const TraceRow& row, const TimeScale& scale, double min_width,
                   std::vector<TraceBox>& boxes);

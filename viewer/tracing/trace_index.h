@@ -1,4 +1,4 @@
-// What the trace panel asks of a trace, prepared once: spans by name, busy time of each lane,
+// What the trace panel needs of a trace, computed once: spans by name, busy time of each lane,
 // communication of each rank and how much of it nothing hides. Building takes O(n log n) and about
 // 30 bytes per span; afterwards every question costs a few binary searches, whatever the length.
 #pragma once
@@ -100,11 +100,11 @@ struct TraceIndex {
   uint32_t last_span(uint32_t name) const { return groups[name_group[name + 1]].first_span; }
 };
 
-/// Throws UsageError for a trace that breaks the promises of trace.h (columns of one length, names
-/// that exist, finite times in order).
+/// Throws UsageError for a trace that violates the invariants of trace.h (columns of one length,
+/// names that exist, finite times in order).
 TraceIndex build_trace_index(const Trace& trace);
 
-/// A trace together with its index, as the panel wants it.
+/// A trace together with its index, for the panel.
 struct IndexedTrace {
   std::shared_ptr<const Trace> trace;
   TraceIndex index;

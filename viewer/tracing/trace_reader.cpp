@@ -70,7 +70,7 @@ class EventReader {
     stream_.skip_value();
   }
 
-  // Most arguments are shapes of tensors: nobody looks at them.
+  // Most arguments are shapes of tensors, which are not shown.
   bool wants_arguments() const {
     const std::string& phase = fields_.phase;
     return phase.empty() || phase == "C" || phase == "M" || fields_.name == "[memory]";
@@ -145,7 +145,7 @@ class EventReader {
     }
   }
 
-  // Kineto tells of every allocation by an instant; its totals make a curve.
+  // Kineto records every allocation as an instant event; its totals make a curve.
   void store_memory() {
     const EventFields::Argument* type = fields_.argument("Device Type");
     const EventFields::Argument* total = fields_.argument("Total Allocated");

@@ -26,7 +26,7 @@ class ProfilerMarks {
                           (lane.process.empty() && lane.thread.empty()));
     }
     for (const TraceEvent& event : raw.events) count_ += is_mark(event) ? 1 : 0;
-    // A file of nothing else shows them: an empty panel would say less.
+    // A file of nothing else shows them: better than an empty panel.
     if (count_ == raw.events.size()) count_ = 0;
   }
   uint64_t count() const { return count_; }
@@ -69,8 +69,8 @@ void find_ends(RawTrace& raw, const ProfilerMarks& marks) {
   }
 }
 
-// Puts every file on the axis of the first. Ranks that ran together overlap; when their clocks say
-// otherwise, each file starts at 0 and a problem says so.
+// Puts every file on the axis of the first. Ranks that ran together overlap; when their clocks
+// disagree, each file starts at 0 and a problem is reported.
 void align_files(RawTrace& raw) {
   std::vector<TraceFile*> used;
   for (TraceFile& file : raw.files) {

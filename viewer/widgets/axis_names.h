@@ -17,8 +17,8 @@ std::string axis_title(const std::string& axis);
 /// "tokens" for seq_length; mostly empty.
 std::string axis_unit(const std::string& axis);
 
-/// A value as part of a point's name: "16 tokens", "batch 4", "ghost"; empty for what goes without
-/// saying (none, a switch that is off). Alone, with its axis beside it, only the value: "16".
+/// A value as part of a point's name: "16 tokens", "batch 4", "ghost"; empty for defaults
+/// (none, a switch that is off). Alone, with its axis beside it, only the value: "16".
 std::string axis_word(const RunData& run, const std::string& axis, const Value& value, bool alone);
 
 /// The values of all axes of a point but some, e.g. "ghost, 16 tokens"; may be empty.

@@ -14,7 +14,7 @@ constexpr ImU32 rgb(unsigned value) {
 
 // Okabe and Ito's set, strongest contrast first. Black and yellow, which vanish on a dark or a
 // white background, give way to a grey and a darker yellow. The second half follows Tol's muted
-// set: for stacks of many owners, where order and borders help the eye as well.
+// set: for stacks of many owners, where order and borders help as well.
 constexpr size_t kNumColors = 16;
 constexpr std::array<ImU32, kNumColors> kLightSeries = {
     rgb(0x0072B2), rgb(0xD55E00), rgb(0x009E73), rgb(0xE69F00), rgb(0xCC79A7), rgb(0x56B4E9),
@@ -30,7 +30,7 @@ struct NamedColor {
   size_t index;
 };
 
-// What the same thing is called everywhere has the same colour everywhere. Engines may share
+// A name has the same colour in every picture. Engines may share
 // colours with owners of memory and phases of a step: they are never series of one panel.
 constexpr NamedColor kNamedColors[] = {
     // engines, with the names of the profiling suites

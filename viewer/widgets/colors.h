@@ -1,6 +1,6 @@
-// Colours of the window and of plots. Series colours are the Okabe-Ito set, which people with any
-// common colour vision tell apart, then a second set for stacks of many parts; status colours come
-// from the same set. Engines, owners of memory and phases have colours of their own.
+// Colours of the window and of plots. Series colours are the Okabe-Ito set, which is safe for
+// colour-blind readers, then a second set for stacks of many parts; status colours come
+// from the same set. Engines, owners of memory and phases have fixed colours.
 #pragma once
 
 #include <cstddef>

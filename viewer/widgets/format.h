@@ -18,7 +18,8 @@ std::string clean_text(std::string_view text, size_t max_bytes = 4096);
 /// The same for several lines: line ends stay, tabs become spaces, terminal colour codes go.
 std::string clean_lines(std::string_view text, size_t max_bytes = 1u << 20);
 
-/// A label ImGui shows as it stands: text cleaned, "##" broken up, "##id" appended as the identity.
+/// A label that ImGui shows literally: text cleaned, "##" broken up, "##id" appended as the
+/// identity.
 std::string literal_label(std::string_view text, std::string_view id);
 
 /// At most four significant digits, plain notation from 0.001 up to 10 million, else like

@@ -1,4 +1,4 @@
-// Tokens that are found in text before anything else happens to it: "<|eot_id|>" and the like.
+// Tokens that are found in text before any other processing: "<|eot_id|>" and the like.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Byte-level BPE with all that stands before and after it: added tokens, normalisation, cutting
+// Byte-level BPE with the stages before and after it: added tokens, normalisation, splitting
 // into pieces, and the tokens around a whole text. Put together by tokenizer_json.cpp.
 #pragma once
 

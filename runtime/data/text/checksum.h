@@ -1,5 +1,5 @@
-// A 64-bit checksum of bytes, several gigabytes per second: it tells damaged files and changed
-// folders apart. It does not protect against files crafted to have equal checksums.
+// A 64-bit checksum of bytes, several gigabytes per second: it detects damaged files and changed
+// folders. It does not protect against files crafted to have equal checksums.
 #pragma once
 
 #include <cstdint>

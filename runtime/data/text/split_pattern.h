@@ -1,6 +1,7 @@
-// The regular expression by which a tokenizer cuts text before it merges bytes. tokenizer.json's
-// patterns are Oniguruma's; they run on PCRE2. Only what both read alike is taken over (and \s and
-// \w, which are spelled out); anything else is refused by name instead of cutting differently.
+// The regular expression by which a tokenizer splits text before it merges bytes. tokenizer.json's
+// patterns are Oniguruma's; they run on PCRE2. Only what both interpret identically is accepted
+// (and \s and \w, which are spelled out); anything else is refused by name instead of splitting
+// differently.
 #pragma once
 
 #include <memory>
@@ -21,7 +22,7 @@ class SplitPattern {
   SplitPattern(SplitPattern&&) noexcept;
 
   /// Appends the pieces of valid UTF-8 text: each match, and what lies between two matches. Several
-  /// threads may call it. Throws IoError when the pattern needs more steps than a sane one would,
+  /// threads may call it. Throws IoError when the pattern exceeds the step limit,
   /// Interrupted when the user asked to stop.
   void split(std::string_view text, std::vector<std::string_view>& pieces) const;
 

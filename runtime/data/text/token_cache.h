@@ -37,7 +37,7 @@ struct CachedTokens {
 };
 
 /// Opens the cache or makes it. "auto" is <data folder>/.moonshard; the user's cache folder where
-/// that cannot be written; a file without a name that goes with the process where neither can.
+/// that cannot be written; an unnamed temporary file where neither can.
 CachedTokens open_or_make_tokens(const CacheRequest& request);
 
 }  // namespace moonshard::data

@@ -1,14 +1,16 @@
-// Tokens of documents in one file that is memory-mapped. Written once, beside its name and renamed
-// when it is whole, never changed in place: readers of an older one keep theirs, two writers make
-// the same bytes. That is why it may be mapped, while untrusted files are read (base/read_file.h).
-// It is trusted only after magic, sizes, key, checksum, index and the largest id are checked.
+// Tokens of documents in one file that is memory-mapped. Written once, under a temporary name and
+// renamed when complete, never changed in place: readers of an older one keep theirs, two writers
+// make the same bytes. That is why it may be mapped, while untrusted files are read
+// (base/read_file.h). It is trusted only after magic, sizes, key, checksum, index and the largest
+// id are checked.
 //
 //   head      magic, version, bytes per token
 //   tokens    of all documents, the separator between two (none after the last)
 //   index     num_documents + 1 positions: where each document begins; the last is num_tokens + 1
 //   counts    what was read and repaired, as JSON
 //   tail      key, sizes, checksum
-// Each part is padded to 8 bytes. Numbers are in the machine's order; another's has other magic.
+// Each part is padded to 8 bytes. Numbers have the machine's byte order; the magic differs for the
+// other order.
 #pragma once
 
 #include <cstdint>

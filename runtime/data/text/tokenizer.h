@@ -40,7 +40,7 @@ class Tokenizer {
 };
 
 /// Of "bytes", a tokenizer.json, or a folder with one in it. Throws IoError that names the field
-/// for a file that is damaged or asks for what is not supported.
+/// for a file that is damaged or needs what is not supported.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& name);
 
 /// prefix + ids + suffix.

@@ -1,6 +1,6 @@
 // Hugging Face's tokenizer.json, as far as it describes byte-level BPE: Llama 3, Qwen 2 and GPT-2
 // kinds. The file is untrusted: everything is checked, and what is not supported is refused by the
-// name of its field, as ids that differ from the reference's would be worse.
+// name of its field, since silently different ids would be worse.
 #pragma once
 
 #include <memory>

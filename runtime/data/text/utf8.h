@@ -1,6 +1,6 @@
 // UTF-8 as Unicode defines it (chapter 3.9): no overlong forms, no surrogates, nothing above
-// U+10FFFF. What is ill-formed is measured so that one replacement character stands for what Python
-// and the web's standard would put one for.
+// U+10FFFF. Ill-formed sequences are divided into replacement characters as Python and the WHATWG
+// encoding standard do.
 #pragma once
 
 #include <cstdint>

@@ -9,9 +9,9 @@ namespace moonshard::models {
 
 // Note: results that are overwritten. The fused forms below write the gradient of an input into the
 // memory of the result's gradient. So the result must go into one linear layer and nowhere else: a
-// linear layer makes its input's gradient afresh, and nothing else holds it.
+// linear layer allocates its input's gradient, and nothing else holds it.
 
-/// silu(gate) * up in one pass, where swiglu_is_fused says so. See "results that are overwritten".
+/// silu(gate) * up in one pass, where swiglu_is_fused is true. See "results that are overwritten".
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 bool swiglu_is_fused(const Seam& seam, const at::Tensor& gate);
 

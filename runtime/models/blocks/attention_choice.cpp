@@ -123,7 +123,7 @@ std::string attention_key(const at::Tensor& q, const at::Tensor& k, bool causal)
 
 AttentionKernel attention_kernel(const at::Tensor& q, const at::Tensor& k, bool causal) {
   const std::string key = attention_key(q, k, causal);
-  // Held while the kernels are timed: a second thread that asks waits for the answer.
+  // Held while the kernels are timed: a second thread waits for the result.
   const std::lock_guard lock(choices_mutex());
   const auto known = choices().find(key);
   if (known != choices().end()) return known->second;

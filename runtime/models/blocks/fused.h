@@ -5,11 +5,11 @@
 
 namespace moonshard::models {
 
-/// `kernel_runs`: what the operation says of its tensors.
+/// `kernel_runs`: whether the operation's kernel supports its tensors.
 bool takes_fused_form(bool kernel_runs);
 
 /// For tests of the fused graph without a GPU: while it lives, layers take the fused form
-/// everywhere, and the operations' references stand in for the kernels.
+/// everywhere, and the operations' references replace the kernels.
 class FusedByReferences {
  public:
   FusedByReferences();

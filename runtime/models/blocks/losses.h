@@ -11,8 +11,8 @@ namespace moonshard::models {
 at::Tensor classification_losses(const at::Tensor& scores, const at::Tensor& labels);
 
 /// scores [B, T, V], labels [B, T] -> mean cross-entropy over each sample's tokens [B]; -100 is
-/// ignored. Takes the scores over: where the kernel runs, their memory becomes that of their
-/// gradient when the graph is walked for the last time, so the caller must not keep them.
+/// ignored. Takes the scores over: where the kernel runs, their gradient overwrites them
+/// in the last backward pass, so the caller must not keep them.
 at::Tensor token_losses(const Seam& seam, at::Tensor scores, const at::Tensor& labels);
 
 /// outputs, targets [B, …] -> mean squared error per sample [B].

@@ -1,4 +1,4 @@
-// Normalisation layers, with what stands around them in the residual stream. Each hands (layer, a,
+// Normalisation layers, with the residual operations around them. Each hands (layer, a,
 // g) to the seam's consumer as param_ops.h says, or each sample's gradient where that is taken.
 #pragma once
 
@@ -42,7 +42,7 @@ struct ModulatedStream {
 ModulatedStream modulated_layer_norm(const Seam& seam, const GatedStream& stream, ParamLayer* layer,
                                      const at::Tensor& shift, const at::Tensor& scale, double eps);
 
-/// Whether modulated_layer_norm takes one pass: whoever has a choice then leaves the sum to it.
+/// Whether modulated_layer_norm takes one pass: the caller then leaves the sum to it.
 bool layer_norm_is_fused(const Seam& seam, const at::Tensor& x);
 
 }  // namespace moonshard::models

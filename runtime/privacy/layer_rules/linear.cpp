@@ -6,8 +6,8 @@
 namespace moonshard::privacy {
 namespace {
 
-// What a tile is when nobody says: small enough to be nothing beside the activations, large enough
-// to be worth a call. A GPU wants more work in each.
+// Default tile: small enough to be nothing beside the activations, large enough
+// to be worth a call. A GPU needs more work in each.
 int64_t position_tile(const at::Tensor& x) {
   return x.is_cpu() ? 256 : 1024;
 }

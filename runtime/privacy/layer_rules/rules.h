@@ -47,7 +47,7 @@ inline at::Tensor scaled_rows(const at::Tensor& x, const at::Tensor& factors) {
 }
 
 /// x without the rows of factor 0: those samples are dropped because their gradient is not finite,
-/// and zero times that is not zero. Looking is free on the CPU; on a GPU x is masked always.
+/// and zero times that is not zero. Checking is free on the CPU; on a GPU x is always masked.
 inline at::Tensor without_dropped(const at::Tensor& x, const at::Tensor& factors) {
   const at::Tensor dropped = factors.eq(0);
   if (dropped.is_cpu() && !dropped.any().item<bool>()) return x;
@@ -56,8 +56,8 @@ inline at::Tensor without_dropped(const at::Tensor& x, const at::Tensor& factors
   return at::where(dropped.view(shape), at::zeros({}, x.options()), x);
 }
 
-/// Products whose result is float32 although the operands are 16-bit: on a GPU by the multiplying
-/// unit's own accumulator, elsewhere by widening first.
+/// Products whose result is float32 although the operands are 16-bit: on a GPU by the tensor
+/// cores' accumulator, elsewhere by widening first.
 inline at::Tensor wide_bmm(const at::Tensor& x, const at::Tensor& y) {
   if (x.is_cuda() && wide_type(x) != x.scalar_type()) return at::bmm(x, y, at::kFloat);
   return at::bmm(at_least_float(x), at_least_float(y));
@@ -73,19 +73,20 @@ inline at::Tensor wide_mm(const at::Tensor& x, const at::Tensor& y) {
 /// is never clipped, and a sample of infinite norm is dropped.
 at::Tensor row_squares(const at::Tensor& x);
 
-/// Squared norms from products of Gram matrices (any shape, double), given the same sums without
-/// signs: where those are many times larger the result is not trusted, and more is added than its
-/// error can be. For GPUs, where looking at the values would stop the stream.
+/// Squared norms from products of Gram matrices (any shape, double), given the sums of absolute
+/// values: where those are many times larger, cancellation is possible and an upper bound of the
+/// error is added. For GPUs, where looking at the values would stop the stream.
 at::Tensor bounded_gram(const at::Tensor& value, const at::Tensor& magnitude);
 
-/// A norm from Gram matrices is a sum with signs. Its rounding error is some 3e-7 (float32) of the
-/// same sum without signs; where that sum is this many times larger, the result is not trusted.
+/// A norm from Gram matrices is a sum of terms of both signs. Its rounding error is about 3e-7
+/// (float32) of the sum of absolute values; where that is this many times larger, the result is not
+/// trusted.
 inline constexpr double kTrustedCancellation = 16;
 
 /// Squared norms [B] for sums of parts whose lengths add up to `magnitudes` [B]. Where parts
-/// cancel, the sum that is formed later from scaled parts has a rounding error of its own, some eps
-/// times the magnitude, and that error is part of what is added: it must count, or a sample made
-/// for it would add more than the bound. Where it is below 1e-4 of the norm, the norm stays as it
+/// cancel, the sum that is formed later from scaled parts has its own rounding error, some eps
+/// times the magnitude. That error is part of the contribution: it must count, or an adversarial
+/// sample would exceed the bound. Where it is below 1e-4 of the norm, the norm stays as it
 /// is.
 at::Tensor with_rounding_of_sum(const at::Tensor& squares, const at::Tensor& magnitudes,
                                 at::ScalarType wide);

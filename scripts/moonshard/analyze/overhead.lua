@@ -6,7 +6,7 @@ local text_table = require "moonshard.text_table"
 
 local M = {}
 
---- The engine that a name stands for: "no_dp" is the seed documents' word for "none".
+--- The engine that a name stands for: "no_dp" is the seed documents' name for "none".
 function M.canonical_mode(name) return type(name) == "string" and native.analysis.canonical_mode(name) or name end
 
 --- The axis and the value that results are compared with: as asked, else the sweep's own, else plain training.

@@ -1,5 +1,5 @@
 --- Figure: utilisation of the device over batch size and accumulation, one map per way to shard (document 002).
--- Where no GPU was measured, the processors' share stands in and says so.
+-- Where no GPU was measured, CPU utilisation is shown instead, labelled as such.
 local native = require "moonshard.native"
 local plot_points = require "moonshard.plot_points"
 local plot_spec = require "moonshard.plot_spec"

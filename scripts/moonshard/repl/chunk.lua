@@ -14,7 +14,7 @@ local function ends_early(message, text)
 end
 
 -- "1 +* 2" is no statement at all, so "unexpected symbol near '1'" would point at the wrong place:
--- when the statement parser stumbles over the first token, the expression parser's word is better.
+-- when the statement parser fails at the first token, the expression parser's error is better.
 local function better_message(text, as_expression, as_statement)
   local first = lexer.code_tokens(text)[1]
   if first and first.kind ~= "keyword"

@@ -1,6 +1,6 @@
 --- Commands of the prompt that are not Lua: `%time`, `%jit`, `.save`, `?x` and the like.
 -- A command is `{ usage, text, run(session, argument) }`; `code = true` says that the argument is
--- Lua and may go on over several lines. `run` returns false after an error, "exit" to leave.
+-- Lua and may span several lines. `run` returns false after an error, "exit" to leave.
 -- @module moonshard.repl.commands
 local chunk_of = require "moonshard.repl.chunk"
 local help = require "moonshard.repl.help"

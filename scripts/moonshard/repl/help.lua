@@ -1,6 +1,6 @@
 --- help(x): what a value is and how it is used, from the module's own documentation.
 -- The module offers `doc_of(value)` with `{ name, signature, text }`; everything else is a fallback
--- for values that nobody documented.
+-- for values without documentation.
 -- @module moonshard.repl.help
 local complete = require "moonshard.complete"
 
@@ -73,7 +73,7 @@ local function undocumented(name, value)
   return name .. ": a " .. kind .. ", no help text"
 end
 
--- The session's own name for a value, so that help(ms) speaks of ms.
+-- The session's own name for a value, so that help(ms) shows the name ms.
 local function name_in(env, value)
   for name, candidate in next, env do
     if type(name) == "string" and name ~= "_" and rawequal(candidate, value) then return name end

@@ -65,7 +65,7 @@ end
 
 --- Bytes held now: the Lua heap after a full collection, and host tensors where they are counted.
 -- @tparam ?table module
--- @treturn table `{ lua, tensors }`; tensors is nil when nobody counts
+-- @treturn table `{ lua, tensors }`; tensors is nil when they are not counted
 function M.memory(module)
   -- Twice, because finalisers of the first pass free what the second one can collect.
   collectgarbage("collect")

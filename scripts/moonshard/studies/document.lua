@@ -45,7 +45,7 @@ local function print_help(spec, flags)
   print(table.concat(lines, "\n"))
 end
 
---- The preset to take, and a line that says why when nobody asked.
+--- The preset to take, and a line with the reason when none was given.
 local function choose_preset(spec, given)
   local name = given.preset
   if name and not spec.presets[name] then
@@ -156,7 +156,7 @@ local function draw_only(spec, given)
   if claims then print("\n" .. claims) end
 end
 
---- The seed's own file of a single experiment, where --output asks for it.
+--- The seed's own file of a single experiment, where --output names it.
 local function write_single(spec, runs, given)
   local good = runs:select("ok")
   if #good ~= 1 then

@@ -1,10 +1,10 @@
 --- Flags that every document script takes: its own, those of the profiling suites, those of a sweep, and all
--- experiment options. The suites' words are taken as written, wherever they stand for something here.
+-- experiment options. The suites' flags are accepted as written, wherever they have an equivalent here.
 local arguments = require "moonshard.arguments"
 
 local M = {}
 
---- Words of the suites for options; the schema's own aliases come on top.
+--- The suites' names for options; the schema's own aliases come on top.
 M.seed_names = {
   mode = { "experiment", "modes", "experiments" },
   sharding = { "strategy", "strategies" },
@@ -39,7 +39,7 @@ M.of_sweep = {
   { name = "fail_fast", kind = "boolean", doc = "stop at the first point that fails" },
 }
 
---- All flags of a script: first come, first served.
+--- All flags of a script; the first definition of a name wins.
 -- @tparam {table,...} own flags of the document
 -- @tparam {table,...} options ms.options()
 function M.all(own, options)

@@ -5,7 +5,7 @@ local text_table = require "moonshard.text_table"
 
 local M = {}
 
---- The options that make a configuration, with the tutorial's defaults: it gathers nothing ahead in forward.
+--- The options that make a configuration, with the tutorial's defaults: no forward prefetch.
 M.keys = { "parallel", "wrap", "backward_prefetch", "forward_prefetch", "cpu_offload" }
 local defaults = { parallel = "fsdp", wrap = "module", backward_prefetch = "pre", forward_prefetch = false, cpu_offload = false }
 
@@ -54,7 +54,7 @@ local function program_defaults()
   return values
 end
 
---- Lists that walk together, one entry per configuration.
+--- Lists that advance together, one entry per configuration.
 -- @tparam table plan of moonshard.studies.document
 -- @tparam table given flags
 function M.plan(plan, given)

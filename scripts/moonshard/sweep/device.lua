@@ -1,5 +1,5 @@
 --- GPUs of a sweep: one run at a time on each, and none before the last one's memory has drained.
--- The parent asks the driver's management library, never CUDA: a context of its own would hold memory.
+-- The parent uses NVML, never CUDA: its own CUDA context would hold memory.
 local native = require "moonshard.native"
 
 local M = {}
@@ -123,7 +123,7 @@ function Device:acquire(point)
   return { variables = { CUDA_VISIBLE_DEVICES = table.concat(names, ",") }, locks = locks }
 end
 
---- Gives the locks back.
+--- Releases the locks.
 function Device.release(held)
   for _, lock in ipairs(held.locks) do native.launch.unlock(lock) end
 end

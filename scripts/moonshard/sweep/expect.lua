@@ -23,7 +23,7 @@ function M.check(list)
   end
 end
 
---- Asks every check. One that fails itself has measured nothing: a typo in a claim must not lose a night's results.
+--- Runs every check. One that raises an error counts as not measured: a typo in a claim must not lose the results.
 -- @tparam {table,...} list of { claim, check }
 -- @tparam Runs results
 -- @treturn {table,...} list of { claim, verdict, figures }

@@ -1,10 +1,10 @@
---- A sweep's run folder: made or opened again, locked against a second parent, and what its points have come to.
+--- A sweep's run folder: made or opened again, locked against a second parent, and the status of its points.
 local blame = require "moonshard.sweep.blame"
 local native = require "moonshard.native"
 
 local M = {}
 
---- Statuses that stand when a sweep goes on: the others are done again.
+--- Statuses that are kept when a sweep is resumed; points of any other status run again.
 local stands = { ok = true, oom = true, skipped = true }
 
 local function lock_or_blame(path)
@@ -50,7 +50,7 @@ function M.open(sweep, path)
     end
   end
   local lock = lock_or_blame(path)
-  -- Opened after the lock: opening sweeps away what dead writers left, and a living one must not lose its file.
+  -- Opened after the lock: opening removes what dead writers left, and a live one must not lose its file.
   return { writer = native.records.open(path), path = path, lock = lock, known = known_points(path) }
 end
 
@@ -66,11 +66,11 @@ function M.fits(sweep, path)
   return true
 end
 
---- Whether a point needs no run, given what the folder knows of it. Out of memory is a result: it stands unless it is
--- asked for again; so do points that were skipped because of it.
+--- Whether a point needs no run, given what the folder knows of it. Out of memory is a result: it is kept unless a
+-- rerun is requested; so are points that were skipped because of it.
 function M.is_settled(record, options)
   if not record or not stands[record.status] then return false end
-  if not record.result.status then return false end  -- a word without a record: the file was lost
+  if not record.result.status then return false end  -- a status without a record: the file was lost
   if record.status == "skipped" then return not (options.retry_oom or options.all) end
   return record.status == "ok" or not options.retry_oom
 end

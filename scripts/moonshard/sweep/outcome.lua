@@ -1,4 +1,4 @@
---- What became of a point: its record, or the reason why there is none; and which points cannot fit either.
+--- Outcome of a point: its record, or the reason why there is none; and which points cannot fit either.
 local native = require "moonshard.native"
 
 local M = {}
@@ -85,7 +85,7 @@ function M.settle(job, point, ended, attempt)
   return record
 end
 
---- Status word, suites' file and index of a point that has its record.
+--- Status file, suites' file and index of a point that has its record.
 function M.finish(job, point, record)
   if record.status == "ok" then M.write_seed(job, point, record) end
   native.records.write_status(job.folder.writer, point.id, record.status)
@@ -132,7 +132,7 @@ local function is_larger(point, failed, axes, grows)
   return #larger > 0 and table.concat(larger, " and ") or nil
 end
 
---- Why a point is bound to run out of memory; nil when nothing says so.
+--- Why a point is predicted to run out of memory; nil when it is not.
 -- @tparam table job its failed list holds the points that did
 function M.predicted_oom(job, point)
   local grows = {}

@@ -1,4 +1,4 @@
---- The points of a sweep: a grid crossed with lists that walk together, each checked before any work starts.
+--- The points of a sweep: a grid crossed with lists that advance together, each checked before any work starts.
 local blame = require "moonshard.sweep.blame"
 local native = require "moonshard.native"
 
@@ -43,8 +43,8 @@ local function check_list(where, key, values)
   end
 end
 
---- One dimension per axis of the grid and one for all lists of the zip, in the order of the option schema, so that
--- tables, which have no order, give one.
+--- One dimension per axis of the grid and one for all lists of the zip, in the order of the option schema, because
+-- Lua tables have no order.
 local function dimensions(grid, zip)
   local rank, list = {}, {}
   for i, name in ipairs(module_table().option_names()) do rank[name] = i end
@@ -105,7 +105,7 @@ function M.label(axes, point)
   return #parts > 0 and table.concat(parts, " ") or point.options.model
 end
 
---- Whether a point matches all of { option = glob }, by its effective value or by the user's word for it.
+--- Whether a point matches all of { option = glob }, by its effective value or as the user wrote it.
 function M.matches(point, only)
   for key, pattern in pairs(only) do
     local glob = "^" .. tostring(pattern):gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".") .. "$"

@@ -6,10 +6,10 @@ local outcome = require "moonshard.sweep.outcome"
 
 local M = {}
 
---- What a point's duration is like: that of others of its mode.
+--- Points of one mode are expected to take the same time.
 local function kind_of(point) return tostring(point.options.mode) end
 
---- Said once, at the first Ctrl-C.
+--- Printed once, at the first Ctrl-C.
 local function note_first_interrupt(job)
   if job.said_interrupt or native.launch.interrupts() ~= 1 then return end
   job.said_interrupt = true
@@ -41,7 +41,7 @@ local function attempt(job, point, number)
   return outcome.settle(job, point, ended, number)
 end
 
---- One point with its retries. Out of memory is an answer, not an accident: it is not tried again.
+--- One point with its retries. Out of memory is a result, not a failure: it is not retried.
 -- @treturn table the record; nil when the user stopped before it began
 function M.run_point(job, point)
   for number = 1, job.options.retry + 1 do
@@ -68,7 +68,7 @@ function M.call_each(job, record)
   if not ok then job.bar:say("warning: each: " .. tostring(message)) end
 end
 
---- A point of an earlier run that stands as it is.
+--- A point of an earlier run that is kept.
 local function keep(job, point, record)
   if record.status == "ok" then
     -- The parent may have been killed between the record and what it makes of it.

@@ -1,5 +1,5 @@
 --- Runs points as a Slurm job array: one task per point, srun inside, results on the shared file system.
--- The result files decide what became of a point; squeue only says which tasks have not ended.
+-- The result files decide the status of a point; squeue only shows which tasks have not ended.
 local blame = require "moonshard.sweep.blame"
 local folders = require "moonshard.sweep.folder"
 local native = require "moonshard.native"
@@ -52,7 +52,7 @@ local function script_of(job, array)
     "#SBATCH --open-mode=append",
   }
   if array.on_gpu then lines[#lines + 1] = ("#SBATCH --gres=gpu:%d"):format(array.nproc) end
-  -- The parent that submits must not be looked for on the node that runs.
+  -- The node that runs a task must not check for the parent, which is on another machine.
   lines[#lines + 1] = "unset MOONSHARD_PARENT_PID"
   lines[#lines + 1] = ("id=$(sed -n \"${SLURM_ARRAY_TASK_ID}p\" %s)"):format(quoted(array.list))
   lines[#lines + 1] = ("point=%s/points/$id"):format(quoted(slurm.path))
@@ -73,7 +73,7 @@ local function words_of(text)
   return words
 end
 
---- Hands one array to Slurm; remembers its number in the folder before anything else, so that no resumed sweep
+--- Submits one array to Slurm; stores its number in the folder before anything else, so that no resumed sweep
 -- submits it again.
 local function submit(job, array)
   local slurm, records = job.slurm, native.records
@@ -126,7 +126,7 @@ local function group(points)
   return arrays
 end
 
---- Jobs of an earlier parent that still have tasks at work: they are waited for, not submitted again.
+--- Jobs of an earlier parent that still have running tasks: they are waited for, not submitted again.
 local function adopt(job, waiting)
   local text = read(job.slurm.folder .. "/jobs.json")
   if not text then return {} end
@@ -166,8 +166,8 @@ local function settle(job, point, ended)
   return record
 end
 
---- Looks at one array: settles what has ended. Returns how many points are still at work.
--- A record seen late (shared file systems take a moment) must not be called missing: only the second look does.
+--- Checks one array: records what has ended. Returns how many points are still running.
+-- A record may appear late on shared file systems: it counts as missing only at the second check.
 local function look(job, array)
   local at_work, left = tasks_at_work(job, array.job), 0
   for i, point in ipairs(array.points) do
@@ -190,7 +190,7 @@ local function look(job, array)
   return left
 end
 
---- First Ctrl-C: what has not begun is taken back. Second: all is.
+--- First Ctrl-C: pending tasks are cancelled. Second: all tasks.
 local function cancel(job, arrays, everything)
   for _, array in ipairs(arrays) do
     local words = { "scancel" }

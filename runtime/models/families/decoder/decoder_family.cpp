@@ -238,7 +238,7 @@ class DecoderFamily : public Family {
   // gradients over the one it is given. The lm head keeps its scores as they are (V s) and one
   // number per row; their gradient takes their place and lies there until the head's own gradient
   // is formed (in the plain form more of that size is gone by then). The attention that a GPU has
-  // for float32 knows no groups: keys and values are repeated for it.
+  // for float32 does not support groups: keys and values are repeated for it.
   ActivationBytes activation_bytes(const ModelOptions& o, const CostDtypes& f,
                                    int64_t T) const override {
     const int64_t D = o.hidden_dim, I = o.intermediate_dim, V = o.vocab_size;

@@ -1,4 +1,4 @@
-// Options of decoder-only transformers. Knows no torch.
+// Options of decoder-only transformers. Torch-free.
 #pragma once
 
 #include <cstdint>

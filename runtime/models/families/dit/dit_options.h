@@ -1,4 +1,4 @@
-// Options of diffusion transformers. Knows no torch.
+// Options of diffusion transformers. Torch-free.
 #pragma once
 
 #include <cstdint>

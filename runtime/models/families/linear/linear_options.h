@@ -1,4 +1,4 @@
-// A stack of Linear layers has no options of its own. Knows no torch.
+// A stack of Linear layers has no options of its own. Torch-free.
 #pragma once
 
 #include <memory>
