@@ -1,7 +1,7 @@
 #include "kernels/counter_noise/counter_noise.h"
 
 #include "kernels/common/choice.h"
-#include "kernels/common/cuda_library.h"
+#include "kernels/common/host_copy.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::kernels {
@@ -33,6 +33,10 @@ void add_counter_noise(at::Tensor& target, double std, const NoiseStream& stream
       c10::toString(target.scalar_type()), c10::str(target.strides()), first_element);
   if (target.numel() == 0) return;
   if (target.is_cpu()) return add_counter_noise_cpu(target, std, stream, first_element);
+  const auto on_host = [&](at::Tensor& copy) {
+    add_counter_noise_cpu(copy, std, stream, first_element);
+  };
+  if (ran_on_host_copy("counter_noise", target, on_host)) return;
   cuda().launch_counter_noise(target.data_ptr(), format_code(target.scalar_type()), target.numel(),
                               std, stream, first_element, stream_of(target));
 }

@@ -16,11 +16,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const auto& owner : timeline.owners) {
       if (owner.value.size() != length) std::abort();
     }
-    for (const uint32_t phase : timeline.phase) {
+    for (const uint32_t phase : timeline.phase.index) {
       if (phase >= timeline.phase.names.size()) std::abort();
     }
     const auto& claim = detail.privacy;
-    if (!claim.norm_counts.empty() && claim.norm_edges.size() != claim.norm_counts.size() + 1) {
+    if (!claim.norms_histogram.counts.empty() &&
+        claim.norms_histogram.edges.size() != claim.norms_histogram.counts.size() + 1) {
       std::abort();
     }
   });
