@@ -18,6 +18,9 @@ end
 -- @tparam[opt] string text only those whose path contains it
 -- @treturn table list of { path, key, unit, doc }; tostring gives a table
 function M.list(text)
+  if text ~= nil and type(text) ~= "string" then
+    error(("ms.fields: expected a part of a field's path as text, got %s; write ms.fields \"privacy\""):format(type(text)), 2)
+  end
   local list = {}
   for _, field in ipairs(native.records.fields()) do
     if text == nil or field.path:find(text, 1, true) then list[#list + 1] = field end

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <malloc.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
