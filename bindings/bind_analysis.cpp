@@ -4,10 +4,10 @@
 #include "bindings/docs.h"
 #include "bindings/result_rows.h"
 #include "runtime/analysis/bottleneck.h"
+#include "runtime/analysis/claims.h"
 #include "runtime/analysis/overhead.h"
+#include "runtime/analysis/rows.h"
 #include "runtime/analysis/scaling.h"
-#include "runtime/analysis/statistics.h"
-#include "runtime/analysis/tradeoff.h"
 #include "runtime/privacy/engine_names.h"
 
 namespace moonshard::bindings {
@@ -241,7 +241,7 @@ void bind_analysis(sol::table native) {
   const auto add = [&](const char* name, const char* signature, const char* text,
                        Json (*function)(const Arguments&)) {
     define(table, "analysis", name, signature, text,
-           [function](const Arguments& args) { return to_lua(args.state(), function(args)); });
+           [function](const Arguments& args) { return Json(function(args)); });
   };
   add("fit", "(x, y) -> table", "Growth of figures with a size; nil below two sizes.", &fit);
   add("curve", "(x, y) -> table", "x and y of the curve that follows them best; text: T^p.",

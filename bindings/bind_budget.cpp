@@ -3,7 +3,7 @@
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "runtime/accountant/calibrate.h"
-#include "runtime/accountant/history.h"
+#include "runtime/accountant/epsilon.h"
 #include "runtime/base/options.h"
 
 namespace moonshard::bindings {

@@ -5,7 +5,7 @@
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
-#include "bindings/parallel_options.h"
+#include "bindings/handles.h"
 #include "bindings/tensor_handle.h"
 #include "runtime/comm/world.h"
 #include "runtime/experiment/experiment.h"
@@ -162,17 +162,15 @@ sharding::ShardingOptions read_sharding_options(const Json& table) {
 
 void bind_dist(sol::table ms) {
   sol::table dist(ms.lua_state(), sol::create);
-  define(dist, "ms.dist", "rank", "() -> number", "This process's rank, from 0.",
-         [](const Arguments& args) {
-           return to_lua(args.state(), comm::is_rank() ? comm::rank_environment()->rank : 0);
-         });
-  define(dist, "ms.dist", "world", "() -> number", "The number of ranks; 1 without a launcher.",
-         [](const Arguments& args) {
-           return to_lua(args.state(), comm::is_rank() ? comm::rank_environment()->world : 1);
-         });
+  define(
+      dist, "ms.dist", "rank", "() -> number", "This process's rank, from 0.",
+      [](const Arguments&) { return Json(comm::is_rank() ? comm::rank_environment()->rank : 0); });
+  define(
+      dist, "ms.dist", "world", "() -> number", "The number of ranks; 1 without a launcher.",
+      [](const Arguments&) { return Json(comm::is_rank() ? comm::rank_environment()->world : 1); });
   define(dist, "ms.dist", "local_rank", "() -> number", "This process's rank on its machine.",
-         [](const Arguments& args) {
-           return to_lua(args.state(), comm::is_rank() ? comm::rank_environment()->local_rank : 0);
+         [](const Arguments&) {
+           return Json(comm::is_rank() ? comm::rank_environment()->local_rank : 0);
          });
   define(dist, "ms.dist", "barrier", "()", "Waits until every rank is here.",
          [](const Arguments& args) {

@@ -1,22 +1,23 @@
 // Processes, locks, interrupts, GPUs, memory and the machine for Lua.
-#include <signal.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <thread>
+
+#include <signal.h>
+#include <unistd.h>
 
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "bindings/tensor_handle.h"
 #include "bindings/usertype.h"
+#include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
+#include "runtime/comm/world.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/launch/file_lock.h"
-#include "runtime/launch/gpus.h"
-#include "runtime/launch/interrupt_count.h"
 #include "runtime/launch/machine.h"
 #include "runtime/launch/process.h"
+#include "runtime/launch/program_ranks.h"
 #include "runtime/profile/memory.h"
 #include "runtime/records/writer.h"
 
@@ -149,9 +150,8 @@ void bind_waiting(sol::table launch_table) {
       take_lock);
   add("unlock", "(lock)", "Gives a lock back.",
       [](const Arguments& args) { args.object<launch::FileLock>(1, "lock").release(); });
-  add("gpu_lock_folder", "() -> path", "Folder of the locks of GPUs.", [](const Arguments& args) {
-    return sol::make_object(args.state(), launch::gpu_lock_folder());
-  });
+  add("gpu_lock_folder", "() -> path", "Folder of the locks of GPUs.",
+      [](const Arguments&) { return launch::gpu_lock_folder(); });
   add("sleep", "(seconds)", "Waits; a signal ends it early.", [](const Arguments& args) {
     const double seconds = args.number(1, "seconds");
     MS_CHECK(seconds >= 0 && seconds <= 60, "{}: expected 0 to 60 seconds, got {}",
@@ -165,18 +165,15 @@ void bind_waiting(sol::table launch_table) {
   add("end_interrupts", "()", "Ctrl-C has its old meaning again.",
       [](const Arguments&) { launch::end_counting_interrupts(); });
   add("interrupts", "() -> number", "Presses of Ctrl-C since begin_interrupts; SIGTERM counts 2.",
-      [](const Arguments& args) {
-        return sol::make_object(args.state(), launch::num_interrupts());
-      });
+      [](const Arguments&) { return launch::num_interrupts(); });
   add("repeat_interrupt", "()", "Hands the last counted signal to whoever handled it before.",
       [](const Arguments&) { launch::repeat_interrupt(); });
-  add("process_id", "() -> number", "Of this process.", [](const Arguments& args) {
-    return sol::make_object(args.state(), static_cast<int>(::getpid()));
-  });
+  add("process_id", "() -> number", "Of this process.",
+      [](const Arguments&) { return static_cast<int>(::getpid()); });
   add("is_alive", "(pid) -> boolean", "Whether a process of that number is there.",
       [](const Arguments& args) {
         const auto pid = static_cast<pid_t>(args.integer(1, "pid"));
-        return sol::make_object(args.state(), pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM));
+        return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
       });
   add("note_failed_points", "()",
       "A sweep of this state has points that failed: the program will end with exit code 5.",
@@ -184,8 +181,66 @@ void bind_waiting(sol::table launch_table) {
         lua_pushboolean(args.state(), 1);
         lua_setfield(args.state(), LUA_REGISTRYINDEX, kFailedPointsNote);
       });
-  add("host_name", "() -> text", "Of this machine.",
-      [](const Arguments& args) { return sol::make_object(args.state(), host_name()); });
+  add("host_name", "() -> text", "Of this machine.", [](const Arguments&) { return host_name(); });
+}
+
+// Whole experiments for Lua: one option table in, one result out.
+
+sol::object run(const Arguments& args) {
+  experiment::ExperimentOptions options;
+  const Json table = args.options(1);
+  experiment::experiment_schema().assign_all(&options, table);
+  if (comm::is_rank()) {
+    const int64_t world = comm::rank_environment()->world;
+    MS_CHECK(options.nproc == 1 || options.nproc == world,
+             "{}: option 'nproc': expected {} or nothing in a job of {} ranks, got {}",
+             args.function_name(), world, world, options.nproc);
+  } else if (options.nproc > 1) {
+    experiment::resolve_experiment(options);  // mistakes are found before any rank starts
+    MS_CHECK(options.parallel != "none", "{}: nproc = {} expects parallel = ddp or fsdp, got none",
+             args.function_name(), options.nproc);
+    return to_lua(args.state(),
+                  launch::run_experiment_ranks(table, static_cast<int>(options.nproc)));
+  }
+  const Json record = experiment::run_experiment(options);
+  // Out of memory is a status only in a single process: one of several ranks that continued alone
+  // would receive data of the others' next experiment.
+  if (comm::is_rank() && record["status"] == "oom")
+    throw OutOfMemoryError(record["error"].get<std::string>(),
+                           record["bytes_asked"].get<int64_t>());
+  return to_lua(args.state(), record);
+}
+
+sol::object resolve(const Arguments& args) {
+  const Json effective = experiment::resolve_experiment_table(args.options(1));
+  sol::table result(args.state(), sol::create);
+  result["options"] = to_lua(args.state(), effective);
+  result["id"] = records::options_hash(effective);
+  return result;
+}
+
+sol::object option_names(const Arguments& args) {
+  return to_lua(args.state(), experiment::experiment_schema().names());
+}
+
+sol::object describe_options(const Arguments& args) {
+  const experiment::ExperimentOptions defaults;
+  Json list = Json::array();
+  for (const Option& option : experiment::experiment_schema().options()) {
+    list.push_back({{"name", option.name},
+                    {"type", describe_type(option)},
+                    {"default", option.read(&defaults)},
+                    {"aliases", option.aliases},
+                    {"doc", option.doc}});
+  }
+  return to_lua(args.state(), list);
+}
+
+sol::object nearest(const Arguments& args) {
+  const std::string found =
+      nearest_name(args.text(1, "name"), args.json(2).get<std::vector<std::string>>());
+  if (found.empty()) return sol::make_object(args.state(), sol::lua_nil);
+  return sol::make_object(args.state(), found);
 }
 
 }  // namespace
@@ -195,7 +250,7 @@ void bind_launch(sol::table ms, sol::table native) {
          "Bytes held now: by host tensors (with their peak), by this process, by Lua.", memory);
   define(ms, "ms", "machine", "() -> table",
          "This machine and program: versions, CPU, memory, GPUs.",
-         [](const Arguments& args) { return to_lua(args.state(), launch::describe_machine()); });
+         [](const Arguments&) { return launch::describe_machine(); });
   define(ms, "ms", "gpus", "() -> { gpus, absence }",
          "GPUs as the driver sees them: name, memory, utilisation, processes. Makes no CUDA "
          "context; absence says why there are none.",
@@ -216,26 +271,35 @@ void bind_launch(sol::table ms, sol::table native) {
       plan_point);
   bind_waiting(launch_table);
   add("program", "(name) -> path", "A program that lies beside this one.",
-      [](const Arguments& args) {
-        return sol::make_object(args.state(),
-                                launch::sibling_program(args.text(1, "name")).string());
-      });
-  add("shared_files", "() -> path", "Folder of scripts and fonts.", [](const Arguments& args) {
-    return sol::make_object(args.state(), launch::shared_files().string());
-  });
-  add("clock", "() -> seconds", "Monotonic time.", [](const Arguments& args) {
-    return sol::make_object(
-        args.state(),
-        std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
+      [](const Arguments& args) { return launch::sibling_program(args.text(1, "name")).string(); });
+  add("shared_files", "() -> path", "Folder of scripts and fonts.",
+      [](const Arguments&) { return launch::shared_files().string(); });
+  add("clock", "() -> seconds", "Monotonic time.", [](const Arguments&) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
   });
   add("is_terminal", "() -> boolean", "Whether standard output is a terminal.",
-      [](const Arguments& args) { return sol::make_object(args.state(), ::isatty(1) != 0); });
-  add("exists", "(path) -> boolean", "Whether a file is there.", [](const Arguments& args) {
-    return sol::make_object(args.state(), file_exists(args.path(1, "path")));
-  });
+      [](const Arguments&) { return ::isatty(1) != 0; });
+  add("exists", "(path) -> boolean", "Whether a file is there.",
+      [](const Arguments& args) { return file_exists(args.path(1, "path")); });
   add("interrupted", "() -> boolean", "Whether the user asked to stop.",
-      [](const Arguments& args) { return sol::make_object(args.state(), interrupt_requested()); });
+      [](const Arguments&) { return interrupt_requested(); });
   native["launch"] = launch_table;
+}
+
+void bind_experiment(sol::table ms, sol::table native) {
+  define(native, "native", "nearest", "(name, candidates) -> text or nil",
+         "The candidate nearest to a misspelt name.", nearest);
+  define(ms, "ms", "run", "{ model, mode, batch_size, … } -> result",
+         "Runs one experiment here and returns its record. Out of memory is a status, not an "
+         "error. ms.options() lists all options.",
+         run);
+  define(ms, "ms", "resolve", "{ options } -> { options, id }",
+         "Checks options without running: the effective ones, and the id that names them.",
+         resolve);
+  define(ms, "ms", "option_names", "() -> list", "Names of all experiment options.", option_names);
+  define(ms, "ms", "options", "() -> list",
+         "All experiment options with type, default and meaning.", describe_options);
 }
 
 }  // namespace moonshard::bindings

@@ -1,10 +1,15 @@
-// Engines and rules for Lua: listing, registration from scripts, and verification.
+// Engines and rules for Lua: listing, registration from scripts, verification and audits.
+#include <memory>
+#include <vector>
+
 #include <ATen/ATen.h>
 
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "bindings/lua_callback.h"
+#include "runtime/audit/audit.h"
+#include "runtime/base/check.h"
 #include "runtime/base/options.h"
 #include "runtime/privacy/engines/engines.h"
 #include "runtime/verify/verify.h"
@@ -129,17 +134,15 @@ void add_rule(const Arguments& args) {
 }
 
 const OptionSchema& verify_schema() {
-  static const OptionSchema schema = [] {
+  static const OptionSchema schema("ms.verify", [](OptionSchema& s) {
     using T = verify::VerifyOptions;
-    OptionSchema s("ms.verify");
     s.text<T>("model", &T::model, "one preset instead of every tiny one");
     s.text<T>("engine", &T::engine, "one engine instead of all");
     s.text<T>("options", &T::options, "one way to train, e.g. accumulation");
     s.text<T>("dtype", &T::dtype, "float64, float32 or bfloat16");
     s.choice<T>("device", &T::device, {"auto", "cpu", "cuda"}, "where it runs");
     s.integer<T>("seed", &T::seed, 0, 9007199254740992.0, "of weights and data");
-    return s;
-  }();
+  });
   return schema;
 }
 
@@ -147,6 +150,13 @@ sol::object run_verify(const Arguments& args) {
   verify::VerifyOptions options;
   verify_schema().assign_all(&options, args.options(1));
   return to_lua(args.state(), verify::to_json(verify::verify(options)));
+}
+
+sol::object run_audit(const Arguments& args) {
+  static const OptionSchema schema = audit::audit_schema<audit::AuditOptions>("ms.audit");
+  audit::AuditOptions options;
+  schema.assign_all(&options, args.options(1));
+  return to_lua(args.state(), audit::to_json(audit::audit(options), options));
 }
 
 }  // namespace
@@ -167,10 +177,19 @@ void bind_privacy(sol::table ms) {
          "removes the rule.",
          add_rule);
   define(ms, "ms", "rules", "() -> list", "The kinds of layers that have a gradient rule.",
-         [](const Arguments& args) { return to_lua(args.state(), privacy::ruled_kinds()); });
+         [](const Arguments&) { return Json(privacy::ruled_kinds()); });
   define(ms, "ms", "verify", "{ model, engine, options, dtype, device } -> { cells, failed }",
          "Compares engines with batch-of-one gradients by plain autograd, cell by cell.",
          run_verify);
+}
+
+void bind_audit(sol::table ms) {
+  define(
+      ms, "ms", "audit",
+      "{ engine, clipping, seeds, canaries, trials, sigma, delta, … } -> { audits, exceeded, … }",
+      "Puts canaries into real training steps by coin flips, guesses the coins from the weights, "
+      "and gives lower bounds on epsilon beside the claim. A bound above it is a broken promise.",
+      run_audit);
 }
 
 }  // namespace moonshard::bindings

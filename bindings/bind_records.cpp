@@ -1,13 +1,21 @@
 // Run folders for the Lua library: thin calls on the records writer and reader.
+#include <algorithm>
+#include <filesystem>
+
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
+#include "bindings/docs.h"
 #include "bindings/usertype.h"
-#include "runtime/analysis/statistics.h"
+#include "runtime/analysis/rows.h"
+#include "runtime/base/files.h"
+#include "runtime/base/json.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/launch/machine.h"
+#include "runtime/records/csv.h"
 #include "runtime/records/plot_spec.h"
 #include "runtime/records/reader.h"
 #include "runtime/records/schema_json.h"
+#include "runtime/records/tensorboard.h"
 #include "runtime/records/writer.h"
 
 namespace moonshard::bindings {
@@ -74,6 +82,56 @@ sol::object load(const Arguments& args) {
                                    {"problems", run.problems}});
 }
 
+// Files in formats of other programs (CSV, TensorBoard), plain files and folders: thin calls on
+// records and base.
+
+void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+  write_file_atomically(path, bytes);
+}
+
+// Each event is { tag, step, wall_time, value } or { tag, step, wall_time, text }.
+sol::object write_events(const Arguments& args) {
+  const std::string path = args.path(1, "file");
+  const Json events = args.json(2);
+  const double start = events.empty() ? 0.0 : events.at(0).at("wall_time").get<double>();
+  records::EventFile file(start);
+  for (const Json& event : events) {
+    const std::string tag = event.at("tag").get<std::string>();
+    const int64_t step = event.at("step").get<int64_t>();
+    const double wall_time = event.at("wall_time").get<double>();
+    if (event.contains("text"))
+      file.add_text(tag, step, event.at("text").get<std::string>(), wall_time);
+    else
+      file.add_scalar(tag, step, event.at("value").get<double>(), wall_time);
+  }
+  write_bytes(path, file.bytes());
+  return sol::make_object(args.state(), sol::lua_nil);
+}
+
+sol::object to_csv(const Arguments& args) {
+  records::CsvTable table;
+  table.columns = args.json(1).get<std::vector<std::string>>();
+  for (const Json& row : args.json(2)) table.rows.push_back(row.get<std::vector<std::string>>());
+  return sol::make_object(args.state(), records::to_csv(table));
+}
+
+// Names in a folder, sorted; folders end in '/'. Temporary files of writers are left out.
+sol::object list_folder(const Arguments& args) {
+  const std::string folder = args.path(1, "folder");
+  std::vector<std::string> names;
+  std::error_code reason;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, reason)) {
+    std::string name = entry.path().filename().string();
+    if (is_temporary_name(name)) continue;
+    if (entry.is_directory()) name += '/';
+    names.push_back(std::move(name));
+  }
+  if (reason) throw IoError(fmt::format("{}: cannot be listed: {}", folder, reason.message()));
+  std::sort(names.begin(), names.end());
+  return to_lua(args.state(), names);
+}
+
 }  // namespace
 
 void bind_records(sol::table native) {
@@ -89,19 +147,14 @@ void bind_records(sol::table native) {
   };
   add("create", "(root, name) -> folder", "Makes root/run_DATE_TIME[_name].",
       [](const Arguments& args) {
-        return sol::make_object(
-            args.state(), RunFolderWriter::create(args.path(1, "root"), args.text(2, "name")));
+        return RunFolderWriter::create(args.path(1, "root"), args.text(2, "name"));
       });
   add("open", "(path) -> folder", "Opens a run folder to go on with it.",
-      [](const Arguments& args) {
-        return sol::make_object(args.state(), RunFolderWriter::open(args.path(1, "folder")));
-      });
-  add("path", "(folder) -> text", "Where it lies.", [](const Arguments& args) {
-    return sol::make_object(args.state(), writer(args).path().string());
-  });
-  add("point_folder", "(folder, id) -> text", "Folder of one point.", [](const Arguments& args) {
-    return sol::make_object(args.state(), writer(args).point_folder(args.text(2, "id")).string());
-  });
+      [](const Arguments& args) { return RunFolderWriter::open(args.path(1, "folder")); });
+  add("path", "(folder) -> text", "Where it lies.",
+      [](const Arguments& args) { return writer(args).path().string(); });
+  add("point_folder", "(folder, id) -> text", "Folder of one point.",
+      [](const Arguments& args) { return writer(args).point_folder(args.text(2, "id")).string(); });
   add("write_sweep", "(folder, sweep)", "Freezes the grid in sweep.json.", write_sweep);
   add("write_environment", "(folder[, table])", "env.json: this machine, or a table.",
       [](const Arguments& args) {
@@ -134,41 +187,52 @@ void bind_records(sol::table native) {
       });
   add("load", "(path) -> table", "All that lies in a run folder.", load);
   add("load_point", "(path, id) -> table", "One point as it is now.", [](const Arguments& args) {
-    return to_lua(args.state(),
-                  point_table(records::load_point(args.path(1, "folder"), args.text(2, "id"))));
+    return Json(point_table(records::load_point(args.path(1, "folder"), args.text(2, "id"))));
   });
   add("seed_result", "(path, id) -> table", "The profiling suites' result of a good point.",
       seed_result);
-  add("read_json", "(path) -> value", "A JSON file.", [](const Arguments& args) {
-    return to_lua(args.state(), read_json_file(args.path(1, "file")));
-  });
+  add("read_json", "(path) -> value", "A JSON file.",
+      [](const Arguments& args) { return read_json_file(args.path(1, "file")); });
   add("log_tail", "(path, id, bytes) -> text", "The end of a point's log.",
       [](const Arguments& args) {
-        return sol::make_object(
-            args.state(), records::read_log_tail(args.path(1, "folder"), args.text(2, "id"),
-                                                 static_cast<size_t>(args.integer(3, "bytes"))));
+        return records::read_log_tail(args.path(1, "folder"), args.text(2, "id"),
+                                      static_cast<size_t>(args.integer(3, "bytes")));
       });
   add("to_json", "(value) -> text", "JSON text of a value.",
-      [](const Arguments& args) { return sol::make_object(args.state(), to_text(args.json(1))); });
+      [](const Arguments& args) { return to_text(args.json(1)); });
   add("summarize", "(numbers) -> table", "count, mean, median, min, max, p95, iqr.",
       [](const Arguments& args) {
-        return to_lua(
-            args.state(),
-            records::json_of(analysis::summarize(args.json(1).get<std::vector<double>>())));
+        return records::json_of(analysis::summarize(args.json(1).get<std::vector<double>>()));
       });
   add("fields", "() -> list", "Every field of a result: path, key, unit, doc.",
-      [](const Arguments& args) {
+      [](const Arguments&) {
         Json list = Json::array();
         for (const records::FieldInfo& field : records::result_fields())
           list.push_back({{"path", field.path},
                           {"key", field.key},
                           {"unit", records::unit_name(field.unit)},
                           {"doc", field.doc}});
-        return to_lua(args.state(), list);
+        return list;
       });
   native["records"] = records_table;
   // Stands for JSON's null in lists, where Lua's nil would be a hole.
   native["null"] = sol::lightuserdata_value(nullptr);
+}
+
+void bind_export(sol::table native) {
+  sol::table table(native.lua_state(), sol::create);
+  const auto add = [&](const char* name, const char* signature, const char* text, auto function) {
+    define(table, "files", name, signature, text, function);
+  };
+  add("read_json", "(path) -> value", "A JSON file as Lua values.",
+      [](const Arguments& args) { return read_json_file(args.path(1, "file")); });
+  add("write", "(path, text)", "A file, whole or not at all; missing folders are made.",
+      [](const Arguments& args) { write_bytes(args.path(1, "file"), args.text(2, "text")); });
+  add("list", "(folder) -> list", "Names in a folder, sorted; those of folders end in '/'.",
+      list_folder);
+  add("write_events", "(path, events)", "A TensorBoard event file.", write_events);
+  add("to_csv", "(columns, rows) -> text", "Comma-separated text of texts.", to_csv);
+  native["files"] = table;
 }
 
 }  // namespace moonshard::bindings

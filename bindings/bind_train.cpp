@@ -1,36 +1,25 @@
 // Training piece by piece for Lua: ms.trainer and what it is put together from.
 #include <ATen/ATen.h>
 
-#include "bindings/batch_table.h"
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "bindings/handles.h"
-#include "bindings/loader.h"
-#include "bindings/parallel_options.h"
 #include "bindings/usertype.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/experiment/step_record.h"
+#include "runtime/experiment/measurement.h"
 #include "runtime/records/schema_json.h"
 
 namespace moonshard::bindings {
 namespace {
 
 const OptionSchema& clip_schema() {
-  static const OptionSchema schema = [] {
-    OptionSchema s("clip");
-    privacy::add_clip_options<privacy::ClipOptions>(s);
-    return s;
-  }();
+  static const OptionSchema schema("clip", privacy::add_clip_options<privacy::ClipOptions>);
   return schema;
 }
 
 const OptionSchema& optimizer_schema() {
-  static const OptionSchema schema = [] {
-    OptionSchema s("optim");
-    optim::add_optimizer_options<optim::OptimizerOptions>(s);
-    return s;
-  }();
+  static const OptionSchema schema("optim", optim::add_optimizer_options<optim::OptimizerOptions>);
   return schema;
 }
 
@@ -68,11 +57,8 @@ Json part(const sol::table& table, const char* name) {
 }
 
 const OptionSchema& privacy_schema() {
-  static const OptionSchema schema = [] {
-    OptionSchema s("trainer: option 'privacy'");
-    privacy::add_privacy_options<privacy::PrivacyOptions>(s);
-    return s;
-  }();
+  static const OptionSchema schema("trainer: option 'privacy'",
+                                   privacy::add_privacy_options<privacy::PrivacyOptions>);
   return schema;
 }
 
@@ -84,18 +70,17 @@ struct TrainerOptions : train::StepOptions {
 };
 
 const OptionSchema& trainer_schema() {
-  static const OptionSchema schema = [] {
-    OptionSchema s("trainer");
+  static const OptionSchema schema("trainer", [](OptionSchema& s) {
+    using T = TrainerOptions;
     s.also_known({"model", "clip", "optimizer", "data", "parallel", "privacy"});
-    train::add_step_options<TrainerOptions>(s);
-    s.boolean<TrainerOptions>("record_layers", &TrainerOptions::record_layers,
-                              "put each layer's norms into the step's report");
-    s.boolean<TrainerOptions>("record_timeline", &TrainerOptions::record_timeline,
-                              "put what happened when into the step's report");
-    s.boolean<TrainerOptions>("record_details", &TrainerOptions::record_details,
-                              "put memory by owner, norm times and communication into the report");
-    return s;
-  }();
+    train::add_step_options<T>(s);
+    s.boolean<T>("record_layers", &T::record_layers,
+                 "put each layer's norms into the step's report");
+    s.boolean<T>("record_timeline", &T::record_timeline,
+                 "put what happened when into the step's report");
+    s.boolean<T>("record_details", &T::record_details,
+                 "put memory by owner, norm times and communication into the report");
+  });
   return schema;
 }
 
@@ -138,6 +123,10 @@ sol::object make_trainer(const Arguments& args) {
   parts.sharding = read_sharding_options(part(table, "parallel"));
   parts.world = comm::make_world(parts.sharding.world, parts.sharding.link);
   privacy_schema().assign_all(&parts.privacy, part(table, "privacy"));
+  MS_CHECK(parts.clip.mode != "none" || !table.raw_get<sol::object>("privacy").valid() ||
+               table.raw_get<sol::object>("privacy").get_type() == sol::type::lua_nil,
+           "trainer: option 'privacy': expected a private engine beside it, got clip = none, which "
+           "trains without privacy; give an engine (ms.clip \"auto\"), or leave privacy out");
   parts.data = open_source(data, *parts.model, *parts.world, options, parts.privacy.secure,
                            parts.clip.mode == "none");
   TrainerHandle handle;
@@ -233,14 +222,12 @@ sol::object save_checkpoint(const Arguments& args) {
 }
 
 const OptionSchema& resume_schema() {
-  static const OptionSchema schema = [] {
-    OptionSchema s("Trainer:resume");
-    s.boolean<checkpoint::ResumeOptions>("if_any", &checkpoint::ResumeOptions::if_any,
-                                         "return nil when there is no checkpoint");
-    s.boolean<checkpoint::ResumeOptions>("other_seed", &checkpoint::ResumeOptions::other_seed,
-                                         "go on with this model's seed: other noise, other data");
-    return s;
-  }();
+  static const OptionSchema schema("Trainer:resume", [](OptionSchema& s) {
+    using T = checkpoint::ResumeOptions;
+    s.boolean<T>("if_any", &T::if_any, "return nil when there is no checkpoint");
+    s.boolean<T>("other_seed", &T::other_seed,
+                 "go on with this model's seed: other noise, other data");
+  });
   return schema;
 }
 
@@ -289,7 +276,7 @@ void bind_train(sol::table ms) {
       "privacy", "() -> { epsilon, delta, accountant, history, … } or { why_no_epsilon }",
       "What the run has spent so far, and all that the claim rests on; without a claim the reason.",
       [](const Arguments& args) {
-        return to_lua(args.state(), records::json_of(open_trainer(args).account().record()));
+        return records::json_of(open_trainer(args).account().record());
       });
   trainer.method("gather", "()",
                  "Makes the parameters whole in the model, until the next step, for saving or "

@@ -3,8 +3,6 @@
 #include <mutex>
 #include <set>
 
-#include "runtime/base/check.h"
-
 namespace moonshard::bindings {
 namespace {
 

@@ -6,18 +6,37 @@
 #include <string>
 
 #include "bindings/arguments.h"
-#include "bindings/call_depth.h"
+#include "bindings/convert.h"
 #include "bindings/lua_error.h"
+#include "runtime/base/check.h"
 
 namespace moonshard::bindings {
+
+/// Limits the nesting of bound functions that call back into Lua. Each level uses C stack, which
+/// Lua does not check.
+class CallDepth {
+ public:
+  explicit CallDepth(const char* function) {
+    MS_CHECK(depth_ < kMaxDepth, "{}: expected at most {} calls inside one another, got more",
+             function, kMaxDepth);
+    ++depth_;
+  }
+  ~CallDepth() { --depth_; }
+  CallDepth(const CallDepth&) = delete;
+  CallDepth& operator=(const CallDepth&) = delete;
+
+ private:
+  static constexpr int kMaxDepth = 100;
+  static inline thread_local int depth_ = 0;
+};
 
 /// Stores the documentation of a Lua value (function, table or userdata) for as long as it lives.
 void document(const sol::object& value, const std::string& name, const std::string& signature,
               const std::string& text);
 
 /// Binds a function under a name and documents it: define(ms, "ms", "zeros", "(sizes, options) ->
-/// Tensor", "A tensor of zeros.", fn), where fn takes (const Arguments&) and returns a sol::object
-/// or void.
+/// Tensor", "A tensor of zeros.", fn), where fn takes (const Arguments&) and returns Json,
+/// anything that sol2 pushes, or nothing.
 template <class F>
 void define(sol::table target, const std::string& owner, const char* name, const char* signature,
             const char* text, F function);
@@ -32,6 +51,15 @@ const char* keep_name(const std::string& name);
 
 /// ms.doc_of and ms.document.
 void bind_docs(sol::table ms);
+
+template <class T>
+void push_result(lua_State* L, T&& value) {
+  if constexpr (std::is_same_v<T, Json>) {
+    push_json(L, value);
+  } else {
+    sol::stack::push(L, std::forward<T>(value));
+  }
+}
 
 // The C function behind every bound function. Catches all exceptions and raises the Lua error after
 // the last C++ object is destroyed. sol2's own trampolines find their handler among the script's
@@ -48,7 +76,7 @@ int call_bound(lua_State* L) {
       function(args);
       results = 0;
     } else {
-      sol::stack::push(L, function(args));
+      push_result(L, function(args));
       results = 1;
     }
   } catch (const Json::exception& error) {

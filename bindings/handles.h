@@ -3,8 +3,10 @@
 
 #include <memory>
 
+#include "runtime/comm/world.h"
 #include "runtime/data/dataset_source.h"
 #include "runtime/models/model.h"
+#include "runtime/sharding/sharding_options.h"
 #include "runtime/train/trainer.h"
 
 namespace moonshard::bindings {
@@ -29,5 +31,16 @@ struct TrainerHandle {
   std::shared_ptr<train::Trainer> trainer;  ///< null after close()
   std::shared_ptr<models::Model> model;
 };
+
+// Opens the data source that a trainer's option `data` describes.
+
+/// This rank's source. `secure`: samples are drawn with the run's secret key. `plain`: training
+/// without privacy, where a draw without samples is skipped.
+std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models::Model& model,
+                                          comm::World& world, const train::StepOptions& step,
+                                          bool secure, bool plain);
+
+/// Reads the tables of ms.fsdp and ms.ddp back for ms.trainer.
+sharding::ShardingOptions read_sharding_options(const Json& table);
 
 }  // namespace moonshard::bindings

@@ -10,7 +10,7 @@ namespace moonshard::bindings {
 
 // Calls run on a separate coroutine, which the registry holds: the coroutine that registered the
 // function may be dead.
-struct LuaCallback::Life {
+struct CallbackLife {
   lua_State* thread = nullptr;  ///< null once the state is closed
 };
 
@@ -18,11 +18,10 @@ namespace {
 
 constexpr const char* kLifeKey = "moonshard.callbacks";
 
-template <class T>
 int end_life(lua_State* L) {
-  auto* holder = static_cast<std::shared_ptr<T>*>(lua_touserdata(L, 1));
+  auto* holder = static_cast<std::shared_ptr<CallbackLife>*>(lua_touserdata(L, 1));
   (*holder)->thread = nullptr;
-  holder->~shared_ptr<T>();
+  holder->~shared_ptr<CallbackLife>();
   return 0;
 }
 
@@ -38,26 +37,27 @@ void push_layer(lua_State* L, const models::ParamLayer& layer) {
                     {"padding_id", layer.padding_id}});
 }
 
-}  // namespace
-
-std::shared_ptr<LuaCallback::Life> LuaCallback::life_of(lua_State* L) {
+std::shared_ptr<CallbackLife> life_of(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, kLifeKey);
   if (void* known = lua_touserdata(L, -1)) {
     lua_pop(L, 1);
-    return *static_cast<std::shared_ptr<Life>*>(known);
+    return *static_cast<std::shared_ptr<CallbackLife>*>(known);
   }
   lua_pop(L, 1);
-  auto life = std::make_shared<Life>();
+  auto life = std::make_shared<CallbackLife>();
   life->thread = lua_newthread(L);
   lua_setfield(L, LUA_REGISTRYINDEX, "moonshard.callback_thread");
-  new (lua_newuserdata(L, sizeof(std::shared_ptr<Life>))) std::shared_ptr<Life>(life);
+  new (lua_newuserdata(L, sizeof(std::shared_ptr<CallbackLife>)))
+      std::shared_ptr<CallbackLife>(life);
   lua_newtable(L);
-  lua_pushcfunction(L, &end_life<Life>);
+  lua_pushcfunction(L, &end_life);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   lua_setfield(L, LUA_REGISTRYINDEX, kLifeKey);
   return life;
 }
+
+}  // namespace
 
 LuaCallback::LuaCallback(lua_State* L, std::string name) : name_(std::move(name)) {
   reference_ =

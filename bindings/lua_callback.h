@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +12,8 @@
 #include "runtime/models/parameter.h"
 
 namespace moonshard::bindings {
+
+struct CallbackLife;  ///< ends with the Lua state
 
 class LuaCallback {
  public:
@@ -25,10 +28,7 @@ class LuaCallback {
                         const std::vector<at::Tensor>& tensors) const;
 
  private:
-  struct Life;  ///< ends with the Lua state
-  static std::shared_ptr<Life> life_of(lua_State* L);
-
-  std::shared_ptr<Life> life_;
+  std::shared_ptr<CallbackLife> life_;
   int reference_;
   std::string name_;
 };

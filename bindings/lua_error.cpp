@@ -3,7 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include "runtime/base/check.h"
-#include "runtime/core/memory_errors.h"
+#include "runtime/core/device.h"
 
 namespace moonshard::bindings {
 namespace {

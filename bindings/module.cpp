@@ -9,6 +9,7 @@
 #include "bindings/docs.h"
 #include "bindings/lua_error.h"
 #include "bindings/moonshard_lua.h"
+#include "runtime/base/prefix.h"
 #include "runtime/comm/world.h"
 #include "runtime/launch/process.h"
 #include "runtime/profile/memory.h"
@@ -182,7 +183,7 @@ int open_module(lua_State* L) {
 }  // namespace moonshard::bindings
 
 extern "C" void moonshard_set_prefix(const char* prefix) {
-  moonshard::launch::set_prefix(prefix);
+  moonshard::set_install_prefix(prefix);
 }
 
 extern "C" int luaopen_moonshard(lua_State* L) {

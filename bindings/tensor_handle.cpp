@@ -4,7 +4,7 @@
 #include <atomic>
 #include <set>
 
-#include "bindings/call_depth.h"
+#include "bindings/docs.h"
 #include "bindings/lua_error.h"
 #include "runtime/base/check.h"
 

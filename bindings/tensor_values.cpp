@@ -97,12 +97,11 @@ void append_corner(std::string& text, const at::Tensor& host, int indent) {
 }  // namespace
 
 at::TensorOptions read_tensor_options(const Arguments& args, int n) {
-  static const OptionSchema schema = [] {
-    OptionSchema s("tensor");
-    s.text<TensorOptions>("dtype", &TensorOptions::dtype, "number format, e.g. float32");
-    s.text<TensorOptions>("device", &TensorOptions::device, "cpu, cuda or auto");
-    return s;
-  }();
+  static const OptionSchema schema("tensor", [](OptionSchema& s) {
+    using T = TensorOptions;
+    s.text<T>("dtype", &T::dtype, "number format, e.g. float32");
+    s.text<T>("device", &T::device, "cpu, cuda or auto");
+  });
   TensorOptions options;
   schema.assign_all(&options, args.options(n));
   return at::TensorOptions()

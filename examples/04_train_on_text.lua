@@ -40,6 +40,7 @@ local function bits_per_byte(model)
   return ms.scope(function() return model:losses(test_batch):mean():item() / math.log(2) end)
 end
 
+local steps = 40
 local function learn(title, engine, noise)
   math.randomseed(1)
   local model = ms.model("llama3.2-tiny", { task = "lm", vocab_size = 256, hidden_dim = 64, intermediate_dim = 128, device = "cpu" })
@@ -50,9 +51,9 @@ local function learn(title, engine, noise)
   }
   print(("%s: %d parameters, engine %s"):format(title, model.num_parameters, trainer.engine))
   print(("  step   0: held back %.2f bits per byte"):format(bits_per_byte(model)))
-  for step = 1, 80 do
+  for step = 1, steps do
     local report = ms.scope(function() return trainer:step(random_batch(32)) end)
-    if step % 20 == 0 then
+    if step % 10 == 0 then
       print(("  step %3d: held back %.2f bits per byte, loss %.3f, %3.0f %% clipped"):format(
         step, bits_per_byte(model), report.loss, 100 * report.clip_fraction))
     end
@@ -62,4 +63,4 @@ end
 
 local plain = learn("without privacy", "none", 0)
 local private = learn("private", "auto", 0.5)
-print(("after 80 steps: %.2f bits per byte without privacy, %.2f with it, 8 for a guess"):format(plain, private))
+print(("after %d steps: %.2f bits per byte without privacy, %.2f with it, 8 for a guess"):format(steps, plain, private))

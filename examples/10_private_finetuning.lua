@@ -29,7 +29,8 @@ end
 
 local function learn(engine, privacy)
   local vocab_size = ms.tokenizer(tokenizer):vocab_size()
-  local model = ms.model("llama3-tiny", { task = "classify", num_labels = 2, vocab_size = vocab_size, device = "cpu" })
+  local model = ms.model("llama3-tiny", { task = "classify", num_labels = 2, vocab_size = vocab_size, hidden_dim = 64,
+    intermediate_dim = 128, device = "cpu" })
   local train, test = part("train", model), part("test", model)
   local trainer = ms.trainer {
     model = model,

@@ -5,7 +5,6 @@
 
 #include <imgui.h>
 
-#include "viewer/application.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
@@ -19,22 +18,16 @@ constexpr int kWidth = 1440, kHeight = 900;
 // A screenshot is done when nothing is read any more; what is read may ask for more to be read.
 constexpr int kMaxScreenshotRounds = 20;
 
-// Folders of run folders become these. Throws for what is neither: an error to report at once, not
-// an empty window.
-std::vector<std::filesystem::path> expand(const std::vector<std::filesystem::path>& folders) {
-  std::vector<std::filesystem::path> found;
-  for (const std::filesystem::path& folder : folders) {
-    for (std::filesystem::path& run : find_run_folders(folder)) found.push_back(std::move(run));
-  }
-  return found;
-}
-
 ApplicationOptions application_options(const AppOptions& options, const Settings& settings) {
-  ApplicationOptions result;
-  result.folders = expand(options.folders);
-  result.point_id = options.point_id;
-  result.panel = options.panel;
-  result.filter = options.filter;
+  ApplicationOptions result = options;
+  result.folders.clear();
+  // Folders of run folders become these. Throws for what is neither: an error to report at once,
+  // not an empty window.
+  for (const std::filesystem::path& folder : options.folders) {
+    for (std::filesystem::path& run : find_run_folders(folder)) {
+      result.folders.push_back(std::move(run));
+    }
+  }
   result.settings = settings;
   if (options.theme) result.settings.theme = *options.theme;
   if (options.text_scale > 0) result.settings.text_scale = options.text_scale;
@@ -58,17 +51,6 @@ class Waker {
   Backend* backend_ = nullptr;
 };
 
-class WakerLease {
- public:
-  WakerLease(Waker& waker, Backend& backend) : waker_(waker) { waker_.set(&backend); }
-  ~WakerLease() { waker_.set(nullptr); }
-  WakerLease(const WakerLease&) = delete;
-  WakerLease& operator=(const WakerLease&) = delete;
-
- private:
-  Waker& waker_;
-};
-
 int first_positive(int a, int b, int c) {
   return a > 0 ? a : b > 0 ? b : c;
 }
@@ -89,7 +71,8 @@ void run_window(const AppOptions& options) {
   application.wake = [waker] { waker->wake(); };
   Application app(application);
   const std::unique_ptr<Backend> backend = make_window_backend(window);
-  const WakerLease lease(*waker, *backend);
+  waker->set(backend.get());
+  const std::shared_ptr<void> lease(nullptr, [&](void*) { waker->set(nullptr); });
   app.document().follow();
   // A window that closes by itself is a test: it leaves nothing behind.
   const bool remembers = options.max_frames == 0;

@@ -1,25 +1,18 @@
 // The two ways to run the program: in a window, or once into a picture.
 #pragma once
 
-#include <filesystem>
 #include <optional>
-#include <string>
-#include <vector>
 
+#include "viewer/application.h"
 #include "viewer/backend.h"
-#include "viewer/widgets/colors.h"
 
 namespace moonshard::viewer {
 
-struct AppOptions {
-  std::vector<std::filesystem::path> folders;
+struct AppOptions : ApplicationOptions {
   std::optional<Theme> theme;  ///< absent: as the last session, or dark
   int width = 0, height = 0;   ///< 0: as the last session, or 1440 x 900
   int max_frames = 0;          ///< window: close after this many frames; 0 means when the user does
   float text_scale = 0;        ///< 0: as the last session, or 1
-  std::string point_id;        ///< point that is selected at first; empty means none
-  std::string panel;           ///< only this panel, filling the picture; empty means all
-  std::string filter;          ///< of the run table, at first
 };
 
 /// Opens the window and returns when it is closed. Throws IoError for folders that cannot be read

@@ -10,7 +10,6 @@
 #include <imgui_internal.h>
 
 #include "runtime/base/check.h"
-#include "viewer/layout.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 
@@ -18,6 +17,35 @@ namespace moonshard::viewer {
 namespace {
 
 constexpr double kNotice_s = 5.0;
+
+// The layout that comes with the program, all panels open: table and what belongs to a point on the
+// left, charts on the right above, what explains one of them below.
+void apply_default_layout(ImGuiID dock, ImVec2 size,
+                          const std::vector<std::unique_ptr<Panel>>& panels) {
+  ImGui::DockBuilderRemoveNode(dock);
+  ImGui::DockBuilderAddNode(dock, ImGuiDockNodeFlags_DockSpace);
+  ImGui::DockBuilderSetNodeSize(dock, size);
+  ImGuiID left = dock, left_top = 0, right_top = 0;
+  const ImGuiID right = ImGui::DockBuilderSplitNode(dock, ImGuiDir_Right, 0.54f, nullptr, &left);
+  const ImGuiID left_bottom =
+      ImGui::DockBuilderSplitNode(left, ImGuiDir_Down, 0.44f, nullptr, &left_top);
+  const ImGuiID right_bottom =
+      ImGui::DockBuilderSplitNode(right, ImGuiDir_Down, 0.48f, nullptr, &right_top);
+  for (const std::unique_ptr<Panel>& panel : panels) {
+    panel->open = true;
+    const ImGuiID node = panel->place() == DockPlace::Table    ? left_top
+                         : panel->place() == DockPlace::Side   ? left_bottom
+                         : panel->place() == DockPlace::Charts ? right_top
+                                                               : right_bottom;
+    ImGui::DockBuilderDockWindow(panel->title(), node);
+  }
+  for (const ImGuiID node : {left_top, left_bottom, right_top, right_bottom}) {
+    // The tab has a cross of its own, and the triangle menu only hides the tab.
+    ImGui::DockBuilderGetNode(node)->SetLocalFlags(ImGuiDockNodeFlags_NoWindowMenuButton |
+                                                   ImGuiDockNodeFlags_NoCloseButton);
+  }
+  ImGui::DockBuilderFinish(dock);
+}
 
 }  // namespace
 
@@ -129,10 +157,8 @@ void Application::draw_frame() {
 }
 
 void Application::draw_single_panel(const PanelContext& context) {
-  const auto wanted = std::find_if(
-      panels_.begin(), panels_.end(),
-      [&](const std::unique_ptr<Panel>& panel) { return panel->name() == options_.panel; });
-  if (wanted == panels_.end()) {
+  Panel* wanted = find_panel(options_.panel);
+  if (!wanted) {
     std::vector<std::string_view> names;
     for (const std::unique_ptr<Panel>& panel : panels_) names.push_back(panel->name());
     throw UsageError(fmt::format("--panel: expected one of {}, got '{}'; use one of them",
@@ -143,7 +169,7 @@ void Application::draw_single_panel(const PanelContext& context) {
   ImGui::Begin("##panel", nullptr,
                ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking |
                    ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus);
-  (*wanted)->draw(context);
+  wanted->draw(context);
   ImGui::End();
 }
 
@@ -163,20 +189,23 @@ void Application::draw_panels(const PanelContext& context) {
       say(fmt::format("closed {}; Ctrl+Shift+T brings it back", panel->title()));
     }
   }
-  if (bring_to_front_.empty()) return;
-  for (const std::unique_ptr<Panel>& panel : panels_) {
-    if (panel->name() == bring_to_front_) ImGui::SetWindowFocus(panel->title());
-  }
-  bring_to_front_.clear();
+  const Panel* front = find_panel(std::exchange(bring_to_front_, ""));
+  if (front) ImGui::SetWindowFocus(front->title());
+}
+
+Panel* Application::find_panel(std::string_view name) const {
+  const auto found =
+      std::find_if(panels_.begin(), panels_.end(),
+                   [&](const std::unique_ptr<Panel>& panel) { return panel->name() == name; });
+  return found == panels_.end() ? nullptr : found->get();
 }
 
 void Application::show_panel(std::string_view name) {
-  for (const std::unique_ptr<Panel>& panel : panels_) {
-    if (panel->name() != name) continue;
-    panel->open = true;
-    std::erase(closed_, panel.get());
-    bring_to_front_ = name;
-  }
+  Panel* panel = find_panel(name);
+  if (!panel) return;
+  panel->open = true;
+  std::erase(closed_, panel);
+  bring_to_front_ = name;
 }
 
 Panel* Application::focused_panel() const {
@@ -188,7 +217,6 @@ void Application::take_requests() {
   if (!asked.notice.empty()) say(asked.notice);
   if (asked.export_plot) export_dialog_.open(std::move(*asked.export_plot));
   for (const std::string& panel : asked.open_panels) show_panel(panel);
-  if (asked.open_folder) folder_dialog_.open();
 }
 
 void Application::draw_dialogs() {

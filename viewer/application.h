@@ -64,6 +64,7 @@ class Application {
   void draw_single_panel(const PanelContext& context);
   void draw_dialogs();
   void take_requests();
+  Panel* find_panel(std::string_view name) const;
   void show_panel(std::string_view name);
   void say(const std::string& text);
   void set_theme(Theme theme);

@@ -1,5 +1,4 @@
 // Every command of the program: its name, menu and keys.
-#include <algorithm>
 
 #include <fmt/format.h>
 

@@ -18,8 +18,7 @@ char lowered(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }
 
-}  // namespace
-
+// "Ctrl+Shift+T"; empty for 0.
 std::string chord_text(ImGuiKeyChord chord) {
   if (chord == 0) return "";
   std::string text;
@@ -28,6 +27,8 @@ std::string chord_text(ImGuiKeyChord chord) {
   if (chord & ImGuiMod_Alt) text += "Alt+";
   return text + ImGui::GetKeyName(static_cast<ImGuiKey>(chord & ~ImGuiMod_Mask_));
 }
+
+}  // namespace
 
 int fuzzy_score(std::string_view query, std::string_view text) {
   int score = 0;

@@ -22,7 +22,6 @@ struct Command {
 class CommandList {
  public:
   void add(Command command) { commands_.push_back(std::move(command)); }
-  const std::vector<Command>& all() const { return commands_; }
 
   /// Runs the command of a pressed key.
   void handle_shortcuts();
@@ -42,9 +41,6 @@ class CommandList {
   size_t picked_ = 0;
   bool palette_asked_ = false;
 };
-
-/// "Ctrl+Shift+T"; empty for 0.
-std::string chord_text(ImGuiKeyChord chord);
 
 /// How well the letters of a query are found in a text, in order, whatever the case: higher is
 /// better, negative means not at all.

@@ -6,11 +6,11 @@
 namespace moonshard::viewer {
 namespace {
 
-ImFont* load_font(const char* file_name) {
+ImFont* load_font(const char* file_name, ImFont* fallback) {
   const std::filesystem::path path = share_folder() / "fonts" / file_name;
   std::error_code error;
   // ImGui asserts on a missing file, so look first: a missing font is not an error here.
-  if (!std::filesystem::is_regular_file(path, error)) return nullptr;
+  if (!std::filesystem::is_regular_file(path, error)) return fallback;
   return ImGui::GetIO().Fonts->AddFontFromFileTTF(path.c_str(), UiContext::kFontSize);
 }
 
@@ -25,12 +25,10 @@ UiContext::UiContext(Theme theme) {
   io.IniFilename = nullptr;  // opening a folder leaves no file behind
   io.LogFilename = nullptr;
   ImGui::GetStyle().FontSizeBase = kFontSize;
-  style_.regular = load_font("DejaVuSans.ttf");
+  style_.regular = load_font("DejaVuSans.ttf", nullptr);
   if (!style_.regular) style_.regular = io.Fonts->AddFontDefaultVector();
-  style_.bold = load_font("DejaVuSans-Bold.ttf");
-  if (!style_.bold) style_.bold = style_.regular;
-  style_.mono = load_font("DejaVuSansMono.ttf");
-  if (!style_.mono) style_.mono = style_.regular;
+  style_.bold = load_font("DejaVuSans-Bold.ttf", style_.regular);
+  style_.mono = load_font("DejaVuSansMono.ttf", style_.regular);
   io.FontDefault = style_.regular;
   set_theme(theme, 1.0f);
 }

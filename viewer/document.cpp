@@ -12,6 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A folder of which nothing is read: its name is that of the folder.
+std::shared_ptr<RunData> unread_run(const std::string& path) {
+  auto data = std::make_shared<RunData>();
+  data->path = path;
+  data->name = fs::path(path).filename().string();
+  return data;
+}
+
 constexpr auto kPollInterval = std::chrono::seconds(1);
 // Snapshots that are published while many folders are read: often enough to look alive.
 constexpr auto kPublishInterval = std::chrono::milliseconds(200);
@@ -81,9 +89,7 @@ std::string Document::open(const std::vector<fs::path>& folders) {
                                     [&](const Folder& other) { return other.whole == whole; });
     if (first.empty()) first = known == folders_.end() ? path : known->path;
     if (known != folders_.end()) continue;
-    auto data = std::make_shared<RunData>();
-    data->path = path;
-    data->name = fs::path(path).filename().string();
+    const auto data = unread_run(path);
     folders_.push_back({path, 0, {data, ""}, whole, data->name});
   }
   look_asked_ = true;
@@ -210,34 +216,30 @@ bool Document::read_changed(bool all) {
   };
   std::vector<bool> done(paths.size(), false);
   auto last_publish = std::chrono::steady_clock::now();
-  std::string error;
-  try {
+  std::string error = error_of([&] {
     const auto on_progress = [&](double share) {
       progress_ = share;
       if (on_change_) on_change_();
     };
     read_runs(paths, on_progress, stop_reading_, [&](RunAnswer answer) {
       done[answer.index] = true;
-      answer.run.path = paths[answer.index];
-      take_over(answer.index,
-                {std::make_shared<const RunData>(std::move(answer.run)), std::move(answer.error)});
+      auto run = unread_run(paths[answer.index]);
+      if (answer.error.empty()) {
+        answer.value.path = run->path;
+        *run = std::move(answer.value);
+      }
+      take_over(answer.index, {run, std::move(answer.error)});
       progress_ = static_cast<double>(answer.index + 1) / static_cast<double>(paths.size());
       const auto now = std::chrono::steady_clock::now();
       if (paths.size() < 2 || now - last_publish < kPublishInterval) return;
       last_publish = now;
       publish();
     });
-  } catch (const Cancelled&) {
-    error = "reading was cancelled; F5 reads it again";
-  } catch (const std::exception& problem) {
-    error = problem.what();
-  }
+  });
+  if (error == "cancelled") error = "reading was cancelled; F5 reads it again";
   for (size_t i = 0; i < paths.size(); ++i) {
     if (done[i]) continue;
-    auto empty = std::make_shared<RunData>();
-    empty->path = paths[i];
-    empty->name = fs::path(paths[i]).filename().string();
-    take_over(i, {empty, error.empty() ? "was not read" : error});
+    take_over(i, {unread_run(paths[i]), error.empty() ? "was not read" : error});
   }
   stop_reading_ = false;
   publish();

@@ -12,7 +12,6 @@
 #include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
-
 void ExportDialog::open(ExportRequest request) {
   request_ = std::move(request);
   std::error_code error;

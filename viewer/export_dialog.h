@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <future>
-#include <optional>
 #include <string>
 
 #include "viewer/export_job.h"

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/base/staged_file.h"
+#include "runtime/base/files.h"
 #include "viewer/render/plot_table.h"
 #include "viewer/widgets/format.h"
 

@@ -1,7 +1,6 @@
 // moonshard-view: arguments and exit codes. 0 good, 1 error, 2 usage; errors are one line on
 // stderr.
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -13,7 +12,6 @@
 #include "viewer/panels/panel.h"
 #include "viewer/readers/limited_process.h"
 #include "viewer/readers/requests.h"
-#include "viewer/render/png.h"
 #include "viewer/render/render_file.h"
 #include "viewer/widgets/format.h"
 

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "viewer/data/lua_text.h"
 #include "viewer/workspace.h"
 
 namespace moonshard::viewer {

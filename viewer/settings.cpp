@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "runtime/base/files.h"
 #include "runtime/base/json.h"
-#include "runtime/base/staged_file.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -1,6 +1,5 @@
 #include "viewer/store.h"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "runtime/records/csv.h"
@@ -61,56 +60,23 @@ Store::~Store() {
   for (auto& [key, entry] : entries_) entry->stop = true;
 }
 
-std::shared_ptr<Store::Entry> Store::find_or_add(ReadRequest request) {
+Loaded<void> Store::find_or_add(const ReadRequest& request) {
+  const std::lock_guard lock(mutex_);
   std::shared_ptr<Entry>& entry = entries_[encode(request)];
   if (!entry) {
     entry = std::make_shared<Entry>();
-    entry->request = std::move(request);
+    entry->request = request;
     entry->queued = true;
     queue_.push_back(entry);
     wake_.notify_one();
   }
   entry->last_asked = ++clock_;
-  return entry;
+  return {entry->value, entry->error, entry->queued || entry->loading, entry->progress};
 }
 
-template <class T>
-Loaded<T> Store::answer_of(const Entry& entry) const {
-  Loaded<T> answer;
-  answer.value = std::static_pointer_cast<const T>(entry.value);
-  answer.error = entry.error;
-  answer.loading = entry.queued || entry.loading;
-  answer.progress = entry.progress;
-  return answer;
-}
-
-Loaded<PointDetail> Store::detail(const std::string& folder, const std::string& id) {
+void Store::cancel(const ReadRequest& request) {
   const std::lock_guard lock(mutex_);
-  return answer_of<PointDetail>(*find_or_add({ReadRequest::Kind::Details, folder, {id}}));
-}
-
-template <class T>
-Loaded<T> Store::file(ReadRequest::Kind kind, const std::string& folder,
-                      const std::vector<std::string>& names) {
-  const std::lock_guard lock(mutex_);
-  return answer_of<T>(*find_or_add({kind, folder, names}));
-}
-
-template Loaded<IndexedTrace> Store::file(ReadRequest::Kind, const std::string&,
-                                          const std::vector<std::string>&);
-template Loaded<MemorySnapshot> Store::file(ReadRequest::Kind, const std::string&,
-                                            const std::vector<std::string>&);
-template Loaded<std::string> Store::file(ReadRequest::Kind, const std::string&,
-                                         const std::vector<std::string>&);
-template Loaded<records::CsvTable> Store::file(ReadRequest::Kind, const std::string&,
-                                               const std::vector<std::string>&);
-template Loaded<records::PlotSpec> Store::file(ReadRequest::Kind, const std::string&,
-                                               const std::vector<std::string>&);
-
-void Store::cancel(ReadRequest::Kind kind, const std::string& folder,
-                   const std::vector<std::string>& names) {
-  const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(encode(ReadRequest{kind, folder, names}));
+  const auto found = entries_.find(encode(request));
   if (found == entries_.end()) return;
   Entry& entry = *found->second;
   entry.stop = entry.cancelled = true;
@@ -121,10 +87,9 @@ void Store::cancel(ReadRequest::Kind kind, const std::string& folder,
   }
 }
 
-void Store::retry(ReadRequest::Kind kind, const std::string& folder,
-                  const std::vector<std::string>& names) {
+void Store::retry(const ReadRequest& request) {
   const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(encode(ReadRequest{kind, folder, names}));
+  const auto found = entries_.find(encode(request));
   if (found == entries_.end() || found->second->queued || found->second->loading) return;
   entries_.erase(found);
   ++revision_;
@@ -203,61 +168,49 @@ void Store::read(const std::shared_ptr<Entry>& entry) {
     entry->progress = share;
     if (on_change_) on_change_();
   };
-  const auto as_shared = [&]<class T>(T*) -> std::shared_ptr<const void> {
+  const auto read_as = [&]<class T>() {
     return std::make_shared<const T>(read_file<T>(entry->request, progress, entry->stop));
   };
   std::shared_ptr<const void> value;
-  std::string error;
-  try {
+  std::string error = error_of([&] {
     switch (entry->request.kind) {
       case Kind::Trace: {
         // The index is made here: for a million events it would be felt in a frame.
-        const auto trace =
-            std::make_shared<const Trace>(read_file<Trace>(entry->request, progress, entry->stop));
+        const auto trace = read_as.operator()<Trace>();
         value =
             std::make_shared<const IndexedTrace>(IndexedTrace{trace, build_trace_index(*trace)});
         break;
       }
       case Kind::Snapshot:
-        value = as_shared(static_cast<MemorySnapshot*>(nullptr));
+        value = read_as.operator()<MemorySnapshot>();
         break;
       case Kind::Log:
-        value = as_shared(static_cast<std::string*>(nullptr));
+        value = read_as.operator()<std::string>();
         break;
       case Kind::Table:
-        value = as_shared(static_cast<records::CsvTable*>(nullptr));
+        value = read_as.operator()<records::CsvTable>();
         break;
       case Kind::Plot:
-        value = as_shared(static_cast<records::PlotSpec*>(nullptr));
+        value = read_as.operator()<records::PlotSpec>();
         break;
       case Kind::Runs:
       case Kind::Details:
         break;
     }
-  } catch (const Cancelled&) {
-    error = "cancelled";
-  } catch (const std::exception& problem) {
-    error = problem.what();
-  }
+  });
   finish(*entry, std::move(value), std::move(error));
 }
 
 void Store::read_detail_batch(std::vector<std::shared_ptr<Entry>> batch) {
   std::vector<std::string> ids;
   for (const auto& entry : batch) ids.push_back(entry->request.names.front());
-  std::string error;
-  try {
-    read_details(batch.front()->request.folder, ids, {}, batch.front()->stop,
-                 [&](DetailAnswer answer) {
-                   finish(*batch[answer.index],
-                          std::make_shared<const PointDetail>(std::move(answer.detail)),
-                          std::move(answer.error));
-                 });
-  } catch (const Cancelled&) {
-    error = "cancelled";
-  } catch (const std::exception& problem) {
-    error = problem.what();
-  }
+  const std::string error = error_of([&] {
+    read_details(
+        batch.front()->request.folder, ids, {}, batch.front()->stop, [&](DetailAnswer answer) {
+          finish(*batch[answer.index], std::make_shared<const PointDetail>(std::move(answer.value)),
+                 std::move(answer.error));
+        });
+  });
   for (const auto& entry : batch) {
     if (entry->loading) finish(*entry, nullptr, error.empty() ? "was not read" : error);
   }

@@ -35,18 +35,19 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  Loaded<PointDetail> detail(const std::string& folder, const std::string& id);
+  Loaded<PointDetail> detail(const std::string& folder, const std::string& id) {
+    return read_soon<PointDetail>({ReadRequest::Kind::Details, folder, {id}});
+  }
   /// IndexedTrace, MemorySnapshot, std::string, records::CsvTable or records::PlotSpec, as kind
   /// says.
   template <class T>
-  Loaded<T> file(ReadRequest::Kind kind, const std::string& folder,
-                 const std::vector<std::string>& names);
+  Loaded<T> file(const ReadRequest& request) {
+    return read_soon<T>(request);
+  }
 
   /// Stops reading one thing; later requests report it as cancelled, until retry.
-  void cancel(ReadRequest::Kind kind, const std::string& folder,
-              const std::vector<std::string>& names);
-  void retry(ReadRequest::Kind kind, const std::string& folder,
-             const std::vector<std::string>& names);
+  void cancel(const ReadRequest& request);
+  void retry(const ReadRequest& request);
 
   /// Looks which files changed since they were read and reads those again.
   void refresh();
@@ -59,9 +60,13 @@ class Store {
  private:
   struct Entry;
 
-  std::shared_ptr<Entry> find_or_add(ReadRequest request);
+  Loaded<void> find_or_add(const ReadRequest& request);
   template <class T>
-  Loaded<T> answer_of(const Entry& entry) const;
+  Loaded<T> read_soon(const ReadRequest& request) {
+    Loaded<void> found = find_or_add(request);
+    return {std::static_pointer_cast<const T>(found.value), std::move(found.error), found.loading,
+            found.progress};
+  }
   void work(std::stop_token stop);
   void read(const std::shared_ptr<Entry>& entry);
   void read_detail_batch(std::vector<std::shared_ptr<Entry>> batch);

@@ -27,7 +27,7 @@ void Workspace::update(std::shared_ptr<const Snapshot> snapshot) {
   read_filter();
   find_selected();
   find_shown();
-  find_overheads();
+  overheads_ = overheads(runs(), baseline_);
   changed();
 }
 
@@ -45,6 +45,10 @@ std::optional<PointRef> Workspace::find(const PointKey& key) const {
     }
   }
   return std::nullopt;
+}
+
+std::string Workspace::option_text(PointRef ref, const std::string& key) const {
+  return value_text(run(ref), option(ref, key));
 }
 
 void Workspace::find_selected() {
@@ -69,14 +73,6 @@ void Workspace::find_selected() {
   }
 }
 
-void Workspace::select_run(const std::string& path) {
-  select(PointKey{path, ""});
-}
-
-void Workspace::select(PointRef ref) {
-  select(key_of(ref));
-}
-
 void Workspace::select(const PointKey& key) {
   if (key == selected_) return;
   selected_ = key;
@@ -99,8 +95,7 @@ void Workspace::set_filter(const std::string& text) {
   if (text == filter_text_) return;
   filter_text_ = text;
   read_filter();
-  find_shown();
-  changed();
+  show_again();
 }
 
 std::vector<const RunData*> Workspace::runs() const {
@@ -134,30 +129,32 @@ void Workspace::find_shown() {
   shown_.insert(shown_.end(), rest.begin(), rest.end());
 }
 
+void Workspace::show_again() {
+  find_shown();
+  changed();
+}
+
 void Workspace::set_pinned(PointRef ref, bool on) {
   on ? (void)pinned_.insert(key_of(ref)) : (void)pinned_.erase(key_of(ref));
   if (on) hidden_.erase(key_of(ref));
-  find_shown();
-  changed();
+  show_again();
 }
 
 void Workspace::set_hidden(PointRef ref, bool on) {
   on ? (void)hidden_.insert(key_of(ref)) : (void)hidden_.erase(key_of(ref));
   if (on) pinned_.erase(key_of(ref));
-  find_shown();
-  changed();
+  show_again();
 }
 
 void Workspace::show_all_hidden() {
   hidden_.clear();
-  find_shown();
-  changed();
+  show_again();
 }
 
 void Workspace::set_baseline(Baseline baseline) {
   baseline_ = std::move(baseline);
   baseline_chosen_ = true;
-  find_overheads();
+  overheads_ = overheads(runs(), baseline_);
   changed();
 }
 
@@ -184,10 +181,6 @@ const std::vector<std::string>& Workspace::numeric_axes() const {
     if (numbers && several) numeric_axes_.push_back(axis);
   }
   return numeric_axes_;
-}
-
-void Workspace::find_overheads() {
-  overheads_ = overheads(runs(), baseline_);
 }
 
 std::string Workspace::baseline_text() const {

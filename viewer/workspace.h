@@ -30,8 +30,8 @@ class Workspace {
   void update(std::shared_ptr<const Snapshot> snapshot);
 
   // What is selected. An empty id means the run itself.
-  void select_run(const std::string& path);
-  void select(PointRef ref);
+  void select_run(const std::string& path) { select(PointKey{path, ""}); }
+  void select(PointRef ref) { select(key_of(ref)); }
   void select(const PointKey& key);
   const PointKey& selected() const { return selected_; }
   std::optional<size_t> selected_run() const { return selected_run_; }
@@ -67,6 +67,11 @@ class Workspace {
   const PointHead& head(PointRef ref) const { return run(ref).points[ref.point]; }
   PointKey key_of(PointRef ref) const { return {run(ref).path, head(ref).id}; }
   std::optional<PointRef> find(const PointKey& key) const;
+  Value option(PointRef ref, const std::string& key) const {
+    return run(ref).options.get(ref.point, key);
+  }
+  /// An option's value of a point as text; empty where it has none.
+  std::string option_text(PointRef ref, const std::string& key) const;
   /// What distinguishes a point, in one line: its axes, and the run's name where several
   /// are open.
   const std::string& point_name(PointRef ref) const;
@@ -85,13 +90,12 @@ class Workspace {
 
   std::string plot;                 ///< file name of the shown plot spec; empty: the run's first
   std::optional<double> cursor_ms;  ///< linked cursor: a moment of the step
-  std::string trace_search;         ///< what the trace panel should look for; empty: nothing
 
  private:
   void changed();
   void find_selected();
   void find_shown();
-  void find_overheads();
+  void show_again();
   void read_filter();
 
   std::shared_ptr<const Snapshot> snapshot_ = std::make_shared<Snapshot>();

@@ -3,19 +3,18 @@
 // lost.
 #include "bindings/host/history_file.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
-namespace moonshard::host {
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+namespace moonshard::host {
 namespace {
 
 constexpr mode_t kPrivate = 0600;  // commands may contain paths and tokens

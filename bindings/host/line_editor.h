@@ -55,8 +55,6 @@ class PromptSignals {
  public:
   PromptSignals();
   ~PromptSignals();
-  PromptSignals(const PromptSignals&) = delete;
-  PromptSignals& operator=(const PromptSignals&) = delete;
 
   enum class Event { Input, Interrupt, Resize, Suspend, Resume, Terminate };
 

@@ -1,14 +1,183 @@
-#include "bindings/host/lua_commands.h"
+#include <signal.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 
-#include "bindings/host/lua_host.h"
+#include <lua.hpp>
+
+#include "bindings/bindings.h"
 #include "bindings/host/ranks_command.h"
 #include "bindings/host/repl.h"
+#include "bindings/host/verbs.h"
+#include "bindings/lua_error.h"
+#include "bindings/moonshard_lua.h"
 #include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
+#include "runtime/base/json.h"
 #include "runtime/launch/process.h"
 
 namespace moonshard::host {
+namespace {
+
+lua_State* interrupted_state = nullptr;
+
+void stop_script(lua_State* L, lua_Debug*) {
+  lua_sethook(L, nullptr, 0, 0);
+  luaL_error(L, "interrupted");
+}
+
+// First Ctrl-C: stop at the next safe point. Second: the default action at once, as a loop that
+// LuaJIT compiled runs no hooks.
+void on_interrupt(int) {
+  ::signal(SIGINT, SIG_DFL);
+  request_interrupt();
+  if (interrupted_state != nullptr) {
+    lua_sethook(interrupted_state, &stop_script, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+  }
+}
+
+// Message handler: keeps error tables as they are, adds a traceback to texts.
+int add_traceback(lua_State* L) {
+  if (lua_type(L, 1) != LUA_TSTRING) return 1;
+  luaL_traceback(L, L, lua_tostring(L, 1), 1);
+  return 1;
+}
+
+std::string text_of(lua_State* L, int index) {
+  if (luaL_callmeta(L, index, "__tostring") != 0) index = -1;  // an error object with a text
+  const char* text = lua_tostring(L, index);
+  return text != nullptr ? text : std::string("an error object of type ") + luaL_typename(L, index);
+}
+
+// A sweep with failed points leaves a note in its state's registry (launch.note_failed_points).
+int requested_exit_code(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, bindings::kFailedPointsNote);
+  const bool failed = lua_toboolean(L, -1) != 0;
+  lua_pop(L, 1);
+  return failed ? 5 : 0;
+}
+
+// The program's Lua state: standard libraries, no byte code, moonshard preloaded, interruptible by
+// Ctrl-C.
+class LuaHost {
+ public:
+  LuaHost();
+  ~LuaHost();
+  LuaHost(const LuaHost&) = delete;
+  LuaHost& operator=(const LuaHost&) = delete;
+
+  lua_State* state() const { return state_; }
+
+  /// Runs a file with its arguments (global `arg` and `...`). An error is printed with its
+  /// traceback. Returns the exit code: 0, 1, 3 (out of memory), 5 (a sweep had failed points), 130
+  /// (interrupted).
+  int run_file(const std::string& path, const Words& arguments);
+  /// Runs the verb NAME of the Lua module moonshard.cli; same exit codes, and the one that it
+  /// returns. Wrong arguments give 2.
+  int call_command(const char* name, const Words& words);
+  /// The help of that verb. Throws Error when Lua fails.
+  std::string help_of_command(const char* name);
+
+ private:
+  void push_command(const char* function, const char* verb);
+  int run(int argument_count, bool is_command);
+  lua_State* state_;
+};
+
+LuaHost::LuaHost() : state_(luaL_newstate()) {
+  MS_CHECK(state_ != nullptr, "lua: no memory for a Lua state");
+  luaL_openlibs(state_);
+  bindings::allow_source_text_only(state_);
+  bindings::add_library_searcher(state_);
+  lua_getglobal(state_, "package");
+  lua_getfield(state_, -1, "preload");
+  lua_pushcfunction(state_, &luaopen_moonshard);
+  lua_setfield(state_, -2, "moonshard");
+  lua_pop(state_, 2);
+}
+
+LuaHost::~LuaHost() {
+  interrupted_state = nullptr;
+  lua_close(state_);
+}
+
+int LuaHost::run_file(const std::string& path, const Words& arguments) {
+  const std::string source = read_text_file(path, 64u << 20);
+  bindings::refuse_byte_code(source, path);
+  // A first line "#!…" is the shell's; the line break stays, so that line numbers are right.
+  const size_t start = source.rfind("#", 0) == 0 ? std::min(source.find('\n'), source.size()) : 0;
+  if (luaL_loadbuffer(state_, source.data() + start, source.size() - start, ("@" + path).c_str()) !=
+      0) {
+    std::fprintf(stderr, "moonshard: %s\n", text_of(state_, -1).c_str());
+    return 1;
+  }
+  lua_newtable(state_);
+  lua_pushstring(state_, path.c_str());
+  lua_rawseti(state_, -2, 0);
+  int index = 0;
+  for (const std::string& argument : arguments) {
+    lua_pushlstring(state_, argument.data(), argument.size());
+    lua_rawseti(state_, -2, ++index);
+  }
+  lua_setglobal(state_, "arg");
+  for (const std::string& argument : arguments)
+    lua_pushlstring(state_, argument.data(), argument.size());
+  return run(index, false);
+}
+
+int LuaHost::call_command(const char* name, const Words& words) {
+  push_command("run", name);
+  for (const std::string& word : words) lua_pushlstring(state_, word.data(), word.size());
+  return run(static_cast<int>(words.size()) + 1, true);
+}
+
+std::string LuaHost::help_of_command(const char* name) {
+  push_command("help", name);
+  if (lua_pcall(state_, 1, 1, 0) != 0) throw Error(text_of(state_, -1));
+  return text_of(state_, -1);
+}
+
+// moonshard.cli's function of that name, and the verb as its first argument.
+void LuaHost::push_command(const char* function, const char* verb) {
+  if (luaL_loadstring(
+          state_, "local name = ... require 'moonshard' return require('moonshard.cli')[name]") !=
+      0)
+    throw Error(text_of(state_, -1));
+  lua_pushstring(state_, function);
+  if (lua_pcall(state_, 1, 1, 0) != 0) throw Error(text_of(state_, -1));
+  lua_pushstring(state_, verb);
+}
+
+int LuaHost::run(int argument_count, bool is_command) {
+  const int function = lua_gettop(state_) - argument_count;
+  lua_pushcfunction(state_, &add_traceback);
+  lua_insert(state_, function);
+  interrupted_state = state_;
+  ::signal(SIGINT, &on_interrupt);
+  const int status = lua_pcall(state_, argument_count, 1, function);
+  ::signal(SIGINT, SIG_DFL);
+  interrupted_state = nullptr;
+  if (status != 0) {
+    std::fflush(stdout);
+    if (interrupt_requested()) {
+      std::fprintf(stderr, "moonshard: interrupted\n");
+      end_rank("interrupted");
+      return 130;
+    }
+    std::string message = text_of(state_, -1);
+    // Our own commands: a traceback would not help the user.
+    if (is_command) message = message.substr(0, message.find("\nstack traceback:"));
+    std::fprintf(stderr, "moonshard: %s\n", message.c_str());
+    // Before the state is closed: closing may wait in a collective that the other ranks never join.
+    end_rank(message.substr(0, message.find("\nstack traceback:")));
+    return message.find("memory: ") != std::string::npos ? 3 : 1;
+  }
+  if (is_command && lua_isnumber(state_, -1)) return static_cast<int>(lua_tointeger(state_, -1));
+  return requested_exit_code(state_);
+}
+
+}  // namespace
 
 std::string run_help(const Verb& verb) {
   return usage_text(

@@ -132,11 +132,7 @@ std::optional<int> start_ranks_if_asked(const RanksFlags& flags, const Verb& ver
 }
 
 RanksOptions take_ranks_options(Words& words) {
-  static const OptionSchema schema = [] {
-    OptionSchema s("run");
-    add_ranks_flags<RanksFlags>(s);
-    return s;
-  }();
+  static const OptionSchema schema("run", add_ranks_flags<RanksFlags>);
   RanksFlags flags;
   const size_t taken = read_leading_flags({schema, &flags}, words);
   MS_CHECK(taken == words.size() || !words[taken].starts_with("--"),

@@ -1,9 +1,6 @@
 // The loop: read lines until an entry is complete, remember it, run it.
 #include "bindings/host/repl.h"
 
-#include <luajit.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -11,14 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include <luajit.h>
+#include <unistd.h>
+
 #include "bindings/host/history_file.h"
-#include "bindings/host/interruptible_call.h"
 #include "bindings/host/line_editor.h"
 #include "bindings/host/repl_session.h"
 #include "runtime/base/interrupt.h"
 
 namespace moonshard::host {
-
 namespace {
 
 constexpr char kPrompt[] = "ms> ";

@@ -2,8 +2,9 @@
 // about Lua in scripts/moonshard/repl.lua.
 #pragma once
 
-#include <lua.hpp>
 #include <string>
+
+#include <lua.hpp>
 
 namespace moonshard::host {
 

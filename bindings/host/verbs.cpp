@@ -3,10 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "bindings/host/audit_command.h"
-#include "bindings/host/commands.h"
-#include "bindings/host/lua_commands.h"
-#include "bindings/host/verify_command.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::host {
@@ -57,9 +53,8 @@ const Verb& find_verb(const std::string& name) {
     if (name == verb.name) return verb;
     if (verb.summary != nullptr) names.emplace_back(verb.name);
   }
-  const std::string near = nearest_name(name, names);
   throw UsageError(fmt::format("expected a verb (moonshard --help lists them), got '{}'{}", name,
-                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+                               did_you_mean(name, names)));
 }
 
 int run_verb(const Verb& verb, const Words& words) {

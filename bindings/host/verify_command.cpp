@@ -1,12 +1,14 @@
-#include "bindings/host/verify_command.h"
-
-#include <unistd.h>
-
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
 
+#include <unistd.h>
+
 #include "bindings/host/ranks_command.h"
+#include "bindings/host/verbs.h"
+#include "runtime/analysis/rows.h"
+#include "runtime/audit/audit.h"
 #include "runtime/base/check.h"
 #include "runtime/base/options.h"
 #include "runtime/verify/faults.h"
@@ -15,7 +17,7 @@
 namespace moonshard::host {
 namespace {
 
-constexpr int kExitVerificationFailed = 4;
+constexpr int kExitPromiseBroken = 4;
 
 void print_norms(const verify::NormsShown& shown) {
   fmt::print("{}\n", shown.title);
@@ -83,8 +85,7 @@ struct VerifyFlags : verify::VerifyOptions, RanksFlags {
 
 const OptionSchema& verify_flags() {
   using F = VerifyFlags;
-  static const OptionSchema schema = [] {
-    OptionSchema s("verify");
+  static const OptionSchema schema("verify", [](OptionSchema& s) {
     s.text<F>("model", &F::model, "one preset instead of every tiny one").aliases = {"model_name"};
     s.text<F>("engine", &F::engine, "one engine instead of all").aliases = {"mode"};
     s.text<F>("options", &F::options, "one way to train, e.g. accumulation");
@@ -97,18 +98,68 @@ const OptionSchema& verify_flags() {
               "switch a deliberate mistake on, to see it found: no_bias_term, no_cross_term, "
               "no_padding_rule, micro_step_norm, wrong_denominator");
     add_ranks_flags<F>(s);
+  });
+  return schema;
+}
+
+const OptionSchema& wrapper_flags() {
+  static const OptionSchema schema("verify",
+                                   sharding::add_sharding_options<sharding::ShardingOptions>);
+  return schema;
+}
+
+// One flat struct, as flags are read.
+struct AuditFlags : audit::AuditSettings, sharding::ShardingOptions, RanksFlags {
+  bool json = false;
+  std::string fault;
+};
+
+const OptionSchema& audit_flags() {
+  static const OptionSchema schema = [] {
+    OptionSchema s = audit::audit_schema<AuditFlags>("audit");
+    s.boolean<AuditFlags>("json", &AuditFlags::json, "print all audits as JSON");
+    s.text<AuditFlags>("fault", &AuditFlags::fault,
+                       "switch a deliberate mistake on, to see it found; a wrong name lists them");
+    add_ranks_flags<AuditFlags>(s);
+    sharding::add_sharding_options<AuditFlags>(s);
     return s;
   }();
   return schema;
 }
 
-const OptionSchema& wrapper_flags() {
-  static const OptionSchema schema = [] {
-    OptionSchema s("verify");
-    sharding::add_sharding_options<sharding::ShardingOptions>(s);
-    return s;
-  }();
-  return schema;
+std::string verdict(int64_t exceeded, size_t count, const std::string& experiment) {
+  if (exceeded == 0) return "below the claim";
+  const std::string what = "ABOVE THE CLAIM (" + experiment + ")";
+  return count == 1 ? what : fmt::format("{} in {} of {} seeds", what, exceeded, count);
+}
+
+// A row per engine; of several seeds the medians.
+void print_table(const std::vector<audit::EngineAudit>& audits) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<const audit::EngineAudit*>> by_engine;
+  for (const audit::EngineAudit& one : audits) {
+    if (!by_engine.contains(one.engine)) order.push_back(one.engine);
+    by_engine[one.engine].push_back(&one);
+  }
+  fmt::print("{:<18} {:>8} {:>9} {:>12} {:>16}  {}\n", "engine", "claimed", "one-run",
+             "Gaussian DP", "Clopper-Pearson", "lower bounds are");
+  for (const std::string& engine : order) {
+    const auto& list = by_engine[engine];
+    const auto middle = [&](double audit::Bounds::*bound) {
+      std::vector<double> values;
+      for (const audit::EngineAudit* one : list) values.push_back(one->bounds.*bound);
+      return analysis::quantile(values, 0.5);
+    };
+    int64_t exceeded = 0;
+    std::string experiment;
+    for (const audit::EngineAudit* one : list) {
+      exceeded += one->holds() ? 0 : 1;
+      if (experiment.empty()) experiment = one->exceeding;
+    }
+    fmt::print("{:<18} {:>8.3f} {:>9.3f} {:>12.3f} {:>16.3f}  {}\n", engine, list[0]->claimed,
+               middle(&audit::Bounds::one_run), middle(&audit::Bounds::gaussian_dp),
+               middle(&audit::Bounds::clopper_pearson), verdict(exceeded, list.size(), experiment));
+  }
 }
 
 }  // namespace
@@ -155,7 +206,7 @@ int verify_command(const Verb& verb, const Words& words) {
   if (progress) fmt::print(stderr, "\r{:<79}\r", "");
   const Json report = verify::to_json(cells, options);
   const int64_t failed = report["failed"].get<int64_t>();
-  if (!speaks) return failed == 0 ? 0 : kExitVerificationFailed;
+  if (!speaks) return failed == 0 ? 0 : kExitPromiseBroken;
   if (flags.json) {
     fmt::print("{}", to_text(report));
   } else {
@@ -166,7 +217,53 @@ int verify_command(const Verb& verb, const Words& words) {
     fmt::print("{} of {} cells hold ({:.0f} s)\n", cells.size() - static_cast<size_t>(failed),
                cells.size(), seconds);
   }
-  return failed == 0 ? 0 : kExitVerificationFailed;
+  return failed == 0 ? 0 : kExitPromiseBroken;
+}
+
+std::string audit_help(const Verb& verb) {
+  const AuditFlags defaults;
+  return usage_text(
+             verb,
+             "[--engine NAME|all] [--seeds N] [--canaries N] [--sigma S] [--delta D] [--nproc N "
+             "--parallel fsdp|ddp] [--json]",
+             "Puts canaries into real training steps by coin flips, guesses the coins from the "
+             "weights, and prints\nlower bounds on epsilon beside the claim. Exit code 4 when a "
+             "bound is above it. Options [type: default]:") +
+         describe_flags(audit_flags(), &defaults);
+}
+
+int audit_command(const Verb& verb, const Words& words) {
+  AuditFlags flags;
+  read_flags({{audit_flags(), &flags}}, words);
+  if (const auto ended = start_ranks_if_asked(flags, verb, words)) return *ended;
+  const audit::AuditOptions options{
+      flags, flags, verify::fault_by_name(verify::kAuditFaults, "audit", flags.fault)};
+  const bool speaks = is_first_rank();
+  const bool progress = !flags.json && speaks && ::isatty(STDERR_FILENO) != 0;
+  const auto start = std::chrono::steady_clock::now();
+  int64_t done = 0;
+  const auto audits = audit::audit(options, [&](const audit::EngineAudit& one) {
+    ++done;
+    if (progress) fmt::print(stderr, "\r{:<79}", fmt::format("{} audits: {}", done, one.engine));
+  });
+  if (progress) fmt::print(stderr, "\r{:<79}\r", "");
+  const Json report = audit::to_json(audits, options);
+  const int code = report["exceeded"].get<int64_t>() == 0 ? 0 : kExitPromiseBroken;
+  if (!speaks) return code;
+  if (flags.json) {
+    fmt::print("{}", to_text(report));
+    return code;
+  }
+  print_table(audits);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fmt::print(
+      "sigma {:g}, delta {:g}, {} canaries, {} {}; {} of {} audits above the claim, by chance in "
+      "at most {:g} % of correct ones ({:.0f} s)\n",
+      options.sigma, options.delta, options.canaries, options.seeds,
+      options.seeds == 1 ? "seed" : "seeds", report["exceeded"].get<int64_t>(), audits.size(),
+      100 * options.significance, seconds);
+  return code;
 }
 
 }  // namespace moonshard::host

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/cast/cast_launch.h"
 #include "kernels/common/cuda_library.h"
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/common/fused_tensors.h"
 #include "runtime/base/check.h"
 

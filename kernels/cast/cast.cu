@@ -1,7 +1,7 @@
 // Each thread has several 16-byte loads in flight before it stores: that, not arithmetic, is what a
 // copy near memory speed needs.
-#include "kernels/cast/cast_launch.h"
 #include "kernels/common/architecture.h"
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/common/packs.cuh"
 
 namespace moonshard::kernels {

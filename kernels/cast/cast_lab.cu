@@ -2,7 +2,7 @@
 // [--check]
 #include <memory>
 
-#include "kernels/cast/cast_launch.h"
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/common/fused_lab.h"
 
 namespace {

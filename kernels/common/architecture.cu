@@ -24,10 +24,6 @@ int device_architecture(int device) {
          attribute(cudaDevAttrComputeCapabilityMinor, device);
 }
 
-int device_multiprocessors(int device) {
-  return attribute(cudaDevAttrMultiProcessorCount, device);
-}
-
 int64_t device_memory_bytes(int device) {
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) {

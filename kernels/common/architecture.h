@@ -7,8 +7,6 @@ namespace moonshard::kernels {
 
 /// 90 for compute capability 9.0.
 int device_architecture(int device);
-/// Multiprocessors of the device.
-int device_multiprocessors(int device);
 /// Memory of the device in bytes.
 int64_t device_memory_bytes(int device);
 /// Throws std::runtime_error that names the operation when its launch failed.

@@ -1,6 +1,5 @@
 #include "kernels/common/cuda_library.h"
 
-#include "runtime/base/check.h"
 #include "runtime/base/plugin.h"
 
 namespace moonshard::kernels {

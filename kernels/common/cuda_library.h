@@ -1,30 +1,26 @@
 // The CUDA kernels are a separate shared library, lib/libmoonshard_cuda.so, loaded when a tensor on
 // a GPU first needs one: a machine without a GPU needs neither nvcc nor the library, and one
 // program serves both. The library exports a single function that returns a table of launchers; the
-// list below is the whole interface between the two sides. A launcher that is added to an
-// <op>_launch.h gets its line here.
+// list below is the whole interface between the two sides. A launcher that is added to a
+// header of launchers gets its line here.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
-#include "kernels/cast/cast_launch.h"
 #include "kernels/clipped_sum/clipped_sum_launch.h"
 #include "kernels/common/architecture.h"
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/counter_noise/counter_noise_launch.h"
 #include "kernels/cross_entropy/cross_entropy_launch.h"
-#include "kernels/delay/delay_launch.h"
 #include "kernels/embedding_norm/embedding_norm_launch.h"
 #include "kernels/flash_norm/flash_norm_launch.h"
 #include "kernels/fused_update/fused_update_launch.h"
-#include "kernels/gelu/gelu_launch.h"
 #include "kernels/ghost_norm/ghost_norm_launch.h"
 #include "kernels/layer_norm/layer_norm_launch.h"
 #include "kernels/position_lengths/position_lengths_launch.h"
 #include "kernels/rms_norm/rms_norm_launch.h"
-#include "kernels/rotary/rotary_launch.h"
 #include "kernels/secure_noise/secure_noise_launch.h"
-#include "kernels/swiglu/swiglu_launch.h"
 
 #define MOONSHARD_CUDA_FUNCTIONS(X)  \
   X(device_architecture)             \
@@ -66,7 +62,6 @@ namespace moonshard::kernels {
 
 struct CudaFunctions {
   size_t table_bytes;  ///< sizeof this struct when the library was built
-  const char* build;   ///< the commit it was built from
 #define MOONSHARD_MEMBER(name) decltype(&kernels::name) name;
   MOONSHARD_CUDA_FUNCTIONS(MOONSHARD_MEMBER)
 #undef MOONSHARD_MEMBER

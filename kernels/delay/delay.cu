@@ -1,4 +1,4 @@
-#include "kernels/delay/delay_launch.h"
+#include "kernels/common/elementwise_launch.h"
 
 #include <cstdint>
 #include <stdexcept>

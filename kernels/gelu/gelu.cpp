@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 
 #include "kernels/common/cuda_library.h"
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/common/fused_tensors.h"
-#include "kernels/gelu/gelu_launch.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::kernels {

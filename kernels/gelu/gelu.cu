@@ -1,7 +1,7 @@
 // One thread per pack of eight elements; the tail is done element by element by the first threads.
 #include "kernels/common/architecture.h"
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/common/packs.cuh"
-#include "kernels/gelu/gelu_launch.h"
 
 namespace moonshard::kernels {
 namespace {

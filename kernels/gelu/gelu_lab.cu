@@ -1,8 +1,8 @@
 // Lab of gelu: compares with double precision, then times. build/bin/gelu_lab [--check]
 #include <memory>
 
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/common/fused_lab.h"
-#include "kernels/gelu/gelu_launch.h"
 
 namespace {
 

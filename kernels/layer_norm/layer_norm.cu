@@ -283,16 +283,12 @@ void launch(const LayerNormBackward& p, cudaStream_t stream) {
       <<<static_cast<unsigned>(blocks), dim3(kColumns, kLanes), 0, stream>>>(p);
 }
 
-template <class T, class W, class Pass>
-void launch_by_width(const Pass& p, bool wide, cudaStream_t stream) {
-  wide ? launch<T, W, 8>(p, stream) : launch<T, W, 1>(p, stream);
-}
-
 template <class Pass>
 void launch_by_format(const Pass& p, bool wide, cudaStream_t stream) {
   with_formats(p, [&](auto rows, auto weight) {
-    launch_by_width<typename decltype(rows)::type, typename decltype(weight)::type>(p, wide,
-                                                                                    stream);
+    using T = typename decltype(rows)::type;
+    using W = typename decltype(weight)::type;
+    wide ? launch<T, W, 8>(p, stream) : launch<T, W, 1>(p, stream);
   });
 }
 

@@ -2,8 +2,8 @@
 // A thread turns a pack of the first half of a head together with its partner in the second half,
 // so that every number is read and written once, by one thread, in place.
 #include "kernels/common/architecture.h"
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/common/packs.cuh"
-#include "kernels/rotary/rotary_launch.h"
 
 namespace moonshard::kernels {
 namespace {

@@ -1,8 +1,8 @@
 // Lab of rotary: compares with double precision, then times. build/bin/rotary_lab [--check]
 #include <memory>
 
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/common/fused_lab.h"
-#include "kernels/rotary/rotary_launch.h"
 
 namespace {
 

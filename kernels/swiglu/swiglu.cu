@@ -1,8 +1,8 @@
 // One thread per pack of eight elements: memory-bound, so no more than that is needed. The tail is
 // done element by element by the first threads.
 #include "kernels/common/architecture.h"
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/common/packs.cuh"
-#include "kernels/swiglu/swiglu_launch.h"
 
 namespace moonshard::kernels {
 namespace {

@@ -1,8 +1,8 @@
 // Lab of swiglu: compares with double precision, then times. build/bin/swiglu_lab [--check]
 #include <memory>
 
+#include "kernels/common/elementwise_launch.h"
 #include "kernels/common/fused_lab.h"
-#include "kernels/swiglu/swiglu_launch.h"
 
 namespace {
 

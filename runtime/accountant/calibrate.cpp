@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/accountant/epsilon.h"
 #include "runtime/accountant/rdp.h"
 #include "runtime/base/check.h"
 

@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "runtime/accountant/epsilon.h"
-
 namespace moonshard::accountant {
 
 /// How far epsilon may stay below the target. 0 means the finest that suits the method.

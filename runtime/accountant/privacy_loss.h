@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/accountant/gaussian_phase.h"
+#include "runtime/accountant/gaussian.h"
 
 namespace moonshard::accountant {
 

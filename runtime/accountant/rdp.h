@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "runtime/accountant/gaussian_phase.h"
+#include "runtime/accountant/gaussian.h"
 
 namespace moonshard::accountant {
 

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "runtime/accountant/gaussian.h"
-#include "runtime/base/check.h"
 
 namespace moonshard::accountant {
 namespace {

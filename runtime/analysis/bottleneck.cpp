@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/analysis/quantities.h"
+#include "runtime/analysis/rows.h"
 
 namespace moonshard::analysis {
 namespace {

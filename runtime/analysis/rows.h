@@ -63,4 +63,31 @@ std::vector<std::string> owners_in_order(const std::vector<std::string>& names);
 /// Phases in the order of a step.
 std::vector<std::string> phases_in_order(const std::vector<std::string>& names);
 
+// Summary of a list of samples. Every sample is kept in the records; these figures are derived.
+
+/// Quantile by linear interpolation between order statistics (the "type 7" rule). q in [0, 1].
+double quantile(std::vector<double> samples, double q);
+
+/// A count of 0 and zeros for no samples.
+records::Statistics summarize(const std::vector<double>& samples);
+
+/// What of a step can grow with a size: each quantity's name, unit, and how it is read from a
+/// point.
+struct Quantity {
+  const char *name, *unit;
+  bool needs_detail;  ///< else the metrics are enough
+  /// NaN where it was not measured, or not read: `detail` may be null.
+  double (*read)(const records::Metrics& metrics, const records::Result* detail);
+};
+
+const std::vector<Quantity>& quantities();
+/// Null for a name that there is not.
+const Quantity* find_quantity(std::string_view name);
+
+/// Time of all per-sample norms in the watched step: the sum over layers where they were timed.
+double norms_ms(const records::Result* detail);
+
+/// Median of a phase; NaN where it was not timed.
+double phase_median_ms(const records::Result* detail, std::string_view phase);
+
 }  // namespace moonshard::analysis

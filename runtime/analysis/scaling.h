@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "runtime/analysis/quantities.h"
+#include "runtime/analysis/rows.h"
 
 namespace moonshard::analysis {
 

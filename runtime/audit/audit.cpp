@@ -5,17 +5,117 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <random>
+#include <string>
+#include <vector>
 
-#include <fmt/ranges.h>
+#include <ATen/ATen.h>
 
 #include "runtime/accountant/gaussian.h"
 #include "runtime/audit/bounds.h"
-#include "runtime/audit/experiments.h"
+#include "runtime/audit/canary_bench.h"
+#include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/comm/world.h"
 #include "runtime/privacy/clip_engine.h"
 
 namespace moonshard::audit {
 namespace {
+
+// Scores of one experiment. Scores and membership stay inside the audit: results contain only the
+// bounds.
+struct Experiment {
+  std::string name;  ///< one of kExperiments
+  Scores scores;
+};
+
+// projection   the release along the canary's own gradient
+// difference   the same minus a neighbouring step's, in which the canary has no part
+// scale        the size of the noise in unused rows, in a batch of one or two
+// silence      the same in a batch of none or one
+constexpr const char* kExperiments[] = {"projection", "difference", "scale", "silence"};
+
+class Coins {
+ public:
+  explicit Coins(uint64_t seed) : generator_(seed) {}
+  bool toss() { return (generator_() >> 63) != 0; }
+
+ private:
+  std::mt19937_64 generator_;
+};
+
+void add_score(Scores& scores, bool is_in, double score) {
+  (is_in ? scores.in : scores.out).push_back(score);
+}
+
+// Steps alternate between even and odd rows: a step's canaries do not touch the rows of its
+// neighbours' canaries. Two micro-batches a step, as with gradient accumulation.
+void run_canary_steps(BenchOptions options, int64_t canaries, Coins& coins,
+                      const std::shared_ptr<comm::World>& world, Experiment& projection,
+                      Experiment& difference_of_steps) {
+  const int64_t per_step = std::min(canaries, CanaryBench::kRows / 2);
+  const int64_t steps = std::max<int64_t>(2, (canaries + per_step - 1) / per_step);
+  options.expected_batch_size = std::max<int64_t>(1, per_step / 2);
+  options.grad_accum = 2;
+  CanaryBench bench(options, world);
+  std::vector<Released> released;
+  std::vector<std::vector<bool>> tosses;
+  for (int64_t step = 0; step < steps; ++step) {
+    throw_if_interrupted();
+    std::vector<bool>& is_in = tosses.emplace_back();
+    std::vector<int64_t> taken;
+    for (int64_t i = 0; i < per_step; ++i) {
+      is_in.push_back(coins.toss());
+      if (is_in.back()) taken.push_back(2 * i + step % 2);
+    }
+    released.push_back(bench.step(taken));
+  }
+  for (size_t step = 0; step < released.size(); ++step) {
+    const size_t neighbour = step + 1 < released.size() ? step + 1 : step - 1;
+    const at::Tensor own = bench.project(released[step]);
+    const at::Tensor apart = bench.project(difference(released[step], released[neighbour]));
+    for (size_t i = 0; i < tosses[step].size(); ++i) {
+      const int64_t row = static_cast<int64_t>(2 * i + step % 2);
+      add_score(projection.scores, tosses[step][i], own[row].item<double>());
+      add_score(difference_of_steps.scores, tosses[step][i], apart[row].item<double>());
+    }
+  }
+}
+
+// Row 0 is a sample that is always included, row 1 the canary. The division must be by one,
+// whatever the batch size. A release whose noise halves with two samples scores 1 in `scale`; one
+// without noise when the batch is empty scores 0 in `silence`, and 1 else.
+void run_tiny_batches(BenchOptions options, int64_t trials, Coins& coins,
+                      const std::shared_ptr<comm::World>& world, Experiment& scale,
+                      Experiment& silence) {
+  options.expected_batch_size = 1;
+  CanaryBench bench(options, world);
+  for (int64_t trial = 0; trial < trials; ++trial) {
+    throw_if_interrupted();
+    const bool is_in = coins.toss(), has_company = trial % 2 == 0;
+    std::vector<int64_t> taken;
+    if (has_company) taken.push_back(0);
+    if (is_in) taken.push_back(1);
+    const double size = bench.untouched_size(bench.step(taken), 2) / options.sigma;
+    if (has_company) {
+      add_score(scale.scores, is_in, -std::log2(std::max(size, 1e-6)));
+    } else {
+      add_score(silence.scores, is_in, size);
+    }
+  }
+}
+
+// Runs them all. The coins are drawn from `coin_seed`; all ranks compute the same scores.
+std::vector<Experiment> run_experiments(BenchOptions options, int64_t canaries, int64_t trials,
+                                        uint64_t coin_seed, std::shared_ptr<comm::World> world) {
+  std::vector<Experiment> list;
+  for (const char* name : kExperiments) list.push_back({name, {}});
+  Coins coins(coin_seed);
+  run_canary_steps(options, canaries, coins, world, list[0], list[1]);
+  options.seed += 1;  // other weights and other noise
+  run_tiny_batches(options, trials, coins, world, list[2], list[3]);
+  return list;
+}
 
 constexpr int kBoundsPerExperiment = 3;
 
@@ -34,10 +134,7 @@ std::vector<std::string> wanted_engines(const std::string& wanted) {
            "audit: option 'engine': expected a private engine, got none, which promises nothing");
   if (std::find(names.begin(), names.end(), name) != names.end()) return {name};
   names.push_back("all");
-  const std::string near = nearest_name(wanted, names);
-  throw UsageError(fmt::format("audit: option 'engine': expected one of {}, got '{}'{}",
-                               fmt::join(names, ", "), wanted,
-                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  fail_unknown_name("audit: option 'engine'", wanted, names);
 }
 
 // Neighbouring seeds must not give correlated runs: they are mixed. 53 bits, the most a seed may
@@ -76,7 +173,7 @@ EngineAudit audit_engine(const AuditOptions& options, const std::string& engine,
                                   scattered(std::hash<std::string>()(engine)));
   bench.seed = static_cast<int64_t>(base >> 12);
   const std::vector<Experiment> experiments =
-      run_experiments(bench, {options.canaries, options.trials}, scattered(base), world);
+      run_experiments(bench, options.canaries, options.trials, scattered(base), world);
   EngineAudit result;
   result.engine = engine;
   result.repeat = repeat;
@@ -117,15 +214,8 @@ double Bounds::largest() const {
 
 std::vector<EngineAudit> audit(const AuditOptions& options, const AuditObserver& observer) {
   const std::vector<std::string> engines = wanted_engines(options.engine);
-  sharding::refuse_unused_options(options.sharding);
   const OneThread one_thread;
-  const auto world = comm::make_world(options.sharding.world, options.sharding.link);
-  MS_CHECK(world->size() == 1 || options.sharding.parallel != "none",
-           "audit: expected a wrapper for {} ranks, got parallel = none; give --parallel ddp or "
-           "fsdp",
-           world->size());
-  MS_CHECK(!world->is_fake(), "audit: expected real ranks, got world = {}; start them with --nproc",
-           options.sharding.world);
+  const auto world = sharding::real_world("audit", options.sharding);
   std::vector<EngineAudit> audits;
   for (const std::string& engine : engines) {
     for (int64_t repeat = 0; repeat < options.seeds; ++repeat) {
@@ -159,11 +249,7 @@ Json to_json(const std::vector<EngineAudit>& audits, const AuditOptions& options
               {"clipping", options.clipping}, {"sigma", options.sigma},
               {"delta", options.delta},       {"significance", options.significance},
               {"secure", options.secure}};
-  if (options.sharding.parallel != "none") {
-    report["parallel"] = options.sharding.parallel;
-    if (options.sharding.parallel == "fsdp") report["sharding"] = options.sharding.sharding;
-    report["world"] = comm::this_world()->size();
-  }
+  sharding::add_wrapper(report, options.sharding);
   return report;
 }
 

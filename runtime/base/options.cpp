@@ -66,6 +66,18 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   return best;
 }
 
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates,
+                         const std::string& otherwise) {
+  const std::string near = nearest_name(name, candidates);
+  return near.empty() ? otherwise : fmt::format("; did you mean '{}'?", near);
+}
+
+void fail_unknown_name(const std::string& where, const std::string& name,
+                       const std::vector<std::string>& names) {
+  throw UsageError(fmt::format("{}: expected one of {}, got '{}'{}", where, fmt::join(names, ", "),
+                               name, did_you_mean(name, names)));
+}
+
 std::string describe_type(const Option& option) {
   switch (option.type) {
     case OptionType::Integer:
@@ -82,14 +94,6 @@ std::string describe_type(const Option& option) {
       return fmt::format("{}", fmt::join(option.words(), " | "));
   }
   return "";
-}
-
-Option& OptionSchema::add(const char* name, OptionType type, const char* doc) {
-  Option& option = options_.emplace_back();
-  option.name = name;
-  option.type = type;
-  option.doc = doc;
-  return option;
 }
 
 std::vector<std::string> OptionSchema::names() const {
@@ -121,9 +125,8 @@ void OptionSchema::fail_unknown(std::string_view name) const {
   for (const Option& option : options_) {
     candidates.insert(candidates.end(), option.aliases.begin(), option.aliases.end());
   }
-  const std::string near = nearest_name(normalized(name), candidates);
   throw UsageError(fmt::format("{}: unknown option '{}'{} known: {}", where_, name.substr(0, 60),
-                               near.empty() ? ";" : fmt::format("; did you mean '{}'?", near),
+                               did_you_mean(normalized(name), candidates, ";"),
                                fmt::join(known, ", ")));
 }
 
@@ -175,11 +178,9 @@ Json OptionSchema::checked(const Option& option, const Json& value) const {
       if (const auto other = aliases.find(word); other != aliases.end()) word = other->second;
       if (std::find(words.begin(), words.end(), word) == words.end()) {
         if (value.is_boolean()) refuse("one of " + describe_type(option));
-        const std::string near = nearest_name(word, words);
-        throw UsageError(fmt::format(
-            "{}: option '{}': expected one of {}, got '{}'{}", where_, option.name,
-            fmt::join(words, ", "), word.substr(0, 60),
-            near.empty() ? "; " + option.doc : fmt::format("; did you mean '{}'?", near)));
+        throw UsageError(fmt::format("{}: option '{}': expected one of {}, got '{}'{}", where_,
+                                     option.name, fmt::join(words, ", "), word.substr(0, 60),
+                                     did_you_mean(word, words, "; " + option.doc)));
       }
       return Json(word);
     }

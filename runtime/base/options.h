@@ -36,25 +36,46 @@ struct Option {
 /// Descriptors of one option struct, in the order users see them.
 class OptionSchema {
  public:
-  /// `where` opens every error text, e.g. "experiment".
-  explicit OptionSchema(std::string where) : where_(std::move(where)) {}
+  /// `where` opens every error text, e.g. "experiment"; `add` fills in the descriptors.
+  explicit OptionSchema(std::string where, const std::function<void(OptionSchema&)>& add = {})
+      : where_(std::move(where)) {
+    if (add) add(*this);
+  }
 
   template <class T>
-  Option& integer(const char* name, int64_t T::*field, double min, double max, const char* doc);
+  Option& integer(const char* name, int64_t T::*field, double min, double max, const char* doc) {
+    return number(name, OptionType::Integer, field, min, max, doc);
+  }
   template <class T>
-  Option& real(const char* name, double T::*field, double min, double max, const char* doc);
+  Option& real(const char* name, double T::*field, double min, double max, const char* doc) {
+    return number(name, OptionType::Real, field, min, max, doc);
+  }
   template <class T>
-  Option& boolean(const char* name, bool T::*field, const char* doc);
+  Option& boolean(const char* name, bool T::*field, const char* doc) {
+    return add(name, OptionType::Boolean, field, doc);
+  }
   template <class T>
-  Option& text(const char* name, std::string T::*field, const char* doc);
+  Option& text(const char* name, std::string T::*field, const char* doc) {
+    return add(name, OptionType::Text, field, doc);
+  }
   template <class T>
-  Option& texts(const char* name, std::vector<std::string> T::*field, const char* doc);
+  Option& texts(const char* name, std::vector<std::string> T::*field, const char* doc) {
+    return add(name, OptionType::TextList, field, doc);
+  }
   template <class T>
   Option& choice(const char* name, std::string T::*field, std::vector<std::string> choices,
-                 const char* doc);
+                 const char* doc) {
+    Option& option = add(name, OptionType::Choice, field, doc);
+    option.choices = std::move(choices);
+    return option;
+  }
   /// A choice of auto, yes and no; true and false are other spellings of the last two.
   template <class T>
-  Option& yes_or_no(const char* name, std::string T::*field, const char* doc);
+  Option& yes_or_no(const char* name, std::string T::*field, const char* doc) {
+    Option& option = choice(name, field, {"auto", "yes", "no"}, doc);
+    option.value_aliases = {{"true", "yes"}, {"false", "no"}};
+    return option;
+  }
 
   /// Names that the caller reads by itself: errors list them with the others.
   void also_known(std::vector<std::string> names) { also_known_ = std::move(names); }
@@ -84,7 +105,26 @@ class OptionSchema {
   [[noreturn]] void fail_unknown(std::string_view name) const;
 
  private:
-  Option& add(const char* name, OptionType type, const char* doc);
+  template <class T, class Value>
+  Option& add(const char* name, OptionType type, Value T::*field, const char* doc) {
+    Option& option = options_.emplace_back();
+    option.name = name;
+    option.type = type;
+    option.doc = doc;
+    option.write = [field](void* to, const Json& v) {
+      static_cast<T*>(to)->*field = v.get<Value>();
+    };
+    option.read = [field](const void* from) { return Json(static_cast<const T*>(from)->*field); };
+    return option;
+  }
+  template <class T, class Value>
+  Option& number(const char* name, OptionType type, Value T::*field, double min, double max,
+                 const char* doc) {
+    Option& option = add(name, type, field, doc);
+    option.min = min;
+    option.max = max;
+    return option;
+  }
   Json checked(const Option& option, const Json& value) const;
 
   std::string where_;
@@ -94,80 +134,14 @@ class OptionSchema {
 
 /// The candidate with the smallest edit distance, or "" when none is near.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
+/// "; did you mean 'NEAREST'?", the end of an error text; `otherwise` when none is near.
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates,
+                         const std::string& otherwise = "");
+/// Throws UsageError "WHERE: expected one of NAMES, got 'NAME'; did you mean …".
+[[noreturn]] void fail_unknown_name(const std::string& where, const std::string& name,
+                                    const std::vector<std::string>& names);
 
 /// "int", "number", "true | false", "a | b | c": what help texts and errors call a type.
 std::string describe_type(const Option& option);
-
-// ---- templates --------------------------------------------------------------------------------
-
-template <class T>
-Option& OptionSchema::integer(const char* name, int64_t T::*field, double min, double max,
-                              const char* doc) {
-  Option& option = add(name, OptionType::Integer, doc);
-  option.min = min;
-  option.max = max;
-  option.write = [field](void* to, const Json& v) {
-    static_cast<T*>(to)->*field = v.get<int64_t>();
-  };
-  option.read = [field](const void* from) { return Json(static_cast<const T*>(from)->*field); };
-  return option;
-}
-
-template <class T>
-Option& OptionSchema::real(const char* name, double T::*field, double min, double max,
-                           const char* doc) {
-  Option& option = add(name, OptionType::Real, doc);
-  option.min = min;
-  option.max = max;
-  option.write = [field](void* to, const Json& v) {
-    static_cast<T*>(to)->*field = v.get<double>();
-  };
-  option.read = [field](const void* from) { return Json(static_cast<const T*>(from)->*field); };
-  return option;
-}
-
-template <class T>
-Option& OptionSchema::boolean(const char* name, bool T::*field, const char* doc) {
-  Option& option = add(name, OptionType::Boolean, doc);
-  option.write = [field](void* to, const Json& v) { static_cast<T*>(to)->*field = v.get<bool>(); };
-  option.read = [field](const void* from) { return Json(static_cast<const T*>(from)->*field); };
-  return option;
-}
-
-template <class T>
-Option& OptionSchema::text(const char* name, std::string T::*field, const char* doc) {
-  Option& option = add(name, OptionType::Text, doc);
-  option.write = [field](void* to, const Json& v) {
-    static_cast<T*>(to)->*field = v.get<std::string>();
-  };
-  option.read = [field](const void* from) { return Json(static_cast<const T*>(from)->*field); };
-  return option;
-}
-
-template <class T>
-Option& OptionSchema::texts(const char* name, std::vector<std::string> T::*field, const char* doc) {
-  Option& option = add(name, OptionType::TextList, doc);
-  option.write = [field](void* to, const Json& v) {
-    static_cast<T*>(to)->*field = v.get<std::vector<std::string>>();
-  };
-  option.read = [field](const void* from) { return Json(static_cast<const T*>(from)->*field); };
-  return option;
-}
-
-template <class T>
-Option& OptionSchema::choice(const char* name, std::string T::*field,
-                             std::vector<std::string> choices, const char* doc) {
-  Option& option = text(name, field, doc);
-  option.type = OptionType::Choice;
-  option.choices = std::move(choices);
-  return option;
-}
-
-template <class T>
-Option& OptionSchema::yes_or_no(const char* name, std::string T::*field, const char* doc) {
-  Option& option = choice(name, field, {"auto", "yes", "no"}, doc);
-  option.value_aliases = {{"true", "yes"}, {"false", "no"}};
-  return option;
-}
 
 }  // namespace moonshard

@@ -1,8 +1,8 @@
 #include "runtime/base/prefix.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
+
+#include <dlfcn.h>
 
 namespace moonshard {
 namespace {

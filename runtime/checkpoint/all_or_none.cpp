@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-#include "runtime/core/memory_errors.h"
+#include "runtime/core/device.h"
 
 namespace moonshard::checkpoint {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/base/files.h"
 #include "runtime/base/json.h"
-#include "runtime/base/staged_file.h"
 #include "runtime/checkpoint/checkpoint_index.h"
 
 namespace moonshard::checkpoint {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/base/read_file.h"
+#include "runtime/base/files.h"
 
 namespace moonshard::checkpoint {
 
@@ -29,8 +29,6 @@ class PartialCheckpoint {
   /// UsageError when another process is saving there.
   PartialCheckpoint(const std::filesystem::path& folder, int64_t step);
   ~PartialCheckpoint();
-  PartialCheckpoint(const PartialCheckpoint&) = delete;
-  PartialCheckpoint& operator=(const PartialCheckpoint&) = delete;
 
   const std::string& id() const { return id_; }
   /// Where its files go.

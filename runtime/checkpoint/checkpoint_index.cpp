@@ -4,16 +4,16 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/weights/foreign_json.h"
-#include "runtime/weights/labels.h"
+#include "runtime/base/json.h"
+#include "runtime/base/utf8.h"
+#include "runtime/weights/safetensors.h"
 
 namespace moonshard::checkpoint {
 namespace {
 
 using nlohmann::json;
-using weights::in_quotes;
 
-constexpr weights::ForeignLimits kLimits = {64u << 20, 8'000'000, 8};
+constexpr ForeignLimits kLimits = {64u << 20, 8'000'000, 8};
 constexpr int64_t kLargest = int64_t{1} << 53;
 
 // ---- checked look-ups -------------------------------------------------------------------------
@@ -190,6 +190,7 @@ std::string index_text(CheckpointIndex& index) {
               {"history", index.privacy_history},
               {"noised_steps", index.noised_steps},
               {"secret_steps", index.secret_steps},
+              {"why_no_epsilon", index.why_no_epsilon},
               {"note", index.noised_steps > 0 && index.secret_steps == index.noised_steps
                            ? "noise from secrets that were not kept"
                            : "the seed gives the noise: with it, nothing here is private"}}}};
@@ -219,7 +220,7 @@ std::string index_text(CheckpointIndex& index) {
 
 CheckpointIndex read_index(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kIndexName;
-  const json whole = weights::read_foreign_json(path, kLimits);
+  const json whole = read_foreign_json(path, kLimits);
   const std::string where = path.string();
   const Fields fields(whole, where);
   if (whole.value("kind", json()) != "moonshard checkpoint")
@@ -259,6 +260,9 @@ CheckpointIndex read_index(const std::filesystem::path& folder) {
     index.noised_steps = privacy.integer("noised_steps", 0);
     index.secret_steps = privacy.integer("secret_steps", 0);
   }
+  index.why_no_epsilon = privacy.raw().contains("why_no_epsilon")
+                             ? privacy.text("why_no_epsilon")
+                             : "an older version saved it, without saying whether its claim held";
   for (const json& tensor : fields.array("tensors"))
     index.tensors.push_back(read_tensor(tensor, where));
   std::sort(index.tensors.begin(), index.tensors.end(),

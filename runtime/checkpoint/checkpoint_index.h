@@ -46,6 +46,7 @@ struct CheckpointIndex {
   std::string engine, clipping;
   double noise_multiplier = 0, clip_bound = 0;
   int64_t privacy_steps = 0, noised_steps = 0, secret_steps = 0;
+  std::string why_no_epsilon;  ///< of the run that was saved; empty where it had a claim
   /// Of the private steps that an epsilon can be claimed for: [{ q, sigma, steps }, …]. A list that
   /// is not one of an accountant's is refused on resume.
   Json privacy_history = Json::array();

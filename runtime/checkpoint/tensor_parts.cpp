@@ -4,10 +4,9 @@
 
 #include <algorithm>
 
+#include "runtime/base/utf8.h"
 #include "runtime/core/device.h"
-#include "runtime/weights/labels.h"
 #include "runtime/weights/safetensors.h"
-#include "runtime/weights/safetensors_writer.h"
 
 namespace moonshard::checkpoint {
 namespace {
@@ -95,7 +94,7 @@ void PartReader::add(const std::string& name, int64_t first, const at::Tensor& t
     throw IoError(
         fmt::format("{}: expected elements {} to {} of {} as {}, got {}; the index is "
                     "damaged or belongs to another model",
-                    (folder_ / kIndexName).string(), first, end, weights::in_quotes(name),
+                    (folder_ / kIndexName).string(), first, end, in_quotes(name),
                     dtype_name(target.scalar_type()), got));
   };
   if (tensor == nullptr) fail("no such tensor");
@@ -120,8 +119,8 @@ void PartReader::check() const {
       throw IoError(fmt::format(
           "{}: expected a file of the checkpoint {} that the index describes, got {}; the folder "
           "has files of two checkpoints",
-          where, weights::in_quotes(index_.id),
-          id == file.metadata().end() ? "one of none" : weights::in_quotes(id->second)));
+          where, in_quotes(index_.id),
+          id == file.metadata().end() ? "one of none" : in_quotes(id->second)));
     }
     for (const Wanted& piece : wanted) {
       const weights::TensorEntry* entry = file.find(piece.tensor->name);
@@ -133,8 +132,8 @@ void PartReader::check() const {
       throw IoError(fmt::format(
           "{}: tensor {}: expected {} elements of {}, as the index says, got "
           "{}; the folder is damaged",
-          where, weights::in_quotes(piece.tensor->name), piece.count,
-          dtype_name(piece.tensor->dtype), entry == nullptr ? "no such tensor" : "others"));
+          where, in_quotes(piece.tensor->name), piece.count, dtype_name(piece.tensor->dtype),
+          entry == nullptr ? "no such tensor" : "others"));
     }
   }
 }

@@ -10,12 +10,11 @@
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <fmt/ranges.h>
 
 #include "kernels/delay/delay.h"
 #include "runtime/base/options.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/comm/links.h"
-#include "runtime/comm/transports.h"
 #include "runtime/comm/world.h"
 
 namespace moonshard::comm {
@@ -26,10 +25,7 @@ using Clock = std::chrono::steady_clock;
 const Link& link_of(const std::string& name) {
   for (const Link& link : kLinks)
     if (name == link.name) return link;
-  const std::string near = nearest_name(name, link_names());
-  throw UsageError(fmt::format("option 'link': expected one of {}, got '{}'{}",
-                               fmt::join(link_names(), ", "), name,
-                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  fail_unknown_name("option 'link'", name, link_names());
 }
 
 class HostWork : public Communicator::Work {

@@ -1,9 +1,9 @@
-// Groups over c10d's backends: Gloo here, NCCL through a separate library (nccl.cpp).
+// Groups over c10d's backends: Gloo here, NCCL through a separate library (communicator.cpp).
 #define USE_C10D_GLOO  // what LibTorch was built with; its header is empty without
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "runtime/comm/transports.h"
+#include "runtime/comm/communicator.h"
 
 namespace moonshard::comm {
 namespace {

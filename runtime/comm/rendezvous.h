@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/comm/board.h"
+#include "runtime/comm/pulse.h"
 #include "runtime/comm/rank_environment.h"
 
 namespace c10d {
@@ -20,8 +20,6 @@ class RendezvousHost {
  public:
   explicit RendezvousHost(const std::string& token);
   ~RendezvousHost();
-  RendezvousHost(const RendezvousHost&) = delete;
-  RendezvousHost& operator=(const RendezvousHost&) = delete;
   uint16_t port() const;
   /// The job's board, as the ranks see it.
   std::shared_ptr<Board> board() const;
@@ -37,8 +35,6 @@ class Rendezvous {
  public:
   explicit Rendezvous(const RankEnvironment& environment);
   ~Rendezvous();
-  Rendezvous(const Rendezvous&) = delete;
-  Rendezvous& operator=(const Rendezvous&) = delete;
   /// For process groups, which add their own prefix. Owned by the rendezvous (intrusively counted).
   c10d::Store* store() const;
   /// Uses a separate connection: never waits behind a process group's requests.

@@ -32,13 +32,6 @@ constexpr double kBoardGrace = 2.0;  // how long a board may be out of reach
 constexpr double kLastWords = 3.0;   // how long explain waits for the others
 constexpr size_t kRecent = 16;       // collectives listed in a pulse
 
-struct Entry {
-  Collective collective;
-  std::function<bool()> is_done;
-  double begun = 0;           // in watch time
-  bool is_abandoned = false;  // failed and explained: not judged any more
-};
-
 void print_and_end(const std::string& report) {
   fmt::print(stderr, "moonshard: {}\n", report);
   // Another thread may hold stdout's lock for ever; then its buffer is lost.
@@ -54,6 +47,13 @@ std::chrono::duration<double> seconds(double count) {
 }  // namespace
 
 struct Watchdog::State {
+  struct Entry {
+    Collective collective;
+    std::function<bool()> is_done;
+    double begun = 0;           // in watch time
+    bool is_abandoned = false;  // failed and explained: not judged any more
+  };
+
   State(std::shared_ptr<Board> job_board, WatchdogOptions given)
       : board(std::move(job_board)),
         options(std::move(given)),
@@ -343,7 +343,7 @@ Watchdog::~Watchdog() {
 
 int64_t Watchdog::begin(const std::string& operation, const std::string& about,
                         std::function<bool()> is_done) {
-  auto entry = std::make_shared<Entry>();
+  auto entry = std::make_shared<State::Entry>();
   entry->collective.operation = operation;
   entry->collective.about = about;
   entry->is_done = std::move(is_done);

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/comm/board.h"
+#include "runtime/comm/pulse.h"
 
 namespace moonshard::comm {
 

@@ -5,10 +5,9 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/comm/communicator.h"
 #include "runtime/comm/rendezvous.h"
-#include "runtime/comm/transports.h"
 #include "runtime/comm/watchdog.h"
-#include "runtime/core/default_gpu.h"
 #include "runtime/core/device.h"
 
 namespace moonshard::comm {

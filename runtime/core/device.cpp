@@ -1,19 +1,37 @@
 #include "runtime/core/device.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include <array>
+#include <cstdlib>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
 #include "runtime/base/check.h"
-#include "runtime/core/cpu_quirks.h"
-#include "runtime/core/default_gpu.h"
+
+#if defined(__aarch64__)
+
+namespace {
+
+// LibTorch's BLAS on aarch64 (NVPL) selects kernels by the CPU's name. Under a hypervisor that
+// hides SVE from a CPU that has it by name (a Neoverse V1 guest, for one), its first matrix product
+// loops for ever. Type 1 selects the kernels without SVE. The library reads the variable at its
+// first call, so a static constructor is early enough; a value set by the user is kept.
+__attribute__((constructor)) void choose_blas_kernels() {
+  constexpr unsigned long kHasSve = 1ul << 22;  // HWCAP_SVE
+  if ((getauxval(AT_HWCAP) & kHasSve) == 0) setenv("NVPL_BLAS_DEBUG_CPU_TYPE", "1", 0);
+}
+
+}  // namespace
+
+#endif
 
 namespace moonshard {
 namespace {
@@ -85,7 +103,6 @@ std::string cuda_absence_reason() {
 }
 
 c10::Device resolve_device(const std::string& name) {
-  prepare_cpu_libraries();
   if (name == "cpu") return c10::Device(c10::kCPU);
   if (name == "meta") return c10::Device(c10::kMeta);
   if (name == "auto") {
@@ -119,6 +136,58 @@ std::string dtype_name(c10::ScalarType type) {
     if (known == type) return text;
   }
   return c10::toString(type);
+}
+
+DeterminismGuard::DeterminismGuard(bool on)
+    : on_(on),
+      before_(at::globalContext().deterministicAlgorithms()),
+      efficient_attention_before_(at::globalContext().userEnabledMemEfficientSDP()) {
+  if (!on_) return;
+  // cuBLAS is reproducible only with a fixed workspace, and LibTorch insists on the variable.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  // The memory-efficient kernel's backward sums in no fixed order; flash and plain attention are
+  // deterministic.
+  at::globalContext().setSDPUseMemEfficient(false);
+}
+
+DeterminismGuard::~DeterminismGuard() {
+  if (!on_) return;
+  at::globalContext().setDeterministicAlgorithms(before_, false);
+  at::globalContext().setSDPUseMemEfficient(efficient_attention_before_);
+}
+
+std::string out_of_memory_message(const std::exception& error) {
+  constexpr const char* kAdvice = "lower batch_size or seq_length, or make smaller tensors";
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return fmt::format("memory: the host has none left; {}", kAdvice);
+  }
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  if (torch_error == nullptr) return "";
+  std::string text = torch_error->what_without_backtrace();
+  // The CPU allocator has no error type, only this message.
+  const bool is_host = text.find("not enough memory") != std::string::npos ||
+                       text.find("can't allocate memory") != std::string::npos;
+  if (!is_host && dynamic_cast<const c10::OutOfMemoryError*>(&error) == nullptr) return "";
+  const size_t start = text.find("you tried to allocate");
+  if (start != std::string::npos) text = text.substr(start);
+  // The figures come first; the rest is LibTorch's general advice.
+  const size_t advice = text.find(" Including non-PyTorch memory");
+  if (advice != std::string::npos) text.resize(advice);
+  while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();
+  return fmt::format("memory: {}; {}", text, kAdvice);
+}
+
+void rethrow_memory_errors() {
+  try {
+    throw;
+  } catch (const OutOfMemoryError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string message = out_of_memory_message(error);
+    if (message.empty()) throw;
+    throw OutOfMemoryError(message, -1);
+  }
 }
 
 }  // namespace moonshard

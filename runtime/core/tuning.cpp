@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "runtime/base/files.h"
 #include "runtime/base/json.h"
-#include "runtime/base/staged_file.h"
 
 namespace moonshard {
 namespace {

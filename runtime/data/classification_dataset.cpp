@@ -3,35 +3,31 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <numeric>
 #include <optional>
 
 #include <ATen/ATen.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/utf8.h"
 #include "runtime/data/text/documents.h"
-#include "runtime/data/text/utf8.h"
+#include "runtime/data/text/token_file.h"
 
 namespace moonshard::data {
 namespace {
 
 constexpr int64_t kMaxLabels = 1'000'000;
 
-// SplitMix64 (Steele et al. 2014): the same split on every machine, whatever its standard library.
-class SplitDraws {
- public:
-  explicit SplitDraws(int64_t seed) : state_(static_cast<uint64_t>(seed)) {}
-  /// 0 … limit - 1; the bias of the remainder is below 2^-40 for a million lines.
-  uint64_t below(uint64_t limit) {
-    uint64_t x = state_ += 0x9E3779B97F4A7C15ull;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBull;
-    return (x ^ x >> 31) % limit;
-  }
-
- private:
-  uint64_t state_;
-};
+// Uniform in [0, 1) by seed and text alone: a line that is added, removed or moved changes the part
+// of no other, and equal texts are in one part. The same on every machine.
+double split_draw(int64_t seed, const std::string& text) {
+  Checksum checksum;
+  checksum.add_number(static_cast<uint64_t>(seed));
+  checksum.add(text);
+  uint64_t x = checksum.value();  // then the last steps of SplitMix64 (Steele et al. 2014)
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBull;
+  return static_cast<double>((x ^ x >> 31) >> 11) * 0x1p-53;
+}
 
 }  // namespace
 
@@ -39,6 +35,7 @@ struct ClassificationDataset::Line {
   int64_t number = 0;
   int64_t label = -1;               ///< of a number
   std::optional<std::string> name;  ///< of a text
+  double draw = 0;                  ///< below test_share: of part test
 };
 
 ClassificationDataset::ClassificationDataset(const ClassificationOptions& options,
@@ -62,7 +59,7 @@ ClassificationDataset::ClassificationDataset(const ClassificationOptions& option
   read(lines);
   number_labels(lines);
   if (model != nullptr) check_fits(*model, lines);
-  choose(static_cast<int64_t>(lines.size()));
+  choose(lines);
   facts_["labels"] = labels_;
   facts_["num_labels"] = num_labels_;
   facts_["part"] = options.part;
@@ -89,6 +86,7 @@ void ClassificationDataset::read(std::vector<Line>& lines) {
     }
     Line line;
     line.number = number;
+    line.draw = split_draw(options_.split_seed, text);
     const Json label = value.contains("label") ? value["label"] : Json();
     if (label.is_string()) {
       line.name = label.get<std::string>();
@@ -179,24 +177,16 @@ void ClassificationDataset::check_fits(const models::ModelOptions& model,
   }
 }
 
-void ClassificationDataset::choose(int64_t count) {
-  chosen_.resize(static_cast<size_t>(count));
-  std::iota(chosen_.begin(), chosen_.end(), int64_t{0});
-  if (options_.part == "all") return;
-  SplitDraws draws(options_.split_seed);
-  for (size_t left = chosen_.size(); left > 1; --left)
-    std::swap(chosen_[left - 1], chosen_[draws.below(left)]);
-  const auto tested = static_cast<std::ptrdiff_t>(static_cast<double>(count) * options_.test_share);
-  if (options_.part == "test") {
-    chosen_.erase(chosen_.begin() + tested, chosen_.end());
-  } else {
-    chosen_.erase(chosen_.begin(), chosen_.begin() + tested);
+void ClassificationDataset::choose(const std::vector<Line>& lines) {
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const bool tested = lines[i].draw < options_.test_share;
+    if (options_.part == "all" || tested == (options_.part == "test"))
+      chosen_.push_back(static_cast<int64_t>(i));
   }
-  std::sort(chosen_.begin(), chosen_.end());  // the file's order
   MS_CHECK(!chosen_.empty(),
            "data.classification: expected samples in part '{}', got none of {} with test_share = "
            "{}",
-           options_.part, count, options_.test_share);
+           options_.part, lines.size(), options_.test_share);
 }
 
 Batch ClassificationDataset::batch(const std::vector<int64_t>& examples) const {
@@ -228,9 +218,8 @@ std::shared_ptr<Dataset> make_classification_dataset(const ClassificationOptions
 }
 
 const OptionSchema& classification_schema() {
-  static const OptionSchema schema = [] {
+  static const OptionSchema schema("data.classification", [](OptionSchema& s) {
     using T = ClassificationOptions;
-    OptionSchema s("data.classification");
     s.text<T>("file", &T::file, ".jsonl file with \"text\" and \"label\" on every line");
     s.text<T>("tokenizer", &T::tokenizer, "bytes, a tokenizer.json, or a folder that has one");
     s.integer<T>("max_length", &T::max_length, 1, 1e8, "tokens of a sample");
@@ -241,8 +230,7 @@ const OptionSchema& classification_schema() {
     s.choice<T>("invalid_utf8", &T::invalid_utf8, {"error", "replace"},
                 "what to do with bytes that are no UTF-8");
     s.also_known({"labels"});
-    return s;
-  }();
+  });
   return schema;
 }
 

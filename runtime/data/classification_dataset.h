@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/dataset.h"
+#include "runtime/data/source.h"
 #include "runtime/data/text/tokenizer.h"
 #include "runtime/models/model_options.h"
 
@@ -17,7 +17,7 @@ struct ClassificationOptions {
   std::string tokenizer = "bytes";  ///< or a tokenizer.json, or a folder that has one
   int64_t max_length = 0;           ///< tokens of a sample
   std::string part = "all";         ///< all | train | test
-  double test_share = 0.2;          ///< of the lines, drawn with split_seed
+  double test_share = 0.2;          ///< of the lines, drawn by their text and split_seed
   int64_t split_seed = 0;
   std::string invalid_utf8 = "error";  ///< error | replace
   /// Names of the classes in order; empty takes the file's: whole numbers as they are, texts in
@@ -44,7 +44,7 @@ class ClassificationDataset : public Dataset {
   struct Line;
   void read(std::vector<Line>& lines);
   void number_labels(std::vector<Line>& lines);
-  void choose(int64_t count);
+  void choose(const std::vector<Line>& lines);
   void check_fits(const models::ModelOptions& model, const std::vector<Line>& lines) const;
 
   ClassificationOptions options_;

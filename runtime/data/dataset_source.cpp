@@ -6,8 +6,9 @@
 #include <ATen/ATen.h>
 
 #include "runtime/base/check.h"
+#include "runtime/data/text/token_file.h"
 #include "runtime/profile/context.h"
-#include "runtime/profile/owners.h"
+#include "runtime/profile/ledger.h"
 
 namespace moonshard::data {
 namespace {
@@ -40,6 +41,28 @@ DatasetSource::DatasetSource(std::shared_ptr<const Dataset> dataset, const Loade
   if (draws) size *= options_.grad_accum * world_;
   if (draws && options_.expected_batch_size > 0) size = options_.expected_batch_size;
   sampler_ = make_sampler({options_.sampler, dataset_->size(), size}, words);
+  choice_ = words.word(~uint32_t{0}, ~uint32_t{0}, ~uint64_t{0});  // no sampler draws this one
+}
+
+// The contents by 64 examples from the first to the last: reading all of a large file on every rank
+// would take longer than many a run.
+Json DatasetSource::shared_facts() const {
+  const int64_t size = dataset_->size(), last = std::min<int64_t>(size, 64) - 1;
+  Checksum contents;
+  for (int64_t i = 0; i <= last; ++i) {
+    each(dataset_->batch({last == 0 ? 0 : i * (size - 1) / last}), [&](const at::Tensor& tensor) {
+      const at::Tensor whole = tensor.contiguous();
+      contents.add(whole.const_data_ptr(), whole.nbytes());
+      return tensor;
+    });
+  }
+  return {{"examples", size},
+          {"contents", contents.value()},
+          {"sampler", options_.sampler},
+          {"batch_size", options_.batch_size},
+          {"grad_accum", options_.grad_accum},
+          {"expected_batch_size", options_.expected_batch_size},
+          {"seed or secret", choice_}};
 }
 
 DatasetSource::~DatasetSource() {

@@ -7,7 +7,6 @@
 #include <future>
 #include <memory>
 
-#include "runtime/data/dataset.h"
 #include "runtime/data/sampler.h"
 #include "runtime/models/model_options.h"
 
@@ -34,6 +33,7 @@ class DatasetSource : public Source {
   int64_t position() const override { return position_; }
   void go_to(int64_t position) override;
   Sampling sampling() const override { return sampler_->sampling(); }
+  Json shared_facts() const override;
   Json facts() const override;
   /// Time that threads spent on fetching so far, whether or not a step had to wait for it.
   double fetching_ms() const { return static_cast<double>(fetching_us_) / 1000; }
@@ -54,6 +54,7 @@ class DatasetSource : public Source {
   c10::Device device_;
   int64_t rank_, world_;
   std::unique_ptr<Sampler> sampler_;
+  uint64_t choice_;       ///< names the words that the sampler draws from
   int64_t stride_;        ///< of the position, in a step
   int64_t position_ = 0;  ///< poisson: steps; else micro-batches of all ranks
   std::deque<std::future<Fetched>> ahead_;

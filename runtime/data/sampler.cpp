@@ -1,6 +1,5 @@
 #include "runtime/data/sampler.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 

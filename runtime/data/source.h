@@ -7,8 +7,23 @@
 
 #include "runtime/base/json.h"
 #include "runtime/core/batch.h"
+#include "runtime/models/model_options.h"
 
 namespace moonshard::data {
+
+/// Examples that can be taken in any order: what samplers choose from. Hides how they are stored
+/// and what a token is.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  /// These examples in this order, on the CPU; none makes a batch of size 0 with the others' shape.
+  /// Thread-safe.
+  virtual Batch batch(const std::vector<int64_t>& examples) const = 0;
+  /// What was read and how, for results and messages: counts of files, documents, tokens,
+  /// repairs.
+  virtual Json facts() const = 0;
+};
 
 /// How the samples of a step are chosen: what an accountant must know.
 struct Sampling {
@@ -35,8 +50,33 @@ class Source {
   virtual int64_t position() const = 0;
   virtual void go_to(int64_t position) = 0;
   virtual Sampling sampling() const = 0;
+  /// What all ranks must have alike, or they would choose samples of different data, or the same
+  /// sample twice: [ { name: value } ].
+  virtual Json shared_facts() const { return Json::object(); }
   /// What it reads, for results; null when there is nothing to say.
   virtual Json facts() const { return nullptr; }
+};
+
+/// Random batches of the right shape, a new one each step: what profiling needs, with no data set
+/// to load. Step n of a seed is the same batch on every device. Ranks take turns: N ranks draw in
+/// one step what one process draws in N. Such data carries no privacy claim.
+class SyntheticData : public Source {
+ public:
+  /// Shapes come from the model's resolved options; images do not use seq_length.
+  SyntheticData(const models::ModelOptions& model, int64_t batch_size, int64_t seq_length,
+                int rank = 0, int world = 1);
+  Batch next() override;
+  int64_t position() const override { return static_cast<int64_t>(position_); }
+  void go_to(int64_t position) override { position_ = static_cast<uint64_t>(position); }
+  Sampling sampling() const override {
+    return {"fixed", 0, 0, 0, "synthetic data: there is nobody to protect, and no epsilon"};
+  }
+
+ private:
+  models::ModelOptions model_;
+  int64_t batch_size_, seq_length_;
+  uint64_t rank_, world_;
+  uint64_t position_ = 0;
 };
 
 }  // namespace moonshard::data

@@ -5,9 +5,9 @@
 #include <ATen/ATen.h>
 
 #include "runtime/base/check.h"
-#include "runtime/data/text/checksum.h"
+#include "runtime/base/utf8.h"
 #include "runtime/data/text/documents.h"
-#include "runtime/data/text/utf8.h"
+#include "runtime/data/text/token_file.h"
 
 namespace moonshard::data {
 namespace {
@@ -193,23 +193,20 @@ std::shared_ptr<Dataset> make_text_dataset(const TextOptions& options,
 }
 
 const OptionSchema& text_schema() {
-  static const OptionSchema schema = [] {
-    OptionSchema s("data.text");
-    s.text<TextOptions>("folder", &TextOptions::folder,
-                        "folder with .txt, .json and .jsonl files, also in folders below");
-    s.text<TextOptions>("tokenizer", &TextOptions::tokenizer,
-                        "bytes, a tokenizer.json, or a folder that has one");
-    s.choice<TextOptions>("packing", &TextOptions::packing, {"packed", "padded"},
-                          "samples cut from all documents joined, or one per document");
-    s.integer<TextOptions>("max_length", &TextOptions::max_length, 2, 1e8, "tokens of a sample");
-    s.choice<TextOptions>("invalid_utf8", &TextOptions::invalid_utf8, {"error", "replace"},
-                          "what to do with bytes that are no UTF-8");
-    s.text<TextOptions>("end_of_text", &TextOptions::end_of_text,
-                        "token between documents; empty takes the tokenizer's own");
-    s.text<TextOptions>("cache", &TextOptions::cache,
-                        "auto, none, or a folder for the file of tokens");
-    return s;
-  }();
+  static const OptionSchema schema("data.text", [](OptionSchema& s) {
+    using T = TextOptions;
+    s.text<T>("folder", &T::folder,
+              "folder with .txt, .json and .jsonl files, also in folders below");
+    s.text<T>("tokenizer", &T::tokenizer, "bytes, a tokenizer.json, or a folder that has one");
+    s.choice<T>("packing", &T::packing, {"packed", "padded"},
+                "samples cut from all documents joined, or one per document");
+    s.integer<T>("max_length", &T::max_length, 2, 1e8, "tokens of a sample");
+    s.choice<T>("invalid_utf8", &T::invalid_utf8, {"error", "replace"},
+                "what to do with bytes that are no UTF-8");
+    s.text<T>("end_of_text", &T::end_of_text,
+              "token between documents; empty takes the tokenizer's own");
+    s.text<T>("cache", &T::cache, "auto, none, or a folder for the file of tokens");
+  });
   return schema;
 }
 

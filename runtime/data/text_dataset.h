@@ -1,5 +1,5 @@
 // Text of a folder as samples for language models: documents become tokens once, the tokens lie in
-// a memory-mapped file (token_cache.h), and a sample is a stretch of it.
+// a memory-mapped file (token_file.h), and a sample is a stretch of it.
 //
 // Note on the unit of privacy. What is clipped, drawn by a sampler and protected is one SAMPLE.
 // Packed samples hold parts of one or many documents, and a long document is in many samples: an
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/dataset.h"
-#include "runtime/data/text/token_cache.h"
+#include "runtime/data/source.h"
+#include "runtime/data/text/token_file.h"
 #include "runtime/data/text/tokenizer.h"
 #include "runtime/models/model_options.h"
 

@@ -1,22 +1,101 @@
 #include "runtime/experiment/experiment.h"
 
+#include <memory>
+#include <utility>
+
 #include <ATen/Parallel.h>
 
+#include "runtime/comm/world.h"
 #include "runtime/core/device.h"
-#include "runtime/core/memory_errors.h"
-#include "runtime/experiment/experiment_source.h"
+#include "runtime/data/classification_dataset.h"
+#include "runtime/data/dataset_source.h"
+#include "runtime/data/source.h"
+#include "runtime/data/text_dataset.h"
+#include "runtime/experiment/experiment_options.h"
 #include "runtime/experiment/measurement.h"
 #include "runtime/models/registry.h"
-#include "runtime/profile/memory_history.h"
+#include "runtime/privacy/account.h"
 #include "runtime/profile/out_of_memory.h"
 #include "runtime/profile/trace.h"
 #include "runtime/records/schema_json.h"
 #include "runtime/records/writer.h"
 #include "runtime/train/step_graph.h"
-#include "runtime/weights/make_model.h"
+#include "runtime/weights/load_model.h"
 
 namespace moonshard::experiment {
 namespace {
+
+// The first step's batches are there before the model is, as in a script that makes its data first:
+// the log of stages shows what each of the two takes.
+class DrawnAhead : public data::Source {
+ public:
+  DrawnAhead(std::unique_ptr<data::Source> rest, int64_t grad_accum)
+      : rest_(std::move(rest)), first_(rest_->next_step(grad_accum)) {}
+  Batch next() override { return rest_->next(); }
+  std::vector<Batch> next_step(int64_t grad_accum) override {
+    if (first_.empty()) return rest_->next_step(grad_accum);
+    return std::exchange(first_, {});
+  }
+  int64_t position() const override { return rest_->position(); }
+  void go_to(int64_t position) override {
+    first_.clear();
+    rest_->go_to(position);
+  }
+  data::Sampling sampling() const override { return rest_->sampling(); }
+  Json facts() const override { return rest_->facts(); }
+
+ private:
+  std::unique_ptr<data::Source> rest_;
+  std::vector<Batch> first_;
+};
+
+std::shared_ptr<const data::Dataset> make_dataset(const ExperimentOptions& options) {
+  MS_CHECK(options.data_folder.empty() || options.data_file.empty(),
+           "experiment: expected data_folder or data_file, got both");
+  if (options.data_file.empty()) {
+    data::TextOptions text;
+    text.folder = options.data_folder;
+    text.tokenizer = options.tokenizer;
+    text.packing = options.packing;
+    text.invalid_utf8 = options.invalid_utf8;
+    text.max_length = options.seq_length;
+    return data::make_text_dataset(text, options);
+  }
+  data::ClassificationOptions labelled;
+  labelled.file = options.data_file;
+  labelled.tokenizer = options.tokenizer;
+  labelled.invalid_utf8 = options.invalid_utf8;
+  labelled.max_length = options.seq_length;
+  return data::make_classification_dataset(labelled, options);
+}
+
+// Synthetic batches, or samples of the folder or file that the options name. The first step's
+// batches are drawn at once, before there is a model.
+std::unique_ptr<data::Source> make_source(const ExperimentOptions& options, comm::World& world) {
+  if (options.data_folder.empty() && options.data_file.empty()) {
+    MS_CHECK(options.sampler == "fixed",
+             "experiment: option 'sampler': expected data_folder or data_file to draw from, got {} "
+             "of synthetic data, which has no end",
+             options.sampler);
+    return std::make_unique<DrawnAhead>(
+        std::make_unique<data::SyntheticData>(options, options.batch_size, options.seq_length,
+                                              world.rank(), world.size()),
+        options.grad_accum);
+  }
+  data::LoaderOptions loader;
+  loader.sampler = options.sampler;
+  loader.batch_size = options.batch_size;
+  loader.grad_accum = options.grad_accum;
+  loader.expected_batch_size = options.expected_batch_size;
+  loader.prefetch = options.prefetch;
+  loader.skip_empty = options.mode == "none";
+  const RandomWords words = privacy::sampling_words(world, options.seed, options.secure);
+  return std::make_unique<DrawnAhead>(
+      std::make_unique<data::DatasetSource>(make_dataset(options), loader, words,
+                                            resolve_device(options.device), world.rank(),
+                                            world.size()),
+      options.grad_accum);
+}
 
 // Steps that look closer, after the measured ones.
 int64_t watched_steps(const ExperimentOptions& options) {
@@ -221,6 +300,34 @@ records::Result measure_experiment(const ExperimentOptions& options, const StepO
 Json run_experiment(const ExperimentOptions& options, const StepObserver& observer,
                     const std::filesystem::path& folder) {
   return records::json_of(measure_experiment(options, observer, folder));
+}
+
+// The seed documents' result file.
+
+Json seed_result(const Json& record) {
+  const Json& options = record.at("options");
+  const Json& metrics = record.at("metrics");
+  const bool on_gpu = options.at("device").get<std::string>().starts_with("cuda");
+  const int64_t ranks =
+      record.contains("sharding") ? record.at("sharding").at("world").get<int64_t>() : 1;
+  Json result{{"mode", options.at("mode")},
+              {"seq_length", options.at("seq_length")},
+              {"batch_size", options.at("batch_size")},
+              {"total_batch_size", options.at("batch_size").get<int64_t>() * ranks},
+              {"num_gpus", on_gpu ? ranks : 0},
+              {"peak_memory_mb", metrics.at("peak_memory_mb")},
+              {"peak_memory_gb", metrics.at("peak_memory_gb")},
+              {"avg_time_ms", metrics.at("avg_time_ms")},
+              {"config",
+               {{"model_name", options.at("model")},
+                {"vocab_size", options.at("vocab_size")},
+                {"learning_rate", options.at("lr")},
+                {"sigma", options.at("noise_multiplier")},
+                {"max_grad_norm", options.at("max_grad_norm")}}}};
+  // Beyond the documents' keys: the other ranks of this run were only modelled.
+  if (record.contains("sharding") && record.at("sharding").at("fake").get<bool>())
+    result["modelled_world"] = options.at("world");
+  return result;
 }
 
 }  // namespace moonshard::experiment

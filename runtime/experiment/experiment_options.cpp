@@ -3,9 +3,8 @@
 namespace moonshard::experiment {
 
 const OptionSchema& experiment_schema() {
-  static const OptionSchema schema = [] {
+  static const OptionSchema schema("experiment", [](OptionSchema& s) {
     using T = ExperimentOptions;
-    OptionSchema s("experiment");
     models::add_model_options<T>(s);
     privacy::add_clip_options<T>(s);
     optim::add_optimizer_options<T>(s);
@@ -45,8 +44,7 @@ const OptionSchema& experiment_schema() {
     s.integer<T>("threads", &T::threads, 0, 4096, "CPU threads; 0 takes all cores");
     s.integer<T>("memory_limit_mb", &T::memory_limit_mb, 0, 1e9,
                  "cap on host tensors, beyond it the point is out of memory; 0 means none");
-    return s;
-  }();
+  });
   return schema;
 }
 

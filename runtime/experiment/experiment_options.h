@@ -8,7 +8,6 @@
 #include "runtime/models/model_options.h"
 #include "runtime/optim/optimizer_options.h"
 #include "runtime/privacy/clip_options.h"
-#include "runtime/privacy/privacy_options.h"
 #include "runtime/sharding/sharding_options.h"
 #include "runtime/train/step_options.h"
 

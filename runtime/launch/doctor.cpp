@@ -1,13 +1,12 @@
 #include "runtime/launch/doctor.h"
 
-#include <dlfcn.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 
 #include <c10/core/CPUAllocator.h>
+#include <dlfcn.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "runtime/core/device.h"
 #include "runtime/core/tuning.h"

@@ -1,12 +1,12 @@
 #include "runtime/launch/file_lock.h"
 
+#include <cerrno>
+#include <cstring>
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 
 #include "runtime/base/check.h"
 

@@ -1,17 +1,19 @@
 #include "runtime/launch/process.h"
 
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <set>
+#include <thread>
+
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <set>
-#include <thread>
 
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
@@ -111,6 +113,17 @@ void end_group(pid_t child, int& status) {
   if (wait_until(child, status, std::chrono::steady_clock::now() + 5s)) return;
   ::kill(-child, SIGKILL);
   wait_until(child, status, std::chrono::steady_clock::now() + 60s);
+}
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+struct sigaction before[std::size(kSignals)];
+int depth = 0;
+std::atomic<int> presses{0}, last_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler writes this");
+
+void on_signal(int signal) {
+  last_signal.store(signal);
+  presses.fetch_add(signal == SIGINT ? 1 : 2);
 }
 
 }  // namespace
@@ -217,16 +230,38 @@ std::string describe(const ProcessResult& result) {
   return fmt::format("exit code {}", result.exit_code);
 }
 
-void set_prefix(const std::filesystem::path& folder) {
-  set_install_prefix(folder);
-}
-
 std::filesystem::path sibling_program(const std::string& name) {
   return install_prefix() / "bin" / name;
 }
 
 std::filesystem::path shared_files() {
   return install_prefix() / "share" / "moonshard";
+}
+
+void begin_counting_interrupts() {
+  if (depth++ > 0) return;
+  presses.store(0);
+  last_signal.store(0);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    struct sigaction action {};
+    action.sa_handler = &on_signal;
+    action.sa_flags = SA_RESTART;
+    sigaction(kSignals[i], nullptr, &before[i]);
+    if (before[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+void end_counting_interrupts() {
+  if (depth == 0 || --depth > 0) return;
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before[i], nullptr);
+}
+
+int num_interrupts() noexcept {
+  return presses.load();
+}
+
+void repeat_interrupt() {
+  if (const int signal = last_signal.exchange(0)) ::raise(signal);
 }
 
 }  // namespace moonshard::launch

@@ -2,8 +2,6 @@
 // Several such processes as one job are in ranks.h.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -11,6 +9,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <sys/types.h>
 
 namespace moonshard::launch {
 
@@ -62,15 +62,27 @@ void die_with_parent();
 /// "exit code 1" or "signal 9 (Killed)".
 std::string describe(const ProcessResult& result);
 
-/// Where moonshard is installed, for hosts that link it into their own program. Without a call the
-/// prefix is MOONSHARD_PREFIX from the environment, or the folder above the bin/ or lib/ that our
-/// code lies in.
-void set_prefix(const std::filesystem::path& folder);
-
 /// <prefix>/bin/NAME
 std::filesystem::path sibling_program(const std::string& name);
 
 /// <prefix>/share/moonshard
 std::filesystem::path shared_files();
+
+// Counts Ctrl-C instead of raising an error: for work that stops in stages. The first press may
+// mean "after this point", the second "now". SIGTERM and SIGHUP mean "now".
+
+/// From now on SIGINT, SIGTERM and SIGHUP are counted; previous handlers do not see them. A signal
+/// that was ignored stays ignored. Calls nest; only the outermost counts from zero.
+void begin_counting_interrupts();
+
+/// Restores the previous handlers.
+void end_counting_interrupts();
+
+/// Presses of Ctrl-C so far; 2 or more after a SIGTERM or SIGHUP.
+int num_interrupts() noexcept;
+
+/// Sends the last counted signal again, now that its old handler is back, so that the host program
+/// reacts to it. Does nothing when none came.
+void repeat_interrupt();
 
 }  // namespace moonshard::launch

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "runtime/base/check.h"
-#include "runtime/base/staged_file.h"
+#include "runtime/base/files.h"
 #include "runtime/comm/rendezvous.h"
 
 namespace moonshard::launch {

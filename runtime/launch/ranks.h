@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/board.h"
+#include "runtime/comm/pulse.h"
 #include "runtime/launch/process.h"
 
 namespace moonshard::launch {

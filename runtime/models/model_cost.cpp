@@ -6,7 +6,6 @@
 #include <c10/core/ScalarType.h>
 
 #include "runtime/core/device.h"
-#include "runtime/models/activation_bytes.h"
 #include "runtime/models/registry.h"
 
 namespace moonshard::models {

@@ -1,14 +1,50 @@
 // What a training step of a model costs, from its options alone: arithmetic per token, and memory
 // of a step of engine "none" without an optimizer's state. Formulas stand beside the code.
-// Layers have two forms (blocks/fused.h): on a GPU fused kernels recompute in backward what plain
-// operations keep.
+// Layers have two forms (blocks/param_ops.h): on a GPU fused kernels recompute in backward what
+// plain operations keep.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "runtime/models/model_options.h"
 
 namespace moonshard::models {
+
+/// Bytes that families say their layers keep and need: the terms of model_cost.h. Letters of the
+/// formulas: T tokens of a sample, D hidden_dim, I intermediate_dim, H heads, Q = H x head_dim, K =
+/// num_kv_heads x head_dim, V vocabulary, P values of a patch; s bytes of a value in the compute
+/// dtype, w bytes of a statistic (float32 or wider).
+struct CostDtypes {
+  int64_t s, w;
+  bool fused;  ///< layers are fused kernels (LayerForm::Fused)
+};
+
+/// All per token.
+struct ActivationBytes {
+  int64_t block = 0;          ///< what one block keeps for backward
+  int64_t block_input = 0;    ///< what it keeps when it is recomputed
+  int64_t block_working = 0;  ///< gradients of activations that its backward holds at once
+  int64_t outside = 0;        ///< kept by the first layers, the last norm, the head and the loss
+  int64_t head_working = 0;   ///< more than `outside` while the loss and the head run
+  int64_t batch = 0;          ///< the batch itself
+  /// Layer whose weight's gradient is formed while all of `outside` is still there; empty: none.
+  std::string head_layer = {};
+};
+
+/// The weights of "standard" attention: softmax keeps its result in w, the product with the values
+/// keeps it in s (the same tensor when the dtypes agree); a causal one keeps its mask. Fused
+/// attention keeps one number per head and row instead.
+inline int64_t attention_statistics(const ModelOptions& o, const CostDtypes& f, int64_t T,
+                                    bool causal) {
+  if (o.attention == "flash") return o.num_heads * f.w;
+  return o.num_heads * T * (f.w + (f.s != f.w ? f.s : 0)) + (causal ? T : 0);
+}
+
+/// While "standard" attention runs backward: gradients of weights and of scores.
+inline int64_t attention_working(const ModelOptions& o, const CostDtypes& f, int64_t T) {
+  return o.attention == "flash" ? 0 : 2 * o.num_heads * T * f.w;
+}
 
 struct ModelCost {
   int64_t num_parameters = 0;

@@ -90,4 +90,7 @@ void add_model_options(OptionSchema& schema) {
                     "start of every random number of the run");
 }
 
+/// The options of a model by themselves, for what is not a whole experiment.
+const OptionSchema& model_schema();
+
 }  // namespace moonshard::models

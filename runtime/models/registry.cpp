@@ -6,7 +6,7 @@
 
 #include <fmt/ranges.h>
 
-#include "runtime/models/model_schema.h"
+#include "runtime/models/model_options.h"
 
 namespace moonshard::models {
 namespace {
@@ -170,10 +170,8 @@ const Preset& find_preset(const std::string& name) {
   if (const Preset* preset = look_up(name)) return *preset;
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.sizes.model);
-  const std::string near = nearest_name(lower(name), names);
   throw UsageError(fmt::format("model: expected one of {}, got '{}'{}", fmt::join(names, ", "),
-                               name,
-                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+                               name, did_you_mean(lower(name), names)));
 }
 
 ModelOptions resolve_model_options(const ModelOptions& options) {
@@ -202,6 +200,21 @@ std::unique_ptr<Model> make_model(const ModelOptions& options) {
     if (!glob.empty()) model->freeze(glob);
   }
   return model;
+}
+
+bool Family::takes(const std::string& option) const {
+  const auto has = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), option) != names.end();
+  };
+  return has(options_of_every_family()) || has(description_.options);
+}
+
+void complete_head_dim(ModelOptions& o, int64_t unit) {
+  if (o.head_dim != 0) return;
+  MS_CHECK(o.hidden_dim % (o.num_heads * unit) == 0,
+           "model '{}': expected hidden_dim = num_heads x {} head size, got {} and {} heads",
+           o.model, unit == 2 ? "an even" : "a", o.hidden_dim, o.num_heads);
+  o.head_dim = o.hidden_dim / o.num_heads;
 }
 
 }  // namespace moonshard::models

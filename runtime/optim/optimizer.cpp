@@ -4,10 +4,12 @@
 #include <cmath>
 #include <numbers>
 
+#include <ATen/ATen.h>
+
+#include "kernels/counter_noise/counter_noise.h"
+#include "kernels/secure_noise/secure_noise.h"
 #include "runtime/base/check.h"
-#include "runtime/optim/adam.h"
-#include "runtime/optim/noise.h"
-#include "runtime/optim/sgd.h"
+#include "runtime/sharding/settle_rows.h"
 
 namespace moonshard::optim {
 
@@ -37,17 +39,42 @@ bool is_updated(const models::Parameter& parameter, const NoiseSpec& noise) {
 
 }  // namespace
 
+Optimizer::Optimizer(const OptimizerOptions& options) {
+  if (options.optimizer == "sgd") {
+    rule_.kind = options.momentum == 0 ? kernels::UpdateKind::Sgd : kernels::UpdateKind::Momentum;
+    rule_.momentum = options.momentum;
+    if (options.momentum != 0) state_names_ = {"sum"};
+    return;
+  }
+  const bool decoupled = options.optimizer == "adamw";
+  rule_.kind = decoupled ? kernels::UpdateKind::AdamW : kernels::UpdateKind::Adam;
+  rule_.beta1 = options.beta1;
+  rule_.beta2 = options.beta2;
+  rule_.eps = options.eps;
+  rule_.weight_decay = options.weight_decay >= 0 ? options.weight_decay : decoupled ? 0.1 : 0.0;
+  state_names_ = {"mean", "mean_square"};
+}
+
 void Optimizer::begin_step(double lr) {
-  lr_ = lr;
+  rule_.lr = lr;
   updated_.clear();
 }
 
 void Optimizer::prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise,
                         at::ScalarType sums) {
+  if (state_names_.empty()) return;
   for (const UpdatedPart& part : parts) {
-    if (!is_updated(*part.parameter, noise)) continue;
-    const at::Tensor& grad = part.parameter->grad;
-    make_state(*part.parameter, grad.defined() ? grad.scalar_type() : sums);
+    const models::Parameter& parameter = *part.parameter;
+    if (!is_updated(parameter, noise)) continue;
+    if (states_.contains(parameter.index)) continue;
+    at::ScalarType type = parameter.value.scalar_type();
+    if (!is_adam() && type != at::kDouble)
+      type = parameter.grad.defined() ? parameter.grad.scalar_type() : sums;
+    State made;
+    for (size_t i = 0; i < state_names_.size(); ++i)
+      made.tensors.push_back(
+          at::zeros_like(parameter.value, parameter.value.options().dtype(type)));
+    states_[parameter.index] = std::move(made);
   }
 }
 
@@ -70,11 +97,15 @@ void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& n
     told.row_factors = parameter.row_factors;
     told.parameter = parameter.index;
     told.first_element = part.first_element;
-    use_state(parameter, told);
+    if (state_names_.empty()) continue;
+    State& state = states_[parameter.index];
+    ++state.updates;
+    told.first_moment = state.tensors[0];
+    if (!is_adam()) continue;
+    told.second_moment = state.tensors[1];
+    told.steps = state.updates;
   }
-  kernels::UpdateRule how = rule();
-  how.lr = lr_;
-  kernels::fused_update(list, how,
+  kernels::fused_update(list, rule_,
                         {is_secret ? 0 : noise.std, noise.denominator, noise.key, noise.step});
 }
 
@@ -90,9 +121,59 @@ void Optimizer::step(const std::vector<std::unique_ptr<models::Parameter>>& para
   end_step();
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
-  if (options.optimizer == "sgd") return std::make_unique<Sgd>(options);
-  return std::make_unique<Adam>(options);
+int64_t Optimizer::state_bytes() const {
+  int64_t total = 0;
+  for (const auto& [index, state] : states_)
+    for (const at::Tensor& tensor : state.tensors) total += static_cast<int64_t>(tensor.nbytes());
+  return total;
+}
+
+ParameterState Optimizer::state(const models::Parameter& parameter) const {
+  const auto found = states_.find(parameter.index);
+  if (found == states_.end() || found->second.updates == 0) return {};
+  ParameterState state;
+  state.steps = is_adam() ? found->second.updates : 0;  // makes no difference to a sum
+  for (size_t i = 0; i < state_names_.size(); ++i)
+    state.tensors.emplace_back(state_names_[i], found->second.tensors[i]);
+  return state;
+}
+
+void Optimizer::set_state(const models::Parameter& parameter, const ParameterState& state) {
+  if (state.tensors.empty()) return;
+  State& own = states_[parameter.index];
+  own.tensors.resize(state_names_.size());
+  for (const auto& [name, tensor] : state.tensors)
+    own.tensors[name == state_names_[0] ? 0 : 1] = tensor;
+  own.updates = is_adam() ? state.steps : 1;
+}
+
+void draw_noise(at::Tensor& target, const NoiseSpec& noise, uint32_t parameter,
+                int64_t first_element) {
+  if (noise.std == 0) return;
+  if (noise.secret != nullptr) {
+    kernels::add_secure_noise(target, noise.std, {*noise.secret, noise.step, parameter},
+                              first_element);
+  } else {
+    kernels::add_counter_noise(target, noise.std, {noise.key, noise.step, parameter},
+                               first_element);
+  }
+}
+
+void add_noise(models::Parameter& parameter, int64_t first_element, const NoiseSpec& noise) {
+  sharding::settle_rows(parameter);
+  if (!noise.updates_all || !parameter.trainable || parameter.value.numel() == 0) return;
+  const bool narrow = parameter.value.element_size() < 4;
+  if (!parameter.grad.defined()) {
+    parameter.grad =
+        at::zeros_like(parameter.value, narrow ? parameter.value.options().dtype(at::kFloat)
+                                               : parameter.value.options());
+    profile::claim(parameter.grad, profile::Owner::Gradients);
+  }
+  if (noise.std == 0) return;
+  // 8-bit noise would be coarser than what it hides.
+  if (parameter.grad.element_size() < 4) parameter.grad = parameter.grad.to(at::kFloat);
+  parameter.grad = parameter.grad.contiguous();
+  draw_noise(parameter.grad, noise, parameter.index, first_element);
 }
 
 }  // namespace moonshard::optim

@@ -2,6 +2,7 @@
 // Parameter::value in place: noise, division and rule in one pass (kernels/fused_update).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -39,10 +40,14 @@ struct NoiseSpec {
   bool updates_all = false;
 };
 
-/// A step is begin_step, update for any number of disjoint sets of parameters, end_step.
+/// Stochastic gradient descent with optional momentum, Adam (Kingma and Ba 2015; weight decay is
+/// added to the gradient) and AdamW (Loshchilov and Hutter 2019; decay is decoupled). Adam's
+/// moments have the value's dtype, the sum of momentum that of gradients. A step is begin_step,
+/// update for any number of disjoint sets of parameters, end_step.
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  explicit Optimizer(const OptimizerOptions& options);
+
   void begin_step(double lr);
   /// Allocates the state of all parts that update() would change, so that update() allocates none.
   /// `sums` is the dtype of gradients that do not exist yet.
@@ -55,28 +60,29 @@ class Optimizer {
   void step(const std::vector<std::unique_ptr<models::Parameter>>& parameters, double lr);
 
   /// Bytes of moments and other state held now.
-  virtual int64_t state_bytes() const = 0;
+  int64_t state_bytes() const;
 
   // ---- for checkpoints -------------------------------------------------------------------------
   /// Names of the tensors that it keeps for a parameter; none when it is stateless.
-  virtual std::vector<std::string> state_names() const = 0;
+  const std::vector<std::string>& state_names() const { return state_names_; }
   /// The tensors are its own memory, not copies. None before the parameter's first update.
-  virtual ParameterState state(const models::Parameter& parameter) const = 0;
+  ParameterState state(const models::Parameter& parameter) const;
   /// Takes the tensors over; they are of the value's shape and on its device.
-  virtual void set_state(const models::Parameter& parameter, const ParameterState& state) = 0;
+  void set_state(const models::Parameter& parameter, const ParameterState& state);
   /// Resets to the initial state.
-  virtual void forget_states() = 0;
-
- protected:
-  virtual kernels::UpdateRule rule() const = 0;
-  /// Creates the parameter's state where there is none yet.
-  virtual void make_state(const models::Parameter& parameter, at::ScalarType sums) = 0;
-  /// Puts the parameter's state into the part, and counts the update.
-  virtual void use_state(const models::Parameter& parameter, kernels::UpdatePart& part) = 0;
+  void forget_states() { states_.clear(); }
 
  private:
-  double lr_ = 0;
-  std::set<uint32_t> updated_;  ///< in this step
+  struct State {
+    std::vector<at::Tensor> tensors;  ///< in the order of state_names_
+    int64_t updates = 0;
+  };
+  bool is_adam() const { return state_names_.size() == 2; }
+
+  kernels::UpdateRule rule_;
+  std::vector<std::string> state_names_;
+  std::map<uint32_t, State> states_;  ///< by the parameter's index; empty when stateless
+  std::set<uint32_t> updated_;        ///< in this step
 };
 
 /// The learning rate of a step (1 is the first). After a warm-up it is constant, or decays linearly
@@ -84,6 +90,17 @@ class Optimizer {
 /// UsageError when a decaying schedule has no end.
 double learning_rate(const OptimizerOptions& options, int64_t step);
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
+// Adds a private step's noise to one parameter's gradient as a separate pass: where gradients are
+// observed, and where the noise comes from a secret key. Otherwise it is part of the update
+// (kernels/fused_update).
+
+/// target += std z, elements first … of the parameter's noise stream, or of another purpose of the
+/// step (kernels/counter_noise). Contiguous, float32 or wider. Does nothing without a std.
+void draw_noise(at::Tensor& target, const NoiseSpec& noise, uint32_t parameter,
+                int64_t first_element = 0);
+
+/// grad += std z for a trainable parameter, which gets a gradient if it has none; rows are summed
+/// first. In float32 or wider. Without a std it only sums rows.
+void add_noise(models::Parameter& parameter, int64_t first_element, const NoiseSpec& noise);
 
 }  // namespace moonshard::optim

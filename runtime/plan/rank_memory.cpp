@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/models/registry.h"
-#include "runtime/sharding/flat_layout.h"
+#include "runtime/sharding/unit.h"
 #include "runtime/sharding/wrap_policy.h"
 
 namespace moonshard::plan {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <ATen/ATen.h>
+
 #include "runtime/accountant/calibrate.h"
 #include "runtime/accountant/rdp.h"
 #include "runtime/base/check.h"
@@ -22,6 +24,25 @@ constexpr const char* kSharedModel =
 
 }  // namespace
 
+std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world) {
+  const auto key = std::make_shared<kernels::ChaChaKey>(draw_secret_key());
+  if (world.size() == 1 || world.is_fake()) return key;
+  const auto group = world.group("statistics", c10::kCPU);
+  at::Tensor own = at::empty({8}, at::kLong);
+  for (int64_t i = 0; i < 8; ++i) own.data_ptr<int64_t>()[i] = static_cast<int64_t>(key->word[i]);
+  const at::Tensor all = at::empty({8 * world.size()}, at::kLong);
+  group->all_gather(all, own, "a secret").wait();
+  // Keys of all ranks are XORed: one weak generator is harmless.
+  for (int64_t i = 0; i < 8; ++i) key->word[i] = 0;
+  for (int64_t i = 0; i < all.numel(); ++i)
+    key->word[i % 8] ^= static_cast<uint32_t>(all.data_ptr<int64_t>()[i]);
+  return key;
+}
+
+RandomWords sampling_words(comm::World& world, int64_t seed, bool secure) {
+  return secure ? RandomWords(*shared_secret(world)) : RandomWords(static_cast<uint64_t>(seed));
+}
+
 std::string privacy_obstacle(const ClipOptions& clip, const sharding::ShardingOptions& sharding,
                              const comm::World& world) {
   const std::string mode = canonical_engine(clip.mode);
@@ -32,6 +53,10 @@ std::string privacy_obstacle(const ClipOptions& clip, const sharding::ShardingOp
       return fmt::format("mode = {}: an engine of a script, whose norms nobody has proven here",
                          clip.mode);
   }
+  if (sharding.reduce_dtype == "bfloat16" && world.size() > 1)
+    return "reduce_dtype = bfloat16 rounds the ranks' sums before the noise is added: one sample "
+           "can "
+           "move them by more than its bound";
   if (sharding.norm_reduce == "sum")
     return "norm_reduce = sum mixes samples of different ranks: for timing, not private";
   if (world.is_fake()) return "world = fake: the other ranks are only modelled, nothing is trained";
@@ -87,6 +112,13 @@ void Account::draw_secret(comm::World& world) {
   if (options_.secure) secret_ = shared_secret(world);
 }
 
+std::string Account::secret_name() const {
+  if (secret_ == nullptr) return "";
+  const uint32_t unused = ~uint32_t{0};  // no noise is drawn from this block
+  const kernels::ChaChaWords words = kernels::chacha20(*secret_, ~uint64_t{0}, unused, unused);
+  return fmt::format("{:08x}{:08x}", words.word[0], words.word[1]);
+}
+
 void Account::take_model() {
   const int64_t before = last_trainer_->exchange(trainer_);
   if (before != 0 && before != trainer_) invalidate_claim(kSharedModel);
@@ -94,8 +126,8 @@ void Account::take_model() {
 
 std::string Account::why_no_epsilon() const {
   if (!reason_.empty()) return reason_;
-  const bool has_lost_model = spent_.private_steps > 0 && last_trainer_->id() != trainer_;
-  return has_lost_model ? kSharedModel : "";
+  const int64_t last = last_trainer_->id();
+  return last != 0 && last != trainer_ ? kSharedModel : "";
 }
 
 void Account::check_left() const {
@@ -149,11 +181,26 @@ double Account::epsilon_so_far() {
   return as_planned ? std::min(found.epsilon, options_.target_epsilon) : found.epsilon;
 }
 
+SpentSteps Account::spent() const {
+  SpentSteps spent = spent_;
+  spent.why_no_epsilon = why_no_epsilon();
+  return spent;
+}
+
 void Account::go_on_from(const SpentSteps& spent) {
+  const accountant::History lost = spent_.history.beyond(spent.history);
   spent_ = spent;
+  for (const accountant::GaussianPhase& phase : lost.phases()) {
+    spent_.history.add(phase);
+    spent_.private_steps += static_cast<int64_t>(phase.steps);
+    spent_.noised_steps += static_cast<int64_t>(phase.steps);
+    if (options_.secure) spent_.secret_steps += static_cast<int64_t>(phase.steps);
+  }
   best_order_ = 0;
   reason_ = first_reason_;  // the weights are the checkpoint's, whatever came before
   last_trainer_->exchange(trainer_);
+  if (!spent.why_no_epsilon.empty())
+    invalidate_claim("the resumed run had none: " + spent.why_no_epsilon);
   if (spent.history.num_steps() != static_cast<double>(spent.private_steps))
     invalidate_claim(fmt::format("of the {} private steps of the resumed run {} are accounted for",
                                  spent.private_steps, spent.history.num_steps()));

@@ -6,16 +6,25 @@
 #include <memory>
 #include <string>
 
-#include "runtime/accountant/history.h"
+#include "runtime/accountant/epsilon.h"
+#include "runtime/comm/world.h"
+#include "runtime/core/random_words.h"
 #include "runtime/data/source.h"
 #include "runtime/models/model.h"
 #include "runtime/privacy/clip_options.h"
-#include "runtime/privacy/privacy_options.h"
-#include "runtime/privacy/run_secret.h"
 #include "runtime/records/schema.h"
 #include "runtime/sharding/sharding_options.h"
 
 namespace moonshard::privacy {
+
+// A secret that all ranks of a run share and that is never stored.
+
+/// Drawn from the operating system's generators of all ranks; all ranks together. Each call gives
+/// another.
+std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world);
+
+/// What a run's samplers draw from: its seed, or a separate secret. All ranks together.
+RandomWords sampling_words(comm::World& world, int64_t seed, bool secure);
 
 /// Steps of a run of so many passes over the data: rounded up.
 int64_t steps_of_epochs(double epochs, const data::Sampling& sampling);
@@ -30,6 +39,7 @@ struct SpentSteps {
   int64_t private_steps = 0;    ///< all steps of a private engine
   int64_t noised_steps = 0;     ///< those with noise
   int64_t secret_steps = 0;     ///< those whose noise came from a secret
+  std::string why_no_epsilon;   ///< empty where the run that was saved had a claim
 };
 
 class Account {
@@ -43,8 +53,10 @@ class Account {
   /// choose. Throws UsageError where there is a target but no plan of steps, or no claim can be
   /// made.
   ClipOptions with_noise(ClipOptions clip);
-  /// With option secure: the secret that noise is drawn from. All ranks together.
+  /// With option secure: a new secret that noise is drawn from. All ranks together.
   void draw_secret(comm::World& world);
+  /// Differs where secrets differ, and tells nothing else of them; empty without one.
+  std::string secret_name() const;
   /// Null without it.
   const std::shared_ptr<const kernels::ChaChaKey>& secret() const { return secret_; }
 
@@ -71,9 +83,12 @@ class Account {
   /// A cheap upper bound of it, for progress.
   double epsilon_so_far();
 
-  const SpentSteps& spent() const { return spent_; }
-  /// The weights are a checkpoint's now: continues its account. Where some of its steps are not
-  /// accounted for, there is no claim.
+  /// With the reason why there is no claim, if there is none.
+  SpentSteps spent() const;
+  /// The weights are a checkpoint's now: continues its account. Steps of this trainer that the
+  /// checkpoint does not have stay charged: their weights may have been seen, and they are done
+  /// again with other noise. There is no claim where the run that was saved had none, or where some
+  /// of its steps are not accounted for.
   void go_on_from(const SpentSteps& spent);
 
   /// For results: the claim with all its parameters, or the reason why there is none.

@@ -10,7 +10,7 @@
 #include "kernels/position_lengths/position_lengths.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
-#include "runtime/profile/owners.h"
+#include "runtime/profile/ledger.h"
 
 namespace moonshard::privacy {
 namespace {

@@ -2,6 +2,8 @@
 // handed on to the update, embeddings by their operation), for tests without one.
 #pragma once
 
+#include <atomic>
+
 #include <ATen/core/Tensor.h>
 
 namespace moonshard::privacy {
@@ -10,16 +12,22 @@ namespace moonshard::privacy {
 /// the operations' references stand in for the kernels.
 class JoinedByReferences {
  public:
-  JoinedByReferences();
-  ~JoinedByReferences();
+  JoinedByReferences() : before_(everywhere_.exchange(true)) {}
+  ~JoinedByReferences() { everywhere_.store(before_); }
   JoinedByReferences(const JoinedByReferences&) = delete;
   JoinedByReferences& operator=(const JoinedByReferences&) = delete;
 
  private:
+  friend bool stands_in(const at::Tensor& tensor);
+
+  static inline std::atomic<bool> everywhere_{false};
   bool before_;
 };
 
 /// The tensor is one that the references stand in for; false on a GPU, where kernels decide.
-bool stands_in(const at::Tensor& tensor);
+inline bool stands_in(const at::Tensor& tensor) {
+  return JoinedByReferences::everywhere_.load(std::memory_order_relaxed) && tensor.is_cpu() &&
+         tensor.scalar_type() != at::kDouble;
+}
 
 }  // namespace moonshard::privacy

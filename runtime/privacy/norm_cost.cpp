@@ -1,8 +1,8 @@
 #include "runtime/privacy/norm_cost.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
+
+#include <ATen/ATen.h>
 
 namespace moonshard::privacy {
 namespace {

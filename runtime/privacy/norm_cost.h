@@ -3,6 +3,8 @@
 // in that time.
 #pragma once
 
+#include <string>
+
 #include <ATen/core/Tensor.h>
 
 #include "runtime/privacy/layer_rules.h"

@@ -6,8 +6,8 @@
 
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
-#include "runtime/profile/owners.h"
-#include "runtime/profile/zone.h"
+#include "runtime/profile/ledger.h"
+#include "runtime/profile/timeline.h"
 
 namespace moonshard::privacy {
 

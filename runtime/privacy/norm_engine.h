@@ -16,7 +16,7 @@
 
 namespace moonshard::privacy {
 
-/// Lanes of zones (profile/zone.h): parts of the norm computation. Local is per layer.
+/// Lanes of zones (profile/timeline.h): parts of the norm computation. Local is per layer.
 inline constexpr const char* kLocalNorms = "norm local";
 inline constexpr const char* kNormStacking = "norm stacking";
 inline constexpr const char* kNormReduce = "norm reduce";

@@ -6,7 +6,6 @@
 
 #include "runtime/profile/ledger.h"
 #include "runtime/profile/out_of_memory.h"
-#include "runtime/profile/owners.h"
 #include "runtime/profile/timeline.h"
 
 namespace moonshard::profile {

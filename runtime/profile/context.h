@@ -57,8 +57,6 @@ class StepScope {
  public:
   StepScope(c10::Device device, StepRecording wanted);
   ~StepScope();
-  StepScope(const StepScope&) = delete;
-  StepScope& operator=(const StepScope&) = delete;
   const std::shared_ptr<Context>& context() const { return context_; }
 
  private:

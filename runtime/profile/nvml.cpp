@@ -21,7 +21,7 @@ constexpr unsigned long long kNotAvailable = std::numeric_limits<unsigned long l
 struct Memory {
   unsigned long long total, free, used;
 };
-struct Utilization {
+struct NvmlUtilization {
   unsigned gpu, memory;  // percent
 };
 struct RunningProcess {  // layout of the calls that end in _v2 and _v3
@@ -105,7 +105,7 @@ class Library {
   }
 
   std::optional<double> utilization(Device device) const {
-    Utilization rates{};
+    NvmlUtilization rates{};
     if (utilization_ == nullptr || utilization_(device, &rates) != kSuccess) return std::nullopt;
     return rates.gpu;
   }
@@ -148,7 +148,7 @@ class Library {
   int (*name_)(Device, char*, unsigned) = nullptr;
   int (*uuid_)(Device, char*, unsigned) = nullptr;
   int (*memory_)(Device, Memory*) = nullptr;
-  int (*utilization_)(Device, Utilization*) = nullptr;
+  int (*utilization_)(Device, NvmlUtilization*) = nullptr;
   int (*processes_)(Device, unsigned*, RunningProcess*) = nullptr;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,8 +31,6 @@ class OutOfMemoryWatch {
  public:
   explicit OutOfMemoryWatch(std::function<void()> action = {});
   ~OutOfMemoryWatch();
-  OutOfMemoryWatch(const OutOfMemoryWatch&) = delete;
-  OutOfMemoryWatch& operator=(const OutOfMemoryWatch&) = delete;
   /// The last one since this watch began.
   std::optional<OutOfMemoryDetails> seen() const;
 
@@ -39,6 +38,26 @@ class OutOfMemoryWatch {
   std::shared_ptr<OutOfMemoryNotes> notes_;
   std::unique_ptr<ContextScope> scope_;
   std::unique_ptr<c10::DebugInfoGuard> reports_;
+};
+
+// PyTorch's own record of the GPU allocator: snapshot files for its memory viewer, of a whole run
+// or of the moment when memory ran out.
+
+/// Records from its construction on. On the CPU, where LibTorch keeps no such record, it does
+/// nothing and reports why.
+class MemoryHistory {
+ public:
+  explicit MemoryHistory(c10::Device device);
+  ~MemoryHistory();
+  MemoryHistory(const MemoryHistory&) = delete;
+  MemoryHistory& operator=(const MemoryHistory&) = delete;
+  /// Writes what has been recorded so far (snapshot.pickle). False when there is nothing to write.
+  bool save(const std::filesystem::path& path) const;
+  /// Why there is no record; "" when there is one.
+  const std::string& absence() const { return absence_; }
+
+ private:
+  std::string absence_;
 };
 
 }  // namespace moonshard::profile

@@ -9,8 +9,8 @@
 
 #include <c10/core/Device.h>
 
-#include "runtime/profile/phase_names.h"
-#include "runtime/profile/zone.h"
+#include "runtime/profile/owner_names.h"
+#include "runtime/profile/timeline.h"
 
 namespace moonshard::profile {
 

@@ -12,8 +12,8 @@
 #endif
 
 #include "runtime/base/check.h"
+#include "runtime/base/files.h"
 #include "runtime/base/json.h"
-#include "runtime/base/staged_file.h"
 #include "runtime/profile/context.h"
 
 namespace moonshard::profile {

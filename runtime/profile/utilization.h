@@ -21,8 +21,6 @@ class UtilizationSampler {
   /// Begins; samples about ten times a second.
   explicit UtilizationSampler(c10::Device device);
   ~UtilizationSampler();
-  UtilizationSampler(const UtilizationSampler&) = delete;
-  UtilizationSampler& operator=(const UtilizationSampler&) = delete;
   Utilization finish();
 
  private:

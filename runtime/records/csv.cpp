@@ -1,6 +1,9 @@
 #include "runtime/records/csv.h"
 
+#include <algorithm>
+
 #include "runtime/base/check.h"
+#include "runtime/records/schema_json.h"
 
 namespace moonshard::records {
 namespace {
@@ -24,6 +27,65 @@ void append_row(std::string& text, const std::vector<std::string>& cells) {
     append_cell(text, cells[i]);
   }
   text += '\n';
+}
+
+// The part's columns in the schema's order, as far as a row has them, then those made of names
+// (phases, owners) in the order in which rows first have them.
+std::string table_of(const std::vector<std::string>& keys, const std::vector<Json>& rows) {
+  CsvTable table;
+  for (const std::string& key : keys) {
+    const auto has = [&](const Json& row) { return row.contains(key); };
+    if (std::any_of(rows.begin(), rows.end(), has)) table.columns.push_back(key);
+  }
+  for (const Json& row : rows)
+    for (const auto& [key, value] : row.items())
+      if (std::find(table.columns.begin(), table.columns.end(), key) == table.columns.end())
+        table.columns.push_back(key);
+  for (const Json& row : rows) {
+    std::vector<std::string> cells;
+    for (const std::string& column : table.columns)
+      cells.push_back(cell_text(row.value(column, Json())));
+    table.rows.push_back(std::move(cells));
+  }
+  return to_csv(table);
+}
+
+std::vector<Json> list(const Json& record, const char* key) {
+  if (!record.contains(key) || !record[key].is_array()) return {};
+  return record[key].get<std::vector<Json>>();
+}
+
+// {"phases_ms": {"forward": 1}} becomes {"forward_ms": 1}.
+std::vector<Json> step_rows(const Json& record) {
+  std::vector<Json> rows;
+  for (const Json& step : list(record, "steps")) {
+    Json row = Json::object();
+    for (const auto& [key, value] : step.items()) {
+      if (key != "phases_ms") {
+        row[key] = value;
+      } else if (value.is_object()) {
+        for (const auto& [phase, ms] : value.items()) row[phase + "_ms"] = ms;
+      }
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// Stages first, then the timeline of the detailed step.
+std::vector<Json> memory_rows(const Json& record) {
+  std::vector<Json> rows = list(record, "memory_stages");
+  if (!record.contains("memory") || !record["memory"].contains("timeline")) return rows;
+  const Json& timeline = record["memory"]["timeline"];
+  const size_t count = timeline["ms"].size();
+  for (size_t i = 0; i < count; ++i) {
+    Json row{{"stage", "timeline " + timeline["phase"][i].get<std::string>()},
+             {"ms", timeline["ms"][i]},
+             {"allocated_bytes", timeline["total"][i]}};
+    for (const auto& [owner, bytes] : timeline["owners"].items()) row[owner + "_bytes"] = bytes[i];
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 }  // namespace
@@ -75,6 +137,19 @@ CsvTable parse_csv(std::string_view text, const std::string& where, size_t max_r
   }
   // A last line without its newline is a write in progress: whatever it says is not whole.
   return table;
+}
+
+std::vector<std::pair<std::string, std::string>> point_tables(const Json& record) {
+  std::vector<std::pair<std::string, std::string>> tables;
+  const auto add = [&](const char* name, const std::vector<std::string>& keys,
+                       const std::vector<Json>& rows) {
+    if (!rows.empty()) tables.emplace_back(name, table_of(keys, rows));
+  };
+  add("steps.csv", keys_of<StepRow>(), step_rows(record));
+  add("memory.csv", keys_of<MemoryStage>(), memory_rows(record));
+  add("comm.csv", keys_of<Collective>(), list(record, "comm"));
+  add("layers.csv", keys_of<LayerTime>(), list(record, "layers"));
+  return tables;
 }
 
 }  // namespace moonshard::records

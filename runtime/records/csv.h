@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/json.h"
@@ -21,5 +22,12 @@ std::string cell_text(const Json& value);
 
 /// Parses text; short rows are padded, a torn last line is dropped. Throws IoError above max_rows.
 CsvTable parse_csv(std::string_view text, const std::string& where, size_t max_rows = 10'000'000);
+
+// A point's record as tables beside it, for spreadsheets and data frames: steps.csv, memory.csv,
+// comm.csv, layers.csv. Each row is one step, one stage or sample, one kind of collective, one
+// layer.
+
+/// (file name, text) of those tables that the record has rows for.
+std::vector<std::pair<std::string, std::string>> point_tables(const Json& record);
 
 }  // namespace moonshard::records

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,5 +53,25 @@ bool lies_inside(const std::filesystem::path& folder, const std::filesystem::pat
 /// Last bytes of a point's log (log.rank0.txt), for error reports and the log panel.
 std::string read_log_tail(const std::filesystem::path& run_folder, const std::string& point_id,
                           size_t max_bytes = 16384);
+
+/// index.csv in memory: one row per point with status, axes and metrics. A sweep's parent keeps it,
+/// so that a point that ends costs one row, not a look at all results.
+class RunIndex {
+ public:
+  explicit RunIndex(const RunFolder& run);
+  /// Takes over what a point has become. One that the folder does not plan is added at the end.
+  void update(const PointRecord& point);
+  std::string csv() const;
+
+ private:
+  struct Row {
+    std::string status, error;
+    std::vector<std::string> axis_cells;
+    std::map<std::string, std::string> metrics;
+  };
+  std::vector<std::string> axes_, ids_;
+  std::map<std::string, Row> rows_;
+  std::set<std::string> metric_names_;
+};
 
 }  // namespace moonshard::records

@@ -5,7 +5,7 @@
 #include <ctime>
 #include <map>
 
-#include "runtime/base/staged_file.h"
+#include "runtime/base/files.h"
 #include "runtime/records/reader.h"
 
 namespace moonshard::records {
@@ -119,10 +119,6 @@ void RunFolderWriter::remove_result(const std::string& id) {
     throw IoError(fmt::format("{}: cannot remove an earlier result: {}; check the folder",
                               point_folder(id).string(), error.message()));
   }
-}
-
-void RunFolderWriter::write_seed_result(const std::string& file_name, const Json& result) {
-  write_file(file_name, to_text(result));
 }
 
 void RunFolderWriter::write_file(const std::string& relative_path, const std::string& bytes) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/base/json.h"
-#include "runtime/records/run_index.h"
+#include "runtime/records/reader.h"
 
 namespace moonshard::records {
 
@@ -44,7 +44,6 @@ class RunFolderWriter {
   void write_result(const std::string& id, const Json& result);
   /// Forgets an earlier attempt's record, so that the next one cannot be taken for it.
   void remove_result(const std::string& id);
-  void write_seed_result(const std::string& file_name, const Json& result);
   /// index.csv: one line per point with status, axes and metrics; rebuilt from what lies in the
   /// folder.
   void write_index();

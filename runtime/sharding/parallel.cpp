@@ -1,9 +1,7 @@
 #include "runtime/sharding/parallel.h"
 
 #include "runtime/core/device.h"
-#include "runtime/sharding/replicated.h"
 #include "runtime/sharding/sharded_model.h"
-#include "runtime/sharding/unwrapped.h"
 
 namespace moonshard::sharding {
 
@@ -21,11 +19,29 @@ std::unique_ptr<Parallel> make_parallel(models::Model& model, const ShardingOpti
              "parallel: expected ddp or fsdp in a world of {} ranks, got none; each rank would "
              "train a model of its own",
              world.size());
-    return std::make_unique<Unwrapped>(model);
+    return make_unwrapped(model);
   }
   const auto group = world.group("train", resolve_device(model.options().device));
-  if (options.parallel == "ddp") return std::make_unique<Replicated>(model, options, group);
+  if (options.parallel == "ddp") return make_replicated(model, options, group);
   return std::make_unique<ShardedModel>(model, options, group);
+}
+
+std::shared_ptr<comm::World> real_world(const char* where, const ShardingOptions& options) {
+  refuse_unused_options(options);
+  const auto world = comm::make_world(options.world, options.link);
+  MS_CHECK(world->size() == 1 || options.parallel != "none",
+           "{}: expected a wrapper for {} ranks, got parallel = none; give --parallel ddp or fsdp",
+           where, world->size());
+  MS_CHECK(!world->is_fake(), "{}: expected real ranks, got world = {}; start them with --nproc",
+           where, options.world);
+  return world;
+}
+
+void add_wrapper(Json& report, const ShardingOptions& options) {
+  if (options.parallel == "none") return;
+  report["parallel"] = options.parallel;
+  if (options.parallel == "fsdp") report["sharding"] = options.sharding;
+  report["world"] = comm::this_world()->size();
 }
 
 }  // namespace moonshard::sharding

@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/json.h"
 #include "runtime/comm/world.h"
 #include "runtime/models/model.h"
 #include "runtime/profile/timeline.h"
-#include "runtime/sharding/sharding_context.h"
+#include "runtime/sharding/unit.h"
 
 namespace moonshard::sharding {
 
@@ -86,5 +87,15 @@ std::vector<KeptPart> whole_parts(const models::Model& model);
 /// expose_parameters.
 std::unique_ptr<Parallel> make_parallel(models::Model& model, const ShardingOptions& options,
                                         comm::World& world);
+/// The two kinds without shards: one rank without a wrapper, and ddp.
+std::unique_ptr<Parallel> make_unwrapped(models::Model& model);
+std::unique_ptr<Parallel> make_replicated(models::Model& model, const ShardingOptions& options,
+                                          std::shared_ptr<comm::Communicator> group);
+
+/// For the verbs verify and audit: the world that the options name. Throws UsageError where ranks
+/// are simulated, or several have no wrapper; `where` opens the message.
+std::shared_ptr<comm::World> real_world(const char* where, const ShardingOptions& options);
+/// Adds the wrapper to their report.
+void add_wrapper(Json& report, const ShardingOptions& options);
 
 }  // namespace moonshard::sharding

@@ -1,14 +1,14 @@
-#include "runtime/sharding/replicated.h"
-
 #include <ATen/ATen.h>
 
 #include "runtime/sharding/wrap_policy.h"
+#include "runtime/sharding/wrapped_model.h"
 
 namespace moonshard::sharding {
+namespace {
 
 // Parameters are always whole: only gradients are communicated. Nothing is cut; a row is a bucket
 // of gradients.
-class Replicated::Bucket : public Unit {
+class Bucket : public Unit {
  public:
   Bucket(const UnitPlan& plan, ShardingContext& context)
       : Unit(plan.name, plan.layers, Storage::Whole, context) {
@@ -38,6 +38,24 @@ class Replicated::Bucket : public Unit {
   FlatLayout layout_;
 };
 
+// ddp: every rank has all parameters and all optimizer state, and gradients are summed over ranks,
+// bucket by bucket as backward produces them.
+class Replicated : public WrappedModel {
+ public:
+  Replicated(models::Model& model, const ShardingOptions& options,
+             std::shared_ptr<comm::Communicator> group);
+
+  const std::vector<std::unique_ptr<models::Parameter>>& updated() const override {
+    return model_.parameters();
+  }
+  std::vector<KeptPart> kept_parts() override { return whole_parts(model_); }
+
+ private:
+  void place(models::Parameter& parameter);
+
+  std::vector<std::unique_ptr<Bucket>> buckets_;
+};
+
 Replicated::Replicated(models::Model& model, const ShardingOptions& options,
                        std::shared_ptr<comm::Communicator> group)
     : WrappedModel(model, options, /*may_offload=*/false, std::move(group)) {
@@ -54,8 +72,6 @@ Replicated::Replicated(models::Model& model, const ShardingOptions& options,
   attach();
 }
 
-Replicated::~Replicated() = default;
-
 // A deferred model's parameters are initialised in full on every rank.
 void Replicated::place(models::Parameter& parameter) {
   if (parameter.value.is_meta()) {
@@ -64,6 +80,13 @@ void Replicated::place(models::Parameter& parameter) {
     model_.initialise(parameter);
   }
   context_.memory.parameters += static_cast<int64_t>(parameter.value.nbytes());
+}
+
+}  // namespace
+
+std::unique_ptr<Parallel> make_replicated(models::Model& model, const ShardingOptions& options,
+                                          std::shared_ptr<comm::Communicator> group) {
+  return std::make_unique<Replicated>(model, options, std::move(group));
 }
 
 }  // namespace moonshard::sharding

@@ -4,7 +4,7 @@
 
 #include "kernels/fused_update/fused_update.h"
 #include "runtime/models/parameter.h"
-#include "runtime/profile/owners.h"
+#include "runtime/profile/ledger.h"
 
 namespace moonshard::sharding {
 

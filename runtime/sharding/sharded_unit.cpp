@@ -6,7 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "kernels/cast/cast.h"
-#include "runtime/profile/owners.h"
+#include "runtime/profile/ledger.h"
 #include "runtime/sharding/settle_rows.h"
 
 namespace moonshard::sharding {

@@ -17,11 +17,7 @@ std::vector<std::string> options_of_wrapper(const std::string& parallel) {
 }  // namespace
 
 const OptionSchema& sharding_schema() {
-  static const OptionSchema schema = [] {
-    OptionSchema s("parallel");
-    add_sharding_options<ShardingOptions>(s);
-    return s;
-  }();
+  static const OptionSchema schema("parallel", add_sharding_options<ShardingOptions>);
   return schema;
 }
 

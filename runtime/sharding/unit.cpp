@@ -1,11 +1,118 @@
 #include "runtime/sharding/unit.h"
 
-#include <ATen/ATen.h>
+#include <algorithm>
 
-#include "runtime/profile/owners.h"
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "runtime/core/device.h"
+#include "runtime/profile/ledger.h"
 #include "runtime/sharding/settle_rows.h"
 
 namespace moonshard::sharding {
+namespace {
+
+// Parameters are aligned for matrix products: 128 bytes in 16-bit dtypes.
+constexpr int64_t kAlignment = 64;
+
+int64_t aligned(int64_t position) {
+  return (position + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+void ShardingMemory::add_whole(int64_t bytes, int64_t units) {
+  whole += bytes;
+  whole_units += units;
+  whole_peak = std::max(whole_peak, whole);
+  whole_units_peak = std::max(whole_units_peak, whole_units);
+}
+
+void ShardingMemory::add_in_flight(int64_t bytes) {
+  in_flight += bytes;
+  in_flight_peak = std::max(in_flight_peak, in_flight);
+}
+
+void ShardingMemory::add_gradients(int64_t bytes) {
+  gradients_now += bytes;
+  gradients = std::max(gradients, gradients_now);
+}
+
+ShardingContext::ShardingContext(models::Model& model, const ShardingOptions& options,
+                                 bool may_offload, std::shared_ptr<comm::Communicator> ranks)
+    : group(std::move(ranks)),
+      device(resolve_device(model.options().device)),
+      home(options.cpu_offload && may_offload ? c10::Device(c10::kCPU) : device),
+      type(dtype_from_name(model.options().dtype)),
+      compute_type(model.seam().compute_type),
+      sum_type(compute_type == at::kDouble || type == at::kDouble ? at::kDouble : at::kFloat),
+      reduce_type(options.reduce_dtype == "auto" ? sum_type
+                                                 : dtype_from_name(options.reduce_dtype)) {}
+
+c10::Stream ShardingContext::copy_stream() {
+  if (!copies_)
+    copies_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  return *copies_;
+}
+
+void ShardingContext::wait_for_copies() {
+  if (!offloads()) return;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeStream(guard.getStream(device));
+}
+
+at::Tensor ShardingContext::brought_home(const at::Tensor& gradient) const {
+  if (!offloads()) return gradient;
+  const at::Tensor host =
+      at::empty(gradient.sizes(), gradient.options().device(home).pinned_memory(true));
+  host.copy_(gradient, /*non_blocking=*/true);
+  return host;
+}
+
+FlatLayout::FlatLayout(const std::vector<models::Parameter*>& parameters, int own_rank, int ranks)
+    : rank(own_rank), world(ranks) {
+  int64_t end = 0;
+  for (models::Parameter* parameter : parameters) {
+    Piece piece;
+    piece.parameter = parameter;
+    piece.numel = parameter->value.numel();
+    piece.offset = aligned(end);
+    piece.shape =
+        at::empty(parameter->value.sizes(), parameter->value.options().device(c10::kMeta));
+    end = piece.offset + piece.numel;
+    pieces.push_back(std::move(piece));
+  }
+  // Parts start at aligned offsets, too: with a short row the last ranks hold only padding.
+  shard_size = aligned((end + world - 1) / world);
+  for (Piece& piece : pieces) {
+    const int64_t begin = std::max(piece.offset, shard_size * rank);
+    const int64_t stop = std::min(piece.offset + piece.numel, shard_size * (rank + 1));
+    piece.first = begin - piece.offset;
+    piece.count = std::max<int64_t>(stop - begin, 0);
+    if (piece.count == 0) piece.first = 0;
+  }
+}
+
+at::Tensor FlatLayout::whole_view(const at::Tensor& row, const Piece& piece) {
+  return row.narrow(0, piece.offset, piece.numel).view(piece.shape.sizes());
+}
+
+at::Tensor FlatLayout::own_view(const at::Tensor& part, const Piece& piece) const {
+  const int64_t position = piece.count == 0 ? 0 : piece.offset + piece.first - shard_size * rank;
+  return part.narrow(0, position, piece.count);
+}
+
+void FlatLayout::clear_gaps(at::Tensor& row) const {
+  int64_t end = 0;
+  const auto clear = [&](int64_t from, int64_t to) {
+    if (from < to) row.narrow(0, from, to - from).zero_();
+  };
+  for (const Piece& piece : pieces) {
+    clear(end, piece.offset);
+    end = piece.offset + piece.numel;
+  }
+  clear(end, row.numel());
+}
 
 Unit::Unit(std::string name, const std::vector<const models::ParamLayer*>& layers, Storage storage,
            ShardingContext& context)

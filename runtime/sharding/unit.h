@@ -1,17 +1,98 @@
 // Parameters whose gradients are reduced together: a unit of fsdp (sharded_unit.h), a bucket of ddp
-// (replicated.h). Tracks how far a micro-batch has come through its layers, and holds the gradients
+// (parallel.cpp). Tracks how far a micro-batch has come through its layers, and holds the gradients
 // that are being reduced. wrapped_model.h decides when.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/models/model.h"
+#include "runtime/models/parameter.h"
 #include "runtime/profile/timeline.h"
-#include "runtime/sharding/flat_layout.h"
 #include "runtime/sharding/shard_state.h"
-#include "runtime/sharding/sharding_context.h"
+#include "runtime/sharding/sharding_options.h"
 
 namespace moonshard::sharding {
+
+// What all units of a model share: the group of ranks, devices and dtypes of values, and the bytes
+// that this rank holds.
+
+/// Bytes of one rank, now and at their peak since the last reset.
+struct ShardingMemory {
+  int64_t parameters = 0;                     ///< kept between steps: own parts, or all of them
+  int64_t gradients = 0;                      ///< peak of the sums kept for the optimizer
+  int64_t gradients_now = 0;                  ///< held now
+  int64_t whole = 0, whole_peak = 0;          ///< gathered parameters
+  int64_t in_flight = 0, in_flight_peak = 0;  ///< gradients being reduced
+  int64_t whole_units = 0, whole_units_peak = 0;
+
+  void add_whole(int64_t bytes, int64_t units);
+  void add_in_flight(int64_t bytes);
+  void add_gradients(int64_t bytes);
+};
+
+struct ShardingContext {
+  /// Parts live on the host where the options say so and `may_offload`.
+  ShardingContext(models::Model& model, const ShardingOptions& options, bool may_offload,
+                  std::shared_ptr<comm::Communicator> ranks);
+
+  std::shared_ptr<comm::Communicator> group;
+  c10::Device device;   ///< of the computation
+  c10::Device home;     ///< of the parts: the host with offload
+  at::ScalarType type;  ///< of the parts
+  at::ScalarType compute_type;
+  at::ScalarType sum_type;     ///< of gradient sums
+  at::ScalarType reduce_type;  ///< of gradient collectives
+  ShardingMemory memory;
+
+  bool single() const { return group->size() == 1; }
+  bool offloads() const { return home != device; }
+  /// With offload: the stream that copies between host and device, beside the computation.
+  c10::Stream copy_stream();
+  /// With offload: waits for gradients that are being copied to the host.
+  void wait_for_copies();
+  /// With offload a copy in pinned memory, asynchronous to the computation; else the same tensor.
+  at::Tensor brought_home(const at::Tensor& gradient) const;
+
+ private:
+  std::optional<c10::Stream> copies_;
+};
+
+// Several parameters flattened into one row and cut into equal parts, one per rank. A cut may fall
+// inside a parameter; the last parts may be padding only. All ranks compute the same layout.
+
+/// A parameter in the row, and the part of it that this rank keeps.
+struct Piece {
+  models::Parameter* parameter = nullptr;
+  int64_t numel = 0;
+  int64_t offset = 0;            ///< of the parameter in the row
+  int64_t first = 0, count = 0;  ///< this rank's elements of the flattened parameter; may be none
+  at::Tensor shape;  ///< without storage: placeholder while the parameter is not gathered
+};
+
+struct FlatLayout {
+  FlatLayout() = default;
+  FlatLayout(const std::vector<models::Parameter*>& parameters, int rank, int world);
+
+  std::vector<Piece> pieces;
+  int64_t shard_size = 0;
+  int rank = 0, world = 1;
+
+  bool empty() const { return pieces.empty(); }
+  int64_t padded() const { return shard_size * world; }
+  /// A piece's parameter in its own shape, inside a whole row.
+  static at::Tensor whole_view(const at::Tensor& row, const Piece& piece);
+  /// This rank's elements of the parameter [count], inside its part of the row.
+  at::Tensor own_view(const at::Tensor& part, const Piece& piece) const;
+  /// Zeroes the padding.
+  void clear_gaps(at::Tensor& row) const;
+};
 
 class Unit {
  public:

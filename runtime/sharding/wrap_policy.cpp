@@ -1,6 +1,5 @@
 #include "runtime/sharding/wrap_policy.h"
 
-#include <algorithm>
 #include <map>
 
 namespace moonshard::sharding {

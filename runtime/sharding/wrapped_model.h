@@ -1,7 +1,7 @@
 // A model whose parameters are grouped into units. Attached to the model's seam, it is notified of
 // every use of a layer: it knows when a unit's gradients are complete, reduces them over ranks and
-// passes them to the updater. Wrappers with whole parameters on every rank (replicated.h) need no
-// more; sharded_model.h adds when units are gathered and released.
+// passes them to the updater. Wrappers with whole parameters on every rank (ddp, in parallel.cpp)
+// need no more; sharded_model.h adds when units are gathered and released.
 #pragma once
 
 #include "runtime/sharding/parallel.h"

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/counter_noise/counter_noise.h"
-#include "runtime/optim/noise.h"
+#include "runtime/optim/optimizer.h"
 
 namespace moonshard::train {
 

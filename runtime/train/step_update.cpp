@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/profile/owners.h"
-#include "runtime/profile/zone.h"
+#include "runtime/profile/ledger.h"
+#include "runtime/profile/timeline.h"
 #include "runtime/sharding/settle_rows.h"
 
 namespace moonshard::train {

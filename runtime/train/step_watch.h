@@ -13,9 +13,8 @@
 
 #include "runtime/profile/context.h"
 #include "runtime/profile/ledger.h"
-#include "runtime/profile/overlap.h"
+#include "runtime/profile/timeline.h"
 #include "runtime/profile/trace.h"
-#include "runtime/profile/zone.h"
 #include "runtime/records/schema.h"
 #include "runtime/train/trainer.h"
 

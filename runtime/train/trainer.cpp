@@ -5,15 +5,15 @@
 #include <atomic>
 #include <exception>
 
+#include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
-#include "runtime/core/determinism.h"
 #include "runtime/core/device.h"
-#include "runtime/core/memory_errors.h"
-#include "runtime/optim/noise.h"
-#include "runtime/profile/owners.h"
-#include "runtime/profile/zone.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/privacy/layer_rules.h"
+#include "runtime/privacy/rank_agreement.h"
+#include "runtime/profile/ledger.h"
+#include "runtime/profile/timeline.h"
 #include "runtime/sharding/settle_rows.h"
-#include "runtime/train/micro_batches.h"
 #include "runtime/train/step_finish.h"
 #include "runtime/train/step_graph.h"
 #include "runtime/train/step_watch.h"
@@ -116,7 +116,7 @@ Trainer::Trainer(TrainerParts parts)
                parts_.model->last_trainer(), id_),
       clipping_(std::make_shared<privacy::Clipping>(account_.with_noise(parts_.clip))),
       engine_(privacy::make_engine(parts_.clip, clipping_)),
-      optimizer_(optim::make_optimizer(parts_.optimizer)),
+      optimizer_(parts_.optimizer),
       parallel_(sharding::make_parallel(*parts_.model, parts_.sharding, *parts_.world)),
       statistics_(*parts_.world, device_),
       watch_(std::make_unique<StepWatch>(device_)) {
@@ -132,6 +132,7 @@ Trainer::Trainer(TrainerParts parts)
   if (engine_->is_private()) {
     account_.draw_secret(*parts_.world);
     finish_ = make_private_finish(own);
+    compare_ranks();
   } else {
     finish_ = make_plain_finish(own);
   }
@@ -147,6 +148,35 @@ Trainer::Trainer(TrainerParts parts)
 }
 
 Trainer::~Trainer() = default;
+
+// Everything that a claim rests on, and where the run stands.
+void Trainer::compare_ranks() const {
+  std::vector<privacy::SharedFact> facts;
+  Json model_options = models::model_schema().to_json(&model().options());
+  model_options.erase("device");
+  privacy::add_option_facts(facts, "model", model_options);
+  std::string parameters;
+  for (const auto& parameter : model().parameters())
+    parameters += fmt::format("{} {} {}\n", parameter->name, c10::str(parameter->value.sizes()),
+                              parameter->trainable);
+  facts.push_back({"model: parameters and which of them are trained", parameters, true});
+  const OptionSchema clip("clip", privacy::add_clip_options<privacy::ClipOptions>);
+  const OptionSchema budget("privacy", privacy::add_privacy_options<privacy::PrivacyOptions>);
+  const OptionSchema optimizer("optimizer", optim::add_optimizer_options<optim::OptimizerOptions>);
+  privacy::add_option_facts(facts, "clip", clip.to_json(&clipping_->options()));
+  privacy::add_option_facts(facts, "privacy", budget.to_json(&parts_.privacy));
+  privacy::add_option_facts(facts, "optimizer", optimizer.to_json(&parts_.optimizer));
+  privacy::add_option_facts(facts, "parallel",
+                            sharding::sharding_schema().to_json(&parts_.sharding));
+  if (parts_.data != nullptr) privacy::add_option_facts(facts, "data", parts_.data->shared_facts());
+  privacy::add_option_facts(facts, "trainer",
+                            {{"expected_batch_size", parts_.step.expected_batch_size},
+                             {"grad_accum", parts_.step.grad_accum},
+                             {"step", step_},
+                             {"history", account_.history().to_json()}});
+  facts.push_back({"the secret of the noise", account_.secret_name(), true});
+  privacy::require_agreement(*parts_.world, facts);
+}
 
 void Trainer::record_timeline(bool on) {
   watch_->wishes.timeline = on;
@@ -178,6 +208,11 @@ void Trainer::restore(const RunState& state) {
   if (clipping_->options().clipping == "adaptive") clipping_->set_bound(state.clip_bound);
   step_ = state.step;
   account_.go_on_from(state.spent);
+  // The same steps may come again, with other samples: never with the same noise.
+  if (engine_->is_private()) {
+    account_.draw_secret(*parts_.world);
+    compare_ranks();
+  }
   half_restored_ = half_updated_ = false;
   if (graph_ != nullptr) graph_->drop();
 }
@@ -190,7 +225,7 @@ void Trainer::begin_watch() {
     profile::claim(parameter->value, profile::Owner::Parameters);
   for (const auto& part : parallel_->updated()) {
     profile::claim(part->value, profile::Owner::Parameters);
-    for (const auto& [name, tensor] : optimizer_->state(*part).tensors)
+    for (const auto& [name, tensor] : optimizer_.state(*part).tensors)
       profile::claim(tensor, profile::Owner::OptimizerState);
   }
 }
@@ -205,11 +240,13 @@ StepReport Trainer::step() {
   account_.check_left();
   // A step that fails before it changes anything is done again with the same samples: passing over
   // draws that did not fit would choose among them.
-  const int64_t position = parts_.data->position();
+  const int64_t position = parts_.data->position(), last_step = step_;
   try {
     return run_step(parts_.data->next_step(parts_.step.grad_accum), timer);
   } catch (...) {
-    if (account_.sampling().sampler == "poisson" && !half_updated_) parts_.data->go_to(position);
+    // One that fails after its update has used them up.
+    const bool is_unchanged = !half_updated_ && step_ == last_step;
+    if (account_.sampling().sampler == "poisson" && is_unchanged) parts_.data->go_to(position);
     throw;
   }
 }
@@ -227,13 +264,19 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
                              profile::PhaseTimer& timer) try {
   check_runnable();
   account_.take_model();
+  for (const auto& layer : parts_.model->layers()) {
+    if (layer->trainable() && !privacy::has_built_in_rule(*layer))
+      account_.invalidate_claim(fmt::format(
+          "layer '{}' of kind {} has a rule of a script, whose norms nobody has proven here",
+          layer->name, layer->kind));
+  }
   tell_counts(micro_batches, timer);
   StepProgress progress;
   plan_update(progress);
   std::optional<StepGuard> attached(std::in_place, *parts_.model, *engine_, *parallel_, hooks_);
   const bool is_wide = model().seam().compute_type == at::kDouble ||
                        dtype_from_name(model().options().dtype) == at::kDouble;
-  progress.update.emplace(*parallel_, *optimizer_, progress.noise,
+  progress.update.emplace(*parallel_, optimizer_, progress.noise,
                           is_wide ? at::kDouble : at::kFloat, progress.report.lr, half_updated_);
   const DeterminismGuard determinism(parts_.step.deterministic);
   const bool as_graph = runs_as_graph() && micro_batches.size() == 1;
@@ -338,7 +381,7 @@ void Trainer::show_gradients(profile::PhaseTimer& timer, StepProgress& progress)
     if (parameter->grad.defined()) parameter->grad.div_(progress.noise.denominator);
   parallel_->expose_gradients();
   gradient_observer_(model());
-  progress.update.emplace(*parallel_, *optimizer_, optim::NoiseSpec{}, at::kFloat,
+  progress.update.emplace(*parallel_, optimizer_, optim::NoiseSpec{}, at::kFloat,
                           progress.report.lr, half_updated_);
 }
 

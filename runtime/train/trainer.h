@@ -11,17 +11,29 @@
 #include <vector>
 
 #include "runtime/core/batch.h"
-#include "runtime/data/synthetic.h"
+#include "runtime/data/source.h"
 #include "runtime/models/model.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/privacy/account.h"
 #include "runtime/privacy/clip_engine.h"
 #include "runtime/sharding/parallel.h"
-#include "runtime/train/rank_statistics.h"
 #include "runtime/train/step_options.h"
 #include "runtime/train/step_report.h"
 
 namespace moonshard::train {
+
+// How a step splits the batch that it is given.
+
+/// `count` parts in order, as even as it goes; a part may be empty.
+inline std::vector<Batch> micro_batches(const Batch& batch, int64_t count) {
+  std::vector<Batch> parts;
+  const int64_t samples = batch.size();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t first = samples * i / count;
+    parts.push_back(batch.slice(first, samples * (i + 1) / count - first));
+  }
+  return parts;
+}
 
 class StepFinish;
 class StepGraph;
@@ -94,8 +106,8 @@ class Trainer {
   models::Model& model() { return *parts_.model; }
   const models::Model& model() const { return *parts_.model; }
   const privacy::ClipEngine& engine() const { return *engine_; }
-  optim::Optimizer& optimizer() { return *optimizer_; }
-  const optim::Optimizer& optimizer() const { return *optimizer_; }
+  optim::Optimizer& optimizer() { return optimizer_; }
+  const optim::Optimizer& optimizer() const { return optimizer_; }
   const optim::OptimizerOptions& optimizer_options() const { return parts_.optimizer; }
   sharding::Parallel& parallel() { return *parallel_; }
   const sharding::Parallel& parallel() const { return *parallel_; }
@@ -117,6 +129,7 @@ class Trainer {
  private:
   StepReport run_step(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer);
   void begin_watch();
+  void compare_ranks() const;
   void check_runnable() const;
   void tell_counts(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer);
   void plan_update(StepProgress& progress);
@@ -138,7 +151,7 @@ class Trainer {
   privacy::Account account_;
   std::shared_ptr<privacy::Clipping> clipping_;
   std::unique_ptr<privacy::ClipEngine> engine_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
+  optim::Optimizer optimizer_;
   std::unique_ptr<sharding::Parallel> parallel_;
   RankStatistics statistics_;
   std::unique_ptr<StepFinish> finish_;

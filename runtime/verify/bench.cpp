@@ -5,10 +5,9 @@
 #include <cmath>
 
 #include "kernels/counter_noise/counter_noise.h"
-#include "runtime/core/determinism.h"
 #include "runtime/core/device.h"
 #include "runtime/models/registry.h"
-#include "runtime/train/micro_batches.h"
+#include "runtime/train/trainer.h"
 
 namespace moonshard::verify {
 namespace {

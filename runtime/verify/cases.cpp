@@ -1,6 +1,5 @@
 #include "runtime/verify/cases.h"
 
-#include "runtime/base/check.h"
 #include "runtime/models/registry.h"
 
 namespace moonshard::verify {

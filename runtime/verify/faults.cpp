@@ -5,8 +5,6 @@
 #include <cmath>
 #include <set>
 
-#include <fmt/ranges.h>
-
 #include "kernels/counter_noise/counter_noise.h"
 #include "runtime/base/options.h"
 #include "runtime/comm/rank_environment.h"
@@ -121,10 +119,7 @@ std::shared_ptr<privacy::StepHooks> fault_by_name(std::span<const FaultName> lis
     if (name == known.name) return make_fault(known.fault);
     names.emplace_back(known.name);
   }
-  const std::string near = nearest_name(name, names);
-  throw UsageError(fmt::format("{}: option 'fault': expected one of {}, got '{}'{}", where,
-                               fmt::join(names, ", "), name,
-                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  fail_unknown_name(where + ": option 'fault'", name, names);
 }
 
 }  // namespace moonshard::verify

@@ -8,8 +8,7 @@
 #include <cmath>
 #include <set>
 
-#include <fmt/ranges.h>
-
+#include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/models/registry.h"
 #include "runtime/verify/bench.h"
@@ -24,10 +23,7 @@ void expect_known(const std::string& name, const char* what, const List& list, N
   std::vector<std::string> names;
   for (const auto& item : list) names.push_back(name_of(item));
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  const std::string near = nearest_name(name, names);
-  throw UsageError(fmt::format("verify: option '{}': expected one of {}, got '{}'{}", what,
-                               fmt::join(names, ", "), name,
-                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  fail_unknown_name(fmt::format("verify: option '{}'", what), name, names);
 }
 
 // The reference holds every sample's gradient twice, in double: a model that cannot fit is refused,
@@ -54,15 +50,7 @@ std::vector<Cell> verify(const VerifyOptions& options, const Observer& observer)
   expect_known(options.options, "options", variants(), [](auto& variant) { return variant.name; });
   expect_known(options.dtype, "dtype", formats(), [](auto& format) { return format.name; });
   if (!options.model.empty()) expect_room(options);
-  sharding::refuse_unused_options(options.sharding);
-  const auto world = comm::make_world(options.sharding.world, options.sharding.link);
-  MS_CHECK(world->size() == 1 || options.sharding.parallel != "none",
-           "verify: expected a wrapper for {} ranks, got parallel = none; give --parallel ddp or "
-           "fsdp",
-           world->size());
-  MS_CHECK(!world->is_fake(),
-           "verify: expected real ranks, got world = {}; start them with --nproc",
-           options.sharding.world);
+  const auto world = sharding::real_world("verify", options.sharding);
   std::vector<Cell> cells;
   for (const Subject& subject : subjects(options.model)) {
     for (const Variant& variant : variants()) {
@@ -105,11 +93,7 @@ Json to_json(const std::vector<Cell>& cells, const VerifyOptions& options) {
     list.push_back(std::move(entry));
   }
   Json report{{"cells", std::move(list)}, {"failed", failed}};
-  if (options.sharding.parallel != "none") {
-    report["parallel"] = options.sharding.parallel;
-    if (options.sharding.parallel == "fsdp") report["sharding"] = options.sharding.sharding;
-    report["world"] = comm::this_world()->size();
-  }
+  sharding::add_wrapper(report, options.sharding);
   return report;
 }
 

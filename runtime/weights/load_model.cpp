@@ -1,17 +1,22 @@
 #include "runtime/weights/load_model.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
+#include <system_error>
 
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/files.h"
+#include "runtime/base/json.h"
+#include "runtime/base/utf8.h"
+#include "runtime/models/config_object.h"
+#include "runtime/models/model_options.h"
 #include "runtime/models/registry.h"
-#include "runtime/weights/hf_config.h"
-#include "runtime/weights/labels.h"
-#include "runtime/weights/safetensors_writer.h"
+#include "runtime/weights/safetensors.h"
 #include "runtime/weights/weight_source.h"
 
 namespace moonshard::weights {
@@ -135,6 +140,53 @@ Plan checked_plan(const Model& model, const WeightSource& source) {
   return plan;
 }
 
+// A name that is a path: presets have no leading dot or slash, and their "/" (dit-l/8) never names
+// a folder with a config.json.
+bool names_a_folder(const std::string& model) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::path(model) / "config.json", ignored);
+}
+
+bool looks_like_path(const std::string& model) {
+  return model.find('/') != std::string::npos || model.starts_with(".");
+}
+
+using models::ConfigObject;
+using models::Family;
+using models::ModelOptions;
+
+// A config of 21,000 classes names each twice, in less than this.
+constexpr ForeignLimits kConfigLimits{8u << 20, 200'000, 32};
+
+// "llama, qwen2, dit or linear"
+std::string known_types() {
+  std::vector<std::string> types;
+  for (const auto& family : models::families())
+    for (const std::string& type : family->config_types()) types.push_back(type);
+  const std::string last = types.back();
+  types.pop_back();
+  return fmt::format("{} or {}", fmt::join(types, ", "), last);
+}
+
+const Family& family_of_config(const ConfigObject& config) {
+  config.require("model_type", known_types());
+  const std::string type = config.text_or("model_type", "");
+  for (const auto& family : models::families()) {
+    for (const std::string& known : family->config_types())
+      if (known == type) return *family;
+  }
+  config.fail("model_type", known_types());
+}
+
+// 16-bit and 32-bit weights are opened as float32, which holds them all; double ones would lose
+// digits there.
+void read_dtype(const ConfigObject& config, ModelOptions& o) {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    if (config.has(key) && config.get(key).is_string() && config.get(key) == "float64")
+      o.dtype = "float64";
+  }
+}
+
 }  // namespace
 
 LoadReport defer_weights(Model& model, const std::filesystem::path& path) {
@@ -187,6 +239,59 @@ std::vector<std::string> save_model(const Model& model, const std::filesystem::p
   auto files = write_sharded(folder, tensors, max_shard_bytes);
   write_config(folder, model.options());
   return files;
+}
+
+models::ModelOptions resolve_model(const models::ModelOptions& options) {
+  if (!names_a_folder(options.model)) {
+    // A path, or a name on the hub that no preset knows: what is missing is a folder.
+    if (looks_like_path(options.model) && !models::knows_model(options.model)) {
+      check_weights_exist(options.model);
+      throw UsageError(fmt::format(
+          "model: expected a preset or a folder with a config.json, got '{}', which has none; give "
+          "the preset as model and this path as weights",
+          options.model));
+    }
+    return models::resolve_model_options(options);
+  }
+  models::ModelOptions combined = options_from_config(options.model);
+  const models::ModelOptions untouched;
+  for (const Option& option : models::model_schema().options()) {
+    const Json asked = option.read(&options);
+    if (option.name != "model" && asked != option.read(&untouched)) option.write(&combined, asked);
+  }
+  combined.deferred = options.deferred;
+  if (combined.weights.empty()) combined.weights = options.model;
+  return models::resolve_model_options(combined);
+}
+
+std::unique_ptr<models::Model> make_model(const models::ModelOptions& options) {
+  const models::ModelOptions resolved = resolve_model(options);
+  auto model = models::make_model(resolved);
+  if (!resolved.weights.empty() && resolved.device != "meta")
+    resolved.deferred ? defer_weights(*model, resolved.weights)
+                      : load_weights(*model, resolved.weights);
+  return model;
+}
+
+ModelOptions options_from_config(const std::filesystem::path& folder) {
+  check_weights_exist(folder);
+  const std::filesystem::path path = folder / "config.json";
+  std::error_code ignored;
+  MS_CHECK(std::filesystem::exists(path, ignored),
+           "weights: expected a folder with a config.json, got {}; name the folder of the model, "
+           "not one of its files",
+           in_quotes(folder.string()));
+  const ConfigObject config(read_foreign_json(path, kConfigLimits), path.string());
+  ModelOptions options = family_of_config(config).read_config(config);
+  read_dtype(config, options);
+  return options;
+}
+
+void write_config(const std::filesystem::path& folder, const ModelOptions& options) {
+  const ModelOptions o = models::resolve_model_options(options);
+  Json config = models::family_of(o).write_config(o);
+  config["torch_dtype"] = o.dtype;
+  write_file_atomically(folder / "config.json", to_text(config));
 }
 
 }  // namespace moonshard::weights

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/models/model.h"
+#include "runtime/models/model_options.h"
 
 namespace moonshard::weights {
 
@@ -40,5 +41,30 @@ std::unique_ptr<models::Model> load_model(models::ModelOptions options,
 /// the names of the files of weights.
 std::vector<std::string> save_model(const models::Model& model, const std::filesystem::path& folder,
                                     int64_t max_shard_bytes = kDefaultShardBytes);
+
+// The one way to make a model: a preset with random weights, a preset with weights from a file, or
+// a Hugging Face folder.
+
+/// Options with every size filled in. When `model` is a folder with a config.json, that file gives
+/// the family and the sizes, the folder becomes `weights`, and the caller's options take
+/// precedence.
+models::ModelOptions resolve_model(const models::ModelOptions& options);
+
+/// Builds resolve_model's model; loads `weights` when it is set.
+std::unique_ptr<models::Model> make_model(const models::ModelOptions& options);
+
+// config.json of Hugging Face folders: what a model is, without its weights. Each family reads and
+// writes its own values of model_type (models/family.h). A config value that our models do
+// not support is an error, never a silent difference.
+
+/// Options to build the model with: its family as `model`, every size, and the task that the
+/// checkpoint was trained for ("auto" when the file does not say). Throws UsageError when there is
+/// no such folder or it needs what is not supported, IoError when the file is damaged; both name
+/// file and key.
+models::ModelOptions options_from_config(const std::filesystem::path& folder);
+
+/// Writes config.json for resolved options, so that transformers and options_from_config open the
+/// folder. The folder must exist.
+void write_config(const std::filesystem::path& folder, const models::ModelOptions& options);
 
 }  // namespace moonshard::weights

@@ -1,18 +1,34 @@
-// Reader of untrusted safetensors files. open() checks the whole header against the file's size
-// (safetensors_header.h); afterwards tensors are read one by one, by position.
+// Safetensors files. Those to be read are untrusted: open() checks the whole header against the
+// file's size (safetensors_header.h); afterwards tensors are read one by one, by position.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <ATen/ATen.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
-#include "runtime/base/read_file.h"
+#include "runtime/base/files.h"
 #include "runtime/weights/safetensors_header.h"
 
 namespace moonshard::weights {
+
+/// "F32" and back; the list is closed. Throws IoError / UsageError naming what was given.
+c10::ScalarType dtype_from_label(const std::string& label, const std::string& where);
+const char* dtype_label(c10::ScalarType type, const std::string& where);
+
+/// "[2, 3]"
+std::string shape_text(const std::vector<int64_t>& shape);
+
+/// What to say when none of `names` is the one asked for; offers the nearest.
+std::string unknown_tensor_message(const std::string& where, const std::string& name,
+                                   std::vector<std::string> names);
 
 class SafetensorsFile {
  public:
@@ -43,5 +59,56 @@ class SafetensorsFile {
   SafetensorsHeader header_;
   int64_t data_start_ = 0;
 };
+
+// A tensor in pieces of bounded size, in the order of its elements: files of any size are converted
+// without a second copy of a whole tensor.
+
+inline constexpr int64_t kPieceBytes = 16 << 20;
+
+/// Calls visit(piece) with views of at most `max_elements` elements each. The views may have any
+/// shape and strides; one after another they are the tensor in row-major order.
+template <class F>
+void for_each_piece(const at::Tensor& tensor, int64_t max_elements, const F& visit) {
+  if (tensor.numel() == 0) return;
+  if (tensor.numel() <= max_elements) {
+    visit(tensor);
+    return;
+  }
+  // A tensor with elements in one block is cut anywhere, every other one along its first dimension.
+  const at::Tensor rows = tensor.is_contiguous() ? tensor.view(-1) : tensor;
+  const int64_t count = rows.size(0), row_elements = rows.numel() / count;
+  if (row_elements > max_elements) {
+    for (int64_t i = 0; i < count; ++i) for_each_piece(rows.select(0, i), max_elements, visit);
+    return;
+  }
+  const int64_t step = std::max<int64_t>(1, max_elements / row_elements);
+  for (int64_t i = 0; i < count; i += step) visit(rows.narrow(0, i, std::min(step, count - i)));
+}
+
+// Writers of safetensors files. Files are written atomically; a set of shards never mixes old
+// and new ones.
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// The names under which Hugging Face folders keep weights.
+inline constexpr const char* kSingleFileName = "model.safetensors";
+inline constexpr const char* kIndexFileName = "model.safetensors.index.json";
+
+/// Other libraries take only files that name their framework.
+inline const Metadata kPortableMetadata = {{"format", "pt"}};
+
+/// Writes tensors in the order given, from any device and with any strides, in pieces: host memory
+/// stays bounded. Throws UsageError for names and dtypes no reader takes, IoError when writing
+/// fails; an older file then stays as it was.
+void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                       const Metadata& metadata = kPortableMetadata);
+
+/// Fills a folder: model.safetensors when all fits into `max_shard_bytes`, else
+/// model-00001-of-0000N.safetensors … and model.safetensors.index.json. Replaces the weights that
+/// were there under these names. A tensor larger than a shard gets its own shard. Returns the
+/// names of the files of weights.
+std::vector<std::string> write_sharded(const std::filesystem::path& folder,
+                                       const NamedTensors& tensors, int64_t max_shard_bytes,
+                                       const Metadata& metadata = kPortableMetadata);
 
 }  // namespace moonshard::weights

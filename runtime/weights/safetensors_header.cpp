@@ -10,7 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/check.h"
-#include "runtime/weights/labels.h"
+#include "runtime/base/utf8.h"
+#include "runtime/weights/safetensors.h"
 
 namespace moonshard::weights {
 namespace {

@@ -6,9 +6,9 @@
 #include <system_error>
 
 #include "runtime/base/check.h"
-#include "runtime/weights/foreign_json.h"
-#include "runtime/weights/labels.h"
-#include "runtime/weights/safetensors_writer.h"
+#include "runtime/base/json.h"
+#include "runtime/base/utf8.h"
+#include "runtime/weights/safetensors.h"
 
 namespace moonshard::weights {
 namespace {

@@ -5,6 +5,8 @@
 -- Run: make bench-gpu, or: moonshard run scripts/bench/gpu.lua [llama|engines|dit|qwen …] [--no-torch|--torch-from FILE] [--iters N]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
+local lists = require "moonshard.lists"
+local native = require "moonshard.native"
 
 --- Rows: what is run, PyTorch's counterpart (arguments of torch_peer.py) and the goal: ms, GiB or tokens per second.
 local function llama(tokens, mode, budget_mb, goal)
@@ -48,11 +50,8 @@ local flags = {
 local sets = { name = "sets", kind = "text", list = true, choices = { "llama", "engines", "dit", "qwen" } }
 
 local function read_arguments(words)
-  local given, wanted, chosen = command_line.parse("bench", words, flags, sets), {}, {}
-  for _, set in ipairs(given.sets or {}) do wanted[set] = true end
-  for _, row in ipairs(rows) do
-    if not given.sets or wanted[row.set] then chosen[#chosen + 1] = row end
-  end
+  local given = command_line.parse("bench", words, flags, sets)
+  local chosen = lists.select(rows, function(row) return lists.contains(given.sets or { row.set }, row.set) end)
   return chosen, { torch = not given.no_torch, torch_from = given.torch_from, iters = given.iters or 12 }
 end
 
@@ -73,22 +72,14 @@ end
 --- PyTorch's figures for the chosen rows, each measured once, in a separate process.
 local function measure_torch(chosen)
   local peer = (debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/torch_peer.py"
-  local results, done = {}, {}
-  for _, row in ipairs(chosen) do
-    for _, arguments in ipairs(row.torch) do
-      if not done[arguments] then
-        done[arguments] = true
-        local pipe = assert(io.popen(("%s %q %s 2>&1"):format(os.getenv "MOONSHARD_BENCH_PYTHON" or "python3", peer, arguments)))
-        local line
-        for text in pipe:lines() do line = text:match "^RESULT (.*)$" or line end
-        pipe:close()
-        line = line or '{"error": "no result; is PyTorch with transformers installed?"}'
-        results[#results + 1] = { arguments = arguments, result = line }
-        print(("PyTorch %s: %s"):format(arguments, results[#results].result))
-      end
-    end
-  end
-  return results
+  return lists.map(lists.unique(lists.extend({}, unpack(lists.column(chosen, "torch")))), function(arguments)
+    local pipe = assert(io.popen(("%s %q %s 2>&1"):format(os.getenv "MOONSHARD_BENCH_PYTHON" or "python3", peer, arguments)))
+    local line = '{"error": "no result; is PyTorch with transformers installed?"}'
+    for text in pipe:lines() do line = text:match "^RESULT (.*)$" or line end
+    pipe:close()
+    print(("PyTorch %s: %s"):format(arguments, line))
+    return { arguments = arguments, result = line }
+  end)
 end
 
 local function torch_words(row, results)
@@ -125,10 +116,7 @@ end
 
 local chosen, settings = read_arguments { ... }
 local zip = {}
-for _, key in ipairs(option_keys) do
-  zip[key] = {}
-  for i, row in ipairs(chosen) do zip[key][i] = row[key] end
-end
+for _, key in ipairs(option_keys) do zip[key] = lists.column(chosen, key) end
 local torch_results = settings.torch_from and read_torch(settings.torch_from) or settings.torch and measure_torch(chosen) or {}
 local runs = ms.sweep { name = "bench_gpu", device = "cuda", noise_multiplier = 1.0, warmup = 3, iters = settings.iters, zip = zip }:run()
 if not runs then return end
@@ -150,15 +138,11 @@ for i, point in ipairs(runs.points) do
 end
 local text = table.concat(lines, "\n") .. "\n"
 print("\n" .. text)
-local function write(name, content)
-  local file = assert(io.open(runs.path .. "/" .. name, "w"))
-  file:write(content)
-  file:close()
-end
-write("table.txt", text)
+native.files.write(runs.path .. "/table.txt", text)
 if #torch_results > 0 then
-  local entries = {}
-  for i, entry in ipairs(torch_results) do entries[i] = ('  {"arguments": "%s", "result": %s}'):format(entry.arguments, entry.result) end
-  write("torch.json", "[\n" .. table.concat(entries, ",\n") .. "\n]\n")
+  local entries = lists.map(torch_results, function(entry)
+    return ('  {"arguments": "%s", "result": %s}'):format(entry.arguments, entry.result)
+  end)
+  native.files.write(runs.path .. "/torch.json", "[\n" .. table.concat(entries, ",\n") .. "\n]\n")
 end
 print("run folder: " .. runs.path)

@@ -1,22 +1,22 @@
 --- ms.analyze and ms.compare: scripts/moonshard/analyze as functions on results.
 local compare = require "moonshard.analyze.compare"
+local lists = require "moonshard.lists"
+local memory = require "moonshard.analyze.memory"
 local native = require "moonshard.native"
+local points = require "moonshard.analyze.points"
+local points_of = require "moonshard.sweep.points"
+local scaling = require "moonshard.analyze.scaling"
 
 local M = {
   overhead = require("moonshard.analyze.overhead").analyze,
-  memory = require("moonshard.analyze.memory").analyze,
-  stages = require("moonshard.analyze.memory").stages,
-  phases = require("moonshard.analyze.phases").analyze,
-  scaling = require("moonshard.analyze.scaling").analyze,
-  fit = require("moonshard.analyze.scaling").fit,
+  memory = memory.analyze,
+  stages = memory.stages,
+  phases = points.phases,
+  scaling = scaling.analyze,
+  fit = scaling.fit,
   bottleneck = require("moonshard.analyze.bottleneck").analyze,
-  tradeoff = require("moonshard.analyze.tradeoff").analyze,
+  tradeoff = points.tradeoff,
 }
-
-local function matches(value, glob)
-  local pattern = "^" .. glob:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".") .. "$"
-  return tostring(value):match(pattern) ~= nil
-end
 
 --- One source of a comparison: a run folder with its points, or a file with one result.
 -- @tparam string path
@@ -25,18 +25,10 @@ local function source_of(path, only)
   local name = path:gsub("/+$", ""):match("([^/]+)$") or path
   if path:match("%.json$") then return { name = name, items = { compare.read(path) } } end
   local runs = require("moonshard.runs").load(path)
-  local items = {}
-  for _, point in ipairs(runs.points) do
-    local takes = true
-    for key, glob in pairs(only or {}) do
-      takes = takes and (matches(point.options[key], glob) or matches((point.asked or {})[key], glob))
-    end
-    if takes then
-      items[#items + 1] = { name = require("moonshard.analyze.memory").label_of(runs, point), path = path, status = point.status,
-        options = point.options, metrics = point.metrics, result = point.result }
-    end
-  end
-  return { name = name, items = items, environment = runs.environment }
+  return { name = name, environment = runs.environment, items = lists.map(points_of.matching(runs.points, only or {}), function(point)
+    return { name = memory.label_of(runs, point), path = path, status = point.status, options = point.options, metrics = point.metrics,
+      result = point.result }
+  end) }
 end
 
 --- Results of folders and files side by side; only what differs.

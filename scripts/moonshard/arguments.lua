@@ -12,6 +12,7 @@
 --   choices      the words that are allowed
 --   value        what help calls the value
 --   hidden       not in help
+local lists = require "moonshard.lists"
 local usage = require "moonshard.usage"
 
 local M = {}
@@ -32,25 +33,19 @@ end
 
 --- Flags for all experiment options, to be given to parse() behind a script's own.
 -- @tparam {table,...} options as ms.options() gives them
-function M.option_flags(options)
-  local flags = {}
-  for i, option in ipairs(options) do flags[i] = flag_of_option(option) end
-  return flags
-end
+function M.option_flags(options) return lists.map(options, flag_of_option) end
 
 --- Flags by all names under which they are known; the first flag to claim a name keeps it.
 local function index_of(flags)
   local by_name = {}
-  local function claim(name, flag) by_name[name] = by_name[name] or flag end
-  for _, flag in ipairs(flags) do
-    claim(flag.name, flag)
-    for _, alias in ipairs(flag.aliases or {}) do claim(alias, flag) end
-  end
-  for _, flag in ipairs(flags) do  -- plurals come last: no option is the plural of another
-    if flag.list then
-      claim(flag.name .. "s", flag)
-      for _, alias in ipairs(flag.aliases or {}) do claim(alias .. "s", flag) end
+  local function claim(flag, ending)
+    for _, name in ipairs(lists.extend({ flag.name }, flag.aliases or {})) do
+      by_name[name .. ending] = by_name[name .. ending] or flag
     end
+  end
+  for _, flag in ipairs(flags) do claim(flag, "") end
+  for _, flag in ipairs(flags) do  -- plurals come last: no option is the plural of another
+    if flag.list then claim(flag, "s") end
   end
   return by_name
 end
@@ -75,9 +70,7 @@ local function typed(where, flag, text)
     end
     return number
   end
-  for _, choice in ipairs(flag.choices or { text }) do
-    if choice == text then return text end
-  end
+  if lists.contains(flag.choices or { text }, text) then return text end
   refuse(where, flag, table.concat(flag.choices, " | "), text)
 end
 
@@ -94,12 +87,6 @@ local function store(where, values, flag, text)
   else
     values[flag.name] = typed(where, flag, text)
   end
-end
-
-local function cut_at_commas(text)
-  local parts = {}
-  for part in text:gmatch("[^,]+") do parts[#parts + 1] = part end
-  return parts
 end
 
 --- Words that follow a flag and belong to it; returns them and the index of the last.
@@ -122,19 +109,17 @@ local function words_of(where, flag, words, i)
   return taken, i
 end
 
-local function fail_unknown(where, name, flags)
-  local known = {}
-  for _, each in ipairs(flags) do
-    if not each.hidden then known[#known + 1] = each.name end
-  end
-  usage.fail_unknown(where, ("option '--%s'"):format(name), (name:gsub("-", "_")), known, spelled)
+local function shown_flags(flags)
+  return lists.select(flags, function(flag) return not flag.hidden end)
 end
-M.fail_unknown = fail_unknown
+
+--- Raises that there is no such flag.
+function M.fail_unknown(where, name, flags)
+  usage.fail_unknown(where, ("option '--%s'"):format(name), (name:gsub("-", "_")), lists.column(shown_flags(flags), "name"), spelled)
+end
 
 --- Reads words into a table of values by flag name.
 -- @tparam string where opens messages, e.g. "fsdp_llama3"
--- @tparam {string,...} words
--- @tparam {table,...} flags
 -- @tparam[opt] string|table positional the flag that takes a word without a flag, by name or as one that only such words
 -- give; a list takes all of them
 -- @tparam[opt] {string,...} rest where a script is run: takes all words behind the positional one that belong to no flag,
@@ -151,7 +136,7 @@ function M.parse(where, words, flags, positional, rest)
     local flag = name and by_name[(name:gsub("-", "_"))]
     local is_behind = rest and values[free.name] ~= nil
     if rest and words[i] == "--" then
-      for j = i + 1, #words do rest[#rest + 1] = words[j] end
+      lists.extend(rest, { unpack(words, i + 1) })
       i = #words
     elseif flag then
       local taken
@@ -160,13 +145,13 @@ function M.parse(where, words, flags, positional, rest)
       else
         taken, i = words_of(where, flag, words, i)
       end
-      if #taken == 1 and flag.list and (given or flag.commas) then taken = cut_at_commas(taken[1]) end
+      if #taken == 1 and flag.list and (given or flag.commas) then taken = lists.matches(taken[1], "[^,]+") end
       if flag.optional and #taken == 0 then values[flag.name] = true end
       for _, text in ipairs(taken) do store(where, values, flag, text) end
     elseif is_behind then
       rest[#rest + 1] = words[i]
     elseif name then
-      fail_unknown(where, name, flags)
+      M.fail_unknown(where, name, flags)
     elseif free and (free.list or values[free.name] == nil) then
       flag = free
       store(where, values, free, words[i])
@@ -192,24 +177,13 @@ local function shape_of(flag)
 end
 
 --- Help lines of flags: name, type, other spellings, meaning.
--- @tparam {table,...} flags
--- @treturn string
 function M.describe(flags)
-  local shown, width = {}, 0
-  for _, flag in ipairs(flags) do
-    if not flag.hidden then
-      shown[#shown + 1] = flag
-      width = math.max(width, math.min(#shape_of(flag), 40))
-    end
-  end
-  local lines = {}
-  for i, flag in ipairs(shown) do
-    local others = {}
-    for _, alias in ipairs(flag.aliases or {}) do others[#others + 1] = spelled(alias) end
-    local also = #others > 0 and " (also " .. table.concat(others, ", ") .. ")" or ""
-    lines[i] = ("  %-" .. width .. "s  %s%s"):format(shape_of(flag), flag.doc, also)
-  end
-  return table.concat(lines, "\n")
+  local shown, width = shown_flags(flags), 0
+  for _, flag in ipairs(shown) do width = math.max(width, math.min(#shape_of(flag), 40)) end
+  return table.concat(lists.map(shown, function(flag)
+    local others = table.concat(lists.map(flag.aliases or {}, spelled), ", ")
+    return ("  %-" .. width .. "s  %s%s"):format(shape_of(flag), flag.doc, others ~= "" and " (also " .. others .. ")" or "")
+  end), "\n")
 end
 
 return M

@@ -23,7 +23,6 @@ local function parse_and_run(name, words)
 end
 
 --- Runs a verb.
--- @tparam string name
 -- @tparam string ... the words behind it
 -- @treturn number|nil exit code
 function M.run(name, ...)
@@ -31,12 +30,10 @@ function M.run(name, ...)
   if ok then return result end
   if not usage.is_mistake(result) then error(result, 0) end
   io.stderr:write("moonshard: ", result.text, "\n")
-  return 2
+  return result.code
 end
 
 --- What moonshard NAME --help prints.
--- @tparam string name
--- @treturn string
 function M.help(name)
   local verb = verb_of(name)
   local flags = arguments.describe(verb.flags)

@@ -2,7 +2,7 @@
 -- Nothing of the user's runs here: names are looked up with rawget and through `__index` tables.
 -- One exception is made for native objects: a field that the metatable lists in `__members` may be
 -- read through a native `__index`, because such a getter is ours and only reports.
--- @module moonshard.complete
+local lists = require "moonshard.lists"
 local lexer = require "moonshard.repl.lexer"
 
 local M = {}
@@ -18,18 +18,13 @@ local function metatable_of(value)
   return type(meta) == "table" and meta or nil
 end
 
-local function lists_member(meta, name)
+local function listed_members(meta)
   local members = rawget(meta, "__members")
-  if type(members) ~= "table" then return false end
-  for _, member in ipairs(members) do
-    if member == name then return true end
-  end
-  return false
+  return type(members) == "table" and members or {}
 end
 
 --- Look a field up without running user code.
 -- @param value table, userdata or string
--- @param key
 -- @return the field or nil
 function M.field(value, key)
   for _ = 1, MAX_INDEX_CHAIN do
@@ -39,7 +34,7 @@ function M.field(value, key)
     end
     local meta = metatable_of(value)
     local index = meta and rawget(meta, "__index")
-    if type(value) == "userdata" and is_c_function(index) and lists_member(meta, key) then
+    if type(value) == "userdata" and is_c_function(index) and lists.contains(listed_members(meta), key) then
       local ok, found = pcall(index, value, key)
       return ok and found or nil
     end
@@ -50,7 +45,6 @@ function M.field(value, key)
 end
 
 --- Follow a list of keys from an environment.
--- @tparam table env
 -- @tparam table path keys, e.g. `{ "ms", "optim" }`
 -- @return the value or nil
 function M.resolve(env, path)
@@ -72,7 +66,6 @@ local function collect_table(names, source, methods_only)
 end
 
 --- Names that may stand after `value.` or `value:`.
--- @param value
 -- @tparam boolean methods_only after a colon: only what can be called, as far as that is known
 -- @treturn table set of names
 function M.members(value, methods_only)
@@ -81,8 +74,7 @@ function M.members(value, methods_only)
     if type(value) == "table" then collect_table(names, value, methods_only) end
     local meta = metatable_of(value)
     if not meta then break end
-    local listed = rawget(meta, "__members")
-    for _, name in ipairs(type(listed) == "table" and listed or {}) do
+    for _, name in ipairs(listed_members(meta)) do
       if type(name) == "string" then names[name] = true end
     end
     -- Native classes often keep their methods in the metatable itself.
@@ -94,12 +86,7 @@ function M.members(value, methods_only)
 end
 
 local function matching(names, prefix)
-  local list = {}
-  for name in pairs(names) do
-    if name:sub(1, #prefix) == prefix then list[#list + 1] = name end
-  end
-  table.sort(list)
-  return list
+  return lists.select(lists.keys(names), function(name) return name:sub(1, #prefix) == prefix end)
 end
 
 local function literal_key(token)
@@ -201,10 +188,7 @@ local function complete_option(tokens, prefix, context)
   if #stack == 0 or not at_key then return nil end
   local list = option_names(context, callee_path(tokens, stack))
   if not list then return nil end
-  local names = {}
-  for _, name in ipairs(list) do
-    if type(name) == "string" then names[name] = true end
-  end
+  local names = lists.set(lists.select(list, function(name) return type(name) == "string" end))
   for at = stack[#stack] + 1, #tokens - 1 do
     if tokens[at + 1].text == "=" then names[tokens[at].text] = nil end
   end
@@ -212,10 +196,7 @@ local function complete_option(tokens, prefix, context)
 end
 
 local function complete_global(prefix, env)
-  local names = {}
-  for _, word in ipairs(lexer.keywords) do names[word] = true end
-  for name in pairs(M.members(env, false)) do names[name] = true end
-  return matching(names, prefix)
+  return matching(lists.merged(lists.set(lexer.keywords), M.members(env, false)), prefix)
 end
 
 local function complete_path(prefix, context)
@@ -231,8 +212,8 @@ local function complete_path(prefix, context)
 end
 
 local function complete_dotted(text, context)
-  local parts, prefix = {}, text:match("[^.:]*$")
-  for part in text:sub(1, #text - #prefix):gmatch("[^.:]+") do parts[#parts + 1] = part end
+  local prefix = text:match("[^.:]*$")
+  local parts = lists.matches(text:sub(1, #text - #prefix), "[^.:]+")
   if #parts == 0 then return complete_global(prefix, context.env), prefix end
   return matching(M.members(M.resolve(context.env, parts), text:find(":", 1, true) ~= nil), prefix),
     prefix
@@ -283,11 +264,7 @@ end
 -- Lines that are not Lua: `.save file`, `%time code`, `?name`.
 local function complete_command(text, context)
   local word = text:match("^%s*([.%%][%a_]*)$")
-  if word and context.commands then
-    local names = {}
-    for _, name in ipairs(context.commands) do names[name] = true end
-    return matching(names, word), word
-  end
+  if word and context.commands then return matching(lists.set(context.commands), word), word end
   local file = text:match("^%s*%.save%s+(.*)$")
   if file then return complete_path(file, context), file end
   local code = text:match("^%s*%?(.*)$") or text:match("^%s*%%%a+%s+(.*)$")
@@ -308,8 +285,6 @@ function M.candidates(text, context)
 end
 
 --- The longest common beginning of some words.
--- @tparam table words
--- @treturn string
 function M.common_prefix(words)
   local common = words[1] or ""
   for _, word in ipairs(words) do
@@ -319,7 +294,6 @@ function M.common_prefix(words)
 end
 
 --- Words in columns, read downwards.
--- @tparam table words
 -- @tparam number width of the terminal
 -- @treturn string lines, without a line break at the end
 function M.columns(words, width)

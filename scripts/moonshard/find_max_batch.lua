@@ -3,6 +3,7 @@
 local blame = require "moonshard.sweep.blame"
 local device = require "moonshard.sweep.device"
 local folders = require "moonshard.sweep.folder"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
 local points_of = require "moonshard.sweep.points"
@@ -32,14 +33,9 @@ end
 
 --- The experiment of one try: short, but two steps, because the optimizer's state comes with the first.
 local function point_of(shared, batch_size, is_whole)
-  local options = {}
-  for key, value in pairs(shared) do options[key] = value end
-  options.batch_size = batch_size
+  local options = lists.merged(shared, { batch_size = batch_size })
   if not is_whole then
-    options.warmup, options.iters = 1, 1
-    for _, name in ipairs(package.loaded["moonshard"].option_names()) do
-      if name == "profile" then options.profile = "off" end
-    end
+    options.warmup, options.iters, options.profile = 1, 1, "off"
   end
   local resolved, problem = points_of.resolve(options)
   if not resolved then blame("%s", (problem:gsub("^ms%.sweep:", "ms.find_max_batch:"))) end
@@ -53,14 +49,9 @@ local Search = {}
 Search.__index = Search
 
 function Search:plan(point)
-  for _, known in ipairs(self.points) do
-    if known.id == point.id then return end
-  end
+  if lists.contains(lists.column(self.points, "id"), point.id) then return end
   self.points[#self.points + 1] = point
-  local planned = {}
-  for i, each in ipairs(self.points) do planned[i] = { id = each.id, file = each.file, asked = each.asked, options = each.options } end
-  native.records.write_sweep(self.job.folder.writer, { name = self.name, request = self.request, axes = { "batch_size" },
-    points = planned })
+  folders.write_plan(self.job.folder.writer, self)
 end
 
 --- Whether a batch fits. Other failures end the search: they say nothing about memory.
@@ -114,17 +105,15 @@ function Search:go(low, high, verify)
 end
 
 local function open_folder(search, options)
-  local records = native.records
   if options.resume then
     local folder = folders.open({ points = {} }, options.resume)
-    for _, point in ipairs(records.read_json(options.resume .. "/sweep.json").points) do
+    for _, point in ipairs(native.records.read_json(options.resume .. "/sweep.json").points) do
       point.label = "batch_size=" .. tostring(point.asked.batch_size)
       search.points[#search.points + 1] = point
     end
     return folder
   end
-  return folders.create { out = options.out or "results", name = search.name, axes = { "batch_size" }, request = search.request,
-    points = {} }
+  return folders.create(search)
 end
 
 --- The largest batch_size that fits, found by trying.
@@ -146,7 +135,8 @@ return function(options)
   if first.options.device == "cpu" and not options.high and (first.options.memory_limit_mb or 0) == 0 then
     blame("ms.find_max_batch: expected memory_limit_mb or high on a CPU, got neither; the search would take all of the machine's memory")
   end
-  local search = setmetatable({ shared = shared, tries = {}, fitting = {}, points = {}, name = options.name or "max_batch", stopped = {},
+  local search = setmetatable({ shared = shared, tries = {}, fitting = {}, points = {}, axes = { "batch_size" }, stopped = {},
+    name = options.name or "max_batch", out = options.out or "results",
     request = { shared = shared, find_max_batch = { low = options.low or 1, high = options.high } } }, Search)
   local folder = open_folder(search, options)
   local bar = progress.new(0, native.launch.is_terminal() and not options.quiet, function(text)

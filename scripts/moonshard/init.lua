@@ -1,21 +1,13 @@
 --- The Lua half of the module: fills the native table with sweeps, results, profiles and plots.
 -- Loaded by luaopen_moonshard; scripts write `local ms = require "moonshard"`.
 return function(ms)
-  local sweep = require "moonshard.sweep"
-  local runs = require "moonshard.runs"
-  local profile = require "moonshard.profile"
-
-  ms.sweep = sweep.new
-  ms.load = runs.load
-  ms.profile = profile.profile
-
   local analyze = require "moonshard.analyze"
   ms.analyze, ms.compare = analyze, analyze.compare
-
+  ms.sweep = require("moonshard.sweep").new
   ms.find_max_batch = require "moonshard.find_max_batch"
-
-  local record_fields = require "moonshard.record_fields"
-  ms.fields = record_fields.list
+  ms.load = require("moonshard.runs").load
+  ms.profile = require("moonshard.profile").profile
+  ms.fields = require("moonshard.record_fields").list
 
   ms.document(ms.sweep, "ms.sweep", "ms.sweep { name, grid = { option = { values } }, zip, when, each, baseline, expect, out, … } -> Sweep",
     "A grid of experiments, each run in a process of its own. sweep:run { resume, retry, timeout, … } returns the results;"

@@ -1,5 +1,6 @@
 --- What figures read from points: names, axes, figures with their status. Records may lack any key: everything here
 -- returns nil instead of failing.
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 
 local M = {}
@@ -31,6 +32,13 @@ end
 --- A table, or an empty one.
 function M.list(value) return type(value) == "table" and value or {} end
 
+--- A part of a point's result by the names on the way to it: a table, an empty one where it is missing.
+function M.part(point, ...)
+  local part = M.list(point.result)
+  for _, name in ipairs { ... } do part = M.list(part[name]) end
+  return part
+end
+
 --- A number of a point's metrics, or nil.
 function M.metric(point, key) return M.number(M.list(point.metrics)[key]) end
 
@@ -52,37 +60,22 @@ end
 
 --- Axes with more than one value, in the sweep's order.
 function M.varying(results)
-  local axes = {}
-  for _, axis in ipairs(M.list(results.axes)) do
-    local first, differs
+  return lists.select(M.list(results.axes), function(axis)
+    local first = tostring(M.axis_value(results.points[1] or {}, axis))
     for _, point in ipairs(results.points) do
-      local text = tostring(M.axis_value(point, axis))
-      differs = differs or (first ~= nil and text ~= first)
-      first = first or text
+      if tostring(M.axis_value(point, axis)) ~= first then return true end
     end
-    if differs then axes[#axes + 1] = axis end
-  end
-  return axes
-end
-
-local function contains(list, item)
-  for _, each in ipairs(list) do
-    if each == item then return true end
-  end
-  return false
+  end)
 end
 
 --- The axis whose values are series: engines, ways to shard, or the first one of words.
--- @tparam Runs results
 -- @tparam[opt] table options series = name of an axis
 function M.series_axis(results, options)
   if options and options.series then return options.series end
-  local axes = M.varying(results)
-  for _, axis in ipairs { "mode", "sharding", "parallel" } do
-    if contains(axes, axis) then return axis end
-  end
-  for _, axis in ipairs(axes) do
-    if type(M.axis_value(results.points[1], axis)) ~= "number" then return axis end
+  local axis = M.growing_axis(results, "mode", "sharding", "parallel")
+  if axis then return axis end
+  for _, each in ipairs(M.varying(results)) do
+    if type(M.axis_value(results.points[1], each)) ~= "number" then return each end
   end
   return "mode"
 end
@@ -91,17 +84,14 @@ end
 function M.growing_axis(results, ...)
   local axes = M.varying(results)
   for _, axis in ipairs { ... } do
-    if contains(axes, axis) then return axis end
+    if lists.contains(axes, axis) then return axis end
   end
 end
 
 --- Varying axes besides those given.
 function M.other_axes(results, ...)
-  local others = {}
-  for _, axis in ipairs(M.varying(results)) do
-    if not contains({ ... }, axis) then others[#others + 1] = axis end
-  end
-  return others
+  local given = { ... }
+  return lists.select(M.varying(results), function(axis) return not lists.contains(given, axis) end)
 end
 
 local function word(axis, value, alone)
@@ -114,8 +104,6 @@ local function word(axis, value, alone)
 end
 
 --- "1024" for one axis, "batch 4, accum 2" for several, the model's name for none.
--- @tparam table point
--- @tparam {string,...} axes
 -- @tparam[opt] boolean spell units even for one axis
 function M.name(point, axes, spell)
   local parts = {}
@@ -136,28 +124,27 @@ end
 function M.axis_label(axes)
   if #axes == 0 then return { label = "model" } end
   if #axes > 3 then return { label = "configuration" } end
-  local titles = {}
-  for i, axis in ipairs(axes) do titles[i] = M.axis_words[axis] and M.axis_words[axis].title or axis:gsub("_", " ") end
+  local titles = lists.map(axes, function(axis) return M.axis_words[axis] and M.axis_words[axis].title or (axis:gsub("_", " ")) end)
   local words = #axes == 1 and M.axis_words[axes[1]]
   return { label = table.concat(titles, ", "), unit = words and words.unit or nil }
 end
 
 --- "llama3-tiny, batch 2, 64 tokens, fsdp on 2 ranks": what all points share, for titles.
 function M.subject(results)
-  local varying, options = M.varying(results), M.list(results.points[1] and results.points[1].options)
+  local varies, options = lists.set(M.varying(results)), M.list(results.points[1] and results.points[1].options)
   local parts = {}
-  if options.model ~= nil and not contains(varying, "model") then parts[1] = tostring(options.model) end
+  if options.model ~= nil and not varies.model then parts[1] = tostring(options.model) end
   for _, axis in ipairs { "batch_size", "seq_length" } do
     local value = M.number(options[axis])
     local is_text = axis ~= "seq_length" or options.task == nil or options.task == "classify" or options.task == "lm"
-    if value and value > 0 and is_text and not contains(varying, axis) then parts[#parts + 1] = word(axis, value) end
+    if value and value > 0 and is_text and not varies[axis] then parts[#parts + 1] = word(axis, value) end
   end
   local ranks = M.number(options.nproc)
-  local parallel = not contains(varying, "parallel") and options.parallel
+  local parallel = not varies.parallel and options.parallel
   if type(parallel) == "string" and parallel ~= "none" then
     parts[#parts + 1] = ranks and ranks > 1 and ("%s on %d ranks"):format(parallel, ranks) or parallel
   end
-  if type(options.device) == "string" and not contains(varying, "device") and options.device ~= "auto" then
+  if type(options.device) == "string" and not varies.device and options.device ~= "auto" then
     parts[#parts + 1] = options.device
   end
   return table.concat(parts, ", ")
@@ -165,8 +152,7 @@ end
 
 --- First and third quartile of a point's step times; nil where fewer than two were kept.
 function M.time_quartiles(point)
-  local time = M.list(M.list(point.result).time)
-  local samples = {}
+  local time, samples = M.part(point, "time"), {}
   for _, sample in ipairs(M.list(time.samples_ms)) do samples[#samples + 1] = M.number(sample) end
   if #samples >= 2 then return unpack(native.analysis.quartiles(samples)) end
   local step = M.list(time.step_ms)
@@ -176,29 +162,21 @@ end
 
 --- Median milliseconds of one phase.
 function M.phase_ms(point, phase)
-  return M.number(M.list(M.list(M.list(M.list(point.result).time).phases_ms)[phase]).median)
+  return M.number(M.part(point, "time", "phases_ms", phase).median)
 end
 
 --- Phases that any of the points has, in the order of a step; others in the order of their record, then by name.
 function M.phases(points)
-  local present, names, others = {}, {}, {}
+  local present, names = {}, {}
   for _, point in ipairs(points) do
-    local time = M.list(M.list(point.result).time)
-    for name in pairs(M.list(time.phases_ms)) do
-      if type(name) == "string" and not present[name] then
-        present[name] = true
-        others[#others + 1] = name
-      end
+    for name in pairs(M.part(point, "time", "phases_ms")) do
+      if type(name) == "string" then present[name] = true end
     end
   end
-  table.sort(others)
   for _, point in ipairs(points) do
-    for _, name in ipairs(M.list(M.list(M.list(point.result).time).phase_order)) do
-      if present[name] then names[#names + 1] = name end
-    end
+    lists.extend(names, lists.select(M.part(point, "time", "phase_order"), function(name) return present[name] end))
   end
-  for _, name in ipairs(others) do names[#names + 1] = name end
-  return native.analysis.phases_in_order(names)
+  return native.analysis.phases_in_order(lists.extend(names, lists.keys(present)))
 end
 
 --- Owners of memory in the order they are stacked, memory without an owner on top.
@@ -206,8 +184,7 @@ M.owners_in_order = native.analysis.owners_in_order
 
 --- Names as they are shown: without underscores, matrices in their own spelling.
 function M.shown(name)
-  local words = tostring(name):gsub("_", " "):gsub("ggt$", "ggT"):gsub("aat$", "aaT")
-  return words
+  return (tostring(name):gsub("_", " "):gsub("ggt$", "ggT"):gsub("aat$", "aaT"))
 end
 
 return M

@@ -1,4 +1,5 @@
 --- Building blocks of the figures in scripts/moonshard/plot: records in, plot specs out (docs/plots.md).
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local points_of = require "moonshard.plot_points"
 
@@ -22,6 +23,12 @@ end
 
 local units = { bytes = M.memory_unit, ms = M.time_unit }
 
+--- Unit and factor for figures of a measure ("bytes", "ms", or a unit of its own) up to this size.
+local function unit_for(measure, largest)
+  if units[measure] then return units[measure](largest) end
+  return measure, 1
+end
+
 --- A list that keeps the order in which names first came, with their indices from 0.
 function M.ordered()
   local names, index = {}, {}
@@ -36,34 +43,27 @@ function M.ordered()
 end
 
 --- Collects points into series. A point that is not ok, or lacks the figure, stays in with its status.
--- @tparam {table,...} points
 -- @tparam table ask series, x (functions of a point: name, and category or number), value (function; nil: no figure),
--- spread (optional: low and high), text, stack (optional), categories (list from M.ordered, or nil for a numeric axis),
--- colors (optional: name -> index of the palette)
+-- spread (optional: low and high), text (optional), categories (list from M.ordered, or nil for a numeric axis),
+-- colors (name -> index of the palette), axes (for the labels)
 -- @treturn {table,...} series; nil when no point has a figure
 -- @treturn number largest absolute figure
 function M.collect(points, ask)
   local series, by_name, largest = {}, {}, nil
   for _, point in ipairs(points) do
-    local name, stack = ask.series(point), ask.stack and ask.stack(point) or nil
-    local key = name .. "\0" .. (stack or "")
-    local entry = by_name[key]
+    local name = ask.series(point)
+    local entry = by_name[name]
     if not entry then
-      entry = { name = name, stack = stack, x = {}, y = {}, status = {}, labels = {}, color = ask.colors and ask.colors[name] }
-      by_name[key] = entry
-      series[#series + 1] = entry
+      entry = { name = name, x = {}, y = {}, status = {}, labels = {}, color = ask.colors[name] }
+      by_name[name], series[#series + 1] = entry, entry
     end
     local figure = point.status == "ok" and points_of.number(ask.value(point)) or nil
-    local place = ask.x(point)
-    local n = #entry.y + 1
-    if type(place) ~= "number" then
-      entry.x[n] = ask.categories and ask.categories:add(tostring(place)) or native.null
-    else
-      entry.x[n] = place
-    end
+    local place, n = ask.x(point), #entry.y + 1
+    if ask.categories then place = ask.categories:add(place) end
+    entry.x[n] = place or native.null
     entry.y[n] = figure == nil and native.null or figure
     entry.status[n] = point.status == "ok" and figure == nil and "no value" or tostring(point.status)
-    entry.labels[n] = points_of.name(point, points_of.list(ask.axes), true)
+    entry.labels[n] = points_of.name(point, ask.axes, true)
     if ask.text then
       entry.texts = entry.texts or {}
       entry.texts[n] = ask.text(point)
@@ -77,8 +77,7 @@ function M.collect(points, ask)
     end
     if figure then largest = math.max(largest or 0, math.abs(figure)) end
   end
-  if not largest then return nil end
-  return series, largest
+  return largest and series, largest
 end
 
 --- Multiplies the figures of series.
@@ -94,104 +93,92 @@ end
 
 --- A fixed palette index per value of the series axis, the same in every figure of the folder.
 function M.colors(results, name_of)
-  local order, colors = M.ordered(), {}
+  local order = M.ordered()
   for _, point in ipairs(results.points) do order:add(name_of(point)) end
-  for name, index in pairs(order.index) do colors[name] = index end
-  return colors
+  return order.index
 end
 
 --- One bar per point: categories are the other axes' values, series those of the series axis.
--- @tparam Runs results
--- @tparam table ask value (function of a point), measure ("bytes", "ms", or a unit), label, title; spread, keep, series optional
+-- @tparam table ask value (function of a point), measure ("bytes", "ms", or a unit), label, title; optional: spread, keep, series,
+-- category_axes (series are then the combinations of all others)
 -- @treturn table panel; nil when no point has a figure
 function M.grouped(results, ask)
   local axis = points_of.series_axis(results, ask)
-  local axes = points_of.other_axes(results, axis)
-  local chosen = {}
-  for _, point in ipairs(results.points) do
-    if not ask.keep or ask.keep(point) then chosen[#chosen + 1] = point end
+  local axes, series_axes = points_of.other_axes(results, axis), { axis }
+  if ask.category_axes then
+    axes, series_axes = ask.category_axes, points_of.other_axes(results, unpack(ask.category_axes))
   end
   local categories = M.ordered()
-  local function series_name(point) return points_of.name(point, { axis }) end
-  local series, largest = M.collect(chosen, {
-    series = series_name, x = function(point) return points_of.name(point, axes) .. "" end, value = ask.value, spread = ask.spread,
+  local function series_name(point) return points_of.name(point, series_axes, ask.category_axes ~= nil) end
+  local series, largest = M.collect(ask.keep and lists.select(results.points, ask.keep) or results.points, {
+    series = series_name, x = function(point) return points_of.name(point, axes) end, value = ask.value, spread = ask.spread,
     categories = categories, colors = M.colors(results, series_name), axes = points_of.varying(results),
   })
   if not series then return nil end
-  local unit, factor = ask.measure, 1
-  if units[ask.measure] then unit, factor = units[ask.measure](largest) end
+  local unit, factor = unit_for(ask.measure, largest)
   M.scale(series, factor)
   local x = points_of.axis_label(axes)
   x.categories = categories.names
   return { kind = "bars", title = ask.title, x = x, y = { label = ask.label, unit = unit }, series = series }
 end
 
+local function sorted_by(axis, points)
+  local function size(point) return tonumber(points_of.axis_value(point, axis)) or 0 end
+  table.sort(points, function(a, b) return size(a) < size(b) end)
+  return points
+end
+
 --- Lines over a numeric axis, one panel per combination of the remaining axes.
--- @tparam Runs results
--- @tparam table ask axis, value, measure, label; spread, log (both axes) optional
+-- @tparam table ask axis, value, measure, label
 -- @treturn {table,...} panels; nil when no point has a figure
 function M.lines_over(results, ask)
   local axis, series_axis = ask.axis, points_of.series_axis(results, ask)
   local rest = points_of.other_axes(results, axis, series_axis)
-  local groups, by_name = M.ordered(), {}
-  for _, point in ipairs(results.points) do
-    local name = #rest > 0 and points_of.name(point, rest, true) or ""
-    groups:add(name)
-    by_name[name] = by_name[name] or {}
-    table.insert(by_name[name], point)
-  end
-  local joined = #groups.names > 6  -- too many panels: the rest goes into the names of lines
+  local groups = M.groups(results, rest, axis)
+  local joined = #groups > 6  -- too many panels: the rest goes into the names of lines
+  if joined then groups = { { points = sorted_by(axis, lists.extend({}, results.points)) } } end
   local function series_name(point) return points_of.name(point, joined and points_of.other_axes(results, axis) or { series_axis }) end
   local panels, all_largest = {}, 0
-  for _, group in ipairs(joined and { false } or groups.names) do
-    local chosen = {}
-    for i, point in ipairs(group and by_name[group] or results.points) do chosen[i] = point end
-    table.sort(chosen, function(a, b)
-      return (tonumber(points_of.axis_value(a, axis)) or 0) < (tonumber(points_of.axis_value(b, axis)) or 0)
-    end)
-    local series, largest = M.collect(chosen, {
+  for _, group in ipairs(groups) do
+    local series, largest = M.collect(group.points, {
       series = series_name, x = function(point) return points_of.number(points_of.axis_value(point, axis)) end, value = ask.value,
-      spread = ask.spread, colors = M.colors(results, series_name), axes = points_of.varying(results),
+      colors = M.colors(results, series_name), axes = points_of.varying(results),
     })
     if series then
       all_largest = math.max(all_largest, largest)
       local x = points_of.axis_label { axis }
       x.scale = "log"
-      panels[#panels + 1] = { kind = "lines", title = group or "", x = x, series = series,
-        y = { label = ask.label, scale = ask.log and "log" or "linear", min = not ask.log and 0 or nil } }
+      panels[#panels + 1] = { kind = "lines", title = (joined or #rest == 0) and "" or group.name, x = x, series = series,
+        y = { label = ask.label, scale = "linear", min = 0 } }
     end
   end
   if #panels == 0 then return nil end
-  local unit, factor = ask.measure, 1
-  if units[ask.measure] then unit, factor = units[ask.measure](all_largest) end
+  local unit, factor = unit_for(ask.measure, all_largest)
   for _, panel in ipairs(panels) do
     M.scale(panel.series, factor)
     panel.y.unit = unit
     -- Panels that are read against each other share one scale.
-    if #panels > 1 and not ask.log then panel.y.max = all_largest > 0 and all_largest * factor * 1.08 or nil end
+    if #panels > 1 then panel.y.max = all_largest > 0 and all_largest * factor * 1.08 or nil end
   end
   return panels
 end
 
 --- Stacked bars: for each point a stack of parts.
--- @tparam {table,...} points
--- @tparam table ask parts (list of names), value (function of point and part), category (function of a point), axes, measure,
+-- @tparam table ask parts (list of names), value (function of point and part), axes (their values are the categories), measure,
 -- label, title; horizontal optional
 -- @treturn table panel; nil when no point has a figure
 function M.stacked(points, ask)
-  local categories = M.ordered()
-  for _, point in ipairs(points) do categories:add(ask.category(point)) end
-  local series, largest = {}, 0
+  local categories, series, largest = M.ordered(), {}, 0
   for _, part in ipairs(ask.parts) do
     local entry = { name = points_of.shown(part), x = {}, y = {}, status = {}, labels = {} }
     local any = false
     for i, point in ipairs(points) do
       local figure = point.status == "ok" and points_of.number(ask.value(point, part)) or nil
       any = any or (figure ~= nil and figure > 0)
-      entry.x[i] = categories.index[ask.category(point)]
+      entry.x[i] = categories:add(points_of.name(point, ask.axes))
       entry.y[i] = figure and math.max(figure, 0) or native.null
       entry.status[i] = tostring(point.status)
-      entry.labels[i] = points_of.name(point, ask.axes or {}, true)
+      entry.labels[i] = points_of.name(point, ask.axes, true)
     end
     if any then series[#series + 1] = entry end
   end
@@ -206,18 +193,18 @@ function M.stacked(points, ask)
       if total == 0 and point.status == "ok" then entry.y[i], entry.status[i] = native.null, "no value" end
     end
   end
-  local unit, factor = ask.measure, 1
-  if units[ask.measure] then unit, factor = units[ask.measure](largest) end
+  local unit, factor = unit_for(ask.measure, largest)
   M.scale(series, factor)
-  local x = points_of.axis_label(ask.axes or {})
+  local x = points_of.axis_label(ask.axes)
   x.categories = categories.names
   return { kind = "stacked_bars", title = ask.title, x = x, y = { label = ask.label, unit = unit }, series = series,
     horizontal = ask.horizontal or nil }
 end
 
 --- Points with the same values of these axes, in the order of the folder.
+-- @tparam[opt] string growing the points of each group are sorted by this axis
 -- @treturn {table,...} name and points each
-function M.groups(results, axes)
+function M.groups(results, axes, growing)
   local list, by_name = {}, {}
   for _, point in ipairs(results.points) do
     local name = points_of.name(point, axes, true)
@@ -227,15 +214,17 @@ function M.groups(results, axes)
     end
     table.insert(by_name[name].points, point)
   end
+  for _, group in ipairs(growing and list or {}) do sorted_by(growing, group.points) end
   return list
 end
 
 --- A whole spec. Panels in one row get the room they need; more are put into columns.
--- @tparam string title
--- @tparam {table,...} panels
+-- @tparam string what is shown; the title is this and what the points share: "Peak memory: llama3-tiny, batch 2"
 -- @tparam[opt] table look width, height, columns, note
-function M.spec(title, panels, look)
+function M.spec(what, results, panels, look)
   look = look or {}
+  local subject = points_of.subject(results)
+  local title = subject ~= "" and ("%s: %s"):format(what, subject) or what
   local columns = math.min(look.columns or #panels, #panels)
   local rows = math.ceil(#panels / columns)
   return {
@@ -243,12 +232,6 @@ function M.spec(title, panels, look)
     width = look.width or (columns == 1 and 900 or math.min(1600, 560 * columns)),
     height = look.height or (rows == 1 and 520 or math.min(2000, 60 + 400 * rows)),
   }
-end
-
---- "Peak memory: llama3-tiny, batch 2".
-function M.title(what, results)
-  local subject = points_of.subject(results)
-  return subject ~= "" and ("%s: %s"):format(what, subject) or what
 end
 
 --- Sentence on what a bar of step times is.

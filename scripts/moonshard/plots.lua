@@ -1,8 +1,16 @@
---- Makes plot specs from results (scripts/moonshard/plot, one file per figure) and has the viewer draw them.
+--- Makes plot specs from results (scripts/moonshard/plot) and has the viewer draw them.
 local guard = require "moonshard.options_guard"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local shell = require "moonshard.shell"
 
 local M = {}
+
+-- A function of results and options for each figure.
+local makers = {}
+for _, file in ipairs { "bars", "gpu_utilization_heatmap", "marks", "memory_timeline", "scaling", "stacks" } do
+  makers = lists.merged(makers, require("moonshard.plot." .. file))
+end
 
 --- All figures, in the order they are drawn.
 M.figures = {
@@ -17,38 +25,35 @@ local only_by_name = { before_after = true }
 
 --- Raises unless a name is a figure; `level` as in error, `where` opens the message.
 function M.check_name(name, where, level)
-  for _, figure in ipairs(M.figures) do
-    if figure == name then return end
-  end
-  local near = guard.nearest(tostring(name), M.figures)
+  if lists.contains(M.figures, name) then return end
   error(("%s: expected 'all' or one of %s, got '%s'%s"):format(where, table.concat(M.figures, ", "), tostring(name),
-    near and ("; did you mean '%s'?"):format(near) or ""), level and level + 1 or 0)
+    guard.hint(tostring(name), M.figures)), level and level + 1 or 0)
 end
 
 --- What a call asks for: a name, "all", or a table of names with out, size, scale, theme.
 local function read_request(what, level)
-  local request = type(what) == "table" and what or { what }
-  local known = { out = "string", size = "string", scale = "number", theme = "string" }
+  local given, names, named = type(what) == "table" and what or { what }, {}, {}
+  for key, value in pairs(given) do
+    if type(key) ~= "number" then named[key] = value end
+  end
+  local request = guard.check("runs:plot", named, { "out", "size", "scale", "theme" }, level + 1)
   for key, value in pairs(request) do
-    if type(key) ~= "number" and not known[key] then
-      local near = guard.nearest(tostring(key), { "out", "size", "scale", "theme" })
-      error(("runs:plot: unknown option '%s'%s known: out, size, scale, theme"):format(tostring(key),
-        near and ("; did you mean '%s'?"):format(near) or ";"), level + 1)
-    elseif known[key] and type(value) ~= known[key] then
-      error(("runs:plot: option '%s': expected a %s, got %s"):format(key, known[key], tostring(value)), level + 1)
+    local wanted = key == "scale" and "number" or "string"
+    if type(value) ~= wanted then
+      error(("runs:plot: option '%s': expected a %s, got %s"):format(key, wanted, tostring(value)), level + 1)
     end
   end
-  local names, all = {}, #request == 0
-  for _, name in ipairs(request) do
+  request.all = #given == 0
+  for _, name in ipairs(given) do
     if name == "all" then
-      all = true
+      request.all = true
     else
       M.check_name(name, "runs:plot", level + 1)
       names[#names + 1] = name
     end
   end
-  return { names = all and M.figures or names, all = all, out = request.out, size = request.size, scale = request.scale,
-    theme = request.theme }
+  request.names = request.all and M.figures or names
+  return request
 end
 
 --- "1200x600" -> 1200, 600.
@@ -67,40 +72,25 @@ local function render(folder, names, request)
   if not native.launch.exists(viewer) then
     return false, "moonshard-view is not built (-DMOONSHARD_VIEWER=ON)"
   end
-  local words = { viewer }
-  for _, name in ipairs(names) do
-    words[#words + 1] = "--render"
-    words[#words + 1] = ("%s/%s.plot.json"):format(folder, name)
-  end
-  for _, flag in ipairs { { "--out-dir", folder }, { "--scale", request.scale }, { "--theme", request.theme } } do
-    if flag[2] then
-      words[#words + 1] = flag[1]
-      words[#words + 1] = tostring(flag[2])
-    end
+  local words = { viewer, "--out-dir", folder }
+  for _, name in ipairs(names) do lists.extend(words, { "--render", ("%s/%s.plot.json"):format(folder, name) }) end
+  for _, flag in ipairs { "scale", "theme" } do
+    if request[flag] then lists.extend(words, { "--" .. flag, tostring(request[flag]) }) end
   end
   local log = folder .. "/render.log"
+  local said, good, ended = shell.run(words, log)
   os.remove(log)
-  local ended = native.launch.run(words, log)
-  local file = io.open(log, "r")
-  local said = file and file:read("*a") or ""
-  if file then file:close() end
-  os.remove(log)
-  if ended.exit_code ~= 0 or ended.signal ~= 0 then
-    return false, said:match("([^\n]+)%s*$") or ended.text
-  end
-  return true
+  return good, shell.last_words(said, ended)
 end
 
 --- The spec of one figure, without drawing it.
--- @tparam Runs results
--- @tparam string figure
 -- @tparam[opt] table options what the figure takes: series, axis, baseline, top
 -- @treturn table spec; nil where the records lack what it needs
 -- @treturn string what they lack
 function M.spec(results, figure, options)
   M.check_name(figure, "plots.spec", 2)
   if #results.points == 0 then return nil, "needs points with status ok" end
-  return require("moonshard.plot." .. figure)(results, options)
+  return makers[figure](results, options or {})
 end
 
 --- Writes a spec; into a run folder by way of its reader, which refuses what cannot be drawn.
@@ -114,7 +104,6 @@ end
 
 --- Makes figures of a run folder. One figure that cannot be drawn is an error, some of several a printed line, and of
 -- "all" those are made that the records allow.
--- @tparam Runs results
 -- @tparam string|table what a figure, "all", or { names…, out = folder, size = "WxH", scale = 1…4, theme = "light"|"dark" }
 -- @treturn {string,...} paths of what was made
 -- @treturn {string,...} what could not be made, and why
@@ -141,11 +130,8 @@ function M.draw(results, what)
   if #made == 0 then return made, refused end
   local drawn, reason = render(folder, made, request)
   if not drawn then print(("plot: the specs are written, but not drawn: %s"):format(reason)) end
-  local paths = {}
-  for i, figure in ipairs(made) do
-    paths[i] = ("%s/%s%s"):format(folder, figure, drawn and ".png" or ".plot.json")
-  end
-  return paths, refused
+  local ending = drawn and ".png" or ".plot.json"
+  return lists.map(made, function(figure) return ("%s/%s%s"):format(folder, figure, ending) end), refused
 end
 
 return M

@@ -1,7 +1,6 @@
 --- Values as text for people: limited in depth, length and width, safe on cycles.
 -- The array part comes first, then named fields in order, then other keys, so that the same table
 -- always prints the same way. Values with `__tostring` (tensors, results) use it.
--- @module moonshard.pretty
 local lexer = require "moonshard.repl.lexer"
 
 local M = {}
@@ -19,14 +18,10 @@ local ESCAPES = {
   ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\\"] = "\\\\", ['"'] = '\\"',
 }
 
-local function escape(char)
-  return ESCAPES[char] or ("\\%03d"):format(char:byte())
-end
+local function escape(char) return ESCAPES[char] or ("\\%03d"):format(char:byte()) end
 
 --- A string as a Lua literal, cut at the limit.
--- @tparam string text
 -- @tparam[opt] number limit bytes kept
--- @treturn string
 function M.quote(text, limit)
   limit = limit or M.defaults.string_length
   local kept = text
@@ -38,9 +33,7 @@ function M.quote(text, limit)
     end
     kept = text:sub(1, stop)
   end
-  local quoted = '"' .. kept:gsub('[%c\\"\127]', escape) .. '"'
-  if #kept < #text then quoted = quoted .. ("... (%d bytes)"):format(#text) end
-  return quoted
+  return '"' .. kept:gsub('[%c\\"\127]', escape) .. '"' .. (#kept < #text and ("... (%d bytes)"):format(#text) or "")
 end
 
 local names_of_functions
@@ -48,22 +41,16 @@ local names_of_functions
 -- Functions of loaded modules by name; built once, because the walk is long and only a hint.
 local function known_functions()
   if names_of_functions then return names_of_functions end
-  local names = setmetatable({}, { __mode = "k" })
-  local function collect(prefix, module)
-    for key, value in next, module do
-      if type(key) == "string" and type(value) == "function" and not names[value] then
-        names[value] = prefix .. key
+  names_of_functions = setmetatable({}, { __mode = "k" })
+  for _, library in ipairs { "_G", "string", "table", "math", "io", "os", "coroutine", "debug", "package", "bit", "jit", "ffi" } do
+    local prefix = library == "_G" and "" or library .. "."
+    for key, value in next, package.loaded[library] or {} do
+      if type(key) == "string" and type(value) == "function" and not names_of_functions[value] then
+        names_of_functions[value] = prefix .. key
       end
     end
   end
-  collect("", _G)
-  for _, library in ipairs { "string", "table", "math", "io", "os", "coroutine", "debug", "package",
-                             "bit", "jit", "ffi" } do
-    local loaded = package.loaded[library]
-    if type(loaded) == "table" then collect(library .. ".", loaded) end
-  end
-  names_of_functions = names
-  return names
+  return names_of_functions
 end
 
 local function function_text(fn, options)
@@ -192,10 +179,8 @@ function write(value, state, depth)
 end
 
 --- Text of a value.
--- @param value anything
 -- @tparam[opt] table options `depth`, `items`, `width`, `string_length` (see `defaults`) and
 --   `name_of`, a function from a function to its name or nil
--- @treturn string
 -- @usage print(pretty.format({ 1, 2, name = "x" }))  --> { 1, 2, name = "x" }
 function M.format(value, options)
   options = setmetatable(options or {}, { __index = M.defaults })

@@ -1,5 +1,6 @@
 --- ms.profile: times a trainer's steps and says where the time goes.
 local guard = require "moonshard.options_guard"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 
@@ -41,32 +42,24 @@ function M.profile(trainer, options)
   local iters, warmup = options.iters or 5, options.warmup or 1
   check_count("iters", iters, 1, 2)
   check_count("warmup", warmup, 0, 2)
-  local times, samples, order, peak, loss = {}, {}, {}, 0, 0
+  local times, samples, peak, loss = {}, {}, 0, 0
   for i = 1, warmup + iters do
     local report = trainer:step()
     loss = report.loss
     if i > warmup then
       times[#times + 1] = report.time_ms
       peak = math.max(peak, report.memory.max_allocated_bytes)
-      for _, name in ipairs(M.phase_names) do
-        if report.phases[name] then
-          if not samples[name] then
-            samples[name] = {}
-            order[#order + 1] = name
-          end
-          table.insert(samples[name], report.phases[name])
-        end
+      for name, ms in pairs(report.phases) do
+        samples[name] = samples[name] or {}
+        table.insert(samples[name], ms)
       end
     end
   end
   local phases = {}
   for name, list in pairs(samples) do phases[name] = native.records.summarize(list) end
-  return setmetatable({ time = native.records.summarize(times), phases = phases, phase_order = order,
+  return setmetatable({ time = native.records.summarize(times), phases = phases,
+    phase_order = native.analysis.phases_in_order(lists.keys(samples)),
     loss = loss, peak_memory_bytes = peak, warmup = warmup }, Profile)
 end
-
---- Phases in the order of a step.
-M.phase_names = { "data", "graph", "forward", "backward", "norm_reduce", "clip_factors", "clipped_sum", "second_backward", "reduce",
-  "noise", "optimizer", "update" }
 
 return M

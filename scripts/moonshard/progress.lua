@@ -9,7 +9,6 @@ Progress.__index = Progress
 local file_period_s = 2
 
 --- @tparam number total points
--- @tparam boolean on_terminal
 -- @tparam[opt] function write_file takes the text of progress.json
 function M.new(total, on_terminal, write_file)
   return setmetatable({ total = total, done = 0, failed = 0, on_terminal = on_terminal, write_file = write_file, kinds = {},
@@ -43,14 +42,11 @@ function Progress:eta()
   local measured, spent = 0, 0
   for _, kind in pairs(self.kinds) do measured, spent = measured + kind.measured, spent + kind.spent end
   if measured == 0 then return nil end
+  local function seconds_of(kind) return kind.measured > 0 and kind.spent / kind.measured or spent / measured end
   local left = 0
-  for _, kind in pairs(self.kinds) do
-    left = left + kind.waiting * (kind.measured > 0 and kind.spent / kind.measured or spent / measured)
-  end
+  for _, kind in pairs(self.kinds) do left = left + kind.waiting * seconds_of(kind) end
   if self.started then
-    local kind = kind_of(self, self.kind)
-    local each = kind.measured > 0 and kind.spent / kind.measured or spent / measured
-    left = left + math.max(each - (native.launch.clock() - self.started), 0)
+    left = left + math.max(seconds_of(kind_of(self, self.kind)) - (native.launch.clock() - self.started), 0)
   end
   return left
 end
@@ -79,9 +75,7 @@ function Progress:say(text)
 end
 
 --- A label that leaves the moving line on one line of most terminals.
-local function short(label)
-  return #label > 60 and label:sub(1, 57) .. "..." or label
-end
+local function short(label) return #label > 60 and label:sub(1, 57) .. "..." or label end
 
 function Progress:tick()
   self:save(false)
@@ -111,8 +105,6 @@ function Progress:skip(text)
 end
 
 --- A point's end, in one line.
--- @tparam string text
--- @tparam boolean failed
 function Progress:finish(text, failed)
   local kind = kind_of(self, self.kind)
   kind.measured, kind.spent = kind.measured + 1, kind.spent + native.launch.clock() - self.started
@@ -122,9 +114,6 @@ function Progress:finish(text, failed)
   self.label = nil
   self:save(true)
 end
-
---- The point that was begun has no outcome: the sweep stops.
-function Progress:abandon() self.started, self.label = nil, nil end
 
 --- The end of all: "finished" or "stopped".
 function Progress:stop(state)

@@ -1,5 +1,6 @@
 --- What each field of a result.json means: ms.fields(), and docs/records.md, which is made from the same list
 -- (runtime/records/schema.h).
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 
@@ -9,8 +10,7 @@ local FieldList = {}
 FieldList.__index = FieldList
 
 function FieldList:__tostring()
-  local rows = {}
-  for _, field in ipairs(self) do rows[#rows + 1] = { field.path, field.unit, field.doc } end
+  local rows = lists.map(self, function(field) return { field.path, field.unit, field.doc } end)
   return text_table.format({ "field", "unit", "meaning" }, rows)
 end
 
@@ -21,15 +21,11 @@ function M.list(text)
   if text ~= nil and type(text) ~= "string" then
     error(("ms.fields: expected a part of a field's path as text, got %s; write ms.fields \"privacy\""):format(type(text)), 2)
   end
-  local list = {}
-  for _, field in ipairs(native.records.fields()) do
-    if text == nil or field.path:find(text, 1, true) then list[#list + 1] = field end
-  end
-  return setmetatable(list, FieldList)
+  local function contains_text(field) return text == nil or field.path:find(text, 1, true) end
+  return setmetatable(lists.select(native.records.fields(), contains_text), FieldList)
 end
 
 --- docs/records.md: run `moonshard run scripts/docs/records.lua > docs/records.md` after a change of the schema.
--- @treturn string
 function M.page()
   local lines = {
     "# The record of a point",

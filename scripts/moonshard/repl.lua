@@ -2,7 +2,6 @@
 -- Everything but the terminal is here, so that it runs under a plain LuaJIT. The host (the C++
 -- program, or a test) hands in what Lua cannot do by itself; see `new`.
 -- Invariant: no error of an entry leaves a method; the session's values survive every entry.
--- @module moonshard.repl
 local chunk_of = require "moonshard.repl.chunk"
 local commands = require "moonshard.repl.commands"
 local complete = require "moonshard.complete"
@@ -15,9 +14,7 @@ Session.__index = Session
 
 local MAX_FRAMES = 20
 
-local function pack(...)
-  return { n = select("#", ...), ... }
-end
+local function pack(...) return { n = select("#", ...), ... } end
 
 local function frame_text(info)
   local place = info.what == "C" and "[C]" or ("%s:%d"):format(info.short_src, info.currentline)
@@ -84,7 +81,6 @@ end
 -- @tparam[opt] table host what the program offers, each with a stand-in: `call(fn, ...)` (protected
 --   and interruptible; true and results, or false, error info, interrupted), `now()` (wall clock in
 --   seconds), `width()` (columns), `list_dir(path)`, `history(count)`, `out(text)`, `err(text)`
--- @treturn Session
 function M.new(host)
   local session = setmetatable({ good = {}, entries = {}, count = 0 }, Session)
   session.host = setmetatable(host or {}, { __index = DEFAULT_HOST })
@@ -111,22 +107,17 @@ function M.new(host)
 end
 
 --- Compile an entry under the name of the current one.
--- @tparam string text
 -- @treturn table chunk, or nil, message, incomplete (see `moonshard.repl.chunk`)
 function Session:compile(text)
   return chunk_of.compile(text, ("ms[%d]"):format(math.max(self.count, 1)), self.env)
 end
 
 --- Call user code so that errors and Ctrl-C come back as results.
--- @tparam function fn
 -- @param ... its arguments
 -- @treturn table packed results of the host's call
-function Session:call(fn, ...)
-  return pack(self.host.call(fn, ...))
-end
+function Session:call(fn, ...) return pack(self.host.call(fn, ...)) end
 
 --- Print a message of the session's own.
--- @tparam string message
 function Session:fail(message)
   self.host.err(message .. "\n")
 end
@@ -153,15 +144,6 @@ function Session:show_error(info, interrupted)
   return false
 end
 
-local function name_of_in(module)
-  local ask = type(module) == "table" and complete.field(module, "doc_of")
-  if type(ask) ~= "function" then return nil end
-  return function(fn)
-    local ok, doc = pcall(ask, fn)
-    return ok and type(doc) == "table" and doc.name or nil
-  end
-end
-
 local function texts_of(values, options)
   local texts, separator = {}, "\t"
   for index = 2, values.n do
@@ -184,7 +166,8 @@ function Session:echo(chunk, results)
   if results.n < 2 then return true end
   if (chunk.quiet or chunk.kind == "statement") and only_nil(results) then return true end
   self.env._ = results[2]
-  local options = { width = self.host.width(), name_of = name_of_in(self.module) }
+  local function name_of(fn) return (help.doc_of(self.module, fn) or {}).name end
+  local options = { width = self.host.width(), name_of = name_of }
   local printed = self:call(texts_of, results, options)
   if not printed[1] then return self:show_error(printed[2], printed[3]) end
   self.host.out(printed[2] .. "\n")
@@ -192,7 +175,6 @@ function Session:echo(chunk, results)
 end
 
 --- After a chunk ran: print its values or its error and remember it when it was good.
--- @tparam table chunk
 -- @tparam table results packed results of `call`
 -- @treturn boolean whether all was well
 function Session:finish(chunk, results)
@@ -201,13 +183,9 @@ function Session:finish(chunk, results)
   return self:echo(chunk, results)
 end
 
-local function is_blank(text)
-  return not text:find("%S")
-end
+local function is_blank(text) return not text:find("%S") end
 
 --- Whether an entry can be run as it is; false asks for another line.
--- @tparam string text
--- @treturn boolean
 function Session:is_complete(text)
   local command, argument = commands.find(text)
   if command == false then return true end
@@ -219,7 +197,6 @@ function Session:is_complete(text)
 end
 
 --- Run one entry: Lua, or a command.
--- @tparam string text
 -- @treturn boolean|string true, false after an error, "exit" when the user wants to leave
 function Session:run(text)
   if is_blank(text) then return true end
@@ -241,7 +218,6 @@ function Session:run(text)
 end
 
 --- Run the start-up file in the session's environment. A missing file is fine.
--- @tparam string path
 -- @treturn boolean false after an error, which was shown
 function Session:run_file(path)
   local file = io.open(path, "rb")
@@ -279,7 +255,6 @@ function Session:complete(text)
 end
 
 --- The two lines shown when a terminal session starts.
--- @treturn string
 function Session:banner()
   local module = self.module or {}
   local version = complete.field(module, "version")

@@ -1,5 +1,6 @@
 --- Results of a run folder: tables, overhead against a baseline, plots.
 local guard = require "moonshard.options_guard"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local overhead_of = require "moonshard.analyze.overhead"
 local text_table = require "moonshard.text_table"
@@ -10,16 +11,17 @@ Runs.__index = Runs
 
 --- What the sweep's script asked of each point, in its own spelling ("no_dp"): only sweep.json has it.
 local function attach_requests(loaded)
+  local function part(of, key) return type(of) == "table" and type(of[key]) == "table" and of[key] or nil end
   local ok, sweep = pcall(native.files.read_json, loaded.path .. "/sweep.json")
+  sweep = ok and sweep
+  loaded.baseline = part(part(sweep, "request"), "baseline")
   local by_id = {}
-  local request = ok and type(sweep) == "table" and sweep.request
-  if type(request) == "table" and type(request.baseline) == "table" then loaded.baseline = request.baseline end
-  for _, planned in ipairs(ok and type(sweep) == "table" and type(sweep.points) == "table" and sweep.points or {}) do
+  for _, planned in ipairs(part(sweep, "points") or {}) do
     if type(planned) == "table" and planned.id then by_id[planned.id] = planned end
   end
   for _, point in ipairs(loaded.points) do
     local planned = by_id[point.id]
-    if planned and type(planned.asked) == "table" then point.asked = planned.asked end
+    point.asked = part(planned, "asked") or point.asked
     point.file = planned and planned.file
     point.result = point.result or {}
   end
@@ -41,86 +43,50 @@ function M.load(path)
 end
 
 --- Number of points of a status.
-function Runs:count(status)
-  local n = 0
-  for _, point in ipairs(self.points) do
-    if point.status == status then n = n + 1 end
-  end
-  return n
-end
+function Runs:count(status) return #self:select(status) end
 
 --- Points of one status, or all that a function accepts.
 function Runs:select(filter)
-  local chosen = {}
-  for _, point in ipairs(self.points) do
-    local takes = type(filter) == "function" and filter(point) or point.status == filter
-    if takes then chosen[#chosen + 1] = point end
-  end
-  return chosen
-end
-
-local function shared_columns(self)
-  local columns = {}
-  for i, axis in ipairs(self.axes) do columns[i] = axis end
-  return columns
-end
-
-local function axis_values(self, point)
-  local row = {}
-  for i, axis in ipairs(self.axes) do row[i] = point.options[axis] end
-  return row
+  return lists.select(self.points, type(filter) == "function" and filter or function(point) return point.status == filter end)
 end
 
 --- Table of all points: axes, status, time, memory, throughput, loss, and what may be claimed of privacy.
 -- @treturn {string,...} columns
 -- @treturn {table,...} rows
 function Runs:rows()
-  local columns = shared_columns(self)
-  for _, title in ipairs { "status", "median ms", "peak MiB", "tokens/s", "loss", "epsilon" } do columns[#columns + 1] = title end
-  local rows = {}
-  for i, point in ipairs(self.points) do
-    local row, n, metrics = axis_values(self, point), #self.axes, point.metrics
-    row[n + 1], row[n + 2], row[n + 3] = point.status, metrics.median_time_ms, metrics.peak_memory_mb
-    row[n + 4], row[n + 5] = metrics.tokens_per_s, metrics.final_loss
-    row[n + 6] = metrics.epsilon or point.status == "ok" and "not private" or nil
-    rows[i] = row
-  end
+  local titles = { "status", "median ms", "peak MiB", "tokens/s", "loss", "epsilon" }
+  local columns, rows = text_table.of_points(self, self.points, titles, function(point)
+    local metrics = point.metrics
+    return { point.status, metrics.median_time_ms, metrics.peak_memory_mb, metrics.tokens_per_s, metrics.final_loss,
+      metrics.epsilon or point.status == "ok" and "not private" or nil }
+  end)
   return columns, rows
 end
 
 --- The same as aligned text.
 function Runs:table() return text_table.format(self:rows()) end
 
-local Overhead = {}
-Overhead.__index = Overhead
-function Overhead:__tostring() return text_table.format(self.columns, self.rows) end
-
 --- Cost of each point against the baseline with the same other options. The baseline's own rows show 1 and 0.
 -- @tparam[opt] table options baseline, axis (default: the sweep's own baseline, else "none" on the axis "mode")
--- @treturn Overhead prints as a table; rows and columns are its fields, `is_baseline` marks the baseline's own rows
+-- @treturn Table; `is_baseline` marks the baseline's own rows
 -- @usage print(runs:overhead { baseline = "none" })
 function Runs:overhead(options)
   options = guard.check("runs:overhead", options, { "baseline", "axis" }, 2)
   local axis, baseline = overhead_of.baseline_of(self, options)
   local costs, found = overhead_of.costs(self, axis, baseline), false
-  local columns, rows = shared_columns(self), {}
-  for _, title in ipairs { "median ms", "time x", "peak MiB", "memory +MiB", "memory +%" } do columns[#columns + 1] = title end
-  for i, point in ipairs(self.points) do
-    local row, n, cost = axis_values(self, point), #self.axes, costs[point]
+  local titles = { "median ms", "time x", "peak MiB", "memory +MiB", "memory +%" }
+  local columns, rows = text_table.of_points(self, self.points, titles, function(point)
+    local cost = costs[point]
     found = found or cost.partner ~= nil
-    if point.status ~= "ok" then
-      row[n + 1] = point.status
-    else
-      row[n + 1], row[n + 2], row[n + 3] = point.metrics.median_time_ms, cost.time_ratio, point.metrics.peak_memory_mb
-      row[n + 4], row[n + 5] = cost.memory_bytes and cost.memory_bytes / 2 ^ 20, cost.memory_percent
-    end
-    rows[i] = row
-  end
+    if point.status ~= "ok" then return { point.status } end
+    return { point.metrics.median_time_ms, cost.time_ratio, point.metrics.peak_memory_mb,
+      cost.memory_bytes and cost.memory_bytes / 2 ^ 20, cost.memory_percent }
+  end)
   if not found then
     error(("runs:overhead: expected a point with %s = '%s' as the baseline, got none"):format(axis, tostring(baseline)), 2)
   end
-  return setmetatable({ columns = columns, rows = rows, axis = axis, baseline = baseline,
-    is_baseline = overhead_of.baseline_rows(self, costs) }, Overhead)
+  return text_table.new { columns = columns, rows = rows, axis = axis, baseline = baseline,
+    is_baseline = overhead_of.baseline_rows(self, costs) }
 end
 
 --- Text and Markdown for summary.txt and summary.md.
@@ -145,7 +111,7 @@ function Runs:summary()
 end
 
 --- Draws figures that these results allow.
--- @tparam[opt="all"] string|table name of a file in scripts/moonshard/plot, a list of names (with `out` = another folder), or "all"
+-- @tparam[opt="all"] string|table name of a figure (docs/plots.md), a list of names (with `out` = another folder), or "all"
 -- @treturn {string,...} paths of the PNG files; of the plot specs where nothing can draw them
 function Runs:plot(name)
   local paths = require("moonshard.plots").draw(self, name or "all") -- no tail call: errors count this level
@@ -156,9 +122,7 @@ end
 -- @tparam[opt="points"] string which points, overhead, phases or memory
 -- @treturn Table
 function Runs:tabulate(which)
-  if which == "overhead" then return overhead_of.analyze(self) end
-  if which == "memory" then return require("moonshard.analyze.memory").analyze(self) end
-  if which == "phases" then return require("moonshard.analyze.phases").analyze(self) end
+  if which == "overhead" or which == "memory" or which == "phases" then return require("moonshard.analyze")[which](self) end
   local columns, rows = self:rows()
   return text_table.new { columns = columns, rows = rows }
 end

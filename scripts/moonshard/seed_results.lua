@@ -1,12 +1,12 @@
 --- Folders that hold nothing but result files of the profiling suites ({mode}_seq{N}_result.json,
 -- {experiment}_result.json), from this program or from another: read as results, so that they can be drawn and compared.
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 
 local M = {}
 
 local function option_of(record)
-  local options = {}
-  for key, value in pairs(type(record.config) == "table" and record.config or {}) do options[key] = value end
+  local options = lists.merged(type(record.config) == "table" and record.config)
   options.model = options.model_name or options.model or "model"
   options.mode = record.mode or record.experiment
   options.seq_length = record.seq_length or options.seq_length
@@ -60,21 +60,15 @@ local function point_of(name, record)
 end
 
 --- The results in such a folder.
--- @tparam string path
 -- @treturn table as native.records.load gives; nil when no such file is there
 function M.load(path)
   local ok, names = pcall(native.files.list, path)
   if not ok then return nil end
-  local points, lengths = {}, {}
+  local points = {}
   for _, name in ipairs(names) do
-    if name:match("_result%.json$") then
-      local good, record = pcall(native.files.read_json, path .. "/" .. name)
-      if good and type(record) == "table" and tonumber(record.avg_time_ms) then
-        local point = point_of(name, record)
-        points[#points + 1] = point
-        lengths[point.options.seq_length or 0] = true
-      end
-    end
+    local good, record = false, nil
+    if name:match("_result%.json$") then good, record = pcall(native.files.read_json, path .. "/" .. name) end
+    if good and type(record) == "table" and tonumber(record.avg_time_ms) then points[#points + 1] = point_of(name, record) end
   end
   if #points == 0 then return nil end
   -- Modes in the order of the suites: the baseline first.
@@ -85,12 +79,11 @@ function M.load(path)
     if a.options.mode ~= b.options.mode then return tostring(a.options.mode) < tostring(b.options.mode) end
     return (a.options.seq_length or 0) < (b.options.seq_length or 0)
   end)
-  local count = 0
-  for _ in pairs(lengths) do count = count + 1 end
+  local lengths = lists.unique(lists.map(points, function(point) return point.options.seq_length or 0 end))
   -- Overhead is looked up by the engines' own names.
   local canonical = require("moonshard.analyze.overhead").canonical_mode
   for _, point in ipairs(points) do point.options.mode = canonical(point.options.mode) end
-  return { path = path, name = path:match("([^/]+)/*$") or "", created = "", axes = count > 1 and { "mode", "seq_length" } or { "mode" },
+  return { path = path, name = path:match("([^/]+)/*$") or "", created = "", axes = #lengths > 1 and { "mode", "seq_length" } or { "mode" },
     environment = {}, points = points, plots = {}, problems = {}, only_seed_files = true }
 end
 

@@ -3,6 +3,7 @@ local blame = require "moonshard.sweep.blame"
 local expectations = require "moonshard.sweep.expect"
 local folders = require "moonshard.sweep.folder"
 local guard = require "moonshard.options_guard"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
 local points_of = require "moonshard.sweep.points"
@@ -21,8 +22,7 @@ local key_words = { string = "text", table = "table { option = { values } }", ["
 local run_keys = { resume = "string", dry_run = "boolean", retry = "number", timeout = "number", fail_fast = "boolean", all = "boolean",
   only = "table", shuffle = "shuffle", launcher = "string", slurm_args = "string", lock = "boolean", retry_oom = "boolean",
   drain_timeout = "number" }
-M.run_options = { "resume", "dry_run", "retry", "timeout", "fail_fast", "all", "only", "shuffle", "launcher", "slurm_args", "lock",
-  "retry_oom", "drain_timeout" }
+M.run_options = lists.keys(run_keys)
 
 --- Types of the sweep's own keys; the experiment's are the schema's business.
 local function check_own_keys(spec)
@@ -66,7 +66,7 @@ local function read_growing(list)
   local names = {}
   for i, name in ipairs(list or outcome.growing) do
     local own = next(points_of.with_own_names { [tostring(name)] = true })
-    if not (" " .. table.concat(package.loaded["moonshard"].option_names(), " ") .. " "):find(" " .. own .. " ", 1, true) then
+    if not lists.contains(package.loaded["moonshard"].option_names(), own) then
       blame("ms.sweep: growing: unknown option '%s'", tostring(name))
     end
     names[i] = own
@@ -92,11 +92,7 @@ local function new(spec, request)
   local all
   all, self.axes = points_of.make(grid, zip, shared, spec.when)
   self.request = { shared = shared, grid = grid, zip = zip, growing = self.growing, baseline = self.baseline }
-  self.points = {}
-  local only = points_of.with_own_names(request.only)
-  for _, point in ipairs(all) do
-    if points_of.matches(point, only) then self.points[#self.points + 1] = point end
-  end
+  self.points = points_of.matching(all, points_of.with_own_names(request.only))
   if #self.points == 0 then
     blame("ms.sweep: expected at least one point, got none; check %s", #all == 0 and "when" or "--only")
   end
@@ -107,9 +103,7 @@ end
 -- @tparam table request set and only: tables by option; resume: list of folders; out; run: options of sweep:run; again: the
 -- line to go on with. It belongs to this function and its sweeps: resumed folders are noted in it.
 -- @treturn function as M.new
-function M.maker(request)
-  return function(spec) return new(spec, request) end
-end
+function M.maker(request) return function(spec) return new(spec, request) end end
 
 --- A sweep: checks every point now, before any work starts.
 -- @tparam table spec name, out, grid, zip, when, each, baseline, expect, seed_result, growing, and experiment options that
@@ -162,20 +156,14 @@ local function folder_to_resume(self, options)
 end
 
 local function chosen_points(self, options)
-  local only, chosen = points_of.with_own_names(options.only or {}), {}
-  for _, point in ipairs(self.points) do
-    if points_of.matches(point, only) then chosen[#chosen + 1] = point end
-  end
+  local chosen = points_of.matching(self.points, points_of.with_own_names(options.only or {}))
   if #chosen == 0 then blame("sweep:run: expected at least one point, got none; check only") end
   if not options.shuffle then return chosen end
   return points_of.shuffled(chosen, options.shuffle == true and 0 or options.shuffle)
 end
 
 local function print_plan(points, resume, options)
-  local known = {}
-  if resume then
-    for _, point in ipairs(native.records.load(resume).points) do known[point.id] = point end
-  end
+  local known = resume and assert(folders.known_points(resume)) or {}
   for i, point in ipairs(points) do
     local record = known[point.id]
     local state = resume and ("  %s: %s"):format(record and record.status or "not in that folder",

@@ -1,5 +1,6 @@
 --- Tables of values as aligned text, Markdown, LaTeX and CSV. Numbers get the digits that matter in the first
 -- three; CSV keeps all of them.
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 
 local M = {}
@@ -26,51 +27,43 @@ local function pad(text, width, right)
   return right and space .. text or text .. space
 end
 
+--- Which columns hold nothing but numbers.
+local function numeric_columns(columns, rows)
+  return lists.map(columns, function(_, c)
+    for _, row in ipairs(rows) do
+      if row[c] ~= nil and type(row[c]) ~= "number" then return false end
+    end
+    return true
+  end)
+end
+
 --- A table of texts from columns and rows.
 -- @tparam {string,...} columns titles
 -- @tparam {table,...} rows each a list of values; numbers are right-aligned
 -- @treturn string text that ends without a newline
 function M.format(columns, rows)
-  local widths, numeric, cells = {}, {}, {}
+  local widths, numeric = {}, numeric_columns(columns, rows)
   for c, title in ipairs(columns) do
-    widths[c], numeric[c] = width_of(title), true
+    widths[c] = width_of(title)
+    for _, row in ipairs(rows) do widths[c] = math.max(widths[c], width_of(cell_text(row[c]))) end
   end
-  for r, row in ipairs(rows) do
-    cells[r] = {}
-    for c = 1, #columns do
-      local text = cell_text(row[c])
-      cells[r][c] = text
-      widths[c] = math.max(widths[c], width_of(text))
-      if row[c] ~= nil and type(row[c]) ~= "number" then numeric[c] = false end
-    end
+  local function line(values)
+    return table.concat(lists.map(columns, function(_, c) return pad(cell_text(values[c]), widths[c], numeric[c]) end), "  ")
   end
-  local lines, titles, rules = {}, {}, {}
-  for c, title in ipairs(columns) do
-    titles[c] = pad(title, widths[c], numeric[c])
-    rules[c] = ("-"):rep(widths[c])
-  end
-  lines[1] = table.concat(titles, "  ")
-  lines[2] = table.concat(rules, "  ")
-  for r = 1, #rows do
-    local parts = {}
-    for c = 1, #columns do parts[c] = pad(cells[r][c], widths[c], numeric[c]) end
-    lines[#lines + 1] = (table.concat(parts, "  "):gsub("%s+$", ""))
-  end
+  local rules = lists.map(widths, function(width) return ("-"):rep(width) end)
+  local lines = { line(columns), table.concat(rules, "  ") }
+  for _, row in ipairs(rows) do lines[#lines + 1] = (line(row):gsub("%s+$", "")) end
   return table.concat(lines, "\n")
 end
 
 --- The same as a Markdown table.
 function M.markdown(columns, rows)
   local function line(values)
-    local parts = {}
-    for c = 1, #columns do parts[c] = (cell_text(values[c]):gsub("|", "\\|")) end
+    local parts = lists.map(columns, function(_, c) return (cell_text(values[c]):gsub("|", "\\|")) end)
     return "| " .. table.concat(parts, " | ") .. " |"
   end
-  local rules = {}
-  for c = 1, #columns do rules[c] = "---" end
-  local lines = { line(columns), "| " .. table.concat(rules, " | ") .. " |" }
-  for _, row in ipairs(rows) do lines[#lines + 1] = line(row) end
-  return table.concat(lines, "\n")
+  local rules = lists.map(columns, function() return "---" end)
+  return table.concat(lists.extend({ line(columns), line(rules) }, lists.map(rows, line)), "\n")
 end
 
 local latex_marks = { ["\\"] = "\\textbackslash{}", ["&"] = "\\&", ["%"] = "\\%", ["$"] = "\\$", ["#"] = "\\#", ["_"] = "\\_",
@@ -80,40 +73,24 @@ local function latex_text(value) return (cell_text(value):gsub("[\\&%%$#_{}~^]",
 
 --- The same as a LaTeX tabular with the rules of booktabs.
 function M.latex(columns, rows)
-  local shape, titles = {}, {}
-  for c, title in ipairs(columns) do
-    shape[c], titles[c] = "r", latex_text(title)
-    for _, row in ipairs(rows) do
-      if row[c] ~= nil and type(row[c]) ~= "number" then shape[c] = "l" end
-    end
+  local shape = lists.map(numeric_columns(columns, rows), function(numeric) return numeric and "r" or "l" end)
+  local function line(values)
+    return table.concat(lists.map(columns, function(_, c) return latex_text(values[c]) end), " & ") .. " \\\\"
   end
-  local lines = { "% needs \\usepackage{booktabs}", ("\\begin{tabular}{%s}"):format(table.concat(shape)), "\\toprule",
-    table.concat(titles, " & ") .. " \\\\", "\\midrule" }
-  for _, row in ipairs(rows) do
-    local parts = {}
-    for c = 1, #columns do parts[c] = latex_text(row[c]) end
-    lines[#lines + 1] = table.concat(parts, " & ") .. " \\\\"
-  end
-  lines[#lines + 1] = "\\bottomrule"
-  lines[#lines + 1] = "\\end{tabular}"
-  return table.concat(lines, "\n")
+  local head = { "% needs \\usepackage{booktabs}", ("\\begin{tabular}{%s}"):format(table.concat(shape)), "\\toprule", line(columns),
+    "\\midrule" }
+  return table.concat(lists.extend(head, lists.map(rows, line), { "\\bottomrule", "\\end{tabular}" }), "\n")
 end
 
 --- The same as CSV: numbers whole, a missing value empty.
 function M.csv(columns, rows)
-  local texts = {}
-  for r, row in ipairs(rows) do
-    texts[r] = {}
-    for c = 1, #columns do
-      local value = row[c]
-      if type(value) == "number" then
-        texts[r][c] = value == math.floor(value) and math.abs(value) < 2 ^ 53 and ("%d"):format(value) or ("%.17g"):format(value)
-      else
-        texts[r][c] = value == nil and "" or tostring(value)
-      end
-    end
+  local function text_of(value)
+    if type(value) ~= "number" then return value == nil and "" or tostring(value) end
+    return value == math.floor(value) and math.abs(value) < 2 ^ 53 and ("%d"):format(value) or ("%.17g"):format(value)
   end
-  return native.files.to_csv(columns, texts)
+  return native.files.to_csv(columns, lists.map(rows, function(row)
+    return lists.map(columns, function(_, c) return text_of(row[c]) end)
+  end))
 end
 
 local Table = {}
@@ -121,9 +98,8 @@ Table.__index = Table
 
 --- Text of the whole: title, table, notes.
 function Table:__tostring()
-  local parts = { M.format(self.columns, self.rows) }
+  local parts = lists.extend({ M.format(self.columns, self.rows) }, self.notes or {})
   if self.title then table.insert(parts, 1, self.title .. "\n") end
-  for _, note in ipairs(self.notes or {}) do parts[#parts + 1] = note end
   return table.concat(parts, "\n")
 end
 
@@ -132,12 +108,12 @@ end
 -- @treturn string that ends with a newline
 function Table:to(format)
   if format == "json" then
-    local list = {}
-    for r, row in ipairs(self.rows) do
-      list[r] = {}
-      for c, column in ipairs(self.columns) do list[r][column] = row[c] end
-    end
-    return native.records.to_json { title = self.title, columns = self.columns, rows = list, notes = self.notes }
+    local rows = lists.map(self.rows, function(row)
+      local named = {}
+      for c, column in ipairs(self.columns) do named[column] = row[c] end
+      return named
+    end)
+    return native.records.to_json { title = self.title, columns = self.columns, rows = rows, notes = self.notes }
   end
   local makers = { text = M.format, md = M.markdown, latex = M.latex, csv = M.csv }
   local text = makers[format](self.columns, self.rows)
@@ -147,5 +123,19 @@ end
 --- A table that prints itself: what an analysis returns.
 -- @tparam table parts columns, rows, title, notes; any other field is kept
 function M.new(parts) return setmetatable(parts, Table) end
+
+--- Columns and rows of points: the axes of their sweep, then figures.
+-- @tparam {string,...} titles of the figures
+-- @tparam function figures of a point and its index: as many values as there are titles, in a list that may have holes
+-- @tparam[opt] function axis_value of a point and an axis; without it the effective option
+function M.of_points(results, points, titles, figures, axis_value)
+  local rows = lists.map(points, function(point, r)
+    local row, values, n = {}, figures(point, r), #results.axes
+    for i, axis in ipairs(results.axes) do row[i] = axis_value and axis_value(point, axis) or point.options[axis] end
+    for i = 1, #titles do row[n + i] = values[i] end
+    return row
+  end)
+  return lists.extend({}, results.axes, titles), rows
+end
 
 return M

@@ -5,15 +5,15 @@
 local ms = require "moonshard"
 local claims = require "moonshard.studies.claims"
 local document = require "moonshard.studies.document"
+local lists = require "moonshard.lists"
 
 local modes = { "no_dp", "ghost_fsdp", "flash_fsdp" }
 local full = {
   model = "llama3.1-8b", task = "classify", dtype = "float32", param_dtype = "bfloat16", optimizer = "sgd", parallel = "fsdp", nproc = 2,
   batch_size = 2, iters = 3, warmup = 1, grid = { mode = modes, seq_length = { 1024, 2048, 4096 } },
 }
-local wide = { grid = { mode = { "no_dp", "ghost_fsdp", "flash_fsdp", "bookkeeping_fsdp", "flash_bookkeeping_fsdp" },
-  seq_length = { 512, 1024, 2048, 4096, 8192 } } }
-for key, value in pairs(full) do wide[key] = wide[key] or value end
+local wide = lists.merged(full, { grid = { mode = lists.extend({}, modes, { "bookkeeping_fsdp", "flash_bookkeeping_fsdp" }),
+  seq_length = { 512, 1024, 2048, 4096, 8192 } } })
 
 -- The suites name models as their hub does; here they are presets.
 local hub_names = { ["meta-llama/Llama-3.1-8B-Instruct"] = "llama3.1-8b", ["meta-llama/Meta-Llama-3-8B-Instruct"] = "llama3.1-8b",

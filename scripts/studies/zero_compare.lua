@@ -5,13 +5,12 @@
 local ms = require "moonshard"
 local claims = require "moonshard.studies.claims"
 local document = require "moonshard.studies.document"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local usage = require "moonshard.usage"
 local zero_tables = require "moonshard.studies.zero_tables"
 
 local grid = { sharding = { "zero2", "zero3" }, batch_size = { 2, 4, 8, 16 }, grad_accum = { 1, 2, 4 } }
-
-local function has_option(name) return (" " .. table.concat(ms.option_names(), " ") .. " "):find(" " .. name .. " ", 1, true) ~= nil end
 
 local function zero_ratio(metric, least, most)
   return claims.ratio { axis = "sharding", of = "zero3", to = "zero2", metric = metric, least = least, most = most }
@@ -38,12 +37,9 @@ local max_batch, search_limit_mb
 local function find_max_batch(plan)
   max_batch = {}
   for _, sharding in ipairs(plan.grid.sharding or { plan.sharding }) do
-    local options = {}
-    for key, value in pairs(plan) do options[key] = value end
-    for _, key in ipairs { "grid", "zip", "name", "expect", "baseline", "seed_result" } do options[key] = nil end
-    options.sharding, options.grad_accum, options.iters, options.warmup = sharding, 1, 1, 1
-    options.low, options.name = search_limit_mb and 8 or 1, "max_batch_" .. sharding
-    options.memory_limit_mb = plan.memory_limit_mb or search_limit_mb
+    local options = lists.merged(plan, { sharding = sharding, grad_accum = 1, iters = 1, warmup = 1, name = "max_batch_" .. sharding,
+      low = search_limit_mb and 8 or 1, memory_limit_mb = plan.memory_limit_mb or search_limit_mb })
+    for _, key in ipairs { "grid", "zip", "expect", "baseline", "seed_result" } do options[key] = nil end
     print(("\nlargest batch with %s%s:"):format(sharding, options.memory_limit_mb and (" in %d MiB"):format(options.memory_limit_mb) or ""))
     local ok, found = pcall(ms.find_max_batch, options)
     if not ok then
@@ -77,18 +73,14 @@ return document.main({
   baseline = { sharding = "zero2" },
   figures = { "throughput_vs_batch", "memory_vs_batch", "communication_comparison", "gpu_utilization_heatmap", "overhead_breakdown" },
   plan = function(plan, given, preset)
-    search_limit_mb = preset == "tiny" and 48 or nil
+    search_limit_mb = preset == "tiny" and 24 or nil
     if given.max_batch == nil then given.max_batch = not given.batch_size end
     plan.nproc = given.nproc_ranks or plan.nproc
     if given.compile then print("zero_compare: compile: unavailable (no torch.compile without Python); kernels are fused by hand") end
     if given.data_folder and not native.launch.exists(given.data_folder) then
       usage.fail("zero_compare: option '--data-folder': expected a folder, got '%s', which is not there", given.data_folder)
     end
-    if given.data_folder and has_option("data_folder") then
-      plan.data_folder = given.data_folder
-    elseif given.data_folder then
-      print("zero_compare: this build reads no text (it has no option data_folder); random tokens are used instead")
-    end
+    plan.data_folder = given.data_folder
     return plan
   end,
   report = function(runs) return { zero_tables.short(runs) } end,

@@ -7,6 +7,14 @@ local function message_of(call, ...)
   return message
 end
 
+describe("a privacy table", function()
+  it("without a private engine is an error, not plain training", function()
+    local parts = { model = ms.model("linear-tiny", { device = "cpu" }), clip = ms.clip("none"),
+      data = ms.data.synthetic { batch_size = 2 }, privacy = { target_epsilon = 1, budget_steps = 3, delta = 1e-5 } }
+    assert.matches("option 'privacy': expected a private engine beside it, got clip = none", message_of(ms.trainer, parts), 1, true)
+  end)
+end)
+
 describe("ms.privacy.epsilon", function()
   it("gives the order of rdp and the bracket of prv and pld", function()
     local rdp = ms.privacy.epsilon { method = "rdp", q = 0.01, sigma = 1.1, steps = 1000, delta = 1e-5 }

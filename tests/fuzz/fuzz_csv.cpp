@@ -1,6 +1,6 @@
 // A table: every row is as long as the header.
 #include "tests/fuzz/fuzz_support.h"
-#include "viewer/readers/text_reader.h"
+#include "viewer/readers/readers.h"
 
 using namespace moonshard;
 using namespace moonshard::viewer;

@@ -1,7 +1,7 @@
 // A file of documents from anybody: the first byte chooses its kind, and whether it is repaired.
 // What is handed over is UTF-8 without zero characters.
+#include "runtime/base/utf8.h"
 #include "runtime/data/text/documents.h"
-#include "runtime/data/text/utf8.h"
 #include "tests/fuzz/fuzz_support.h"
 
 using namespace moonshard;
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       int64_t documents = 0;
       data::read_documents(listed, replace, counts, [&](const data::DocumentPart& part) {
         documents += part.first ? 1 : 0;
-        if (part.text.empty() || data::first_invalid_utf8(part.text)) std::abort();
+        if (part.text.empty() || first_invalid_utf8(part.text)) std::abort();
         if (part.text.find('\0') != std::string_view::npos) std::abort();
       });
       if (documents != counts.documents) std::abort();

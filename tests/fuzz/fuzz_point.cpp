@@ -1,6 +1,6 @@
 // A point's result.json. Lists of a timeline are equally long whatever the text says.
 #include "tests/fuzz/fuzz_support.h"
-#include "viewer/readers/point_reader.h"
+#include "viewer/readers/readers.h"
 
 using namespace moonshard;
 using namespace moonshard::viewer;

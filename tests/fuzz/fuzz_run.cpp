@@ -1,7 +1,7 @@
 // A run folder of hostile files. The input is sweep.json, a line of four dashes, result.json of the
 // point p0, and so on for env.json and progress.json.
 #include "tests/fuzz/fuzz_support.h"
-#include "viewer/readers/run_reader.h"
+#include "viewer/readers/readers.h"
 
 using namespace moonshard;
 using namespace moonshard::viewer;

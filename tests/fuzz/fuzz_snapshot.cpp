@@ -1,6 +1,6 @@
 // A memory snapshot: any bytes as a pickle.
 #include "tests/fuzz/fuzz_support.h"
-#include "viewer/tracing/snapshot_reader.h"
+#include "viewer/tracing/memory_snapshot.h"
 
 using namespace moonshard;
 using namespace moonshard::viewer;

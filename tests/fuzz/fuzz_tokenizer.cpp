@@ -1,8 +1,8 @@
 // A tokenizer.json from anybody: it is refused, or encodes any text to ids that it has, which
 // decode to that text when nothing normalises it. The first line is the text, the rest the file.
-#include "runtime/data/text/normalizer.h"
-#include "runtime/data/text/tokenizer_json.h"
-#include "runtime/data/text/utf8.h"
+#include "runtime/base/utf8.h"
+#include "runtime/data/text/bpe_tokenizer.h"
+#include "runtime/data/text/tokenizer.h"
 #include "tests/fuzz/fuzz_support.h"
 
 using namespace moonshard;
@@ -16,8 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (file.is_discarded()) return 0;
   std::string text;
   for (size_t at = 0; at < end;) {
-    const data::Utf8Character character = data::read_character(input.substr(0, end), at);
-    data::append_character(text, character.code);
+    const Utf8Character character = read_character(input.substr(0, end), at);
+    append_character(text, character.code);
     at += static_cast<size_t>(character.length);
   }
   return refuse_or_read([&] {

@@ -1,6 +1,6 @@
 // A trace, plain or gzipped. Rows are sorted and never overlap.
 #include "tests/fuzz/fuzz_support.h"
-#include "viewer/tracing/trace_reader.h"
+#include "viewer/tracing/trace.h"
 
 using namespace moonshard;
 using namespace moonshard::viewer;

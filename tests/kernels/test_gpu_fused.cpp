@@ -12,8 +12,8 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
 #include "kernels/swiglu/swiglu.h"
-#include "runtime/data/synthetic.h"
-#include "runtime/models/blocks/attention_choice.h"
+#include "runtime/data/source.h"
+#include "runtime/models/blocks/attention.h"
 #include "runtime/models/registry.h"
 #include "tests/kernels/on_gpu.h"
 

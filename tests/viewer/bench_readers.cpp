@@ -16,8 +16,8 @@
 #include "tests/viewer/kineto_text.h"
 #include "tests/viewer/sample_run.h"
 #include "viewer/input/json_stream.h"
-#include "viewer/readers/run_reader.h"
-#include "viewer/tracing/trace_reader.h"
+#include "viewer/readers/readers.h"
+#include "viewer/tracing/trace.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -15,7 +15,7 @@
 #include <stb/stb_image.h>
 #pragma GCC diagnostic pop
 
-#include "viewer/render/png.h"
+#include "viewer/render/render_file.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -18,7 +18,7 @@ TEST(Store, KeepsWhatWasReadOfAFolderThatWentAway) {
   Store store;
   const auto ask = [&] {
     store.detail(folder.string(), "p0");
-    store.file<std::string>(ReadRequest::Kind::Log, folder.string(), {log});
+    store.file<std::string>({ReadRequest::Kind::Log, folder.string(), {log}});
     store.wait_idle();
   };
   ask();
@@ -31,7 +31,7 @@ TEST(Store, KeepsWhatWasReadOfAFolderThatWentAway) {
   const auto detail = store.detail(folder.string(), "p0");
   ASSERT_NE(detail.value, nullptr);
   EXPECT_EQ(detail.value->logs, before.value->logs);
-  const auto text = store.file<std::string>(ReadRequest::Kind::Log, folder.string(), {log});
+  const auto text = store.file<std::string>({ReadRequest::Kind::Log, folder.string(), {log}});
   ASSERT_NE(text.value, nullptr);
   EXPECT_EQ(*text.value, "step 1\n");
 }
@@ -43,9 +43,9 @@ TEST(Store, ReadsAgainWhatComesBackDifferent) {
   write_text(folder / log, "old\n");
   Store store;
   const auto read = [&] {
-    store.file<std::string>(ReadRequest::Kind::Log, folder.string(), {log});
+    store.file<std::string>({ReadRequest::Kind::Log, folder.string(), {log}});
     store.wait_idle();
-    return *store.file<std::string>(ReadRequest::Kind::Log, folder.string(), {log}).value;
+    return *store.file<std::string>({ReadRequest::Kind::Log, folder.string(), {log}}).value;
   };
   EXPECT_EQ(read(), "old\n");
   fs::remove(folder / log);

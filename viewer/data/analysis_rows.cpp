@@ -1,4 +1,4 @@
-#include "viewer/data/analysis_rows.h"
+#include "viewer/data/overhead.h"
 
 #include <map>
 #include <set>
@@ -51,17 +51,14 @@ void fill_values(const RunData& run, const std::string& option,
 }  // namespace
 
 analysis::Value analysis_value(const RunData& run, const Value& value) {
-  switch (value.kind) {
-    case Value::Kind::None:
-      return {};
-    case Value::Kind::Bool:
-      return value.number != 0;
-    case Value::Kind::Number:
-      return value.number;
-    case Value::Kind::Text:
-      return run.text_of(value);
-  }
-  return {};
+  if (value.kind == Value::Kind::None) return {};
+  if (value.kind == Value::Kind::Bool) return value.number != 0;
+  if (value.kind == Value::Kind::Number) return value.number;
+  return run.text_of(value);
+}
+
+std::string plain_text(const RunData& run, const Value& value) {
+  return value.kind == Value::Kind::None ? "" : analysis::text_of(analysis_value(run, value));
 }
 
 records::Metrics analysis_metrics(const RunData& run, size_t point) {

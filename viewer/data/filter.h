@@ -86,6 +86,9 @@ class FilterOnRun {
 /// The same filter as the body of a Lua function of `point` (runs:select takes one).
 std::string to_lua(const Filter& filter);
 
+/// A Lua string literal: printable characters stay, others become numeric escapes.
+std::string lua_text(std::string_view text);
+
 /// Whether all of the text matches a pattern with * and ?; both in any case.
 bool matches_wildcards(std::string_view text, std::string_view pattern);
 

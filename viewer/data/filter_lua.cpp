@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "viewer/data/filter.h"
-#include "viewer/data/lua_text.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -40,21 +39,13 @@ bool is_name(std::string_view key) {
 }
 
 std::string value_of(const FilterNode& node) {
-  switch (node.field) {
-    case Field::Status:
-      return "point.status";
-    case Field::Run:
-      return "(point.run or \"\")";
-    case Field::Id:
-      return "point.id";
-    case Field::Error:
-      return "(point.error or \"\")";
-    case Field::Option:
-    case Field::Metric:
-      break;
-  }
-  const std::string table = node.field == Field::Option ? "point.options" : "point.metrics";
-  return is_name(node.key) ? table + "." + node.key : table + "[" + lua_text(node.key) + "]";
+  static constexpr const char* kPlaces[] = {// in the order of Field
+                                            "point.options", "point.metrics",
+                                            "point.status",  "(point.run or \"\")",
+                                            "point.id",      "(point.error or \"\")"};
+  const std::string place = kPlaces[static_cast<size_t>(node.field)];
+  if (node.field > Field::Metric) return place;
+  return is_name(node.key) ? place + "." + node.key : place + "[" + lua_text(node.key) + "]";
 }
 
 class Writer {
@@ -150,6 +141,22 @@ class Writer {
 
 std::string to_lua(const Filter& filter) {
   return Writer(filter).body();
+}
+
+std::string lua_text(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\{:03d}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
 }
 
 }  // namespace moonshard::viewer

@@ -117,19 +117,10 @@ bool FilterOnRun::has_word(const Place& place, size_t point) const {
 
 bool FilterOnRun::equals(const FilterNode& node, const Place& place, size_t point) const {
   const PointHead& head = run_.points[point];
-  switch (node.field) {
-    case Field::Status:
-      return matches_wildcards(head.status, node.text);
-    case Field::Run:
-      return place.run_name;
-    case Field::Id:
-      return matches_wildcards(head.id, node.text);
-    case Field::Error:
-      return matches_wildcards(head.error, node.text);
-    case Field::Option:
-    case Field::Metric:
-      break;
-  }
+  if (node.field == Field::Run) return place.run_name;
+  if (node.field == Field::Status) return matches_wildcards(head.status, node.text);
+  if (node.field == Field::Id) return matches_wildcards(head.id, node.text);
+  if (node.field == Field::Error) return matches_wildcards(head.error, node.text);
   if (place.table == nullptr) return false;
   const Value& value = place.table->at(point, place.column);
   switch (value.kind) {

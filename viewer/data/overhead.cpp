@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "runtime/privacy/engine_names.h"
-#include "viewer/data/analysis_rows.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -29,6 +28,12 @@ std::optional<PointPlace> find_point(const std::vector<const RunData*>& runs,
 }
 
 }  // namespace
+
+const OverheadFigure* find_overhead_figure(std::string_view key) {
+  for (const OverheadFigure& figure : kOverheadFigures)
+    if (key == figure.key) return &figure;
+  return nullptr;
+}
 
 analysis::Overheads overheads(const std::vector<const RunData*>& runs, const Baseline& baseline) {
   const std::vector<analysis::Table> tables = analysis_tables(runs, baseline.axis);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/analysis/overhead.h"
+#include "runtime/analysis/rows.h"
 #include "viewer/data/run_data.h"
 
 namespace moonshard::viewer {
@@ -21,6 +23,24 @@ struct Baseline {
 using PointPlace = analysis::Place;
 using analysis::Overhead;
 
+/// The figures of an overhead that tables and charts show.
+struct OverheadFigure {
+  const char* key;     ///< "time_ratio"
+  const char* label;   ///< on an axis
+  const char* column;  ///< of the run table, with its unit
+  double factor;       ///< in the run table: shown = stored * factor
+  double Overhead::*value;
+};
+inline constexpr OverheadFigure kOverheadFigures[] = {
+    {"time_ratio", "time against the baseline", "time x", 1, &Overhead::time_ratio},
+    {"memory_percent", "memory above the baseline in %", "memory +%", 1, &Overhead::memory_percent},
+    {"memory_bytes", "memory above the baseline", "memory +MiB", 1.0 / (1 << 20),
+     &Overhead::memory_bytes},
+    {"throughput_ratio", "throughput against the baseline", "throughput x", 1,
+     &Overhead::throughput_ratio}};
+/// The figure of that key; null when there is none.
+const OverheadFigure* find_overhead_figure(std::string_view key);
+
 /// For each run, for each of its points.
 analysis::Overheads overheads(const std::vector<const RunData*>& runs, const Baseline& baseline);
 
@@ -33,5 +53,16 @@ std::vector<Baseline> baseline_choices(const std::vector<const RunData*>& runs);
 
 /// "mode = none", "point 4f2a… of night_sweep", "no baseline".
 std::string describe(const Baseline& baseline, const std::vector<const RunData*>& runs);
+
+// Runs as the rows that runtime/analysis reads, in analysis_rows.cpp.
+
+analysis::Value analysis_value(const RunData& run, const Value& value);
+
+records::Metrics analysis_metrics(const RunData& run, size_t point);
+
+/// One table per run, without details: the values of everything that is swept in any of them, and
+/// of `option`. Modes are engines' own names; labels are the points' ids.
+std::vector<analysis::Table> analysis_tables(const std::vector<const RunData*>& runs,
+                                             const std::string& option);
 
 }  // namespace moonshard::viewer

@@ -8,20 +8,6 @@ std::string plain_number(double value) {
   return fmt::format("{:.14g}", value);
 }
 
-std::string plain_text(const RunData& run, const Value& value) {
-  switch (value.kind) {
-    case Value::Kind::None:
-      return "";
-    case Value::Kind::Bool:
-      return value.number != 0 ? "true" : "false";
-    case Value::Kind::Number:
-      return plain_number(value.number);
-    case Value::Kind::Text:
-      return run.text_of(value);
-  }
-  return "";
-}
-
 size_t RunBuilder::add_point(PointHead head) {
   run_.points.push_back(std::move(head));
   return run_.points.size() - 1;

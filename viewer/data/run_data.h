@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/records/schema.h"
+
 namespace moonshard::viewer {
 
 /// One cell: nothing, a truth value, a number or a text (an index into RunData::texts).
@@ -39,6 +41,11 @@ struct ValueTable {
     return find(key);
   }
   const Value& at(size_t point, size_t key) const { return cells[point * keys.size() + key]; }
+  /// By its key; none where no point has it.
+  Value get(size_t point, std::string_view key) const {
+    const std::optional<size_t> place = find(key);
+    return place ? at(point, *place) : Value();
+  }
 };
 
 struct PointHead {
@@ -85,11 +92,33 @@ struct RunData {
 
  private:
   static double number_in(const ValueTable& table, size_t point, std::string_view key) {
-    const std::optional<size_t> place = table.find(key);
-    if (!place) return NAN;
-    const Value& value = table.at(point, *place);
+    const Value value = table.get(point, key);
     return value.kind == Value::Kind::Number ? value.number : NAN;
   }
+};
+
+// Everything of one point that only its own panels need: its whole record and the files beside it.
+// Read when the point is selected, from an untrusted result.json.
+
+using records::Collective;
+using records::LayerTime;
+using records::MemoryStage;
+using records::MemoryTimeline;
+using records::OwnedBytes;
+using records::PrivacyPart;
+using records::PrivacyPhase;
+using records::RankRow;
+using records::Statistics;
+using records::StepRow;
+using PhaseTime = records::Named<Statistics>;
+
+/// Of the record's free objects, options are the run table's and data is a list of lines here.
+struct PointDetail : records::Result {
+  std::vector<TextPair> data_lines;
+  std::vector<std::string> traces;     ///< file names in the point's folder: *.json, *.json.gz
+  std::vector<std::string> snapshots;  ///< *.pickle
+  std::vector<std::string> logs;       ///< log.*.txt
+  std::vector<std::string> tables;     ///< *.csv
 };
 
 /// A number with 14 digits at most, as Lua writes it.

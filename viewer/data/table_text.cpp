@@ -1,7 +1,6 @@
 #include "viewer/data/table_text.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <string_view>
 
 namespace moonshard::viewer {

@@ -4,7 +4,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "viewer/input/json_stream.h"
 
@@ -40,27 +39,18 @@ void for_each_element(JsonStream& stream, const Take& take) {
 
 inline void take_text(JsonStream& stream, JsonToken token, std::string& into,
                       size_t max_bytes = kMaxNameBytes) {
-  if (token == JsonToken::String) {
-    into = cut_text(stream.text(), max_bytes);
-  } else {
-    stream.skip_rest(token);
-  }
+  if (token != JsonToken::String) return stream.skip_rest(token);
+  into = cut_text(stream.text(), max_bytes);
 }
 
 inline void take_number(JsonStream& stream, JsonToken token, double& into) {
-  if (token == JsonToken::Number) {
-    into = stream.number();
-  } else {
-    stream.skip_rest(token);
-  }
+  if (token != JsonToken::Number) return stream.skip_rest(token);
+  into = stream.number();
 }
 
 inline void take_truth(JsonStream& stream, JsonToken token, bool& into) {
-  if (token == JsonToken::True || token == JsonToken::False) {
-    into = token == JsonToken::True;
-  } else {
-    stream.skip_rest(token);
-  }
+  if (token != JsonToken::True && token != JsonToken::False) return stream.skip_rest(token);
+  into = token == JsonToken::True;
 }
 
 /// A value as a person writes it: text without quotes.

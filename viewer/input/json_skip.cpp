@@ -15,6 +15,10 @@ constexpr std::array<bool, 256> letters(std::string_view text) {
 constexpr std::array<bool, 256> kOutsideStrings = letters("\"{}[]");
 constexpr std::array<bool, 256> kInStrings = letters("\"\\");
 
+// Of the tokens that always read the same, in the order of JsonToken.
+constexpr const char* kTokenTexts[] = {"{", "}",    "[",     "]",    "",    "",
+                                       "",  "true", "false", "null", "null"};
+
 void append_quoted(std::string& text, std::string_view value) {
   text += '"';
   for (const char letter : value) {
@@ -103,34 +107,12 @@ std::string compact_text(JsonStream& stream, JsonToken token, size_t max_bytes) 
     if (text.size() < max_bytes) {
       if (!first && !closes) text += ',';
       first = false;
-      switch (token) {
-        case JsonToken::BeginObject:
-          text += '{';
-          break;
-        case JsonToken::EndObject:
-          text += '}';
-          break;
-        case JsonToken::BeginArray:
-          text += '[';
-          break;
-        case JsonToken::EndArray:
-          text += ']';
-          break;
-        case JsonToken::Key:
-        case JsonToken::String:
-          append_quoted(text, stream.text().substr(0, max_bytes));
-          break;
-        case JsonToken::Number:
-          text += stream.text().substr(0, max_bytes);
-          break;
-        case JsonToken::True:
-          text += "true";
-          break;
-        case JsonToken::False:
-          text += "false";
-          break;
-        default:
-          text += "null";
+      if (token == JsonToken::Key || token == JsonToken::String) {
+        append_quoted(text, stream.text().substr(0, max_bytes));
+      } else if (token == JsonToken::Number) {
+        text += stream.text().substr(0, max_bytes);
+      } else {
+        text += kTokenTexts[static_cast<size_t>(token)];
       }
       if (token == JsonToken::Key) text += ':';
       first = token == JsonToken::Key || token == JsonToken::BeginObject ||

@@ -5,8 +5,7 @@
 #include <cstring>
 #include <functional>
 
-#include "viewer/input/json_number.h"
-
+#include "runtime/base/utf8.h"
 namespace moonshard::viewer {
 namespace {
 
@@ -32,24 +31,6 @@ constexpr LetterSets kSets = make_sets();
 
 bool in(const std::array<bool, 256>& set, char letter) {
   return set[static_cast<unsigned char>(letter)];
-}
-
-void append_utf8(std::string& text, unsigned code) {
-  if (code < 0x80) {
-    text += static_cast<char>(code);
-  } else if (code < 0x800) {
-    text += static_cast<char>(0xC0 | (code >> 6));
-    text += static_cast<char>(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    text += static_cast<char>(0xE0 | (code >> 12));
-    text += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    text += static_cast<char>(0x80 | (code & 0x3F));
-  } else {
-    text += static_cast<char>(0xF0 | (code >> 18));
-    text += static_cast<char>(0x80 | ((code >> 12) & 0x3F));
-    text += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    text += static_cast<char>(0x80 | (code & 0x3F));
-  }
 }
 
 }  // namespace
@@ -290,7 +271,7 @@ void JsonStream::read_escape() {
   } else if (code >= 0xDC00 && code <= 0xDFFF) {
     refuse_here("a surrogate without its first half");
   }
-  append_utf8(scratch_, code);
+  append_character(scratch_, code);
 }
 
 unsigned JsonStream::read_hex4() {

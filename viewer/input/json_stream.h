@@ -114,4 +114,16 @@ class JsonStream {
 /// The value whose first token was read, as text on one line, cut at max_bytes.
 std::string compact_text(JsonStream& stream, JsonToken token, size_t max_bytes);
 
+struct JsonNumber {
+  bool valid = false;  ///< by JSON's grammar
+  double value = 0;    ///< infinite when it does not fit
+};
+
+/// All of `text` as a number.
+JsonNumber parse_json_number(std::string_view text);
+
+inline bool is_digit(char letter) {
+  return letter >= '0' && letter <= '9';
+}
+
 }  // namespace moonshard::viewer

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "runtime/base/check.h"
-#include "runtime/base/staged_file.h"
+#include "runtime/base/files.h"
 #include "runtime/records/reader.h"
 
 namespace moonshard::viewer {
@@ -38,19 +38,11 @@ OpenFile checked(int descriptor, const fs::path& path) {
                                known && S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device"));
 }
 
-// A descriptor of a folder, closed by the destructor.
-struct FolderDescriptor {
-  int value = -1;
-  ~FolderDescriptor() {
-    if (value >= 0) close(value);
-  }
-};
-
 // Opens along the path without following any link: what is reached this way is certainly inside.
 // -1 with errno when it cannot be; a link on the way is ENOTDIR or ELOOP.
-int open_without_links(const fs::path& folder, const fs::path& relative, int flags) {
-  FolderDescriptor at{::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
-  if (at.value < 0) return -1;
+int open_without_links(const fs::path& folder, const fs::path& relative) {
+  FileDescriptor at(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (at.get() < 0) return -1;
   for (auto part = relative.begin(); part != relative.end(); ++part) {
     if (*part == ".." || part->is_absolute()) {
       errno = ELOOP;  // let the slow way judge it
@@ -58,11 +50,10 @@ int open_without_links(const fs::path& folder, const fs::path& relative, int fla
     }
     const bool last = std::next(part) == relative.end();
     const int next =
-        openat(at.value, part->c_str(),
-               last ? flags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        openat(at.get(), part->c_str(),
+               last ? kOpenFlags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (next < 0 || last) return next;
-    close(at.value);
-    at.value = next;
+    at.reset(next);
   }
   return -1;
 }
@@ -81,32 +72,21 @@ std::optional<fs::path> resolved_inside(const fs::path& folder, const fs::path& 
 
 }  // namespace
 
-OpenFile::~OpenFile() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
-OpenFile::OpenFile(OpenFile&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)),
-      name_(std::move(other.name_)),
-      size_(other.size_) {}
-
-OpenFile& OpenFile::operator=(OpenFile&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(name_, other.name_);
-  std::swap(size_, other.size_);
-  return *this;
+void FileDescriptor::reset(int value) {
+  if (value_ >= 0) close(value_);
+  value_ = value;
 }
 
 size_t OpenFile::read(char* to, size_t capacity) {
   for (;;) {
-    const ssize_t count = ::read(descriptor_, to, capacity);
+    const ssize_t count = ::read(descriptor_.get(), to, capacity);
     if (count >= 0) return static_cast<size_t>(count);
     if (errno != EINTR) throw_unreadable(name_, std::strerror(errno));
   }
 }
 
 void OpenFile::seek(uint64_t offset) {
-  if (lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) < 0) {
+  if (lseek(descriptor_.get(), static_cast<off_t>(offset), SEEK_SET) < 0) {
     throw_unreadable(name_, std::strerror(errno));
   }
 }
@@ -136,7 +116,7 @@ OpenFile open_plain_file(const fs::path& path) {
 }
 
 std::optional<OpenFile> InsideFolder::open(const fs::path& relative) const {
-  const int descriptor = open_without_links(folder_, relative, kOpenFlags);
+  const int descriptor = open_without_links(folder_, relative);
   if (descriptor >= 0) return checked(descriptor, folder_ / relative);
   if (errno == ENOENT) return std::nullopt;
   if (errno != ELOOP && errno != ENOTDIR) {
@@ -145,15 +125,6 @@ std::optional<OpenFile> InsideFolder::open(const fs::path& relative) const {
   const std::optional<fs::path> real = resolved_inside(folder_, relative);
   if (!real) return std::nullopt;
   return open_plain_file(*real);
-}
-
-bool InsideFolder::has_folder(const fs::path& relative) const {
-  FolderDescriptor at{open_without_links(folder_, relative, O_PATH | O_DIRECTORY | O_CLOEXEC)};
-  if (at.value >= 0) return true;
-  if (errno != ELOOP && errno != ENOTDIR) return false;
-  const std::optional<fs::path> real = resolved_inside(folder_, relative);
-  std::error_code error;
-  return real && fs::is_directory(*real, error);
 }
 
 std::vector<std::string> InsideFolder::names(const fs::path& relative,

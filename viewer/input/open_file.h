@@ -7,18 +7,30 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace moonshard::viewer {
+
+/// Owns a file descriptor; -1 for none.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int value = -1) : value_(value) {}
+  ~FileDescriptor() { reset(-1); }
+  FileDescriptor(FileDescriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&&) = delete;
+  int get() const { return value_; }
+  void reset(int value);
+
+ private:
+  int value_;
+};
 
 /// A plain file, open for reading. A file that shrinks meanwhile simply ends early.
 class OpenFile {
  public:
   OpenFile(int descriptor, std::string name, uint64_t size)
       : descriptor_(descriptor), name_(std::move(name)), size_(size) {}
-  ~OpenFile();
-  OpenFile(OpenFile&& other) noexcept;
-  OpenFile& operator=(OpenFile&& other) noexcept;
 
   /// Bytes that follow, at most `capacity`; 0 at the end. Throws IoError.
   size_t read(char* to, size_t capacity);
@@ -31,7 +43,7 @@ class OpenFile {
   uint64_t size() const { return size_; }  ///< when it was opened
 
  private:
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;
   std::string name_;
   uint64_t size_ = 0;
 };
@@ -46,8 +58,6 @@ class InsideFolder {
 
   /// Nothing when nothing is there. Throws IoError for what leads out or is no plain file.
   std::optional<OpenFile> open(const std::filesystem::path& relative) const;
-  /// Whether a folder is there. Throws IoError for what leads out.
-  bool has_folder(const std::filesystem::path& relative) const;
   /// Sorted names of plain files in a folder within, with one of the endings; at most `most`.
   std::vector<std::string> names(const std::filesystem::path& relative,
                                  const std::vector<std::string>& endings,

@@ -41,15 +41,17 @@ const PointRef* ref_of(const Chart& chart, const PlotHit& hit) {
 
 void ChartPanel::draw(const PanelContext& context) {
   draw_controls(context);
-  const uint64_t workspace =
-      follows_selection() ? context.workspace.revision() : context.workspace.shown_revision();
+  const uint64_t workspace = subject_ == ChartSubject::SelectedPoint
+                                 ? context.workspace.revision()
+                                 : context.workspace.shown_revision();
   const uint64_t store = context.store.revision();
   if (stale_ || workspace != workspace_revision_ || store != store_revision_) {
     stale_ = false;
     workspace_revision_ = workspace;
     store_revision_ = store;
     const bool was_waiting = chart_.waiting;
-    chart_ = make_chart(context);
+    chart_ = Chart();
+    make_chart(context, chart_);
     plot_ = prepare_plot(chart_.spec);
     const size_t shape = shape_of(chart_.spec);
     if (shape != shape_) state_ = PlotState();
@@ -73,13 +75,7 @@ const records::PlotSpec* ChartPanel::shown_plot() const {
 }
 
 void ChartPanel::draw_toolbar(const PanelContext& context) {
-  const float width = ImGui::CalcTextSize("Export").x + 2 * ImGui::GetStyle().FramePadding.x;
-  // At the right end of the controls' line; without controls, or without room, in a line of its
-  // own.
-  continue_line(width);
-  ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX(),
-                                ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - width));
-  if (ImGui::Button("Export")) ImGui::OpenPopup("##export");
+  if (button_at_right("Export")) ImGui::OpenPopup("##export");
   if (!ImGui::BeginPopup("##export")) return;
   if (ImGui::MenuItem("Picture as PNG ...", "Ctrl+E")) {
     context.requests.export_plot = ExportRequest{chart_.spec, std::string(name())};
@@ -143,14 +139,12 @@ std::vector<DetailedPoint> shown_details(const PanelContext& context, Chart& cha
       points.push_back({ref, nullptr});
       continue;
     }
-    const Loaded<PointDetail> loaded =
-        context.store.detail(workspace.run(ref).path, workspace.head(ref).id);
+    const Loaded<PointDetail> loaded = context.detail(ref);
     chart.waiting = chart.waiting || (loaded.loading && !loaded.value);
     points.push_back({ref, loaded.value});
   }
   if (count < workspace.shown().size()) {
-    chart.spec.note = fmt::format("The first {} of {} points; a filter chooses others.", count,
-                                  workspace.shown().size());
+    chart.spec.note = first_points_note(count, workspace.shown().size());
   }
   return points;
 }
@@ -158,14 +152,11 @@ std::vector<DetailedPoint> shown_details(const PanelContext& context, Chart& cha
 std::shared_ptr<const PointDetail> selected_detail(const PanelContext& context, Chart& chart) {
   const std::optional<PointRef> ref = context.workspace.selected_point();
   if (!ref) {
-    const bool any = !context.snapshot.runs.empty();
-    chart.empty_what = any ? "No point selected" : "No folder is open";
-    chart.empty_next = any ? "Click a row of the run table, or a mark in a chart."
-                           : "Press Ctrl+O, or drop a run folder here.";
+    say_why_empty(context.snapshot, "No point selected",
+                  "Click a row of the run table, or a mark in a chart.", chart);
     return nullptr;
   }
-  const Loaded<PointDetail> loaded =
-      context.store.detail(context.workspace.run(*ref).path, context.workspace.head(*ref).id);
+  const Loaded<PointDetail> loaded = context.detail(*ref);
   chart.waiting = loaded.loading && !loaded.value;
   if (loaded.value && loaded.error.empty()) return loaded.value;
   chart.empty_what = "This point has no result";
@@ -173,6 +164,21 @@ std::shared_ptr<const PointDetail> selected_detail(const PanelContext& context, 
       clean_text(loaded.error.empty() ? "Its status is " + context.workspace.head(*ref).status + "."
                                       : loaded.error);
   return nullptr;
+}
+
+void say_why_empty(const Snapshot& snapshot, const char* what, const char* next, Chart& chart) {
+  const bool any = !snapshot.runs.empty();
+  chart.empty_what = any ? what : "No folder is open";
+  chart.empty_next = any ? next : "Press Ctrl+O, or drop a run folder here.";
+}
+
+std::string first_points_note(size_t count, size_t all) {
+  return fmt::format("The first {} of {} points; a filter chooses others.", count, all);
+}
+
+void add_note(Chart& chart, std::string note) {
+  if (!chart.spec.note.empty()) note += " " + chart.spec.note;
+  chart.spec.note = std::move(note);
 }
 
 Unit memory_unit(double bytes) {

@@ -24,22 +24,32 @@ struct Chart {
   bool waiting = false;                ///< something is still being read
 };
 
+/// Of charts of all shown points another selection only moves the frame.
+enum class ChartSubject { SelectedPoint, ShownPoints };
+
+/// The empty state of a chart: no folder is open, or what is missing in those that are.
+void say_why_empty(const Snapshot& snapshot, const char* what, const char* next, Chart& chart);
+
+/// The note of a chart that shows only so many points.
+std::string first_points_note(size_t count, size_t all);
+/// Puts a sentence before the note that the chart has already.
+void add_note(Chart& chart, std::string note);
+
 class ChartPanel : public Panel {
  public:
+  explicit ChartPanel(const PanelInfo& info, ChartSubject subject = ChartSubject::SelectedPoint)
+      : Panel(info), subject_(subject) {}
   void draw(const PanelContext& context) final;
   const records::PlotSpec* shown_plot() const override;
-  DockPlace place() const override { return DockPlace::Charts; }
 
  protected:
-  /// Makes the chart from what the workspace shows. Called again when anything it may look at has
-  /// changed, or after remake().
-  virtual Chart make_chart(const PanelContext& context) = 0;
+  /// Fills an empty chart from what the workspace shows. Called again when anything it may look at
+  /// has changed, or after remake().
+  virtual void make_chart(const PanelContext& context, Chart& chart) = 0;
   /// Widgets above the chart; call remake() when one changed.
   virtual void draw_controls(const PanelContext&) {}
   /// Linked cursor: true when x of this chart is a moment of the step in ms.
   virtual bool x_is_step_time() const { return false; }
-  /// False for charts of all shown points: another selection only moves their frame.
-  virtual bool follows_selection() const { return true; }
   void remake() { stale_ = true; }
 
  private:
@@ -47,6 +57,7 @@ class ChartPanel : public Panel {
   void draw_figure(const PanelContext& context);
   void mark_selected(const PanelContext& context);
 
+  ChartSubject subject_;
   Chart chart_;
   PreparedPlot plot_;
   PlotState state_;
@@ -71,8 +82,8 @@ std::shared_ptr<const PointDetail> selected_detail(const PanelContext& context, 
 
 /// Unit and factor for bytes or milliseconds of about this size.
 struct Unit {
-  const char* name;
-  double factor;
+  std::string name;
+  double factor = 1;
 };
 Unit memory_unit(double bytes);
 Unit time_unit(double ms);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <imgui.h>
@@ -20,63 +21,54 @@ constexpr std::string_view kOverheadPrefix = "overhead:";
 constexpr std::array<const char*, 8> kUsual = {
     "median_time_ms",          "peak_memory_bytes", "tokens_per_s", "comm_exposed_ms",
     "gpu_utilization_percent", "mfu_percent",       "final_loss",   "clip_fraction"};
-struct OverheadFigure {
-  const char *key, *label;
-};
-constexpr std::array<OverheadFigure, 4> kOverheads = {
-    {{"overhead:time_ratio", "time against the baseline"},
-     {"overhead:memory_bytes", "memory above the baseline"},
-     {"overhead:memory_percent", "memory above the baseline in %"},
-     {"overhead:throughput_ratio", "throughput against the baseline"}}};
 
-std::string figure_label(const std::string& key) {
-  for (const OverheadFigure& overhead : kOverheads) {
-    if (key == overhead.key) return overhead.label;
-  }
-  return metric_format(key).title;
+// Of "overhead:time_ratio" and the like; null for a metric.
+const OverheadFigure* overhead_figure(std::string_view key) {
+  if (!key.starts_with(kOverheadPrefix)) return nullptr;
+  return find_overhead_figure(key.substr(kOverheadPrefix.size()));
 }
 
-}  // namespace
-
-std::vector<Figure> all_figures(const Workspace& workspace) {
+// Figures that the open folders have, the usual ones first.
+std::vector<std::string> all_figures(const Workspace& workspace) {
   const std::vector<std::string>& order = workspace.metric_keys();
   const auto present = [&](const char* key) {
     return std::find(order.begin(), order.end(), key) != order.end();
   };
-  std::vector<Figure> figures;
-  const auto add = [&](const std::string& key) { figures.push_back({key, figure_label(key)}); };
-  for (const char* key : kUsual) {
-    if (present(key)) add(key);
-  }
+  std::vector<std::string> figures;
+  std::copy_if(kUsual.begin(), kUsual.end(), std::back_inserter(figures), present);
   if (workspace.baseline().kind != Baseline::Kind::None) {
-    for (const OverheadFigure& overhead : kOverheads) add(overhead.key);
+    for (const OverheadFigure& overhead : kOverheadFigures)
+      figures.push_back(std::string(kOverheadPrefix) + overhead.key);
   }
   for (const std::string& key : order) {
     const bool usual = std::find(kUsual.begin(), kUsual.end(), key) != kUsual.end();
-    if (!usual && figures.size() < 200) add(key);
+    if (!usual && figures.size() < 200) figures.push_back(key);
   }
   return figures;
 }
 
-double figure_of(const Workspace& workspace, PointRef ref, const std::string& key) {
-  if (!key.starts_with(kOverheadPrefix)) return workspace.run(ref).metric(ref.point, key);
-  const Overhead& overhead = workspace.overhead(ref);
-  if (key == "overhead:time_ratio") return overhead.time_ratio;
-  if (key == "overhead:memory_bytes") return overhead.memory_bytes;
-  if (key == "overhead:memory_percent") return overhead.memory_percent;
-  return overhead.throughput_ratio;
+}  // namespace
+
+std::string figure_label(const std::string& key) {
+  const OverheadFigure* overhead = overhead_figure(key);
+  return overhead ? overhead->label : metric_format(key).title;
 }
 
-ShownUnit figure_unit(const std::string& key, double largest) {
+double figure_of(const Workspace& workspace, PointRef ref, const std::string& key) {
+  const OverheadFigure* overhead = overhead_figure(key);
+  return overhead ? workspace.overhead(ref).*overhead->value
+                  : workspace.run(ref).metric(ref.point, key);
+}
+
+Unit figure_unit(const Workspace& workspace, const std::string& key) {
   if (key.ends_with("_ratio")) return {"x", 1};
-  if (key.ends_with("_bytes")) {
-    const Unit unit = memory_unit(largest);
-    return {unit.name, unit.factor};
+  double largest = 0;
+  for (const PointRef ref : workspace.shown()) {
+    const double value = figure_of(workspace, ref, key);
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
   }
-  if (key.ends_with("_ms")) {
-    const Unit unit = time_unit(largest);
-    return {unit.name, unit.factor};
-  }
+  if (key.ends_with("_bytes")) return memory_unit(largest);
+  if (key.ends_with("_ms")) return time_unit(largest);
   const MetricFormat format = metric_format(key);
   return {format.unit, format.factor};
 }
@@ -90,70 +82,32 @@ void begin_choice(const char* label, float width) {
 }
 
 bool choose_name(const char* label, std::string& name, const std::vector<std::string>& names) {
-  bool changed = false;
   float width = 0;
   for (const std::string& other : names) {
     width = std::max(width, ImGui::CalcTextSize(other.c_str()).x);
   }
   const float em = ImGui::GetFontSize();
   begin_choice(label, std::clamp(width + 3 * em, 6 * em, 16 * em));
-  if (ImGui::BeginCombo(label, clean_text(name, 128).c_str())) {
-    for (const std::string& other : names) {
-      if (ImGui::Selectable(literal_label(other, other).c_str(), other == name)) {
-        changed = other != name;
-        name = other;
-      }
-    }
-    ImGui::EndCombo();
-  }
-  const std::string_view meaning = definition_of(name);
-  if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
-    show_tooltip(meaning);
-  }
+  const bool changed = pick_name(label, name, names);
+  explain_item(definition_of(name));
   return changed;
 }
 
 bool choose_figure(const char* label, std::string& key, const Workspace& workspace) {
-  const std::vector<Figure> figures = all_figures(workspace);
-  bool changed = false;
-  if (!figures.empty() && std::none_of(figures.begin(), figures.end(),
-                                       [&](const Figure& figure) { return figure.key == key; })) {
-    key = figures.front().key;
-    changed = true;
-  }
+  const std::vector<std::string> figures = all_figures(workspace);
+  const bool known = std::find(figures.begin(), figures.end(), key) != figures.end();
+  if (!known && !figures.empty()) key = figures.front();
   begin_choice(label, 14 * ImGui::GetFontSize());
-  if (ImGui::BeginCombo(label, clean_text(figure_label(key), 128).c_str(),
-                        ImGuiComboFlags_HeightLarge)) {
-    for (const Figure& figure : figures) {
-      if (ImGui::Selectable(literal_label(figure.label, figure.key).c_str(), figure.key == key)) {
-        changed = true;
-        key = figure.key;
-      }
-      const std::string_view meaning = definition_of(figure.key);
-      if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
-        show_tooltip(meaning);
-      }
-    }
-    ImGui::EndCombo();
-  }
-  const std::string_view meaning = definition_of(key);
-  if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
-    show_tooltip(meaning);
-  }
-  return changed;
-}
-
-std::string option_text(const Workspace& workspace, PointRef ref, const std::string& key) {
-  const RunData& run = workspace.run(ref);
-  const std::optional<size_t> place = run.options.find(key);
-  return place ? value_text(run, run.options.at(ref.point, *place)) : "";
+  const bool changed = pick_name(label, key, figures, figure_label);
+  explain_item(definition_of(key));
+  return changed || (!known && !figures.empty());
 }
 
 std::string series_name(const Workspace& workspace, PointRef ref, const std::string& without) {
   const RunData& run = workspace.run(ref);
   std::string name = axis_words(run, ref.point, {without});
   if (name.empty()) {
-    const std::string mode = option_text(workspace, ref, "mode");
+    const std::string mode = workspace.option_text(ref, "mode");
     name = mode.empty() ? run.name : mode;
   }
   if (workspace.snapshot().runs.size() > 1) name = fmt::format("{}: {}", run.name, name);

@@ -9,24 +9,17 @@
 
 namespace moonshard::viewer {
 
-/// A figure that can be drawn for every point: a metric, or an overhead against the baseline.
-struct Figure {
-  std::string key;    ///< metric key, or "overhead:time_ratio" and the like
-  std::string label;  ///< for axes, without unit
-};
-
-/// Figures that the open folders have, the usual ones first.
-std::vector<Figure> all_figures(const Workspace& workspace);
+// A figure can be drawn for every point: a metric by its key, or an overhead against the baseline,
+// "overhead:time_ratio" and the like.
 
 /// The figure of a point as it is stored; NaN where there is none.
 double figure_of(const Workspace& workspace, PointRef ref, const std::string& key);
 
-/// Unit and factor in which figures of about this size are shown.
-struct ShownUnit {
-  std::string name;
-  double factor = 1;
-};
-ShownUnit figure_unit(const std::string& key, double largest);
+/// What an axis calls it, without unit.
+std::string figure_label(const std::string& key);
+
+/// Unit and factor in which this figure of the shown points is drawn.
+Unit figure_unit(const Workspace& workspace, const std::string& key);
 
 /// Room for a combo box with its label: in the line of the widget before where it fits, else in the
 /// next.
@@ -37,9 +30,6 @@ bool choose_figure(const char* label, std::string& key, const Workspace& workspa
 
 /// A combo box of names; true when another was chosen.
 bool choose_name(const char* label, std::string& name, const std::vector<std::string>& names);
-
-/// An option's value of a point as text; empty where it has none.
-std::string option_text(const Workspace& workspace, PointRef ref, const std::string& key);
 
 /// What names a point's series when `without` stands on the x axis: all other axes' values.
 std::string series_name(const Workspace& workspace, PointRef ref, const std::string& without);

@@ -5,10 +5,8 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <imgui.h>
 
 #include "viewer/panels/detail_charts.h"
-#include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
 #include "viewer/widgets/choice.h"
 #include "viewer/widgets/definitions.h"
@@ -17,7 +15,7 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr size_t kMaxRows = 128;
+constexpr size_t kMaxCostRows = 128;
 constexpr const char* kExposed = "exposed";
 constexpr const char* kHidden = "hidden";
 constexpr const char* kNeeds =
@@ -54,49 +52,38 @@ std::string hidden_text(const Cost& cost) {
   return fmt::format("{:.0f} % of the work hidden", 100 * cost.hidden / cost.work);
 }
 
-// Two parts on each other: what nothing hides at the foot, where it can be compared.
-class CostStack {
- public:
-  CostStack(std::string title, std::string axis) {
-    panel_.kind = records::PlotKind::StackedBars;
-    panel_.title = std::move(title);
-    panel_.x.label = std::move(axis);
-    panel_.series.resize(2);
-    panel_.series[0].name = kExposed;
-    panel_.series[0].color = 1;
-    panel_.series[1].name = kHidden;
-    panel_.series[1].color = 5;
-  }
-
-  void add(const std::string& category, const Cost& cost, const std::string& label) {
-    const auto place = static_cast<double>(panel_.x.categories.size());
-    panel_.x.categories.push_back(category);
-    const double parts[] = {cost.exposed, cost.hidden};
-    for (size_t s = 0; s < 2; ++s) {
-      panel_.series[s].x.push_back(place);
-      panel_.series[s].y.push_back(parts[s]);
-      panel_.series[s].labels.push_back(label);
-    }
-    ++size_;
-    largest_ = std::max(largest_, cost.exposed + cost.hidden);
-  }
-  size_t size() const { return size_; }
-
-  void finish(Chart& chart) {
-    const Unit unit = time_unit(largest_);
-    panel_.y = {"time per step", unit.name};
-    for (records::PlotSeries& series : panel_.series) {
-      for (std::optional<double>& y : series.y) y = *y * unit.factor;
-    }
-    panel_.horizontal = size_ > 6;
-    chart.spec.panels.push_back(std::move(panel_));
-  }
-
- private:
-  records::PlotPanel panel_;
-  size_t size_ = 0;
-  double largest_ = 0;
+struct CostBar {
+  std::string name;
+  Cost cost;
+  std::string label;
 };
+
+// Two parts on each other: what nothing hides at the foot, where it can be compared.
+void add_stack(const char* title, const char* axis, const std::vector<CostBar>& bars,
+               Chart& chart) {
+  if (bars.empty()) return;
+  double largest = 0;
+  for (const CostBar& bar : bars) largest = std::max(largest, bar.cost.exposed + bar.cost.hidden);
+  const Unit unit = time_unit(largest);
+  records::PlotPanel panel;
+  panel.kind = records::PlotKind::StackedBars;
+  panel.title = title;
+  panel.x.label = axis;
+  panel.y = {"time per step", unit.name};
+  panel.horizontal = bars.size() > 6;
+  for (const CostBar& bar : bars) panel.x.categories.push_back(bar.name);
+  for (const bool exposed : {true, false}) {
+    records::PlotSeries& series = panel.series.emplace_back();
+    series.name = exposed ? kExposed : kHidden;
+    series.color = exposed ? 1 : 5;
+    for (size_t i = 0; i < bars.size(); ++i) {
+      series.x.push_back(static_cast<double>(i));
+      series.y.push_back((exposed ? bars[i].cost.exposed : bars[i].cost.hidden) * unit.factor);
+      series.labels.push_back(bars[i].label);
+    }
+  }
+  chart.spec.panels.push_back(std::move(panel));
+}
 
 std::string collective_label(const Collective& entry, const Cost& cost) {
   return fmt::format("work {} ms in {} calls, {}; {}", format_number(cost.work),
@@ -106,13 +93,10 @@ std::string collective_label(const Collective& entry, const Cost& cost) {
 
 class CommunicationPanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "communication"; }
-  const char* title() const override { return "Communication"; }
-  DockPlace place() const override { return DockPlace::Detail; }
-  const char* purpose() const override {
-    return "What collectives cost in a step, and what of it the computation hides: by kind, by "
-           "rank, by point.";
-  }
+  CommunicationPanel()
+      : ChartPanel({"communication", "Communication", DockPlace::Detail,
+                    "What collectives cost in a step, and what of it the computation hides: by "
+                    "kind, by rank, by point."}) {}
   std::string script(const Workspace& workspace) const override {
     if (all_points_ == 1) return figure_script(workspace, "communication_comparison");
     const std::optional<PointRef> ref = workspace.selected_point();
@@ -139,16 +123,13 @@ class CommunicationPanel final : public ChartPanel {
         definition_of("exposed_ms")));
   }
 
-  Chart make_chart(const PanelContext& context) override {
-    Chart chart;
+  void make_chart(const PanelContext& context, Chart& chart) override {
     if (all_points_ == 1) {
       const std::vector<DetailedPoint> points = shown_details(context, chart);
-      make_communication_comparison(context.workspace, points, chart);
-      return chart;
+      return make_communication_comparison(context.workspace, points, chart);
     }
     const std::vector<NamedDetail> points = selected_and_baseline(context, false, chart);
     if (!points.empty()) make_communication_chart(points[0], chart);
-    return chart;
   }
 
  private:
@@ -159,36 +140,36 @@ class CommunicationPanel final : public ChartPanel {
 
 void make_communication_chart(const NamedDetail& point, Chart& chart) {
   const PointDetail& detail = *point.detail;
-  CostStack kinds("By kind of collective, rank 0", ""), ranks("By rank", "rank");
+  std::vector<CostBar> kinds, ranks;
   for (const Collective& entry : detail.comm) {
-    if (kinds.size() == kMaxRows) break;
+    if (kinds.size() == kMaxCostRows) break;
     const Cost cost = cost_of(entry.work_ms, entry.exposed_ms);
-    kinds.add(shown_name(entry.operation), cost, collective_label(entry, cost));
+    kinds.push_back({shown_name(entry.operation), cost, collective_label(entry, cost)});
   }
   for (const RankRow& rank : detail.ranks) {
-    if (ranks.size() == kMaxRows || std::isnan(rank.comm_work_ms)) continue;
+    if (ranks.size() == kMaxCostRows || std::isnan(rank.comm_work_ms)) continue;
     Cost cost = cost_of(rank.comm_work_ms, rank.comm_exposed_ms);
     // The sums hide what single collectives had: the rank's own share is exact.
     if (std::isfinite(rank.comm_overlap_percent)) {
       cost.hidden = cost.work * std::clamp(rank.comm_overlap_percent / 100, 0.0, 1.0);
     }
-    ranks.add(format_number(rank.rank), cost,
-              fmt::format("work {} ms; {}", format_number(cost.work), hidden_text(cost)));
+    ranks.push_back({format_number(rank.rank), cost,
+                     fmt::format("work {} ms; {}", format_number(cost.work), hidden_text(cost))});
   }
-  if (kinds.size() == 0 && ranks.size() == 0) {
+  if (kinds.empty() && ranks.empty()) {
     chart.empty_what = "No communication in this point";
     chart.empty_next = kNeeds;
     return;
   }
   const Cost total = total_cost(detail);
-  if (kinds.size() > 0) {
+  if (!kinds.empty()) {
     chart.spec.note =
         fmt::format("Collectives of the watched step: work {} ms, exposed {} ms, {}.",
                     format_number(total.work), format_number(total.exposed), hidden_text(total));
-    kinds.finish(chart);
   }
-  if (ranks.size() > 0) ranks.finish(chart);
-  if (ranks.size() == 0 && detail.ranks.size() > 1) {
+  add_stack("By kind of collective, rank 0", "", kinds, chart);
+  add_stack("By rank", "rank", ranks, chart);
+  if (ranks.empty() && detail.ranks.size() > 1) {
     chart.spec.note += " The record is older than the figures of single ranks.";
   }
   chart.spec.title = "Communication: " + point.name;
@@ -218,8 +199,6 @@ void make_communication_comparison(const Workspace& workspace,
   chart.spec.title = "Communication of a step";
 }
 
-std::unique_ptr<Panel> make_communication_panel() {
-  return std::make_unique<CommunicationPanel>();
-}
+const MakePanel make_communication_panel = make_panel<CommunicationPanel>;
 
 }  // namespace moonshard::viewer

@@ -4,12 +4,10 @@
 #include <cmath>
 #include <utility>
 
-#include <fmt/format.h>
 #include <imgui.h>
 
 #include "viewer/panels/chart_points.h"
 #include "viewer/panels/detail_charts.h"
-#include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
 #include "viewer/widgets/format.h"
 
@@ -21,18 +19,16 @@ constexpr size_t kMaxComparedSeries = 60;
 
 class ComparisonPanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "comparison"; }
-  const char* title() const override { return "Comparison"; }
-  const char* purpose() const override {
-    return "Memory and time of the shown points, absolute or against a baseline you pick.";
-  }
+  ComparisonPanel()
+      : ChartPanel(
+            {"comparison", "Comparison", DockPlace::Charts,
+             "Memory and time of the shown points, absolute or against a baseline you pick."},
+            ChartSubject::ShownPoints) {}
   std::string script(const Workspace& workspace) const override {
     return workspace.shown().empty() ? "" : figures_script(workspace, figure_keys());
   }
 
  protected:
-  bool follows_selection() const override { return false; }
-
   void draw_controls(const PanelContext& context) override {
     Workspace& workspace = context.workspace;
     if (workspace.shown().empty()) return;
@@ -46,24 +42,21 @@ class ComparisonPanel final : public ChartPanel {
     if (axes.size() > 1 && choose_name("##over", over_, axes)) remake();
   }
 
-  Chart make_chart(const PanelContext& context) override {
+  void make_chart(const PanelContext& context, Chart& chart) override {
     const Workspace& workspace = context.workspace;
-    Chart chart;
-    if (say_no_points(workspace, chart)) return chart;
+    if (say_no_points(workspace, chart)) return;
     const bool compares = what_ == kOverhead;
     chart.empty_what = compares ? "No point has a baseline" : "No points to compare";
     chart.empty_next = compares ? "Pick one above, or right click a row of the run table: Baseline."
                                 : "None of the shown points has this figure: choose another.";
     for (const std::string& key : figure_keys()) add_panel(workspace, key, chart);
-    if (chart.spec.panels.empty()) return chart;
+    if (chart.spec.panels.empty()) return;
     chart.spec.title = compares ? "Cost against " + workspace.baseline_text() : "";
     chart.spec.columns = static_cast<int>(chart.spec.panels.size());
     chart.spec.width = 520 * chart.spec.columns + 100;
     if (over_ == kBars && workspace.shown().size() > kMaxBars) {
-      chart.spec.note = fmt::format("The first {} of {} points; a filter chooses others.", kMaxBars,
-                                    workspace.shown().size());
+      chart.spec.note = first_points_note(kMaxBars, workspace.shown().size());
     }
-    return chart;
   }
 
  private:
@@ -101,17 +94,10 @@ class ComparisonPanel final : public ChartPanel {
   }
 
   void add_panel(const Workspace& workspace, const std::string& key, Chart& chart) const {
-    double largest = 0;
-    for (const PointRef ref : workspace.shown()) {
-      const double value = figure_of(workspace, ref, key);
-      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
-    }
-    const ShownUnit unit = figure_unit(key, largest);
+    const Unit unit = figure_unit(workspace, key);
     records::PlotPanel panel;
     panel.y.unit = unit.name;
-    for (const Figure& figure : all_figures(workspace)) {
-      if (figure.key == key) panel.y.label = figure.label;
-    }
+    panel.y.label = figure_label(key);
     if (key == "overhead:memory_percent") {
       panel.y.label = "memory above the baseline";
       panel.y.unit = "%";
@@ -151,7 +137,7 @@ class ComparisonPanel final : public ChartPanel {
       const auto found = std::find(names.begin(), names.end(), labels[i]);
       const auto place = static_cast<double>(found - names.begin());
       if (found == names.end()) names.push_back(labels[i]);
-      const std::string name = colored.empty() ? "" : option_text(workspace, points[i], colored);
+      const std::string name = colored.empty() ? "" : workspace.option_text(points[i], colored);
       series[name].add(workspace, points[i], place, figure_of(workspace, points[i], key) * factor);
     }
   }
@@ -180,8 +166,6 @@ class ComparisonPanel final : public ChartPanel {
 
 }  // namespace
 
-std::unique_ptr<Panel> make_comparison_panel() {
-  return std::make_unique<ComparisonPanel>();
-}
+const MakePanel make_comparison_panel = make_panel<ComparisonPanel>;
 
 }  // namespace moonshard::viewer

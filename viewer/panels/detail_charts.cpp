@@ -15,12 +15,6 @@ namespace {
 constexpr size_t kMaxStackParts = 40;     // more are never told apart; the others are added up
 constexpr size_t kMostUprightPoints = 6;  // beyond it names need lines of their own
 
-Value option_of(const Workspace& workspace, PointRef ref, const std::string& axis) {
-  const RunData& run = workspace.run(ref);
-  const std::optional<size_t> key = run.options.find(axis);
-  return key ? run.options.at(ref.point, *key) : Value();
-}
-
 // Swept options that differ among these points, in the order of the sweeps.
 std::vector<std::string> varying_axes(const Workspace& workspace, const std::vector<PointRef>& refs,
                                       const std::string& without) {
@@ -36,7 +30,7 @@ std::vector<std::string> varying_axes(const Workspace& workspace, const std::vec
     if (axis == without) return true;
     std::set<std::string> values;
     for (const PointRef& ref : refs) {
-      values.insert(value_text(workspace.run(ref), option_of(workspace, ref, axis)));
+      values.insert(workspace.option_text(ref, axis));
       if (values.size() > 1) return false;
     }
     return true;
@@ -50,11 +44,10 @@ double value_of_part(const StackAsk& ask, const PointDetail& detail, const std::
 }
 
 void describe_no_points(const Workspace& workspace, Chart& chart) {
-  const bool any = !workspace.snapshot().runs.empty();
-  chart.empty_what = any ? "No points to show" : "No folder is open";
-  chart.empty_next = any ? "The filter takes none of the points, or all are hidden: change it "
-                           "above the run table."
-                         : "Press Ctrl+O, or drop a run folder here.";
+  say_why_empty(workspace.snapshot(), "No points to show",
+                "The filter takes none of the points, or all are hidden: change it above the run "
+                "table.",
+                chart);
 }
 
 }  // namespace
@@ -73,8 +66,7 @@ std::vector<std::string> point_labels(const Workspace& workspace, const std::vec
     const RunData& run = workspace.run(ref);
     std::string label;
     for (const std::string& axis : axes) {
-      const std::string word =
-          axis_word(run, axis, option_of(workspace, ref, axis), axes.size() == 1);
+      const std::string word = axis_word(run, axis, workspace.option(ref, axis), axes.size() == 1);
       if (!word.empty()) label += (label.empty() ? "" : ", ") + word;
     }
     if (label.empty() && !axes.empty()) label = "default";
@@ -206,8 +198,7 @@ std::vector<NamedDetail> selected_and_baseline(const PanelContext& context, bool
     }
   }
   if (!other) return found;
-  const Loaded<PointDetail> loaded =
-      context.store.detail(workspace.run(*other).path, workspace.head(*other).id);
+  const Loaded<PointDetail> loaded = context.detail(*other);
   chart.waiting = chart.waiting || (loaded.loading && !loaded.value);
   if (loaded.value) found.push_back({word + workspace.point_name(*other), *other, loaded.value});
   return found;

@@ -10,7 +10,7 @@
 #include <imgui.h>
 
 #include "runtime/records/schema_json.h"
-#include "viewer/panels/make_panels.h"
+#include "viewer/panels/panel.h"
 #include "viewer/widgets/definitions.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/metric_groups.h"
@@ -21,13 +21,10 @@ namespace {
 
 class DetailsPanel final : public Panel {
  public:
-  std::string_view name() const override { return "details"; }
-  const char* title() const override { return "Details"; }
-  DockPlace place() const override { return DockPlace::Side; }
-  const char* purpose() const override {
-    return "Everything about the selected point: why it failed, its metrics, ranks, data and "
-           "options.";
-  }
+  DetailsPanel()
+      : Panel({"details", "Details", DockPlace::Side,
+               "Everything about the selected point: why it failed, its metrics, ranks, data and "
+               "options."}) {}
 
   void draw(const PanelContext& context) override {
     const std::optional<size_t> run = context.workspace.selected_run();
@@ -57,8 +54,7 @@ class DetailsPanel final : public Panel {
     const RunData& run = context.workspace.run(ref);
     draw_overhead(context, ref);
     draw_metrics(run, ref.point, style);
-    if (const auto detail = context.store.detail(run.path, head.id).value)
-      draw_record(*detail, style);
+    if (const auto detail = context.detail(ref).value) draw_record(*detail, style);
     draw_options(run, ref.point, style);
   }
 
@@ -66,9 +62,9 @@ class DetailsPanel final : public Panel {
   void draw_record(const PointDetail& detail, const UiStyle& style) const {
     Lines outcome;
     add_text(outcome, "phase", detail.phase);
-    add_bytes(outcome, "bytes_asked", detail.bytes_asked);
-    add_bytes(outcome, "bytes_free", detail.bytes_free);
-    add_number(outcome, "attempts", detail.attempts);
+    add_figure(outcome, "bytes_asked", detail.bytes_asked);
+    add_figure(outcome, "bytes_free", detail.bytes_free);
+    add_figure(outcome, "attempts", detail.attempts);
     add_text(outcome, "memory_history", detail.memory_history);
     add_text(outcome, "why_no_memory_history", detail.why_no_memory_history);
     add_text(outcome, "log_tail", detail.log_tail);
@@ -148,11 +144,10 @@ class DetailsPanel final : public Panel {
   static void add_text(Lines& lines, const std::string& key, const std::string& text) {
     if (!text.empty()) lines.push_back({key, key, clean_lines(text, 2048)});
   }
-  static void add_number(Lines& lines, const std::string& key, double value) {
-    if (!std::isnan(value)) add_text(lines, key, format_number(value));
-  }
-  static void add_bytes(Lines& lines, const std::string& key, double value) {
-    if (!std::isnan(value)) add_text(lines, key, format_bytes(value));
+  static void add_figure(Lines& lines, const std::string& key, double value) {
+    const bool bytes = key.starts_with("bytes_") || key.ends_with("_bytes");
+    if (!std::isnan(value))
+      add_text(lines, key, bytes ? format_bytes(value) : format_number(value));
   }
 
   static Lines rank_lines(const records::ShardingPart& sharding) {
@@ -164,13 +159,8 @@ class DetailsPanel final : public Panel {
                     sharding.fake ? " (the others are modelled)" : ""));
     add_text(lines, "transport", sharding.transport);
     add_text(lines, "units", fmt::format("{}", fmt::join(sharding.units, ", ")));
-    for (const auto& [key, value] : records::numbers_of(sharding.held)) {
-      if (key.ends_with("_bytes")) {
-        add_bytes(lines, key, value);
-      } else {
-        add_number(lines, key, value);
-      }
-    }
+    for (const auto& [key, value] : records::numbers_of(sharding.held))
+      add_figure(lines, key, value);
     for (const records::Traffic& kind : sharding.traffic)
       lines.push_back(
           {"traffic", kind.operation,
@@ -199,9 +189,7 @@ class DetailsPanel final : public Panel {
       const std::string name = clean_text(line.name, 128);
       show_text(shorten_middle(name, names), plot_colors(style.theme).muted_text);
       const std::string_view meaning = definition_of(line.key);
-      if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
-        show_tooltip(meaning.empty() ? name : meaning);
-      }
+      explain_item(meaning.empty() ? name : meaning);
       ImGui::TableNextColumn();
       ImGui::PushTextWrapPos(0.0f);
       show_text(line.value.empty() ? "-" : line.value);
@@ -248,8 +236,6 @@ class DetailsPanel final : public Panel {
 
 }  // namespace
 
-std::unique_ptr<Panel> make_details_panel() {
-  return std::make_unique<DetailsPanel>();
-}
+const MakePanel make_details_panel = make_panel<DetailsPanel>;
 
 }  // namespace moonshard::viewer

@@ -3,13 +3,12 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <imgui.h>
 
 #include "viewer/panels/chart_points.h"
 #include "viewer/panels/detail_charts.h"
-#include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
 #include "viewer/widgets/axis_names.h"
+#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -41,18 +40,15 @@ size_t place_in(std::vector<std::string>& names, const std::string& name) {
 
 class HeatMapPanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "heat_map"; }
-  const char* title() const override { return "Heat map"; }
-  const char* purpose() const override {
-    return "Any figure over two swept options, by default batch size and accumulation.";
-  }
+  HeatMapPanel()
+      : ChartPanel({"heat_map", "Heat map", DockPlace::Charts,
+                    "Any figure over two swept options, by default batch size and accumulation."},
+                   ChartSubject::ShownPoints) {}
   std::string script(const Workspace& workspace) const override {
     return workspace.shown().empty() ? "" : figures_script(workspace, {figure_});
   }
 
  protected:
-  bool follows_selection() const override { return false; }
-
   void draw_controls(const PanelContext& context) override {
     const std::vector<std::string> axes = context.workspace.keys().axes;
     if (axes.size() < 2) return;
@@ -62,21 +58,15 @@ class HeatMapPanel final : public ChartPanel {
     if (choose_name("y##y", y_axis_, axes)) remake();
   }
 
-  Chart make_chart(const PanelContext& context) override {
+  void make_chart(const PanelContext& context, Chart& chart) override {
     const Workspace& workspace = context.workspace;
-    Chart chart;
-    if (say_no_points(workspace, chart)) return chart;
+    if (say_no_points(workspace, chart)) return;
     chart.empty_what = "Nothing to lay out";
     chart.empty_next =
         "A heat map needs two swept options, e.g. batch_size and grad_accum: grid = { batch_size = "
         "{...}, grad_accum = {...} }.";
-    if (x_axis_.empty() || y_axis_.empty() || x_axis_ == y_axis_) return chart;
-    double largest = 0;
-    for (const PointRef ref : workspace.shown()) {
-      const double value = figure_of(workspace, ref, figure_);
-      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
-    }
-    unit_ = figure_unit(figure_, largest);
+    if (x_axis_.empty() || y_axis_.empty() || x_axis_ == y_axis_) return;
+    unit_ = figure_unit(workspace, figure_);
     // One map per combination of the other axes.
     std::vector<std::string> others;
     std::vector<std::vector<PointRef>> groups;
@@ -99,7 +89,6 @@ class HeatMapPanel final : public ChartPanel {
       add_map(workspace, groups[g], others[g], chart);
     }
     chart.spec.columns = static_cast<int>(std::min<size_t>(chart.spec.panels.size(), 2));
-    return chart;
   }
 
  private:
@@ -118,17 +107,17 @@ class HeatMapPanel final : public ChartPanel {
                const std::string& title, Chart& chart) const {
     std::vector<std::string> columns, rows;
     for (const PointRef ref : points) {
-      if (columns.size() < kMaxCells) place_in(columns, option_text(workspace, ref, x_axis_));
-      if (rows.size() < kMaxCells) place_in(rows, option_text(workspace, ref, y_axis_));
+      if (columns.size() < kMaxCells) place_in(columns, workspace.option_text(ref, x_axis_));
+      if (rows.size() < kMaxCells) place_in(rows, workspace.option_text(ref, y_axis_));
     }
     put_in_order(columns);
     put_in_order(rows);
     SeriesList series;
     for (const std::string& row : rows) series[row.empty() ? "-" : row];
     for (const PointRef ref : points) {
-      const std::string row = option_text(workspace, ref, y_axis_);
+      const std::string row = workspace.option_text(ref, y_axis_);
       const auto column =
-          std::find(columns.begin(), columns.end(), option_text(workspace, ref, x_axis_));
+          std::find(columns.begin(), columns.end(), workspace.option_text(ref, x_axis_));
       if (column == columns.end() || std::find(rows.begin(), rows.end(), row) == rows.end()) {
         continue;
       }
@@ -139,27 +128,19 @@ class HeatMapPanel final : public ChartPanel {
     records::PlotPanel panel;
     panel.kind = records::PlotKind::HeatMap;
     panel.title = title;
-    panel.x.label = axis_title(x_axis_);
-    panel.x.unit = axis_unit(x_axis_);
-    panel.x.categories = columns;
-    panel.y.label = axis_title(y_axis_);
-    panel.y.unit = axis_unit(y_axis_);
-    for (const Figure& figure : all_figures(workspace)) {
-      if (figure.key == figure_) panel.value.label = figure.label;
-    }
-    panel.value.unit = unit_.name;
+    panel.x = {axis_title(x_axis_), axis_unit(x_axis_), false, columns};
+    panel.y = {axis_title(y_axis_), axis_unit(y_axis_)};
+    panel.value = {figure_label(figure_), unit_.name};
     series.move_into(chart, std::move(panel));
   }
 
   std::string figure_ = "tokens_per_s", x_axis_, y_axis_;
-  ShownUnit unit_;
+  Unit unit_;
   bool chosen_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<Panel> make_heat_map_panel() {
-  return std::make_unique<HeatMapPanel>();
-}
+const MakePanel make_heat_map_panel = make_panel<HeatMapPanel>;
 
 }  // namespace moonshard::viewer

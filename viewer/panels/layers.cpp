@@ -6,14 +6,10 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <imgui.h>
 
 #include "viewer/panels/detail_charts.h"
-#include "viewer/panels/make_panels.h"
-#include "viewer/script.h"
 #include "viewer/widgets/choice.h"
 #include "viewer/widgets/definitions.h"
-#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -64,15 +60,10 @@ std::string row_label(const Row& row, bool by_kind) {
 
 class LayersPanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "layers"; }
-  const char* title() const override { return "Layers"; }
-  DockPlace place() const override { return DockPlace::Detail; }
-  const char* purpose() const override {
-    return "The layers whose per-sample norms take longest in the selected point.";
-  }
-  std::string script(const Workspace& workspace) const override {
-    return figure_script(workspace, "layer_norm_times");
-  }
+  LayersPanel()
+      : ChartPanel({"layers", "Layers", DockPlace::Detail,
+                    "The layers whose per-sample norms take longest in the selected point.",
+                    "layer_norm_times"}) {}
 
  protected:
   void draw_controls(const PanelContext& context) override {
@@ -88,14 +79,12 @@ class LayersPanel final : public ChartPanel {
     if (changed) remake();
   }
 
-  Chart make_chart(const PanelContext& context) override {
+  void make_chart(const PanelContext& context, Chart& chart) override {
     constexpr size_t kTops[] = {10, 20, 40, kMaxRows};
-    Chart chart;
     const std::vector<NamedDetail> points = selected_and_baseline(context, with_baseline_, chart);
     if (!points.empty()) {
       make_layers_chart(points, {kTops[std::clamp(top_, 0, 3)], by_kind_}, chart);
     }
-    return chart;
   }
 
  private:
@@ -165,8 +154,6 @@ void make_layers_chart(const std::vector<NamedDetail>& points, const LayersChoic
       std::clamp(150 + 24 * static_cast<int>(count * chart.refs[0].size()), 320, 4000);
 }
 
-std::unique_ptr<Panel> make_layers_panel() {
-  return std::make_unique<LayersPanel>();
-}
+const MakePanel make_layers_panel = make_panel<LayersPanel>;
 
 }  // namespace moonshard::viewer

@@ -7,10 +7,9 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include "viewer/panels/make_panels.h"
-#include "viewer/panels/selected_detail.h"
+#include "viewer/panels/panel.h"
+#include "viewer/widgets/choice.h"
 #include "viewer/widgets/format.h"
-#include "viewer/widgets/loading.h"
 #include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
@@ -24,34 +23,23 @@ std::string lowered(std::string_view text) {
 
 class LogPanel final : public Panel {
  public:
-  std::string_view name() const override { return "log"; }
-  const char* title() const override { return "Log"; }
-  DockPlace place() const override { return DockPlace::Side; }
-  const char* purpose() const override {
-    return "What each rank of the selected point wrote, with a search.";
-  }
+  LogPanel()
+      : Panel({"log", "Log", DockPlace::Side,
+               "What each rank of the selected point wrote, with a search."}) {}
   std::vector<std::pair<std::string, std::string>> shortcuts() const override {
     return {{"F3, Shift+F3", "next and previous line found in the log"}};
   }
 
   void draw(const PanelContext& context) override {
-    const std::optional<SelectedDetail> selected = selected_detail(context);
+    const std::optional<SelectedFiles> selected = selected_files(
+        context, &PointDetail::logs, "This point has no log", "Logs appear when the point starts.");
     if (!selected) return;
-    const auto& [folder, id, detail] = *selected;
-    if (!detail.value || detail.value->logs.empty()) {
-      show_empty_state(detail.loading ? "Reading ..." : "This point has no log",
-                       detail.loading ? "" : "Logs appear when the point starts.", context.style);
-      return;
-    }
-    const std::vector<std::string>& logs = detail.value->logs;
+    const auto& [folder, id, logs] = *selected;
     if (std::find(logs.begin(), logs.end(), log_) == logs.end()) log_ = logs.front();
     draw_controls(logs);
-    const std::vector<std::string> names = {"points/" + id + "/" + log_};
-    const Loaded<std::string> text =
-        context.store.file<std::string>(ReadRequest::Kind::Log, folder, names);
-    if (!show_loading(text, context.store, ReadRequest::Kind::Log, folder, names, context.style)) {
-      return;
-    }
+    const ReadRequest request{ReadRequest::Kind::Log, folder, {"points/" + id + "/" + log_}};
+    const Loaded<std::string> text = context.store.file<std::string>(request);
+    if (!show_loading(text, context.store, request, context.style)) return;
     take_text(text.value);
     draw_lines(context.style);
   }
@@ -59,12 +47,7 @@ class LogPanel final : public Panel {
  private:
   void draw_controls(const std::vector<std::string>& logs) {
     ImGui::SetNextItemWidth(10 * ImGui::GetFontSize());
-    if (ImGui::BeginCombo("##log", clean_text(log_, 64).c_str())) {
-      for (const std::string& log : logs) {
-        if (ImGui::Selectable(literal_label(log, log).c_str(), log == log_)) log_ = log;
-      }
-      ImGui::EndCombo();
-    }
+    pick_name("##log", log_, logs);
     ImGui::SameLine();
     ImGui::SetNextItemWidth(std::max(8 * ImGui::GetFontSize(),
                                      ImGui::GetContentRegionAvail().x - 14 * ImGui::GetFontSize()));
@@ -134,22 +117,17 @@ class LogPanel final : public Panel {
       ImGui::SetScrollY(static_cast<float>(lines_.size()) * height);
     }
     scroll_to_hit_ = scroll_to_end_ = false;
-    ImGuiListClipper clipper;
-    clipper.Begin(static_cast<int>(lines_.size()), height);
-    while (clipper.Step()) {
-      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-        const auto line = static_cast<size_t>(i);
-        const bool hit = std::binary_search(hits_.begin(), hits_.end(), line);
-        if (hit) {
-          const ImVec2 min = ImGui::GetCursorScreenPos();
-          const bool current = line == hits_[at_];
-          ImGui::GetWindowDrawList()->AddRectFilled(
-              min, min + ImVec2(ImGui::GetWindowWidth() + ImGui::GetScrollMaxX(), height),
-              with_alpha(series_color(0, style.theme), current ? 0.45f : 0.18f));
-        }
-        show_text(lines_[line]);
+    const auto draw_line = [&](size_t line) {
+      if (std::binary_search(hits_.begin(), hits_.end(), line)) {
+        const ImVec2 min = ImGui::GetCursorScreenPos();
+        const bool current = line == hits_[at_];
+        ImGui::GetWindowDrawList()->AddRectFilled(
+            min, min + ImVec2(ImGui::GetWindowWidth() + ImGui::GetScrollMaxX(), height),
+            with_alpha(series_color(0, style.theme), current ? 0.45f : 0.18f));
       }
-    }
+      show_text(lines_[line]);
+    };
+    draw_rows_in_sight(lines_.size(), draw_line, height);
     ImGui::PopFont();
     ImGui::EndChild();
   }
@@ -166,8 +144,6 @@ class LogPanel final : public Panel {
 
 }  // namespace
 
-std::unique_ptr<Panel> make_log_panel() {
-  return std::make_unique<LogPanel>();
-}
+const MakePanel make_log_panel = make_panel<LogPanel>;
 
 }  // namespace moonshard::viewer

@@ -1,17 +1,11 @@
 // The memory panel: who holds the memory of each shown point, stacked by owner.
-#include <algorithm>
 #include <string>
-
-#include <fmt/format.h>
-#include <imgui.h>
 
 #include "runtime/analysis/rows.h"
 #include "viewer/panels/detail_charts.h"
-#include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
 #include "viewer/widgets/choice.h"
 #include "viewer/widgets/definitions.h"
-#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -50,12 +44,11 @@ void add_baseline_line(const Workspace& workspace, const std::vector<DetailedPoi
 
 class MemoryPanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "memory"; }
-  const char* title() const override { return "Memory"; }
-  DockPlace place() const override { return DockPlace::Detail; }
-  const char* purpose() const override {
-    return "Who holds the memory of each shown point: at the peak of a step, or after it.";
-  }
+  MemoryPanel()
+      : ChartPanel(
+            {"memory", "Memory", DockPlace::Detail,
+             "Who holds the memory of each shown point: at the peak of a step, or after it."},
+            ChartSubject::ShownPoints) {}
   std::string script(const Workspace& workspace) const override {
     if (moment_ == 0) return figure_script(workspace, "memory_breakdown_comparison");
     return script_for(workspace,
@@ -68,8 +61,6 @@ class MemoryPanel final : public ChartPanel {
   }
 
  protected:
-  bool follows_selection() const override { return false; }
-
   void draw_controls(const PanelContext&) override {
     const Choice moments[] = {{"at the peak", definition_of("peak_memory_bytes")},
                               {"after the step", "What is still held when the step is done."}};
@@ -78,11 +69,9 @@ class MemoryPanel final : public ChartPanel {
     if (choose("moment", moments, moment_) || choose("measure", measures, measure_)) remake();
   }
 
-  Chart make_chart(const PanelContext& context) override {
-    Chart chart;
+  void make_chart(const PanelContext& context, Chart& chart) override {
     const std::vector<DetailedPoint> points = shown_details(context, chart);
     make_memory_chart(context.workspace, points, {moment_ == 1, measure_ == 1}, chart);
-    return chart;
   }
 
  private:
@@ -121,8 +110,6 @@ void make_memory_chart(const Workspace& workspace, const std::vector<DetailedPoi
   add_baseline_line(workspace, points, choice, chart);
 }
 
-std::unique_ptr<Panel> make_memory_panel() {
-  return std::make_unique<MemoryPanel>();
-}
+const MakePanel make_memory_panel = make_panel<MemoryPanel>;
 
 }  // namespace moonshard::viewer

@@ -7,13 +7,10 @@
 #include <imgui.h>
 
 #include "viewer/panels/chart_panel.h"
-#include "viewer/panels/make_panels.h"
 #include "viewer/panels/memory_snapshot_tables.h"
-#include "viewer/panels/selected_detail.h"
 #include "viewer/render/plot_renderer.h"
-#include "viewer/script.h"
+#include "viewer/widgets/choice.h"
 #include "viewer/widgets/format.h"
-#include "viewer/widgets/loading.h"
 #include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
@@ -26,46 +23,28 @@ struct Line {
   std::string text;
 };
 
-std::string percent(double part, double whole) {
-  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
-}
-
 class MemorySnapshotPanel final : public Panel {
  public:
-  std::string_view name() const override { return "memory_snapshot"; }
-  const char* title() const override { return "Memory snapshot"; }
-  DockPlace place() const override { return DockPlace::Detail; }
-  const char* purpose() const override {
-    return "A PyTorch memory snapshot in short: fragmentation, the largest blocks, what happened.";
-  }
+  MemorySnapshotPanel()
+      : Panel({"memory_snapshot", "Memory snapshot", DockPlace::Detail,
+               "A PyTorch memory snapshot in short: fragmentation, the largest blocks, what "
+               "happened."}) {}
   const records::PlotSpec* shown_plot() const override {
     return plot_.panels.empty() ? nullptr : &spec_;
   }
 
   void draw(const PanelContext& context) override {
-    const std::optional<SelectedDetail> selected = selected_detail(context);
+    const std::optional<SelectedFiles> selected = selected_files(
+        context, &PointDetail::snapshots, "This point has no memory snapshot",
+        "A point on a GPU writes one (snapshot.pickle) with --memory-history, in a script: "
+        "memory_history = true; also when memory runs out.");
     if (!selected) return forget();
-    const auto& [folder, id, detail] = *selected;
-    if (!detail.value || detail.value->snapshots.empty()) {
-      forget();
-      if (detail.loading && !detail.value)
-        return show_empty_state("Reading ...", "", context.style);
-      show_empty_state(
-          "This point has no memory snapshot",
-          "A point on a GPU writes one (snapshot.pickle) with --memory-history, in a script: "
-          "memory_history = true; also when memory runs out.",
-          context.style);
-      return;
-    }
-    pick_file(detail.value->snapshots);
-    const std::vector<std::string> names{fmt::format("points/{}/{}", id, file_)};
-    const Loaded<MemorySnapshot> loaded =
-        context.store.file<MemorySnapshot>(ReadRequest::Kind::Snapshot, folder, names);
-    if (!show_loading(loaded, context.store, ReadRequest::Kind::Snapshot, folder, names,
-                      context.style)) {
-      forget();
-      return;
-    }
+    const auto& [folder, id, names] = *selected;
+    pick_file(names);
+    const ReadRequest request{
+        ReadRequest::Kind::Snapshot, folder, {fmt::format("points/{}/{}", id, file_)}};
+    const Loaded<MemorySnapshot> loaded = context.store.file<MemorySnapshot>(request);
+    if (!show_loading(loaded, context.store, request, context.style)) return forget();
     if (loaded.value != snapshot_) {
       snapshot_ = loaded.value;
       tables_.show(*snapshot_);
@@ -86,11 +65,7 @@ class MemorySnapshotPanel final : public Panel {
     if (files.size() < 2) return;
     ImGui::SetNextItemWidth(
         std::min(20 * ImGui::GetFontSize(), ImGui::GetContentRegionAvail().x * 0.6f));
-    if (!ImGui::BeginCombo("##file", clean_text(file_, 128).c_str())) return;
-    for (const std::string& file : files) {
-      if (ImGui::Selectable(literal_label(file, file).c_str(), file == file_)) file_ = file;
-    }
-    ImGui::EndCombo();
+    pick_name("##file", file_, files);
   }
 
   // Allocated bytes over the events that the snapshot remembers.
@@ -122,12 +97,7 @@ class MemorySnapshotPanel final : public Panel {
   }
 
   void draw_toolbar(const PanelContext& context) {
-    if (plot_.panels.empty()) return;
-    if (ImGui::GetCursorPosY() > ImGui::GetCursorStartPos().y) ImGui::SameLine();
-    const float width = ImGui::CalcTextSize("Export").x + 2 * ImGui::GetStyle().FramePadding.x;
-    ImGui::SetCursorPosX(std::max(
-        ImGui::GetCursorPosX(), ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - width));
-    if (ImGui::Button("Export")) {
+    if (!plot_.panels.empty() && button_at_right("Export")) {
       context.requests.export_plot = ExportRequest{spec_, std::string(name())};
     }
   }
@@ -143,13 +113,13 @@ class MemorySnapshotPanel final : public Panel {
          format_bytes(s.requested)},
         {"free inside", "Reserved but not active: room between blocks.",
          fmt::format("{} ({})", format_bytes(s.free_in_segments),
-                     percent(s.free_in_segments, s.reserved))},
+                     format_share(s.free_in_segments, s.reserved))},
         {"largest free", "The largest block that can be handed out without a new segment.",
          format_bytes(s.largest_free)},
         {"fragmentation",
          "Share of the free room that is not in the largest free block: what a large tensor cannot "
          "use.",
-         percent(s.free_in_segments - s.largest_free, s.free_in_segments)},
+         format_share(s.free_in_segments - s.largest_free, s.free_in_segments)},
         {"segments", "Pieces of memory that the allocator took from the device.",
          std::to_string(s.num_segments)},
         {"blocks", "Parts of segments, in use or free.", std::to_string(s.num_blocks)},
@@ -166,7 +136,7 @@ class MemorySnapshotPanel final : public Panel {
       ImGui::SameLine(7 * em);
       show_text(line.text);
       ImGui::EndGroup();
-      if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) show_tooltip(line.meaning);
+      explain_item(line.meaning);
     }
     ImGui::EndTable();
     for (const std::string& problem : s.problems) {
@@ -195,8 +165,6 @@ class MemorySnapshotPanel final : public Panel {
 
 }  // namespace
 
-std::unique_ptr<Panel> make_memory_snapshot_panel() {
-  return std::make_unique<MemorySnapshotPanel>();
-}
+const MakePanel make_memory_snapshot_panel = make_panel<MemorySnapshotPanel>;
 
 }  // namespace moonshard::viewer

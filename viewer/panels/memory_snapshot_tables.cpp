@@ -142,20 +142,16 @@ void SnapshotTables::draw_table(Table& table, AppRequests& requests) {
     for (size_t c = 0; c < table.columns.size(); ++c) {
       if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
       show_header(table.columns[c].first, !std::isnan(table.rows.front()[c].number));
-      if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) show_tooltip(table.columns[c].second);
+      explain_item(table.columns[c].second);
     }
-    ImGuiListClipper clipper;
-    clipper.Begin(static_cast<int>(table.rows.size()));
-    while (clipper.Step()) {
-      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-        ImGui::TableNextRow();
-        for (size_t c = 0; c < table.columns.size(); ++c) {
-          if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
-          const Cell& cell = table.rows[static_cast<size_t>(i)][c];
-          std::isnan(cell.number) ? show_text(cell.text) : show_right(cell.text);
-        }
+    draw_rows_in_sight(table.rows.size(), [&](size_t row) {
+      ImGui::TableNextRow();
+      for (size_t c = 0; c < table.columns.size(); ++c) {
+        if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
+        const Cell& cell = table.rows[row][c];
+        std::isnan(cell.number) ? show_text(cell.text) : show_right(cell.text);
       }
-    }
+    });
     ImGui::EndTable();
   }
   ImGui::PopID();

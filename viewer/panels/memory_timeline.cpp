@@ -4,15 +4,9 @@
 #include <cmath>
 #include <string>
 
-#include <fmt/format.h>
-#include <imgui.h>
-
 #include "runtime/analysis/rows.h"
 #include "viewer/panels/detail_charts.h"
-#include "viewer/panels/make_panels.h"
-#include "viewer/script.h"
 #include "viewer/widgets/choice.h"
-#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -121,15 +115,10 @@ records::PlotPanel panel_of(const NamedDetail& point, double factor) {
 
 class MemoryTimelinePanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "memory_timeline"; }
-  const char* title() const override { return "Memory timeline"; }
-  DockPlace place() const override { return DockPlace::Detail; }
-  const char* purpose() const override {
-    return "Memory through one step of the selected point, by owner and phase.";
-  }
-  std::string script(const Workspace& workspace) const override {
-    return figure_script(workspace, "memory_timeline");
-  }
+  MemoryTimelinePanel()
+      : ChartPanel({"memory_timeline", "Memory timeline", DockPlace::Detail,
+                    "Memory through one step of the selected point, by owner and phase.",
+                    "memory_timeline"}) {}
   std::vector<std::pair<std::string, std::string>> shortcuts() const override {
     return {{"Mouse", "the cursor moves in the trace, too"}};
   }
@@ -144,19 +133,15 @@ class MemoryTimelinePanel final : public ChartPanel {
   }
   bool x_is_step_time() const override { return true; }
 
-  Chart make_chart(const PanelContext& context) override {
-    Chart chart;
+  void make_chart(const PanelContext& context, Chart& chart) override {
     const std::vector<NamedDetail> points = selected_and_baseline(context, with_baseline_, chart);
-    if (points.empty()) return chart;
+    if (points.empty()) return;
     make_timeline_chart(points, chart);
-    const RunData& run = context.workspace.run(points[0].ref);
-    const std::optional<size_t> device = run.options.find("device");
-    if (!device || chart.spec.panels.empty()) return chart;
-    if (value_text(run, run.options.at(points[0].ref.point, *device)).starts_with("cuda")) {
+    const std::string device = context.workspace.option_text(points[0].ref, "device");
+    if (device.starts_with("cuda") && !chart.spec.panels.empty()) {
       chart.spec.note =
           "Time is the host's: when the work was asked for, which the GPU does a little later.";
     }
-    return chart;
   }
 
  private:
@@ -212,8 +197,6 @@ void make_timeline_chart(const std::vector<NamedDetail>& points, Chart& chart) {
   chart.spec.height = chart.spec.panels.size() > 1 ? 820 : 560;
 }
 
-std::unique_ptr<Panel> make_memory_timeline_panel() {
-  return std::make_unique<MemoryTimelinePanel>();
-}
+const MakePanel make_memory_timeline_panel = make_panel<MemoryTimelinePanel>;
 
 }  // namespace moonshard::viewer

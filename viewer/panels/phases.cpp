@@ -2,51 +2,41 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <imgui.h>
 
 #include "runtime/analysis/rows.h"
 #include "viewer/panels/detail_charts.h"
-#include "viewer/panels/make_panels.h"
-#include "viewer/script.h"
 #include "viewer/widgets/choice.h"
 #include "viewer/widgets/definitions.h"
 
 namespace moonshard::viewer {
 namespace {
 
-double statistic_of(const Statistics& ms, PhaseStatistic statistic) {
-  switch (statistic) {
-    case PhaseStatistic::Mean:
-      return ms.mean;
-    case PhaseStatistic::Min:
-      return ms.min;
-    default:
-      return ms.median;
-  }
-}
+// In the order of PhaseStatistic.
+struct StatisticChoice {
+  double Statistics::*value;
+  const char* word;  // in the note
+};
+constexpr StatisticChoice kStatistics[] = {{&Statistics::median, "Medians"},
+                                           {&Statistics::mean, "Means"},
+                                           {&Statistics::min, "The shortest of each phase"}};
 
 double phase_ms(const PointDetail& detail, const std::string& name, PhaseStatistic statistic) {
   for (const PhaseTime& phase : detail.time.phases_ms) {
-    if (phase.name == name) return statistic_of(phase.value, statistic);
+    if (phase.name == name) return phase.value.*kStatistics[static_cast<size_t>(statistic)].value;
   }
   return NAN;
 }
 
 class PhasesPanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "phases"; }
-  const char* title() const override { return "Phases"; }
-  DockPlace place() const override { return DockPlace::Detail; }
-  const char* purpose() const override {
-    return "The step of each shown point, stacked by phase: forward, backward, clipping, noise.";
-  }
-  std::string script(const Workspace& workspace) const override {
-    return figure_script(workspace, "phases");
-  }
+  PhasesPanel()
+      : ChartPanel(
+            {"phases", "Phases", DockPlace::Detail,
+             "The step of each shown point, stacked by phase: forward, backward, clipping, noise.",
+             "phases"},
+            ChartSubject::ShownPoints) {}
 
  protected:
-  bool follows_selection() const override { return false; }
-
   void draw_controls(const PanelContext&) override {
     const Choice statistics[] = {{"median", definition_of("median_time_ms")},
                                  {"mean", definition_of("avg_time_ms")},
@@ -58,12 +48,10 @@ class PhasesPanel final : public ChartPanel {
     }
   }
 
-  Chart make_chart(const PanelContext& context) override {
-    Chart chart;
+  void make_chart(const PanelContext& context, Chart& chart) override {
     const std::vector<DetailedPoint> points = shown_details(context, chart);
     make_phases_chart(context.workspace, points,
                       {static_cast<PhaseStatistic>(statistic_), measure_ == 1}, chart);
-    return chart;
   }
 
  private:
@@ -93,15 +81,10 @@ void make_phases_chart(const Workspace& workspace, const std::vector<DetailedPoi
                              chart);
   }
   chart.spec.title = "Phases of a step";
-  const char* word = choice.statistic == PhaseStatistic::Median ? "Medians"
-                     : choice.statistic == PhaseStatistic::Mean ? "Means"
-                                                                : "The shortest of each phase";
-  const std::string note = fmt::format("{} over the measured steps.", word);
-  chart.spec.note = chart.spec.note.empty() ? note : note + " " + chart.spec.note;
+  add_note(chart, fmt::format("{} over the measured steps.",
+                              kStatistics[static_cast<size_t>(choice.statistic)].word));
 }
 
-std::unique_ptr<Panel> make_phases_panel() {
-  return std::make_unique<PhasesPanel>();
-}
+const MakePanel make_phases_panel = make_panel<PhasesPanel>;
 
 }  // namespace moonshard::viewer

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <string>
 
-#include <fmt/format.h>
 #include <imgui.h>
 
 #include "viewer/panels/chart_panel.h"
-#include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
+#include "viewer/widgets/choice.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
@@ -24,11 +23,9 @@ std::string plot_name(const std::string& file_name) {
 
 class PlotSpecPanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "plot"; }
-  const char* title() const override { return "Plots"; }
-  const char* purpose() const override {
-    return "The pictures that scripts made of the run, as in its PNG files.";
-  }
+  PlotSpecPanel()
+      : ChartPanel({"plot", "Plots", DockPlace::Charts,
+                    "The pictures that scripts made of the run, as in its PNG files."}) {}
   std::string script(const Workspace& workspace) const override {
     return workspace.plot.empty() ? "" : figure_script(workspace, plot_name(workspace.plot));
   }
@@ -45,21 +42,10 @@ class PlotSpecPanel final : public ChartPanel {
     }
     ImGui::SetNextItemWidth(
         std::min(26 * ImGui::GetFontSize(), ImGui::GetContentRegionAvail().x * 0.7f));
-    const std::string preview = clean_text(plot_name(workspace.plot), 256);
-    if (!ImGui::BeginCombo("##plot", preview.c_str())) return;
-    for (const std::string& plot : plots) {
-      const bool picked = plot == workspace.plot;
-      if (ImGui::Selectable(literal_label(plot_name(plot), plot).c_str(), picked)) {
-        workspace.plot = plot;
-        remake();
-      }
-      if (picked) ImGui::SetItemDefaultFocus();
-    }
-    ImGui::EndCombo();
+    if (pick_name("##plot", workspace.plot, plots, plot_name)) remake();
   }
 
-  Chart make_chart(const PanelContext& context) override {
-    Chart chart;
+  void make_chart(const PanelContext& context, Chart& chart) override {
     const Workspace& workspace = context.workspace;
     const std::optional<size_t> index = workspace.selected_run();
     if (!index || workspace.run(*index).plots.empty()) {
@@ -67,10 +53,12 @@ class PlotSpecPanel final : public ChartPanel {
       chart.empty_next =
           "Make them with 'moonshard plot DIR', or runs:plot \"all\" in a script. They appear here "
           "by themselves.";
-      return chart;
+      return;
     }
-    const Loaded<records::PlotSpec> loaded = context.store.file<records::PlotSpec>(
-        ReadRequest::Kind::Plot, workspace.run(*index).path, {"visualizations/" + workspace.plot});
+    const Loaded<records::PlotSpec> loaded =
+        context.store.file<records::PlotSpec>({ReadRequest::Kind::Plot,
+                                               workspace.run(*index).path,
+                                               {"visualizations/" + workspace.plot}});
     chart.waiting = loaded.loading && !loaded.value;
     if (!loaded.error.empty()) {
       chart.empty_what = "This plot cannot be drawn";
@@ -78,14 +66,11 @@ class PlotSpecPanel final : public ChartPanel {
     } else if (loaded.value) {
       chart.spec = *loaded.value;
     }
-    return chart;
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Panel> make_plot_spec_panel() {
-  return std::make_unique<PlotSpecPanel>();
-}
+const MakePanel make_plot_spec_panel = make_panel<PlotSpecPanel>;
 
 }  // namespace moonshard::viewer

@@ -9,7 +9,6 @@
 
 #include "runtime/records/schema_json.h"
 #include "viewer/panels/detail_charts.h"
-#include "viewer/panels/make_panels.h"
 #include "viewer/panels/privacy_verdict.h"
 #include "viewer/script.h"
 #include "viewer/widgets/definitions.h"
@@ -39,9 +38,9 @@ bool is_rising(const std::vector<double>& edges) {
 // where it is.
 bool add_norms(const NamedDetail& point, Chart& chart) {
   const PrivacyPart& claim = point.detail->privacy;
-  const std::vector<double>& edges = claim.norms_histogram.edges;
-  if (claim.norms_histogram.counts.empty() ||
-      edges.size() != claim.norms_histogram.counts.size() + 1 || edges.size() > kMaxBins ||
+  const std::vector<double>&edges = claim.norms_histogram.edges,
+        &counts = claim.norms_histogram.counts;
+  if (counts.empty() || edges.size() != counts.size() + 1 || edges.size() > kMaxBins ||
       !is_rising(edges)) {
     return false;
   }
@@ -54,9 +53,8 @@ bool add_norms(const NamedDetail& point, Chart& chart) {
   records::PlotSeries series;
   series.name = "samples";
   double total = 0;
-  for (size_t i = 0; i < claim.norms_histogram.counts.size(); ++i) {
-    const double count =
-        std::isfinite(claim.norms_histogram.counts[i]) ? claim.norms_histogram.counts[i] : 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const double count = std::isfinite(counts[i]) ? counts[i] : 0;
     total += count;
     for (const double edge : {edges[i], edges[i + 1]}) {
       series.x.push_back(edge);
@@ -112,12 +110,10 @@ bool add_clip_fraction(const NamedDetail& point, Chart& chart) {
 
 class PrivacyPanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "privacy"; }
-  const char* title() const override { return "Privacy"; }
-  DockPlace place() const override { return DockPlace::Detail; }
-  const char* purpose() const override {
-    return "The selected point's claim of privacy, recomputed; gradient norms and clipping.";
-  }
+  PrivacyPanel()
+      : ChartPanel(
+            {"privacy", "Privacy", DockPlace::Detail,
+             "The selected point's claim of privacy, recomputed; gradient norms and clipping."}) {}
   std::string script(const Workspace& workspace) const override {
     const std::optional<PointRef> ref = workspace.selected_point();
     if (!ref) return "";
@@ -138,22 +134,16 @@ class PrivacyPanel final : public ChartPanel {
     ImGui::Dummy(ImVec2(1, ImGui::GetFrameHeight()));
   }
 
-  Chart make_chart(const PanelContext& context) override {
-    Chart chart;
+  void make_chart(const PanelContext& context, Chart& chart) override {
     const std::vector<NamedDetail> points = selected_and_baseline(context, false, chart);
     if (!points.empty()) make_privacy_chart(points[0], chart);
-    return chart;
   }
 
  private:
   // Recomputed once per detail, not once per frame.
   void look_at_selected(const PanelContext& context) {
     std::shared_ptr<const PointDetail> detail;
-    if (const std::optional<PointRef> ref = context.workspace.selected_point()) {
-      detail =
-          context.store.detail(context.workspace.run(*ref).path, context.workspace.head(*ref).id)
-              .value;
-    }
+    if (const auto ref = context.workspace.selected_point()) detail = context.detail(*ref).value;
     if (detail == detail_) return;
     detail_ = std::move(detail);
     if (detail_) verdict_ = check_claim(detail_->privacy, detail_->steps.size());
@@ -198,15 +188,7 @@ class PrivacyPanel final : public ChartPanel {
       if (text.empty()) return;
       if (!first) ImGui::SameLine(0, 1.2f * ImGui::GetFontSize());
       first = false;
-      ImGui::BeginGroup();
-      show_text(word, muted);
-      ImGui::SameLine(0, 0.4f * ImGui::GetFontSize());
-      show_text(text);
-      ImGui::EndGroup();
-      const std::string_view meaning = definition_of(key);
-      if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
-        show_tooltip(meaning);
-      }
+      show_figure(word, text, key, 0.4f * ImGui::GetFontSize());
     };
     const auto number = [](double value) {
       return std::isfinite(value) ? format_tick(value) : std::string();
@@ -234,13 +216,14 @@ class PrivacyPanel final : public ChartPanel {
     if (!claim.note.empty()) show_wrapped("The claim is " + clean_text(claim.note, 512), muted);
   }
 
-  static void show_figure(const char* word, const std::string& text, const char* key) {
+  static void show_figure(const char* word, const std::string& text, const char* key,
+                          float gap = -1) {
     ImGui::BeginGroup();
     ImGui::TextDisabled("%s", word);
-    ImGui::SameLine();
+    ImGui::SameLine(0, gap);
     show_text(text);
     ImGui::EndGroup();
-    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) show_tooltip(definition_of(key));
+    explain_item(definition_of(key));
   }
 
   std::shared_ptr<const PointDetail> detail_;
@@ -263,8 +246,6 @@ void make_privacy_chart(const NamedDetail& point, Chart& chart) {
   chart.spec.width = chart.spec.panels.size() > 1 ? 1100 : 800;
 }
 
-std::unique_ptr<Panel> make_privacy_panel() {
-  return std::make_unique<PrivacyPanel>();
-}
+const MakePanel make_privacy_panel = make_panel<PrivacyPanel>;
 
 }  // namespace moonshard::viewer

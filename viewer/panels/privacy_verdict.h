@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "viewer/data/point_detail.h"
+#include "viewer/data/run_data.h"
 
 namespace moonshard::viewer {
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include "viewer/panels/make_panels.h"
+#include "viewer/panels/panel.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 
@@ -24,12 +24,9 @@ std::string duration_text(double seconds) {
 
 class ProgressPanel final : public Panel {
  public:
-  std::string_view name() const override { return "progress"; }
-  const char* title() const override { return "Sweeps"; }
-  DockPlace place() const override { return DockPlace::Side; }
-  const char* purpose() const override {
-    return "The open folders: how far each sweep is and when it will be done.";
-  }
+  ProgressPanel()
+      : Panel({"progress", "Sweeps", DockPlace::Side,
+               "The open folders: how far each sweep is and when it will be done."}) {}
 
   void draw(const PanelContext& context) override {
     if (context.snapshot.runs.empty()) {
@@ -51,7 +48,7 @@ class ProgressPanel final : public Panel {
     if (ImGui::Selectable(literal_label(run.name, run.path).c_str(), selected)) {
       context.workspace.select_run(run.path);
     }
-    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) show_tooltip(clean_text(run.path));
+    explain_item(clean_text(run.path));
     draw_bar(run, context.style);
     const SweepProgress& progress = run.progress;
     if (progress.state.empty()) {
@@ -104,8 +101,6 @@ class ProgressPanel final : public Panel {
 
 }  // namespace
 
-std::unique_ptr<Panel> make_progress_panel() {
-  return std::make_unique<ProgressPanel>();
-}
+const MakePanel make_progress_panel = make_panel<ProgressPanel>;
 
 }  // namespace moonshard::viewer

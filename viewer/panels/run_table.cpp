@@ -11,7 +11,6 @@
 
 #include "runtime/records/csv.h"
 #include "viewer/data/table_text.h"
-#include "viewer/panels/run_table_menu.h"
 #include "viewer/script.h"
 #include "viewer/widgets/definitions.h"
 #include "viewer/widgets/format.h"
@@ -49,8 +48,7 @@ void RunTablePanel::rebuild(const Workspace& workspace) {
   stale_ = false;
   shown_.clear();
   for (const TableColumn& column : columns_) {
-    const auto choice = chosen_.find(column.id());
-    bool on = choice != chosen_.end() ? choice->second : column.main;
+    bool on = is_shown(column);
     if (only_differing_) {
       const bool always =
           column.kind == TableColumn::Kind::Status || column.kind == TableColumn::Kind::Run;
@@ -131,9 +129,7 @@ void RunTablePanel::draw_filter(const PanelContext& context) {
   draw_column_menu(*this, context);
   ImGui::SameLine();
   if (ImGui::Checkbox("differing", &only_differing_)) stale_ = true;
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
-    show_tooltip("Only columns in which the shown points differ.");
-  }
+  explain_item("Only columns in which the shown points differ.");
   ImGui::SameLine();
   if (ImGui::Button("Copy")) ImGui::OpenPopup("##copy");
   draw_copy_menu(context);
@@ -179,26 +175,13 @@ void RunTablePanel::draw_copy_menu(const PanelContext& context) {
 std::string RunTablePanel::script(const Workspace& workspace) const {
   std::vector<std::string> cells, titles;
   for (const TableColumn* column : shown_) {
-    const std::string key = lua_text(column->key);
-    switch (column->kind) {
-      case TableColumn::Kind::Run:
-        cells.push_back("runs.name");
-        break;
-      case TableColumn::Kind::Status:
-      case TableColumn::Kind::Id:
-      case TableColumn::Kind::Error:
-        cells.push_back("point." + column->key);
-        break;
-      case TableColumn::Kind::Option:
-        cells.push_back(fmt::format("point.options[{}]", key));
-        break;
-      case TableColumn::Kind::Metric:
-        cells.push_back(fmt::format("point.metrics[{}]", key));
-        break;
-      case TableColumn::Kind::Overhead:
-        continue;  // printed by runs:overhead below
-    }
+    using Kind = TableColumn::Kind;
+    if (column->kind == Kind::Overhead) continue;  // printed by runs:overhead below
     titles.push_back(lua_text(column->key));
+    cells.push_back(column->kind == Kind::Run      ? "runs.name"
+                    : column->kind == Kind::Option ? fmt::format("point.options[{}]", titles.back())
+                    : column->kind == Kind::Metric ? fmt::format("point.metrics[{}]", titles.back())
+                                                   : "point." + column->key);
   }
   std::string body =
       fmt::format("print(table.concat({{ {} }}, \"\\t\"))\n", fmt::join(titles, ", "));
@@ -244,14 +227,9 @@ void RunTablePanel::draw_table(const PanelContext& context) {
   }
   draw_headers();
   take_sort();
-  ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(lines_.size()));
-  while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      const TableLine& line = lines_[static_cast<size_t>(i)];
-      line.is_group ? draw_group(context, line) : draw_row(context, line.ref);
-    }
-  }
+  draw_rows_in_sight(lines_.size(), [&](size_t i) {
+    lines_[i].is_group ? draw_group(context, lines_[i]) : draw_row(context, lines_[i].ref);
+  });
   ImGui::EndTable();
 }
 
@@ -362,8 +340,6 @@ std::vector<std::pair<std::string, std::string>> RunTablePanel::shortcuts() cons
           {"right click a row", "pin, hide, take as baseline, copy"}};
 }
 
-std::unique_ptr<Panel> make_run_table_panel() {
-  return std::make_unique<RunTablePanel>();
-}
+const MakePanel make_run_table_panel = make_panel<RunTablePanel>;
 
 }  // namespace moonshard::viewer

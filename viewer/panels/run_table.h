@@ -1,4 +1,4 @@
-// State of the run table panel; its menus are in run_table_menu.
+// State of the run table panel, and its menus (run_table_menu.cpp).
 #pragma once
 
 #include <map>
@@ -13,12 +13,9 @@ namespace moonshard::viewer {
 
 class RunTablePanel final : public Panel {
  public:
-  std::string_view name() const override { return "run_table"; }
-  const char* title() const override { return "Runs"; }
-  DockPlace place() const override { return DockPlace::Table; }
-  const char* purpose() const override {
-    return "Every point of the open folders: sort, filter, group, pin, hide, compare.";
-  }
+  RunTablePanel()
+      : Panel({"run_table", "Runs", DockPlace::Table,
+               "Every point of the open folders: sort, filter, group, pin, hide, compare."}) {}
   void draw(const PanelContext& context) override;
   std::string script(const Workspace& workspace) const override;
   std::vector<std::pair<std::string, std::string>> shortcuts() const override;
@@ -71,5 +68,14 @@ class RunTablePanel final : public Panel {
   std::string scroll_to_selected_;  // id that was last scrolled to
   char filter_[512] = "";
 };
+
+/// The popup "##columns": every column with a box, a search, groups.
+void draw_column_menu(RunTablePanel& panel, const PanelContext& context);
+
+/// The menu of the row that was just drawn as an item, by a right click.
+void draw_row_menu(const PanelContext& context, PointRef ref);
+
+/// The tooltip of that row: why it failed, and what it is compared with.
+void draw_row_tooltip(const PanelContext& context, PointRef ref);
 
 }  // namespace moonshard::viewer

@@ -1,4 +1,4 @@
-#include "viewer/panels/run_table_menu.h"
+#include "viewer/panels/run_table.h"
 
 #include <fmt/format.h>
 #include <imgui.h>
@@ -11,16 +11,9 @@ namespace moonshard::viewer {
 namespace {
 
 const char* group_title(TableColumn::Kind kind) {
-  switch (kind) {
-    case TableColumn::Kind::Option:
-      return "Options";
-    case TableColumn::Kind::Metric:
-      return "Metrics";
-    case TableColumn::Kind::Overhead:
-      return "Against the baseline";
-    default:
-      return "Points";
-  }
+  if (kind == TableColumn::Kind::Option) return "Options";
+  if (kind == TableColumn::Kind::Metric) return "Metrics";
+  return kind == TableColumn::Kind::Overhead ? "Against the baseline" : "Points";
 }
 
 void draw_baseline_menu(const PanelContext& context, PointRef ref) {
@@ -30,9 +23,8 @@ void draw_baseline_menu(const PanelContext& context, PointRef ref) {
     workspace.set_baseline({Baseline::Kind::Point, run.path, workspace.head(ref).id, "", ""});
   }
   for (const std::string& axis : run.axes) {
-    const std::optional<size_t> key = run.options.find(axis);
-    if (!key) continue;
-    const std::string value = value_text(run, run.options.at(ref.point, *key));
+    if (!run.options.find(axis)) continue;
+    const std::string value = workspace.option_text(ref, axis);
     const std::string label = fmt::format("{} = {}, with the same other options", axis, value);
     if (ImGui::MenuItem(literal_label(label, axis).c_str())) {
       workspace.set_baseline({Baseline::Kind::Axis, "", "", axis, value});

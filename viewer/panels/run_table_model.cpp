@@ -19,57 +19,14 @@ constexpr size_t kMaxColumns = 400;  // a hostile folder may name any number of 
 constexpr std::array<const char*, 6> kMainMetrics = {
     "median_time_ms", "avg_time_ms", "peak_memory_bytes", "tokens_per_s", "final_loss", "epsilon"};
 
-struct OverheadColumn {
-  const char *key, *title;
-  double factor;
-};
-constexpr std::array<OverheadColumn, 4> kOverheads = {
-    {{"time_ratio", "time x", 1},
-     {"memory_percent", "memory +%", 1},
-     {"memory_bytes", "memory +MiB", 1.0 / (1 << 20)},
-     {"throughput_ratio", "throughput x", 1}}};
-
 double overhead_number(const Overhead& overhead, const std::string& key) {
-  if (key == "time_ratio") return overhead.time_ratio;
-  if (key == "memory_percent") return overhead.memory_percent;
-  if (key == "memory_bytes") return overhead.memory_bytes;
-  return overhead.throughput_ratio;
+  return overhead.*find_overhead_figure(key)->value;
 }
 
-const Value* value_of(const Workspace& workspace, const TableColumn& column, PointRef ref) {
+Value value_of(const Workspace& workspace, const TableColumn& column, PointRef ref) {
   const RunData& run = workspace.run(ref);
-  const ValueTable& table = column.kind == ColumnKind::Option ? run.options : run.metrics;
-  const std::optional<size_t> key = table.find(column.key);
-  return key ? &table.at(ref.point, *key) : nullptr;
+  return (column.kind == ColumnKind::Option ? run.options : run.metrics).get(ref.point, column.key);
 }
-
-class ColumnCollector {
- public:
-  explicit ColumnCollector(const Workspace& workspace) : workspace_(workspace) {}
-
-  void add(ColumnKind kind, const std::string& key, bool main, bool axis = false) {
-    if (columns_.size() >= kMaxColumns) return;
-    TableColumn column{kind, key, key, 1.0, false, axis, false, main};
-    if (!known_.insert(column.id()).second) return;
-    if (kind == ColumnKind::Metric) {
-      const MetricFormat format = metric_format(key);
-      column.title = with_unit(format.title, format.unit);
-      column.factor = format.factor;
-    }
-    columns_.push_back(std::move(column));
-  }
-  void add_overhead(const OverheadColumn& overhead, bool main) {
-    add(ColumnKind::Overhead, overhead.key, main);
-    columns_.back().title = overhead.title;
-    columns_.back().factor = overhead.factor;
-  }
-  std::vector<TableColumn> take() { return std::move(columns_); }
-
- private:
-  const Workspace& workspace_;
-  std::vector<TableColumn> columns_;
-  std::unordered_set<std::string> known_;
-};
 
 // Texts of one run are shared, so that equal ones have equal places.
 bool equal(const RunData& run_a, const Value& a, const RunData& run_b, const Value& b) {
@@ -175,13 +132,24 @@ std::string TableColumn::id() const {
 }
 
 std::vector<TableColumn> all_columns(const Workspace& workspace) {
-  ColumnCollector columns(workspace);
-  const std::vector<LoadedRun>& runs = workspace.snapshot().runs;
-  if (runs.size() > 1) columns.add(ColumnKind::Run, "run", true);
-  columns.add(ColumnKind::Status, "status", true);
-  for (const std::string& axis : workspace.keys().axes) {
-    columns.add(ColumnKind::Option, axis, true, true);
-  }
+  std::vector<TableColumn> columns;
+  std::unordered_set<std::string> known;
+  const auto add = [&](ColumnKind kind, const std::string& key, bool main, bool axis = false) {
+    TableColumn column{kind, key, key, 1.0, false, axis, false, main};
+    if (columns.size() >= kMaxColumns || !known.insert(column.id()).second) return;
+    if (kind == ColumnKind::Metric) {
+      const MetricFormat format = metric_format(key);
+      column.title = with_unit(format.title, format.unit);
+      column.factor = format.factor;
+    } else if (kind == ColumnKind::Overhead) {
+      column.title = find_overhead_figure(key)->column;
+      column.factor = find_overhead_figure(key)->factor;
+    }
+    columns.push_back(std::move(column));
+  };
+  if (workspace.snapshot().runs.size() > 1) add(ColumnKind::Run, "run", true);
+  add(ColumnKind::Status, "status", true);
+  for (const std::string& axis : workspace.keys().axes) add(ColumnKind::Option, axis, true, true);
   const std::vector<std::string>& metrics = workspace.metric_keys();
   const auto has = [&](std::string_view key) {
     return std::find(metrics.begin(), metrics.end(), key) != metrics.end();
@@ -189,19 +157,17 @@ std::vector<TableColumn> all_columns(const Workspace& workspace) {
   const bool median = has("median_time_ms");
   for (const char* metric : kMainMetrics) {
     if (!has(metric)) continue;
-    columns.add(ColumnKind::Metric, metric, !(median && std::string_view(metric) == "avg_time_ms"));
+    add(ColumnKind::Metric, metric, !(median && std::string_view(metric) == "avg_time_ms"));
   }
-  const bool compared = workspace.baseline().kind != Baseline::Kind::None;
-  for (size_t i = 0; compared && i < kOverheads.size(); ++i) {
-    columns.add_overhead(kOverheads[i], i < 2);
+  if (workspace.baseline().kind != Baseline::Kind::None) {
+    for (const OverheadFigure& figure : kOverheadFigures)
+      add(ColumnKind::Overhead, figure.key, &figure < &kOverheadFigures[2]);
   }
-  for (const std::string& key : workspace.metric_keys())
-    columns.add(ColumnKind::Metric, key, false);
-  for (const std::string& key : workspace.keys().options)
-    columns.add(ColumnKind::Option, key, false);
-  columns.add(ColumnKind::Id, "id", false);
-  columns.add(ColumnKind::Error, "error", false);
-  return columns.take();
+  for (const std::string& key : workspace.metric_keys()) add(ColumnKind::Metric, key, false);
+  for (const std::string& key : workspace.keys().options) add(ColumnKind::Option, key, false);
+  add(ColumnKind::Id, "id", false);
+  add(ColumnKind::Error, "error", false);
+  return columns;
 }
 
 std::string cell_text(const Workspace& workspace, const TableColumn& column, PointRef ref) {
@@ -218,15 +184,12 @@ std::string cell_text(const Workspace& workspace, const TableColumn& column, Poi
       const double number = overhead_number(workspace.overhead(ref), column.key);
       return std::isnan(number) ? "" : format_number(number * column.factor);
     }
-    case ColumnKind::Metric: {
-      const Value* value = value_of(workspace, column, ref);
-      if (!value) return "";
-      if (value->kind == Value::Kind::Number) return format_number(value->number * column.factor);
-      return clean_text(value_text(workspace.run(ref), *value), 256);
-    }
+    case ColumnKind::Metric:
     case ColumnKind::Option: {
-      const Value* value = value_of(workspace, column, ref);
-      return value ? clean_text(value_text(workspace.run(ref), *value), 256) : "";
+      const Value value = value_of(workspace, column, ref);
+      if (column.kind == ColumnKind::Metric && value.kind == Value::Kind::Number)
+        return format_number(value.number * column.factor);
+      return clean_text(value_text(workspace.run(ref), value), 256);
     }
   }
   return "";
@@ -236,8 +199,8 @@ double cell_number(const Workspace& workspace, const TableColumn& column, PointR
   if (column.kind == ColumnKind::Overhead)
     return overhead_number(workspace.overhead(ref), column.key);
   if (column.kind != ColumnKind::Option && column.kind != ColumnKind::Metric) return NAN;
-  const Value* value = value_of(workspace, column, ref);
-  return value && value->kind == Value::Kind::Number ? value->number : NAN;
+  const Value value = value_of(workspace, column, ref);
+  return value.kind == Value::Kind::Number ? value.number : NAN;
 }
 
 std::vector<TableLine> table_lines(const Workspace& workspace, const TableOrder& order) {

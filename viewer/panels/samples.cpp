@@ -4,14 +4,12 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <imgui.h>
 
-#include "runtime/analysis/statistics.h"
+#include "runtime/analysis/rows.h"
+#include "viewer/panels/chart_points.h"
 #include "viewer/panels/detail_charts.h"
-#include "viewer/panels/make_panels.h"
 #include "viewer/script.h"
 #include "viewer/widgets/choice.h"
-#include "viewer/widgets/definitions.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -42,13 +40,8 @@ double place_of(size_t point, size_t dot) {
   return static_cast<double>(point) + 0.12 + 0.26 * shift;
 }
 
-struct Dots {
-  records::PlotSeries series;
-  std::vector<PointRef> refs;
-};
-
 void add_dots(const std::vector<double>& samples, const char* word, size_t point, PointRef ref,
-              double factor, Dots& dots) {
+              double factor, SeriesBuilder& dots) {
   const size_t count = std::min(samples.size(), kMaxDots);
   for (size_t i = 0; i < count; ++i) {
     const size_t at = count < samples.size() ? i * samples.size() / count : i;
@@ -62,13 +55,11 @@ void add_dots(const std::vector<double>& samples, const char* word, size_t point
 
 class SamplesPanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "samples"; }
-  const char* title() const override { return "Samples"; }
-  DockPlace place() const override { return DockPlace::Detail; }
-  const char* purpose() const override {
-    return "How the step times of each shown point are spread: every measured step, median and "
-           "quartiles.";
-  }
+  SamplesPanel()
+      : ChartPanel({"samples", "Samples", DockPlace::Detail,
+                    "How the step times of each shown point are spread: every measured step, "
+                    "median and quartiles."},
+                   ChartSubject::ShownPoints) {}
   std::string script(const Workspace& workspace) const override {
     return script_for(workspace,
                       "for _, point in ipairs(runs.points) do\n"
@@ -78,8 +69,6 @@ class SamplesPanel final : public ChartPanel {
   }
 
  protected:
-  bool follows_selection() const override { return false; }
-
   void draw_controls(const PanelContext&) override {
     const Choice choice{"warm-up, too",
                         "Steps before the measured ones: they pay for what is made "
@@ -90,11 +79,9 @@ class SamplesPanel final : public ChartPanel {
         "steps.");
   }
 
-  Chart make_chart(const PanelContext& context) override {
-    Chart chart;
+  void make_chart(const PanelContext& context, Chart& chart) override {
     const std::vector<DetailedPoint> points = shown_details(context, chart);
     make_samples_chart(context.workspace, points, with_warmup_, chart);
-    return chart;
   }
 
  private:
@@ -123,7 +110,7 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
                              chart);
   }
   const Unit unit = time_unit(longest);
-  Dots medians, measured, warmup;
+  SeriesBuilder medians, measured, warmup;
   medians.series.name = "median, middle half";
   measured.series.name = "measured steps";
   warmup.series.name = "warm-up";
@@ -151,7 +138,7 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
   panel.x = point_axis(workspace, medians.refs);
   panel.y = {"step time", unit.name};
   chart.refs.emplace_back();
-  for (Dots* dots : {&measured, &warmup, &medians}) {
+  for (SeriesBuilder* dots : {&measured, &warmup, &medians}) {
     if (dots->series.y.empty()) continue;
     if (dots != &medians) chart.unframed.insert({0, panel.series.size()});
     panel.series.push_back(std::move(dots->series));
@@ -161,14 +148,12 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
   chart.spec.title = "Step times";
   chart.spec.width = 1000;
   if (fewest > 0 && fewest < 5) {
-    const std::string note =
-        fmt::format("Some points have only {} measured steps: their spread says little.", fewest);
-    chart.spec.note = chart.spec.note.empty() ? note : note + " " + chart.spec.note;
+    add_note(
+        chart,
+        fmt::format("Some points have only {} measured steps: their spread says little.", fewest));
   }
 }
 
-std::unique_ptr<Panel> make_samples_panel() {
-  return std::make_unique<SamplesPanel>();
-}
+const MakePanel make_samples_panel = make_panel<SamplesPanel>;
 
 }  // namespace moonshard::viewer

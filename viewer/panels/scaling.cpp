@@ -4,17 +4,14 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <imgui.h>
 
 #include "runtime/analysis/scaling.h"
-#include "viewer/data/analysis_rows.h"
+#include "viewer/data/overhead.h"
 #include "viewer/panels/chart_points.h"
 #include "viewer/panels/detail_charts.h"
-#include "viewer/panels/make_panels.h"
-#include "viewer/script.h"
 #include "viewer/widgets/axis_names.h"
 #include "viewer/widgets/choice.h"
-#include "viewer/widgets/text.h"
+#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -26,28 +23,19 @@ records::PlotReference curve_of(const analysis::ScalingFit& fit, const std::stri
   std::string text = analysis::exponent_text(fit);
   if (fit.verdict != analysis::ScalingFit::Verdict::Undecided)
     text += fmt::format("  {}", analysis::verdict_text(fit.verdict));
-  records::PlotReference reference;
-  reference.series = series;
-  reference.text = std::move(text);
-  reference.x = std::move(curve.x);
-  reference.y = std::move(curve.y);
-  return reference;
+  return {std::move(text), series, std::move(curve.x), std::move(curve.y)};
 }
 
 class ScalingPanel final : public ChartPanel {
  public:
-  std::string_view name() const override { return "scaling"; }
-  const char* title() const override { return "Scaling"; }
-  const char* purpose() const override {
-    return "Growth with the length, the batch or another swept number, with fitted exponents.";
-  }
-  std::string script(const Workspace& workspace) const override {
-    return figure_script(workspace, "scaling");
-  }
+  ScalingPanel()
+      : ChartPanel(
+            {"scaling", "Scaling", DockPlace::Charts,
+             "Growth with the length, the batch or another swept number, with fitted exponents.",
+             "scaling"},
+            ChartSubject::ShownPoints) {}
 
  protected:
-  bool follows_selection() const override { return false; }
-
   void draw_controls(const PanelContext& context) override {
     const std::vector<std::string> axes = context.workspace.numeric_axes();
     if (axes.empty()) return;
@@ -68,16 +56,15 @@ class ScalingPanel final : public ChartPanel {
     if (choose_whether(fits, fits_)) remake();
   }
 
-  Chart make_chart(const PanelContext& context) override {
+  void make_chart(const PanelContext& context, Chart& chart) override {
     const Workspace& workspace = context.workspace;
-    Chart chart;
-    if (say_no_points(workspace, chart)) return chart;
+    if (say_no_points(workspace, chart)) return;
     chart.empty_what = "No growth to see";
     chart.empty_next =
         "A sweep over two or more lengths or batch sizes shows it: grid = { seq_length "
         "= {...} }.";
     const analysis::Quantity* quantity = analysis::find_quantity(quantity_);
-    if (axis_.empty() || quantity == nullptr) return chart;
+    if (axis_.empty() || quantity == nullptr) return;
     std::vector<DetailedPoint> points;
     if (quantity->needs_detail) {
       points = shown_details(context, chart);
@@ -105,7 +92,7 @@ class ScalingPanel final : public ChartPanel {
         chart.empty_what = fmt::format("No point has a figure of {}", quantity_);
         chart.empty_next = "Choose another quantity; phases need profile = \"phases\" or more.";
       }
-      return chart;
+      return;
     }
     records::PlotPanel panel;
     panel.kind = records::PlotKind::Lines;
@@ -114,7 +101,6 @@ class ScalingPanel final : public ChartPanel {
     chart.spec.title = fmt::format("{} over {}", quantity_, panel.x.label);
     series.move_into(chart, std::move(panel));
     if (fits_) add_fits(chart.spec.panels.back());
-    return chart;
   }
 
  private:
@@ -137,8 +123,6 @@ class ScalingPanel final : public ChartPanel {
 
 }  // namespace
 
-std::unique_ptr<Panel> make_scaling_panel() {
-  return std::make_unique<ScalingPanel>();
-}
+const MakePanel make_scaling_panel = make_panel<ScalingPanel>;
 
 }  // namespace moonshard::viewer

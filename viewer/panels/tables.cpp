@@ -9,26 +9,23 @@
 
 #include "runtime/records/csv.h"
 #include "viewer/data/table_text.h"
-#include "viewer/panels/make_panels.h"
+#include "viewer/panels/panel.h"
+#include "viewer/widgets/choice.h"
 #include "viewer/widgets/definitions.h"
 #include "viewer/widgets/format.h"
-#include "viewer/widgets/loading.h"
 #include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
 namespace {
 
-constexpr size_t kMaxColumns = 256;
+constexpr size_t kMaxShownColumns = 256;
 constexpr size_t kMaxCopied = 100'000;  // rows
 
 class TablesPanel final : public Panel {
  public:
-  std::string_view name() const override { return "tables"; }
-  const char* title() const override { return "Tables"; }
-  DockPlace place() const override { return DockPlace::Side; }
-  const char* purpose() const override {
-    return "The CSV files of the run folder and of the selected point.";
-  }
+  TablesPanel()
+      : Panel({"tables", "Tables", DockPlace::Side,
+               "The CSV files of the run folder and of the selected point."}) {}
 
   void draw(const PanelContext& context) override {
     const std::optional<size_t> run = context.workspace.selected_run();
@@ -44,21 +41,10 @@ class TablesPanel final : public Panel {
     if (std::find(files.begin(), files.end(), file_) == files.end()) file_ = files.front();
     ImGui::SetNextItemWidth(
         std::min(22 * ImGui::GetFontSize(), ImGui::GetContentRegionAvail().x * 0.6f));
-    if (ImGui::BeginCombo("##file", clean_text(shown_name(file_), 128).c_str())) {
-      for (const std::string& file : files) {
-        if (ImGui::Selectable(literal_label(shown_name(file), file).c_str(), file == file_)) {
-          file_ = file;
-        }
-      }
-      ImGui::EndCombo();
-    }
-    const std::string& folder = context.workspace.run(*run).path;
-    const Loaded<records::CsvTable> table =
-        context.store.file<records::CsvTable>(ReadRequest::Kind::Table, folder, {file_});
-    if (!show_loading(table, context.store, ReadRequest::Kind::Table, folder, {file_},
-                      context.style)) {
-      return;
-    }
+    pick_name("##file", file_, files, shown_name);
+    const ReadRequest request{ReadRequest::Kind::Table, context.workspace.run(*run).path, {file_}};
+    const Loaded<records::CsvTable> table = context.store.file<records::CsvTable>(request);
+    if (!show_loading(table, context.store, request, context.style)) return;
     draw_copy(context, *table.value);
     draw_table(*table.value, context.style);
   }
@@ -69,7 +55,7 @@ class TablesPanel final : public Panel {
     const std::optional<PointRef> ref = context.workspace.selected_point();
     if (!ref) return files;
     const std::string& id = context.workspace.head(*ref).id;
-    const Loaded<PointDetail> detail = context.store.detail(context.workspace.run(*ref).path, id);
+    const Loaded<PointDetail> detail = context.detail(*ref);
     for (size_t i = 0; detail.value && i < detail.value->tables.size(); ++i) {
       files.push_back("points/" + id + "/" + detail.value->tables[i]);
     }
@@ -118,7 +104,7 @@ class TablesPanel final : public Panel {
   }
 
   void draw_table(const records::CsvTable& table, const UiStyle& style) const {
-    const size_t columns = std::min(table.columns.size(), kMaxColumns);
+    const size_t columns = std::min(table.columns.size(), kMaxShownColumns);
     if (columns == 0) {
       show_empty_state("The file is empty", "", style);
       return;
@@ -138,23 +124,16 @@ class TablesPanel final : public Panel {
     for (size_t c = 0; c < columns; ++c) {
       if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
       show_header(ImGui::TableGetColumnName(static_cast<int>(c)), numeric[c] != 0);
-      const std::string_view meaning = definition_of(table.columns[c]);
-      if (!meaning.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
-        show_tooltip(meaning);
-      }
+      explain_item(definition_of(table.columns[c]));
     }
-    ImGuiListClipper clipper;
-    clipper.Begin(static_cast<int>(table.rows.size()));
-    while (clipper.Step()) {
-      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-        ImGui::TableNextRow();
-        for (size_t c = 0; c < columns; ++c) {
-          if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
-          const std::string text = clean_text(table.rows[static_cast<size_t>(i)][c], 256);
-          numeric[c] ? show_right(text) : show_text(text);
-        }
+    draw_rows_in_sight(table.rows.size(), [&](size_t row) {
+      ImGui::TableNextRow();
+      for (size_t c = 0; c < columns; ++c) {
+        if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
+        const std::string text = clean_text(table.rows[row][c], 256);
+        numeric[c] ? show_right(text) : show_text(text);
       }
-    }
+    });
     ImGui::EndTable();
   }
 
@@ -163,8 +142,6 @@ class TablesPanel final : public Panel {
 
 }  // namespace
 
-std::unique_ptr<Panel> make_tables_panel() {
-  return std::make_unique<TablesPanel>();
-}
+const MakePanel make_tables_panel = make_panel<TablesPanel>;
 
 }  // namespace moonshard::viewer

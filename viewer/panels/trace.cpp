@@ -5,11 +5,10 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include "viewer/panels/make_panels.h"
-#include "viewer/panels/selected_detail.h"
+#include "viewer/panels/panel.h"
 #include "viewer/panels/trace_view.h"
+#include "viewer/widgets/choice.h"
 #include "viewer/widgets/format.h"
-#include "viewer/widgets/loading.h"
 #include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
@@ -17,13 +16,10 @@ namespace {
 
 class TracePanel final : public Panel {
  public:
-  std::string_view name() const override { return "trace"; }
-  const char* title() const override { return "Trace"; }
-  DockPlace place() const override { return DockPlace::Charts; }
-  const char* purpose() const override {
-    return "What every rank, thread and stream of the selected point did when: zoom, search, "
-           "statistics of a name, sums of a range.";
-  }
+  TracePanel()
+      : Panel({"trace", "Trace", DockPlace::Charts,
+               "What every rank, thread and stream of the selected point did when: zoom, search, "
+               "statistics of a name, sums of a range."}) {}
   std::vector<std::pair<std::string, std::string>> shortcuts() const override {
     return {{"W, S, mouse wheel", "zoom in and out of the trace"},
             {"A, D, drag", "move through time"},
@@ -37,55 +33,33 @@ class TracePanel final : public Panel {
   }
 
   void draw(const PanelContext& context) override {
-    const std::optional<SelectedDetail> selected = selected_detail(context);
+    const std::optional<SelectedFiles> selected =
+        selected_files(context, &PointDetail::traces, "This point has no trace",
+                       "Record one with --profile trace, in a script: profile = \"trace\"; or pick "
+                       "another point.");
     if (!selected) return;
-    const auto& [folder, id, detail] = *selected;
-    if (!detail.value || detail.value->traces.empty()) {
-      draw_no_trace(detail, context.style);
-      return;
-    }
+    const auto& [folder, id, names] = *selected;
     std::vector<std::string> files;
-    for (const std::string& file : detail.value->traces) {
-      files.push_back("points/" + id + "/" + file);
-    }
-    if (files.size() > 1) choose_file(detail.value->traces, files);
-    const Loaded<IndexedTrace> loaded =
-        context.store.file<IndexedTrace>(ReadRequest::Kind::Trace, folder, files);
-    if (!show_loading(loaded, context.store, ReadRequest::Kind::Trace, folder, files,
-                      context.style)) {
-      return;
-    }
+    for (const std::string& file : names) files.push_back("points/" + id + "/" + file);
+    if (files.size() > 1) choose_file(names, files);
+    const ReadRequest request{ReadRequest::Kind::Trace, folder, files};
+    const Loaded<IndexedTrace> loaded = context.store.file<IndexedTrace>(request);
+    if (!show_loading(loaded, context.store, request, context.style)) return;
     take(loaded.value, folder, files);
     draw_shown(context);
   }
 
  private:
-  static void draw_no_trace(const Loaded<PointDetail>& detail, const UiStyle& style) {
-    if (detail.loading) {
-      show_empty_state("Reading ...", "", style);
-    } else if (!detail.value && !detail.error.empty()) {
-      show_empty_state("This point cannot be read", clean_text(detail.error), style);
-    } else {
-      show_empty_state("This point has no trace",
-                       "Record one with --profile trace, in a script: profile = \"trace\"; or "
-                       "pick another point.",
-                       style);
-    }
-  }
-
   // All ranks together, or one of the files.
   void choose_file(const std::vector<std::string>& names, std::vector<std::string>& files) {
     const auto chosen = std::find(names.begin(), names.end(), file_);
     if (chosen == names.end()) file_.clear();
     ImGui::SetNextItemWidth(11 * ImGui::GetFontSize());
     const std::string all = fmt::format("all {} files", names.size());
-    if (ImGui::BeginCombo("##file", file_.empty() ? all.c_str() : clean_text(file_, 64).c_str())) {
-      if (ImGui::Selectable(all.c_str(), file_.empty())) file_.clear();
-      for (const std::string& name : names) {
-        if (ImGui::Selectable(literal_label(name, name).c_str(), name == file_)) file_ = name;
-      }
-      ImGui::EndCombo();
-    }
+    std::vector<std::string> choices = names;
+    choices.insert(choices.begin(), "");
+    pick_name("##file", file_, choices,
+              [&](const std::string& name) { return name.empty() ? all : name; });
     ImGui::SameLine();
     const auto now = std::find(names.begin(), names.end(), file_);
     if (now != names.end()) files = {files[static_cast<size_t>(now - names.begin())]};
@@ -118,11 +92,6 @@ class TracePanel final : public Panel {
       return;
     }
     if (!problem.empty()) show_wrapped(problem, status_color("oom", context.style.theme));
-    if (std::string& wanted = context.workspace.trace_search; !wanted.empty()) {
-      const size_t length = wanted.copy(state_.search, sizeof state_.search - 1);
-      state_.search[length] = '\0';
-      wanted.clear();
-    }
     draw_trace(trace, shown_->index, state_, context.style);
     if (!state_.copied.empty()) context.requests.notice = "copied " + state_.copied;
     state_.copied.clear();
@@ -136,8 +105,6 @@ class TracePanel final : public Panel {
 
 }  // namespace
 
-std::unique_ptr<Panel> make_trace_panel() {
-  return std::make_unique<TracePanel>();
-}
+const MakePanel make_trace_panel = make_panel<TracePanel>;
 
 }  // namespace moonshard::viewer

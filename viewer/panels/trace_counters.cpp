@@ -13,7 +13,7 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr float kColumnPixels = 2.0f;
+constexpr float kCounterPixels = 2.0f;
 
 std::string counter_value(const TraceCounter& counter, double value) {
   const bool bytes = contains_lower(counter.name, "byte") || contains_lower(counter.name, "memory");
@@ -27,8 +27,7 @@ void draw_counter(const TraceFrame& frame, uint32_t number, float top, float hei
   const CounterLevels& levels = frame.index.counters[number];
   const PlotColors& colors = plot_colors(frame.style.theme);
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  const float left = frame.chart_x - frame.gutter;
-  const float right = frame.chart_x + static_cast<float>(frame.scale.width);
+  const float left = frame.left(), right = frame.right();
   const float roof = top + 0.3f * frame.em, floor = top + height - 0.25f * frame.em;
   const double low = std::min(0.0, levels.low), high = std::max(levels.high, low);
   const double per_pixel = high > low ? static_cast<double>(floor - roof) / (high - low) : 0;
@@ -39,8 +38,8 @@ void draw_counter(const TraceFrame& frame, uint32_t number, float top, float hei
   };
   const ImU32 color = series_color(5, frame.style.theme);
   const ImU32 fill = with_alpha(color, 0.30f), between = with_alpha(color, 0.45f);
-  for (float x = frame.chart_x; x < right; x += kColumnPixels) {
-    const float end = std::min(x + kColumnPixels, right);
+  for (float x = frame.chart_x; x < right; x += kCounterPixels) {
+    const float end = std::min(x + kCounterPixels, right);
     const std::optional<ValueRange> range =
         counter_range(counter, levels, {frame.time_at(x), frame.time_at(end)});
     if (!range) continue;
@@ -62,7 +61,7 @@ void draw_counter(const TraceFrame& frame, uint32_t number, float top, float hei
 
 void counter_tooltip(const TraceFrame& frame, uint32_t number, double time_us) {
   const TraceCounter& counter = frame.trace.counters[number];
-  const double column = static_cast<double>(kColumnPixels) / frame.scale.pixels_per_us();
+  const double column = static_cast<double>(kCounterPixels) / frame.scale.pixels_per_us();
   const std::optional<ValueRange> range = counter_range(
       counter, frame.index.counters[number], {time_us - column / 2, time_us + column / 2});
   if (!range || !ImGui::BeginTooltip()) return;

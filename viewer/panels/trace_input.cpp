@@ -6,7 +6,7 @@
 #include <imgui_internal.h>
 
 #include "viewer/panels/trace_parts.h"
-#include "viewer/tracing/trace_overlap.h"
+#include "viewer/tracing/trace_index.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
@@ -25,6 +25,12 @@ void zoom_to(const TraceFrame& frame, const TimeWindow& part) {
   const double room = std::max(part.length_us() * 0.12, kShortestWindow_us);
   frame.state.window = {part.start_us - room, part.end_us + room};
   clamp_window(frame.trace, frame.state.window);
+}
+
+void pan_window(const TraceFrame& frame, double by_us) {
+  TimeWindow& window = frame.state.window;
+  window = {window.start_us + by_us, window.end_us + by_us};
+  clamp_window(frame.trace, window);
 }
 
 TimeWindow window_of(const TraceFrame& frame, SpanRef span) {
@@ -138,11 +144,7 @@ void handle_keys(const TraceFrame& frame) {
   };
   const double middle = (window.start_us + window.end_us) / 2;
   const double step = window.length_us() * kPanStep;
-  const auto pan = [&](double by) {
-    window.start_us += by;
-    window.end_us += by;
-    clamp_window(frame.trace, window);
-  };
+  const auto pan = [&](double by) { pan_window(frame, by); };
   if (pressed(ImGuiKey_W)) zoom_window(frame.trace, window, middle, 1 / kKeyStep);
   if (pressed(ImGuiKey_S)) zoom_window(frame.trace, window, middle, kKeyStep);
   if (pressed(ImGuiKey_A)) pan(-step);
@@ -183,9 +185,7 @@ void navigate(TraceFrame& frame) {
                   std::pow(kWheelStep, static_cast<double>(-io.MouseWheel)));
     }
     if (io.MouseWheelH != 0) {
-      const double by = state.window.length_us() * 0.08 * static_cast<double>(-io.MouseWheelH);
-      state.window = {state.window.start_us + by, state.window.end_us + by};
-      clamp_window(frame.trace, state.window);
+      pan_window(frame, state.window.length_us() * 0.08 * static_cast<double>(-io.MouseWheelH));
     }
   }
   if (ImGui::IsItemActivated()) {
@@ -202,9 +202,7 @@ void navigate(TraceFrame& frame) {
       const double start = std::clamp(*state.range_anchor_us, 0.0, frame.trace.length_us);
       state.range = TimeWindow{std::min(start, end), std::max(start, end)};
     } else if (state.dragged) {
-      const double by = -static_cast<double>(io.MouseDelta.x) / frame.scale.pixels_per_us();
-      state.window = {state.window.start_us + by, state.window.end_us + by};
-      clamp_window(frame.trace, state.window);
+      pan_window(frame, -static_cast<double>(io.MouseDelta.x) / frame.scale.pixels_per_us());
       if (io.MouseDelta.y != 0) ImGui::SetScrollY(ImGui::GetScrollY() - io.MouseDelta.y);
     }
   }

@@ -7,7 +7,7 @@
 
 #include "viewer/panels/trace_parts.h"
 #include "viewer/panels/trace_text.h"
-#include "viewer/tracing/trace_overlap.h"
+#include "viewer/tracing/trace_index.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 
@@ -116,7 +116,7 @@ class RowDrawing {
   }
 
   void outline(const TraceRow& row, uint32_t index) {
-    const float limit = frame_.chart_x + static_cast<float>(frame_.scale.width) + 10;
+    const float limit = frame_.right() + 10;
     const auto at = [&](double time) {
       return std::clamp(frame_.x_of(time), frame_.chart_x - 10, limit);
     };
@@ -152,7 +152,7 @@ void draw_rank_head(const TraceFrame& frame, const Strip& strip, float top) {
   const PlotColors& colors = plot_colors(frame.style.theme);
   draw_head(frame, top, strip.height, rank_title(frame.trace, rank),
             frame.state.rank_closed[strip.index] != 0);
-  const float right = frame.chart_x + static_cast<float>(frame.scale.width);
+  const float right = frame.right();
   if (rank.communication.total_us() <= 0) return;
   // The whole of the communication as a thin line, what nothing hides as a thick one.
   const float base = top + strip.height - 3;
@@ -174,8 +174,7 @@ void draw_lane(const TraceFrame& frame, const Strip& strip, float top, float cli
   const uint32_t lane = strip.index;
   const PlotColors& colors = plot_colors(frame.style.theme);
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  const float left = frame.chart_x - frame.gutter;
-  const float right = frame.chart_x + static_cast<float>(frame.scale.width);
+  const float left = frame.left(), right = frame.right();
   const float bottom = top + strip.height;
   const uint32_t first = frame.index.lane_row[lane];
   const bool closed = frame.state.lane_closed[lane] != 0;
@@ -267,8 +266,7 @@ void draw_clipped(const TraceFrame& frame, ImVec2 at, float right, ImU32 color,
 
 void draw_head(const TraceFrame& frame, float top, float height, const std::string& title,
                bool closed) {
-  const float left = frame.chart_x - frame.gutter;
-  const float right = frame.chart_x + static_cast<float>(frame.scale.width);
+  const float left = frame.left(), right = frame.right();
   const ImU32 ink = plot_colors(frame.style.theme).text;
   ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(left, top), ImVec2(right, top + height - 1),
                                             ImGui::GetColorU32(ImGuiCol_TableHeaderBg));

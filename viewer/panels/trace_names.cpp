@@ -7,7 +7,7 @@
 
 #include "viewer/panels/trace_parts.h"
 #include "viewer/panels/trace_text.h"
-#include "viewer/tracing/trace_overlap.h"
+#include "viewer/tracing/trace_index.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 

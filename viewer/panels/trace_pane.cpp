@@ -161,22 +161,18 @@ void draw_ranks(const TraceFrame& frame, const RangeSums& sums) {
   if (std::none_of(sums.ranks().begin(), sums.ranks().end(), any)) return;
   if (!ImGui::BeginTable("##ranks", 4, kPlainTable)) return;
   figure_columns(frame, {"rank", "comm.", "exposed", "share"});
-  ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(sums.ranks().size()));
-  while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      const RangeSums::Rank& rank = sums.ranks()[static_cast<size_t>(i)];
-      ImGui::TableNextRow();
+  draw_rows_in_sight(sums.ranks().size(), [&](size_t i) {
+    const RangeSums::Rank& rank = sums.ranks()[i];
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    show_text(rank_title(frame.trace, frame.index.ranks[i]));
+    for (const std::string& figure :
+         {format_time(rank.communication_us), format_time(rank.exposed_us),
+          format_share(rank.exposed_us, rank.communication_us)}) {
       ImGui::TableNextColumn();
-      show_text(rank_title(frame.trace, frame.index.ranks[static_cast<size_t>(i)]));
-      ImGui::TableNextColumn();
-      show_right(format_time(rank.communication_us));
-      ImGui::TableNextColumn();
-      show_right(format_time(rank.exposed_us));
-      ImGui::TableNextColumn();
-      show_right(format_share(rank.exposed_us, rank.communication_us));
+      show_right(figure);
     }
-  }
+  });
   ImGui::EndTable();
 }
 
@@ -184,31 +180,27 @@ void draw_busy(const TraceFrame& frame, const RangeSums& sums) {
   if (sums.lanes().empty() || !ImGui::BeginTable("##busy", 3, kPlainTable)) return;
   const bool several = frame.index.ranks.size() > 1;
   figure_columns(frame, {several ? "rank: lane" : "lane", "busy", "share"});
-  ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(sums.lanes().size()));
-  while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      const RangeSums::Lane& lane = sums.lanes()[static_cast<size_t>(i)];
-      ImGui::TableNextRow();
-      ImGui::TableNextColumn();
-      const float share = static_cast<float>(lane.busy_us / sums.range().length_us());
-      const ImVec2 at = ImGui::GetCursorScreenPos();
-      const float width = ImGui::GetContentRegionAvail().x;
-      ImGui::GetWindowDrawList()->AddRectFilled(
-          at, ImVec2(at.x + width * std::min(share, 1.0f), at.y + ImGui::GetTextLineHeight()),
-          with_alpha(series_color(0, frame.style.theme), 0.25f));
-      const TraceRank& rank = frame.index.ranks[frame.index.lane_rank[lane.lane]];
-      const std::string name = lane_title(frame.trace, lane.lane);
-      const std::string which = frame.index.ranks.size() == 1 ? name
-                                : rank.rank >= 0 ? fmt::format("{}: {}", rank.rank, name)
-                                                 : rank_title(frame.trace, rank) + ": " + name;
-      show_text(shorten_middle(which, width));
-      ImGui::TableNextColumn();
-      show_right(format_time(lane.busy_us));
-      ImGui::TableNextColumn();
-      show_right(format_share(lane.busy_us, sums.range().length_us()));
-    }
-  }
+  draw_rows_in_sight(sums.lanes().size(), [&](size_t i) {
+    const RangeSums::Lane& lane = sums.lanes()[i];
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    const float share = static_cast<float>(lane.busy_us / sums.range().length_us());
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x;
+    ImGui::GetWindowDrawList()->AddRectFilled(
+        at, ImVec2(at.x + width * std::min(share, 1.0f), at.y + ImGui::GetTextLineHeight()),
+        with_alpha(series_color(0, frame.style.theme), 0.25f));
+    const TraceRank& rank = frame.index.ranks[frame.index.lane_rank[lane.lane]];
+    const std::string name = lane_title(frame.trace, lane.lane);
+    const std::string which = frame.index.ranks.size() == 1 ? name
+                              : rank.rank >= 0              ? fmt::format("{}: {}", rank.rank, name)
+                                               : rank_title(frame.trace, rank) + ": " + name;
+    show_text(shorten_middle(which, width));
+    ImGui::TableNextColumn();
+    show_right(format_time(lane.busy_us));
+    ImGui::TableNextColumn();
+    show_right(format_share(lane.busy_us, sums.range().length_us()));
+  });
   ImGui::EndTable();
 }
 

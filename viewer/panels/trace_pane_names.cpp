@@ -1,7 +1,6 @@
 // Names with their times as a table: sorted by any column, only the hits while a search is on, a
 // click shows the statistics of the name.
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <imgui.h>
@@ -15,7 +14,7 @@ namespace moonshard::viewer {
 namespace {
 
 enum Column { kName, kTotal, kSelf, kCount };
-constexpr int kMaxRows = 14;  // in sight; the rest scrolls
+constexpr int kMaxNameRows = 14;  // in sight; the rest scrolls
 
 void sort_names(const TraceFrame& frame, const RangeSums& sums, TraceViewCache::NameOrder& order,
                 const ImGuiTableSortSpecs* specs) {
@@ -60,7 +59,7 @@ void draw_name_table(const TraceFrame& frame, const char* id, const RangeSums& s
                                      ImGuiTableFlags_NoSavedSettings | ImGuiTableFlags_PadOuterX;
   const float row = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
   const float shown =
-      static_cast<float>(std::min<size_t>(std::max<size_t>(order.places.size(), 3), kMaxRows)) +
+      static_cast<float>(std::min<size_t>(std::max<size_t>(order.places.size(), 3), kMaxNameRows)) +
       1.5f;
   // Names need room more than a fourth column.
   with_self = with_self && ImGui::GetContentRegionAvail().x > 23 * frame.em;
@@ -83,44 +82,40 @@ void draw_name_table(const TraceFrame& frame, const char* id, const RangeSums& s
                        order.searched != frame.state.cache.searched;
   if (changed || (specs && specs->SpecsDirty)) sort_names(frame, sums, order, specs);
   if (specs) specs->SpecsDirty = false;
-  ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(order.places.size()));
-  while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      const RangeSums::Name& name = sums.names()[order.places[static_cast<size_t>(i)]];
-      ImGui::TableNextRow();
-      ImGui::TableNextColumn();
-      ImGui::PushID(static_cast<int>(name.name));
-      if (ImGui::Selectable("##row", frame.state.selected_name == name.name,
-                            ImGuiSelectableFlags_SpanAllColumns)) {
-        frame.state.selected.reset();
-        frame.state.selected_name = name.name;
-      }
-      if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip) && ImGui::BeginTooltip()) {
-        ImGui::PushTextWrapPos(32 * frame.em);
-        show_text(clean_text(frame.trace.names[name.name], 512));
-        ImGui::PopTextWrapPos();
-        show_text("mean " + format_time(name.total_us / name.count));
-        ImGui::EndTooltip();
-      }
-      ImGui::PopID();
-      ImGui::SameLine(0, 0);
-      const ImVec2 at = ImGui::GetCursorScreenPos();
-      const float dot = 0.6f * frame.em, y = at.y + 0.3f * frame.em;
-      ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(at.x, y), ImVec2(at.x + dot, y + dot),
-                                                name_color(frame, name.name), 2);
-      ImGui::SetCursorScreenPos(ImVec2(at.x + 0.9f * frame.em, at.y));
-      show_text(fitting_name(name_label(frame, name.name), ImGui::GetContentRegionAvail().x));
-      ImGui::TableNextColumn();
-      show_right(format_time(name.total_us));
-      if (with_self) {
-        ImGui::TableNextColumn();
-        show_right(format_time(frame.index.names[name.name].self_us));
-      }
-      ImGui::TableNextColumn();
-      show_right(fmt::format("{}", name.count));
+  draw_rows_in_sight(order.places.size(), [&](size_t i) {
+    const RangeSums::Name& name = sums.names()[order.places[i]];
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ImGui::PushID(static_cast<int>(name.name));
+    if (ImGui::Selectable("##row", frame.state.selected_name == name.name,
+                          ImGuiSelectableFlags_SpanAllColumns)) {
+      frame.state.selected.reset();
+      frame.state.selected_name = name.name;
     }
-  }
+    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip) && ImGui::BeginTooltip()) {
+      ImGui::PushTextWrapPos(32 * frame.em);
+      show_text(clean_text(frame.trace.names[name.name], 512));
+      ImGui::PopTextWrapPos();
+      show_text("mean " + format_time(name.total_us / name.count));
+      ImGui::EndTooltip();
+    }
+    ImGui::PopID();
+    ImGui::SameLine(0, 0);
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float dot = 0.6f * frame.em, y = at.y + 0.3f * frame.em;
+    ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(at.x, y), ImVec2(at.x + dot, y + dot),
+                                              name_color(frame, name.name), 2);
+    ImGui::SetCursorScreenPos(ImVec2(at.x + 0.9f * frame.em, at.y));
+    show_text(fitting_name(name_label(frame, name.name), ImGui::GetContentRegionAvail().x));
+    ImGui::TableNextColumn();
+    show_right(format_time(name.total_us));
+    if (with_self) {
+      ImGui::TableNextColumn();
+      show_right(format_time(frame.index.names[name.name].self_us));
+    }
+    ImGui::TableNextColumn();
+    show_right(fmt::format("{}", name.count));
+  });
   ImGui::EndTable();
 }
 

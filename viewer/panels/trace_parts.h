@@ -22,6 +22,8 @@ struct TraceFrame {
   float chart_x = 0;          ///< screen x of the chart's left edge
   bool mouse_inside = false;  ///< the chart
   float row_height() const { return em * 1.25f; }
+  float left() const { return chart_x - gutter; }  ///< of the lane names
+  float right() const { return chart_x + static_cast<float>(scale.width); }
   float x_of(double time_us) const {
     return chart_x + static_cast<float>(std::clamp(scale.x_of(time_us), -1e6, 1e6));
   }

@@ -19,6 +19,11 @@ TimeScale whole_scale(const TraceFrame& frame) {
   return {{0, std::max(frame.trace.length_us, 1e-3)}, frame.scale.width};
 }
 
+std::vector<RulerTick> shown_ticks(const TraceFrame& frame) {
+  const auto most = static_cast<size_t>(frame.scale.width / static_cast<double>(8 * frame.em));
+  return ruler_ticks(frame.scale.window, std::max<size_t>(most, 2));
+}
+
 // The most busy lane of each rank decides: it is the one that the others wait for.
 void fill_overview(const TraceFrame& frame, size_t columns) {
   TraceViewCache& cache = frame.state.cache;
@@ -133,9 +138,7 @@ void draw_ruler(const TraceFrame& frame, float height) {
   const PlotColors& colors = plot_colors(frame.style.theme);
   ImDrawList* draw = ImGui::GetWindowDrawList();
   draw->PushClipRect(at, ImVec2(right, at.y + height), true);
-  const size_t max_ticks =
-      static_cast<size_t>(frame.scale.width / static_cast<double>(8 * frame.em));
-  for (const RulerTick& tick : ruler_ticks(frame.scale.window, std::max<size_t>(max_ticks, 2))) {
+  for (const RulerTick& tick : shown_ticks(frame)) {
     const float x = frame.x_of(tick.time_us);
     draw->AddLine(ImVec2(x, at.y + height - 0.5f * frame.em), ImVec2(x, at.y + height),
                   colors.border);
@@ -158,9 +161,7 @@ void draw_ruler(const TraceFrame& frame, float height) {
 
 void draw_grid(const TraceFrame& frame, float top, float bottom) {
   const ImU32 color = plot_colors(frame.style.theme).grid;
-  const size_t max_ticks =
-      static_cast<size_t>(frame.scale.width / static_cast<double>(8 * frame.em));
-  for (const RulerTick& tick : ruler_ticks(frame.scale.window, std::max<size_t>(max_ticks, 2))) {
+  for (const RulerTick& tick : shown_ticks(frame)) {
     const float x = std::round(frame.x_of(tick.time_us)) + 0.5f;
     ImGui::GetWindowDrawList()->AddLine(ImVec2(x, top), ImVec2(x, bottom), color);
   }
@@ -175,7 +176,7 @@ void draw_range(const TraceFrame& frame, float top, float bottom) {
   }
   if (!frame.state.range) return;
   const ImU32 color = series_color(3, frame.style.theme);
-  const float limit = frame.chart_x + static_cast<float>(frame.scale.width);
+  const float limit = frame.right();
   const auto x_of = [&](double time) {
     return std::clamp(frame.x_of(time), frame.chart_x - 10, limit + 10);
   };

@@ -76,11 +76,6 @@ std::string format_time(double time_us) {
   return number + " " + unit.text;
 }
 
-std::string format_share(double part, double whole) {
-  if (!(whole > 0)) return "-";
-  return fmt::format("{:.1f} %", 100 * part / whole);
-}
-
 std::vector<RulerTick> ruler_ticks(const TimeWindow& window, size_t max_ticks) {
   std::vector<RulerTick> ticks;
   const double length = window.length_us();

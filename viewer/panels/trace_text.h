@@ -1,7 +1,6 @@
 // Times, ruler ticks and copied statistics of the trace panel as text.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +11,6 @@ namespace moonshard::viewer {
 
 /// "0", "850 ns", "12.34 us", "3.2 ms", "1.25 s": four digits.
 std::string format_time(double time_us);
-/// "47.3 %"; nothing to divide by: "-".
-std::string format_share(double part, double whole);
 
 struct RulerTick {
   double time_us = 0;

@@ -1,7 +1,6 @@
 #include "viewer/panels/trace_view.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -211,7 +210,7 @@ void draw_lanes(TraceFrame& frame, float height) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
   state.scroll_y = ImGui::GetScrollY();
   state.chart_min = ImVec2(frame.chart_x, corner.y);
-  state.chart_max = ImVec2(frame.chart_x + static_cast<float>(frame.scale.width), bottom);
+  state.chart_max = ImVec2(frame.right(), bottom);
   draw->PushClipRect(state.chart_min, state.chart_max, true);
   draw_grid(frame, corner.y, bottom);
   draw->PopClipRect();

@@ -4,7 +4,6 @@
 
 #include "runtime/records/csv.h"
 #include "runtime/records/plot_spec.h"
-#include "viewer/data/point_detail.h"
 #include "viewer/data/run_data.h"
 #include "viewer/readers/codec.h"
 #include "viewer/tracing/memory_snapshot.h"
@@ -12,40 +11,32 @@
 
 namespace moonshard::records {
 
-template <class A>
-void fields(A& a, PlotAxis& v) {
+void fields(auto& a, PlotAxis& v) {
   a(v.label, v.unit, v.log_scale, v.categories, v.min, v.max);
 }
-template <class A>
-void fields(A& a, PlotSeries& v) {
+void fields(auto& a, PlotSeries& v) {
   a(v.name, v.x, v.y, v.labels, v.status, v.texts, v.low, v.high, v.stack, v.color);
 }
-template <class A>
-void fields(A& a, PlotBand& v) {
+void fields(auto& a, PlotBand& v) {
   a(v.from, v.to, v.label);
 }
-template <class A>
-void fields(A& a, PlotReference& v) {
+void fields(auto& a, PlotReference& v) {
   a(v.text, v.series, v.x, v.y);
 }
-template <class A>
-void fields(A& a, PlotPanel& v) {
+void fields(auto& a, PlotPanel& v) {
   a(v.kind, v.title, v.x, v.y, v.value, v.horizontal, v.series, v.bands, v.references);
 }
-template <class A>
-void fields(A& a, PlotSpec& v) {
+void fields(auto& a, PlotSpec& v) {
   a(v.title, v.note, v.width, v.height, v.columns, v.panels);
 }
-template <class A>
-void fields(A& a, CsvTable& v) {
+void fields(auto& a, CsvTable& v) {
   a(v.columns, v.rows);
 }
-template <class A, class T>
-void fields(A& a, Named<T>& v) {
+template <class T>
+void fields(auto& a, Named<T>& v) {
   a(v.name, v.value);
 }
-template <class A>
-void fields(A& a, Labels& v) {
+void fields(auto& a, Labels& v) {
   a(v.names, v.index);
 }
 
@@ -53,68 +44,53 @@ void fields(A& a, Labels& v) {
 
 namespace moonshard::viewer {
 
-template <class A>
-void fields(A& a, Value& v) {
+void fields(auto& a, Value& v) {
   a(v.kind, v.text, v.number);
 }
-template <class A>
-void fields(A& a, ValueTable& v) {
+void fields(auto& a, ValueTable& v) {
   a(v.keys, v.cells);
 }
-template <class A>
-void fields(A& a, PointHead& v) {
+void fields(auto& a, PointHead& v) {
   a(v.id, v.status, v.error);
 }
-template <class A>
-void fields(A& a, TextPair& v) {
+void fields(auto& a, TextPair& v) {
   a(v.key, v.value);
 }
-template <class A>
-void fields(A& a, SweepProgress& v) {
+void fields(auto& a, SweepProgress& v) {
   a(v.state, v.total, v.done, v.failed, v.elapsed_s, v.eta_s, v.current, v.updated);
 }
-template <class A>
-void fields(A& a, RunData& v) {
+void fields(auto& a, RunData& v) {
   a(v.path, v.name, v.created, v.axes, v.baseline_axis, v.baseline_value, v.environment, v.points,
     v.options, v.metrics, v.texts, v.plots, v.tables, v.progress, v.problems);
 }
-template <class A>
-void fields(A& a, PointDetail& v) {
+void fields(auto& a, PointDetail& v) {
   fields(a, static_cast<records::Result&>(v));
   a(v.data_lines, v.traces, v.snapshots, v.logs, v.tables);
 }
-template <class A>
-void fields(A& a, TraceRow& v) {
+void fields(auto& a, TraceRow& v) {
   a(v.start_us, v.length_us, v.name, v.category);
 }
-template <class A>
-void fields(A& a, TraceLane& v) {
+void fields(auto& a, TraceLane& v) {
   a(v.rank, v.process, v.thread, v.gpu, v.rows);
 }
-template <class A>
-void fields(A& a, TraceCounter& v) {
+void fields(auto& a, TraceCounter& v) {
   a(v.name, v.time_us, v.value);
 }
-template <class A>
-void fields(A& a, Trace& v) {
+void fields(auto& a, Trace& v) {
   a(v.file, v.names, v.categories, v.lanes, v.counters, v.length_us, v.num_events, v.num_skipped,
     v.problems);
 }
-template <class A>
-void fields(A& a, SnapshotSegment& v) {
+void fields(auto& a, SnapshotSegment& v) {
   a(v.address, v.device, v.stream, v.kind, v.total, v.allocated, v.active, v.requested,
     v.largest_free, v.num_blocks, v.expandable);
 }
-template <class A>
-void fields(A& a, SnapshotBlock& v) {
+void fields(auto& a, SnapshotBlock& v) {
   a(v.address, v.size, v.requested, v.state, v.where);
 }
-template <class A>
-void fields(A& a, SnapshotAction& v) {
+void fields(auto& a, SnapshotAction& v) {
   a(v.action, v.count, v.bytes);
 }
-template <class A>
-void fields(A& a, MemorySnapshot& v) {
+void fields(auto& a, MemorySnapshot& v) {
   a(v.reserved, v.allocated, v.active, v.requested, v.free_in_segments, v.largest_free,
     v.num_segments, v.num_blocks, v.num_events, v.segments, v.largest, v.actions, v.history_bytes,
     v.problems);

@@ -16,6 +16,7 @@
 
 #include "runtime/base/check.h"
 #include "viewer/input/file_rights.h"
+#include "viewer/input/open_file.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -26,20 +27,6 @@ constexpr int kStopPoll_ms = 50;
 constexpr int kPipeBytes = 1 << 20;
 
 enum class FrameKind : uint8_t { Progress, Part, Error, Done };
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 [[noreturn]] void fail(const char* what) {
   throw IoError(std::string("reading process: ") + what + ": " + std::strerror(errno) +
@@ -62,9 +49,21 @@ bool write_all(int fd, const void* data, size_t size, Into kind = Into::Pipe) {
   return true;
 }
 
-bool read_all(int fd, void* data, size_t size) {
+// Until something can be read.
+void wait_readable(int fd, const std::atomic<bool>& stop) {
+  pollfd waiting{fd, POLLIN, 0};
+  while (true) {
+    if (stop) throw Cancelled();  // closing the pipe ends the worker
+    const int ready = ::poll(&waiting, 1, kStopPoll_ms);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return;
+  }
+}
+
+// False when the other end is gone.
+bool read_all(int fd, void* data, size_t size, const std::atomic<bool>* stop = nullptr) {
   char* at = static_cast<char*>(data);
   while (size > 0) {
+    if (stop) wait_readable(fd, *stop);
     const ssize_t got = ::read(fd, at, size);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
@@ -251,29 +250,11 @@ int ask_service(const std::string& request) {
   return fd;
 }
 
-void wait_readable(int fd, const std::atomic<bool>& stop) {
-  pollfd waiting{fd, POLLIN, 0};
-  while (true) {
-    if (stop) throw Cancelled();  // closing the pipe ends the worker
-    const int ready = ::poll(&waiting, 1, kStopPoll_ms);
-    if (ready > 0 || (ready < 0 && errno != EINTR)) return;
-  }
-}
-
 void read_stoppable(int fd, void* data, size_t size, const std::atomic<bool>& stop) {
-  char* at = static_cast<char*>(data);
-  while (size > 0) {
-    wait_readable(fd, stop);
-    const ssize_t got = ::read(fd, at, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      throw IoError(
-          "reading: the reading process died; the file is damaged, or needs more memory or time "
-          "than the viewer grants");
-    }
-    at += got;
-    size -= static_cast<size_t>(got);
-  }
+  if (read_all(fd, data, size, &stop)) return;
+  throw IoError(
+      "reading: the reading process died; the file is damaged, or needs more memory or time than "
+      "the viewer grants");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "viewer/readers/point_reader.h"
+#include "viewer/readers/readers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -58,12 +58,9 @@ void read_data_lines(JsonStream& stream, std::vector<TextPair>& lines) {
 PointDetail read_result_detail(JsonStream& stream) {
   PointDetail detail;
   begin_object(stream);
-  for_each_key(stream, [&](const std::string& key, JsonToken token) {
-    if (key == "data" && token == JsonToken::BeginObject)
-      return read_data_lines(stream, detail.data_lines);
-    FieldReader reader(stream, key, token);
-    fields(reader, static_cast<records::Result&>(detail));
-    reader.finish();
+  read_fields(stream, [&](FieldReader& field) {
+    field("data", JsonToken::BeginObject, [&] { read_data_lines(stream, detail.data_lines); });
+    fields(field, static_cast<records::Result&>(detail));
   });
   stream.next();  // nothing may follow
   order_phases(detail.time);

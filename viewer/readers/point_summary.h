@@ -2,9 +2,7 @@
 // rest is checked and passed over.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "viewer/data/run_data.h"
@@ -12,38 +10,31 @@
 
 namespace moonshard::viewer {
 
-/// Named values of one point; their letters lie in one string.
+/// Named values of one point; nested ones become their text.
 class Cells {
  public:
   struct Cell {
-    std::string_view key, text;
+    std::string key, text;
     Value::Kind kind;
     double number;
   };
 
-  /// Reads an object whose BeginObject was taken. Nested values become their text.
+  /// Reads an object whose BeginObject was taken.
   void read(JsonStream& stream);
-  void clear();
-  size_t size() const { return places_.size(); }
-  Cell operator[](size_t index) const;
+  const std::vector<Cell>& list() const { return list_; }
   bool was_cut() const { return was_cut_; }  ///< something was too long to be kept whole
 
  private:
-  struct Place {
-    uint32_t key, key_size, text, text_size;
-    Value::Kind kind;
-    double number;
-  };
-  void add(std::string_view key, Value::Kind kind, double number, std::string_view text);
+  void add(const std::string& key, Value::Kind kind, double number, std::string text);
 
-  std::string letters_;
-  std::vector<Place> places_;
+  std::vector<Cell> list_;
+  size_t num_letters_ = 0;
   bool was_cut_ = false;
 };
 
 struct PointSummary {
   std::string status, error;
-  bool has_options = false, has_metrics = false;  ///< there is such an object
+  bool has_options = false;  ///< there is such an object
   Cells options, metrics;
 };
 

@@ -13,6 +13,7 @@ namespace moonshard::viewer {
 inline constexpr size_t kMaxNumbers = 1'000'000;  // of one list; the rest is dropped
 inline constexpr size_t kMaxParts = 1000;         // phases, owners: what a person can tell apart
 
+/// Reads the object whose BeginObject was taken.
 template <class T>
 void read_part(JsonStream& stream, T& part);
 
@@ -25,9 +26,20 @@ class FieldReader {
 
   template <class T>
   void operator()(const records::Field& field, T& value) {
-    if (is_taken_ || key_ != field.key) return;
+    (*this)(field.key, value);
+  }
+  template <class T>
+  void operator()(std::string_view key, T& value) {
+    if (is_taken_ || key_ != key) return;
     is_taken_ = true;
     take(token_, value);
+  }
+  /// A list or an object that `read` takes to its end.
+  template <class Read>
+  void operator()(std::string_view key, JsonToken begin, const Read& read) {
+    if (is_taken_ || key_ != key || token_ != begin) return;
+    is_taken_ = true;
+    read();
   }
   void finish() {
     if (!is_taken_) stream_.skip_rest(token_);
@@ -95,14 +107,19 @@ class FieldReader {
   bool is_taken_ = false;
 };
 
-/// Reads the object whose BeginObject was taken.
-template <class T>
-void read_part(JsonStream& stream, T& part) {
+/// Calls list(reader) for each key of the object whose BeginObject was taken; it names all fields.
+template <class List>
+void read_fields(JsonStream& stream, const List& list) {
   for_each_key(stream, [&](const std::string& key, JsonToken token) {
     FieldReader reader(stream, key, token);
-    fields(reader, part);
+    list(reader);
     reader.finish();
   });
+}
+
+template <class T>
+void read_part(JsonStream& stream, T& part) {
+  read_fields(stream, [&](FieldReader& field) { fields(field, part); });
 }
 
 }  // namespace moonshard::viewer

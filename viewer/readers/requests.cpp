@@ -6,21 +6,15 @@
 #include "viewer/input/file_rights.h"
 #include "viewer/readers/codec_fields.h"
 #include "viewer/readers/limited_process.h"
-#include "viewer/readers/point_reader.h"
-#include "viewer/readers/run_reader.h"
-#include "viewer/readers/text_reader.h"
-#include "viewer/tracing/snapshot_reader.h"
-#include "viewer/tracing/trace_reader.h"
+#include "viewer/readers/readers.h"
+#include "viewer/tracing/memory_snapshot.h"
+#include "viewer/tracing/trace.h"
 
 namespace moonshard::viewer {
 
-template <class A>
-void fields(A& a, RunAnswer& v) {
-  a(v.index, v.error, v.run);
-}
-template <class A>
-void fields(A& a, DetailAnswer& v) {
-  a(v.index, v.error, v.detail);
+template <class T>
+void fields(auto& a, ReadAnswer<T>& v) {
+  a(v.index, v.error, v.value);
 }
 
 namespace {
@@ -39,34 +33,19 @@ ReadControl part_of(const ReadControl& whole, size_t index, size_t count) {
   return part;
 }
 
-void answer_runs(const ReadRequest& request, const ReadControl& control, const Answer& answer) {
+template <class T, class Read>
+void answer_each(const ReadRequest& request, const ReadControl& control, const Answer& answer,
+                 const Read& read) {
   for (size_t i = 0; i < request.names.size(); ++i) {
-    RunAnswer part;
+    ReadAnswer<T> part;
     part.index = static_cast<uint32_t>(i);
     try {
       // A thousand small folders need no thousand steps of progress.
       const bool tells = request.names.size() < 20 || i % 20 == 0;
       const ReadControl own = part_of(control, i, request.names.size());
-      part.run = read_run(request.names[i], tells ? own : ReadControl());
+      part.value = read(request.names[i], tells ? own : ReadControl());
     } catch (const std::exception& problem) {
-      part.run = RunData();
-      part.run.path = request.names[i];
-      part.run.name = fs::path(request.names[i]).filename().string();
-      part.error = problem.what();
-    }
-    answer(encode(part));
-  }
-}
-
-void answer_details(const ReadRequest& request, const ReadControl& control, const Answer& answer) {
-  for (size_t i = 0; i < request.names.size(); ++i) {
-    DetailAnswer part;
-    part.index = static_cast<uint32_t>(i);
-    try {
-      part.detail = read_point_detail(request.folder, request.names[i],
-                                      part_of(control, i, request.names.size()));
-    } catch (const std::exception& problem) {
-      part.detail = PointDetail();
+      part.value = T();
       part.error = problem.what();
     }
     answer(encode(part));
@@ -105,10 +84,16 @@ std::string from_root(const std::string& folder) {
 }
 
 template <class T>
-T checked(std::string_view bytes) {
-  T value = decode<T>(bytes);
-  check_decoded(value);
-  return value;
+void read_each(const ReadRequest& request, const ProgressFunction& progress, const StopFlag& stop,
+               const std::function<void(ReadAnswer<T>)>& on_answer) {
+  read_in_process(encode(request), progress, stop, [&](std::string_view part) {
+    auto answer = decode<ReadAnswer<T>>(part);
+    check_decoded(answer.value);
+    if (answer.index >= request.names.size()) {
+      throw IoError("reading process: answers what nobody asked");
+    }
+    on_answer(std::move(answer));
+  });
 }
 
 }  // namespace
@@ -133,57 +118,50 @@ void answer_read_request(std::string_view bytes, const ReadControl& control, con
   using Kind = ReadRequest::Kind;
   restrict_to_folders(request.kind == Kind::Runs ? request.names
                                                  : std::vector<std::string>{request.folder});
-  if (request.kind == Kind::Runs) return answer_runs(request, control, answer);
-  if (request.kind == Kind::Details) return answer_details(request, control, answer);
-  answer(answer_file(request, control));
+  if (request.kind == Kind::Runs) {
+    answer_each<RunData>(request, control, answer, read_run);
+  } else if (request.kind == Kind::Details) {
+    answer_each<PointDetail>(request, control, answer,
+                             [&](const std::string& id, const ReadControl& own) {
+                               return read_point_detail(request.folder, id, own);
+                             });
+  } else {
+    answer(answer_file(request, control));
+  }
 }
 
 void read_runs(const std::vector<std::string>& folders, const ProgressFunction& progress,
-               const std::atomic<bool>& stop, const std::function<void(RunAnswer)>& on_run) {
+               const StopFlag& stop, const std::function<void(RunAnswer)>& on_run) {
   ReadRequest request{ReadRequest::Kind::Runs, "", {}};
   for (const std::string& folder : folders) request.names.push_back(from_root(folder));
-  read_in_process(encode(request), progress, stop, [&](std::string_view part) {
-    RunAnswer answer = decode<RunAnswer>(part);
-    check_decoded(answer.run);
-    if (answer.index >= folders.size()) throw IoError("reading process: answers what nobody asked");
-    on_run(std::move(answer));
-  });
+  read_each<RunData>(request, progress, stop, on_run);
 }
 
 void read_details(const std::string& folder, const std::vector<std::string>& ids,
-                  const ProgressFunction& progress, const std::atomic<bool>& stop,
+                  const ProgressFunction& progress, const StopFlag& stop,
                   const std::function<void(DetailAnswer)>& on_detail) {
-  const ReadRequest request{ReadRequest::Kind::Details, from_root(folder), ids};
-  read_in_process(encode(request), progress, stop, [&](std::string_view part) {
-    DetailAnswer answer = decode<DetailAnswer>(part);
-    check_decoded(answer.detail);
-    if (answer.index >= ids.size()) throw IoError("reading process: answers what nobody asked");
-    on_detail(std::move(answer));
-  });
+  read_each<PointDetail>({ReadRequest::Kind::Details, from_root(folder), ids}, progress, stop,
+                         on_detail);
 }
 
 template <class T>
-T read_file(const ReadRequest& request, const ProgressFunction& progress,
-            const std::atomic<bool>& stop) {
+T read_file(const ReadRequest& request, const ProgressFunction& progress, const StopFlag& stop) {
   T value{};
   bool came = false;
   const ReadRequest whole{request.kind, from_root(request.folder), request.names};
   read_in_process(encode(whole), progress, stop, [&](std::string_view part) {
-    value = checked<T>(part);
+    value = decode<T>(part);
+    check_decoded(value);
     came = true;
   });
   if (!came) throw IoError("reading process: gave no answer");
   return value;
 }
 
-template Trace read_file(const ReadRequest&, const ProgressFunction&, const std::atomic<bool>&);
-template MemorySnapshot read_file(const ReadRequest&, const ProgressFunction&,
-                                  const std::atomic<bool>&);
-template std::string read_file(const ReadRequest&, const ProgressFunction&,
-                               const std::atomic<bool>&);
-template records::CsvTable read_file(const ReadRequest&, const ProgressFunction&,
-                                     const std::atomic<bool>&);
-template records::PlotSpec read_file(const ReadRequest&, const ProgressFunction&,
-                                     const std::atomic<bool>&);
+template Trace read_file(const ReadRequest&, const ProgressFunction&, const StopFlag&);
+template MemorySnapshot read_file(const ReadRequest&, const ProgressFunction&, const StopFlag&);
+template std::string read_file(const ReadRequest&, const ProgressFunction&, const StopFlag&);
+template records::CsvTable read_file(const ReadRequest&, const ProgressFunction&, const StopFlag&);
+template records::PlotSpec read_file(const ReadRequest&, const ProgressFunction&, const StopFlag&);
 
 }  // namespace moonshard::viewer

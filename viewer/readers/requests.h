@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "viewer/data/point_detail.h"
 #include "viewer/data/run_data.h"
 #include "viewer/input/control.h"
 #include "viewer/readers/codec.h"
@@ -21,43 +20,52 @@ struct ReadRequest {
   std::vector<std::string> names;  ///< Runs: folders; Details: ids; else files below the folder
 };
 
-template <class A>
-void fields(A& a, ReadRequest& v) {
+void fields(auto& a, ReadRequest& v) {
   a(v.kind, v.folder, v.names);
 }
 
-/// One folder's part of the answer to Runs; error is set, and run empty, when it could not be read.
-struct RunAnswer {
+/// One folder's part of the answer to Runs, one point's part of that to Details; error is set, and
+/// value empty, when it could not be read.
+template <class T>
+struct ReadAnswer {
   uint32_t index = 0;  ///< into the request's names
   std::string error;
-  RunData run;
+  T value;
 };
-
-/// One point's part of the answer to Details.
-struct DetailAnswer {
-  uint32_t index = 0;
-  std::string error;
-  PointDetail detail;
-};
+using RunAnswer = ReadAnswer<RunData>;
+using DetailAnswer = ReadAnswer<PointDetail>;
 
 /// The reading process' end; a WorkerFunction.
 void answer_read_request(std::string_view request, const ReadControl& control,
                          const std::function<void(std::string_view part)>& answer);
 
 using ProgressFunction = std::function<void(double share)>;
+using StopFlag = std::atomic<bool>;
 
 /// The window's end. All throw IoError for what cannot be read and Cancelled when stop is set.
 void read_runs(const std::vector<std::string>& folders, const ProgressFunction& progress,
-               const std::atomic<bool>& stop, const std::function<void(RunAnswer)>& on_run);
+               const StopFlag& stop, const std::function<void(RunAnswer)>& on_run);
 void read_details(const std::string& folder, const std::vector<std::string>& ids,
-                  const ProgressFunction& progress, const std::atomic<bool>& stop,
+                  const ProgressFunction& progress, const StopFlag& stop,
                   const std::function<void(DetailAnswer)>& on_detail);
 
 /// Trace, MemorySnapshot, std::string (Log), records::CsvTable (Table) or records::PlotSpec (Plot),
 /// as the kind says.
 template <class T>
-T read_file(const ReadRequest& request, const ProgressFunction& progress,
-            const std::atomic<bool>& stop);
+T read_file(const ReadRequest& request, const ProgressFunction& progress, const StopFlag& stop);
+
+/// Runs a reading; what it threw as text, "cancelled" when it was stopped, else empty.
+template <class Read>
+std::string error_of(const Read& read) {
+  try {
+    read();
+    return "";
+  } catch (const Cancelled&) {
+    return "cancelled";
+  } catch (const std::exception& problem) {
+    return problem.what();
+  }
+}
 
 /// A file of the run folder as a path, or an IoError when it leads out of it or is not there.
 std::string path_inside(const std::string& folder, const std::string& name);

@@ -1,4 +1,4 @@
-#include "viewer/readers/run_reader.h"
+#include "viewer/readers/readers.h"
 
 #include <algorithm>
 #include <atomic>
@@ -63,9 +63,8 @@ std::string first_word(std::string text) {
 // result takes precedence, because a parent that was killed could not update it.
 class PointFiles {
  public:
-  PointFiles(const InsideFolder& inside, std::string_view sweep, const fs::path& folder,
-             const ReadControl& control)
-      : inside_(inside), sweep_(sweep), folder_(folder), control_(control) {}
+  PointFiles(const InsideFolder& inside, std::string_view sweep, const ReadControl& control)
+      : inside_(inside), sweep_(sweep), control_(control) {}
 
   PointSummary read(const PlannedPoint& planned) const {
     PointSummary point;
@@ -108,7 +107,6 @@ class PointFiles {
 
   const InsideFolder& inside_;
   std::string_view sweep_;
-  fs::path folder_;
   const ReadControl& control_;
 };
 
@@ -174,8 +172,7 @@ class TableFiller {
  private:
   void fill(ValueTable& table, size_t row, const Cells& cells) {
     was_cut_ = was_cut_ || cells.was_cut();
-    for (size_t i = 0; i < cells.size(); ++i) {
-      const Cells::Cell cell = cells[i];
+    for (const Cells::Cell& cell : cells.list()) {
       if (cell.kind == Value::Kind::Number) {
         builder_.set(table, row, cell.key, cell.number);
       } else if (cell.kind == Value::Kind::Bool) {
@@ -209,7 +206,7 @@ RunData read_run(const fs::path& folder, const ReadControl& control) {
   read_beside(inside, folder, "env.json", run, run.environment, read_environment);
   read_beside(inside, folder, "progress.json", run, run.progress, read_progress);
 
-  const PointFiles files(inside, sweep, folder, control);
+  const PointFiles files(inside, sweep, control);
   TableFiller tables(run, planned.size());
   std::vector<PointSummary> block;
   for (size_t begin = 0; begin < planned.size(); begin += kPointsAtATime) {

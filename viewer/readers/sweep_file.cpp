@@ -1,9 +1,8 @@
 #include "viewer/readers/sweep_file.h"
 
-#include <cmath>
-
 #include "runtime/records/reader.h"
 #include "viewer/input/json_fields.h"
+#include "viewer/readers/record_stream.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -24,16 +23,6 @@ void read_baseline(JsonStream& stream, RunData& run) {
   });
 }
 
-void read_request(JsonStream& stream, RunData& run) {
-  for_each_key(stream, [&](const std::string& key, JsonToken token) {
-    if (key == "baseline" && token == JsonToken::BeginObject) {
-      read_baseline(stream, run);
-    } else {
-      stream.skip_rest(token);
-    }
-  });
-}
-
 void read_axes(JsonStream& stream, RunData& run) {
   for_each_element(stream, [&](JsonToken token) {
     if (token == JsonToken::String && run.axes.size() < kMaxAxes) {
@@ -46,16 +35,13 @@ void read_axes(JsonStream& stream, RunData& run) {
 
 PlannedPoint read_planned_point(JsonStream& stream) {
   PlannedPoint point;
-  for_each_key(stream, [&](const std::string& key, JsonToken token) {
-    if (key == "id") {
-      take_text(stream, token, point.id);
-    } else if (key == "options" && token == JsonToken::BeginObject) {
+  read_fields(stream, [&](FieldReader& field) {
+    field("id", point.id);
+    field("options", JsonToken::BeginObject, [&] {
       point.options = static_cast<size_t>(stream.offset()) - 1;
-      stream.skip_rest(token);
+      stream.skip_rest(JsonToken::BeginObject);
       point.options_size = static_cast<size_t>(stream.offset()) - point.options;
-    } else {
-      stream.skip_rest(token);
-    }
+    });
   });
   return point;
 }
@@ -94,22 +80,17 @@ std::vector<PlannedPoint> read_sweep(std::string_view text, const std::string& w
   if (first != JsonToken::BeginObject) {
     stream.skip_rest(first);
   } else {
-    for_each_key(stream, [&](const std::string& key, JsonToken token) {
-      if (key == "schema_version") {
-        take_number(stream, token, version);
-      } else if (key == "name") {
-        take_text(stream, token, run.name);
-      } else if (key == "created") {
-        take_text(stream, token, run.created);
-      } else if (key == "axes" && token == JsonToken::BeginArray) {
-        read_axes(stream, run);
-      } else if (key == "request" && token == JsonToken::BeginObject) {
-        read_request(stream, run);
-      } else if (key == "points" && token == JsonToken::BeginArray) {
-        read_points(stream, run, points);
-      } else {
-        stream.skip_rest(token);
-      }
+    read_fields(stream, [&](FieldReader& field) {
+      field("schema_version", version);
+      field("name", run.name);
+      field("created", run.created);
+      field("axes", JsonToken::BeginArray, [&] { read_axes(stream, run); });
+      field("points", JsonToken::BeginArray, [&] { read_points(stream, run, points); });
+      field("request", JsonToken::BeginObject, [&] {
+        read_fields(stream, [&](FieldReader& asked) {
+          asked("baseline", JsonToken::BeginObject, [&] { read_baseline(stream, run); });
+        });
+      });
     });
   }
   stream.next();  // nothing may follow
@@ -138,40 +119,24 @@ SweepProgress read_progress(std::string_view text, const std::string& where) {
   JsonStream stream(source, where);
   SweepProgress progress;
   begin_object(stream);
-  const auto read_current = [&] {
-    std::string id;
-    for_each_key(stream, [&](const std::string& key, JsonToken token) {
-      if (key == "label" || key == "id") {
-        take_text(stream, token, key == "label" ? progress.current : id);
-      } else {
-        stream.skip_rest(token);
-      }
+  std::string id;
+  read_fields(stream, [&](FieldReader& field) {
+    field("state", progress.state);
+    field("updated", progress.updated);
+    field("total", progress.total);
+    field("done", progress.done);
+    field("failed", progress.failed);
+    field("elapsed_s", progress.elapsed_s);
+    field("eta_s", progress.eta_s);
+    field("current", JsonToken::BeginObject, [&] {
+      read_fields(stream, [&](FieldReader& current) {
+        current("label", progress.current);
+        current("id", id);
+      });
     });
-    if (progress.current.empty()) progress.current = id;
-  };
-  for_each_key(stream, [&](const std::string& key, JsonToken token) {
-    if (key == "state") {
-      take_text(stream, token, progress.state);
-    } else if (key == "updated") {
-      take_text(stream, token, progress.updated);
-    } else if (key == "total") {
-      take_number(stream, token, progress.total);
-    } else if (key == "done") {
-      take_number(stream, token, progress.done);
-    } else if (key == "failed") {
-      take_number(stream, token, progress.failed);
-    } else if (key == "elapsed_s") {
-      take_number(stream, token, progress.elapsed_s);
-    } else if (key == "eta_s") {
-      take_number(stream, token, progress.eta_s);
-    } else if (key == "current" && token == JsonToken::BeginObject) {
-      read_current();
-    } else if (key == "current") {
-      take_text(stream, token, progress.current);
-    } else {
-      stream.skip_rest(token);
-    }
+    field("current", progress.current);
   });
+  if (progress.current.empty()) progress.current = id;
   stream.next();
   return progress;
 }

@@ -1,4 +1,4 @@
-#include "viewer/readers/text_reader.h"
+#include "viewer/readers/readers.h"
 
 #include <algorithm>
 

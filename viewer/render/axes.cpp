@@ -1,4 +1,4 @@
-#include "viewer/render/axes.h"
+#include "viewer/render/plot_parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,10 +13,6 @@ namespace moonshard::viewer {
 namespace {
 
 constexpr double kMaxTickNames = 500;
-
-float em() {
-  return ImGui::GetFontSize();
-}
 
 int write_tick(double value, char* buffer, int size, void*) {
   const std::string text = format_tick(value);
@@ -37,26 +33,26 @@ void set_ticks(ImAxis axis, const std::vector<double>& places,
 // The distinct x values as ticks, as long as their texts keep clear of each other; else ImPlot's.
 void setup_value_ticks(const PreparedPanel& panel, const Range& range, float width) {
   std::vector<double> ticks;
+  std::vector<std::string> texts;
   float last_end = -1e9f;
   for (const double x : panel.x_ticks) {
     if (panel.x_log && x <= 0) continue;
     const double share = panel.x_log ? std::log(x / range.min) / std::log(range.max / range.min)
                                      : (x - range.min) / range.size();
-    const float half = text_size(format_tick(x)).x / 2;
+    std::string text = format_tick(x);
+    const float half = text_size(text).x / 2;
     const float center = static_cast<float>(share) * width;
-    if (center - half < last_end + 0.5f * em()) {
+    if (center - half < last_end + 0.5f * font_unit()) {
       // On a linear axis a few close values may hide behind their neighbour; many are a sign that
       // the values are no grid, and even steps read better.
       if (!panel.x_log) return;
       continue;
     }
     ticks.push_back(x);
+    texts.push_back(std::move(text));
     last_end = center + half;
   }
-  if (ticks.size() < 2) return;
-  std::vector<std::string> texts;
-  for (const double x : ticks) texts.push_back(format_tick(x));
-  set_ticks(ImAxis_X1, ticks, texts);
+  if (ticks.size() >= 2) set_ticks(ImAxis_X1, ticks, texts);
 }
 
 // A log axis that spans less than a decade or two shows hardly a power of ten: add 2 and 5.
@@ -96,9 +92,9 @@ constexpr float kNamesShare = 0.43f;
 void setup_names(const std::vector<std::string>& names, ImVec2 area) {
   std::vector<double> places;
   std::vector<std::string> texts;
-  const float limit = std::max(area.x * kNamesShare / (1 - kNamesShare), 4 * em());
+  const float limit = std::max(area.x * kNamesShare / (1 - kNamesShare), 4 * font_unit());
   const float row = area.y / static_cast<float>(std::max<size_t>(names.size(), 1));
-  const size_t step = std::max<size_t>(1, static_cast<size_t>(std::ceil(1.1f * em() / row)));
+  const size_t step = std::max<size_t>(1, static_cast<size_t>(std::ceil(1.1f * font_unit() / row)));
   for (size_t i = 0; i < names.size() && places.size() < kMaxTickNames; i += step) {
     places.push_back(static_cast<double>(i));
     texts.push_back(fit_text(names[i], limit));
@@ -138,7 +134,7 @@ float names_width(const PreparedPanel& panel, float width) {
     widest = std::max(widest, text_size(name).x);
   }
   widest = std::min(widest, kNamesShare * width);
-  return widest + (panel.x_label.empty() ? 1.2f : 2.8f) * em();
+  return widest + (panel.x_label.empty() ? 1.2f : 2.8f) * font_unit();
 }
 
 void setup_axes(const PreparedPanel& panel, const Range& y_range, ImVec2 area, ImPlotCond cond) {

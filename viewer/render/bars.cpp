@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <implot.h>
 
-#include "viewer/render/marks.h"
+#include "viewer/render/plot_parts.h"
 #include "viewer/render/plot_text.h"
 #include "viewer/widgets/format.h"
 
@@ -15,11 +15,6 @@ namespace moonshard::viewer {
 namespace {
 
 constexpr size_t kMaxValueTexts = 400;  // more are never readable, and cost time
-constexpr float kValueFont = 0.86f;     // size of values over bars, in em of the plot's text
-
-void push_value_font() {
-  ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * kValueFont);
-}
 
 // A place on the category axis and a value, in pixels.
 ImVec2 to_pixels(const PreparedPanel& panel, double place, double value) {
@@ -83,10 +78,7 @@ double smallest_difference(const PreparedPanel& panel, const std::vector<double>
 
 std::vector<EndText> end_texts(const PreparedPanel& panel, const HiddenNames& hidden) {
   if (panel.kind == records::PlotKind::StackedBars) return stack_texts(panel, hidden);
-  std::vector<double> values;
-  for (const PreparedSeries& series : panel.series) {
-    values.insert(values.end(), series.y.begin(), series.y.end());
-  }
+  std::vector<double> values = all_values(panel);
   const double nothing = smallest_difference(panel, values);
   std::erase_if(values, [&](double value) { return std::abs(value) < nothing; });
   const int decimals = common_decimals(values);
@@ -107,7 +99,7 @@ std::vector<EndText> end_texts(const PreparedPanel& panel, const HiddenNames& hi
 
 void draw_end_texts(const PreparedPanel& panel, ValueText values, const HiddenNames& hidden,
                     const UiStyle& style) {
-  push_value_font();
+  push_small_font();
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImU32 color = plot_colors(style.theme).text;
   const float gap = 0.35f * font_unit();
@@ -193,15 +185,12 @@ void draw_part(const PixelBox& box, double value, int decimals, ImU32 color, con
 
 void draw_stacks(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style) {
   const auto feet = stack_feet(panel, hidden);
-  std::vector<double> values;
-  for (const PreparedSeries& series : panel.series) {
-    values.insert(values.end(), series.y.begin(), series.y.end());
-  }
+  std::vector<double> values = all_values(panel);
   // Parts differ by powers of ten; the digits of the large ones are enough for all.
   const double largest = values.empty() ? 0 : *std::max_element(values.begin(), values.end());
   std::erase_if(values, [&](double value) { return value < 0.02 * largest; });
   const int decimals = common_decimals(values);
-  push_value_font();
+  push_small_font();
   for (size_t s = 0; s < panel.series.size(); ++s) {
     const PreparedSeries& series = panel.series[s];
     if (hidden.contains(series.name)) continue;
@@ -246,7 +235,7 @@ ValueText choose_value_text(const PreparedPanel& panel, float bar_pixels, float&
   above = 0.8f * font_unit();
   const std::vector<EndText> texts = end_texts(panel, {});
   if (texts.empty() || texts.size() > kMaxValueTexts) return ValueText::None;
-  push_value_font();
+  push_small_font();
   float widest = 0;
   for (const EndText& entry : texts) widest = std::max(widest, text_size(entry.text).x);
   const float em = font_unit();

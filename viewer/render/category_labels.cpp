@@ -1,4 +1,4 @@
-#include "viewer/render/category_labels.h"
+#include "viewer/render/plot_parts.h"
 
 #include <algorithm>
 #include <cmath>

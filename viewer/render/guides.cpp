@@ -1,4 +1,4 @@
-#include "viewer/render/guides.h"
+#include "viewer/render/plot_parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,12 +11,7 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr float kSmallFont = 0.86f;
 constexpr size_t kMaxPointTexts = 200;
-
-void push_small_font() {
-  ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * kSmallFont);
-}
 
 float pixel_x(const PreparedPanel& panel, double x) {
   return ImPlot::PlotToPixels(x, panel.y_range.max).x;
@@ -96,8 +91,7 @@ bool TextPlacer::place(ImDrawList* draw, const std::string& text,
     };
     if (!inside || std::any_of(taken_.begin(), taken_.end(), meets)) continue;
     taken_.push_back(box);
-    draw->AddText(ImVec2(std::round(corner.x), std::round(corner.y)), color, text.data(),
-                  text.data() + text.size());
+    draw_text(draw, corner, color, text);
     return true;
   }
   return false;
@@ -148,16 +142,11 @@ void draw_band_ruler(const PreparedPanel& panel, float height, const UiStyle& st
     draw_dashed(draw, ImVec2(left, min.y), ImVec2(left, max.y),
                 with_alpha(colors.muted_text, 0.55f), weight);
     const ImVec2 center((left + right) / 2, min.y + height / 2);
-    switch (band_text(band.label, right - left)) {
-      case BandText::Level:
-        draw_text_centered(draw, center, colors.text, band.label);
-        break;
-      case BandText::Turned:
-        if (text_size(band.label).x > height) break;
-        draw_text_turned(draw, center, kUpright, 0.5f, colors.text, band.label);
-        break;
-      case BandText::None:
-        break;
+    const BandText way = band_text(band.label, right - left);
+    if (way == BandText::Level) {
+      draw_text_centered(draw, center, colors.text, band.label);
+    } else if (way == BandText::Turned && text_size(band.label).x <= height) {
+      draw_text_turned(draw, center, kUpright, 0.5f, colors.text, band.label);
     }
   }
   ImGui::PopFont();

@@ -6,7 +6,7 @@
 
 #include <implot.h>
 
-#include "viewer/render/marks.h"
+#include "viewer/render/plot_parts.h"
 #include "viewer/render/plot_text.h"
 #include "viewer/widgets/format.h"
 
@@ -54,10 +54,7 @@ void draw_heat_map(const PreparedPanel& panel, const UiStyle& style) {
   ImPlot::PushPlotClipRect();
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const PlotColors& colors = plot_colors(style.theme);
-  std::vector<double> values;
-  for (const PreparedSeries& series : panel.series) {
-    values.insert(values.end(), series.y.begin(), series.y.end());
-  }
+  const std::vector<double> values = all_values(panel);
   const int decimals = common_decimals(values);
   const bool texts = values.size() <= kMaxCellTexts;
   const ImVec2 gap(1, 1);
@@ -118,8 +115,7 @@ void draw_color_bar(const PreparedPanel& panel, ImVec2 min, float height, const 
     widest = std::max(widest, extent.x);
     // The end texts stay beside the bar instead of hanging over its ends.
     const float text_y = std::clamp(y - extent.y / 2, top_left.y, top_left.y + height - extent.y);
-    draw->AddText(ImVec2(std::round(tick.x + 0.45f * em), std::round(text_y)), colors.text,
-                  text.data(), text.data() + text.size());
+    draw_text(draw, ImVec2(tick.x + 0.45f * em, text_y), colors.text, text);
   }
   if (panel.value_label.empty()) return;
   const float x = top_left.x + size.x + 0.45f * em + widest + 0.9f * em;

@@ -1,4 +1,4 @@
-#include "viewer/render/hover.h"
+#include "viewer/render/plot_parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include <implot.h>
 
 #include "viewer/widgets/format.h"
+#include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -18,10 +19,6 @@ struct Hit {
   double x = 0;
   std::string value;
 };
-
-void show_line(const std::string& text) {
-  ImGui::TextUnformatted(text.data(), text.data() + text.size());
-}
 
 // Over bars: the bar whose column the mouse is in; in a stack the part the mouse is at.
 std::optional<Hit> find_bar(const PreparedPanel& panel, const HiddenNames& hidden) {
@@ -114,17 +111,10 @@ std::optional<Hit> find_point(const PreparedPanel& panel, const HiddenNames& hid
 }
 
 std::optional<Hit> find_hit(const PreparedPanel& panel, const HiddenNames& hidden) {
-  switch (panel.kind) {
-    case records::PlotKind::Bars:
-    case records::PlotKind::StackedBars:
-      return find_bar(panel, hidden);
-    case records::PlotKind::StackedArea:
-      return find_part(panel, hidden);
-    case records::PlotKind::HeatMap:
-      return find_cell(panel);
-    default:
-      return find_point(panel, hidden);
-  }
+  if (is_bars(panel.kind)) return find_bar(panel, hidden);
+  if (panel.kind == records::PlotKind::StackedArea) return find_part(panel, hidden);
+  if (panel.kind == records::PlotKind::HeatMap) return find_cell(panel);
+  return find_point(panel, hidden);
 }
 
 std::string x_text(const PreparedPanel& panel, double x) {
@@ -187,16 +177,15 @@ std::optional<PanelHit> draw_hover_text(const PreparedPanel& panel, const Hidden
       cells ? plot_colors(style.theme).text : series_color(series.color, style.theme);
   const std::string name = series.name.empty() ? "(no name)" : series.name;
   const std::string& value_label = cells ? panel.value_label : panel.y_label;
-  ImGui::PushStyleColor(ImGuiCol_Text, color);
-  show_line(cells && !panel.y_label.empty() ? fmt::format("{}: {}", panel.y_label, name) : name);
-  ImGui::PopStyleColor();
-  show_line(
+  show_text(cells && !panel.y_label.empty() ? fmt::format("{}: {}", panel.y_label, name) : name,
+            color);
+  show_text(
       fmt::format("{}: {}", panel.x_label.empty() ? "x" : panel.x_label, x_text(panel, hit->x)));
-  show_line(fmt::format("{}: {}", value_label.empty() ? "value" : value_label, hit->value));
+  show_text(fmt::format("{}: {}", value_label.empty() ? "value" : value_label, hit->value));
   for (const records::PlotBand& band : panel.bands) {
-    if (hit->x >= band.from && hit->x < band.to && !band.label.empty()) show_line(band.label);
+    if (hit->x >= band.from && hit->x < band.to && !band.label.empty()) show_text(band.label);
   }
-  if (hit->source < series.labels.size()) show_line(series.labels[hit->source]);
+  if (hit->source < series.labels.size()) show_text(series.labels[hit->source]);
   ImGui::EndTooltip();
   return found;
 }

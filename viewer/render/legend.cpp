@@ -1,4 +1,4 @@
-#include "viewer/render/legend.h"
+#include "viewer/render/plot_parts.h"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +8,7 @@
 #include <implot.h>
 
 #include "viewer/render/plot_text.h"
+#include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -88,11 +89,10 @@ void list_all(const Legend& legend, const UiStyle& style, const HiddenNames& hid
     draw_sign(draw, ImVec2(at.x + 0.95f * em, at.y + 0.55f * em), legend, entry.color,
               with_alpha(series_color(entry.color, style.theme), off ? 0.3f : 1));
     ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 2.3f * em);
-    ImGui::TextUnformatted(entry.name.data(), entry.name.data() + entry.name.size());
+    show_text(entry.name);
   }
   if (legend.entries.size() > kMaxListed) {
-    const std::string more = fmt::format("and {} more", legend.entries.size() - kMaxListed);
-    ImGui::TextUnformatted(more.c_str());
+    show_text(fmt::format("and {} more", legend.entries.size() - kMaxListed));
   }
   ImGui::EndTooltip();
 }

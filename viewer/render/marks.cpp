@@ -1,4 +1,4 @@
-#include "viewer/render/marks.h"
+#include "viewer/render/plot_parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <implot.h>
 
-#include "viewer/render/legend.h"
 #include "viewer/render/plot_text.h"
 
 namespace moonshard::viewer {
@@ -37,8 +36,7 @@ void draw_missing_mark(ImVec2 at, const std::string& text, ImU32 color, const Ui
                       with_alpha(plot_colors(style.theme).background, 0.8f), 2.0f);
   draw->AddLine(at - ImVec2(arm, arm), at + ImVec2(arm, arm), color, weight);
   draw->AddLine(at - ImVec2(arm, -arm), at + ImVec2(arm, -arm), color, weight);
-  draw->AddText(ImVec2(std::round(text_x), std::round(at.y - size.y / 2)),
-                plot_colors(style.theme).text, text.data(), text.data() + text.size());
+  draw_text(draw, ImVec2(text_x, at.y - size.y / 2), plot_colors(style.theme).text, text);
 }
 
 // What a point without any place is called: its own text and the status word.
@@ -111,6 +109,20 @@ void draw_error_bars(const PreparedSeries& series, const UiStyle& style) {
   }
 }
 
+// Whiskers and round markers of the series that want them, then the points without a figure.
+template <class Wanted>
+void draw_points(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style,
+                 float radius_em, const Wanted& wanted) {
+  ImPlot::PushPlotClipRect();
+  for (const PreparedSeries& series : panel.series) {
+    if (hidden.contains(series.name) || !wanted(series)) continue;
+    draw_error_bars(series, style);
+    draw_smooth_markers(series, radius_em * font_unit(), style);
+  }
+  draw_missing_points(panel, hidden, style);
+  ImPlot::PopPlotClipRect();
+}
+
 }  // namespace
 
 void draw_lines(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style) {
@@ -120,14 +132,7 @@ void draw_lines(const PreparedPanel& panel, const HiddenNames& hidden, const UiS
     ImPlot::PlotLine(item_id(s).c_str(), series.x.data(), series.y.data(), count_of(series),
                      series_spec(series, style));
   }
-  ImPlot::PushPlotClipRect();
-  for (const PreparedSeries& series : panel.series) {
-    if (hidden.contains(series.name) || !panel.markers) continue;
-    draw_error_bars(series, style);
-    draw_smooth_markers(series, 0.32f * font_unit(), style);
-  }
-  draw_missing_points(panel, hidden, style);
-  ImPlot::PopPlotClipRect();
+  draw_points(panel, hidden, style, 0.32f, [&](const PreparedSeries&) { return panel.markers; });
 }
 
 void draw_scatter(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style) {
@@ -141,14 +146,8 @@ void draw_scatter(const PreparedPanel& panel, const HiddenNames& hidden, const U
     ImPlot::PlotScatter(item_id(s).c_str(), series.x.data(), series.y.data(), count_of(series),
                         spec);
   }
-  ImPlot::PushPlotClipRect();
-  for (const PreparedSeries& series : panel.series) {
-    if (hidden.contains(series.name) || series.x.size() > kMaxSmoothMarkers) continue;
-    draw_error_bars(series, style);
-    draw_smooth_markers(series, 0.38f * font_unit(), style);
-  }
-  draw_missing_points(panel, hidden, style);
-  ImPlot::PopPlotClipRect();
+  const auto few = [](const PreparedSeries& s) { return s.x.size() <= kMaxSmoothMarkers; };
+  draw_points(panel, hidden, style, 0.38f, few);
 }
 
 void draw_area(const PreparedPanel& panel, const HiddenNames& hidden, const UiStyle& style) {

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "viewer/render/plot_ranges.h"
 #include "viewer/widgets/colors.h"
 #include "viewer/widgets/format.h"
 
@@ -260,21 +259,21 @@ bool about_the_same(const Legend& a, const Legend& b) {
   return a.kind == b.kind && 2 * common > std::min(a.entries.size(), b.entries.size());
 }
 
+void drop_nameless(Legend& legend) {
+  if (legend.entries.size() == 1 && legend.entries[0].name.empty()) legend.entries.clear();
+}
+
 void choose_legends(PreparedPlot& plot) {
   plot.shared_legend = true;
   for (PreparedPanel& panel : plot.panels) {
     add_to_legend(panel, panel.legend);
-    if (panel.legend.entries.size() == 1 && panel.legend.entries[0].name.empty()) {
-      panel.legend.entries.clear();
-    }
+    drop_nameless(panel.legend);
     if (!plot.legend.entries.empty() && !about_the_same(plot.legend, panel.legend)) {
       plot.shared_legend = false;
     }
     add_to_legend(panel, plot.legend);
   }
-  if (plot.legend.entries.size() == 1 && plot.legend.entries[0].name.empty()) {
-    plot.legend.entries.clear();
-  }
+  drop_nameless(plot.legend);
 }
 
 }  // namespace
@@ -312,6 +311,14 @@ std::vector<std::vector<double>> stack_feet(const PreparedPanel& panel, const Hi
     }
   }
   return feet;
+}
+
+std::vector<double> all_values(const PreparedPanel& panel) {
+  std::vector<double> values;
+  for (const PreparedSeries& series : panel.series) {
+    values.insert(values.end(), series.y.begin(), series.y.end());
+  }
+  return values;
 }
 
 std::vector<MarkedStack> marked_stacks(const PreparedPanel& panel,

@@ -84,6 +84,9 @@ PreparedPlot prepare_plot(const records::PlotSpec& spec);
 /// For each series of a stacked panel the foot of each of its points, hidden series left out.
 std::vector<std::vector<double>> stack_feet(const PreparedPanel& panel, const HiddenNames& hidden);
 
+/// The figures of all series together.
+std::vector<double> all_values(const PreparedPanel& panel);
+
 /// A point of a panel: which series, and which entry of the spec's list.
 struct PanelHit {
   size_t series = 0, source = 0;
@@ -113,5 +116,13 @@ inline bool is_bars(records::PlotKind kind) {
 inline bool is_stacked(records::PlotKind kind) {
   return kind == records::PlotKind::StackedBars || kind == records::PlotKind::StackedArea;
 }
+
+// Steps of prepare_plot, in plot_ranges.cpp.
+
+/// A value safe for every later computation: neither huge nor denormal.
+double bounded(double value, bool log_scale);
+
+/// Fills x_range, y_range, value_range and fixed_top from the series and the spec's own ends.
+void find_ranges(PreparedPanel& panel, const records::PlotPanel& spec);
 
 }  // namespace moonshard::viewer

@@ -1,4 +1,4 @@
-#include "viewer/render/plot_ranges.h"
+#include "viewer/render/plot_layout.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,12 +6,7 @@
 #include <imgui_internal.h>
 #include <implot.h>
 
-#include "viewer/render/axes.h"
-#include "viewer/render/category_labels.h"
-#include "viewer/render/guides.h"
-#include "viewer/render/hover.h"
-#include "viewer/render/legend.h"
-#include "viewer/render/marks.h"
+#include "viewer/render/plot_parts.h"
 #include "viewer/render/plot_text.h"
 
 namespace moonshard::viewer {
@@ -29,10 +24,6 @@ struct PanelFrame {
   float ruler = 0;   // of bands on top of the plot; equal for all panels
   CategoryLabels labels;
 };
-
-float em() {
-  return ImGui::GetFontSize();
-}
 
 void push_title_font(const UiStyle& style, float factor) {
   ImGui::PushFont(style.bold, ImGui::GetStyle().FontSizeBase * factor);
@@ -56,7 +47,7 @@ float title_block(const std::string& text, ImVec2 top_left, float width, const U
 }
 
 void push_plot_style(const PreparedPanel& panel) {
-  const float unit = em() / UiContext::kFontSize;
+  const float unit = font_unit() / UiContext::kFontSize;
   ImPlot::PushStyleVar(ImPlotStyleVar_PlotPadding, ImVec2(2 * unit, 2 * unit));
   ImPlot::PushStyleVar(ImPlotStyleVar_LabelPadding, ImVec2(6 * unit, 5 * unit));
   ImPlot::PushStyleVar(ImPlotStyleVar_MajorTickLen, ImVec2(5 * unit, 5 * unit));
@@ -114,18 +105,18 @@ Headroom plan_headroom(const PreparedPanel& panel, ImVec2 area, float ruler) {
   Headroom plan;
   const bool bars = is_bars(panel.kind);
   const float along = panel.horizontal ? area.y : area.x;
-  float above = panel.kind == PlotKind::HeatMap ? 0 : 0.9f * em();
+  float above = panel.kind == PlotKind::HeatMap ? 0 : 0.9f * font_unit();
   if (bars) {
     const float bar_pixels = static_cast<float>(panel.bar_width / panel.x_range.size()) * along;
     plan.values = choose_value_text(panel, bar_pixels, above);
     // On a low plot values would leave no room for their bars; names of stacks must stay.
     if (panel.stack_names.empty() && above > 0.4f * (panel.horizontal ? area.x : area.y)) {
       plan.values = ValueText::None;
-      above = 0.8f * em();
+      above = 0.8f * font_unit();
     }
   }
   plan.ruler = panel.bands.empty() ? 0 : ruler;
-  if (plan.ruler > 0) above = plan.ruler + 0.5f * em();
+  if (plan.ruler > 0) above = plan.ruler + 0.5f * font_unit();
   if (panel.fixed_top && plan.ruler == 0) above = 0;
   const float pixels = panel.horizontal ? area.x : area.y;
   // Values of negative bars stand below them.
@@ -143,7 +134,7 @@ void draw_cursor(const PlotState& state, const UiStyle& style) {
   if (x < min.x || x > min.x + size.x) return;
   ImGui::GetWindowDrawList()->AddLine(ImVec2(x, min.y), ImVec2(x, min.y + size.y),
                                       with_alpha(plot_colors(style.theme).text, 0.6f),
-                                      0.08f * em());
+                                      0.08f * font_unit());
 }
 
 // Everything between BeginPlot and EndPlot. True: the user asked by a double click to see the whole
@@ -182,7 +173,8 @@ bool draw_inside(const PreparedPanel& panel, size_t index, const PanelFrame& fra
   if (!ImPlot::IsPlotHovered()) return false;
   state.hovered_x = ImPlot::GetPlotMousePos().x;
   const ImVec2 dragged = ImGui::GetIO().MouseClickedPos[0] - ImGui::GetMousePos();
-  if (ImGui::IsMouseReleased(0) && ImLengthSqr(dragged) < 0.1f * em() * em()) state.clicked = true;
+  if (ImGui::IsMouseReleased(0) && ImLengthSqr(dragged) < 0.1f * font_unit() * font_unit())
+    state.clicked = true;
   return ImGui::IsMouseDoubleClicked(0);
 }
 
@@ -200,10 +192,11 @@ bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& fram
   const bool named_axis = has_named_x(panel);
   const ImVec2 size(frame.size.x - color_bar_width(panel),
                     bottom - y - (named_axis ? frame.footer : 0));
-  if (size.x < 3 * em() || size.y < 3 * em()) return false;  // no room for anything readable
+  if (size.x < 3 * font_unit() || size.y < 3 * font_unit())
+    return false;  // no room for anything readable
 
-  const float axis = panel.horizontal ? names_width(panel, size.x) : kAxisWidthEm * em();
-  const ImVec2 area(size.x - axis, size.y - (named_axis ? 0 : 2.5f * em()));
+  const float axis = panel.horizontal ? names_width(panel, size.x) : kAxisWidthEm * font_unit();
+  const ImVec2 area(size.x - axis, size.y - (named_axis ? 0 : 2.5f * font_unit()));
   const Headroom plan = plan_headroom(panel, area, frame.ruler);
   ImPlotFlags flags = ImPlotFlags_NoLegend | ImPlotFlags_NoTitle | ImPlotFlags_NoFrame |
                       ImPlotFlags_NoMouseText | ImPlotFlags_NoMenus;
@@ -225,7 +218,7 @@ bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& fram
 std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVec2 size) {
   const size_t num_rows = (plot.panels.size() + plot.columns - 1) / plot.columns;
   const auto columns = static_cast<float>(plot.columns), rows = static_cast<float>(num_rows);
-  const ImVec2 gap(1.2f * em(), 0.9f * em());
+  const ImVec2 gap(1.2f * font_unit(), 0.9f * font_unit());
   const ImVec2 cell((size.x - gap.x * (columns - 1)) / columns,
                     (size.y - gap.y * (rows - 1)) / rows);
   std::vector<PanelFrame> frames;
@@ -238,7 +231,7 @@ std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVe
     frame.size = cell;
     const PreparedPanel& panel = plot.panels[i];
     if (has_named_x(panel)) {
-      const float axis = kAxisWidthEm * em();
+      const float axis = kAxisWidthEm * font_unit();
       frame.labels = layout_category_labels(panel.categories,
                                             cell.x - axis - color_bar_width(panel), axis * 0.85f);
       const float label = panel.x_label.empty() ? 0 : 1.35f * ImGui::GetTextLineHeight();
@@ -250,8 +243,9 @@ std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVe
   float ruler = 0;
   for (const PreparedPanel& panel : plot.panels) {
     const float title = panel.title.empty() ? 0 : 1.35f;
-    ruler = std::max(ruler, band_ruler_height(panel, ImVec2(cell.x - kAxisWidthEm * em(),
-                                                            cell.y - (2.5f + title) * em())));
+    ruler =
+        std::max(ruler, band_ruler_height(panel, ImVec2(cell.x - kAxisWidthEm * font_unit(),
+                                                        cell.y - (2.5f + title) * font_unit())));
   }
   for (size_t i = 0; i < frames.size(); ++i) {
     frames[i].footer = footers[i / plot.columns];
@@ -263,7 +257,7 @@ std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVe
 // Small text below the picture, wrapped; returns its height.
 float draw_note(const PreparedPlot& plot, ImVec2 min, ImVec2 size, const UiStyle& style) {
   if (plot.note.empty()) return 0;
-  ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * 0.86f);
+  push_small_font();
   std::vector<std::string> lines = wrap_text(plot.note, size.x, 3);
   if (lines.empty()) lines = {fit_text(plot.note, size.x)};
   const float line_height = ImGui::GetTextLineHeight() * 1.15f;
@@ -276,40 +270,42 @@ float draw_note(const PreparedPlot& plot, ImVec2 min, ImVec2 size, const UiStyle
     y += line_height;
   }
   ImGui::PopFont();
-  return height + 0.45f * em();
+  return height + 0.45f * font_unit();
 }
 
 }  // namespace
 
 size_t readable_columns(const PreparedPlot& plot, size_t asked, float width) {
   constexpr float kNarrowestEm = 13;
-  const auto fitting = static_cast<size_t>(std::max(width / (kNarrowestEm * em()), 1.0f));
+  const auto fitting = static_cast<size_t>(std::max(width / (kNarrowestEm * font_unit()), 1.0f));
   return std::clamp<size_t>(std::min(asked, fitting), 1, std::max<size_t>(plot.panels.size(), 1));
 }
 
 float readable_height(const PreparedPlot& plot, float width, const UiStyle& style) {
   constexpr float kPlotEm = 8, kBarEm = 1.2f, kAxisEm = 2.5f;
   const size_t columns = std::max<size_t>(plot.columns, 1);
-  const float cell = (width - 1.6f * em()) / static_cast<float>(columns) - 1.2f * em();
+  const float cell =
+      (width - 1.6f * font_unit()) / static_cast<float>(columns) - 1.2f * font_unit();
   std::vector<float> rows((plot.panels.size() + columns - 1) / columns, 0.0f);
   for (size_t i = 0; i < plot.panels.size(); ++i) {
     const PreparedPanel& panel = plot.panels[i];
     const bool beside = panel.kind == PlotKind::Bars;  // else on each other
     const size_t bars = panel.categories.size() * (beside ? panel.series.size() : 1);
-    float height = kPlotEm * em();
-    if (panel.horizontal) height = std::max(height, kBarEm * static_cast<float>(bars) * em());
+    float height = kPlotEm * font_unit();
+    if (panel.horizontal)
+      height = std::max(height, kBarEm * static_cast<float>(bars) * font_unit());
     height += title_block(panel.title, {}, cell, style, 1.0f, nullptr);
     if (!plot.shared_legend) height += legend_height(panel.legend, cell, 1e5f);
-    const float axis = kAxisWidthEm * em();
+    const float axis = kAxisWidthEm * font_unit();
     height += has_named_x(panel)
                   ? layout_category_labels(panel.categories, cell - axis, axis).height
-                  : kAxisEm * em();
-    rows[i / columns] = std::max(rows[i / columns], height + 0.9f * em());
+                  : kAxisEm * font_unit();
+    rows[i / columns] = std::max(rows[i / columns], height + 0.9f * font_unit());
   }
-  float sum = title_block(plot.title, {}, width, style, 1.18f, nullptr) + 1.6f * em();
+  float sum = title_block(plot.title, {}, width, style, 1.18f, nullptr) + 1.6f * font_unit();
   for (const float row : rows) sum += row;
   if (plot.shared_legend) sum += legend_height(plot.legend, width, 1e5f);
-  return sum + (plot.note.empty() ? 0 : 1.8f * em());
+  return sum + (plot.note.empty() ? 0 : 1.8f * font_unit());
 }
 
 void draw_plot(const PreparedPlot& plot, PlotState& state, ImVec2 size, const UiStyle& style,
@@ -321,7 +317,7 @@ void draw_plot(const PreparedPlot& plot, PlotState& state, ImVec2 size, const Ui
   draw->AddRectFilled(origin, origin + size, colors.background);
   state.hidden.resize(plot.panels.size());
 
-  const float margin = 0.8f * em();
+  const float margin = 0.8f * font_unit();
   ImVec2 min = origin + ImVec2(margin, margin);
   ImVec2 rest = size - ImVec2(2 * margin, 2 * margin);
   const auto take_top = [&](float height) {

@@ -8,7 +8,6 @@
 #include <imgui.h>
 
 #include "viewer/context.h"
-#include "viewer/render/hover.h"
 #include "viewer/render/plot_layout.h"
 
 namespace moonshard::viewer {

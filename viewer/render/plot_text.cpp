@@ -71,11 +71,14 @@ std::vector<std::string> wrap_text(const std::string& text, float max_width, siz
   return lines;
 }
 
-void draw_text_centered(ImDrawList* draw, ImVec2 center, ImU32 color, std::string_view text) {
-  const ImVec2 size = text_size(text);
+void draw_text(ImDrawList* draw, ImVec2 at, ImU32 color, std::string_view text) {
   // Whole pixels keep the glyphs sharp.
-  const ImVec2 at(std::round(center.x - size.x / 2), std::round(center.y - size.y / 2));
-  draw->AddText(at, color, text.data(), text.data() + text.size());
+  draw->AddText(ImVec2(std::round(at.x), std::round(at.y)), color, text.data(),
+                text.data() + text.size());
+}
+
+void draw_text_centered(ImDrawList* draw, ImVec2 center, ImU32 color, std::string_view text) {
+  draw_text(draw, center - text_size(text) / 2, color, text);
 }
 
 void draw_text_turned(ImDrawList* draw, ImVec2 anchor, float angle, float align, ImU32 color,

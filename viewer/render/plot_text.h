@@ -17,6 +17,11 @@ inline float font_unit() {
   return ImGui::GetFontSize();
 }
 
+/// For values and texts inside a plot, and for notes; PopFont ends it.
+inline void push_small_font() {
+  ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * 0.86f);
+}
+
 ImVec2 text_size(std::string_view text);
 
 /// The text, or its beginning and "..." when it is wider than max_width.
@@ -28,6 +33,9 @@ std::string fit_label(const std::string& label, float max_width);
 /// Breaks text into at most max_lines lines no wider than max_width where it can: after spaces and
 /// after '_', '-', '/', '+', ',' and '.'. Empty when it cannot.
 std::vector<std::string> wrap_text(const std::string& text, float max_width, size_t max_lines);
+
+/// One line from its upper left corner on.
+void draw_text(ImDrawList* draw, ImVec2 at, ImU32 color, std::string_view text);
 
 /// One line with its middle at center.
 void draw_text_centered(ImDrawList* draw, ImVec2 center, ImU32 color, std::string_view text);

@@ -1,8 +1,10 @@
-// Plot specs from files to PNG files, without a display.
+// Plot specs from files to PNG files, without a display. PNG is encoded in memory, then written
+// atomically.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "runtime/records/plot_spec.h"
 #include "viewer/backend.h"
@@ -28,5 +30,10 @@ class PlotExporter {
   UiContext context_;
   std::unique_ptr<HeadlessBackend> backend_;
 };
+
+std::string encode_png(const Image& image);
+
+/// Writes the file whole or not at all. Throws IoError.
+void write_png(const std::filesystem::path& path, const Image& image);
 
 }  // namespace moonshard::viewer

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
+
+#include "viewer/input/control.h"
 
 namespace moonshard::viewer {
 
@@ -41,5 +44,9 @@ struct MemorySnapshot {
   std::vector<double> history_bytes;  ///< allocated after each event (thinned to at most 4000)
   std::vector<std::string> problems;
 };
+
+/// Reads a file of torch.cuda.memory._dump_snapshot or of moonshard's memory_history. Throws
+/// IoError when it is no snapshot. Nothing in the pickle is executed.
+MemorySnapshot read_snapshot(const std::filesystem::path& path, const ReadControl& control = {});
 
 }  // namespace moonshard::viewer

@@ -5,6 +5,43 @@
 #include "viewer/tracing/pickle_input.h"
 
 namespace moonshard::viewer {
+
+PickleValue PickleValue::at(Kind of, size_t place) {
+  PickleValue value(of);
+  value.place = static_cast<uint32_t>(place);
+  return value;
+}
+
+// Look-ups in what a pickle held; a value of another kind is simply not there.
+
+const std::vector<PickleValue>& PickleData::items(const PickleValue& container) const {
+  static const std::vector<PickleValue> kNone;
+  const bool holds =
+      container.kind == Kind::List || container.kind == Kind::Tuple || container.kind == Kind::Dict;
+  return holds ? containers_[container.place] : kNone;
+}
+
+const std::string& PickleData::text(const PickleValue& value) const {
+  static const std::string kNone;
+  return value.kind == Kind::Text ? texts_[value.place] : kNone;
+}
+
+PickleValue PickleData::get(const PickleValue& dict, std::string_view key) const {
+  const auto place = text_places_.find(key);
+  if (dict.kind != Kind::Dict || place == text_places_.end()) return {};
+  const std::vector<PickleValue>& entries = items(dict);
+  for (size_t i = 0; i + 1 < entries.size(); i += 2) {
+    if (entries[i].kind == Kind::Text && entries[i].place == place->second) return entries[i + 1];
+  }
+  return {};
+}
+
+double PickleData::number(const PickleValue& value, double fallback) const {
+  if (value.kind == Kind::Int || value.kind == Kind::Bool)
+    return static_cast<double>(value.integer);
+  return value.kind == Kind::Float ? value.real : fallback;
+}
+
 /// Runs the opcodes that build data, and refuses the others.
 class PickleMachine : private PickleInput {
  public:
@@ -43,12 +80,7 @@ class PickleMachine : private PickleInput {
     stack_.push_back(value);
     return true;
   }
-  bool push(Kind kind, int64_t integer = 0) {
-    PickleValue value;
-    value.kind = kind;
-    value.integer = integer;
-    return push(value);
-  }
+  bool push(Kind kind, int64_t integer = 0) { return push(PickleValue(kind, integer)); }
 
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
 
@@ -72,9 +104,7 @@ class PickleMachine : private PickleInput {
 
   PickleValue new_container(Kind kind, size_t from) {
     count_values(2);  // a container is larger than a value
-    PickleValue value;
-    value.kind = kind;
-    value.place = static_cast<uint32_t>(data_.containers_.size());
+    const PickleValue value = PickleValue::at(kind, data_.containers_.size());
     data_.containers_.emplace_back(stack_.begin() + static_cast<ptrdiff_t>(from), stack_.end());
     stack_.resize(from);
     return value;
@@ -85,19 +115,14 @@ class PickleMachine : private PickleInput {
     return push(new_container(Kind::Tuple, stack_.size() - count));
   }
 
-  PickleValue text_value(std::string_view text) {
-    PickleValue value;
-    value.kind = Kind::Text;
+  PickleValue text_value(std::string_view text, Kind kind = Kind::Text) {
     const auto found = data_.text_places_.find(text);
-    if (found != data_.text_places_.end()) {
-      value.place = found->second;
-      return value;
-    }
+    if (found != data_.text_places_.end()) return PickleValue::at(kind, found->second);
     texts_bytes_ += text.size();
     if (texts_bytes_ > limits_.max_texts_bytes) {
       refuse(fmt::format("more than {} bytes of text", limits_.max_texts_bytes));
     }
-    value.place = static_cast<uint32_t>(data_.texts_.size());
+    const PickleValue value = PickleValue::at(kind, data_.texts_.size());
     data_.texts_.emplace_back(text);
     data_.text_places_.emplace(data_.texts_.back(), value.place);
     return value;
@@ -125,10 +150,7 @@ class PickleMachine : private PickleInput {
         const char* from = bytes(8);
         uint64_t bits = 0;
         for (int i = 0; i < 8; ++i) bits = bits << 8 | static_cast<uint8_t>(from[i]);
-        PickleValue value;
-        value.kind = Kind::Float;
-        value.real = std::bit_cast<double>(bits);
-        return push(value);
+        return push(PickleValue(std::bit_cast<double>(bits)));
       }
       default:
         return false;
@@ -145,38 +167,23 @@ class PickleMachine : private PickleInput {
       for (size_t i = count; i-- > 0;) value = value << 8 | static_cast<uint8_t>(from[i]);
       return push(Kind::Int, static_cast<int64_t>(value));
     }
-    PickleValue value;
-    value.kind = Kind::Float;
-    value.real = 0;
+    double value = 0;
     for (size_t i = count; i-- > 0;) {
       const uint8_t byte = static_cast<uint8_t>(from[i]);
-      const int digit = negative && i == count - 1 ? static_cast<int8_t>(byte) : byte;
-      value.real = value.real * 256 + digit;
+      value = value * 256 + (negative && i == count - 1 ? static_cast<int8_t>(byte) : byte);
     }
-    return push(value);
+    return push(PickleValue(value));
   }
 
+  // By how many bytes say the length: unicode, bytes and old strings.
   bool push_text(uint8_t code) {
-    size_t count_bytes;
-    switch (code) {
-      case 'X':
-      case 'B':
-      case 'T':
-        count_bytes = 4;
-        break;
-      case 0x8c:
-      case 'C':
-      case 'U':
-        count_bytes = 1;
-        break;
-      case 0x8d:
-      case 0x8e:
-      case 0x96:
-        count_bytes = 8;
-        break;
-      default:
-        return false;
-    }
+    const auto letter = static_cast<char>(code);
+    const auto is_one_of = [&](std::string_view codes) { return codes.find(letter) != codes.npos; };
+    const size_t count_bytes = is_one_of("\x8c\x43U")      ? 1
+                               : is_one_of("XBT")          ? 4
+                               : is_one_of("\x8d\x8e\x96") ? 8
+                                                           : 0;
+    if (count_bytes == 0) return false;
     const uint64_t count = small(count_bytes);
     if (count > limits_.max_text_bytes) refuse(fmt::format("a text of {} bytes", count));
     const char* from = bytes(static_cast<size_t>(count));
@@ -205,11 +212,9 @@ class PickleMachine : private PickleInput {
       case ')':
         return push_tuple(0);
       case 0x85:
-        return push_tuple(1);
       case 0x86:
-        return push_tuple(2);
       case 0x87:
-        return push_tuple(3);
+        return push_tuple(code - 0x84u);
       case 't':
         return push(new_container(Kind::Tuple, pop_mark()));
       case 'l':
@@ -299,12 +304,7 @@ class PickleMachine : private PickleInput {
     }
   }
 
-  static PickleValue unset() {
-    PickleValue value;
-    value.kind = Kind::Foreign;
-    value.integer = -1;
-    return value;
-  }
+  static PickleValue unset() { return PickleValue(Kind::Foreign, -1); }
 
   PickleValue recall(uint64_t number) const {
     PickleValue value = unset();
@@ -318,18 +318,13 @@ class PickleMachine : private PickleInput {
   }
 
   // Names of functions and classes. None is looked up, let alone called.
-  bool push_foreign(std::string_view name) {
-    PickleValue value = text_value(name);
-    value.kind = Kind::Foreign;
-    return push(value);
-  }
+  bool push_foreign(std::string_view name) { return push(text_value(name, Kind::Foreign)); }
 
   bool call(uint8_t code) {
     switch (code) {
-      case 'c': {
+      case 'c':
         line();
         return push_foreign(line());
-      }
       case 0x93: {
         const PickleValue name = pop();
         pop();

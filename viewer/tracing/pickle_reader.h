@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "viewer/input/byte_source.h"
-#include "viewer/input/control.h"
 
 namespace moonshard::viewer {
 
@@ -24,6 +23,11 @@ struct PickleValue {
     int64_t integer = 0;
     double real;
   };
+
+  PickleValue() = default;
+  explicit PickleValue(Kind of, int64_t value = 0) : kind(of), integer(value) {}
+  explicit PickleValue(double value) : kind(Kind::Float), real(value) {}
+  static PickleValue at(Kind of, size_t place);
 };
 
 struct PickleLimits {

@@ -1,4 +1,4 @@
-#include "viewer/tracing/snapshot_reader.h"
+#include "viewer/tracing/memory_snapshot.h"
 
 #include <algorithm>
 #include <cmath>
@@ -70,11 +70,6 @@ class Summary {
     return visits_ <= kMaxVisits;
   }
 
-  uint64_t address_of(const PickleValue& dict) const {
-    const PickleValue value = data_.get(dict, "address");
-    return value.kind == Kind::Int ? static_cast<uint64_t>(value.integer) : 0;
-  }
-
   int64_t integer(const PickleValue& dict, const char* key) const {
     const PickleValue value = data_.get(dict, key);
     return value.kind == Kind::Int ? value.integer : 0;
@@ -87,7 +82,7 @@ class Summary {
   void add_segment(const PickleValue& from) {
     if (from.kind != Kind::Dict || !may_visit()) return;
     SnapshotSegment segment;
-    segment.address = address_of(from);
+    segment.address = static_cast<uint64_t>(integer(from, "address"));
     segment.device = integer(from, "device");
     segment.stream = integer(from, "stream");
     segment.kind = short_text(data_.get(from, "segment_type"));
@@ -117,12 +112,12 @@ class Summary {
   // Returns what was asked for; `address` moves on behind the block.
   double add_block(const PickleValue& from, SnapshotSegment& segment, uint64_t& address) {
     SnapshotBlock block;
-    block.address = address_of(from) != 0 ? address_of(from) : address;
+    block.address = static_cast<uint64_t>(integer(from, "address"));
+    if (block.address == 0) block.address = address;
     block.size = std::max(0.0, bytes_of(data_, from, "size"));
-    block.requested = bytes_of(data_, from, "requested_size");
+    const double requested = block.requested = bytes_of(data_, from, "requested_size");
     address = block.address + static_cast<uint64_t>(block.size);
-    const PickleValue state_value = data_.get(from, "state");
-    const std::string& state = data_.text(state_value);
+    const std::string& state = data_.text(data_.get(from, "state"));
     if (state == "inactive") {
       made_.free_in_segments += block.size;
       made_.largest_free = std::max(made_.largest_free, block.size);
@@ -136,7 +131,7 @@ class Summary {
         keep_largest(std::move(block));
       }
     }
-    return bytes_of(data_, from, "requested_size");
+    return requested;
   }
 
   void keep_largest(SnapshotBlock block) {
@@ -187,10 +182,7 @@ class Summary {
     std::vector<double> changes(events.size());
     double sum = 0;
     for (size_t i = 0; i < events.size(); ++i) {
-      PickleValue text;
-      text.kind = Kind::Text;
-      text.place = events[i].action;
-      const std::string& name = data_.text(text);
+      const std::string& name = data_.text(PickleValue::at(Kind::Text, events[i].action));
       if (actions.contains(events[i].action) || actions.size() < kMaxActions) {
         SnapshotAction& action = actions[events[i].action];
         if (action.count == 0) action.action = cut_text(name, kMaxNameBytes);

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
+
+#include "viewer/input/control.h"
 
 namespace moonshard::viewer {
 
@@ -42,5 +45,18 @@ struct Trace {
   uint64_t num_skipped = 0;           ///< events of a kind that is not shown, or without a time
   std::vector<std::string> problems;  ///< what was wrong, e.g. a file that ends early
 };
+
+struct TraceLimits {
+  uint64_t max_text_bytes = 2ull << 30;  ///< of one file, inflated
+  uint64_t max_events = 20'000'000;      ///< of all files
+  size_t max_names = 1'000'000;          ///< different ones
+  size_t max_lanes = 10'000;
+};
+
+/// Reads one file per rank, plain or gzipped, onto one time axis. Streamed: what is held is
+/// columns, not text. Throws IoError when a file is no trace at all. One that ends early or is
+/// damaged further on gives what came before, and a line in problems.
+Trace read_trace(const std::vector<std::filesystem::path>& files, const ReadControl& control = {},
+                 const TraceLimits& limits = {});
 
 }  // namespace moonshard::viewer

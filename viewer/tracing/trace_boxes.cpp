@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "viewer/tracing/trace_overlap.h"
+#include "viewer/tracing/trace_index.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -11,6 +11,12 @@ constexpr size_t kMaxNameBytesKept = 4096;  // names of kernels reach some thous
 constexpr size_t kMaxBytesOfNames = 256u << 20;
 constexpr size_t kMaxCounters = 1000, kMaxProblems = 100;
 
+// Kineto's words for what runs on a device rather than on a thread of the host.
+bool runs_on_gpu(std::string_view category) {
+  return category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset" ||
+         category == "gpu_user_annotation" || category == "concurrent_kernel";
+}
+
 }  // namespace
 
 uint32_t NameTable::number(std::string_view name) {
@@ -67,19 +73,6 @@ std::optional<uint32_t> RawTrace::lane(std::string_view process, std::string_vie
   return last_lane_;
 }
 
-// Kineto's words for what runs on a device rather than on a thread of the host.
-bool RawTrace::is_gpu(uint32_t category, std::string_view name) {
-  if (gpu_categories_.size() <= category) gpu_categories_.resize(category + 1, -1);
-  int8_t& gpu = gpu_categories_[category];
-  if (gpu < 0) {
-    gpu = name == "kernel" || name == "gpu_memcpy" || name == "gpu_memset" ||
-                  name == "gpu_user_annotation" || name == "concurrent_kernel"
-              ? 1
-              : 0;
-  }
-  return gpu == 1;
-}
-
 void RawTrace::add_span(uint32_t lane_number, std::string_view name, std::string_view category,
                         double start_us, double length_us) {
   TraceEvent event;
@@ -92,7 +85,7 @@ void RawTrace::add_span(uint32_t lane_number, std::string_view name, std::string
   if (length_us < 0) lane.open.push_back(static_cast<uint32_t>(events.size()));
   events.push_back(event);
   lane.num_events += 1;
-  if (is_gpu(event.category, category)) lane.num_gpu_events += 1;
+  if (runs_on_gpu(category)) lane.num_gpu_events += 1;
   TraceFile& file = files.back();
   file.first_us = std::min(file.first_us, start_us);
   file.last_us = std::max(file.last_us, start_us + std::max(length_us, 0.0));

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "viewer/tracing/trace.h"
-#include "viewer/tracing/trace_reader.h"
 
 namespace moonshard::viewer {
 
@@ -98,10 +97,7 @@ struct RawTrace {
   std::vector<std::string> problems;
 
  private:
-  bool is_gpu(uint32_t category, std::string_view name);
-
   std::unordered_map<std::string, uint32_t> lane_places_, counter_places_;
-  std::vector<int8_t> gpu_categories_;  // 1, 0, or -1: not looked at
   std::string key_;
   std::string last_key_;
   std::optional<uint32_t> last_lane_;

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "runtime/base/check.h"
-#include "viewer/tracing/trace_overlap.h"
 
 namespace moonshard::viewer {
 namespace {

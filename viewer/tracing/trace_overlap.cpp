@@ -1,4 +1,4 @@
-#include "viewer/tracing/trace_overlap.h"
+#include "viewer/tracing/trace_index.h"
 
 #include <array>
 #include <cctype>
@@ -182,25 +182,25 @@ void find_exposed(const Trace& trace, TraceIndex& index) {
 }
 
 bool is_communication(std::string_view name) {
-  static constexpr std::array<std::string_view, 14> kParts = {"nccl",
-                                                              "gloo:",
-                                                              "c10d::",
-                                                              "mpi:",
-                                                              "allreduce",
-                                                              "all_reduce",
-                                                              "allgather",
-                                                              "all_gather",
-                                                              "alltoall",
-                                                              "reduce_scatter",
-                                                              "reducescatter",
-                                                              "all_to_all",
-                                                              "record_param_comms",
-                                                              "symm_mem::"};
+  static constexpr std::string_view kParts[] = {"nccl",
+                                                "gloo:",
+                                                "c10d::",
+                                                "mpi:",
+                                                "allreduce",
+                                                "all_reduce",
+                                                "allgather",
+                                                "all_gather",
+                                                "alltoall",
+                                                "reduce_scatter",
+                                                "reducescatter",
+                                                "all_to_all",
+                                                "record_param_comms",
+                                                "symm_mem::"};
   if (name.starts_with("aten::")) return false;
   const auto same = [](char a, char b) {
     return std::tolower(static_cast<unsigned char>(a)) == static_cast<unsigned char>(b);
   };
-  return std::any_of(kParts.begin(), kParts.end(), [&](std::string_view part) {
+  return std::any_of(std::begin(kParts), std::end(kParts), [&](std::string_view part) {
     return std::search(name.begin(), name.end(), part.begin(), part.end(), same) != name.end();
   });
 }

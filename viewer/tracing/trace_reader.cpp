@@ -1,4 +1,4 @@
-#include "viewer/tracing/trace_reader.h"
+#include "viewer/tracing/trace.h"
 
 #include <charconv>
 #include <cmath>

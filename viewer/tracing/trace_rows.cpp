@@ -204,18 +204,10 @@ double as_number(const std::string& text) {
   return !text.empty() && end == text.c_str() + text.size() && std::isfinite(value) ? value : 1e300;
 }
 
-struct LaneOrder {
-  int64_t rank;
-  int group;  // threads of the host, streams, then what the profiler says about itself
-  double process_index, process_number;
-  std::string process;
-  double thread_index, thread_number;
-  std::string thread;
-  auto key() const {
-    return std::tie(rank, group, process_index, process_number, process, thread_index,
-                    thread_number, thread);
-  }
-};
+// Rank; threads of the host, streams, then what the profiler says about itself; index, number and
+// name of the process; the same of the thread.
+using LaneOrder =
+    std::tuple<int64_t, int, double, double, std::string, double, double, std::string>;
 
 TraceLabel label_of(const RawTrace& raw, uint32_t file, const std::string& process,
                     const std::string& thread) {
@@ -327,7 +319,7 @@ Trace make_trace(RawTrace raw) {
     if (!lane.rows.empty()) lanes.emplace_back(std::move(place), std::move(lane));
   }
   std::stable_sort(lanes.begin(), lanes.end(),
-                   [](const auto& a, const auto& b) { return a.first.key() < b.first.key(); });
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [place, lane] : lanes) trace.lanes.push_back(std::move(lane));
 
   for (const TraceFile& file : raw.files) {

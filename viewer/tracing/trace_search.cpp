@@ -101,51 +101,43 @@ bool TraceSearch::any_in(uint32_t row, uint32_t first, uint32_t count) const {
   return hits.count_before(first + count) > hits.count_before(first);
 }
 
-std::optional<SpanRef> TraceSearch::next(const Trace& trace, const TraceIndex& index,
-                                         std::optional<SpanRef> from) const {
+template <class Find>
+std::optional<SpanRef> TraceSearch::first_of_rows(const Trace& trace, const TraceIndex& index,
+                                                  bool from_the_end, const Find& find) const {
   std::optional<SpanRef> best;
   for (uint32_t r = 0; r < rows_.size(); ++r) {
-    uint32_t start = 0;
-    if (from) {
-      start = num_before(index.row(trace, r), r, order_of(trace, index, *from));
-      if (r == from->row) ++start;
-    }
-    const std::optional<uint32_t> hit = rows_[r].at_or_after(start);
+    const std::optional<uint32_t> hit = find(r, index.row(trace, r));
     if (!hit) continue;
     const SpanRef span{r, *hit};
-    if (!best || order_of(trace, index, span) < order_of(trace, index, *best)) best = span;
+    const bool earlier = best && order_of(trace, index, span) < order_of(trace, index, *best);
+    if (!best || earlier != from_the_end) best = span;
   }
   return best;
+}
+
+std::optional<SpanRef> TraceSearch::next(const Trace& trace, const TraceIndex& index,
+                                         std::optional<SpanRef> from) const {
+  return first_of_rows(trace, index, false, [&](uint32_t r, const TraceRow& row) {
+    uint32_t start = from ? num_before(row, r, order_of(trace, index, *from)) : 0;
+    if (from && r == from->row) ++start;
+    return rows_[r].at_or_after(start);
+  });
 }
 
 std::optional<SpanRef> TraceSearch::previous(const Trace& trace, const TraceIndex& index,
                                              std::optional<SpanRef> from) const {
-  std::optional<SpanRef> best;
-  for (uint32_t r = 0; r < rows_.size(); ++r) {
-    const TraceRow& row = index.row(trace, r);
-    const uint32_t end = from ? num_before(row, r, order_of(trace, index, *from))
-                              : static_cast<uint32_t>(row.size());
-    const std::optional<uint32_t> hit = rows_[r].before_index(end);
-    if (!hit) continue;
-    const SpanRef span{r, *hit};
-    if (!best || order_of(trace, index, span) > order_of(trace, index, *best)) best = span;
-  }
-  return best;
+  return first_of_rows(trace, index, true, [&](uint32_t r, const TraceRow& row) {
+    return rows_[r].before_index(from ? num_before(row, r, order_of(trace, index, *from))
+                                      : static_cast<uint32_t>(row.size()));
+  });
 }
 
 std::optional<SpanRef> TraceSearch::first_from(const Trace& trace, const TraceIndex& index,
                                                double time_us) const {
-  std::optional<SpanRef> best;
-  for (uint32_t r = 0; r < rows_.size(); ++r) {
-    const auto& starts = index.row(trace, r).start_us;
-    const auto place = std::lower_bound(starts.begin(), starts.end(), time_us);
-    const std::optional<uint32_t> hit =
-        rows_[r].at_or_after(static_cast<uint32_t>(place - starts.begin()));
-    if (!hit) continue;
-    const SpanRef span{r, *hit};
-    if (!best || order_of(trace, index, span) < order_of(trace, index, *best)) best = span;
-  }
-  return best;
+  return first_of_rows(trace, index, false, [&](uint32_t r, const TraceRow& row) {
+    const auto place = std::lower_bound(row.start_us.begin(), row.start_us.end(), time_us);
+    return rows_[r].at_or_after(static_cast<uint32_t>(place - row.start_us.begin()));
+  });
 }
 
 uint64_t TraceSearch::place_of(const Trace& trace, const TraceIndex& index, SpanRef span) const {

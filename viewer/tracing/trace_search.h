@@ -43,6 +43,11 @@ class TraceSearch {
     std::optional<uint32_t> at_or_after(uint32_t index) const;
     std::optional<uint32_t> before_index(uint32_t index) const;
   };
+  /// The first, or the last, of the hits that find(row number, row) names, in the order of hits.
+  template <class Find>
+  std::optional<SpanRef> first_of_rows(const Trace& trace, const TraceIndex& index,
+                                       bool from_the_end, const Find& find) const;
+
   std::vector<RowHits> rows_;  // empty for a row without hits
   std::vector<uint8_t> names_;
   std::vector<uint64_t> lane_hits_;

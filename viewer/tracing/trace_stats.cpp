@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "viewer/tracing/trace_overlap.h"
+#include "viewer/tracing/trace_index.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -65,9 +65,8 @@ std::string axis_words(const RunData& run, size_t point,
                        std::initializer_list<std::string_view> without) {
   std::string name;
   for (const std::string& axis : run.axes) {
-    const std::optional<size_t> key = run.options.find(axis);
-    if (!key || std::find(without.begin(), without.end(), axis) != without.end()) continue;
-    const std::string word = axis_word(run, axis, run.options.at(point, *key), false);
+    if (std::find(without.begin(), without.end(), axis) != without.end()) continue;
+    const std::string word = axis_word(run, axis, run.options.get(point, axis), false);
     if (!word.empty()) name += (name.empty() ? "" : ", ") + word;
   }
   return name;

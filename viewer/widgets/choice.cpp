@@ -1,7 +1,11 @@
 #include "viewer/widgets/choice.h"
 
+#include <algorithm>
+
 #include <imgui.h>
 
+#include "viewer/widgets/definitions.h"
+#include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
@@ -11,11 +15,6 @@ namespace {
 float width_with(const char* text) {
   return ImGui::GetFrameHeight() + ImGui::GetStyle().ItemInnerSpacing.x +
          ImGui::CalcTextSize(text, nullptr, true).x;
-}
-
-void explain(const Choice& choice) {
-  if (choice.meaning.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) return;
-  show_tooltip(choice.meaning);
 }
 
 }  // namespace
@@ -37,7 +36,7 @@ bool choose(const char* id, std::span<const Choice> choices, int& value) {
       changed = value != static_cast<int>(i);
       value = static_cast<int>(i);
     }
-    explain(choices[i]);
+    explain_item(choices[i].meaning);
   }
   ImGui::PopID();
   return changed;
@@ -46,15 +45,40 @@ bool choose(const char* id, std::span<const Choice> choices, int& value) {
 bool choose_whether(const Choice& choice, bool& value) {
   continue_line(width_with(choice.text), true);
   const bool changed = ImGui::Checkbox(choice.text, &value);
-  explain(choice);
+  explain_item(choice.meaning);
   return changed;
+}
+
+bool pick_name(const char* label, std::string& picked, const std::vector<std::string>& names,
+               const std::function<std::string(const std::string&)>& shown) {
+  const auto text = [&](const std::string& name) { return shown ? shown(name) : name; };
+  const std::string before = picked;
+  if (!ImGui::BeginCombo(label, clean_text(text(picked), 256).c_str(),
+                         ImGuiComboFlags_HeightLarge)) {
+    return false;
+  }
+  for (const std::string& name : names) {
+    if (ImGui::Selectable(literal_label(text(name), name).c_str(), name == before)) picked = name;
+    if (name == before) ImGui::SetItemDefaultFocus();
+    explain_item(definition_of(name));
+  }
+  ImGui::EndCombo();
+  return picked != before;
+}
+
+bool button_at_right(const char* label) {
+  const float width = ImGui::CalcTextSize(label).x + 2 * ImGui::GetStyle().FramePadding.x;
+  continue_line(width);
+  ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX(),
+                                ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - width));
+  return ImGui::Button(label);
 }
 
 void show_help(std::string_view text) {
   continue_line(ImGui::CalcTextSize("(?)").x);
   ImGui::AlignTextToFramePadding();
   ImGui::TextDisabled("(?)");
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) show_tooltip(text);
+  explain_item(text);
 }
 
 }  // namespace moonshard::viewer

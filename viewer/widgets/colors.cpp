@@ -26,74 +26,56 @@ constexpr std::array<ImU32, kNumColors> kDarkSeries = {
     rgb(0xB3B347), rgb(0xA87445), rgb(0xC468B4), rgb(0x6E6E6E)};
 
 struct NamedColor {
-  const char* name;
   size_t index;
+  std::array<std::string_view, 4> names;  // empty beyond the last
 };
 
-// A name has the same colour in every picture. Engines may share
-// colours with owners of memory and phases of a step: they are never series of one panel.
+// A name has the same colour in every picture. Engines may share colours with owners of memory and
+// phases of a step: they are never series of one panel.
 constexpr NamedColor kNamedColors[] = {
     // engines, with the names of the profiling suites
-    {"none", 6},
-    {"no_dp", 6},
-    {"no_dp_single", 6},
-    {"vanilla", 6},
-    {"materialize", 1},
-    {"materialized", 1},
-    {"ghost", 0},
-    {"ghost_fsdp", 0},
-    {"ghost_clip", 0},
-    {"flash", 3},
-    {"flash_fsdp", 3},
-    {"flash_clip", 3},
-    {"bookkeeping", 2},
-    {"bookkeeping_fsdp", 2},
-    {"ghost_bookkeeping", 2},
-    {"flash_bookkeeping", 4},
-    {"flash_bookkeeping_fsdp", 4},
-    {"flash_clip_bookkeeping", 4},
-    {"auto", 5},
+    {6, {"none", "no_dp", "no_dp_single", "vanilla"}},
+    {1, {"materialize", "materialized"}},
+    {0, {"ghost", "ghost_fsdp", "ghost_clip"}},
+    {3, {"flash", "flash_fsdp", "flash_clip"}},
+    {2, {"bookkeeping", "bookkeeping_fsdp", "ghost_bookkeeping"}},
+    {4, {"flash_bookkeeping", "flash_bookkeeping_fsdp", "flash_clip_bookkeeping"}},
+    {5, {"auto"}},
     // ways to shard
-    {"ddp", 1},
-    {"fsdp", 0},
-    {"zero2", 1},
-    {"zero3", 0},
-    {"zero2_replicated", 2},
+    {1, {"ddp", "zero2"}},
+    {0, {"fsdp", "zero3"}},
+    {2, {"zero2_replicated"}},
     // owners of memory
-    {"parameters", 0},
-    {"gathered_parameters", 12},
-    {"cast_parameters", 6},
-    {"gradients", 5},
-    {"optimizer_state", 8},
-    {"activations", 2},
-    {"output_gradients", 14},
-    {"engine_kept", 11},
-    {"norm_samples", 7},
-    {"temporaries_ggt", 1},
-    {"temporaries_aat", 3},
-    {"engine_temporaries", 9},
-    {"communication", 4},
-    {"data", 13},
-    {"step_temporaries", 10},
-    {"other", 6},
-    {"rest", 15},
+    {0, {"parameters"}},
+    {12, {"gathered_parameters"}},
+    {6, {"cast_parameters", "other"}},
+    {5, {"gradients"}},
+    {8, {"optimizer_state"}},
+    {2, {"activations"}},
+    {14, {"output_gradients"}},
+    {11, {"engine_kept"}},
+    {7, {"norm_samples"}},
+    {1, {"temporaries_ggt"}},
+    {3, {"temporaries_aat"}},
+    {9, {"engine_temporaries"}},
+    {4, {"communication"}},
+    {13, {"data"}},
+    {10, {"step_temporaries"}},
+    {15, {"rest"}},
     // phases of a step; data is above
-    {"gather", 14},
-    {"graph", 0},
-    {"forward", 0},
-    {"backward", 5},
-    {"norms", 3},
-    {"norm_reduce", 4},
-    {"clip_factors", 7},
-    {"clipped_sum", 2},
-    {"second_backward", 8},
-    {"reduce", 9},
-    {"noise", 3},
-    {"optimizer", 10},
-    {"update", 10},
+    {14, {"gather"}},
+    {0, {"graph", "forward"}},
+    {5, {"backward"}},
+    {3, {"norms", "noise"}},
+    {4, {"norm_reduce"}},
+    {7, {"clip_factors"}},
+    {2, {"clipped_sum"}},
+    {8, {"second_backward"}},
+    {9, {"reduce"}},
+    {10, {"optimizer", "update"}},
     // shares of a step
-    {"compute", 0},
-    {"exposed communication", 4},
+    {0, {"compute"}},
+    {4, {"exposed communication"}},
 };
 
 // Light to dark, one rise of darkness without a turn of hue that some eyes miss.
@@ -198,8 +180,10 @@ std::optional<size_t> named_series_color(std::string_view name) {
     return plain(a) == plain(b);
   };
   for (const NamedColor& known : kNamedColors) {
-    const std::string_view text = known.name;
-    if (std::equal(name.begin(), name.end(), text.begin(), text.end(), same)) return known.index;
+    for (const std::string_view text : known.names) {
+      if (!text.empty() && std::equal(name.begin(), name.end(), text.begin(), text.end(), same))
+        return known.index;
+    }
   }
   return std::nullopt;
 }

@@ -10,7 +10,6 @@
 
 #include "runtime/experiment/experiment_options.h"
 #include "runtime/profile/owner_names.h"
-#include "runtime/profile/phase_names.h"
 #include "runtime/records/schema.h"
 
 namespace moonshard::viewer {

@@ -1,6 +1,6 @@
 // What a name of the records means, in a sentence or two, for tooltips: metrics, phases, owners of
 // memory, columns of tables, options. Options, phases and owners are described in the program's own
-// words (experiment_options.h, phase_names.h, owner_names.h); docs/measurement.md has the
+// words (experiment_options.h, owner_names.h); docs/measurement.md has the
 // details.
 #pragma once
 

@@ -7,34 +7,16 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/utf8.h"
+
 namespace moonshard::viewer {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at the start of text, 0 when it is broken.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  const size_t length = first < 0x80                    ? 1
-                        : first >= 0xC2 && first < 0xE0 ? 2
-                        : first >= 0xE0 && first < 0xF0 ? 3
-                        : first >= 0xF0 && first < 0xF5 ? 4
-                                                        : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  return length;
-}
-
-// Characters that steer the display instead of being shown: C0, DEL, C1 and the bidirectional
-// controls.
-bool is_control(std::string_view sequence) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
-  if (sequence.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
-  if (sequence.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;
-  if (sequence.size() != 3 || byte(0) != 0xE2) return false;
-  return (byte(1) == 0x80 && byte(2) >= 0xA8 && byte(2) <= 0xAE) ||  // U+2028 .. U+202E
-         (byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9);    // U+2066 .. U+2069
+// Characters that steer the display instead of being shown: C0, DEL, C1, separators of lines and
+// the bidirectional controls.
+bool is_control(uint32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069);
 }
 
 // Skips "ESC [ ... letter" at position i; returns the position after it, or i when there is none.
@@ -54,10 +36,11 @@ std::string clean(std::string_view text, size_t max_bytes, bool keep_lines) {
       i = after;
       continue;
     }
-    const size_t length = utf8_length(text.substr(i));
-    const std::string_view sequence = text.substr(i, std::max<size_t>(length, 1));
+    const Utf8Character letter = read_character(text, i);
+    const std::string_view sequence =
+        text.substr(i, letter.valid ? static_cast<size_t>(letter.length) : 1);
     i += sequence.size();
-    if (length == 0) {
+    if (!letter.valid) {
       result += '?';
     } else if (sequence == "\n" && keep_lines) {
       result += '\n';
@@ -65,7 +48,7 @@ std::string clean(std::string_view text, size_t max_bytes, bool keep_lines) {
       continue;
     } else if (sequence == "\t" && keep_lines) {
       result += "    ";
-    } else if (is_control(sequence)) {
+    } else if (is_control(letter.code)) {
       result += ' ';
     } else {
       result += sequence;
@@ -154,6 +137,10 @@ std::string format_bytes(double bytes) {
   return fmt::format("{} {}", format_number(bytes), kUnits[unit]);
 }
 
+std::string format_share(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
+}
+
 MetricFormat metric_format(const std::string& key) {
   struct Suffix {
     const char* text;
@@ -192,20 +179,13 @@ std::string with_unit(const std::string& title, const std::string& unit) {
 }
 
 std::string value_text(const RunData& run, const Value& value) {
-  switch (value.kind) {
-    case Value::Kind::None:
-      return "";
-    case Value::Kind::Bool:
-      return value.number != 0 ? "yes" : "no";
-    case Value::Kind::Number:
-      // Whole numbers without an exponent, as people write them; others with all their digits.
-      return std::abs(value.number) < 1e15 && value.number == std::floor(value.number)
-                 ? fmt::format("{:.0f}", value.number)
-                 : fmt::format("{}", value.number);
-    case Value::Kind::Text:
-      return run.text_of(value);
-  }
-  return "";
+  if (value.kind == Value::Kind::None) return "";
+  if (value.kind == Value::Kind::Bool) return value.number != 0 ? "yes" : "no";
+  if (value.kind == Value::Kind::Text) return run.text_of(value);
+  // Whole numbers without an exponent, as people write them; others with all their digits.
+  return std::abs(value.number) < 1e15 && value.number == std::floor(value.number)
+             ? fmt::format("{:.0f}", value.number)
+             : fmt::format("{}", value.number);
 }
 
 }  // namespace moonshard::viewer

@@ -40,6 +40,9 @@ std::string format_tick(double value);
 /// "512 B", "1.5 MiB", "23.4 GiB".
 std::string format_bytes(double bytes);
 
+/// "47.3 %"; nothing to divide by: "-".
+std::string format_share(double part, double whole);
+
 /// How the values under one metric key are shown: "peak_memory_bytes" -> {"peak memory", "MiB",
 /// 2^-20}.
 struct MetricFormat {

@@ -90,6 +90,10 @@ void show_tooltip(std::string_view text) {
   ImGui::EndTooltip();
 }
 
+void explain_item(std::string_view text) {
+  if (!text.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) show_tooltip(text);
+}
+
 void show_empty_state(std::string_view what, std::string_view next, const UiStyle& style) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const auto centered = [&](std::string_view text, ImU32 color) {

@@ -30,6 +30,19 @@ void show_status(std::string_view status, const UiStyle& style);
 
 /// A tooltip of wrapped text; call it when the item before is hovered.
 void show_tooltip(std::string_view text);
+/// The tooltip of the item before, while it is hovered; none for an empty text.
+void explain_item(std::string_view text);
+
+/// Calls draw(i) for those of `count` rows of the current table or window that are in sight. Rows
+/// are as high as the first one, or as said.
+template <class Draw>
+void draw_rows_in_sight(size_t count, const Draw& draw, float height = -1) {
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(count), height);
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) draw(static_cast<size_t>(i));
+  }
+}
 
 /// Fills an empty panel: what is missing, and below what to do next.
 void show_empty_state(std::string_view what, std::string_view next, const UiStyle& style);

@@ -2,17 +2,112 @@
 // into pieces, and the tokens around a whole text. Put together by tokenizer_json.cpp.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "runtime/data/text/added_tokens.h"
-#include "runtime/data/text/bpe_model.h"
-#include "runtime/data/text/normalizer.h"
 #include "runtime/data/text/split_pattern.h"
 #include "runtime/data/text/tokenizer.h"
 
 namespace moonshard::data {
+
+/// Tokens that are found in text before any other processing: "<|eot_id|>" and the like.
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool special = false;
+  bool normalized = false;              ///< is looked for after normalisation, not before
+  bool lstrip = false, rstrip = false;  ///< consumes white space on that side
+};
+
+/// A stretch of text: one token, or (id < 0) text between tokens.
+struct TextPart {
+  std::string_view text;
+  int32_t id = -1;
+};
+
+class TokenFinder {
+ public:
+  /// Contents are not empty. Of two equal ones the later counts.
+  void add(const AddedToken& token, std::string_view content);
+  bool empty() const { return tokens_.empty(); }
+  /// The leftmost, of those the longest, token first; then on from its end.
+  std::vector<TextPart> split(std::string_view text) const;
+
+ private:
+  struct Node {
+    std::vector<std::pair<unsigned char, uint32_t>> next;  ///< sorted by byte
+    int32_t token = -1;                                    ///< place in tokens_
+  };
+  struct Found {
+    int32_t id;
+    bool lstrip, rstrip;
+  };
+  /// Length of the longest token at a position, 0 when there is none.
+  size_t longest_at(std::string_view text, size_t at, int32_t& token) const;
+
+  std::vector<Node> nodes_ = std::vector<Node>(1);
+  std::vector<Found> tokens_;
+  bool starts_[256] = {};
+};
+
+// Unicode normalisation forms of a text.
+
+enum class NormalForm { None, Nfc, Nfd, Nfkc, Nfkd };
+
+/// Of valid UTF-8. Linear in the length (times a logarithm in the longest run of accents).
+std::string normalized(std::string_view text, NormalForm form);
+
+// Byte-level byte-pair encoding (Sennrich et al. 2016; Radford et al. 2019): a piece of text starts
+// as single bytes, and of all neighbours the pair that was learned first is merged, again and
+// again.
+
+/// Bytes of a token that is written in the byte-level alphabet, where every byte has a visible
+/// character. False when it has a character that is not of that alphabet.
+bool bytes_of_alphabet(std::string_view token, std::string& bytes);
+
+/// For look-ups by string_view without a copy.
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+template <class T>
+using TextMap = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
+
+class BpeModel {
+ public:
+  /// Ids by the tokens' bytes. Every single byte must be there.
+  explicit BpeModel(TextMap<int32_t> vocabulary);
+
+  /// The next pair to be learned. False when it was learned before.
+  bool add_merge(int32_t left, int32_t right, int32_t merged);
+  /// A piece that is a token as a whole is that token, whatever the merges would make.
+  void ignore_merges(bool yes) { ignore_merges_ = yes; }
+
+  const TextMap<int32_t>& vocabulary() const { return vocabulary_; }
+  /// Appends the ids of a piece. Several threads may call it. n log n in its length.
+  void encode(std::string_view piece, std::vector<int32_t>& ids) const;
+
+ private:
+  struct Merge {
+    uint32_t rank;
+    int32_t merged;
+  };
+  void merge_all(std::string_view piece, std::vector<int32_t>& ids) const;
+  const Merge* find_merge(int32_t left, int32_t right) const;
+
+  TextMap<int32_t> vocabulary_;
+  std::unordered_map<uint64_t, Merge> merges_;
+  int32_t byte_ids_[256];
+  bool ignore_merges_ = false;
+
+  mutable std::mutex cache_mutex_;
+  mutable TextMap<std::vector<int32_t>> cache_;
+};
 
 struct BpeParts {
   std::string name;

@@ -1,4 +1,4 @@
-#include "runtime/data/text/json_text_source.h"
+#include "runtime/data/text/documents.h"
 
 #include <iterator>
 #include <set>
@@ -6,8 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/check.h"
-#include "runtime/data/text/documents.h"
-#include "runtime/data/text/utf8.h"
+#include "runtime/base/utf8.h"
 
 namespace moonshard::data {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
-#include "runtime/data/text/utf8.h"
+#include "runtime/base/utf8.h"
 
 namespace moonshard::data {
 

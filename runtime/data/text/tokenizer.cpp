@@ -4,10 +4,8 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/json.h"
-#include "runtime/data/text/checksum.h"
-#include "runtime/data/text/tokenizer_json.h"
-#include "runtime/data/text/utf8.h"
-#include "runtime/weights/foreign_json.h"
+#include "runtime/base/utf8.h"
+#include "runtime/data/text/token_file.h"
 
 namespace moonshard::data {
 namespace {
@@ -61,7 +59,7 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& name) {
            "tokenizer: expected \"bytes\", a tokenizer.json or a folder with one, got {}; there is "
            "no file of that name",
            in_quotes(name));
-  const auto file = weights::read_foreign_json(path, {kMaxFileBytes, kMaxValues, 32});
+  const auto file = read_foreign_json(path, {kMaxFileBytes, kMaxValues, 32});
   Checksum checksum;
   checksum.add(read_text_file(path, kMaxFileBytes));
   return tokenizer_of_json(file, path.string(), checksum.value());

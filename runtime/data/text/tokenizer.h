@@ -1,5 +1,5 @@
 // Text to ids and back. "bytes" needs no file: id = byte, and the 0 byte stands between documents.
-// Others come from a tokenizer.json of Hugging Face's format (tokenizer_json.h).
+// Others come from a tokenizer.json of Hugging Face's format.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 namespace moonshard::data {
 
@@ -45,5 +47,13 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& name);
 
 /// prefix + ids + suffix.
 std::vector<int32_t> encode_whole(const Tokenizer& tokenizer, std::string_view text);
+
+// Hugging Face's tokenizer.json, as far as it describes byte-level BPE: Llama 3, Qwen 2 and GPT-2
+// kinds. The file is untrusted: everything is checked, and what is not supported is refused by the
+// name of its field, since silently different ids would be worse.
+
+/// Of the parsed file. `where` opens every error. Throws IoError.
+std::shared_ptr<const Tokenizer> tokenizer_of_json(const nlohmann::json& file,
+                                                   const std::string& where, uint64_t fingerprint);
 
 }  // namespace moonshard::data

@@ -1,10 +1,10 @@
-#include "runtime/data/text/tokenizer_json.h"
+#include "runtime/data/text/tokenizer.h"
 
 #include <algorithm>
 
 #include "runtime/base/check.h"
+#include "runtime/base/utf8.h"
 #include "runtime/data/text/bpe_tokenizer.h"
-#include "runtime/data/text/utf8.h"
 
 namespace moonshard::data {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "kernels/gelu/gelu.h"
 #include "kernels/swiglu/swiglu.h"
-#include "runtime/models/blocks/fused.h"
+#include "runtime/models/blocks/param_ops.h"
 
 namespace moonshard::models {
 namespace {

@@ -1,12 +1,23 @@
 #include "runtime/models/blocks/attention.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <mutex>
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/version.h>
 
 #include "runtime/base/check.h"
-#include "runtime/models/blocks/attention_choice.h"
+#include "runtime/core/device.h"
+#include "runtime/core/tuning.h"
+#include "runtime/profile/nvml.h"
 
 namespace moonshard::models {
 namespace {
@@ -46,6 +57,91 @@ at::Tensor standard_attention(const at::Tensor& q, const at::Tensor& k, const at
   return at::matmul(weights, v).view({B, Hq, T, d});
 }
 
+// How far apart the kernels may be, relative to a tensor's norm: both round to 16 bits in between,
+// at other places. A kernel that does not support a shape is off by far more.
+constexpr double kAgreement = 0.02;
+
+struct Trial {
+  double ms = 0;
+  std::vector<at::Tensor> results;  ///< output, gradients of q, k and v
+};
+
+Trial try_kernel(AttentionKernel kernel, const std::vector<at::Tensor>& qkv, const at::Tensor& g,
+                 bool causal) {
+  Trial trial;
+  const auto once = [&] {
+    const at::Tensor y = run_attention(kernel, qkv[0], qkv[1], qkv[2], causal);
+    trial.results = torch::autograd::grad({y}, qkv, {g});
+    trial.results.insert(trial.results.begin(), y.detach());
+  };
+  constexpr int kWarmUps = 3, kRounds = 3, kRepeats = 5;
+  for (int i = 0; i < kWarmUps; ++i) once();
+  const c10::Device device = g.device();
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  for (int round = 0; round < kRounds; ++round) {
+    c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT),
+        stop(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+    start.record(guard.getStream(device));
+    for (int i = 0; i < kRepeats; ++i) once();
+    stop.record(guard.getStream(device));
+    stop.synchronize();
+    const double ms = start.elapsedTime(stop) / kRepeats;
+    trial.ms = round == 0 ? ms : std::min(trial.ms, ms);
+  }
+  return trial;
+}
+
+bool agree(const Trial& a, const Trial& b) {
+  for (size_t i = 0; i < a.results.size(); ++i) {
+    const at::Tensor wide = a.results[i].to(at::kFloat);
+    const double difference =
+        ((b.results[i].to(at::kFloat) - wide).norm() / wide.norm()).item<double>();
+    if (!(difference < kAgreement)) return false;
+  }
+  return true;
+}
+
+// On random tensors laid out as the models' are: heads beside each other in a token's row.
+std::map<std::string, double> time_kernels(const at::Tensor& like_q, const at::Tensor& like_k,
+                                           bool causal) {
+  const at::AutoGradMode enable(true);
+  const auto make = [&](const at::Tensor& like) {
+    return at::randn({like.size(0), like.size(2), like.size(1), like.size(3)},
+                     like.options().requires_grad(false))
+        .transpose(1, 2)
+        .set_requires_grad(true);
+  };
+  const std::vector<at::Tensor> qkv{make(like_q), make(like_k), make(like_k)};
+  const at::Tensor g = make(like_q).detach();
+  const Trial flash = try_kernel(AttentionKernel::Flash, qkv, g, causal);
+  std::map<std::string, double> times{{attention_kernel_name(AttentionKernel::Flash), flash.ms}};
+  try {
+    const Trial cudnn = try_kernel(AttentionKernel::Cudnn, qkv, g, causal);
+    if (agree(flash, cudnn)) times[attention_kernel_name(AttentionKernel::Cudnn)] = cudnn.ms;
+  } catch (const c10::Error&) {  // cuDNN does not support this shape, or is missing
+  }
+  return times;
+}
+
+// The GPU and the library that a time belongs to.
+std::string machine_of(const at::Tensor& q) {
+  static const std::vector<profile::Gpu> gpus =
+      profile::visible_gpus(profile::list_gpus().gpus, std::getenv("CUDA_VISIBLE_DEVICES"));
+  const auto index = static_cast<size_t>(q.get_device());
+  return fmt::format("{}, LibTorch {}", index < gpus.size() ? gpus[index].name : "GPU",
+                     TORCH_VERSION);
+}
+
+std::mutex& choices_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+std::map<std::string, AttentionKernel>& choices() {
+  static std::map<std::string, AttentionKernel> known;
+  return known;
+}
+
 }  // namespace
 
 AttentionKind attention_kind(const std::string& name) {
@@ -58,6 +154,59 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      AttentionKind kind) {
   return kind == AttentionKind::Flash ? fused_attention(q, k, v, causal)
                                       : standard_attention(q, k, v, causal);
+}
+
+const char* attention_kernel_name(AttentionKernel kernel) {
+  return kernel == AttentionKernel::Flash ? "flash" : "cudnn";
+}
+
+bool attention_has_choice(const at::Tensor& q, const at::Tensor& k) {
+  return q.is_cuda() && (q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf) &&
+         q.size(3) % 8 == 0 && q.size(3) <= 128 && q.size(2) == k.size(2) && q.numel() > 0;
+}
+
+std::string attention_key(const at::Tensor& q, const at::Tensor& k, bool causal) {
+  return fmt::format("attention: B {} Hq {} Hkv {} T {} d {} {} {}", q.size(0), q.size(1),
+                     k.size(1), q.size(2), q.size(3), causal ? "causal" : "full",
+                     dtype_name(q.scalar_type()));
+}
+
+AttentionKernel attention_kernel(const at::Tensor& q, const at::Tensor& k, bool causal) {
+  const std::string key = attention_key(q, k, causal);
+  // Held while the kernels are timed: a second thread waits for the result.
+  const std::lock_guard lock(choices_mutex());
+  const auto known = choices().find(key);
+  if (known != choices().end()) return known->second;
+  if (at::globalContext().deterministicAlgorithms()) return AttentionKernel::Flash;
+  const std::string name =
+      tuned_choice(machine_of(q), key, [&] { return time_kernels(q, k, causal); });
+  const AttentionKernel kernel = name == attention_kernel_name(AttentionKernel::Cudnn)
+                                     ? AttentionKernel::Cudnn
+                                     : AttentionKernel::Flash;
+  choices()[key] = kernel;
+  return kernel;
+}
+
+void set_attention_choice(const std::string& key, AttentionKernel kernel) {
+  const std::lock_guard lock(choices_mutex());
+  choices()[key] = kernel;
+}
+
+std::map<std::string, std::string> attention_choices() {
+  const std::lock_guard lock(choices_mutex());
+  std::map<std::string, std::string> named;
+  for (const auto& [key, kernel] : choices()) named[key] = attention_kernel_name(kernel);
+  return named;
+}
+
+at::Tensor run_attention(AttentionKernel kernel, const at::Tensor& q, const at::Tensor& k,
+                         const at::Tensor& v, bool causal) {
+  if (kernel == AttentionKernel::Flash)
+    return std::get<0>(at::_scaled_dot_product_flash_attention(q, k, v, 0.0, causal));
+  const bool in_graph =
+      at::GradMode::is_enabled() && (q.requires_grad() || k.requires_grad() || v.requires_grad());
+  return std::get<0>(at::_scaled_dot_product_cudnn_attention(
+      q, k, v, std::nullopt, /*compute_log_sumexp=*/in_graph, 0.0, causal));
 }
 
 }  // namespace moonshard::models

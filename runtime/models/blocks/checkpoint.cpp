@@ -1,11 +1,11 @@
 #include "runtime/models/blocks/checkpoint.h"
 
-#include "runtime/profile/owners.h"
-
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
+
+#include "runtime/profile/ledger.h"
 
 namespace moonshard::models {
 namespace {

@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "runtime/models/blocks/param_ops.h"
-#include "runtime/profile/owners.h"
+#include "runtime/profile/ledger.h"
 
 namespace moonshard::models::layer_function {
 

@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include "kernels/cross_entropy/cross_entropy.h"
-#include "runtime/models/blocks/fused.h"
+#include "runtime/models/blocks/param_ops.h"
 
 namespace moonshard::models {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/rms_norm/rms_norm.h"
-#include "runtime/models/blocks/fused.h"
 #include "runtime/models/blocks/layer_function.h"
+#include "runtime/models/blocks/param_ops.h"
 
 namespace moonshard::models {
 namespace {

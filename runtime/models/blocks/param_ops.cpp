@@ -1,5 +1,6 @@
 #include "runtime/models/blocks/param_ops.h"
 
+#include <atomic>
 #include <exception>
 
 #include "runtime/base/check.h"
@@ -9,6 +10,8 @@
 
 namespace moonshard::models {
 namespace {
+
+std::atomic<bool> fused_everywhere{false};
 
 using namespace layer_function;
 
@@ -76,6 +79,16 @@ at::Tensor plain_linear(const at::Tensor& x, const ParamLayer& layer) {
 }
 
 }  // namespace
+
+bool takes_fused_form(bool kernel_runs) {
+  return kernel_runs || fused_everywhere.load(std::memory_order_relaxed);
+}
+
+FusedByReferences::FusedByReferences() : before_(fused_everywhere.exchange(true)) {}
+
+FusedByReferences::~FusedByReferences() {
+  fused_everywhere.store(before_);
+}
 
 void before_forward(const ParamLayer& layer) {
   if (layer.seam->keeper != nullptr) layer.seam->keeper->before_forward(layer);

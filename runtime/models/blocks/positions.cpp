@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/rotary/rotary.h"
-#include "runtime/models/blocks/fused.h"
+#include "runtime/models/blocks/param_ops.h"
 
 namespace moonshard::models {
 namespace {
@@ -79,6 +79,16 @@ at::Tensor sincos_positions(int64_t side, int64_t width, const at::TensorOptions
   const at::Tensor columns = half.unsqueeze(0).expand({side, side, 2 * quarter});
   const at::Tensor rows = half.unsqueeze(1).expand({side, side, 2 * quarter});
   return at::cat({columns, rows}, -1).view({1, side * side, width}).to(options.dtype());
+}
+
+at::Tensor timestep_features(const at::Tensor& timesteps, at::ScalarType type) {
+  constexpr int64_t kHalf = kTimestepFrequencies / 2;
+  // Angles in double, as those of the positions are.
+  const auto wide = timesteps.options().dtype(at::kDouble);
+  const at::Tensor exponent = at::arange(kHalf, wide) / static_cast<double>(kHalf);
+  const at::Tensor frequency = at::pow(at::full({}, 10000.0, wide), exponent).reciprocal();
+  const at::Tensor angle = at::outer(timesteps.to(at::kDouble), frequency);
+  return at::cat({angle.cos(), angle.sin()}, -1).to(type);
 }
 
 }  // namespace moonshard::models

@@ -54,4 +54,12 @@ RotatedHeads rotate_in_place(const at::Tensor& q, const at::Tensor& k, const Rot
 /// has it. width must be a multiple of 4.
 at::Tensor sincos_positions(int64_t side, int64_t width, const at::TensorOptions& options);
 
+// The time of a diffusion step as a vector: cosines and sines of geometrically falling frequencies,
+// the input of a small MLP.
+
+inline constexpr int64_t kTimestepFrequencies = 256;
+
+/// timesteps [B] -> [B, 256]: cosines, then sines, of t * 10000^(-i / 128), in `type`.
+at::Tensor timestep_features(const at::Tensor& timesteps, at::ScalarType type);
+
 }  // namespace moonshard::models

@@ -4,7 +4,7 @@
 
 #include "runtime/privacy/engines/engines.h"
 #include "runtime/privacy/layer_rules.h"
-#include "runtime/profile/owners.h"
+#include "runtime/profile/ledger.h"
 
 namespace moonshard::privacy {
 namespace {

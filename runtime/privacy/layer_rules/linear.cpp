@@ -1,7 +1,7 @@
 // Linear and patch embedding: the gradient of sample b is G_b^T A_b, a sum of T outer products.
 #include "kernels/clipped_sum/clipped_sum.h"
 #include "runtime/privacy/layer_rules/rules.h"
-#include "runtime/profile/owners.h"
+#include "runtime/profile/ledger.h"
 
 namespace moonshard::privacy {
 namespace {

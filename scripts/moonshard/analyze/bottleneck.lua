@@ -1,6 +1,7 @@
 --- What bounds a step: cause, evidence and advice, as a report. Rules and thresholds are those of
 -- runtime/analysis/bottleneck.h.
 local guard = require "moonshard.options_guard"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 
 local M = {}
@@ -32,13 +33,8 @@ end
 -- @treturn Report findings (name, cause, evidence = { point, text }, advice), notes; prints as a report
 function M.analyze(results, options)
   options = guard.check("ms.analyze.bottleneck", options, { "thresholds" }, 2)
-  local limits, names = {}, {}
-  for name, value in pairs(M.thresholds) do
-    limits[name], names[#names + 1] = value, name
-  end
-  table.sort(names)
-  for name, value in pairs(guard.check("ms.analyze.bottleneck: thresholds", options.thresholds, names, 2)) do limits[name] = value end
-  return setmetatable(native.analysis.bottlenecks(results, limits), Report)
+  local own = guard.check("ms.analyze.bottleneck: thresholds", options.thresholds, lists.keys(M.thresholds), 2)
+  return setmetatable(native.analysis.bottlenecks(results, lists.merged(M.thresholds, own)), Report)
 end
 
 return M

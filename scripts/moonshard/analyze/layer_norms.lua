@@ -9,7 +9,7 @@ local M = {}
 -- @treturn number
 function M.slowest(point)
   local layers, sum = {}, 0
-  for _, layer in ipairs(plot_points.list(plot_points.list(point.result).layers)) do
+  for _, layer in ipairs(plot_points.part(point, "layers")) do
     local ms = plot_points.number(plot_points.list(layer).norm_ms)
     if ms then
       layers[#layers + 1] = { layer = tostring(layer.layer), kind = layer.kind, norm_ms = ms }

@@ -1,6 +1,7 @@
 --- What each point costs beyond a baseline with the same other options: memory in GiB, time in percent.
 -- The comparison itself is runtime/analysis/overhead.h, which the viewer uses, too.
 local guard = require "moonshard.options_guard"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 
@@ -31,12 +32,8 @@ end
 -- @treturn table by point: partner (a point), is_baseline, memory_bytes, memory_percent, time_ratio, time_percent,
 -- throughput_ratio (each nil where it is not known; of the baseline itself 0 or 1), why_none
 function M.costs(results, axis, value)
-  local list
-  if type(axis) == "table" then
-    list = native.analysis.overhead_against(results, axis)
-  else
-    list = native.analysis.overhead(results, axis, value)
-  end
+  local is_point = type(axis) == "table"
+  local list = is_point and native.analysis.overhead_against(results, axis) or native.analysis.overhead(results, axis, value)
   local costs = {}
   for i, point in ipairs(results.points) do
     costs[point] = list[i]
@@ -48,9 +45,7 @@ end
 --- Marks of rows that are a baseline, in the order of the points.
 -- @treturn {boolean,...}
 function M.baseline_rows(results, costs)
-  local marks = {}
-  for i, point in ipairs(results.points) do marks[i] = costs[point].is_baseline end
-  return marks
+  return lists.map(results.points, function(point) return costs[point].is_baseline end)
 end
 
 --- GiB, or MiB where no point reaches one GiB; and what a MiB is of it.
@@ -72,24 +67,15 @@ function M.analyze(results, options)
   options = guard.check("ms.analyze.overhead", options, { "baseline", "axis" }, 2)
   local axis, baseline = M.baseline_of(results, options)
   local costs, found = M.costs(results, axis, baseline), false
-  local columns, rows = {}, {}
-  for i, name in ipairs(results.axes) do columns[i] = name end
   local unit, factor = M.memory_unit(results)
-  for _, title in ipairs { "status", "peak " .. unit, "memory +" .. unit, "avg ms", "median ms", "time +%" } do
-    columns[#columns + 1] = title
-  end
-  for r, point in ipairs(results.points) do
-    local row, n, metrics, cost = {}, #results.axes, point.metrics, costs[point]
-    for i, name in ipairs(results.axes) do row[i] = point.options[name] end
-    row[n + 1] = point.status
-    if point.status == "ok" then
-      found = found or cost.partner ~= nil
-      row[n + 2] = metrics.peak_memory_mb and metrics.peak_memory_mb * factor
-      row[n + 3] = cost.memory_bytes and cost.memory_bytes / 2 ^ 20 * factor
-      row[n + 4], row[n + 5], row[n + 6] = metrics.avg_time_ms, metrics.median_time_ms, cost.time_percent
-    end
-    rows[r] = row
-  end
+  local titles = { "status", "peak " .. unit, "memory +" .. unit, "avg ms", "median ms", "time +%" }
+  local columns, rows = text_table.of_points(results, results.points, titles, function(point)
+    local metrics, cost = point.metrics, costs[point]
+    if point.status ~= "ok" then return { point.status } end
+    found = found or cost.partner ~= nil
+    return { point.status, metrics.peak_memory_mb and metrics.peak_memory_mb * factor,
+      cost.memory_bytes and cost.memory_bytes / 2 ^ 20 * factor, metrics.avg_time_ms, metrics.median_time_ms, cost.time_percent }
+  end)
   local note = found and "The rows with %s = %s are the baseline." or "No point has %s = %s: nothing to compare with."
   return text_table.new { title = "Overhead against " .. tostring(baseline), columns = columns, rows = rows,
     notes = { note:format(axis, tostring(baseline)) }, axis = axis, baseline = baseline, is_baseline = M.baseline_rows(results, costs) }

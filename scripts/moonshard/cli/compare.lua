@@ -1,28 +1,22 @@
 --- moonshard compare: only what differs between results, then their figures with ratios.
 local analyze = require "moonshard.analyze"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local usage = require "moonshard.usage"
 
 local function as_json(comparison)
-  local tables = {}
-  for i, each in ipairs(comparison.tables) do tables[i] = { title = each.title, columns = each.columns, rows = each.rows } end
-  for _, each in ipairs(tables) do
-    for r, row in ipairs(each.rows) do
-      local named = {}
-      for c = 1, #each.columns do named[c] = row[c] == nil and native.null or row[c] end
-      each.rows[r] = named
-    end
-  end
-  return native.records.to_json { tables = tables }
+  return native.records.to_json { tables = lists.map(comparison.tables, function(each)
+    local rows = lists.map(each.rows, function(row)
+      return lists.map(each.columns, function(_, c) return row[c] == nil and native.null or row[c] end)
+    end)
+    return { title = each.title, columns = each.columns, rows = rows }
+  end) }
 end
 
 local function compare(given)
   if not given.paths then usage.fail("compare: expected run folders or result files, got nothing; moonshard compare --help") end
-  local ok, comparison = pcall(analyze.compare, given.paths, { all = given.all, metrics = given.metrics, only = given.only or {} })
-  if not ok then
-    io.stderr:write("moonshard: ", (usage.plain(comparison):gsub("^ms%.compare:", "compare:")), "\n")
-    return 1
-  end
+  local comparison = usage.attempt("ms%.compare:", "compare:", analyze.compare, given.paths,
+    { all = given.all, metrics = given.metrics, only = given.only or {} })
   io.write(given.json and as_json(comparison) or tostring(comparison) .. "\n")
   return 0
 end

@@ -1,17 +1,14 @@
 --- moonshard completion bash|zsh: a script for the shell, made from the same verbs, flags and options as everything else.
+local lists = require "moonshard.lists"
 local usage = require "moonshard.usage"
 
 local function dashed(name) return "--" .. name:gsub("_", "-") end
 
 --- The words of a verb: its flags, and whatever may stand without one.
 local function verb_words(verb)
-  local words = {}
-  for _, word in ipairs(verb.positional and verb.positional.words or {}) do words[#words + 1] = word end
-  for _, flag in ipairs(verb.flags) do
-    if not flag.hidden then words[#words + 1] = dashed(flag.name) end
-  end
-  words[#words + 1] = "--help"
-  return table.concat(words, " ")
+  local shown = lists.select(verb.flags, function(flag) return not flag.hidden end)
+  local free = verb.positional and verb.positional.words or {}
+  return table.concat(lists.extend({}, free, lists.map(lists.column(shown, "name"), dashed), { "--help" }), " ")
 end
 
 --- Branches that offer the values of flags with a closed list.
@@ -24,20 +21,17 @@ local function value_cases(ms)
   for _, option in ipairs(ms.options()) do
     if option.type:find("|", 1, true) and option.type ~= "true | false" then add(option.name, (option.type:gsub(" | ", " "))) end
   end
-  local models = {}
-  for i, model in ipairs(ms.models()) do models[i] = model.name end
-  add("model", table.concat(models, " "))
+  add("model", table.concat(lists.column(ms.models(), "name"), " "))
   return table.concat(lines, "\n")
 end
 
 --- Branches that offer the flags of a verb; those of verbs in Lua are in moonshard.cli.
 local function verb_cases(ms, verbs)
-  local options, lines = {}, {}
-  for i, name in ipairs(ms.option_names()) do options[i] = dashed(name) end
+  local lines = {}
   local function add(verb, words, more)
     lines[#lines + 1] = ("    %s) COMPREPLY=($(compgen -W \"%s\" -- \"$word\")%s);;"):format(verb, words, more or "")
   end
-  add("profile", table.concat(options, " ") .. " --json --output --help")
+  add("profile", table.concat(lists.map(ms.option_names(), dashed), " ") .. " --json --output --help")
   for _, name in ipairs(verbs) do
     local ok, verb = pcall(require, "moonshard.cli." .. name)
     if ok then add(name, verb_words(verb), verb.takes_files and " $(compgen -f -- \"$word\")") end

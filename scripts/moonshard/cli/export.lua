@@ -1,5 +1,6 @@
 --- moonshard export: results in formats of other programs.
 local label_of = require("moonshard.analyze.memory").label_of
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local usage = require "moonshard.usage"
 
@@ -36,10 +37,8 @@ local function events_of(point)
   for name, value in pairs(point.metrics) do add("metric/" .. name, last, value) end
   local breakdown = point.result.memory and point.result.memory.breakdown or {}
   for _, row in ipairs(breakdown) do add("memory_bytes/" .. row.owner, last, row.bytes) end
-  local names, lines = {}, { "| option | value |", "| --- | --- |" }
-  for name in pairs(point.options) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do lines[#lines + 1] = ("| %s | %s |"):format(name, tostring(point.options[name])) end
+  local lines = { "| option | value |", "| --- | --- |" }
+  for _, name in ipairs(lists.keys(point.options)) do lines[#lines + 1] = ("| %s | %s |"):format(name, tostring(point.options[name])) end
   list[#list + 1] = { tag = "options", step = 0, wall_time = start, text = table.concat(lines, "\n") }
   return list, start
 end
@@ -47,48 +46,36 @@ end
 local function safe_name(text) return (text:gsub("[^%w%._=,-]+", "_")) end
 
 local function write_tensorboard(runs, folder)
-  local written = 0
-  for _, point in ipairs(runs.points) do
-    if next(point.metrics) ~= nil then
-      local events, start = events_of(point)
-      local name = safe_name(label_of(runs, point) .. "_" .. point.id:sub(1, 6))
-      native.files.write_events(("%s/%s/events.out.tfevents.%010d.moonshard"):format(folder, name, start), events)
-      written = written + 1
-    end
+  local measured = runs:select(function(point) return next(point.metrics) ~= nil end)
+  for _, point in ipairs(measured) do
+    local events, start = events_of(point)
+    local name = safe_name(label_of(runs, point) .. "_" .. point.id:sub(1, 6))
+    native.files.write_events(("%s/%s/events.out.tfevents.%010d.moonshard"):format(folder, name, start), events)
   end
-  return written
+  return #measured
 end
 
 --- All points whole, for other programs to read.
 local function as_json(runs)
-  local points = {}
-  for i, point in ipairs(runs.points) do
-    points[i] = { id = point.id, status = point.status, options = point.options, metrics = point.metrics,
+  local points = lists.map(runs.points, function(point)
+    return { id = point.id, status = point.status, options = point.options, metrics = point.metrics,
       error = point.error ~= "" and point.error or nil }
-  end
+  end)
   return native.records.to_json { name = runs.name, axes = runs.axes, points = points }
 end
 
 local function export(given)
   if not given.folder then usage.fail("export: expected a run folder, got nothing; moonshard export --help") end
   if not given.format then usage.fail("export: expected --format %s, got none", table.concat(formats, "|")) end
-  local ok, runs = pcall(require("moonshard.runs").load, given.folder)
-  if not ok then
-    io.stderr:write("moonshard: ", (usage.plain(runs):gsub("^ms%.load:", "export:")), "\n")
-    return 1
-  end
+  local runs = usage.attempt("ms%.load:", "export:", require("moonshard.runs").load, given.folder)
   if given.format == "tensorboard" then
     local folder = given.output or given.folder .. "/tensorboard"
     local written = write_tensorboard(runs, folder)
     print(("%d points in %s; look at them: tensorboard --logdir %s"):format(written, folder, folder))
     return written > 0 and 0 or 1
   end
-  local text
-  if given.format == "json" and not given.table then
-    text = as_json(runs)
-  else
-    text = runs:tabulate(given.table):to(given.format)
-  end
+  local is_whole = given.format == "json" and not given.table
+  local text = is_whole and as_json(runs) or runs:tabulate(given.table):to(given.format)
   if given.output then
     native.files.write(given.output, text)
     print(given.output)

@@ -1,5 +1,6 @@
 --- moonshard models: the presets, with what they cost.
-local native = require "moonshard.native"
+local lists = require "moonshard.lists"
+local listing = require "moonshard.cli.listing"
 local text_table = require "moonshard.text_table"
 
 local function with_unit(number, units)
@@ -12,28 +13,13 @@ end
 
 local columns = { "model", "task", "parameters", "FLOPs/token", "GiB at batch 1", "batch", "tokens", "" }
 
-return {
-  usage = "[--json]",
-  about = "Lists the model presets.",
-  flags = { { name = "json", kind = "boolean", doc = "the same as JSON" } },
-  run = function(given)
-    local models = package.loaded["moonshard"].models()
-    if given.json then
-      io.write(native.records.to_json(models))
-      return 0
-    end
-    local rows = {}
-    for i, model in ipairs(models) do
-      rows[i] = {
-        model.name, model.task, with_unit(model.num_parameters, { "", "k", "M", "G" }),
-        with_unit(model.flops_per_token, { "", "k", "M", "G", "T" }), ("%.3g"):format(model.memory_batch_1_bytes / 2 ^ 30),
-        model.batch_size, model.seq_length, model.doc,
-      }
-    end
-    print(text_table.format(columns, rows))
-    print("\nFLOPs: forward and backward of one token at the preset's length. Memory: parameters, gradients and activations of a")
-    print("plain step of one sample in float32, without optimizer state. batch and tokens are what an experiment takes when it")
-    print("names none. Every size is an option: moonshard profile --help.")
-    return 0
-  end,
-}
+return listing("models", "Lists the model presets.", function(models)
+  print(text_table.format(columns, lists.map(models, function(model)
+    return { model.name, model.task, with_unit(model.num_parameters, { "", "k", "M", "G" }),
+      with_unit(model.flops_per_token, { "", "k", "M", "G", "T" }), ("%.3g"):format(model.memory_batch_1_bytes / 2 ^ 30),
+      model.batch_size, model.seq_length, model.doc }
+  end)))
+  print("\nFLOPs: forward and backward of one token at the preset's length. Memory: parameters, gradients and activations of a")
+  print("plain step of one sample in float32, without optimizer state. batch and tokens are what an experiment takes when it")
+  print("names none. Every size is an option: moonshard profile --help.")
+end)

@@ -1,4 +1,5 @@
 --- moonshard plot: figures of a run folder as PNG, with their plot specs.
+local lists = require "moonshard.lists"
 local plots = require "moonshard.plots"
 local runs = require "moonshard.runs"
 local usage = require "moonshard.usage"
@@ -17,18 +18,12 @@ local function request_of(given)
     usage.fail("plot: option '--scale': expected 1 to 4, got %s", tostring(given.scale))
   end
   local request = { out = given.out, size = given.size, scale = given.scale, theme = given.theme }
-  for i, name in ipairs(rest) do request[i] = name end
-  if #rest == 0 then request[1] = "all" end
-  return path, request
+  return path, lists.extend(request, #rest > 0 and rest or { "all" })
 end
 
 local function draw(given)
   local path, request = request_of(given)
-  local ok, results = pcall(runs.load, path)
-  if not ok then
-    io.stderr:write("moonshard: ", tostring(results), "\n")
-    return 1
-  end
+  local results = usage.attempt("ms%.load:", "plot:", runs.load, path)
   local drawn, paths, refused = pcall(plots.draw, results, request)
   if not drawn then
     io.stderr:write("moonshard: ", (tostring(paths):gsub("^.-runs:plot: ", "plot: ")), "\n")

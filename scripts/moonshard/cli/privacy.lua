@@ -1,4 +1,5 @@
 --- moonshard privacy epsilon|calibrate: what a schedule costs, and what a budget allows.
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 local usage = require "moonshard.usage"
@@ -54,12 +55,18 @@ local function wanted_methods(given, q)
   return q == 1 and { "rdp", "prv", "gaussian", "gdp" } or { "rdp", "prv", "gdp" }
 end
 
-local function print_results(given, schedule, columns, rows, results)
+--- Asks every wanted method, and prints the answers as a table of rows, or as JSON.
+local function ask(given, action, own_options, schedule, columns, row_of)
+  local methods = wanted_methods(given, given.q)
+  local results = lists.map(methods, function(method)
+    return call(action, lists.merged(own_options,
+      { method = method, q = given.q, sigma = given.sigma, steps = given.steps, delta = given.delta }))
+  end)
   if given.json then
     io.write(native.records.to_json { delta = given.delta, target_epsilon = given.target_epsilon, schedule = schedule, results = results })
     return 0
   end
-  print(text_table.format(columns, rows))
+  print(text_table.format(columns, lists.map(methods, function(method, i) return lists.extend({ method }, row_of(results[i])) end)))
   print("Poisson sampling, neighbours differ by one sample added or removed.")
   return 0
 end
@@ -68,31 +75,22 @@ local function digits(number) return number and ("%.6g"):format(number) or "" en
 
 local function epsilon(given, privacy)
   required(given, { "q", "sigma", "steps", "delta" })
-  local rows, results = {}, {}
-  for _, method in ipairs(wanted_methods(given, given.q)) do
-    local found = call(privacy.epsilon, { method = method, q = given.q, sigma = given.sigma, steps = given.steps, delta = given.delta,
-      orders = given.orders })
-    results[#results + 1] = found
+  local schedule = { q = given.q, sigma = given.sigma, steps = given.steps }
+  return ask(given, privacy.epsilon, { orders = given.orders }, schedule, { "method", "epsilon", "" }, function(found)
     local detail = found.best_order and "order " .. digits(found.best_order)
       or found.lower and ("between %s and %s"):format(digits(found.lower), digits(found.upper)) or ""
     if found.note then detail = detail == "" and found.note or detail .. "; " .. found.note end
-    rows[#rows + 1] = { method, digits(found.epsilon), detail }
-  end
-  return print_results(given, { q = given.q, sigma = given.sigma, steps = given.steps }, { "method", "epsilon", "" }, rows, results)
+    return { digits(found.epsilon), detail }
+  end)
 end
 
 local function calibrate(given, privacy)
   required(given, { "delta", "target_epsilon" })
   if given.orders then usage.fail("privacy: option '--orders': expected beside epsilon alone, got it beside calibrate") end
-  local rows, results = {}, {}
-  for _, method in ipairs(wanted_methods(given, given.q)) do
-    local found = call(privacy.calibrate, { method = method, q = given.q, sigma = given.sigma, steps = given.steps, delta = given.delta,
-      target_epsilon = given.target_epsilon })
-    results[#results + 1] = found
-    rows[#rows + 1] = { method, digits(found.q), digits(found.sigma), ("%.0f"):format(found.steps), digits(found.epsilon),
-      found.note or "" }
-  end
-  return print_results(given, nil, { "method", "q", "sigma", "steps", "epsilon", "" }, rows, results)
+  local columns = { "method", "q", "sigma", "steps", "epsilon", "" }
+  return ask(given, privacy.calibrate, { target_epsilon = given.target_epsilon }, nil, columns, function(found)
+    return { digits(found.q), digits(found.sigma), ("%.0f"):format(found.steps), digits(found.epsilon), found.note or "" }
+  end)
 end
 
 local actions = { epsilon = epsilon, calibrate = calibrate }

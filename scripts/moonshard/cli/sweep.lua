@@ -2,6 +2,7 @@
 local arguments = require "moonshard.arguments"
 local guard = require "moonshard.options_guard"
 local native = require "moonshard.native"
+local points_of = require "moonshard.sweep.points"
 local shell = require "moonshard.shell"
 local sweep = require "moonshard.sweep"
 local usage = require "moonshard.usage"
@@ -25,8 +26,6 @@ local flags = {
   { name = "slurm_args", kind = "text", raw = true, value = "\"...\"", doc = "more words for sbatch" },
 }
 
-local function module_table() return package.loaded["moonshard"] end
-
 --- "64" as a number, "true" as a boolean, all else as text.
 local function typed(text)
   if text == "true" then return true end
@@ -39,14 +38,11 @@ local function typed(text)
 end
 
 local function check_options(flag, values)
-  local is_option = {}
-  for _, option in ipairs(module_table().options()) do
-    is_option[option.name] = true
-    for _, alias in ipairs(option.aliases) do is_option[alias] = true end
-  end
+  local own_names = points_of.own_names()
   for key in pairs(values) do
-    if not is_option[key] then
-      usage.fail_unknown(("sweep: option '--%s'"):format(flag), ("option '%s'"):format(key), key, module_table().option_names())
+    if not own_names[key] then
+      usage.fail_unknown(("sweep: option '--%s'"):format(flag), ("option '%s'"):format(key), key,
+        package.loaded["moonshard"].option_names())
     end
   end
 end
@@ -58,17 +54,14 @@ local function find_script(name)
   if native.launch.exists(path) then return path end
   local names = {}
   for _, file in ipairs(native.files.list(folder)) do names[#names + 1] = file:match("^(.*)%.lua$") end
-  local near = guard.nearest(name, names)
-  usage.fail("sweep: expected a script, got '%s'%s; give a path that ends in .lua or one of %s", name,
-    near and ("; did you mean '%s'?"):format(near) or "", table.concat(names, ", "))
+  usage.fail("sweep: expected a script, got '%s'%s; give a path that ends in .lua or one of %s", name, guard.hint(name, names),
+    table.concat(names, ", "))
 end
 
 --- A script that never looks at its words would pass over a misspelt flag.
 local function check_script_words(path, rest)
   if #rest == 0 then return end
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("*a"):gsub("%-%-[^\n]*", "")
-  file:close()
+  local text = assert(shell.read(path)):gsub("%-%-[^\n]*", "")
   if text:find("...", 1, true) or text:find("%f[%w_]arg%f[^%w_]") then return end
   local name = rest[1]:match("^%-%-([^=]+)")
   if name then arguments.fail_unknown("sweep", name, flags) end
@@ -109,7 +102,7 @@ local function run(given, words, owners)
   local chunk, reason = loadfile(path)
   if not chunk then usage.fail("%s", reason) end
   -- For this script ms.sweep knows the request; what it was before comes back.
-  local ms = module_table()
+  local ms = package.loaded["moonshard"]
   local before = ms.sweep
   ms.sweep = sweep.maker(request)
   local ok, code = pcall(chunk, unpack(given.rest))

@@ -1,5 +1,6 @@
 --- Figure: utilisation of the device over batch size and accumulation, one map per way to shard (document 002).
 -- Where no GPU was measured, CPU utilisation is shown instead, labelled as such.
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local plot_points = require "moonshard.plot_points"
 local plot_spec = require "moonshard.plot_spec"
@@ -17,36 +18,25 @@ local function source_of(results)
   end
 end
 
-local function by_size(values)
+--- The values of an axis as texts, numbers by their size.
+local function values_of(results, axis)
+  local values = lists.unique(lists.map(results.points, function(point) return tostring(plot_points.axis_value(point, axis)) end))
   table.sort(values, function(a, b)
     local x, y = tonumber(a), tonumber(b)
     if x and y then return x < y end
-    return tostring(a) < tostring(b)
+    return a < b
   end)
   return values
 end
 
-local function values_of(results, axis)
-  local order, values = {}, {}
-  for _, point in ipairs(results.points) do
-    local value = plot_points.axis_value(point, axis)
-    if not order[tostring(value)] then
-      order[tostring(value)] = true
-      values[#values + 1] = value
-    end
-  end
-  return by_size(values)
-end
-
 local function map_of(group, source, columns, column_axis, rows, row_axis)
-  local names, series = {}, {}
-  for i, value in ipairs(columns) do names[i] = tostring(value) end
+  local series = {}
   for _, row in ipairs(rows) do
-    local entry = { name = tostring(row), x = {}, y = {}, status = {} }
+    local entry = { name = row, x = {}, y = {}, status = {} }
     for c, column in ipairs(columns) do
       for _, point in ipairs(group.points) do
-        local here = tostring(plot_points.axis_value(point, column_axis)) == tostring(column)
-          and (not row_axis or tostring(plot_points.axis_value(point, row_axis)) == tostring(row))
+        local here = tostring(plot_points.axis_value(point, column_axis)) == column
+          and (not row_axis or tostring(plot_points.axis_value(point, row_axis)) == row)
         if here then
           local figure = point.status == "ok" and plot_points.metric(point, source.key) or nil
           figure = figure and math.floor(figure * 10 + 0.5) / 10
@@ -61,12 +51,12 @@ local function map_of(group, source, columns, column_axis, rows, row_axis)
     if #entry.x > 0 then series[#series + 1] = entry end
   end
   local x, y = plot_points.axis_label { column_axis }, row_axis and plot_points.axis_label { row_axis } or {}
-  x.categories = names
+  x.categories = columns
   return { kind = "heat_map", title = group.name, x = x, y = y, series = series,
     value = { label = source.label, unit = source.unit, min = source.min, max = source.max } }
 end
 
-return function(results)
+return { gpu_utilization_heatmap = function(results)
   local source = source_of(results)
   if not source then return nil, "needs points with status ok and a utilisation" end
   local column_axis = plot_points.growing_axis(results, "batch_size", "seq_length")
@@ -90,6 +80,6 @@ return function(results)
     for _, point in ipairs(results.points) do largest = math.max(largest, plot_points.metric(point, source.key) or 0) end
     for _, panel in ipairs(panels) do panel.value.min, panel.value.max = 0, math.max(math.ceil(largest / 20) * 20, 20) end
   end
-  return plot_spec.spec(plot_spec.title(source.title, results), panels, { columns = #panels > 3 and 2 or nil,
+  return plot_spec.spec(source.title, results, panels, { columns = #panels > 3 and 2 or nil,
     width = #panels == 1 and 760 or nil, height = #panels <= 3 and math.min(700, 230 + 60 * #rows) or nil })
-end
+end }

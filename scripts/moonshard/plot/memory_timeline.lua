@@ -1,12 +1,13 @@
 --- Figure: memory through one step, stacked by owner, with the phases marked; one panel per engine (document 004).
 -- Of many points the largest of each engine; above six engines one line of totals each.
+local lists = require "moonshard.lists"
 local plot_points = require "moonshard.plot_points"
 local plot_spec = require "moonshard.plot_spec"
 
 local most_panels = 6
 
 local function timeline_of(point)
-  local timeline = point.status == "ok" and plot_points.list(plot_points.list(plot_points.list(point.result).memory).timeline)
+  local timeline = point.status == "ok" and plot_points.part(point, "memory", "timeline")
   if not timeline or type(timeline.ms) ~= "table" or type(timeline.total) ~= "table" or #timeline.ms < 2
     or #timeline.total ~= #timeline.ms then return nil end
   for i, ms in ipairs(timeline.ms) do
@@ -29,27 +30,24 @@ local function bands_of(timeline, per_ms)
   return bands
 end
 
+local function total_line(timeline, per_ms, factor)
+  return { name = "total", x = lists.map(timeline.ms, function(ms) return ms * per_ms end),
+    y = lists.map(timeline.ms, function(_, i) return (plot_points.number(timeline.total[i]) or 0) * factor end) }
+end
+
 local function owner_series(timeline, per_ms, factor)
-  local series, count = {}, #timeline.ms
-  local x = {}
-  for i = 1, count do x[i] = timeline.ms[i] * per_ms end
-  local owners = plot_points.list(timeline.owners)
-  local names = {}
-  for owner in pairs(owners) do names[#names + 1] = tostring(owner) end
-  table.sort(names)
-  for _, owner in ipairs(plot_points.owners_in_order(names)) do
+  local series, count, owners = {}, #timeline.ms, plot_points.list(timeline.owners)
+  local total = total_line(timeline, per_ms, factor)
+  for _, owner in ipairs(plot_points.owners_in_order(lists.map(lists.keys(owners), tostring))) do
     local values = plot_points.list(owners[owner])
     local y, largest = {}, 0
     for i = 1, count do
       y[i] = math.max(plot_points.number(values[i]) or 0, 0) * factor
       largest = math.max(largest, y[i])
     end
-    if #values == count and largest > 0 then series[#series + 1] = { name = plot_points.shown(owner), x = x, y = y } end
+    if #values == count and largest > 0 then series[#series + 1] = { name = plot_points.shown(owner), x = total.x, y = y } end
   end
-  if #series > 0 then return series end
-  local y = {}
-  for i = 1, count do y[i] = (plot_points.number(timeline.total[i]) or 0) * factor end
-  return { { name = "total", x = x, y = y } }
+  return #series > 0 and series or { total }
 end
 
 --- With too many points for a panel each: of every engine the one that needs most.
@@ -61,24 +59,19 @@ local function largest_of_each(results, found)
     if not best[name] then order[#order + 1] = name end
     if not best[name] or peak > best[name].peak then best[name] = { peak = peak, entry = entry } end
   end
-  local chosen = {}
-  for i, name in ipairs(order) do chosen[i] = best[name].entry end
-  return chosen
+  return lists.map(order, function(name) return best[name].entry end)
 end
 
 local function totals_panel(found, axes, per_ms, factor)
-  local series = {}
-  for i, entry in ipairs(found) do
-    local line = { name = plot_points.name(entry.point, axes), x = {}, y = {}, color = i - 1 }
-    for k, ms in ipairs(entry.timeline.ms) do
-      line.x[k], line.y[k] = ms * per_ms, (plot_points.number(entry.timeline.total[k]) or 0) * factor
-    end
-    series[i] = line
-  end
+  local series = lists.map(found, function(entry, i)
+    local line = total_line(entry.timeline, per_ms, factor)
+    line.name, line.color = plot_points.name(entry.point, axes), i - 1
+    return line
+  end)
   return { kind = "lines", series = series, title = "" }
 end
 
-return function(results)
+return { memory_timeline = function(results)
   local axes, found, largest, longest = plot_points.varying(results), {}, 0, 0
   local missing = {}
   for _, point in ipairs(results.points) do
@@ -117,8 +110,8 @@ return function(results)
     panel.x, panel.y = { label = "time in the step", unit = time_unit }, { label = "memory", unit = unit }
     if #panels > 1 then panel.y.min, panel.y.max = 0, largest * factor * 1.04 end
   end
-  return plot_spec.spec(plot_spec.title("Memory through a step", results), panels, {
+  return plot_spec.spec("Memory through a step", results, panels, {
     columns = #panels > 1 and 2 or nil, width = #panels == 1 and 1000 or 1300,
     height = #panels == 1 and 560 or 90 + 360 * math.ceil(#panels / 2),
     note = #notes > 0 and table.concat(notes, " ") or nil })
-end
+end }

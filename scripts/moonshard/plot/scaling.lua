@@ -46,24 +46,33 @@ local function mark_failures_once(panel)
   end
 end
 
-local function time_panel(group, axis)
+--- A panel without lines, both axes logarithmic.
+local function empty_panel(title, axis, label)
   local x = plot_points.axis_label { axis }
   x.scale = "log"
-  local panel = { kind = "lines", title = "time, " .. group.name, x = x, series = {}, references = {},
-    y = { label = "fastest time in a step", unit = "ms", scale = "log" } }
+  return { kind = "lines", title = title, x = x, series = {}, references = {}, y = { label = label, scale = "log" } }
+end
+
+local function largest_of(entry)
+  local largest = 0
+  for _, y in ipairs(entry.y) do largest = math.max(largest, y ~= native.null and y or 0) end
+  return largest
+end
+
+local function time_panel(group, axis)
+  local panel = empty_panel("time, " .. group.name, axis, "fastest time in a step")
+  panel.y.unit = "ms"
   local lines, largest = {}, 0
   for _, name in ipairs(shown) do
     local entry, curve = line_of(group.points, axis, name, function(point) return scaling.figures(point)[name] end)
     if entry then
-      local line = { entry = entry, curve = curve, largest = 0 }
-      for _, y in ipairs(entry.y) do line.largest = math.max(line.largest, y ~= native.null and y or 0) end
-      largest = math.max(largest, line.largest)
-      lines[#lines + 1] = line
+      largest = math.max(largest, largest_of(entry))
+      lines[#lines + 1] = { entry = entry, curve = curve }
     end
   end
   for _, line in ipairs(lines) do
     -- A phase that is only passed through would stretch the axis by decades.
-    if line.largest > 1e-3 * largest then
+    if largest_of(line.entry) > 1e-3 * largest then
       panel.series[#panel.series + 1] = line.entry
       add_fit(panel, line.entry.name, line.curve, 1)
     end
@@ -73,16 +82,14 @@ local function time_panel(group, axis)
 end
 
 local function memory_panel(groups, axis)
-  local x = plot_points.axis_label { axis }
-  x.scale = "log"
-  local panel = { kind = "lines", title = "peak memory", x = x, series = {}, references = {}, y = { label = "peak memory", scale = "log" } }
+  local panel = empty_panel("peak memory", axis, "peak memory")
   local curves, largest = {}, 0
   for _, group in ipairs(groups) do
     local entry, curve = line_of(group.points, axis, group.name, plot_points.peak_bytes)
     if entry then
       panel.series[#panel.series + 1] = entry
       curves[group.name] = curve
-      for _, y in ipairs(entry.y) do largest = math.max(largest, y ~= native.null and y or 0) end
+      largest = math.max(largest, largest_of(entry))
     end
   end
   if #panel.series == 0 then return nil end
@@ -93,12 +100,11 @@ local function memory_panel(groups, axis)
   return panel
 end
 
-return function(results, options)
-  local axis = options and options.axis or plot_points.growing_axis(results, "seq_length", "image_size")
+return { scaling = function(results, options)
+  local axis = options.axis or plot_points.growing_axis(results, "seq_length", "image_size")
   if not axis then return nil, "needs points of several sequence lengths" end
-  local groups, panels = plot_spec.groups(results, plot_points.other_axes(results, axis)), {}
+  local groups, panels = plot_spec.groups(results, plot_points.other_axes(results, axis), axis), {}
   for _, group in ipairs(groups) do
-    table.sort(group.points, function(a, b) return (tonumber(a.options[axis]) or 0) < (tonumber(b.options[axis]) or 0) end)
     local panel = #panels < 11 and time_panel(group, axis)
     if panel then panels[#panels + 1] = panel end
   end
@@ -106,7 +112,7 @@ return function(results, options)
   if memory then panels[#panels + 1] = memory end
   if #panels == 0 then return nil, "needs at least two good points of different length with times of phases" end
   local label = plot_points.axis_label({ axis }).label
-  return plot_spec.spec(plot_spec.title("Growth with " .. label, results), panels,
+  return plot_spec.spec("Growth with " .. label, results, panels,
     { columns = #panels > 3 and 2 or nil,
       note = ("Dashed: the best of T^p, a + bT and a + bT^2, T the %s; beside it p of y ~ T^p."):format(label) })
-end
+end }

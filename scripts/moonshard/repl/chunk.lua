@@ -1,5 +1,4 @@
 --- From an entry of the prompt to a function: expression or statement, complete or not.
--- @module moonshard.repl.chunk
 local lexer = require "moonshard.repl.lexer"
 
 local M = {}
@@ -66,7 +65,6 @@ end
 
 --- The line of a saved script that does what a compiled entry did.
 -- @tparam table chunk from `compile`
--- @treturn string
 function M.as_script(chunk)
   if chunk.kind == "expression" then
     return chunk.quiet and chunk.source or "_ = " .. chunk.source

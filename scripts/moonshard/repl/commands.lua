@@ -1,67 +1,52 @@
 --- Commands of the prompt that are not Lua: `%time`, `%jit`, `.save`, `?x` and the like.
 -- A command is `{ usage, text, run(session, argument) }`; `code = true` says that the argument is
 -- Lua and may span several lines. `run` returns false after an error, "exit" to leave.
--- @module moonshard.repl.commands
 local chunk_of = require "moonshard.repl.chunk"
 local help = require "moonshard.repl.help"
+local lists = require "moonshard.lists"
 local measure = require "moonshard.repl.measure"
 
 local M = {}
 local commands = {}
 
-local function compiled(session, argument, usage)
-  if argument == "" then
-    session:fail(usage .. ": expected an expression or a statement, got nothing; add one")
-    return nil
-  end
-  local chunk, message = session:compile(argument)
-  if not chunk then session:fail(message) end
-  return chunk
+--- A command whose argument is Lua; `work` takes the session and the compiled chunk, and returns the line to print, or nil
+-- after an error.
+local function on_code(usage, text, work)
+  return { usage = usage, text = text, code = true, run = function(session, argument)
+    if argument == "" then
+      session:fail(usage .. ": expected an expression or a statement, got nothing; add one")
+      return false
+    end
+    local chunk, message = session:compile(argument)
+    if not chunk then session:fail(message) end
+    local line = chunk and work(session, chunk, argument)
+    if line then session.host.out(line .. "\n") end
+    return line ~= nil
+  end }
 end
 
-commands["%time"] = {
-  usage = "%time EXPR", text = "run once and print the wall time", code = true,
-  run = function(session, argument)
-    local chunk = compiled(session, argument, "%time EXPR")
-    if not chunk then return false end
-    local now = session.host.now
-    local start = now()
-    local results = session:call(chunk.fn)
-    local spent = now() - start
-    if not session:finish(chunk, results) then return false end
-    session.host.out(("time: %.3f ms\n"):format(spent * 1e3))
-    return true
-  end,
-}
+commands["%time"] = on_code("%time EXPR", "run once and print the wall time", function(session, chunk)
+  local start = session.host.now()
+  local results = session:call(chunk.fn)
+  local spent = session.host.now() - start
+  return session:finish(chunk, results) and ("time: %.3f ms"):format(spent * 1e3) or nil
+end)
 
-commands["%timeit"] = {
-  usage = "%timeit EXPR", text = "run for about a second: median and quartiles", code = true,
-  run = function(session, argument)
-    local chunk = compiled(session, argument, "%timeit EXPR")
-    if not chunk then return false end
-    local results = session:call(measure.repeat_timing, chunk.fn, session.host.now)
-    if not results[1] then return session:show_error(results[2], results[3]) end
-    local timing = results[2]
-    session.host.out(("median %s, IQR %s (%s to %s), %d samples of %d runs\n"):format(
-      measure.duration(timing.median), measure.duration(timing.q3 - timing.q1),
-      measure.duration(timing.q1), measure.duration(timing.q3), timing.samples, timing.runs))
-    return true
-  end,
-}
+commands["%timeit"] = on_code("%timeit EXPR", "run for about a second: median and quartiles", function(session, chunk)
+  local results = session:call(measure.repeat_timing, chunk.fn, session.host.now)
+  if not results[1] then return session:show_error(results[2], results[3]) or nil end
+  local timing = results[2]
+  return ("median %s, IQR %s (%s to %s), %d samples of %d runs"):format(
+    measure.duration(timing.median), measure.duration(timing.q3 - timing.q1),
+    measure.duration(timing.q1), measure.duration(timing.q3), timing.samples, timing.runs)
+end)
 
-commands["%mem"] = {
-  usage = "%mem EXPR", text = "run once and print what it left in memory", code = true,
-  run = function(session, argument)
-    local chunk = compiled(session, argument, "%mem EXPR")
-    if not chunk then return false end
-    local before = measure.memory(session.module)
-    local results = session:call(chunk.fn)
-    local after = measure.memory(session.module)
-    if not session:finish(chunk, results) then return false end
-    session.host.out(measure.memory_change(before, after) .. "\n")
-    return true
-  end,
-}
+commands["%mem"] = on_code("%mem EXPR", "run once and print what it left in memory", function(session, chunk)
+  local before = measure.memory(session.module)
+  local results = session:call(chunk.fn)
+  local after = measure.memory(session.module)
+  return session:finish(chunk, results) and measure.memory_change(before, after) or nil
+end)
 
 commands["%jit"] = {
   usage = "%jit on|off|status", text = "the JIT compiler; off at the start, so that Ctrl-C works",
@@ -152,6 +137,12 @@ commands[".exit"] = {
   run = function() return "exit" end,
 }
 
+local value_help = on_code("?NAME", "help", function(session, chunk, argument)
+  local results = session:call(chunk.fn)
+  if not results[1] then return session:show_error(results[2], results[3]) or nil end
+  return help.on_value(session, results[2], argument)
+end)
+
 -- ?x: a dotted name is looked up, anything else is evaluated.
 local question = {
   usage = "?NAME", text = "help", code = true,
@@ -165,23 +156,12 @@ local question = {
       session.host[known and "out" or "err"](text .. "\n")
       return known
     end
-    local chunk = compiled(session, argument, "?NAME")
-    if not chunk then return false end
-    local results = session:call(chunk.fn)
-    if not results[1] then return session:show_error(results[2], results[3]) end
-    session.host.out(help.on_value(session, results[2], argument) .. "\n")
-    return true
+    return value_help.run(session, argument)
   end,
 }
 
 --- Names of all commands, sorted.
--- @treturn table
-function M.names()
-  local names = {}
-  for name in pairs(commands) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
+function M.names() return lists.keys(commands) end
 
 --- Find the command that an entry calls.
 -- @tparam string text the entry

@@ -1,8 +1,8 @@
 --- help(x): what a value is and how it is used, from the module's own documentation.
 -- The module offers `doc_of(value)` with `{ name, signature, text }`; everything else is a fallback
 -- for values without documentation.
--- @module moonshard.repl.help
 local complete = require "moonshard.complete"
+local lists = require "moonshard.lists"
 
 local M = {}
 
@@ -13,7 +13,8 @@ Type Lua. An expression is printed; _ is the last value; an open block goes on a
   Ctrl-R  Ctrl-C  Ctrl-D                 search the history, stop what runs, leave
   .help                                  the commands that are not Lua]]
 
-local function doc_of(module, value)
+--- The documentation that the module has for a value; nil without any.
+function M.doc_of(module, value)
   local ask = type(module) == "table" and complete.field(module, "doc_of")
   if type(ask) ~= "function" then return nil end
   local ok, doc = pcall(ask, value)
@@ -37,7 +38,7 @@ local function member_lines(module, value)
   local documented, others, widest = {}, {}, 0
   for name in pairs(complete.members(value, false)) do
     local member = complete.field(value, name)
-    local doc = member ~= nil and doc_of(module, member)
+    local doc = member ~= nil and M.doc_of(module, member)
     if doc then
       documented[#documented + 1] = { name = name, line = first_line(doc.text) }
       widest = math.max(widest, #name)
@@ -83,17 +84,15 @@ end
 
 --- Help on a value.
 -- @tparam table session has `module` and `env`
--- @param value
 -- @tparam[opt] string name what the user called it
--- @treturn string
 function M.on_value(session, value, name)
-  local doc = doc_of(session.module, value)
+  local doc = M.doc_of(session.module, value)
   local lines = { doc and entry_text(doc) }
   name = name or name_in(session.env, value)
   if type(value) == "table" or type(value) == "userdata" then
     local members = member_lines(session.module, value)
     if not doc then lines[1] = name .. ": a " .. type(value) .. (#members > 0 and " with" or "") end
-    for _, line in ipairs(members) do lines[#lines + 1] = line end
+    lists.extend(lines, members)
   elseif not doc then
     lines[1] = undocumented(name, value)
   end
@@ -101,25 +100,18 @@ function M.on_value(session, value, name)
 end
 
 --- Help on a dotted name, e.g. "ms.run" or "string.format".
--- @tparam table session
--- @tparam string name
--- @treturn string
 -- @treturn boolean whether the name was known
 function M.on_name(session, name)
-  local path = {}
-  for part in name:gmatch("[^.:%s]+") do path[#path + 1] = part end
+  local path = lists.matches(name, "[^.:%s]+")
   local value = #path > 0 and complete.resolve(session.env, path)
   if value ~= nil and value ~= false then return M.on_value(session, value, name), true end
-  local doc = doc_of(session.module, name)
+  local doc = M.doc_of(session.module, name)
   if doc then return entry_text(doc), true end
   return ("help: expected a known name or a value, got '%s'; try help(ms) for the module, "
     .. "help() for the prompt, or Tab after a dot"):format(name), false
 end
 
 --- The text of help() without an argument.
--- @treturn string
-function M.general()
-  return GENERAL
-end
+function M.general() return GENERAL end
 
 return M

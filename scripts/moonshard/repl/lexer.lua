@@ -2,7 +2,8 @@
 -- Completion needs to know where the cursor stands (in a string, after a dot, in a table
 -- constructor), and hoisting which `local` is at the top level. Neither needs a parser.
 -- Invariant: tokens are in order, do not overlap, and only white space lies between them.
--- @module moonshard.repl.lexer
+local lists = require "moonshard.lists"
+
 local M = {}
 
 --- Reserved words of LuaJIT (goto is one as far as names go).
@@ -11,24 +12,19 @@ M.keywords = {
   "local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 }
 
-local is_keyword = {}
-for _, word in ipairs(M.keywords) do is_keyword[word] = true end
+local is_keyword = lists.set(M.keywords)
 
 -- LuaJIT takes every byte above 127 as a letter, so UTF-8 names are names.
 local NAME = "^[%a_\128-\255][%w_\128-\255]*"
 local OPERATORS = { "...", "..", "==", "~=", "<=", ">=", "::" }
-local OPENS = { ["function"] = true, ["if"] = true, ["do"] = true, ["repeat"] = true }
-local CLOSES = { ["end"] = true, ["until"] = true }
+local OPENS = lists.set { "function", "if", "do", "repeat" }
+local CLOSES = lists.set { "end", "until" }
 local BRACKETS = {
   ["("] = 1, ["{"] = 1, ["["] = 1, [")"] = -1, ["}"] = -1, ["]"] = -1,
 }
 
 --- Whether a text is a name that may stand after a dot.
--- @tparam string text
--- @treturn boolean
-function M.is_name(text)
-  return text:match(NAME .. "$") ~= nil and not is_keyword[text]
-end
+function M.is_name(text) return text:match(NAME .. "$") ~= nil and not is_keyword[text] end
 
 local function long_bracket(text, position, kind, start)
   local level = text:match("^%[(=*)%[", position)
@@ -109,14 +105,8 @@ function M.tokens(text)
 end
 
 --- Tokens without comments: what the Lua parser sees.
--- @tparam string text
--- @treturn table
 function M.code_tokens(text)
-  local list = {}
-  for _, token in ipairs(M.tokens(text)) do
-    if token.kind ~= "comment" then list[#list + 1] = token end
-  end
-  return list
+  return lists.select(M.tokens(text), function(token) return token.kind ~= "comment" end)
 end
 
 local function depth_change(token)
@@ -138,7 +128,6 @@ end
 -- one line is still there on the next. Blocks and function bodies keep their locals. Positions in
 -- error messages stay right: the word is replaced by blanks of the same length.
 -- @tparam string text source that compiles as it stands
--- @treturn string
 -- @usage lexer.hoist("local x = 1")  --> "      x = 1"
 function M.hoist(text)
   local tokens, depth = M.code_tokens(text), 0
@@ -165,8 +154,6 @@ function M.hoist(text)
 end
 
 --- Whether a chunk can return from its own top level (a `return` outside every function body).
--- @tparam string text
--- @treturn boolean
 function M.returns(text)
   local blocks, functions = {}, 0
   for _, token in ipairs(M.code_tokens(text)) do

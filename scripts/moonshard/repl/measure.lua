@@ -1,5 +1,4 @@
 --- Timing and memory for %time, %timeit and %mem.
--- @module moonshard.repl.measure
 local complete = require "moonshard.complete"
 
 local M = {}
@@ -10,7 +9,6 @@ local MIN_SAMPLE_SECONDS = 1e-3
 local UNITS = { { 1, "s" }, { 1e-3, "ms" }, { 1e-6, "us" }, { 1e-9, "ns" } }
 
 --- Seconds in the unit that suits them.
--- @tparam number seconds
 -- @treturn string e.g. "1.234 ms"
 function M.duration(seconds)
   for _, unit in ipairs(UNITS) do
@@ -20,9 +18,7 @@ function M.duration(seconds)
 end
 
 --- Quantile of sorted numbers by linear interpolation between neighbours.
--- @tparam table sorted
 -- @tparam number fraction 0 to 1
--- @treturn number
 function M.quantile(sorted, fraction)
   local position = 1 + fraction * (#sorted - 1)
   local below = math.floor(position)
@@ -37,7 +33,6 @@ local function timed_runs(fn, runs, now)
 end
 
 --- Call a function again and again for about a second.
--- @tparam function fn
 -- @tparam function now wall clock in seconds
 -- @tparam[opt] number target seconds
 -- @treturn table `{ median, q1, q3, samples, runs }`, times in seconds per call
@@ -64,7 +59,6 @@ function M.repeat_timing(fn, now, target)
 end
 
 --- Bytes held now: the Lua heap after a full collection, and host tensors where they are counted.
--- @tparam ?table module
 -- @treturn table `{ lua, tensors }`; tensors is nil when they are not counted
 function M.memory(module)
   -- Twice, because finalisers of the first pass free what the second one can collect.
@@ -83,9 +77,6 @@ local function change(label, before, after)
 end
 
 --- Text of two readings of `memory`.
--- @tparam table before
--- @tparam table after
--- @treturn string
 function M.memory_change(before, after)
   local text = change("Lua heap", before.lua, after.lua)
   if before.tensors and after.tensors then

@@ -8,7 +8,6 @@ local M = {}
 local function answer(claim) return claim.holds, claim.figures end
 
 --- Pairs of good points that differ in one axis only: value `of` against value `to`.
--- @tparam Runs runs
 -- @tparam string axis e.g. "mode"
 -- @param of value of the first point of a pair
 -- @param to value of the second

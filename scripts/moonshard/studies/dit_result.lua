@@ -45,7 +45,6 @@ local in_name = { "attention", "image_size", "patch_size", "batch_size", "grad_a
 --- File name and table for a good record; axes other than the mode that the sweep asks for join the name.
 -- @tparam table record a point's result, or a point with its result in it
 -- @tparam[opt] table point its `asked` are the values of the sweep's axes in the script's spelling
--- @treturn string, table
 function M.seed_result(record, point)
   local asked = point and point.asked or {}
   local options, metrics = record.options, record.metrics

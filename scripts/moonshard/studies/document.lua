@@ -8,6 +8,7 @@
 local arguments = require "moonshard.arguments"
 local document_flags = require "moonshard.studies.flags"
 local expect = require "moonshard.sweep.expect"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local usage = require "moonshard.usage"
 
@@ -16,7 +17,6 @@ local M = {}
 local function module_table() return package.loaded["moonshard"] end
 
 local function number_of_gpus() return #(module_table().machine().gpus or {}) end
-M.number_of_gpus = number_of_gpus
 
 local function deep_copy(value)
   if type(value) ~= "table" then return value end
@@ -26,33 +26,21 @@ local function deep_copy(value)
 end
 
 local function print_help(spec, flags)
-  local own = {}
-  for _, flag in ipairs(flags) do
-    if not flag.option then own[#own + 1] = flag end
-  end
-  local presets = {}
-  for name in pairs(spec.presets) do presets[#presets + 1] = name end
-  table.sort(presets)
-  print(("usage: moonshard sweep %s [--preset %s] [options]\n\n%s\n\n%s"):format(spec.name, table.concat(presets, "|"), spec.about,
-    arguments.describe(own)))
+  print(("usage: moonshard sweep %s [--preset %s] [options]\n\n%s\n\n%s"):format(spec.name,
+    table.concat(lists.keys(spec.presets), "|"), spec.about,
+    arguments.describe(lists.select(flags, function(flag) return not flag.option end))))
   print("\nEvery experiment option is a flag too, in the singular or plural; several values make an axis of it:")
   print("  --seq-lengths 512 1024   --batch_size=4   --mode flash_fsdp   (all of them: moonshard profile --help)")
-  local lines = {}
-  for option, names in pairs(document_flags.seed_names) do
-    lines[#lines + 1] = ("  --%-20s also --%s"):format((option:gsub("_", "-")), table.concat(names, ", --"))
+  for _, option in ipairs(lists.keys(document_flags.seed_names)) do
+    print(("  --%-20s also --%s"):format((option:gsub("_", "-")), table.concat(document_flags.seed_names[option], ", --")))
   end
-  table.sort(lines)
-  print(table.concat(lines, "\n"))
 end
 
 --- The preset to take, and a line with the reason when none was given.
 local function choose_preset(spec, given)
   local name = given.preset
   if name and not spec.presets[name] then
-    local known = {}
-    for each in pairs(spec.presets) do known[#known + 1] = each end
-    table.sort(known)
-    usage.fail_unknown(spec.name, ("preset '%s'"):format(name), name, known)
+    usage.fail_unknown(spec.name, ("preset '%s'"):format(name), name, lists.keys(spec.presets))
   end
   if name then return name end
   if number_of_gpus() > 0 and not given.cpu then
@@ -98,20 +86,10 @@ local function plan_of(spec, given, flags)
   return plan
 end
 
---- Sections of the report: tables and texts, those that have something to say.
-local function sections_of(spec, runs, given)
-  local list = {}
-  for _, section in ipairs(spec.report and spec.report(runs, given) or {}) do
-    if section then list[#list + 1] = tostring(section) end
-  end
-  return list
-end
-
 --- visualizations/summary.txt: every point, overhead, the document's tables, its claims.
 local function summary_text(spec, runs, sections)
   local text = (runs:summary())
-  local parts = { (text:gsub("\n+$", "")) }
-  for _, section in ipairs(sections) do parts[#parts + 1] = section end
+  local parts = lists.extend({ (text:gsub("\n+$", "")) }, sections)
   local claims = spec.expect and #runs.points > 1 and expect.describe(expect.judge(spec.expect, runs))
   if claims and not text:find(spec.expect[1].claim, 1, true) then parts[#parts + 1] = claims end
   return table.concat(parts, "\n\n") .. "\n", claims
@@ -119,9 +97,7 @@ end
 
 local function draw(spec, runs, given, folder)
   if given.no_plots then return end
-  local names = { out = folder }
-  for _, figure in ipairs(spec.figures) do names[#names + 1] = figure end
-  local ok, paths = pcall(runs.plot, runs, names)
+  local ok, paths = pcall(runs.plot, runs, lists.extend({ out = folder }, spec.figures))
   if not ok then
     print("figures: " .. tostring(paths))
     return
@@ -131,7 +107,7 @@ end
 
 --- Writes and prints what follows from results; the same after a sweep and for an old folder.
 local function conclude(spec, runs, given, folder, plan)
-  local sections = sections_of(spec, runs, given)
+  local sections = lists.map(spec.report and spec.report(runs, given) or {}, tostring)
   for _, section in ipairs(sections) do print("\n" .. section) end
   if given.verbose then
     print("\n" .. tostring(module_table().analyze.phases(runs)))
@@ -171,12 +147,6 @@ local function write_single(spec, runs, given)
   print("result: " .. given.output)
 end
 
-local function run_options(given)
-  local options = {}
-  for _, flag in ipairs(document_flags.of_sweep) do options[flag.name] = given[flag.name] end
-  return options
-end
-
 --- Runs a document's script.
 -- @tparam table spec name, about, presets, figures, expect, baseline, seed_result, flags, positional, output_dir,
 -- plan (plan, given, preset) -> plan, report (runs, given) -> sections, after (runs, given, plan; no plan where only figures
@@ -192,7 +162,9 @@ function M.main(spec, ...)
   for name, command in pairs(spec.commands or {}) do
     if given[name] then return command(given, plan, spec) end
   end
-  local runs = module_table().sweep(plan):run(run_options(given))
+  local options = {}
+  for _, flag in ipairs(document_flags.of_sweep) do options[flag.name] = given[flag.name] end
+  local runs = module_table().sweep(plan):run(options)
   if not runs then return nil end
   conclude(spec, runs, given, nil, plan)
   if given.output then write_single(spec, runs, given) end

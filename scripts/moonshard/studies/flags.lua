@@ -1,6 +1,7 @@
 --- Flags that every document script takes: its own, those of the profiling suites, those of a sweep, and all
 -- experiment options. The suites' flags are accepted as written, wherever they have an equivalent here.
 local arguments = require "moonshard.arguments"
+local lists = require "moonshard.lists"
 
 local M = {}
 
@@ -43,37 +44,26 @@ M.of_sweep = {
 -- @tparam {table,...} own flags of the document
 -- @tparam {table,...} options ms.options()
 function M.all(own, options)
-  local flags = {}
-  for _, list in ipairs { own or {}, M.own, M.of_sweep } do
-    for _, flag in ipairs(list) do flags[#flags + 1] = flag end
-  end
-  for _, flag in ipairs(arguments.option_flags(options)) do
-    local aliases = {}
-    for _, alias in ipairs(flag.aliases) do aliases[#aliases + 1] = alias end
-    for _, alias in ipairs(M.seed_names[flag.name] or {}) do aliases[#aliases + 1] = alias end
-    flag.aliases = aliases
-    flags[#flags + 1] = flag
-  end
-  return flags
+  local option_flags = arguments.option_flags(options)
+  for _, flag in ipairs(option_flags) do flag.aliases = lists.extend({}, flag.aliases, M.seed_names[flag.name] or {}) end
+  return lists.extend({}, own or {}, M.own, M.of_sweep, option_flags)
 end
 
 --- Puts given experiment options into a plan: an axis takes the values; another option takes one value, or becomes an
 -- axis when several are given.
 -- @tparam table plan options and grid; changed
 -- @tparam table given values by flag name
--- @tparam {table,...} flags
 function M.apply(plan, given, flags)
   plan.grid = plan.grid or {}
   for _, flag in ipairs(flags) do
     local values = flag.option and given[flag.name]
     if type(values) == "table" then  -- a script's own flag of the same name is the script's business
-      local zipped = plan.zip and plan.zip[flag.option]
       if plan.grid[flag.option] or #values > 1 then
         plan.grid[flag.option], plan[flag.option] = values, nil
       else
         plan[flag.option] = values[1]
       end
-      if zipped then plan.zip[flag.option] = nil end
+      if plan.zip then plan.zip[flag.option] = nil end
     end
   end
 end

@@ -1,5 +1,8 @@
 --- Configurations, tables and claims of the FSDP tutorial (document 003).
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local points_of = require "moonshard.sweep.points"
+local shell = require "moonshard.shell"
 local stage_rows = require "moonshard.studies.stage_rows"
 local text_table = require "moonshard.text_table"
 
@@ -15,17 +18,11 @@ local changes = {
 }
 
 local function crossed()
-  local list = { { parallel = "ddp" } }
-  for _, wrap in ipairs { "module", "size", "none" } do
-    for _, backward in ipairs { "pre", "post", "none" } do
-      for _, forward in ipairs { false, true } do
-        for _, offload in ipairs { false, true } do
-          list[#list + 1] = { wrap = wrap, backward_prefetch = backward, forward_prefetch = forward, cpu_offload = offload }
-        end
-      end
-    end
-  end
-  return list
+  local function choices(key, values) return { rows = lists.map(values, function(value) return { [key] = value } end) } end
+  return lists.extend({ { parallel = "ddp" } }, points_of.cartesian {
+    choices("wrap", { "module", "size", "none" }), choices("backward_prefetch", { "pre", "post", "none" }),
+    choices("forward_prefetch", { false, true }), choices("cpu_offload", { false, true }),
+  })
 end
 
 --- Which configurations a command line asks for: when it names any choice, one for each wrapper it names.
@@ -34,49 +31,34 @@ local function chosen(plan, given)
   if given.speed_optimized then return { { forward_prefetch = true, backward_prefetch = "post" } } end
   for _, key in ipairs(M.keys) do
     if given[key] then
-      local list = {}
-      for i, parallel in ipairs(plan.grid.parallel or { plan.parallel or defaults.parallel }) do
-        list[i] = {}
-        for _, name in ipairs(M.keys) do list[i][name] = plan[name] end
-        list[i].parallel = parallel
-      end
+      local own = {}
+      for _, name in ipairs(M.keys) do own[name] = plan[name] end
+      local wrappers = plan.grid.parallel or { plan.parallel or defaults.parallel }
       plan.grid.parallel = nil
-      return list
+      return lists.map(wrappers, function(parallel) return lists.merged(own, { parallel = parallel }) end)
     end
   end
   return given.crossed and crossed() or changes
-end
-
---- The program's own defaults, by option.
-local function program_defaults()
-  local values = {}
-  for _, option in ipairs(package.loaded["moonshard"].options()) do values[option.name] = option.default end
-  return values
 end
 
 --- Lists that advance together, one entry per configuration.
 -- @tparam table plan of moonshard.studies.document
 -- @tparam table given flags
 function M.plan(plan, given)
-  local zip, list, program = {}, chosen(plan, given), program_defaults()
+  local zip, list, program = {}, chosen(plan, given), points_of.defaults()
   for _, key in ipairs(M.keys) do
     if not plan.grid[key] then
-      zip[key] = {}
-      for i, change in ipairs(list) do
-        local value = change[key]
+      zip[key] = lists.map(list, function(change)
         -- Options of fsdp mean nothing to ddp, which takes the program's defaults alone.
         local is_ddp = key ~= "parallel" and change.parallel == "ddp"
-        if value == nil then value = (is_ddp and program or defaults)[key] end
-        zip[key][i] = value
-      end
+        return lists.merged(is_ddp and program or defaults, change)[key]
+      end)
       plan[key] = nil
     end
   end
   if plan.min_num_params and zip.wrap then
-    zip.min_num_params = {}
-    for i, wrap in ipairs(zip.wrap) do
-      zip.min_num_params[i] = wrap == "size" and plan.min_num_params or program.min_num_params
-    end
+    local own = plan.min_num_params
+    zip.min_num_params = lists.map(zip.wrap, function(wrap) return wrap == "size" and own or program.min_num_params end)
     plan.min_num_params = nil
   end
   plan.zip = zip
@@ -106,16 +88,12 @@ end
 
 --- Stages, time and communication side by side.
 function M.speed_table(runs)
-  local rows = {}
-  for i, point in ipairs(runs.points) do
+  local rows = lists.map(runs.points, function(point)
     local metrics = point.status == "ok" and point.metrics or {}
-    local function mib(stage)
-      local bytes = stage_rows.allocated(point, stage)
-      return bytes and bytes / 2 ^ 20
-    end
-    rows[i] = { M.name_of(point.options), point.status, mib("after data"), mib("after model creation"), mib("after warmup"),
+    local function mib(stage) return stage_rows.allocated_mib(point, stage) end
+    return { M.name_of(point.options), point.status, mib("after data"), mib("after model creation"), mib("after warmup"),
       metrics.peak_memory_mb, metrics.median_time_ms, metrics.comm_work_ms, metrics.comm_exposed_ms }
-  end
+  end)
   return text_table.new { title = "MiB allocated on rank 0, and the step", rows = rows, columns = { "configuration", "status", "after data",
     "after model", "after warmup", "peak", "step ms", "comm ms", "exposed ms" } }
 end
@@ -126,23 +104,14 @@ end
 
 --- What the tutorial's own run holds per rank, without running it.
 function M.predicted_table()
-  local rows = {}
-  for i, parallel in ipairs { "ddp", "fsdp" } do
+  local rows = lists.map({ "ddp", "fsdp" }, function(parallel)
     local plan = predicted(parallel)
-    rows[i] = { parallel, stage_rows.python_number(plan.pytorch_after_model_bytes / 2 ^ 30),
+    return { parallel, stage_rows.python_number(plan.pytorch_after_model_bytes / 2 ^ 30),
       stage_rows.python_number(plan.pytorch_after_warmup_bytes / 2 ^ 30), plan.parameter_bytes / 2 ^ 30, plan.gradient_bytes / 2 ^ 30 }
-  end
+  end)
   return text_table.new { title = "Predicted for 8 ranks, batch 8192, 8 x Linear(16384, 16384), GiB", rows = rows,
     columns = { "", "after model creation", "after warmup", "parameters", "gradients" },
     notes = { "The tutorial prints 9.00048828125 after model creation; after warm-up 25.017 (ddp) and 3.016 (fsdp)." } }
-end
-
-local function copy_file(from, to)
-  local file = io.open(from, "rb")
-  if not file then return false end
-  native.files.write(to, file:read("*a"))
-  file:close()
-  return true
 end
 
 --- Copies traces of points into traces/<configuration>/, where a viewer of traces finds them by name.
@@ -153,9 +122,10 @@ function M.collect_traces(runs)
     local folder = ("%s/points/%s"):format(runs.path, point.id)
     local ok, names = pcall(native.files.list, folder)
     for _, name in ipairs(ok and names or {}) do
-      if name:match("^trace") then
-        local to = ("%s/traces/%s/%s"):format(runs.path, M.name_of(point.options), name)
-        if copy_file(folder .. "/" .. name, to) then paths[#paths + 1] = to end
+      local trace = name:match("^trace") and shell.read(folder .. "/" .. name)
+      if trace then
+        paths[#paths + 1] = ("%s/traces/%s/%s"):format(runs.path, M.name_of(point.options), name)
+        native.files.write(paths[#paths], trace)
       end
     end
   end
@@ -164,9 +134,7 @@ end
 
 --- The first good point of a configuration.
 local function find(runs, name)
-  for _, point in ipairs(runs:select("ok")) do
-    if M.name_of(point.options) == name then return point end
-  end
+  return lists.select(runs:select("ok"), function(point) return M.name_of(point.options) == name end)[1]
 end
 
 --- A check of two configurations by a figure; `accept` takes both.
@@ -181,10 +149,7 @@ end
 
 local function less(x, y) return x < y end
 local function stage(name)
-  return function(point)
-    local bytes = stage_rows.allocated(point, name)
-    return bytes and bytes / 2 ^ 20
-  end
+  return function(point) return stage_rows.allocated_mib(point, name) end
 end
 local function device_peak(point) return point.options.device:match("^cuda") and point.metrics.peak_memory_mb or nil end
 

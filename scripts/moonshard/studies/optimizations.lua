@@ -1,6 +1,8 @@
 --- Optimisations that the guide on flash clipping (document 001) advises, as variants of options here: the first lacks
 -- the optimisation, the last has it. What this runtime always does has its counterpart in an engine that does not.
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local shell = require "moonshard.shell"
 local text_table = require "moonshard.text_table"
 
 local M = {}
@@ -29,16 +31,10 @@ M.list = {
 }
 
 --- Names, for the flag and its errors.
-function M.names()
-  local names = {}
-  for i, each in ipairs(M.list) do names[i] = each.name end
-  return names
-end
+function M.names() return lists.column(M.list, "name") end
 
 function M.find(name)
-  for _, each in ipairs(M.list) do
-    if each.name == name then return each end
-  end
+  return lists.select(M.list, function(each) return each.name == name end)[1]
 end
 
 --- Turns a plan of a sweep into one over the variants of an optimisation.
@@ -60,13 +56,8 @@ function M.apply(plan, optimization)
 end
 
 local function label(variant)
-  local keys, parts = {}, {}
-  for key in pairs(variant) do keys[#keys + 1] = key end
-  table.sort(keys)
-  for i, key in ipairs(keys) do parts[i] = ("%s=%s"):format(key, tostring(variant[key])) end
-  return table.concat(parts, " ")
+  return table.concat(lists.map(lists.keys(variant), function(key) return ("%s=%s"):format(key, tostring(variant[key])) end), " ")
 end
-M.label = label
 
 local function matches(point, variant)
   for key, value in pairs(variant) do
@@ -76,19 +67,10 @@ local function matches(point, variant)
 end
 
 --- Every variant at every length against the first.
--- @tparam Runs runs
 -- @tparam table optimization of M.list
--- @treturn Table
 function M.table(runs, optimization)
   local rows = {}
-  local lengths, seen = {}, {}
-  for _, point in ipairs(runs.points) do
-    local length = point.options.seq_length
-    if not seen[length] then
-      seen[length] = true
-      lengths[#lengths + 1] = length
-    end
-  end
+  local lengths = lists.unique(lists.map(runs.points, function(point) return point.options.seq_length end))
   table.sort(lengths)
   for _, length in ipairs(lengths) do
     local first
@@ -113,19 +95,12 @@ end
 
 --- Engines of the results that clip, to be verified.
 local function engines_of(runs)
-  local list, seen = {}, { none = true }
-  for _, point in ipairs(runs.points) do
-    if not seen[point.options.mode] then
-      seen[point.options.mode] = true
-      list[#list + 1] = point.options.mode
-    end
-  end
-  return list
+  local engines = lists.unique(lists.map(runs.points, function(point) return point.options.mode end))
+  return lists.select(engines, function(engine) return engine ~= "none" end)
 end
 
 --- Runs `moonshard verify` on the engines of results, alone and on two ranks, on the CPU: norms, factors, clipped sums and
 -- weights against batch-of-one gradients by plain autograd, at most 1e-5 off in float32. Logs lie in the run folder.
--- @tparam Runs runs
 -- @treturn boolean whether everything holds
 -- @treturn string what verify said
 function M.verify(runs)
@@ -133,20 +108,12 @@ function M.verify(runs)
   for _, engine in ipairs(engines_of(runs)) do
     for _, ranks in ipairs { 1, 2 } do
       local words = { program, "verify", "--model", "llama3-tiny", "--engine", engine, "--dtype", "float32", "--device", "cpu" }
-      if ranks > 1 then
-        for _, word in ipairs { "--nproc", tostring(ranks), "--parallel", "fsdp" } do words[#words + 1] = word end
-      end
-      local log = ("%s/verify_%s_%d.txt"):format(runs.path, engine, ranks)
-      os.remove(log)
-      local ended = native.launch.run(words, log)
-      local file = io.open(log, "r")
-      local said = file and file:read("*a") or ""
-      if file then file:close() end
-      local holds = ended.exit_code == 0 and ended.signal == 0
+      if ranks > 1 then lists.extend(words, { "--nproc", tostring(ranks), "--parallel", "fsdp" }) end
+      local said, holds, ended = shell.run(words, ("%s/verify_%s_%d.txt"):format(runs.path, engine, ranks))
       good = good and holds
       local error_found = said:match(engine .. "%s+float32%s+%d+%s+%d+%s+(%S+)")
       lines[#lines + 1] = ("%s on %d rank%s: %s; %s"):format(engine, ranks, ranks > 1 and "s" or "", holds and "holds" or "FAILS",
-        error_found and ("largest error %s, allowed 1e-05"):format(error_found) or (said:match("([^\n]+)%s*$") or ended.text))
+        error_found and ("largest error %s, allowed 1e-05"):format(error_found) or shell.last_words(said, ended))
     end
   end
   return good, table.concat(lines, "\n")

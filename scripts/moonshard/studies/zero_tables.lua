@@ -1,4 +1,5 @@
 --- Tables of the ZeRO comparison (document 002): the CSV with every configuration, and the raw metrics as JSON.
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 
@@ -29,49 +30,41 @@ local function figure_of(point, key)
 end
 
 --- One row per configuration.
--- @tparam Runs runs
--- @treturn Table
 function M.table(runs)
-  local columns, rows = { "strategy", "batch_size", "grad_accum_steps", "effective_batch_size", "num_gpus", "status" }, {}
-  for _, figure in ipairs(figures) do columns[#columns + 1] = figure[1] end
-  for r, point in ipairs(runs.points) do
+  local columns = { "strategy", "batch_size", "grad_accum_steps", "effective_batch_size", "num_gpus", "status" }
+  local rows = lists.map(runs.points, function(point)
     local options = point.options
     local ranks = point.result.sharding and point.result.sharding.world or math.max(options.nproc or 1, 1)
     local effective = options.batch_size * options.grad_accum * ranks
     local row = { options.sharding, options.batch_size, options.grad_accum, effective, ranks, point.status }
-    for i, figure in ipairs(figures) do
-      row[#columns - #figures + i] = point.status == "ok" and figure_of(point, figure[2]) or nil
-    end
-    rows[r] = row
-  end
-  return text_table.new { columns = columns, rows = rows }
+    for i, figure in ipairs(figures) do row[#columns + i] = point.status == "ok" and figure_of(point, figure[2]) or nil end
+    return row
+  end)
+  return text_table.new { columns = lists.extend({}, columns, lists.column(figures, 1)), rows = rows }
 end
 
 --- The few columns that fit a screen.
 function M.short(runs)
   local unit, factor = require("moonshard.analyze.overhead").memory_unit(runs)
   local columns = { "strategy", "batch", "accum", "status", "tokens/s", "peak " .. unit, "comm ms", "exposed ms", "GPU %", "data %" }
-  local rows = {}
-  for r, point in ipairs(runs.points) do
+  local rows = lists.map(runs.points, function(point)
     local metrics = point.status == "ok" and point.metrics or {}
-    rows[r] = { point.options.sharding, point.options.batch_size, point.options.grad_accum, point.status, metrics.tokens_per_s,
+    return { point.options.sharding, point.options.batch_size, point.options.grad_accum, point.status, metrics.tokens_per_s,
       metrics.peak_memory_mb and metrics.peak_memory_mb * factor, metrics.comm_work_ms, metrics.comm_exposed_ms,
       metrics.gpu_utilization_percent, metrics.data_share_percent }
-  end
+  end)
   return text_table.new { title = "ZeRO-2 and ZeRO-3", columns = columns, rows = rows }
 end
 
 --- Writes comparison_table.csv and raw_metrics.json into a run folder.
--- @tparam Runs runs
 -- @tparam[opt] table max_batch sharding -> result of ms.find_max_batch
 -- @tparam[opt] boolean with_copies also beside the run folder, where the document has them
 -- @treturn {string,...} paths
 function M.write(runs, max_batch, with_copies)
-  local list = {}
-  for i, point in ipairs(runs.points) do
-    list[i] = { id = point.id, status = point.status, error = point.error ~= "" and point.error or nil, options = point.options,
+  local list = lists.map(runs.points, function(point)
+    return { id = point.id, status = point.status, error = point.error ~= "" and point.error or nil, options = point.options,
       metrics = point.metrics, time = point.result.time, comm = point.result.comm, ranks = point.result.ranks }
-  end
+  end)
   local csv = M.table(runs):to("csv")
   local json = native.records.to_json { schema_version = 1, runs = list, max_batch_size = max_batch }
   local paths, folders = {}, { runs.path }

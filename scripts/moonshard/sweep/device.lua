@@ -1,5 +1,7 @@
 --- GPUs of a sweep: one run at a time on each, and none before the last one's memory has drained.
 -- The parent uses NVML, never CUDA: its own CUDA context would hold memory.
+local folders = require "moonshard.sweep.folder"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 
 local M = {}
@@ -14,10 +16,9 @@ local function list_gpus() return package.loaded["moonshard"].gpus() end
 
 --- Who holds memory on a GPU: "pid 123 (python3, 1.50 GiB)".
 local function holders(gpu)
-  local parts = {}
-  for _, process in ipairs(gpu.processes) do
-    parts[#parts + 1] = ("pid %d (%s%s)"):format(process.pid, process.name, process.bytes and ", " .. gib(process.bytes) or "")
-  end
+  local parts = lists.map(gpu.processes, function(process)
+    return ("pid %d (%s%s)"):format(process.pid, process.name, process.bytes and ", " .. gib(process.bytes) or "")
+  end)
   return #parts > 0 and table.concat(parts, ", ") or "a process that the driver does not name"
 end
 
@@ -42,17 +43,13 @@ function Device:note_levels()
   end
 end
 
-local function lock_text(what)
-  return ("pid %d on %s since %s, %s"):format(native.launch.process_id(), native.launch.host_name(), os.date("%H:%M:%S"), what)
-end
-
 --- Locks on as many of the candidates as are needed; nil and the holder's text when some are taken.
 local function try_locks(candidates, needed, what)
   local launch, locks, chosen, holder = native.launch, {}, {}, nil
   local folder = launch.gpu_lock_folder()
   for _, gpu in ipairs(candidates) do
     if #locks == needed then break end
-    local lock = launch.lock(("%s/%s.lock"):format(folder, gpu.uuid:gsub("[^%w-]", "_")), lock_text(what))
+    local lock = launch.lock(("%s/%s.lock"):format(folder, gpu.uuid:gsub("[^%w-]", "_")), folders.owner_text() .. ", " .. what)
     if type(lock) == "string" then
       holder = holder or ("GPU %d is in use by %s"):format(gpu.index, lock)
     else
@@ -69,10 +66,7 @@ function Device:drain(uuid)
   local launch = native.launch
   local start, said = launch.clock(), false
   while not self.stopped() do
-    local gpu
-    for _, each in ipairs(list_gpus().gpus) do
-      if each.uuid == uuid then gpu = each end
-    end
+    local gpu = lists.select(list_gpus().gpus, function(each) return each.uuid == uuid end)[1]
     local level = self.level[uuid]
     if not gpu or not level or gpu.memory_used_bytes <= level + slack_bytes then return end
     local waited = launch.clock() - start
@@ -95,15 +89,14 @@ end
 function Device:acquire(point)
   if point.options.device ~= "cuda" then return { variables = {}, locks = {} } end
   self:note_levels()
-  local gpus = list_gpus().gpus
-  if #gpus == 0 then return { variables = {}, locks = {} } end
-  local candidates = gpus
-  if point.gpu then candidates = { gpus[point.gpu + 1] } end
+  local candidates = list_gpus().gpus
+  if point.gpu then candidates = { candidates[point.gpu + 1] } end
   if #candidates == 0 then return { variables = {}, locks = {} } end  -- the child says which GPUs there are
   local needed = math.min(point.options.nproc or 1, #candidates)
-  local locks, chosen, said = {}, {}, nil
+  local chosen, said
+  local locks = {}
   if self.options.lock == false then
-    for i = 1, needed do chosen[i] = candidates[i] end
+    chosen = { unpack(candidates, 1, needed) }
   else
     repeat
       locks, chosen = try_locks(candidates, needed, point.label)
@@ -115,12 +108,8 @@ function Device:acquire(point)
     until locks or self.stopped()
     if not locks then return nil end
   end
-  local names = {}
-  for i, gpu in ipairs(chosen) do
-    names[i] = gpu.uuid
-    self:drain(gpu.uuid)
-  end
-  return { variables = { CUDA_VISIBLE_DEVICES = table.concat(names, ",") }, locks = locks }
+  for _, gpu in ipairs(chosen) do self:drain(gpu.uuid) end
+  return { variables = { CUDA_VISIBLE_DEVICES = table.concat(lists.column(chosen, "uuid"), ",") }, locks = locks }
 end
 
 --- Releases the locks.

@@ -1,5 +1,6 @@
 --- Claims about a sweep's results, checked against its figures: confirmed, refuted or not measured.
 local blame = require "moonshard.sweep.blame"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 
@@ -25,17 +26,14 @@ end
 
 --- Runs every check. One that raises an error counts as not measured: a typo in a claim must not lose the results.
 -- @tparam {table,...} list of { claim, check }
--- @tparam Runs results
 -- @treturn {table,...} list of { claim, verdict, figures }
 function M.judge(list, results)
-  local verdicts = {}
-  for i, item in ipairs(list) do
+  return lists.map(list, function(item)
     local ok, holds, figures = pcall(item.check, results)
     if not ok then holds, figures = nil, "the check raised an error: " .. tostring(holds) end
-    verdicts[i] = { claim = item.claim, figures = figures and tostring(figures) or "",
+    return { claim = item.claim, figures = figures and tostring(figures) or "",
       verdict = holds == nil and "not measured" or holds and "confirmed" or "refuted" }
-  end
-  return verdicts
+  end)
 end
 
 --- The verdicts as text and as Markdown.

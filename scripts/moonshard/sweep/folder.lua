@@ -1,5 +1,6 @@
 --- A sweep's run folder: made or opened again, locked against a second parent, and the status of its points.
 local blame = require "moonshard.sweep.blame"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 
 local M = {}
@@ -7,63 +8,72 @@ local M = {}
 --- Statuses that are kept when a sweep is resumed; points of any other status run again.
 local stands = { ok = true, oom = true, skipped = true }
 
+--- Who holds a lock: this process.
+function M.owner_text()
+  return ("pid %d on %s since %s"):format(native.launch.process_id(), native.launch.host_name(), os.date("%H:%M:%S"))
+end
+
 local function lock_or_blame(path)
-  local launch = native.launch
-  local text = ("pid %d on %s since %s"):format(launch.process_id(), launch.host_name(), os.date("%H:%M:%S"))
-  local lock = launch.lock(path .. "/.sweep.lock", text)
+  local lock = native.launch.lock(path .. "/.sweep.lock", M.owner_text())
   if type(lock) == "string" then
     blame("sweep:run: expected %s to be free, got a sweep at work in it (%s); wait for it or stop it", path, lock)
   end
   return lock
 end
 
+--- Writes sweep.json.
+function M.write_plan(writer, sweep)
+  local points = lists.map(sweep.points, function(point)
+    return { id = point.id, file = point.file, asked = point.asked, options = point.options }
+  end)
+  native.records.write_sweep(writer, { name = sweep.name, request = sweep.request, axes = sweep.axes, points = points })
+end
+
 --- A new folder with the frozen grid.
 function M.create(sweep)
-  local records, points = native.records, {}
+  local records = native.records
   local ok, writer = pcall(records.create, sweep.out, sweep.name)
   if not ok then blame("%s", tostring(writer):gsub("^records%.create: ", "")) end
   local path = records.path(writer)
   local lock = lock_or_blame(path)
-  for i, point in ipairs(sweep.points) do
-    points[i] = { id = point.id, file = point.file, asked = point.asked, options = point.options }
-  end
   records.write_environment(writer)
-  records.write_sweep(writer, { name = sweep.name, request = sweep.request, axes = sweep.axes, points = points })
+  M.write_plan(writer, sweep)
   return { writer = writer, path = path, lock = lock, known = {} }
 end
 
---- Points of a folder by id; raises unless it is a run folder.
-local function known_points(path)
+--- Points of a folder by id; nil and the reason where it is no run folder.
+function M.known_points(path)
   local ok, loaded = pcall(native.records.load, path)
-  if not ok then blame("%s", tostring(loaded):gsub("^records%.load: ", "")) end
+  if not ok then return nil, (tostring(loaded):gsub("^records%.load: ", "")) end
   local known = {}
   for _, point in ipairs(loaded.points) do known[point.id] = point end
   return known
 end
 
+--- The first of a sweep's points that is not among these.
+local function missing_point(sweep, known)
+  for _, point in ipairs(sweep.points) do
+    if not known[point.id] then return point end
+  end
+end
+
 --- An earlier folder, whose points must be ours.
 function M.open(sweep, path)
-  local known = known_points(path)
-  for _, point in ipairs(sweep.points) do
-    if not known[point.id] then
-      blame("sweep:run: expected the grid of %s, got a point it does not have (%s); start a new run instead", path, point.label)
-    end
+  local known, reason = M.known_points(path)
+  if not known then blame("%s", reason) end
+  local missing = missing_point(sweep, known)
+  if missing then
+    blame("sweep:run: expected the grid of %s, got a point it does not have (%s); start a new run instead", path, missing.label)
   end
   local lock = lock_or_blame(path)
   -- Opened after the lock: opening removes what dead writers left, and a live one must not lose its file.
-  return { writer = native.records.open(path), path = path, lock = lock, known = known_points(path) }
+  return { writer = native.records.open(path), path = path, lock = lock, known = M.known_points(path) }
 end
 
 --- Whether a folder holds all of a sweep's points: scripts of several sweeps are resumed with several folders.
 function M.fits(sweep, path)
-  local ok, loaded = pcall(native.records.load, path)
-  if not ok then return false end
-  local known = {}
-  for _, point in ipairs(loaded.points) do known[point.id] = true end
-  for _, point in ipairs(sweep.points) do
-    if not known[point.id] then return false end
-  end
-  return true
+  local known = M.known_points(path)
+  return known ~= nil and not missing_point(sweep, known)
 end
 
 --- Whether a point needs no run, given what the folder knows of it. Out of memory is a result: it is kept unless a

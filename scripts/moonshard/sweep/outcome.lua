@@ -1,5 +1,7 @@
 --- Outcome of a point: its record, or the reason why there is none; and which points cannot fit either.
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local shell = require "moonshard.shell"
 
 local M = {}
 
@@ -8,22 +10,19 @@ M.growing = { "batch_size", "seq_length", "num_layers", "hidden_dim", "image_siz
 
 local tail_bytes, tail_lines, screen_lines = 4000, 20, 5
 
+local function last_lines(text, count, separator)
+  local lines = lists.matches(text, "[^\n]+")
+  return table.concat(lines, separator, math.max(1, #lines - count + 1))
+end
+
 --- The last lines of a point's log, without control characters.
 function M.log_tail(path, id, lines)
   local text = native.records.log_tail(path, id, tail_bytes):gsub("[%z\1-\8\11-\31\127]", "?")
-  local list = {}
-  for line in text:gmatch("[^\n]+") do list[#list + 1] = line end
-  return table.concat(list, "\n", math.max(1, #list - (lines or tail_lines) + 1))
+  return last_lines(text, lines or tail_lines, "\n")
 end
 
 --- How many processes the kernel has ended for want of memory since the machine started.
-function M.oom_kills()
-  local file = io.open("/proc/vmstat")
-  if not file then return 0 end
-  local count = tonumber(file:read("*a"):match("oom_kill (%d+)")) or 0
-  file:close()
-  return count
-end
+function M.oom_kills() return tonumber((shell.read("/proc/vmstat") or ""):match("oom_kill (%d+)")) or 0 end
 
 --- Status and reason of a point whose process ended without a good record.
 local function reason(ended, job, tail)
@@ -60,10 +59,12 @@ end
 
 --- Writes a record that no process wrote.
 function M.write_failure(job, point, status, why, extra)
-  local record = { schema_version = 1, id = point.id, status = status, options = point.options, error = why }
-  for key, value in pairs(extra or {}) do record[key] = value end
-  native.records.write_result(job.folder.writer, point.id, record)
+  native.records.write_result(job.folder.writer, point.id, lists.merged(extra,
+    { schema_version = 1, id = point.id, status = status, options = point.options, error = why }))
 end
+
+--- Whether a point may do better when it runs again.
+function M.has_failed(record) return record.status == "failed" or record.status == "timeout" end
 
 --- Takes stock of a point whose process has ended: the record says, or the way it ended does.
 -- @treturn table the point as records.load_point gives it
@@ -111,10 +112,8 @@ function M.describe(record)
   end
   if type(result.bytes_free) == "number" and result.bytes_free >= 0 then details[#details + 1] = gib(result.bytes_free) .. " free" end
   if #details > 0 then text = text .. " (" .. table.concat(details, ", ") .. ")" end
-  if (record.status == "failed" or record.status == "timeout") and type(result.log_tail) == "string" and result.log_tail ~= "" then
-    local lines = {}
-    for line in result.log_tail:gmatch("[^\n]+") do lines[#lines + 1] = line end
-    text = text .. "\n    | " .. table.concat(lines, "\n    | ", math.max(1, #lines - screen_lines + 1))
+  if M.has_failed(record) and type(result.log_tail) == "string" and result.log_tail ~= "" then
+    text = text .. "\n    | " .. last_lines(result.log_tail, screen_lines, "\n    | ")
   end
   return text
 end
@@ -135,8 +134,7 @@ end
 --- Why a point is predicted to run out of memory; nil when it is not.
 -- @tparam table job its failed list holds the points that did
 function M.predicted_oom(job, point)
-  local grows = {}
-  for _, axis in ipairs(job.sweep.growing) do grows[axis] = true end
+  local grows = lists.set(job.sweep.growing)
   for _, failed in ipairs(job.out_of_memory) do
     local axes = is_larger(point, failed, job.sweep.axes, grows)
     if axes then

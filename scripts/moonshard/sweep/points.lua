@@ -1,5 +1,6 @@
 --- The points of a sweep: a grid crossed with lists that advance together, each checked before any work starts.
 local blame = require "moonshard.sweep.blame"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 
 local M = {}
@@ -8,21 +9,20 @@ local most_points = 100000
 
 local function module_table() return package.loaded["moonshard"] end
 
-local function copy_of(source)
-  local copy = {}
-  for key, value in pairs(source) do copy[key] = value end
-  return copy
-end
-
---- The table with the schema's own names: "sigma" and "seq-length" are other spellings of two options, and
--- results are looked up by the effective name.
-function M.with_own_names(options)
+--- The schema's own name of an option by each of its spellings.
+function M.own_names()
   local own = {}
   for _, option in ipairs(module_table().options()) do
     own[option.name] = option.name
     for _, alias in ipairs(option.aliases) do own[alias] = option.name end
   end
-  local renamed = {}
+  return own
+end
+
+--- The table with the schema's own names: "sigma" and "seq-length" are other spellings of two options, and
+-- results are looked up by the effective name.
+function M.with_own_names(options)
+  local own, renamed = M.own_names(), {}
   for key, value in pairs(options) do
     local name = type(key) == "string" and own[(key:gsub("-", "_"))] or key
     if renamed[name] ~= nil then blame("ms.sweep: option '%s': expected it once, got it in two spellings", tostring(name)) end
@@ -38,8 +38,8 @@ local function check_list(where, key, values)
   end
   local count = 0
   for _ in pairs(values) do count = count + 1 end
-  for i = 1, count do
-    if values[i] == nil then blame("ms.sweep: %s '%s': expected a list of values, got a hole or a name in it", where, tostring(key)) end
+  if #lists.extend({}, values) < count then
+    blame("ms.sweep: %s '%s': expected a list of values, got a hole or a name in it", where, tostring(key))
   end
 end
 
@@ -51,9 +51,7 @@ local function dimensions(grid, zip)
   local function before(a, b) return (rank[a] or 0) < (rank[b] or 0) or (rank[a] == rank[b] and a < b) end
   for axis, values in pairs(grid) do
     check_list("grid", axis, values)
-    local rows = {}
-    for i, value in ipairs(values) do rows[i] = { [axis] = value } end
-    list[#list + 1] = { names = { axis }, rows = rows }
+    list[#list + 1] = { names = { axis }, rows = lists.map(values, function(value) return { [axis] = value } end) }
   end
   local names, length, first = {}, nil, nil
   for axis, values in pairs(zip) do
@@ -77,7 +75,8 @@ local function dimensions(grid, zip)
   return list
 end
 
-local function cartesian(list)
+--- Every combination of one row of each dimension; a dimension has `rows`, tables of options.
+function M.cartesian(list)
   local points = { {} }
   for _, dimension in ipairs(list) do
     local longer = {}
@@ -85,11 +84,7 @@ local function cartesian(list)
       blame("ms.sweep: expected at most %d points, got more; split the sweep", most_points)
     end
     for _, point in ipairs(points) do
-      for _, row in ipairs(dimension.rows) do
-        local next_point = copy_of(point)
-        for key, value in pairs(row) do next_point[key] = value end
-        longer[#longer + 1] = next_point
-      end
+      for _, row in ipairs(dimension.rows) do longer[#longer + 1] = lists.merged(point, row) end
     end
     points = longer
   end
@@ -105,13 +100,15 @@ function M.label(axes, point)
   return #parts > 0 and table.concat(parts, " ") or point.options.model
 end
 
---- Whether a point matches all of { option = glob }, by its effective value or as the user wrote it.
-function M.matches(point, only)
-  for key, pattern in pairs(only) do
-    local glob = "^" .. tostring(pattern):gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".") .. "$"
-    if not tostring(point.options[key]):match(glob) and not tostring(point.asked[key]):match(glob) then return false end
-  end
-  return true
+--- Points that match all of { option = glob }, by their effective value or as the user wrote it.
+function M.matching(points, only)
+  return lists.select(points, function(point)
+    for key, pattern in pairs(only) do
+      local glob = "^" .. tostring(pattern):gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".") .. "$"
+      if not tostring(point.options[key]):match(glob) and not tostring((point.asked or {})[key]):match(glob) then return false end
+    end
+    return true
+  end)
 end
 
 --- File names of the profiling suites where they name a point, else with the point's id.
@@ -136,18 +133,18 @@ function M.resolve(options)
   return nil, (tostring(resolved):gsub("^.-experiment:", "ms.sweep:"):gsub("^launch%.plan_point:", "ms.sweep:"))
 end
 
---- What `when` sees of options that cannot be resolved: they may be just the ones it excludes.
-local function unresolved(options)
+--- The program's own defaults, by option.
+function M.defaults()
   local defaults = {}
   for _, option in ipairs(module_table().options()) do defaults[option.name] = option.default end
-  return setmetatable(copy_of(options), { __index = defaults })
+  return defaults
 end
 
 local function resolve_point(asked, shared, when)
-  local options = copy_of(shared)
-  for key, value in pairs(asked) do options[key] = value end
+  local options = lists.merged(shared, asked)
   local resolved, problem = M.resolve(options)
-  if when and not when(resolved and resolved.options or unresolved(options), asked) then return nil end
+  -- Options that cannot be resolved may be just the ones that `when` excludes.
+  if when and not when(resolved and resolved.options or lists.merged(M.defaults(), options), asked) then return nil end
   if not resolved then blame("%s", problem) end
   local index = type(options.device) == "string" and options.device:match("^cuda:(%d+)$")
   return { id = resolved.id, options = resolved.options, asked = asked, gpu = tonumber(index) }
@@ -156,16 +153,13 @@ end
 --- All points of a sweep.
 -- @tparam table grid and zip with the schema's own names
 -- @tparam table shared options of all points
--- @tparam[opt] function when
 -- @treturn {table,...} points { id, options, asked, file, label, gpu }
 -- @treturn {string,...} axes
 function M.make(grid, zip, shared, when)
-  local list, axes = dimensions(grid, zip), {}
-  for _, dimension in ipairs(list) do
-    for _, name in ipairs(dimension.names) do axes[#axes + 1] = name end
-  end
+  local list = dimensions(grid, zip)
+  local axes = lists.extend({}, unpack(lists.column(list, "names")))
   local points, ids = {}, {}
-  for _, asked in ipairs(cartesian(list)) do
+  for _, asked in ipairs(M.cartesian(list)) do
     local point = resolve_point(asked, shared, when)
     if point then
       point.label = M.label(axes, point)
@@ -180,8 +174,7 @@ end
 
 --- A copy in another order, the same for the same seed (Park and Miller's generator: Lua's own is the script's).
 function M.shuffled(points, seed)
-  local order, state = {}, seed % 2147483646 + 1
-  for i, point in ipairs(points) do order[i] = point end
+  local order, state = lists.extend({}, points), seed % 2147483646 + 1
   for i = #order, 2, -1 do
     state = state * 16807 % 2147483647
     local j = state % i + 1

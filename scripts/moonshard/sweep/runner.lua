@@ -47,8 +47,7 @@ function M.run_point(job, point)
   for number = 1, job.options.retry + 1 do
     local record = attempt(job, point, number)
     if not record then return nil end
-    local again = record.status == "failed" or record.status == "timeout"
-    if not again or number > job.options.retry or native.launch.interrupts() > 0 then return record end
+    if not outcome.has_failed(record) or number > job.options.retry or native.launch.interrupts() > 0 then return record end
     job.bar:say(("%s: %s; retry %d of %d"):format(point.label, outcome.describe(record), number, job.options.retry))
   end
 end
@@ -69,7 +68,7 @@ function M.call_each(job, record)
 end
 
 --- A point of an earlier run that is kept.
-local function keep(job, point, record)
+function M.keep(job, point, record)
   if record.status == "ok" then
     -- The parent may have been killed between the record and what it makes of it.
     outcome.write_seed(job, point, record)
@@ -95,13 +94,11 @@ function M.run(job)
     if launch.interrupts() > 0 then return "interrupted" end
     local earlier = known[point.id]
     if folders.is_settled(earlier, job.options) then
-      keep(job, point, earlier)
+      M.keep(job, point, earlier)
     else
       local why = not job.options.all and outcome.predicted_oom(job, point)
-      local record
-      if why then
-        record = skip_predicted(job, point, why)
-      else
+      local record = why and skip_predicted(job, point, why)
+      if not why then
         job.bar:start(point, kind_of(point))
         record = M.run_point(job, point)
         if not record then return "interrupted" end
@@ -113,7 +110,7 @@ function M.run(job)
         job.bar:finish(outcome.describe(record), record.status ~= "ok")
       end
       M.call_each(job, record)
-      if job.options.fail_fast and (record.status == "failed" or record.status == "timeout") then return "fail-fast" end
+      if job.options.fail_fast and outcome.has_failed(record) then return "fail-fast" end
     end
   end
 end

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/accountant/epsilon.h"
 #include "runtime/base/check.h"
 #include "tests/runtime/accountant/random.h"
 

@@ -1,5 +1,5 @@
 // What was spent survives a checkpoint to the last digit, and nothing else is taken for it.
-#include "runtime/accountant/history.h"
+#include "runtime/accountant/epsilon.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

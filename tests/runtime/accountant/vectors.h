@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/accountant/gaussian_phase.h"
+#include "runtime/accountant/gaussian.h"
 #include "runtime/base/json.h"
 
 namespace moonshard::accountant {

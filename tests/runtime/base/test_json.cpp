@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "runtime/analysis/statistics.h"
+#include "runtime/analysis/rows.h"
 #include "runtime/base/json.h"
 #include "runtime/records/csv.h"
 #include "runtime/records/plot_spec.h"

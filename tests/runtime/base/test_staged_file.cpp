@@ -11,8 +11,8 @@
 #include <fstream>
 #include <random>
 
+#include "runtime/base/files.h"
 #include "runtime/base/json.h"
-#include "runtime/base/staged_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace moonshard::records {

@@ -41,7 +41,7 @@ end
 
 describe("a checkpoint", function()
   local folder
-  before_each(function() folder = support.temporary_folder() end)
+  before_each(function() folder = support.memory_folder() end)
   after_each(function() support.remove(folder) end)
 
   it("of any world and sharding goes on in any other as one process would", function()
@@ -124,7 +124,7 @@ describe("a checkpoint", function()
   it("is whole whenever ranks are killed: the newest loads, nothing is lost or counted twice", function()
     math.randomseed(7)
     local acknowledged_once = 0
-    for trial = 1, 8 do
+    for trial = 1, 6 do  -- both wrappers, each with either rank and with both as the victims
       local kind = trial % 2 == 0 and "ddp" or "zero3"
       local here = folder .. "/" .. kind
       os.execute("mkdir -p " .. quoted(here) .. "; rm -f " .. quoted(here) .. "/pid.* " .. quoted(here) .. "/acknowledged")

@@ -24,7 +24,6 @@
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"
 #include "runtime/weights/safetensors.h"
-#include "runtime/weights/safetensors_writer.h"
 #include "tests/support/temporary_folder.h"
 
 namespace moonshard::checkpoint {

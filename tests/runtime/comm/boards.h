@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "runtime/base/check.h"
-#include "runtime/comm/board.h"
+#include "runtime/comm/pulse.h"
 
 namespace moonshard {
 

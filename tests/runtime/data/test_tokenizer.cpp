@@ -7,12 +7,10 @@
 #include <thread>
 
 #include "runtime/base/check.h"
-#include "runtime/data/text/bpe_model.h"
-#include "runtime/data/text/normalizer.h"
+#include "runtime/base/utf8.h"
+#include "runtime/data/text/bpe_tokenizer.h"
 #include "runtime/data/text/split_pattern.h"
 #include "runtime/data/text/tokenizer.h"
-#include "runtime/data/text/tokenizer_json.h"
-#include "runtime/data/text/utf8.h"
 #include "tests/support/temporary_folder.h"
 
 namespace moonshard::data {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/experiment/experiment.h"
 

@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "runtime/experiment/experiment.h"
-#include "runtime/experiment/step_record.h"
-#include "runtime/profile/overlap.h"
+#include "runtime/experiment/measurement.h"
+#include "runtime/profile/timeline.h"
 #include "runtime/profile/utilization.h"
-#include "runtime/records/point_tables.h"
+#include "runtime/records/csv.h"
 #include "runtime/records/schema_json.h"
 #include "runtime/train/step_watch.h"
 #include "tests/support/temporary_folder.h"

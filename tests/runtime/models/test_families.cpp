@@ -6,20 +6,17 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/data/synthetic.h"
-#include "runtime/models/activation_bytes.h"
-#include "runtime/models/batch_draws.h"
+#include "runtime/data/source.h"
+#include "runtime/models/batch_check.h"
 #include "runtime/models/blocks/losses.h"
 #include "runtime/models/blocks/param_ops.h"
 #include "runtime/models/config_object.h"
 #include "runtime/models/model_cost.h"
-#include "runtime/models/model_schema.h"
+#include "runtime/models/model_options.h"
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"
 #include "runtime/verify/cases.h"
-#include "runtime/weights/hf_config.h"
 #include "runtime/weights/load_model.h"
-#include "runtime/weights/make_model.h"
 #include "tests/support/temporary_folder.h"
 
 namespace moonshard {

@@ -6,8 +6,8 @@
 
 #include <map>
 
-#include "runtime/data/synthetic.h"
-#include "runtime/models/blocks/fused.h"
+#include "runtime/data/source.h"
+#include "runtime/models/blocks/param_ops.h"
 #include "runtime/models/registry.h"
 
 namespace moonshard {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/models/blocks/fused.h"
+#include "runtime/models/blocks/param_ops.h"
 #include "runtime/models/model_cost.h"
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"

@@ -3,9 +3,9 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "runtime/data/synthetic.h"
+#include "runtime/data/source.h"
 #include "runtime/models/blocks/positions.h"
-#include "runtime/models/families/dit/diffusion.h"
+#include "runtime/models/families/dit/dit.h"
 #include "runtime/models/registry.h"
 #include "tests/support/plain_models.h"
 #include "tests/support/tensors.h"

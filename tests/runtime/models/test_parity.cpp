@@ -5,7 +5,6 @@
 
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"
-#include "runtime/weights/hf_config.h"
 #include "runtime/weights/load_model.h"
 #include "runtime/weights/safetensors.h"
 #include "tests/support/tensors.h"

@@ -20,7 +20,7 @@ TEST(Optimizer, SgdMovesByTheRateTimesTheGradient) {
   const at::Tensor before = parameters[0]->value.clone();
   OptimizerOptions options;
   options.lr = 0.25;
-  const auto sgd = make_optimizer(options);
+  const auto sgd = std::make_unique<Optimizer>(options);
   sgd->step(parameters, options.lr);
   EXPECT_TRUE(at::equal(parameters[0]->value, before)) << "no gradient, no step";
   parameters[0]->grad = at::full({7}, 2.0, at::kDouble);
@@ -35,7 +35,7 @@ TEST(Optimizer, AdamWFollowsThePapersFormulas) {
   OptimizerOptions options;
   options.optimizer = "adamw";
   options.lr = 0.1;
-  const auto adamw = make_optimizer(options);
+  const auto adamw = std::make_unique<Optimizer>(options);
   at::Tensor want = parameters[0]->value.clone(), mean = at::zeros_like(want),
              square = at::zeros_like(want);
   for (int step = 1; step <= 5; ++step) {
@@ -57,7 +57,7 @@ TEST(Optimizer, AdamAddsTheDecayToTheGradient) {
   OptimizerOptions options;
   options.optimizer = "adam";
   options.weight_decay = 0.3;
-  const auto adam = make_optimizer(options);
+  const auto adam = std::make_unique<Optimizer>(options);
   at::Tensor want = parameters[0]->value.clone(), mean = at::zeros_like(want),
              square = at::zeros_like(want);
   for (int step = 1; step <= 4; ++step) {
@@ -77,7 +77,7 @@ TEST(Optimizer, MomentumSumsGradientsWithADecay) {
   auto parameters = one_parameter(at::kDouble);
   OptimizerOptions options;
   options.momentum = 0.5;
-  const auto sgd = make_optimizer(options);
+  const auto sgd = std::make_unique<Optimizer>(options);
   at::Tensor want = parameters[0]->value.clone();
   for (const double sum : {1.0, 1.5, 1.75}) {
     parameters[0]->grad = at::ones({7}, at::kDouble);

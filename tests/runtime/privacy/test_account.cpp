@@ -12,6 +12,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/data/dataset_source.h"
 #include "runtime/models/registry.h"
+#include "runtime/privacy/layer_rules.h"
 #include "runtime/records/schema_json.h"
 #include "runtime/train/trainer.h"
 #include "tests/support/temporary_folder.h"
@@ -296,7 +297,8 @@ TEST(Budget, ARunWithoutAnAccountStaysWithoutOneWhenItGoesOn) {
   checkpoint::save(*first.trainer, folder.path());
   Training second = make({});
   checkpoint::resume(*second.trainer, folder.path());
-  EXPECT_THAT(second.trainer->account().why_no_epsilon(), HasSubstr("accounted for"));
+  EXPECT_THAT(second.trainer->account().why_no_epsilon(),
+              HasSubstr("the resumed run had none: sampler = fixed"));
 }
 
 // An account is of one trainer's steps, and two trainers of one model draw the same noise.
@@ -317,6 +319,76 @@ TEST(Budget, TwoTrainersOfOneModelClaimNothing) {
   EXPECT_TRUE(third.trainer->account().has_claim());
   EXPECT_EQ(third.trainer->account().history().num_steps(), 2);
   EXPECT_TRUE(make({}).trainer->account().has_claim());
+}
+
+// A checkpoint keeps the reason: saving and resuming must not bring a lost claim back.
+TEST(Budget, ALostClaimStaysLostInACheckpoint) {
+  Setting plain;
+  plain.mode = "none";
+  for (const int own_steps : {0, 5}) {
+    const TemporaryFolder folder;
+    Training first = make({});
+    for (int step = 0; step < own_steps; ++step) first.trainer->step();
+    make(plain, first.model).trainer->step();
+    EXPECT_THAT(first.trainer->account().why_no_epsilon(), HasSubstr("another trainer"));
+    checkpoint::save(*first.trainer, folder.path());
+    Training second = make({});
+    checkpoint::resume(*second.trainer, folder.path());
+    second.trainer->step();
+    EXPECT_THAT(second.trainer->account().why_no_epsilon(),
+                HasSubstr("the resumed run had none: another trainer"))
+        << own_steps;
+  }
+  const TemporaryFolder folder;
+  Training given = make({});
+  given.trainer->step(Vectors(64, 16).batch({1, 2, 3}));
+  checkpoint::save(*given.trainer, folder.path());
+  Training second = make({});
+  checkpoint::resume(*second.trainer, folder.path());
+  EXPECT_THAT(second.trainer->account().why_no_epsilon(), HasSubstr("given by the script"));
+}
+
+// Norms of a rule that does not come with the program are nobody's proof: this one finds none.
+TEST(Budget, ARuleOfAScriptMakesNoClaimWheneverItIsRegistered) {
+  struct NoNorms : privacy::LayerRule {
+    at::Tensor per_sample(const models::ParamLayer&, const at::Tensor& a,
+                          const at::Tensor& g) const override {
+      return at::bmm(g.unsqueeze(2), a.unsqueeze(1));
+    }
+    at::Tensor squares(const models::ParamLayer&, const at::Tensor&, const at::Tensor& g,
+                       const privacy::NormSettings&) const override {
+      return at::zeros({g.size(0)}, at::kDouble);
+    }
+  };
+  Training run = make({});
+  run.trainer->step();
+  EXPECT_TRUE(run.trainer->account().has_claim());
+  privacy::register_rule("norms of a script", std::make_shared<NoNorms>());
+  run.model->layers().front()->kind = "norms of a script";
+  run.trainer->step();
+  privacy::register_rule("norms of a script", nullptr);
+  EXPECT_THAT(run.trainer->account().why_no_epsilon(), HasSubstr("has a rule of a script"));
+}
+
+// Weights of steps after the checkpoint may have been seen, and the steps come again with new
+// noise.
+TEST(Budget, StepsThatAResumeTakesBackStayCharged) {
+  const TemporaryFolder folder;
+  Setting secure;
+  secure.privacy.secure = true;
+  Training run = make(secure);
+  for (int step = 0; step < 3; ++step) run.trainer->step();
+  checkpoint::save(*run.trainer, folder.path());
+  run.trainer->step();
+  const at::Tensor before = run.weights();
+  run.trainer->step();
+  checkpoint::resume(*run.trainer, folder.path());
+  EXPECT_EQ(run.trainer->account().history().num_steps(), 5);
+  run.trainer->step();
+  EXPECT_EQ(run.trainer->account().history().num_steps(), 6);
+  EXPECT_TRUE(run.trainer->account().has_claim());
+  EXPECT_EQ(records::json_of(run.trainer->account().record())["noise"], "secure");
+  EXPECT_FALSE(at::allclose(run.weights(), before)) << "noise of a secret that was used before";
 }
 
 TEST(Budget, SaysWhichNoiseWasUsedInAllSteps) {
@@ -381,6 +453,22 @@ TEST(Budget, AFailedStepIsRepeatedWithTheSameDraw) {
     EXPECT_TRUE(at::equal(run.weights(), same.weights()));
   }
   EXPECT_TRUE(run.trainer->account().has_claim());
+}
+
+// One that fails after its update has used its draw: it must not be charged once and made twice.
+TEST(Budget, AStepThatFailsAfterItsUpdateIsNotRepeated) {
+  Setting setting;
+  Training run = make(setting), same = make(setting);
+  run.trainer->step();
+  same.trainer->step();
+  for (const auto& parameter : run.model->parameters()) parameter->value.fill_(NAN);
+  EXPECT_THAT(message_of([&] { run.trainer->step(); }), HasSubstr("expected finite weights"));
+  EXPECT_EQ(run.trainer->privacy_steps(), 2);
+  same.trainer->step();
+  for (size_t i = 0; i < run.model->parameters().size(); ++i)
+    run.model->parameters()[i]->value.copy_(same.model->parameters()[i]->value);
+  for (int step = 0; step < 3; ++step)
+    EXPECT_EQ(run.trainer->step().batch_size, same.trainer->step().batch_size);
 }
 
 TEST(Budget, AStepThatFailsHalfwayEndsTheClaim) {

@@ -11,7 +11,6 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
-#include "runtime/models/blocks/fused.h"
 #include "runtime/models/blocks/losses.h"
 #include "runtime/models/blocks/param_ops.h"
 #include "runtime/models/registry.h"

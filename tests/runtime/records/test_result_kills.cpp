@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "runtime/base/staged_file.h"
+#include "runtime/base/files.h"
 #include "runtime/records/reader.h"
 #include "runtime/records/writer.h"
 #include "tests/support/temporary_folder.h"

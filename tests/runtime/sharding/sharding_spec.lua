@@ -173,6 +173,14 @@ describe("norms of real ranks", function()
     assert.matches("^false\tnorm_reduce = sum mixes samples of different ranks: for timing, not private", out)
   end)
 
+  it("whose sums are rounded before the noise make no claim", function()
+    local out = on_ranks(2, [[
+      local record = ms.run { model = "linear-tiny", device = "cpu", mode = "flash", parallel = "fsdp", reduce_dtype = "bfloat16",
+        batch_size = 2, iters = 1, warmup = 0, noise_multiplier = 1 }
+      if ms.dist.rank() == 0 then print(record.privacy.why_no_epsilon) end]])
+    assert.matches("^reduce_dtype = bfloat16 rounds the ranks' sums before the noise is added", out)
+  end)
+
   it("are counted over all ranks in a record, beside each rank's own communication", function()
     local out = on_ranks(2, [[
       local record = ms.run { model = "linear-tiny", device = "cpu", mode = "ghost", parallel = "fsdp", batch_size = 2, iters = 1 }
@@ -187,5 +195,48 @@ describe("norms of real ranks", function()
       end
       if ms.dist.rank() == 0 then print("same") end]])
     assert.matches("^same", out)
+  end)
+end)
+
+-- One script for all ranks, in which one thing depends on the rank: a claim would be false, so it is an error on every rank.
+local ranks_differ = [[
+local rank = ms.dist.rank()
+local function of(name, same, other) return name == arg[1] and rank == 1 and other or same end
+os.execute("mkdir -p text" .. rank)
+local file = assert(io.open("text" .. rank .. "/a.txt", "w"))
+file:write((of("contents", "one two three four ", "six two three four "):rep(100)))
+file:close()
+local model = ms.model("llama3-tiny", { device = "cpu", num_layers = 1, task = "lm", vocab_size = 300, seed = of("seed", 1, 2) })
+local text = ms.data.text { folder = "text" .. rank, max_length = 8, model = model, cache = "none" }
+local function trainer()
+  return ms.trainer { model = model, parallel = ms.fsdp {}, optimizer = ms.optim.sgd { lr = of("lr", 0.1, 0.2) },
+    clip = ms.clip("bookkeeping", { noise_multiplier = of("noise_multiplier", 1, 2), max_grad_norm = of("max_grad_norm", 1, 3) }),
+    data = ms.data.loader { dataset = text, sampler = "poisson", batch_size = 4, expected_batch_size = of("expected_batch_size", 8, 9) },
+    privacy = { delta = of("delta", 1e-5, 1e-4), secure = true } }
+end
+local ok, result = pcall(trainer)
+print(ok and "agreed" or result)
+if ok then
+  result:step()
+  assert(result:privacy().epsilon, result:privacy().why_no_epsilon)
+end
+]]
+
+describe("ranks that would make a claim together", function()
+  local function outcome(name)
+    support.write(folder .. "/script.lua", "local ms = require 'moonshard'\n" .. ranks_differ)
+    local command = ("%s run --nproc 2 --log-dir %s/logs script.lua %s"):format(quoted, folder, name)
+    local result = support.run(command, { folder = folder, seconds = 120 })
+    assert.are.equal(0, result.code, result.out .. result.err)
+    assert.are.equal(result.out:match("^[^\n]*got another"), support.read(folder .. "/logs/log.rank1.txt"):match("[^\n]*got another"))
+    return result.out
+  end
+
+  it("agree on everything it rests on, or say what differs and where", function()
+    assert.matches("^agreed", outcome("nothing"))
+    for _, name in ipairs { "seed", "contents", "lr", "noise_multiplier", "max_grad_norm", "expected_batch_size", "delta" } do
+      local wanted = "option '" .. name .. "': expected the same on all ranks, got another on rank 1 than on rank 0"
+      assert.matches(wanted, outcome(name), 1, true)
+    end
   end)
 end)

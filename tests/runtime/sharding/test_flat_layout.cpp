@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "runtime/sharding/flat_layout.h"
+#include "runtime/sharding/unit.h"
 
 namespace moonshard::sharding {
 namespace {

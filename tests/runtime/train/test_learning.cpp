@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "runtime/models/families/dit/diffusion.h"
+#include "runtime/models/families/dit/dit.h"
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"
 

@@ -294,9 +294,9 @@ TEST(StepGraph, NoUpdateHappensWhileAStepIsCaptured) {
   const auto model = models::make_model(options);
   const auto world = comm::make_world("auto", "instant");
   const auto parallel = sharding::make_parallel(*model, {}, *world);
-  const auto optimizer = optim::make_optimizer({});
+  optim::Optimizer optimizer{optim::OptimizerOptions{}};
   bool half_done = false;
-  StepUpdate update(*parallel, *optimizer, {}, at::kFloat, 0.1, half_done);
+  StepUpdate update(*parallel, optimizer, {}, at::kFloat, 0.1, half_done);
   update.close(true);
   EXPECT_THROW(update.apply_rest(), InternalError);
 }

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "runtime/base/check.h"
-#include "runtime/data/synthetic.h"
+#include "runtime/data/source.h"
 #include "runtime/models/registry.h"
 #include "runtime/profile/memory.h"
 #include "runtime/train/step_watch.h"
@@ -138,7 +138,9 @@ TEST_F(TwoTrainers, AStepThatIsNotWatchedLeavesNothingInTheOneAroundIt) {
 TEST_F(TwoTrainers, AStepWithinAStepOfTheSameTrainerIsRefused) {
   Trainer* self = nullptr;
   const auto outer = make_trainer("linear-tiny", "none", [&] {
-    if (self != nullptr) EXPECT_THROW(self->step(), UsageError);
+    if (self != nullptr) {
+      EXPECT_THROW(self->step(), UsageError);
+    }
   });
   self = outer.get();
   EXPECT_EQ(shown_by(outer->step()), plain_alone_);
@@ -163,7 +165,9 @@ TEST_F(TwoTrainers, AFailedStepEndsItsOwnRecordingOnly) {
     if (++calls == 2) throw UsageError("no data");
   });
   const auto outer = make_trainer("llama3-tiny", "ghost", [&] {
-    if (calls == 1) EXPECT_THROW(failing->step(), UsageError);
+    if (calls == 1) {
+      EXPECT_THROW(failing->step(), UsageError);
+    }
   });
   EXPECT_EQ(shown_by(outer->step()), ghost_alone_);
   EXPECT_EQ(shown_by(failing->step()), plain_alone_);

@@ -5,7 +5,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/models/registry.h"
-#include "runtime/weights/hf_config.h"
+#include "runtime/weights/load_model.h"
 #include "tests/runtime/weights/raw_safetensors.h"
 #include "tests/support/temporary_folder.h"
 

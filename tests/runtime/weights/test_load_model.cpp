@@ -5,10 +5,8 @@
 
 #include "runtime/base/check.h"
 #include "runtime/models/registry.h"
-#include "runtime/weights/hf_config.h"
 #include "runtime/weights/load_model.h"
-#include "runtime/weights/make_model.h"
-#include "runtime/weights/safetensors_writer.h"
+#include "runtime/weights/safetensors.h"
 #include "runtime/weights/weight_source.h"
 #include "tests/runtime/weights/raw_safetensors.h"
 #include "tests/support/temporary_folder.h"

@@ -6,11 +6,9 @@
 #include <ATen/ATen.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/files.h"
 #include "runtime/base/interrupt.h"
-#include "runtime/base/staged_file.h"
 #include "runtime/weights/safetensors.h"
-#include "runtime/weights/safetensors_writer.h"
-#include "runtime/weights/tensor_pieces.h"
 #include "runtime/weights/weight_source.h"
 #include "tests/runtime/weights/raw_safetensors.h"
 #include "tests/support/temporary_folder.h"

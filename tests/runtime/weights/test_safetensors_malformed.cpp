@@ -14,7 +14,6 @@
 
 #include "runtime/base/check.h"
 #include "runtime/weights/safetensors.h"
-#include "runtime/weights/safetensors_writer.h"
 #include "tests/runtime/weights/raw_safetensors.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,9 +1,9 @@
 --- kill -9 of the parent, of a point's process and of a rank at random moments, then --resume: nothing lost, nothing run
--- twice. MOONSHARD_SWEEP_KILLS sets the number of kills per victim (6).
+-- twice. MOONSHARD_SWEEP_KILLS sets the number of kills per victim (4).
 local support = require "tests.support.sweeps"
 local ms = require "moonshard"
 
-local num_kills = tonumber(os.getenv("MOONSHARD_SWEEP_KILLS") or "6")
+local num_kills = tonumber(os.getenv("MOONSHARD_SWEEP_KILLS") or "4")
 math.randomseed(os.time())
 local place
 before_each(function() place = support.place() end)

@@ -6,7 +6,7 @@ local place
 before_each(function() place = support.place() end)
 after_each(function() place:remove() end)
 
-local experiment = [[model = "linear-tiny", device = "cpu", hidden_dim = 64, num_layers = 2, seq_length = 8, threads = 1, iters = 1,
+local experiment = [[model = "linear-tiny", device = "cpu", hidden_dim = 340, num_layers = 2, seq_length = 8, threads = 1, iters = 1,
   warmup = 1, memory_limit_mb = %d]]
 
 local function search(words, limit)
@@ -19,7 +19,7 @@ end
 
 --- Whether a batch fits, by running it alone.
 local function fits(batch_size, limit)
-  local result = place:run(("profile --model linear-tiny --device cpu --hidden-dim 64 --num-layers 2 --seq-length 8 --threads 1 --iters 1 "
+  local result = place:run(("profile --model linear-tiny --device cpu --hidden-dim 340 --num-layers 2 --seq-length 8 --threads 1 --iters 1 "
     .. "--warmup 1 --memory-limit-mb %d --batch-size %d"):format(limit or 2, batch_size))
   return result.code == 0
 end

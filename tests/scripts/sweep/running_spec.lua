@@ -256,7 +256,7 @@ describe("Ctrl-C", function()
   end
 
   it("once: the current point ends in its own time, the rest is left, the way on is said", function()
-    local parent = start(30000)
+    local parent = start(15000)
     support.kill(parent, "INT")
     assert.is_true(support.wait_end(parent, 60), "it went on")
     local out, path = support.read(place.path .. "/out"), place:run_path()

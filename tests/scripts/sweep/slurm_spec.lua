@@ -6,14 +6,14 @@ local cluster, reason, place, environment
 
 setup(function()
   cluster = support.temporary_folder()
-  local result = support.run(("%s/tests/scripts/studies/slurm_cluster start %s"):format(support.root(), cluster), { seconds = 60 })
+  local result = support.run(("%s/tests/scripts/sweep/slurm_cluster start %s"):format(support.root(), cluster), { seconds = 60 })
   if result.code ~= 0 then
     reason = result.out:match("[^\n]*")
     io.stderr:write("slurm_spec: ", reason, "\n")
   end
 end)
 teardown(function()
-  support.run(("%s/tests/scripts/studies/slurm_cluster stop %s"):format(support.root(), cluster))
+  support.run(("%s/tests/scripts/sweep/slurm_cluster stop %s"):format(support.root(), cluster))
   support.remove(cluster)
 end)
 before_each(function()

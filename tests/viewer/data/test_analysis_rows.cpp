@@ -1,6 +1,5 @@
 // The viewer's columns as rows of runtime/analysis, and that the window and the scripts
 // say the same of the same records.
-#include "viewer/data/analysis_rows.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "tests/viewer/trace_builder.h"
 #include "viewer/backend.h"
 #include "viewer/panels/trace_parts.h"
-#include "viewer/render/legend.h"
+#include "viewer/render/plot_parts.h"
 #include "viewer/render/plot_renderer.h"
 #include "viewer/render/plot_text.h"
 #include "viewer/widgets/choice.h"

@@ -61,7 +61,8 @@ class Hostile : public ::testing::Test {
     options.folders = {folder_};
     Application app(options);
     const std::unique_ptr<HeadlessBackend> backend = make_headless_backend();
-    backend->resize(700, 460, 1.0f);
+    // Every widget is laid out as in a window of 700 x 460; few pixels, as nobody looks at them.
+    backend->resize(700, 460, 0.1f);
     app.set_density(1.0f);
     app.document().load_now();
     for (const std::string& point : points) {

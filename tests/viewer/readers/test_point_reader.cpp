@@ -2,8 +2,7 @@
 #include "runtime/records/reader.h"
 #include "runtime/records/schema_json.h"
 #include "tests/viewer/reader_support.h"
-#include "viewer/readers/point_reader.h"
-#include "viewer/readers/text_reader.h"
+#include "viewer/readers/readers.h"
 
 namespace moonshard::viewer {
 namespace {

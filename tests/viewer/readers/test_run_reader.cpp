@@ -3,7 +3,7 @@
 
 #include "runtime/records/reader.h"
 #include "tests/viewer/reader_support.h"
-#include "viewer/readers/run_reader.h"
+#include "viewer/readers/readers.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -9,7 +9,6 @@
 #include "tests/viewer/golden.h"
 #include "tests/viewer/render/plot_kinds.h"
 #include "viewer/render/plot_layout.h"
-#include "viewer/render/png.h"
 #include "viewer/render/render_file.h"
 
 namespace moonshard::viewer {

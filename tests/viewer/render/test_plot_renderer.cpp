@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/viewer/sample_run.h"
-#include "viewer/render/png.h"
 #include "viewer/render/render_file.h"
 
 namespace moonshard::viewer {

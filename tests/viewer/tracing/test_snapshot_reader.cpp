@@ -1,8 +1,8 @@
 // Memory snapshots: pickles of Python (protocols 2, 4, 5) and of torch's C++ pickler, and pickles
 // that mean harm.
 #include "tests/viewer/reader_support.h"
+#include "viewer/tracing/memory_snapshot.h"
 #include "viewer/tracing/pickle_reader.h"
-#include "viewer/tracing/snapshot_reader.h"
 
 namespace moonshard::viewer {
 namespace {

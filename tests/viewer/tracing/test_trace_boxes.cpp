@@ -5,7 +5,7 @@
 
 #include "tests/viewer/trace_builder.h"
 #include "viewer/tracing/trace_boxes.h"
-#include "viewer/tracing/trace_overlap.h"
+#include "viewer/tracing/trace_index.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -7,7 +7,6 @@
 #include "runtime/base/check.h"
 #include "tests/viewer/trace_builder.h"
 #include "viewer/tracing/trace_index.h"
-#include "viewer/tracing/trace_overlap.h"
 
 namespace moonshard::viewer {
 namespace {

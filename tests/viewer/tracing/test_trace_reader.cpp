@@ -4,7 +4,7 @@
 
 #include "tests/viewer/kineto_text.h"
 #include "tests/viewer/reader_support.h"
-#include "viewer/tracing/trace_reader.h"
+#include "viewer/tracing/trace.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -7,8 +7,9 @@
 
 #include "tests/viewer/trace_builder.h"
 #include "viewer/panels/trace_text.h"
-#include "viewer/tracing/trace_overlap.h"
+#include "viewer/tracing/trace_index.h"
 #include "viewer/tracing/trace_stats.h"
+#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -9,7 +9,6 @@
 #include "runtime/base/json.h"
 #include "runtime/experiment/experiment_options.h"
 #include "runtime/profile/owner_names.h"
-#include "runtime/profile/phase_names.h"
 
 namespace moonshard::viewer {
 namespace {

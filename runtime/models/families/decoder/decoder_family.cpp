@@ -1,4 +1,4 @@
-// The family of decoder-only transformers: presets, batches, cost (letters of activation_bytes.h)
+// The family of decoder-only transformers: presets, batches, cost (letters of model_cost.h)
 // and config.json of Llama and Qwen2 folders. What a config asks for and our decoders do not have
 // is an error, never a silent difference.
 #include <algorithm>
@@ -6,11 +6,11 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/models/activation_bytes.h"
-#include "runtime/models/batch_draws.h"
+#include "runtime/models/batch_check.h"
 #include "runtime/models/config_object.h"
 #include "runtime/models/families/decoder/decoder.h"
 #include "runtime/models/family.h"
+#include "runtime/models/model_cost.h"
 
 namespace moonshard::models {
 namespace {

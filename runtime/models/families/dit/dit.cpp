@@ -13,11 +13,10 @@
 #include "runtime/models/blocks/norms.h"
 #include "runtime/models/blocks/param_ops.h"
 #include "runtime/models/blocks/positions.h"
-#include "runtime/models/blocks/timestep.h"
-#include "runtime/models/families/dit/diffusion.h"
 
 // Shape letters: B samples, C channels, T patches, D hidden_dim, P values of a patch, H heads, d
 // head dimension.
+
 namespace moonshard::models {
 namespace {
 
@@ -194,6 +193,20 @@ at::Tensor Dit::unpatchify(const at::Tensor& x_BTP) const {
   return x_BTP.reshape({-1, side_, side_, p, p, C})
       .permute({0, 5, 1, 3, 2, 4})
       .reshape({-1, C, side_ * p, side_ * p});
+}
+
+const at::Tensor& remaining_signal() {
+  static const at::Tensor signal =
+      (1.0 - at::linspace(1e-4, 0.02, kDiffusionSteps, at::kDouble)).cumprod(0);
+  return signal;
+}
+
+at::Tensor add_diffusion_noise(const at::Tensor& images, const at::Tensor& noise,
+                               const at::Tensor& timesteps) {
+  const at::Tensor signal_B111 =
+      remaining_signal().to(timesteps.device()).index({timesteps}).view({-1, 1, 1, 1});
+  const auto type = images.scalar_type();
+  return signal_B111.sqrt().to(type) * images + (1 - signal_B111).sqrt().to(type) * noise;
 }
 
 }  // namespace moonshard::models

@@ -1,16 +1,15 @@
-// The family of diffusion transformers: presets, batches, cost (letters of activation_bytes.h) and
+// The family of diffusion transformers: presets, batches, cost (letters of model_cost.h) and
 // config.json, whose model_type and keys are our own.
 #include <algorithm>
 
 #include <ATen/ATen.h>
 
 #include "runtime/core/device.h"
-#include "runtime/models/activation_bytes.h"
-#include "runtime/models/batch_draws.h"
+#include "runtime/models/batch_check.h"
 #include "runtime/models/config_object.h"
-#include "runtime/models/families/dit/diffusion.h"
 #include "runtime/models/families/dit/dit.h"
 #include "runtime/models/family.h"
+#include "runtime/models/model_cost.h"
 
 namespace moonshard::models {
 namespace {

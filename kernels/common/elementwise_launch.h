@@ -1,0 +1,44 @@
+// Raw launchers of elementwise operations: contiguous arrays of `count` numbers, of one dtype but
+// for cast.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/number_format.h"
+
+namespace moonshard::kernels {
+
+/// `count` elements, contiguous, not overlapping. bfloat16 to float32 is not implemented: unused.
+void launch_cast(void* to, NumberFormat to_format, const void* from, NumberFormat from_format,
+                 int64_t count, void* stream);
+
+void launch_gelu_forward(const void* x, void* result, int64_t count, NumberFormat format,
+                         void* stream);
+
+/// x_gradient may be g itself.
+void launch_gelu_backward(const void* g, const void* x, void* x_gradient, int64_t count,
+                          NumberFormat format, void* stream);
+
+void launch_swiglu_forward(const void* gate, const void* up, void* result, int64_t count,
+                           NumberFormat format, void* stream);
+
+/// up_gradient may be g itself.
+void launch_swiglu_backward(const void* g, const void* gate, const void* up, void* gate_gradient,
+                            void* up_gradient, int64_t count, NumberFormat format, void* stream);
+
+struct Rotary {
+  void *q = nullptr, *k = nullptr;                   ///< [rows, heads, 2 half]
+  const float *cosines = nullptr, *sines = nullptr;  ///< [tokens, half]
+  int64_t rows = 0;                                  ///< samples x tokens
+  int64_t tokens = 0;
+  int q_heads = 0, k_heads = 0, half = 0;
+  bool inverse = false;
+  NumberFormat format = NumberFormat::Float32;
+};
+
+void launch_rotary(const Rotary& p, void* stream);
+
+/// A kernel of one thread that sleeps.
+void launch_delay(double microseconds, void* cuda_stream);
+
+}  // namespace moonshard::kernels
