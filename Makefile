@@ -24,7 +24,7 @@ demo: setup
 	@cmake/timed demo $(BUILD)/bin/moonshard run examples/01_first_sweep.lua
 
 test: build
-	@cmake/timed test ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
+	@cmake/timed test ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 5
 
 bench-gpu: setup
 	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET) moonshard moonshard_gpu

@@ -64,6 +64,32 @@ class Evaluator {
   size_t best_ = 60;
 };
 
+// The least sigma between `low`, at which epsilon is above the target, and `high`, at which it is
+// not. For methods whose evaluation takes seconds: epsilon is nearly a power of sigma, so that a
+// line through the logarithms of both ends finds it in a few.
+double narrowed_sigma(Evaluator& evaluate, GaussianPhase phase, double low, double high,
+                      double target, double tolerance) {
+  const auto at = [&](double sigma) {
+    phase.sigma = sigma;
+    return evaluate(phase);
+  };
+  double above = at(low), reached = at(high);
+  while (target - reached > tolerance && high - low > 1e-14 * high) {
+    double share = std::log(above / (target - tolerance / 2)) / std::log(above / reached);
+    // Where the line says nothing, and never onto an end: the bracket must shrink from both sides.
+    share = std::isfinite(share) ? std::clamp(share, 0.02, 0.98) : 0.5;
+    const double middle = low * std::pow(high / low, share), epsilon = at(middle);
+    if (epsilon <= target) {
+      high = middle;
+      reached = epsilon;
+    } else {
+      low = middle;
+      above = epsilon;
+    }
+  }
+  return high;
+}
+
 // The search may have used fewer orders or another grid: the answer is evaluated again.
 void judge(const Evaluator& evaluate, const GaussianPhase& phase, double target) {
   const double epsilon = evaluate.whole(phase);
@@ -79,6 +105,22 @@ double calibrate_sigma(const std::string& method, double q, double steps, double
   Evaluator evaluate(method, delta, target_epsilon);
   const double tolerance = evaluate.tolerance(options, target_epsilon);
   if (q == 0 || steps == 0) return 0;  // no data is used
+  if (method == "pld" || method == "prv") {
+    // Renyi's bound needs a little more noise, and is quick: the search starts there.
+    double high = 20;
+    try {
+      high = calibrate_sigma("rdp", q, steps, delta, target_epsilon);
+    } catch (const UsageError&) {
+    }
+    while (evaluate({q, high, steps}) > target_epsilon && high <= kMostSigma) high *= 2;
+    double low = high / 2;
+    while (evaluate({q, low, steps}) <= target_epsilon && low > 1e-3) high = low, low /= 2;
+    if (high <= kMostSigma) {
+      high = narrowed_sigma(evaluate, {q, high, steps}, low, high, target_epsilon, tolerance);
+      judge(evaluate, {q, high, steps}, target_epsilon);
+      return high;
+    }
+  }
   // Doubling from 20, then bisection: Opacus's search, so that answers can be compared.
   double low = 0, high = 10, reached = INFINITY;
   while (reached > target_epsilon) {

@@ -117,6 +117,10 @@ std::vector<double> default_orders() {
   std::vector<double> orders;
   for (int i = 1; i < 100; ++i) orders.push_back(1 + i / 10.0);
   for (int i = 12; i < 64; ++i) orders.push_back(i);
+  // A small epsilon is found at orders of about log(1 / delta) / epsilon: without large ones the
+  // bound would end near 0.2, and a smaller target would ask for absurd noise.
+  for (int octave = 64; octave < 32768; octave *= 2)
+    for (int quarter = 4; quarter < 8; ++quarter) orders.push_back(octave / 4 * quarter);
   return orders;
 }
 
@@ -152,11 +156,18 @@ RdpEpsilon rdp_epsilon(const std::vector<GaussianPhase>& phases, double delta,
   check_phases("accountant.rdp", phases, delta);
   MS_CHECK(!orders.empty(), "accountant.rdp: expected at least one order, got none");
   RdpEpsilon best{kInfinity, orders.front()};
+  double last_order = 0, last_rdp = 0;
   for (const double order : orders) {
+    // Renyi divergence grows with the order: one that could not win even with the last one's is not
+    // computed. Large orders, which cost most, are needed for small epsilons alone.
+    if (order > last_order && last_order > 0 && epsilon_at(last_rdp, order, delta) >= best.epsilon)
+      continue;
     double rdp = 0;
     for (const GaussianPhase& phase : phases) {
       if (phase.steps > 0) rdp += phase.steps * rdp_of_step(phase.q, phase.sigma, order);
     }
+    last_order = order;
+    last_rdp = rdp;
     const double epsilon = epsilon_at(rdp, order, delta);
     if (epsilon < best.epsilon) best = {epsilon, order};
   }

@@ -105,7 +105,20 @@ ClipOptions Account::with_noise(ClipOptions clip) {
                                                       static_cast<double>(planned_steps_),
                                                       options_.delta, options_.target_epsilon);
   noise_multiplier_ = clip.noise_multiplier;
+  const double ratio = noise_to_signal();
+  if (ratio > 1)
+    fmt::print(
+        stderr,
+        "moonshard: privacy: epsilon {} needs a noise_multiplier of {:.4g}: along any direction "
+        "the noise of a step is {:.3g} times the largest mean gradient and will drown it; "
+        "take larger batches, fewer steps or a larger epsilon\n",
+        options_.target_epsilon, clip.noise_multiplier, ratio);
   return clip;
+}
+
+double Account::noise_to_signal() const {
+  return noise_multiplier_ /
+         static_cast<double>(std::max<int64_t>(1, sampling_.expected_batch_size));
 }
 
 void Account::draw_secret(comm::World& world) {
@@ -138,7 +151,9 @@ void Account::check_left() const {
   if (fits && !as_planned && options_.target_epsilon > 0) {
     accountant::History next = spent_.history;
     next.add({sampling_.rate, noise_multiplier_, 1});
-    fits = next.epsilon(options_.accountant, options_.delta).epsilon <= options_.target_epsilon;
+    // Renyi's bound is quick; only near the end the options' own, which may take a second.
+    fits = next.epsilon("rdp", options_.delta).epsilon <= options_.target_epsilon ||
+           next.epsilon(options_.accountant, options_.delta).epsilon <= options_.target_epsilon;
   }
   if (fits) return;
   const std::string budget =
@@ -234,6 +249,10 @@ records::PrivacyPart Account::record() const {
     part.warning =
         fmt::format("delta is not below 1 / {}: giving away whole examples may have such a delta",
                     sampling_.examples);
+  if (claims && noise_to_signal() > 1)
+    part.warning += fmt::format(
+        "{}the noise of a step is {:.3g} times the largest mean gradient along any direction",
+        part.warning.empty() ? "" : "; ", noise_to_signal());
   part.noise = spent_.noised_steps == 0                     ? "none"
                : spent_.secret_steps == 0                   ? "counter"
                : spent_.secret_steps == spent_.noised_steps ? "secure"

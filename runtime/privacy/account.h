@@ -73,6 +73,9 @@ class Account {
   /// Empty when there is a claim. Another trainer may have updated the model since the last step.
   std::string why_no_epsilon() const;
   int64_t planned_steps() const { return planned_steps_; }
+  /// Standard deviation of a step's noise along any one direction, as a share of the largest norm
+  /// that the mean gradient can have.
+  double noise_to_signal() const;
   int64_t private_steps() const { return spent_.private_steps; }
   const data::Sampling& sampling() const { return sampling_; }
   const accountant::History& history() const { return spent_.history; }

@@ -61,7 +61,7 @@ struct PrivacyOptions {
   double delta = 1e-5;
   double epochs = 0;
   int64_t budget_steps = 0;
-  std::string accountant = "rdp";
+  std::string accountant = "pld";
   bool secure = false;
 };
 
@@ -76,7 +76,7 @@ void add_privacy_options(OptionSchema& schema) {
   schema.integer<T>("budget_steps", &T::budget_steps, 0, 1e12,
                     "steps that the budget must last for; 0 takes the epochs");
   schema.choice<T>("accountant", &T::accountant, {"rdp", "prv", "pld"},
-                   "how epsilon is computed: all three are guarantees, prv and pld tighter");
+                   "how epsilon is computed: all three are guarantees, pld the tightest");
   schema.boolean<T>("secure", &T::secure,
                     "noise and sampling from a secret of the operating system, on a grid that "
                     "resists floating-point attacks; slower, and cannot be repeated");

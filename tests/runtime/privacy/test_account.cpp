@@ -422,6 +422,20 @@ TEST(Budget, APlanIsKeptWithoutATargetToo) {
   EXPECT_THAT(message_of([&] { make(setting); }), HasSubstr("got both"));
 }
 
+TEST(Budget, NoiseThatDrownsTheGradientIsSaid) {
+  Setting setting;
+  setting.privacy.target_epsilon = 0.05;
+  setting.privacy.budget_steps = 4;
+  testing::internal::CaptureStderr();
+  Training run = make(setting);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("will drown it"));
+  run.trainer->step();
+  const Json record = records::json_of(run.trainer->account().record());
+  EXPECT_EQ(record["accountant"], "pld");
+  EXPECT_LE(record["epsilon"].get<double>(), 0.05);
+  EXPECT_THAT(record["warning"].get<std::string>(), HasSubstr("times the largest mean gradient"));
+}
+
 TEST(Budget, TooLittleNoiseIsAReasonAndNotANumber) {
   Setting setting;
   setting.noise = 1e-160;
