@@ -50,7 +50,7 @@ __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<
         const int word = 4 * (row + u) + even;
         const NormalPair pair = noise_pair(words.word[word], words.word[word + 1], table.secret_key,
                                            block, table.noise_step, part.parameter, word);
-        const Acc radius = table.noise * static_cast<Acc>(pair.radius);
+        const auto radius = static_cast<Acc>(static_cast<float>(table.noise) * pair.radius);
         sum.number[even] = noised(sum.number[even], radius, pair.cosine, table);
         sum.number[even + 1] = noised(sum.number[even + 1], radius, pair.sine, table);
       }
