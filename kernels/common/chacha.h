@@ -1,4 +1,4 @@
-// ChaCha20 (Bernstein 2008; words as in RFC 8439): a key and a counter in, sixteen random words
+// ChaCha (Bernstein 2008; words as in RFC 8439): a key and a counter in, sixteen random words
 // out, no state. Unlike Philox it is cryptographic: some of its words do not reveal others without
 // the key.
 #pragma once
@@ -24,28 +24,29 @@ MS_HOST_DEVICE void chacha_quarter(uint32_t& a, uint32_t& b, uint32_t& c, uint32
   c += d, b ^= c, b = b << 7 | b >> 25;
 }
 
+/// What the rounds begin with, and what is added to them at their end.
+MS_HOST_DEVICE ChaChaWords chacha_start(const ChaChaKey& key, uint64_t counter, uint32_t nonce_low,
+                                        uint32_t nonce_high) {
+  ChaChaWords start;
+  start.word[0] = 0x61707865u, start.word[1] = 0x3320646eu;
+  start.word[2] = 0x79622d32u, start.word[3] = 0x6b206574u;
+  for (int i = 0; i < 8; ++i) start.word[4 + i] = key.word[i];
+  start.word[12] = static_cast<uint32_t>(counter);
+  start.word[13] = static_cast<uint32_t>(counter >> 32);
+  start.word[14] = nonce_low, start.word[15] = nonce_high;
+  return start;
+}
+
 /// Block `counter` of the stream that the two nonce words name.
-MS_HOST_DEVICE ChaChaWords chacha20(const ChaChaKey& key, uint64_t counter, uint32_t nonce_low,
-                                    uint32_t nonce_high) {
-  const uint32_t start[16] = {0x61707865u,
-                              0x3320646eu,
-                              0x79622d32u,
-                              0x6b206574u,
-                              key.word[0],
-                              key.word[1],
-                              key.word[2],
-                              key.word[3],
-                              key.word[4],
-                              key.word[5],
-                              key.word[6],
-                              key.word[7],
-                              static_cast<uint32_t>(counter),
-                              static_cast<uint32_t>(counter >> 32),
-                              nonce_low,
-                              nonce_high};
-  ChaChaWords x;
-  for (int i = 0; i < 16; ++i) x.word[i] = start[i];
-  for (int twice = 0; twice < 10; ++twice) {
+template <int kRounds>
+MS_HOST_DEVICE ChaChaWords chacha(const ChaChaKey& key, uint64_t counter, uint32_t nonce_low,
+                                  uint32_t nonce_high) {
+  const ChaChaWords start = chacha_start(key, counter, nonce_low, nonce_high);
+  ChaChaWords x = start;
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+  for (int twice = 0; twice < kRounds / 2; ++twice) {
     chacha_quarter(x.word[0], x.word[4], x.word[8], x.word[12]);
     chacha_quarter(x.word[1], x.word[5], x.word[9], x.word[13]);
     chacha_quarter(x.word[2], x.word[6], x.word[10], x.word[14]);
@@ -55,8 +56,14 @@ MS_HOST_DEVICE ChaChaWords chacha20(const ChaChaKey& key, uint64_t counter, uint
     chacha_quarter(x.word[2], x.word[7], x.word[8], x.word[13]);
     chacha_quarter(x.word[3], x.word[4], x.word[9], x.word[14]);
   }
-  for (int i = 0; i < 16; ++i) x.word[i] += start[i];
+  for (int i = 0; i < 16; ++i) x.word[i] += start.word[i];
   return x;
+}
+
+/// With all 20 rounds: where few words are drawn.
+MS_HOST_DEVICE ChaChaWords chacha20(const ChaChaKey& key, uint64_t counter, uint32_t nonce_low,
+                                    uint32_t nonce_high) {
+  return chacha<20>(key, counter, nonce_low, nonce_high);
 }
 
 }  // namespace moonshard::kernels

@@ -55,7 +55,7 @@ void draw_granule(const NoiseStream& stream, uint64_t first_block, float* normal
     const uint32_t *radius_words = lanes.word[2 * pair], *angle_words = lanes.word[2 * pair + 1];
     float *cosines = half[2 * pair], *sines = half[2 * pair + 1];
     for (int64_t i = 0; i < kBlocks; ++i) {
-      const float radius = box_muller_radius(radius_words[i]);
+      const float radius = radius_of_word(radius_words[i]);
       const SineCosine angle = turn(uniform_open(angle_words[i]));
       cosines[i] = radius * angle.cosine;
       sines[i] = radius * angle.sine;

@@ -139,6 +139,8 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
     told.beta2 = rule.beta2, told.eps = rule.eps, told.decay = rule.weight_decay;
     told.noise_std = noise.std, told.denominator = noise.denominator;
     told.noise_key = noise.key, told.noise_step = noise.step;
+    told.is_secret = noise.secret != nullptr;
+    if (told.is_secret) told.secret_key = *noise.secret;
     cuda().launch_fused_update(by_kernel[format].data(), static_cast<int>(by_kernel[format].size()),
                                told, *stream);
   }

@@ -1,7 +1,8 @@
 // Noise, scale and optimizer in one pass over a list of parameter parts. For element j of a part:
 //   g = grad[j] + sum over b of row_factors[b] x rows[b][j]
 //   g = (g + std z) / denominator     z: the normal of counter_noise for (key, step, parameter,
-//                                        first_element + j), same as add_counter_noise
+//                                        first_element + j), same as add_counter_noise; with a
+//                                        secret key that of secure_noise, and its grid
 //   value, moments = update rule of g
 // The reference is ATen operations in that order, on the CPU and wherever no kernel runs; it leaves
 // g in the part's grad. The kernel leaves grad and rows as they are.
@@ -39,8 +40,10 @@ struct UpdateRule {
 /// Applied to the gradient first. A std of 0 draws nothing.
 struct UpdateNoise {
   double std = 0, denominator = 1;
-  uint64_t key = 0;
+  uint64_t key = 0;  ///< of reproducible noise (counter_noise)
   uint32_t step = 0;
+  /// Where given, noise is drawn under this key, and sums are rounded to its grid (secure_noise).
+  const ChaChaKey* secret = nullptr;
 };
 
 /// On the current stream. Parts of any dtypes and alignments may be mixed; they must not overlap. A

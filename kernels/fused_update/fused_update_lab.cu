@@ -431,6 +431,8 @@ void benchmark() {
     rule.lr = 1e-3, rule.beta1 = 0.9, rule.beta2 = 0.95, rule.eps = 1e-8, rule.decay = 0.1;
     rule.momentum = 0.9, rule.noise_std = std, rule.denominator = 2;
     rule.noise_key = 1, rule.noise_step = 1;
+    rule.is_secret = std::strstr(label, "secret") != nullptr;
+    for (uint32_t i = 0; i < 8; ++i) rule.secret_key.word[i] = 0x9e3779b9u * (i + 1);
     // Rows of B samples take the place of one gradient: as many elements as fit there.
     const int64_t elements = num_rows > 2 ? kElements * 2 / num_rows / 4096 * 4096 : kElements;
     const int64_t count = elements / num_parts;
@@ -486,6 +488,13 @@ void benchmark() {
   time("f32 adamw, 2 f16 rows, noise", Float, AdamW, None, Half, 2, 1, 1);
   time("bf16 sgd, f32 grad, noise", Bfloat16, Sgd, Float, None, 0, 1, 1);
   time("bf16 adamw, f32 grad, noise", Bfloat16, AdamW, Float, None, 0, 1, 1);
+  time("f32 sgd, f32 grad, secret noise", Float, Sgd, Float, None, 0, 1, 1);
+  time("f32 sgd, 2 f16 rows, secret noise", Float, Sgd, None, Half, 2, 1, 1);
+  time("f32 sgd, 4 f16 rows, secret noise", Float, Sgd, None, Half, 4, 1, 1);
+  time("f32 sgd, 8 f16 rows, secret noise", Float, Sgd, None, Half, 8, 1, 1);
+  time("f32 adamw, f32 grad, secret noise", Float, AdamW, Float, None, 0, 1, 1);
+  time("f32 adamw, 2 f16 rows, secret noise", Float, AdamW, None, Half, 2, 1, 1);
+  time("bf16 sgd, f32 grad, secret noise", Bfloat16, Sgd, Float, None, 0, 1, 1);
   time("f32 replace, 2 f16 rows, no noise", Float, Replace, None, Half, 2, 0, 1);
   const double noise_ms = median_ms([&] {
     launch_counter_noise(memory[0], 0, kElements, 1.0, {1, 2, 3}, 0, nullptr);

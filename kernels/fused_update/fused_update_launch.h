@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/chacha.h"
 #include "kernels/counter_noise/counter_noise_launch.h"
 
 namespace moonshard::kernels {
@@ -39,8 +40,10 @@ struct RawUpdateRule {
   UpdateFormat value_format = UpdateFormat::Float;
   double lr = 0, momentum = 0, beta1 = 0, beta2 = 0, eps = 0, decay = 0;
   double noise_std = 0, denominator = 1;
-  uint64_t noise_key = 0;
+  uint64_t noise_key = 0;  ///< of reproducible noise
   uint32_t noise_step = 0;
+  bool is_secret = false;  ///< noise under secret_key, on its grid
+  ChaChaKey secret_key;
 };
 
 /// The table of parts is passed as kernel parameters, this many parts at a time: no copy, no launch
@@ -49,5 +52,8 @@ inline constexpr int kPartsPerLaunch = 32;
 
 void launch_fused_update(const RawUpdatePart* parts, int num_parts, const RawUpdateRule& rule,
                          void* cuda_stream);
+/// Its part with noise under a secret key (fused_update_secret.cu).
+void launch_fused_update_secret(const RawUpdatePart* parts, int num_parts,
+                                const RawUpdateRule& rule, void* cuda_stream);
 
 }  // namespace moonshard::kernels

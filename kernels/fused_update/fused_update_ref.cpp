@@ -2,6 +2,7 @@
 
 #include "kernels/counter_noise/counter_noise.h"
 #include "kernels/fused_update/fused_update.h"
+#include "kernels/secure_noise/secure_noise.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -24,8 +25,13 @@ void finish_gradient(UpdatePart& part, const UpdateNoise& noise) {
   if (part.grad.element_size() < 4) part.grad = part.grad.to(at::kFloat);
   if (noise.std != 0) {
     part.grad = part.grad.contiguous();
-    add_counter_noise(part.grad, noise.std, {noise.key, noise.step, part.parameter},
-                      part.first_element);
+    if (noise.secret != nullptr) {
+      add_secure_noise(part.grad, noise.std, {*noise.secret, noise.step, part.parameter},
+                       part.first_element);
+    } else {
+      add_counter_noise(part.grad, noise.std, {noise.key, noise.step, part.parameter},
+                        part.first_element);
+    }
   }
   part.grad.div_(noise.denominator);
 }

@@ -14,10 +14,10 @@ void add_secure_noise(at::Tensor& target, double std, const SecureStream& stream
            "0, got {} of strides {}, {} and {}",
            c10::toString(target.scalar_type()), c10::str(target.strides()), first_element, std);
   if (target.numel() == 0) return;
-  if (target.is_cpu()) return add_secure_noise_ref(target, std, stream, first_element);
-  const auto on_host = [&](at::Tensor& copy) {
-    add_secure_noise_ref(copy, std, stream, first_element);
+  const auto on_host = [&](at::Tensor& host) {
+    add_secure_noise_cpu(host, std, stream, first_element);
   };
+  if (target.is_cpu()) return on_host(target);
   if (ran_on_host_copy("secure_noise", target, on_host)) return;
   cuda().launch_secure_noise(target.data_ptr(), is_double, target.numel(), std, stream,
                              first_element, stream_of(target));

@@ -1,15 +1,16 @@
-// Gaussian noise hardened against floating-point attacks. Plain floating-point normals leak:
-// not every number can come out of "value + noise", and which ones can depends on the value
-// (Mironov 2012; Jin et al. 2021 for DP-SGD). Here
-//   - words come from ChaCha20 under a 256-bit key of the operating system's generator: no state to
-//     recover from some of the noise, as there is with Philox and a known seed;
-//   - a normal is the half sum of four Box-Muller normals in double, each from 53-bit uniforms
-//     (Holohan and Braghin 2021): an attacker must guess all of them at once;
-//   - the sum of value and noise, in double, is rounded to a grid of about std x 2^-20: any number
-//     on it can come from any value nearby, and lower bits carry no information. A float32 holds
-//     such numbers exactly up to 16 std. Rounding is post-processing, so it costs no privacy; it
-//     adds a variance of 8e-14 std^2.
-// Elements are addressed as in counter_noise: a shard draws only its own.
+// The Gaussian noise of private training: element i of stream s under a secret key is a pure
+// function of (key, s, i), so that a shard draws only its own elements. Plain floating-point
+// normals leak: not every number can come out of "value + noise", and which ones can depends on the
+// value (Mironov 2012; Jin et al. 2021 for DP-SGD). Here
+//   - words come from ChaCha with 8 rounds under a 256-bit key of the operating system's generator:
+//   seen
+//     noise reveals neither the key nor other noise, as it would with Philox and a known seed;
+//   - normals are float32 by Box-Muller, a 32-bit word each, in the tail 32 bits more;
+//   - the sum of value and noise is formed from the exact product of radius and cosine with one
+//     rounding, then rounded to a grid of about std x 2^-6: whatever the value's low bits are, a
+//     cell collects the same share of all pairs of words to about 2^-27. Rounding is
+//     post-processing, so it costs no privacy; it adds 2e-5 of the noise's variance.
+//     docs/privacy.md has the argument.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,8 +24,12 @@ namespace moonshard::kernels {
 void add_secure_noise(at::Tensor& target, double std, const SecureStream& stream,
                       int64_t first_element = 0);
 
-/// The definition of correct, and what runs on the CPU.
+/// The definition of correct: plain loops on the CPU.
 void add_secure_noise_ref(at::Tensor& target, double std, const SecureStream& stream,
+                          int64_t first_element);
+
+/// What add_secure_noise does on the CPU.
+void add_secure_noise_cpu(at::Tensor& target, double std, const SecureStream& stream,
                           int64_t first_element);
 
 }  // namespace moonshard::kernels

@@ -33,9 +33,10 @@ int64_t wrong_numbers(int64_t count, int64_t first_element, const SecureStream& 
   check(cudaFree(device), "cudaFree");
   int64_t wrong = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const uint64_t element = static_cast<uint64_t>(first_element + i);
-    const double want =
-        on_grid(std * two_secure_normals(stream, element / 2).value[element % 2], grid, 1 / grid);
+    const ElementNormal normal = element_normal(stream, first_element + i);
+    const double want = on_grid(
+        std * static_cast<double>(normal.pair.radius) * static_cast<double>(normal.factor()), grid,
+        1 / grid);
     if (!(std::fabs(want - got[i]) <= grid)) ++wrong;
   }
   return wrong;

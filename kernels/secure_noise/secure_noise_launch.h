@@ -7,8 +7,8 @@
 
 namespace moonshard::kernels {
 
-/// Names one stream of normals under a secret key. A key is used by one run of one process, which
-/// never uses a (step, parameter) twice.
+/// Names one stream of normals under a secret key. A key is used by one trainer between two
+/// resumes, which never uses a (step, parameter) twice.
 struct SecureStream {
   ChaChaKey key;           ///< from the operating system's generator; never written anywhere
   uint32_t step = 0;       ///< optimizer step

@@ -80,10 +80,6 @@ void Optimizer::prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& 
 
 void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise) {
   prepare(parts, noise);
-  // Secret noise is a separate pass: the update's noise can be reproduced by anybody with the seed.
-  const bool is_secret = noise.secret != nullptr && noise.std > 0;
-  if (is_secret)
-    for (const UpdatedPart& part : parts) add_noise(*part.parameter, part.first_element, noise);
   std::vector<kernels::UpdatePart> list;
   for (const UpdatedPart& part : parts) {
     const models::Parameter& parameter = *part.parameter;
@@ -106,7 +102,7 @@ void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& n
     told.steps = state.updates;
   }
   kernels::fused_update(list, rule_,
-                        {is_secret ? 0 : noise.std, noise.denominator, noise.key, noise.step});
+                        {noise.std, noise.denominator, noise.key, noise.step, noise.secret.get()});
 }
 
 void Optimizer::end_step() {

@@ -91,8 +91,7 @@ class Optimizer {
 double learning_rate(const OptimizerOptions& options, int64_t step);
 
 // Adds a private step's noise to one parameter's gradient as a separate pass: where gradients are
-// observed, and where the noise comes from a secret key. Otherwise it is part of the update
-// (kernels/fused_update).
+// observed. Otherwise it is part of the update (kernels/fused_update).
 
 /// target += std z, elements first … of the parameter's noise stream, or of another purpose of the
 /// step (kernels/counter_noise). Contiguous, float32 or wider. Does nothing without a std.

@@ -24,10 +24,20 @@ ChaChaKey key_of(uint32_t first) {
 using Draw =
     std::function<at::Tensor(int64_t count, uint32_t step, uint32_t parameter, int64_t first)>;
 
-at::Tensor secure(int64_t count, uint32_t step, uint32_t parameter, int64_t first) {
+// On the grid, as they are used.
+at::Tensor secure_cells(int64_t count, uint32_t step, uint32_t parameter, int64_t first) {
   at::Tensor target = at::zeros({count});
   add_secure_noise(target, 1.0, {key_of(7), step, parameter}, first);
-  return target.to(at::kDouble);
+  return target;
+}
+
+// Off it: values spread over a cell are taken away again.
+at::Tensor secure(int64_t count, uint32_t step, uint32_t parameter, int64_t first) {
+  at::manual_seed(static_cast<uint64_t>(first) + step);
+  const at::Tensor spread = at::rand({count}, at::kDouble) * secure_grid(1.0);
+  at::Tensor target = spread.clone();
+  add_secure_noise(target, 1.0, {key_of(7), step, parameter}, first);
+  return target - spread;
 }
 
 at::Tensor counter(int64_t count, uint32_t step, uint32_t parameter, int64_t first) {
@@ -47,12 +57,50 @@ TEST(ChaCha20, GivesThePublishedKnownAnswer) {
   for (int i = 0; i < 16; ++i) EXPECT_EQ(got.word[i], want[i]) << i;
 }
 
+// draft-strombergson-chacha-test-vectors, TC1: key and nonce of zeros, 8 rounds.
+TEST(ChaCha8, GivesThePublishedKnownAnswer) {
+  const ChaChaWords got = chacha<8>({}, 0, 0, 0);
+  const uint32_t want[16] = {0x2fef003e, 0xd6405f89, 0xe8b85b7f, 0xa1a5091f, 0xc30e842c, 0x3b7f9ace,
+                             0x88e11b18, 0x1e1a71ef, 0x72e14c98, 0x416f21b9, 0x6753449f, 0x19566d45,
+                             0xa3424a31, 0x01b086da, 0xb8fd7b38, 0x42fe0c0e};
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(got.word[i], want[i]) << i;
+}
+
 TEST(SecureNoise, AShardDrawsExactlyItsPartOfTheWhole) {
-  const at::Tensor whole = secure(20003, 3, 11, 0);
-  for (const int64_t first : {0, 1, 2, 4095, 4096, 4097, 19990}) {
+  const at::Tensor whole = secure_cells(20003, 3, 11, 0);
+  for (const int64_t first : {0, 1, 2, 511, 512, 4095, 4096, 4097, 19990}) {
     const int64_t count = std::min<int64_t>(5001, 20003 - first);
-    EXPECT_TRUE(at::equal(secure(count, 3, 11, first), whole.slice(0, first, first + count)));
+    EXPECT_TRUE(at::equal(secure_cells(count, 3, 11, first), whole.slice(0, first, first + count)));
   }
+}
+
+TEST(SecureNoise, IsTheReferencesOnTheCpu) {
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    at::Tensor want = at::randn({70'001}, type), got = want.clone();
+    add_secure_noise_ref(want, 0.37, {key_of(3), 5, 9}, 77);
+    add_secure_noise_cpu(got, 0.37, {key_of(3), 5, 9}, 77);
+    EXPECT_TRUE(at::equal(got, want)) << c10::toString(type);
+  }
+}
+
+// A 32-bit word alone would end at 6.66; further bits go on, and come from blocks of their own.
+TEST(SecureNoise, HasTailsThatAreNotCut) {
+  const ChaChaKey key = key_of(7);
+  EXPECT_GT(radius_of_word(kTailWord), 4.7);
+  double mean = 0;
+  const int count = 100'000;
+  float largest = 0;
+  for (int i = 0; i < count; ++i) {
+    const float radius = tail_radius(0, key, static_cast<uint64_t>(i), 1, 2, 4);
+    EXPECT_GT(radius, 6.66f);
+    largest = std::max(largest, radius);
+    mean += radius * radius / 2 - 32 * std::log(2.0);  // exponential with mean 1
+  }
+  EXPECT_NEAR(mean / count, 1, 0.02);
+  EXPECT_GT(largest, 7.9f);
+  // Every radius of the tail is above those of the words behind it.
+  for (const uint32_t word : {0u, 1u, 5u, 1000u, kTailWord - 1})
+    EXPECT_GT(tail_radius(word, key, 3, 1, 2, 0), radius_of_word(word + 1)) << word;
 }
 
 // Both generators: standard deviation within 1 % over 1e7 draws (it is far closer), and the
@@ -84,8 +132,8 @@ TEST(Noise, IsNeitherRepeatedNorCorrelatedOverStepsAndShards) {
 
 TEST(SecureNoise, IsOnAGridThatHidesTheLastBitsOfTheValue) {
   const double std = 0.37, grid = secure_grid(std);
-  EXPECT_LE(grid, std * 0x1p-20);
-  EXPECT_GT(grid, std * 0x1p-22);
+  EXPECT_LE(grid, std * 0x1p-6);
+  EXPECT_GT(grid, std * 0x1p-7);
   for (const auto type : {at::kFloat, at::kDouble}) {
     at::Tensor target = at::full({10'000}, 0.123456789, type);
     add_secure_noise(target, std, {key_of(1), 1, 1});
@@ -99,6 +147,39 @@ TEST(SecureNoise, IsOnAGridThatHidesTheLastBitsOfTheValue) {
   add_secure_noise(a, std, {key_of(1), 1, 1});
   add_secure_noise(b, std, {key_of(1), 1, 1});
   EXPECT_LT(a.ne(b).sum().item<int64_t>(), 5);
+}
+
+// The share of all words that lands in a cell must not depend on the low bits of the value, or many
+// coordinates together would tell them. One pair's radius is fixed here by the words; angles are
+// counted: those whose cosine puts the sum into the cell, for a value and for others a little
+// beside it. (Over radii the counts average further: docs/privacy.md.)
+TEST(SecureNoise, ACellCollectsTheSameWordsWhateverTheLowBitsOfTheValue) {
+  const double grid = secure_grid(1.0);
+  const auto words_in_cell = [&](double value, float radius) {
+    // The cosine falls over the first half turn: the words of a cell are an interval of it.
+    const auto first_below = [&](double edge) {
+      uint32_t low = 0, high = 0x7fffffffu;
+      while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        const double sum =
+            value + static_cast<double>(radius) * static_cast<double>(turn_of_word(middle).cosine);
+        (sum < edge) ? high = middle : low = middle + 1;
+      }
+      return low;
+    };
+    return static_cast<double>(first_below(0.5 * grid) - first_below(1.5 * grid));
+  };
+  double worst = 0;
+  for (const float radius : {0.9f, 1.1f, 1.7f, 2.9f}) {
+    const double base = words_in_cell(0.25, radius);
+    for (int i = 1; i < 200; ++i) {
+      const double shift = i * 1.37e-9;  // far below float32's resolution of the noise
+      const double slope = words_in_cell(0.25 + 1e-4, radius) - words_in_cell(0.25 - 1e-4, radius);
+      const double expected = base + slope * shift / 2e-4;
+      worst = std::max(worst, std::abs(words_in_cell(0.25 + shift, radius) - expected) / base);
+    }
+  }
+  EXPECT_LT(worst, 2e-5);  // 100 of some ten million words; 2^-27 over all radii of a cell
 }
 
 TEST(SecureNoise, KeysComeFromTheSystemAndDiffer) {

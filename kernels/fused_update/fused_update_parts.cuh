@@ -1,0 +1,515 @@
+// What both fused updates share: parts and their table, four numbers of any dtype, sums of
+// gradients, update rules, and the choice of a kernel. One pass over value, gradient and moments; a
+// block takes a chunk of one part, and the table of parts is a kernel parameter.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/common/architecture.h"
+#include "kernels/fused_update/fused_update_launch.h"
+#include "kernels/secure_noise/secure_noise_math.h"
+
+namespace moonshard::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+// The gradient's inputs. The common cases have loads without early dependencies; Any checks the
+// dtypes at run time.
+enum class Inputs { Grad, HalfRows, Bfloat16Rows, Any };
+
+template <class Acc>
+struct Part {
+  void* value;
+  const void* grad;
+  const void* rows;
+  const float* row_factors;
+  void* first_moment;
+  void* second_moment;
+  int64_t count, row_stride, first_element;
+  uint32_t parameter;
+  int32_t num_rows, first_block;
+  UpdateFormat grad_format, row_format;
+  bool vectors;  // every group is aligned to its size
+  Acc step_size, inverse_root2;
+};
+
+template <class Acc>
+struct Table {
+  Part<Acc> part[kPartsPerLaunch];
+  int num_parts;
+  bool decoupled, draws;
+  uint32_t noise_step;
+  uint64_t noise_key;
+  ChaChaKey secret_key;
+  Acc lr, momentum, beta1, beta2, one_minus_beta1, one_minus_beta2, eps, decay, scale;
+  Acc noise;               // standard deviation, after the division; under a secret key before it
+  Acc grid, inverse_grid;  // of noise under a secret key
+};
+static_assert(sizeof(Table<double>) <= 4096, "kernel parameters that every driver takes");
+
+// ---- four numbers ------------------------------------------------------------------------------
+
+// As they lie in memory: converted late, so that the load need not have arrived.
+template <class T>
+struct Four {
+  T number[4];
+};
+
+__device__ __forceinline__ void load_words(const void* from, uint32_t (&words)[2]) {
+  const uint2 got = __ldcs(static_cast<const uint2*>(from));
+  words[0] = got.x, words[1] = got.y;
+}
+
+__device__ __forceinline__ void load_words(const void* from, uint32_t (&words)[4]) {
+  const uint4 got = __ldcs(static_cast<const uint4*>(from));
+  words[0] = got.x, words[1] = got.y, words[2] = got.z, words[3] = got.w;
+}
+
+__device__ __forceinline__ void load_words(const void* from, uint32_t (&words)[8]) {
+  const uint4 low = __ldcs(static_cast<const uint4*>(from));
+  const uint4 high = __ldcs(static_cast<const uint4*>(from) + 1);
+  words[0] = low.x, words[1] = low.y, words[2] = low.z, words[3] = low.w;
+  words[4] = high.x, words[5] = high.y, words[6] = high.z, words[7] = high.w;
+}
+
+__device__ __forceinline__ void store_words(void* to, const uint32_t (&words)[2]) {
+  __stcs(static_cast<uint2*>(to), make_uint2(words[0], words[1]));
+}
+
+__device__ __forceinline__ void store_words(void* to, const uint32_t (&words)[4]) {
+  __stcs(static_cast<uint4*>(to), make_uint4(words[0], words[1], words[2], words[3]));
+}
+
+__device__ __forceinline__ void store_words(void* to, const uint32_t (&words)[8]) {
+  __stcs(static_cast<uint4*>(to), make_uint4(words[0], words[1], words[2], words[3]));
+  __stcs(static_cast<uint4*>(to) + 1, make_uint4(words[4], words[5], words[6], words[7]));
+}
+
+// The group's place in the part, from element i on. All four are the part's, at addresses that
+// allow to move them at once.
+struct WholeGroup {
+  static constexpr int kUnroll = 2;  // groups in flight per thread: 64 to 128 bytes
+  int64_t i;
+  __device__ __forceinline__ WholeGroup(int64_t group, int64_t first_element, int64_t)
+      : i(group * 4 - first_element) {}
+  __device__ __forceinline__ bool is_empty() const { return false; }
+};
+
+// The same for any address, and for the ends of a part: those from i + first on, up to i + end.
+struct SomeLanes {
+  static constexpr int kUnroll = 1;
+  int64_t i;
+  int first, end;
+  __device__ __forceinline__ SomeLanes(int64_t group, int64_t first_element, int64_t count)
+      : i(group * 4 - first_element),
+        first(i < 0 ? static_cast<int>(-i) : 0),
+        end(count - i <= 0  ? 0
+            : count - i < 4 ? static_cast<int>(count - i)
+                            : 4) {}
+  __device__ __forceinline__ bool is_empty() const { return end <= first; }
+};
+
+template <class T, class Place>
+__device__ __forceinline__ Four<T> load(const void* base, const Place& lanes) {
+  Four<T> four;
+  const T* from = static_cast<const T*>(base) + lanes.i;
+  if constexpr (std::is_same_v<Place, WholeGroup>) {
+    uint32_t words[sizeof(Four<T>) / 4];
+    load_words(from, words);
+    memcpy(&four, words, sizeof four);
+  } else {
+#pragma unroll
+    for (int lane = 0; lane < 4; ++lane)
+      four.number[lane] = lane >= lanes.first && lane < lanes.end ? from[lane] : T(0.0f);
+  }
+  return four;
+}
+
+template <class T, class Place>
+__device__ __forceinline__ void store(void* base, const Place& lanes, const Four<T>& four) {
+  T* to = static_cast<T*>(base) + lanes.i;
+  if constexpr (std::is_same_v<Place, WholeGroup>) {
+    uint32_t words[sizeof(Four<T>) / 4];
+    memcpy(words, &four, sizeof four);
+    store_words(to, words);
+  } else {
+#pragma unroll
+    for (int lane = 0; lane < 4; ++lane)
+      if (lane >= lanes.first && lane < lanes.end) to[lane] = four.number[lane];
+  }
+}
+
+template <class To, class From>
+__device__ __forceinline__ To as(From x) {
+  return static_cast<To>(x);
+}
+template <>
+__device__ __forceinline__ float as<float, __nv_bfloat16>(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+template <>
+__device__ __forceinline__ float as<float, __half>(__half x) {
+  return __half2float(x);
+}
+template <>
+__device__ __forceinline__ double as<double, __nv_bfloat16>(__nv_bfloat16 x) {
+  return static_cast<double>(__bfloat162float(x));
+}
+template <>
+__device__ __forceinline__ double as<double, __half>(__half x) {
+  return static_cast<double>(__half2float(x));
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 as<__nv_bfloat16, float>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+template <class To, class From>
+__device__ __forceinline__ Four<To> as_four(const Four<From>& from) {
+  Four<To> four;
+#pragma unroll
+  for (int lane = 0; lane < 4; ++lane) four.number[lane] = as<To>(from.number[lane]);
+  return four;
+}
+
+template <class Acc, class Place>
+__device__ __forceinline__ Four<Acc> load_any(const void* base, UpdateFormat format,
+                                              const Place& lanes) {
+  switch (format) {
+    case UpdateFormat::Float:
+      return as_four<Acc>(load<float>(base, lanes));
+    case UpdateFormat::Double:
+      return as_four<Acc>(load<double>(base, lanes));
+    case UpdateFormat::Bfloat16:
+      return as_four<Acc>(load<__nv_bfloat16>(base, lanes));
+    case UpdateFormat::Half:
+      return as_four<Acc>(load<__half>(base, lanes));
+    default:
+      return {{Acc(0), Acc(0), Acc(0), Acc(0)}};
+  }
+}
+
+// A factor of 0 leaves the row out, whatever is in it.
+template <class Acc>
+__device__ __forceinline__ void add_row(Four<Acc>& sum, float factor, const Four<Acc>& row) {
+#pragma unroll
+  for (int lane = 0; lane < 4; ++lane) {
+    const Acc counted = factor != 0.0f ? row.number[lane] : Acc(0);
+    sum.number[lane] += static_cast<Acc>(factor) * counted;
+  }
+}
+
+// ---- the sum of a group's gradients
+// --------------------------------------------------------------
+
+// begin() issues loads, finish() uses them: work in between overlaps with the loads.
+template <class Acc, Inputs inputs>
+struct GradientSum;
+
+template <class Acc>
+struct GradientSum<Acc, Inputs::Grad> {
+  Four<float> grad;
+  template <class Place>
+  __device__ __forceinline__ void begin(const Part<Acc>& part, const Place& lanes) {
+    grad = load<float>(part.grad, lanes);
+  }
+  template <class Place>
+  __device__ __forceinline__ Four<Acc> finish(const Part<Acc>&, const Place&) const {
+    return as_four<Acc>(grad);
+  }
+};
+
+template <class Acc, class Row>
+struct RowSum {
+  Four<Row> first, second;
+  __device__ __forceinline__ static const Row* row(const Part<Acc>& part, int b) {
+    return static_cast<const Row*>(part.rows) + b * part.row_stride;
+  }
+  template <class Place>
+  __device__ __forceinline__ void begin(const Part<Acc>& part, const Place& lanes) {
+    first = load<Row>(row(part, 0), lanes);
+    // A single row is read twice: the second time from the cache, for a factor that is not used.
+    second = load<Row>(row(part, part.num_rows > 1 ? 1 : 0), lanes);
+  }
+  template <class Place>
+  __device__ __forceinline__ Four<Acc> finish(const Part<Acc>& part, const Place& lanes) const {
+    Four<Acc> sum{};
+    add_row(sum, part.row_factors[0], as_four<Acc>(first));
+    if (part.num_rows > 1) add_row(sum, part.row_factors[1], as_four<Acc>(second));
+#pragma unroll 4
+    for (int b = 2; b < part.num_rows; ++b)
+      add_row(sum, part.row_factors[b], as_four<Acc>(load<Row>(row(part, b), lanes)));
+    return sum;
+  }
+};
+
+template <class Acc>
+struct GradientSum<Acc, Inputs::HalfRows> : RowSum<Acc, __half> {};
+template <class Acc>
+struct GradientSum<Acc, Inputs::Bfloat16Rows> : RowSum<Acc, __nv_bfloat16> {};
+
+template <class Acc>
+struct GradientSum<Acc, Inputs::Any> {
+  Four<Acc> sum;
+  template <class Place>
+  __device__ __forceinline__ void begin(const Part<Acc>& part, const Place& lanes) {
+    sum = load_any<Acc>(part.grad, part.grad_format, lanes);
+    const int64_t size = part.row_format == UpdateFormat::Double  ? 8
+                         : part.row_format == UpdateFormat::Float ? 4
+                                                                  : 2;
+    const char* row = static_cast<const char*>(part.rows);
+    for (int b = 0; b < part.num_rows; ++b, row += part.row_stride * size)
+      add_row(sum, part.row_factors[b], load_any<Acc>(row, part.row_format, lanes));
+  }
+  template <class Place>
+  __device__ __forceinline__ Four<Acc> finish(const Part<Acc>&, const Place&) const {
+    return sum;
+  }
+};
+
+// ---- the update of a group
+// -----------------------------------------------------------------------
+
+// In float32 within two of the last bits; the exact ones would cost Adam its memory speed.
+__device__ __forceinline__ float square_root(float x) {
+  float result;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+__device__ __forceinline__ double square_root(double x) {
+  return sqrt(x);
+}
+__device__ __forceinline__ float divided(float a, float b) {
+  return __fdividef(a, b);
+}
+__device__ __forceinline__ double divided(double a, double b) {
+  return a / b;
+}
+
+template <class Value, UpdateKind kind, class Acc>
+struct Moments {
+  using Format = std::conditional_t<kind == UpdateKind::Momentum, Acc, Value>;
+  static constexpr int kNumber = kind == UpdateKind::Adam       ? 2
+                                 : kind == UpdateKind::Momentum ? 1
+                                                                : 0;
+  Four<Format> moment[kNumber == 0 ? 1 : kNumber];
+
+  template <class Place>
+  __device__ __forceinline__ void begin(const Part<Acc>& part, const Place& lanes) {
+    if constexpr (kNumber > 0) moment[0] = load<Format>(part.first_moment, lanes);
+    if constexpr (kNumber > 1) moment[1] = load<Format>(part.second_moment, lanes);
+  }
+  template <class Place>
+  __device__ __forceinline__ void end(const Part<Acc>& part, const Place& lanes) const {
+    if constexpr (kNumber > 0) store<Format>(part.first_moment, lanes, moment[0]);
+    if constexpr (kNumber > 1) store<Format>(part.second_moment, lanes, moment[1]);
+  }
+  // The lane's new value, by LibTorch's formulas (ATen/native/cuda/fused_adam_utils.cuh).
+  __device__ __forceinline__ Acc update(int lane, Acc value, Acc g, const Part<Acc>& part,
+                                        const Table<Acc>& table) {
+    if constexpr (kind == UpdateKind::Replace) {
+      return g;
+    } else if constexpr (kind == UpdateKind::Sgd) {
+      return value - table.lr * g;
+    } else if constexpr (kind == UpdateKind::Momentum) {
+      Acc& sum = moment[0].number[lane];
+      sum = table.momentum * sum + g;
+      return value - table.lr * sum;
+    } else {
+      if (table.decoupled) {
+        value -= table.lr * table.decay * value;
+      } else {
+        g += table.decay * value;
+      }
+      const Acc mean = table.beta1 * as<Acc>(moment[0].number[lane]) + table.one_minus_beta1 * g;
+      const Acc square =
+          table.beta2 * as<Acc>(moment[1].number[lane]) + table.one_minus_beta2 * g * g;
+      moment[0].number[lane] = as<Format>(mean);
+      moment[1].number[lane] = as<Format>(square);
+      const Acc spread = square_root(square) * part.inverse_root2 + table.eps;
+      return value - part.step_size * divided(mean, spread);
+    }
+  }
+};
+
+template <class Acc>
+__device__ __forceinline__ const Part<Acc>& part_of_block(const Table<Acc>& table) {
+  int which = 0;  // the last part that begins at this block or before it
+#pragma unroll
+  for (int step = kPartsPerLaunch / 2; step > 0; step /= 2) {
+    if (which + step < table.num_parts &&
+        static_cast<int>(blockIdx.x) >= table.part[which + step].first_block)
+      which += step;
+  }
+  return table.part[which];
+}
+
+// ---- launchers
+// -----------------------------------------------------------------------------------
+
+int64_t size_of(UpdateFormat format) {
+  return format == UpdateFormat::Double ? 8 : format == UpdateFormat::Float ? 4 : 2;
+}
+
+bool on_groups(const void* address, int64_t element_size) {
+  const auto group = static_cast<uintptr_t>(element_size == 2 ? 8 : 16);
+  return reinterpret_cast<uintptr_t>(address) % group == 0;  // null is on every one
+}
+
+bool moves_in_vectors(const RawUpdatePart& part, const RawUpdateRule& rule) {
+  const int64_t value = size_of(rule.value_format);
+  const int64_t first = rule.kind == UpdateKind::Momentum && value == 2 ? 4 : value;
+  return part.first_element % 4 == 0 && on_groups(part.value, value) &&
+         on_groups(part.grad, size_of(part.grad_format)) &&
+         on_groups(part.rows, size_of(part.row_format)) &&
+         (part.num_rows < 2 || part.row_stride % 4 == 0) && on_groups(part.first_moment, first) &&
+         on_groups(part.second_moment, value);
+}
+
+Inputs inputs_of(const RawUpdatePart& part, const RawUpdateRule& rule) {
+  if (rule.value_format == UpdateFormat::Double) return Inputs::Any;
+  if (part.grad_format == UpdateFormat::Float && part.row_format == UpdateFormat::None)
+    return Inputs::Grad;
+  if (part.grad_format != UpdateFormat::None || part.num_rows == 0) return Inputs::Any;
+  return part.row_format == UpdateFormat::Half       ? Inputs::HalfRows
+         : part.row_format == UpdateFormat::Bfloat16 ? Inputs::Bfloat16Rows
+                                                     : Inputs::Any;
+}
+
+// Blocks of a part when each takes so many elements, from multiples of them on.
+inline int64_t blocks_of(const RawUpdatePart& part, int64_t aligned, int64_t per_block) {
+  const int64_t first = part.first_element / aligned * aligned;
+  return (part.first_element + part.count - first + per_block - 1) / per_block;
+}
+
+template <class Kernels, class Acc>
+Table<Acc> table_of(const std::vector<const RawUpdatePart*>& parts, const RawUpdateRule& rule,
+                    int& blocks) {
+  Table<Acc> table{};
+  table.num_parts = static_cast<int>(parts.size());
+  table.decoupled = rule.kind == UpdateKind::AdamW;
+  table.draws = rule.noise_std != 0;
+  table.noise_key = rule.noise_key;
+  table.noise_step = rule.noise_step;
+  table.lr = static_cast<Acc>(rule.lr);
+  table.momentum = static_cast<Acc>(rule.momentum);
+  table.beta1 = static_cast<Acc>(rule.beta1);
+  table.beta2 = static_cast<Acc>(rule.beta2);
+  table.one_minus_beta1 = static_cast<Acc>(1 - rule.beta1);
+  table.one_minus_beta2 = static_cast<Acc>(1 - rule.beta2);
+  table.eps = static_cast<Acc>(rule.eps);
+  table.decay = static_cast<Acc>(rule.decay);
+  table.noise = static_cast<Acc>(rule.noise_std / rule.denominator);
+  if (rule.is_secret) {
+    table.secret_key = rule.secret_key;
+    table.noise = static_cast<Acc>(float_at_least(rule.noise_std));
+    table.grid = static_cast<Acc>(secure_grid(rule.noise_std));
+    table.inverse_grid = Acc(1) / table.grid;
+  }
+  table.scale = static_cast<Acc>(1 / rule.denominator);
+  blocks = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const RawUpdatePart& from = *parts[i];
+    Part<Acc>& part = table.part[i];
+    part = {from.value,
+            from.grad,
+            from.rows,
+            from.row_factors,
+            from.first_moment,
+            from.second_moment,
+            from.count,
+            from.row_stride,
+            from.first_element,
+            from.parameter,
+            from.num_rows,
+            blocks,
+            from.grad_format,
+            from.row_format,
+            moves_in_vectors(from, rule),
+            static_cast<Acc>(rule.lr / from.correction1),
+            static_cast<Acc>(1 / std::sqrt(from.correction2))};
+    blocks += static_cast<int>(blocks_of(from, Kernels::kAligned, Kernels::kElementsPerBlock));
+  }
+  return table;
+}
+
+template <class Kernels, class Value, UpdateKind kind, Inputs inputs>
+void launch_parts(const std::vector<const RawUpdatePart*>& parts, const RawUpdateRule& rule,
+                  cudaStream_t stream) {
+  using Acc = std::conditional_t<std::is_same_v<Value, double>, double, float>;
+  int blocks = 0;
+  const Table<Acc> table = table_of<Kernels, Acc>(parts, rule, blocks);
+  Kernels::template run<Value, kind, inputs>(table, blocks, stream);
+  check_launch("fused_update");
+}
+
+template <class Kernels, class Value, UpdateKind kind>
+void launch_inputs(Inputs inputs, const std::vector<const RawUpdatePart*>& parts,
+                   const RawUpdateRule& rule, cudaStream_t stream) {
+  if constexpr (!std::is_same_v<Value, double>) {
+    switch (inputs) {
+      case Inputs::Grad:
+        return launch_parts<Kernels, Value, kind, Inputs::Grad>(parts, rule, stream);
+      case Inputs::HalfRows:
+        return launch_parts<Kernels, Value, kind, Inputs::HalfRows>(parts, rule, stream);
+      case Inputs::Bfloat16Rows:
+        return launch_parts<Kernels, Value, kind, Inputs::Bfloat16Rows>(parts, rule, stream);
+      case Inputs::Any:
+        break;
+    }
+  }
+  launch_parts<Kernels, Value, kind, Inputs::Any>(parts, rule, stream);
+}
+
+template <class Kernels, class Value>
+void launch_kind(Inputs inputs, const std::vector<const RawUpdatePart*>& parts,
+                 const RawUpdateRule& rule, cudaStream_t stream) {
+  switch (rule.kind) {
+    case UpdateKind::Replace:
+      if constexpr (Kernels::kReplaces)
+        launch_inputs<Kernels, Value, UpdateKind::Replace>(inputs, parts, rule, stream);
+      return;
+    case UpdateKind::Sgd:
+      return launch_inputs<Kernels, Value, UpdateKind::Sgd>(inputs, parts, rule, stream);
+    case UpdateKind::Momentum:
+      return launch_inputs<Kernels, Value, UpdateKind::Momentum>(inputs, parts, rule, stream);
+    case UpdateKind::Adam:
+    case UpdateKind::AdamW:
+      return launch_inputs<Kernels, Value, UpdateKind::Adam>(inputs, parts, rule, stream);
+  }
+}
+
+template <class Kernels>
+void launch_all(const RawUpdatePart* parts, int num_parts, const RawUpdateRule& rule,
+                void* cuda_stream) {
+  const auto stream = static_cast<cudaStream_t>(cuda_stream);
+  for (const Inputs inputs : {Inputs::Grad, Inputs::HalfRows, Inputs::Bfloat16Rows, Inputs::Any}) {
+    std::vector<const RawUpdatePart*> alike;
+    const auto launch = [&] {
+      if (rule.value_format == UpdateFormat::Double) {
+        launch_kind<Kernels, double>(inputs, alike, rule, stream);
+      } else if (rule.value_format == UpdateFormat::Bfloat16) {
+        launch_kind<Kernels, __nv_bfloat16>(inputs, alike, rule, stream);
+      } else {
+        launch_kind<Kernels, float>(inputs, alike, rule, stream);
+      }
+      alike.clear();
+    };
+    for (int i = 0; i < num_parts; ++i) {
+      if (parts[i].count == 0 || inputs_of(parts[i], rule) != inputs) continue;
+      alike.push_back(&parts[i]);
+      if (alike.size() == kPartsPerLaunch) launch();
+    }
+    if (!alike.empty()) launch();
+  }
+}
+
+}  // namespace
+}  // namespace moonshard::kernels
