@@ -105,7 +105,7 @@ double calibrate_sigma(const std::string& method, double q, double steps, double
   Evaluator evaluate(method, delta, target_epsilon);
   const double tolerance = evaluate.tolerance(options, target_epsilon);
   if (q == 0 || steps == 0) return 0;  // no data is used
-  if (method == "pld" || method == "prv") {
+  if (method == "pld") {
     // Renyi's bound needs a little more noise, and is quick: the search starts there.
     double high = 20;
     try {
