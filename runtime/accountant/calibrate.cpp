@@ -64,30 +64,25 @@ class Evaluator {
   size_t best_ = 60;
 };
 
+struct SigmaEnd {
+  double sigma, epsilon;
+};
+
 // The least sigma between `low`, at which epsilon is above the target, and `high`, at which it is
 // not. For methods whose evaluation takes seconds: epsilon is nearly a power of sigma, so that a
 // line through the logarithms of both ends finds it in a few.
-double narrowed_sigma(Evaluator& evaluate, GaussianPhase phase, double low, double high,
+double narrowed_sigma(Evaluator& evaluate, GaussianPhase phase, SigmaEnd low, SigmaEnd high,
                       double target, double tolerance) {
-  const auto at = [&](double sigma) {
-    phase.sigma = sigma;
-    return evaluate(phase);
-  };
-  double above = at(low), reached = at(high);
-  while (target - reached > tolerance && high - low > 1e-14 * high) {
-    double share = std::log(above / (target - tolerance / 2)) / std::log(above / reached);
+  while (target - high.epsilon > tolerance && high.sigma - low.sigma > 1e-14 * high.sigma) {
+    double share =
+        std::log(low.epsilon / (target - tolerance / 2)) / std::log(low.epsilon / high.epsilon);
     // Where the line says nothing, and never onto an end: the bracket must shrink from both sides.
     share = std::isfinite(share) ? std::clamp(share, 0.02, 0.98) : 0.5;
-    const double middle = low * std::pow(high / low, share), epsilon = at(middle);
-    if (epsilon <= target) {
-      high = middle;
-      reached = epsilon;
-    } else {
-      low = middle;
-      above = epsilon;
-    }
+    phase.sigma = low.sigma * std::pow(high.sigma / low.sigma, share);
+    const SigmaEnd middle{phase.sigma, evaluate(phase)};
+    (middle.epsilon <= target ? high : low) = middle;
   }
-  return high;
+  return high.sigma;
 }
 
 // The search may have used fewer orders or another grid: the answer is evaluated again.
@@ -112,11 +107,17 @@ double calibrate_sigma(const std::string& method, double q, double steps, double
       high = calibrate_sigma("rdp", q, steps, delta, target_epsilon);
     } catch (const UsageError&) {
     }
-    while (evaluate({q, high, steps}) > target_epsilon && high <= kMostSigma) high *= 2;
-    double low = high / 2;
-    while (evaluate({q, low, steps}) <= target_epsilon && low > 1e-3) high = low, low /= 2;
+    double reached = evaluate({q, high, steps});
+    while (reached > target_epsilon && high <= kMostSigma)
+      high *= 2, reached = evaluate({q, high, steps});
+    double low = high / 2, above = evaluate({q, low, steps});
+    while (above <= target_epsilon && low > 1e-3) {
+      high = low, reached = above;
+      low /= 2, above = evaluate({q, low, steps});
+    }
     if (high <= kMostSigma) {
-      high = narrowed_sigma(evaluate, {q, high, steps}, low, high, target_epsilon, tolerance);
+      high = narrowed_sigma(evaluate, {q, high, steps}, {low, above}, {high, reached},
+                            target_epsilon, tolerance);
       judge(evaluate, {q, high, steps}, target_epsilon);
       return high;
     }

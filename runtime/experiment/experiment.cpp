@@ -42,6 +42,7 @@ class DrawnAhead : public data::Source {
     rest_->go_to(position);
   }
   data::Sampling sampling() const override { return rest_->sampling(); }
+  Json shared_facts() const override { return rest_->shared_facts(); }
   Json facts() const override { return rest_->facts(); }
 
  private:
