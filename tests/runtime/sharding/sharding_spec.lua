@@ -248,8 +248,8 @@ describe("ranks that would make a claim together", function()
       file:write((ms.dist.rank() == 0 and "one two three four " or "six two three four "):rep(100))
       file:close()
       local ok, result = pcall(ms.run, { model = "llama3-tiny", device = "cpu", num_layers = 1, task = "lm", vocab_size = 300,
-        seq_length = 8, mode = "bookkeeping", noise_multiplier = 1, parallel = "fsdp", batch_size = 4, sampler = "poisson", data_folder = folder,
-        iters = 1, warmup = 0 })
+        seq_length = 8, mode = "bookkeeping", noise_multiplier = 1, parallel = "fsdp", batch_size = 4, sampler = "poisson",
+        data_folder = folder, iters = 1, warmup = 0 })
       if ms.dist.rank() == 0 then print(ok and result.error or result) end]])
     assert.matches("option 'contents': expected the same on all ranks, got another on rank 1 than on rank 0", out, 1, true)
   end)
