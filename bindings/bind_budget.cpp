@@ -4,6 +4,7 @@
 #include "bindings/docs.h"
 #include "runtime/accountant/calibrate.h"
 #include "runtime/accountant/epsilon.h"
+#include "runtime/base/check.h"
 #include "runtime/base/options.h"
 
 namespace moonshard::bindings {

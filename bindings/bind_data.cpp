@@ -4,6 +4,7 @@
 #include "bindings/docs.h"
 #include "bindings/handles.h"
 #include "bindings/usertype.h"
+#include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/data/classification_dataset.h"
 #include "runtime/data/dataset_source.h"
@@ -339,7 +340,7 @@ void bind_data(sol::table ms) {
 
 std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models::Model& model,
                                           comm::World& world, const train::StepOptions& step,
-                                          bool secure, bool plain) {
+                                          bool secret, bool plain) {
   if (handle.dataset == nullptr) {
     return std::make_unique<data::SyntheticData>(
         *synthetic(handle, model, world.rank(), world.size()));
@@ -348,7 +349,8 @@ std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models
   options.grad_accum = step.grad_accum;
   options.skip_empty = plain;
   if (options.expected_batch_size == 0) options.expected_batch_size = step.expected_batch_size;
-  const RandomWords words = privacy::sampling_words(world, model.options().seed, secure);
+  const RandomWords words =
+      privacy::sampling_words(world, model.options().seed, secret && options.sampler == "poisson");
   return std::make_unique<data::DatasetSource>(handle.dataset, options, words,
                                                resolve_device(model.options().device), world.rank(),
                                                world.size());

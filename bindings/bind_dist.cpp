@@ -7,6 +7,7 @@
 #include "bindings/docs.h"
 #include "bindings/handles.h"
 #include "bindings/tensor_handle.h"
+#include "runtime/base/check.h"
 #include "runtime/comm/world.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/plan/rank_memory.h"

@@ -7,6 +7,7 @@
 #include "bindings/handles.h"
 #include "bindings/tensor_handle.h"
 #include "bindings/usertype.h"
+#include "runtime/base/check.h"
 #include "runtime/models/model_cost.h"
 #include "runtime/models/model_options.h"
 #include "runtime/models/registry.h"

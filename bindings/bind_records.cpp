@@ -7,6 +7,7 @@
 #include "bindings/docs.h"
 #include "bindings/usertype.h"
 #include "runtime/analysis/rows.h"
+#include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/base/json.h"
 #include "runtime/experiment/experiment.h"

@@ -8,6 +8,7 @@
 #include "bindings/tensor_handle.h"
 #include "bindings/tensor_values.h"
 #include "bindings/usertype.h"
+#include "runtime/base/check.h"
 #include "runtime/core/device.h"
 
 namespace moonshard::bindings {

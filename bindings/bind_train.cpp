@@ -6,6 +6,7 @@
 #include "bindings/docs.h"
 #include "bindings/handles.h"
 #include "bindings/usertype.h"
+#include "runtime/base/check.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/experiment/measurement.h"
 #include "runtime/records/schema_json.h"
@@ -127,8 +128,9 @@ sol::object make_trainer(const Arguments& args) {
                table.raw_get<sol::object>("privacy").get_type() == sol::type::lua_nil,
            "trainer: option 'privacy': expected a private engine beside it, got clip = none, which "
            "trains without privacy; give an engine (ms.clip \"auto\"), or leave privacy out");
-  parts.data = open_source(data, *parts.model, *parts.world, options, parts.privacy.secure,
-                           parts.clip.mode == "none");
+  const bool is_plain = parts.clip.mode == "none";
+  parts.data = open_source(data, *parts.model, *parts.world, options,
+                           parts.privacy.secure && !is_plain, is_plain);
   TrainerHandle handle;
   handle.model = parts.model;
   handle.trainer = std::make_shared<train::Trainer>(std::move(parts));

@@ -34,11 +34,11 @@ struct TrainerHandle {
 
 // Opens the data source that a trainer's option `data` describes.
 
-/// This rank's source. `secure`: samples are drawn with the run's secret key. `plain`: training
-/// without privacy, where a draw without samples is skipped.
+/// This rank's source. `secret`: samples of Poisson sampling are drawn from a secret. `plain`:
+/// training without privacy, where a draw without samples is skipped.
 std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models::Model& model,
                                           comm::World& world, const train::StepOptions& step,
-                                          bool secure, bool plain);
+                                          bool secret, bool plain);
 
 /// Reads the tables of ms.fsdp and ms.ddp back for ms.trainer.
 sharding::ShardingOptions read_sharding_options(const Json& table);

@@ -9,6 +9,7 @@
 #include "bindings/docs.h"
 #include "bindings/lua_error.h"
 #include "bindings/moonshard_lua.h"
+#include "runtime/base/check.h"
 #include "runtime/base/prefix.h"
 #include "runtime/comm/world.h"
 #include "runtime/launch/process.h"

@@ -6,6 +6,7 @@
 
 #include "bindings/convert.h"
 #include "bindings/tensor_handle.h"
+#include "runtime/base/check.h"
 #include "runtime/base/options.h"
 #include "runtime/core/device.h"
 

@@ -78,8 +78,6 @@ endif()
 add_library(moonshard_json INTERFACE)
 target_include_directories(moonshard_json SYSTEM INTERFACE $<BUILD_INTERFACE:${JSON_INCLUDE_DIR}>
                                                            $<BUILD_INTERFACE:${FMT_INCLUDE_DIR}>)
-# Header-only fmt: the program then needs no libfmt on the target machine.
-target_compile_definitions(moonshard_json INTERFACE FMT_HEADER_ONLY=1)
 
 # CUDA kernels: with nvcc and a LibTorch that has CUDA. Without them kernels/*/*_no_cuda.cpp stand in.
 set(MOONSHARD_HAS_CUDA OFF)

@@ -16,4 +16,5 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -60,7 +60,7 @@ Application::Application(const ApplicationOptions& options)
   workspace_.set_filter(options.filter);
   for (const std::unique_ptr<Panel>& panel : panels_) {
     const auto& closed = settings_.closed_panels;
-    panel->open = std::find(closed.begin(), closed.end(), panel->name()) == closed.end();
+    panel->open = std::ranges::find(closed, panel->name()) == closed.end();
   }
   if (settings_.layout.empty()) {
     reset_layout_ = true;
@@ -70,8 +70,6 @@ Application::Application(const ApplicationOptions& options)
   for (const auto& folder : options.folders) settings_.remember(folder.string());
   make_commands();
 }
-
-Application::~Application() = default;
 
 bool Application::busy() const {
   return document_.loading() || store_.busy() || export_dialog_.busy() ||
@@ -97,11 +95,6 @@ void Application::set_density(float density) {
   context_.set_theme(settings_.theme, density * settings_.text_scale);
 }
 
-void Application::set_theme(Theme theme) {
-  settings_.theme = theme;
-  style_changed_ = true;
-}
-
 void Application::scale_text(float factor) {
   settings_.text_scale = std::clamp(factor, 0.5f, 3.0f);
   style_changed_ = true;
@@ -116,8 +109,7 @@ void Application::say(const std::string& text) {
 void Application::open(const std::vector<std::filesystem::path>& folders) {
   for (const std::filesystem::path& folder : folders) {
     try {
-      const std::vector<std::filesystem::path> found = find_run_folders(folder);
-      workspace_.select_run(document_.open(found));
+      workspace_.select_run(document_.open(find_run_folders(folder)));
       settings_.remember(folder.string());
     } catch (const std::exception& problem) {
       say(problem.what());
@@ -194,9 +186,7 @@ void Application::draw_panels(const PanelContext& context) {
 }
 
 Panel* Application::find_panel(std::string_view name) const {
-  const auto found =
-      std::find_if(panels_.begin(), panels_.end(),
-                   [&](const std::unique_ptr<Panel>& panel) { return panel->name() == name; });
+  const auto found = std::ranges::find(panels_, name, &Panel::name);
   return found == panels_.end() ? nullptr : found->get();
 }
 
@@ -206,10 +196,6 @@ void Application::show_panel(std::string_view name) {
   panel->open = true;
   std::erase(closed_, panel);
   bring_to_front_ = name;
-}
-
-Panel* Application::focused_panel() const {
-  return focused_ && focused_->open ? focused_ : nullptr;
 }
 
 void Application::take_requests() {
@@ -285,7 +271,7 @@ void Application::draw_status_bar() {
                                   ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_MenuBar |
                                       ImGuiWindowFlags_NoSavedSettings) &&
       ImGui::BeginMenuBar()) {
-    const ImU32 muted = plot_colors(context_.style().theme).muted_text;
+    const ImU32 muted = context_.style().colors().muted_text;
     const float em = ImGui::GetFontSize();
     show_text(status_, muted);
     if (ImGui::GetTime() < notice_until_) {

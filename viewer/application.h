@@ -32,9 +32,7 @@ struct ApplicationOptions {
 class Application {
  public:
   explicit Application(const ApplicationOptions& options);
-  ~Application();
 
-  UiContext& context() { return context_; }
   Document& document() { return document_; }
   Store& store() { return store_; }
   Workspace& workspace() { return workspace_; }
@@ -67,9 +65,12 @@ class Application {
   Panel* find_panel(std::string_view name) const;
   void show_panel(std::string_view name);
   void say(const std::string& text);
-  void set_theme(Theme theme);
+  void set_theme(Theme theme) {
+    settings_.theme = theme;
+    style_changed_ = true;
+  }
   void scale_text(float factor);
-  Panel* focused_panel() const;
+  Panel* focused_panel() const { return focused_ && focused_->open ? focused_ : nullptr; }
   std::string status_text() const;
 
   const ApplicationOptions options_;

@@ -91,15 +91,15 @@ class Window final : public Backend {
   }
 
   float density() const override {
-    float scale_x = 1.0f, scale_y = 1.0f;
-    glfwGetWindowContentScale(window_, &scale_x, &scale_y);
-    int width = 0, height = 0, pixels_x = 0, pixels_y = 0;
-    glfwGetWindowSize(window_, &width, &height);
-    glfwGetFramebufferSize(window_, &pixels_x, &pixels_y);
+    float scale = 1.0f;
+    glfwGetWindowContentScale(window_, &scale, nullptr);
+    int width = 0, pixels = 0;
+    glfwGetWindowSize(window_, &width, nullptr);
+    glfwGetFramebufferSize(window_, &pixels, nullptr);
     // Where the framebuffer is already larger than the window (Wayland), ImGui scales by that
     // ratio.
-    const float ratio = width > 0 ? static_cast<float>(pixels_x) / static_cast<float>(width) : 1.0f;
-    return ratio > 0 ? scale_x / ratio : scale_x;
+    const float ratio = width > 0 ? static_cast<float>(pixels) / static_cast<float>(width) : 1.0f;
+    return ratio > 0 ? scale / ratio : scale;
   }
 
   std::vector<std::filesystem::path> take_dropped() override { return std::exchange(dropped_, {}); }

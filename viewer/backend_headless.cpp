@@ -146,15 +146,12 @@ class Headless final : public HeadlessBackend {
   Image read_pixels() override {
     Image image{pixels_x_, pixels_y_, {}};
     const size_t row_bytes = static_cast<size_t>(pixels_x_) * 4;
-    std::vector<uint8_t> bottom_up(row_bytes * static_cast<size_t>(pixels_y_));
+    image.rgba.resize(row_bytes * static_cast<size_t>(pixels_y_));
     glBindFramebuffer(GL_FRAMEBUFFER, framebuffer_);
     glPixelStorei(GL_PACK_ALIGNMENT, 1);
-    glReadPixels(0, 0, pixels_x_, pixels_y_, GL_RGBA, GL_UNSIGNED_BYTE, bottom_up.data());
-    image.rgba.resize(bottom_up.size());
-    for (int row = 0; row < pixels_y_; ++row) {
-      const uint8_t* source =
-          bottom_up.data() + row_bytes * static_cast<size_t>(pixels_y_ - 1 - row);
-      std::memcpy(image.rgba.data() + row_bytes * static_cast<size_t>(row), source, row_bytes);
+    for (int row = 0; row < pixels_y_; ++row) {  // GL counts from the bottom
+      glReadPixels(0, pixels_y_ - 1 - row, pixels_x_, 1, GL_RGBA, GL_UNSIGNED_BYTE,
+                   image.rgba.data() + row_bytes * static_cast<size_t>(row));
     }
     for (size_t i = 3; i < image.rgba.size(); i += 4) image.rgba[i] = 255;
     return image;

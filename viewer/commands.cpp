@@ -79,8 +79,7 @@ std::vector<size_t> CommandList::matches() const {
     const int score = fuzzy_score(query_, commands_[i].name);
     if (score >= 0 && is_enabled(commands_[i])) scored.emplace_back(-score, i);
   }
-  std::stable_sort(scored.begin(), scored.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(scored, {}, &std::pair<int, size_t>::first);
   std::vector<size_t> found;
   for (const auto& [score, index] : scored) found.push_back(index);
   return found;

@@ -25,11 +25,10 @@ UiContext::UiContext(Theme theme) {
   io.IniFilename = nullptr;  // opening a folder leaves no file behind
   io.LogFilename = nullptr;
   ImGui::GetStyle().FontSizeBase = kFontSize;
-  style_.regular = load_font("DejaVuSans.ttf", nullptr);
-  if (!style_.regular) style_.regular = io.Fonts->AddFontDefaultVector();
-  style_.bold = load_font("DejaVuSans-Bold.ttf", style_.regular);
-  style_.mono = load_font("DejaVuSansMono.ttf", style_.regular);
-  io.FontDefault = style_.regular;
+  io.FontDefault = load_font("DejaVuSans.ttf", nullptr);
+  if (!io.FontDefault) io.FontDefault = io.Fonts->AddFontDefaultVector();
+  style_.bold = load_font("DejaVuSans-Bold.ttf", io.FontDefault);
+  style_.mono = load_font("DejaVuSansMono.ttf", io.FontDefault);
   set_theme(theme, 1.0f);
 }
 

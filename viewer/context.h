@@ -13,9 +13,9 @@ namespace moonshard::viewer {
 /// What drawing code needs to know about looks. Font pointers belong to the context.
 struct UiStyle {
   Theme theme = Theme::Dark;
-  ImFont* regular = nullptr;
   ImFont* bold = nullptr;  ///< the regular font where no bold one is installed
   ImFont* mono = nullptr;  ///< for logs; likewise
+  const PlotColors& colors() const { return plot_colors(theme); }
 };
 
 class UiContext {

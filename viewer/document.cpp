@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "viewer/input/open_file.h"
 #include "viewer/readers/requests.h"
 
 namespace moonshard::viewer {
@@ -32,12 +33,6 @@ uint64_t mix_in(uint64_t hash, uint64_t value) {
   return hash;
 }
 
-uint64_t stamp(const fs::path& path) {
-  std::error_code error;
-  const fs::file_time_type time = fs::last_write_time(path, error);
-  return error ? 0 : static_cast<uint64_t>(time.time_since_epoch().count());
-}
-
 // One spelling per folder: without a slash at the end and without dots in between.
 std::string spelled(const fs::path& folder) {
   fs::path path = folder.lexically_normal();
@@ -45,25 +40,18 @@ std::string spelled(const fs::path& folder) {
   return path.string();
 }
 
-// The same for a relative and an absolute spelling.
-std::string whole_path(const std::string& folder) {
-  std::error_code error;
-  const fs::path whole = fs::absolute(folder, error);
-  return error ? folder : spelled(whole);
-}
-
 }  // namespace
 
 uint64_t folder_signature(const fs::path& folder) {
   // Files of a run folder appear by rename, which stamps the folder they lie in. So the folders'
   // times show every new or rewritten file, and single files need no check.
-  uint64_t hash = mix_in(1469598103934665603ull, stamp(folder));
-  hash = mix_in(hash, stamp(folder / "visualizations"));
+  uint64_t hash = mix_in(1469598103934665603ull, stamp_of(folder));
+  hash = mix_in(hash, stamp_of(folder / "visualizations"));
   std::error_code error;
   fs::directory_iterator entry(folder / "points", error), end;
   uint64_t points = 0;
   while (!error && entry != end) {
-    points += mix_in(fs::hash_value(entry->path()), stamp(entry->path()));  // in any order
+    points += mix_in(fs::hash_value(entry->path()), stamp_of(entry->path()));  // in any order
     entry.increment(error);
   }
   return std::max<uint64_t>(mix_in(hash, points), 1);
@@ -83,10 +71,9 @@ std::string Document::open(const std::vector<fs::path>& folders) {
   const std::lock_guard lock(mutex_);
   std::string first;
   for (const fs::path& folder : folders) {
-    const std::string path = spelled(folder), whole = whole_path(path);
+    const std::string path = spelled(folder), whole = spelled(whole_path(path));
     if (path.empty()) continue;
-    const auto known = std::find_if(folders_.begin(), folders_.end(),
-                                    [&](const Folder& other) { return other.whole == whole; });
+    const auto known = std::ranges::find(folders_, whole, &Folder::whole);
     if (first.empty()) first = known == folders_.end() ? path : known->path;
     if (known != folders_.end()) continue;
     const auto data = unread_run(path);
@@ -115,15 +102,11 @@ std::vector<std::string> Document::folders() const {
 
 void Document::load_now() {
   read_changed(true);
-  const std::lock_guard lock(mutex_);
   loading_ = false;
 }
 
 void Document::follow() {
-  {
-    const std::lock_guard lock(mutex_);
-    loading_ = !folders_.empty();
-  }
+  loading_ = !folders().empty();
   loader_ = std::jthread([this](std::stop_token stop) { loader_loop(stop); });
 }
 
@@ -134,18 +117,12 @@ void Document::reload() {
 }
 
 void Document::cancel() {
-  const std::lock_guard lock(mutex_);
   if (loading_) stop_reading_ = true;
 }
 
 std::shared_ptr<const Snapshot> Document::snapshot() const {
   const std::lock_guard lock(mutex_);
   return snapshot_;
-}
-
-bool Document::loading() const {
-  const std::lock_guard lock(mutex_);
-  return loading_;
 }
 
 // Two runs of one sweep have the same name; the names of the folders distinguish them.
@@ -189,17 +166,13 @@ bool Document::read_changed(bool all) {
     // Taken before reading: what is written meanwhile shows up at the next look.
     const uint64_t now = folder_signature(path);
     const std::lock_guard lock(mutex_);
-    const auto folder = std::find_if(folders_.begin(), folders_.end(),
-                                     [&](const Folder& other) { return other.path == path; });
+    const auto folder = std::ranges::find(folders_, path, &Folder::path);
     if (folder == folders_.end() || (!all && folder->seen == now)) continue;
     paths.push_back(path);
     signatures.push_back(now);
   }
   if (paths.empty()) return false;
-  {
-    const std::lock_guard lock(mutex_);
-    loading_ = true;
-  }
+  loading_ = true;
   progress_ = 0;
   const auto take_over = [&](size_t index, LoadedRun run) {
     const std::lock_guard lock(mutex_);

@@ -59,7 +59,7 @@ class Document {
   void close(const std::string& folder);
 
   std::shared_ptr<const Snapshot> snapshot() const;
-  bool loading() const;
+  bool loading() const { return loading_; }
   double progress() const { return progress_; }  ///< 0 to 1, while loading
   std::vector<std::string> folders() const;
 
@@ -82,8 +82,8 @@ class Document {
   std::condition_variable_any wake_;
   std::vector<Folder> folders_;  // guarded by mutex_, as all below
   std::shared_ptr<const Snapshot> snapshot_;
-  bool reload_asked_ = false, look_asked_ = false, loading_ = false;
-  std::atomic<bool> stop_reading_{false};
+  bool reload_asked_ = false, look_asked_ = false;
+  std::atomic<bool> loading_{false}, stop_reading_{false};
   std::atomic<double> progress_{0};
   std::jthread loader_;  // last: it ends before what it uses
 };

@@ -74,7 +74,7 @@ std::string ExportDialog::draw(const UiStyle& style) {
   }
   show_text(fmt::format("{} x {} pixels", options_.width * options_.scale,
                         options_.height * options_.scale),
-            plot_colors(style.theme).muted_text);
+            style.colors().muted_text);
   if (ImGui::RadioButton("light, for paper", !dark_)) dark_ = false;
   ImGui::SameLine();
   if (ImGui::RadioButton("dark, for slides", dark_)) dark_ = true;

@@ -41,7 +41,7 @@ std::vector<fs::path> find_run_folders(const fs::path& path) {
         : fs::exists(path, error)     ? "a file"
                                       : "nothing at that path"));
   }
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   return found;
 }
 
@@ -57,7 +57,7 @@ void FolderDialog::list() {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with('.')) entries_.push_back({name, is_run_folder(entry->path())});
   }
-  std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+  std::ranges::sort(entries_, [](const Entry& a, const Entry& b) {
     return a.run_folder != b.run_folder ? a.run_folder : a.name < b.name;
   });
 }
@@ -123,7 +123,7 @@ std::vector<fs::path> FolderDialog::draw(const UiStyle& style,
     }
   }
   ImGui::EndChild();
-  show_text("A folder of run folders opens all of them.", plot_colors(style.theme).muted_text);
+  show_text("A folder of run folders opens all of them.", style.colors().muted_text);
   ImGui::SameLine();
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() +
                        std::max(0.0f, ImGui::GetContentRegionAvail().x - 6 * em));

@@ -1,18 +1,13 @@
 #include "viewer/script.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include <fmt/format.h>
 
+#include "viewer/input/open_file.h"
+
 namespace moonshard::viewer {
 namespace {
-
-std::string whole_path(const std::string& path) {
-  std::error_code error;
-  const auto whole = std::filesystem::absolute(path, error);
-  return error ? path : whole.string();
-}
 
 std::string indented(std::string_view lines) {
   std::string text;

@@ -5,6 +5,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/json.h"
+#include "viewer/input/open_file.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -26,9 +27,7 @@ std::vector<std::string> texts(const Json& object, const char* key) {
 }  // namespace
 
 void Settings::remember(const std::string& folder) {
-  std::error_code error;
-  const std::filesystem::path whole = std::filesystem::absolute(folder, error);
-  const std::string path = error ? folder : whole.lexically_normal().string();
+  const std::string path = std::filesystem::path(whole_path(folder)).lexically_normal().string();
   std::erase(recent, path);
   recent.insert(recent.begin(), path);
   if (recent.size() > kMaxRecent) recent.resize(kMaxRecent);

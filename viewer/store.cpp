@@ -4,6 +4,7 @@
 
 #include "runtime/records/csv.h"
 #include "runtime/records/plot_spec.h"
+#include "viewer/input/open_file.h"
 #include "viewer/tracing/memory_snapshot.h"
 #include "viewer/tracing/trace_index.h"
 
@@ -16,14 +17,6 @@ constexpr size_t kNumThreads = 2;
 constexpr size_t kDetailBatch = 64;   // points per reading process
 constexpr uint64_t kKeptCost = 4096;  // details count 1, whole files 256
 constexpr uint64_t kFileCost = 256;
-
-uint64_t stamp_of(const fs::path& path) {
-  std::error_code error;
-  const auto time = fs::last_write_time(path, error);
-  if (error) return 0;
-  const auto size = fs::file_size(path, error);
-  return static_cast<uint64_t>(time.time_since_epoch().count()) * 31 + (error ? 0 : size);
-}
 
 }  // namespace
 
@@ -173,29 +166,15 @@ void Store::read(const std::shared_ptr<Entry>& entry) {
   };
   std::shared_ptr<const void> value;
   std::string error = error_of([&] {
-    switch (entry->request.kind) {
-      case Kind::Trace: {
-        // The index is made here: for a million events it would be felt in a frame.
-        const auto trace = read_as.operator()<Trace>();
-        value =
-            std::make_shared<const IndexedTrace>(IndexedTrace{trace, build_trace_index(*trace)});
-        break;
-      }
-      case Kind::Snapshot:
-        value = read_as.operator()<MemorySnapshot>();
-        break;
-      case Kind::Log:
-        value = read_as.operator()<std::string>();
-        break;
-      case Kind::Table:
-        value = read_as.operator()<records::CsvTable>();
-        break;
-      case Kind::Plot:
-        value = read_as.operator()<records::PlotSpec>();
-        break;
-      case Kind::Runs:
-      case Kind::Details:
-        break;
+    const Kind kind = entry->request.kind;
+    if (kind == Kind::Snapshot) value = read_as.operator()<MemorySnapshot>();
+    if (kind == Kind::Log) value = read_as.operator()<std::string>();
+    if (kind == Kind::Table) value = read_as.operator()<records::CsvTable>();
+    if (kind == Kind::Plot) value = read_as.operator()<records::PlotSpec>();
+    if (kind == Kind::Trace) {
+      // The index is made here: for a million events it would be felt in a frame.
+      const auto trace = read_as.operator()<Trace>();
+      value = std::make_shared<const IndexedTrace>(IndexedTrace{trace, build_trace_index(*trace)});
     }
   });
   finish(*entry, std::move(value), std::move(error));

@@ -36,13 +36,15 @@ class Store {
   Store& operator=(const Store&) = delete;
 
   Loaded<PointDetail> detail(const std::string& folder, const std::string& id) {
-    return read_soon<PointDetail>({ReadRequest::Kind::Details, folder, {id}});
+    return file<PointDetail>({ReadRequest::Kind::Details, folder, {id}});
   }
-  /// IndexedTrace, MemorySnapshot, std::string, records::CsvTable or records::PlotSpec, as kind
-  /// says.
+  /// PointDetail, IndexedTrace, MemorySnapshot, std::string, records::CsvTable or
+  /// records::PlotSpec, as kind says.
   template <class T>
   Loaded<T> file(const ReadRequest& request) {
-    return read_soon<T>(request);
+    Loaded<void> found = find_or_add(request);
+    return {std::static_pointer_cast<const T>(found.value), std::move(found.error), found.loading,
+            found.progress};
   }
 
   /// Stops reading one thing; later requests report it as cancelled, until retry.
@@ -61,12 +63,6 @@ class Store {
   struct Entry;
 
   Loaded<void> find_or_add(const ReadRequest& request);
-  template <class T>
-  Loaded<T> read_soon(const ReadRequest& request) {
-    Loaded<void> found = find_or_add(request);
-    return {std::static_pointer_cast<const T>(found.value), std::move(found.error), found.loading,
-            found.progress};
-  }
   void work(std::stop_token stop);
   void read(const std::shared_ptr<Entry>& entry);
   void read_detail_batch(std::vector<std::shared_ptr<Entry>> batch);

@@ -20,31 +20,13 @@ void Workspace::update(std::shared_ptr<const Snapshot> snapshot) {
     const auto has = [&](const LoadedRun& loaded) {
       return loaded.data->metrics.find(key).has_value();
     };
-    if (std::any_of(snapshot_->runs.begin(), snapshot_->runs.end(), has)) {
-      metric_keys_.push_back(key);
-    }
+    if (std::ranges::any_of(snapshot_->runs, has)) metric_keys_.push_back(key);
   }
   read_filter();
   find_selected();
   find_shown();
   overheads_ = overheads(runs(), baseline_);
   changed();
-}
-
-void Workspace::changed() {
-  ++revision_;
-  ++shown_revision_;
-}
-
-std::optional<PointRef> Workspace::find(const PointKey& key) const {
-  for (size_t r = 0; r < snapshot_->runs.size(); ++r) {
-    if (run(r).path != key.run) continue;
-    const std::vector<PointHead>& points = run(r).points;
-    for (size_t p = 0; p < points.size(); ++p) {
-      if (points[p].id == key.id) return PointRef{r, p};
-    }
-  }
-  return std::nullopt;
 }
 
 std::string Workspace::option_text(PointRef ref, const std::string& key) const {
@@ -84,7 +66,7 @@ void Workspace::select_step(int step) {
   if (shown_.empty()) return;
   long at = step > 0 ? -1 : static_cast<long>(shown_.size());
   if (selected_point_) {
-    const auto found = std::find(shown_.begin(), shown_.end(), *selected_point_);
+    const auto found = std::ranges::find(shown_, *selected_point_);
     if (found != shown_.end()) at = found - shown_.begin();
   }
   at = std::clamp(at + step, 0l, static_cast<long>(shown_.size()) - 1);
@@ -129,11 +111,6 @@ void Workspace::find_shown() {
   shown_.insert(shown_.end(), rest.begin(), rest.end());
 }
 
-void Workspace::show_again() {
-  find_shown();
-  changed();
-}
-
 void Workspace::set_pinned(PointRef ref, bool on) {
   on ? (void)pinned_.insert(key_of(ref)) : (void)pinned_.erase(key_of(ref));
   if (on) hidden_.erase(key_of(ref));
@@ -143,11 +120,6 @@ void Workspace::set_pinned(PointRef ref, bool on) {
 void Workspace::set_hidden(PointRef ref, bool on) {
   on ? (void)hidden_.insert(key_of(ref)) : (void)hidden_.erase(key_of(ref));
   if (on) pinned_.erase(key_of(ref));
-  show_again();
-}
-
-void Workspace::show_all_hidden() {
-  hidden_.clear();
   show_again();
 }
 

@@ -47,7 +47,10 @@ class Workspace {
   const Filter& filter() const { return filter_; }
   void set_pinned(PointRef ref, bool on);
   void set_hidden(PointRef ref, bool on);
-  void show_all_hidden();
+  void show_all_hidden() {
+    hidden_.clear();
+    show_again();
+  }
   bool pinned(PointRef ref) const { return pinned_.contains(key_of(ref)); }
   bool hidden(PointRef ref) const { return hidden_.contains(key_of(ref)); }
   size_t num_hidden() const { return hidden_.size(); }
@@ -66,7 +69,9 @@ class Workspace {
   const RunData& run(PointRef ref) const { return run(ref.run); }
   const PointHead& head(PointRef ref) const { return run(ref).points[ref.point]; }
   PointKey key_of(PointRef ref) const { return {run(ref).path, head(ref).id}; }
-  std::optional<PointRef> find(const PointKey& key) const;
+  std::optional<PointRef> find(const PointKey& key) const {
+    return find_point(runs(), key.run, key.id);
+  }
   Value option(PointRef ref, const std::string& key) const {
     return run(ref).options.get(ref.point, key);
   }
@@ -92,10 +97,16 @@ class Workspace {
   std::optional<double> cursor_ms;  ///< linked cursor: a moment of the step
 
  private:
-  void changed();
+  void changed() {
+    ++revision_;
+    ++shown_revision_;
+  }
   void find_selected();
   void find_shown();
-  void show_again();
+  void show_again() {
+    find_shown();
+    changed();
+  }
   void read_filter();
 
   std::shared_ptr<const Snapshot> snapshot_ = std::make_shared<Snapshot>();

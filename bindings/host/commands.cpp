@@ -8,6 +8,7 @@
 
 #include "bindings/host/ranks_command.h"
 #include "bindings/lua_error.h"
+#include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/launch/doctor.h"
@@ -31,6 +32,7 @@ void print_head(const records::Result& record) {
       options.seq_length,
       is_mixed ? options.dtype + " (computes in " + options.param_dtype + ")" : options.dtype,
       options.device);
+  if (options.seed < 0) fmt::print("  seed {:.0f}, drawn for this run\n", record.seed);
   if (records::is_missing(record.sharding)) return;
   fmt::print("  rank {} of {}{}, {} {}, over {}\n", record.sharding.rank, record.sharding.world,
              record.sharding.fake ? " (the others are modelled)" : "", options.parallel,
@@ -81,7 +83,7 @@ void print_privacy(const records::PrivacyPart& privacy) {
       "  privacy   epsilon {:.4f} at delta {:g} by {}: {} steps, sampling rate {:.4g}, noise "
       "{:.4f} ({})\n",
       privacy.epsilon, privacy.delta, privacy.accountant, privacy.steps, privacy.sampling_rate,
-      privacy.noise_multiplier, privacy.noise == "secure" ? "secret" : "repeatable from the seed");
+      privacy.noise_multiplier, privacy.noise == "secure" ? "secret" : "reproducible: not private");
 }
 
 void print_record(const records::Result& record) {

@@ -50,7 +50,7 @@ int number_of(std::vector<LengthRows>& known, const at::Tensor& x) {
 
 // Problems [first, last), few enough for the tables of one launch.
 void launch_some(const std::vector<SampleProblem>& problems, int64_t first, int64_t last,
-                 at::Tensor& lengths) {
+                 at::Tensor& lengths, at::Tensor* spreads) {
   std::vector<LengthRows> rows;
   std::vector<LengthPair> pairs;
   for (int64_t n = first; n < last; ++n) {
@@ -62,17 +62,20 @@ void launch_some(const std::vector<SampleProblem>& problems, int64_t first, int6
   for (const LengthRows& set : rows) num_rows += set.samples * set.positions;
   const at::Tensor scratch = at::empty({num_rows}, lengths.options());
   at::Tensor target = lengths.narrow(0, first, last - first);
-  cuda().launch_position_lengths(rows.data(), static_cast<int>(rows.size()), pairs.data(),
-                                 static_cast<int>(pairs.size()), scratch.data_ptr<double>(),
-                                 target.data_ptr<double>(), stream_of(lengths));
+  cuda().launch_position_lengths(
+      rows.data(), static_cast<int>(rows.size()), pairs.data(), static_cast<int>(pairs.size()),
+      scratch.data_ptr<double>(), target.data_ptr<double>(),
+      spreads != nullptr ? spreads->narrow(0, first, last - first).data_ptr<double>() : nullptr,
+      stream_of(lengths));
 }
 
 }  // namespace
 
-at::Tensor position_lengths(const std::vector<SampleProblem>& problems) {
+at::Tensor position_lengths(const std::vector<SampleProblem>& problems, at::Tensor* spreads) {
   const int64_t samples = check_sample_problems("position_lengths", problems);
   const auto count = static_cast<int64_t>(problems.size());
   at::Tensor lengths = at::empty({count, samples}, problems[0].a.options().dtype(at::kDouble));
+  if (spreads != nullptr) *spreads = at::empty_like(lengths);
   // Runs of problems that the kernel takes; what it does not take comes one by one.
   for (int64_t first = 0; first < count;) {
     int64_t last = first;
@@ -80,10 +83,13 @@ at::Tensor position_lengths(const std::vector<SampleProblem>& problems) {
            takes(problems[static_cast<size_t>(last)]))
       ++last;
     if (last > first) {
-      launch_some(problems, first, last, lengths);
+      launch_some(problems, first, last, lengths, spreads);
       first = last;
     } else {
-      lengths[first].copy_(position_lengths_ref(problems[static_cast<size_t>(first)]));
+      at::Tensor own;
+      lengths[first].copy_(position_lengths_ref(problems[static_cast<size_t>(first)],
+                                                spreads != nullptr ? &own : nullptr));
+      if (spreads != nullptr) (*spreads)[first].copy_(own);
       ++first;
     }
   }

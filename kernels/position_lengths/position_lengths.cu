@@ -146,20 +146,36 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     position_lengths_add_kernel(const __grid_constant__ PairTable table, const double* rows,
-                                double* lengths) {
-  __shared__ double sums[kThreads / 32];
+                                double* lengths, double* spreads) {
+  __shared__ double sums[3][kThreads / 32];
   const PairTable::Entry& pair = table.pair[blockIdx.y];
   const int64_t sample = blockIdx.x, samples = gridDim.x;
   const double* a = rows + pair.a + sample * pair.positions;
   const double* g = rows + pair.g + sample * pair.positions;
-  double sum = 0;
-  for (int64_t at = threadIdx.x; at < pair.positions; at += kThreads) sum += a[at] * g[at];
+  double sum = 0, sum_a = 0, sum_g = 0;
+  for (int64_t at = threadIdx.x; at < pair.positions; at += kThreads) {
+    sum += a[at] * g[at];
+    sum_a += a[at];
+    sum_g += g[at];
+  }
   sum = warp_sum(sum);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+  sum_a = warp_sum(sum_a);
+  sum_g = warp_sum(sum_g);
+  if (threadIdx.x % 32 == 0) {
+    sums[0][threadIdx.x / 32] = sum;
+    sums[1][threadIdx.x / 32] = sum_a;
+    sums[2][threadIdx.x / 32] = sum_g;
+  }
   __syncthreads();
   if (threadIdx.x == 0) {
-    for (int warp = 1; warp < kThreads / 32; ++warp) sum += sums[warp];
-    lengths[blockIdx.y * samples + sample] = sum * kRoundUp;
+    for (int warp = 1; warp < kThreads / 32; ++warp) {
+      sum += sums[0][warp];
+      sum_a += sums[1][warp];
+      sum_g += sums[2][warp];
+    }
+    const int64_t at = blockIdx.y * samples + sample;
+    lengths[at] = sum * kRoundUp;
+    if (spreads != nullptr) spreads[at] = (sum_a * sum_a + sum_g * sum_g) * kRoundUp;
   }
 }
 
@@ -171,7 +187,8 @@ __global__ void keep_scales_kernel(const double* lengths, float* scales, int64_t
 }  // namespace
 
 void launch_position_lengths(const LengthRows* rows, int num_rows, const LengthPair* pairs,
-                             int num_pairs, double* scratch, double* lengths, void* cuda_stream) {
+                             int num_pairs, double* scratch, double* lengths, double* spreads,
+                             void* cuda_stream) {
   const auto stream = static_cast<cudaStream_t>(cuda_stream);
   RowTable table{};
   table.count = num_rows;
@@ -196,7 +213,7 @@ void launch_position_lengths(const LengthRows* rows, int num_rows, const LengthP
   check_launch("position_lengths");
   const dim3 grid(static_cast<unsigned>(rows[pairs[0].a].samples),
                   static_cast<unsigned>(num_pairs));
-  position_lengths_add_kernel<<<grid, kThreads, 0, stream>>>(sums, scratch, lengths);
+  position_lengths_add_kernel<<<grid, kThreads, 0, stream>>>(sums, scratch, lengths, spreads);
   check_launch("position_lengths");
 }
 

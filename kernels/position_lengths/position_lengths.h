@@ -17,11 +17,13 @@
 
 namespace moonshard::kernels {
 
-/// [n, B] in double.
-at::Tensor position_lengths(const std::vector<SampleProblem>& problems);
+/// [n, B] in double. `spreads`, of the same shape: (sum of |a_t|)^2 + (sum of |g_t|)^2, which
+/// bounds what products of rows lose where they are too small for float32.
+at::Tensor position_lengths(const std::vector<SampleProblem>& problems,
+                            at::Tensor* spreads = nullptr);
 
 /// The definition of correct, for one problem: [B] in double.
-at::Tensor position_lengths_ref(const SampleProblem& problem);
+at::Tensor position_lengths_ref(const SampleProblem& problem, at::Tensor* spreads = nullptr);
 
 /// Powers of two in float32, of the shape of `lengths` (double), with scale * length in [16384,
 /// 32768): what a length bounds fits into float16 with a factor of two to spare. 1 for lengths that

@@ -22,9 +22,11 @@ struct LengthPair {
 constexpr int kMostLengthRows = 32;
 constexpr int kMostLengthPairs = 16;
 
-/// lengths [pairs, samples] in double, rounded up by 1e-5. scratch: one double per row of all sets.
+/// lengths [pairs, samples] in double, rounded up by 1e-5; spreads likewise, or null. scratch: one
+/// double per row of all sets.
 void launch_position_lengths(const LengthRows* rows, int num_rows, const LengthPair* pairs,
-                             int num_pairs, double* scratch, double* lengths, void* cuda_stream);
+                             int num_pairs, double* scratch, double* lengths, double* spreads,
+                             void* cuda_stream);
 
 void launch_keep_scales(const double* lengths, float* scales, int64_t count, void* cuda_stream);
 

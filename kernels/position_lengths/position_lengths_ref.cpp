@@ -5,12 +5,14 @@
 
 namespace moonshard::kernels {
 
-at::Tensor position_lengths_ref(const SampleProblem& problem) {
+at::Tensor position_lengths_ref(const SampleProblem& problem, at::Tensor* spreads) {
   constexpr double kRoundUp = 1.00001;
   const auto row_lengths = [](const at::Tensor& x) {
     return x.to(at::kDouble).square().sum(2).sqrt();
   };
-  return (row_lengths(problem.a) * row_lengths(problem.g)).sum(1).mul_(kRoundUp);
+  const at::Tensor a = row_lengths(problem.a), g = row_lengths(problem.g);
+  if (spreads != nullptr) *spreads = (a.sum(1).square() + g.sum(1).square()).mul_(kRoundUp);
+  return (a * g).sum(1).mul_(kRoundUp);
 }
 
 at::Tensor keep_scales_ref(const at::Tensor& lengths) {

@@ -1,5 +1,7 @@
 #include "runtime/base/flags.h"
 
+#include "runtime/base/check.h"
+
 #include <algorithm>
 #include <cctype>
 #include <optional>

@@ -10,6 +10,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
+#include "runtime/base/foreign_json.h"
 #include "runtime/base/utf8.h"
 
 namespace moonshard {
@@ -238,15 +239,19 @@ std::string string_or(const Json& object, const char* key, const std::string& fa
 }
 
 json read_foreign_json(const std::filesystem::path& path, const ForeignLimits& limits) {
-  const std::string where = path.string();
   const ReadOnlyFile file = ReadOnlyFile::open(path);
   const auto size = static_cast<size_t>(file.size());
   if (size > limits.max_bytes) {
     throw IoError(fmt::format("{}: expected at most {} bytes, got {}; it is another kind of file",
-                              where, limits.max_bytes, size));
+                              path.string(), limits.max_bytes, size));
   }
   std::string text(size, '\0');
   file.read_at(0, text.data(), file.size(), "JSON");
+  return parse_foreign_json(text, path.string(), limits);
+}
+
+json parse_foreign_json(const std::string& text, const std::string& where,
+                        const ForeignLimits& limits) {
   // The JSON library takes a zero byte for the end of the text and would ignore the rest.
   const size_t zero = text.find('\0');
   Judge judge(limits, where);

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/base/check.h"
+#include "runtime/base/errors.h"
 
 namespace moonshard {
 

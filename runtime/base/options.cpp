@@ -1,5 +1,7 @@
 #include "runtime/base/options.h"
 
+#include "runtime/base/check.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

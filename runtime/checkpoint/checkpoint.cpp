@@ -1,6 +1,9 @@
 #include "runtime/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -8,10 +11,12 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/ranges.h>
 
+#include "runtime/base/check.h"
 #include "runtime/base/utf8.h"
 #include "runtime/checkpoint/all_or_none.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/checkpoint_index.h"
+#include "runtime/checkpoint/integrity.h"
 #include "runtime/checkpoint/tensor_parts.h"
 #include "runtime/core/device.h"
 #include "runtime/models/model_options.h"
@@ -130,7 +135,7 @@ void check_fits(const CheckpointIndex& index, const train::Trainer& trainer, boo
   check_optimizer(index, trainer.optimizer_options(), trainer.optimizer(), where);
   check_privacy(index, trainer.engine().is_private(), trainer.clip_options(), where);
   const int64_t seed = trainer.model().options().seed;
-  MS_CHECK(other_seed || index.seed == seed,
+  MS_CHECK(other_seed || index.seed == seed || trainer.model().options().seed_is_drawn,
            "checkpoint {}: expected a model with seed {}, as saved, got seed {}; make it with "
            "that seed, or give other_seed = true for other noise and other data from here on",
            where, index.seed, seed);
@@ -215,6 +220,25 @@ std::vector<StateOf> wanted_states(const CheckpointIndex& index, const sharding:
   return states;
 }
 
+// Every byte of the files that this rank reads from, whatever part of them it needs: each once.
+void check_sums(const CheckpointIndex& index, const fs::path& folder,
+                const std::vector<const PartReader*>& readers) {
+  if (!index.has_sums) return;
+  std::set<std::string> names;
+  for (const PartReader* reader : readers) reader->add_files(names);
+  check_files(folder, index.files, names);
+}
+
+// A key that some ranks have and others lack would let some of them claim what others do not.
+void check_reasons(const std::vector<std::string>& reasons) {
+  for (size_t rank = 1; rank < reasons.size(); ++rank) {
+    MS_CHECK(reasons[rank] == reasons[0],
+             "checkpoint: expected {} on all ranks or on none, got '{}' on rank 0 and '{}' on rank "
+             "{}; set it for all",
+             kKeyVariable, reasons[0], reasons[rank], rank);
+  }
+}
+
 // Rank 0 chooses: others might see a newer one. "" when there is none; else "<id>/<name>", where
 // the name is empty for `where` itself.
 std::string choose_checkpoint(const fs::path& where, bool if_any) {
@@ -225,7 +249,8 @@ std::string choose_checkpoint(const fs::path& where, bool if_any) {
            "one; save one there first",
            where.string());
   if (found.empty()) return "";
-  return read_index(found).id + "/" + (found == where ? "" : found.filename().string());
+  return read_index(found, checkpoint_key()).id + "/" +
+         (found == where ? "" : found.filename().string());
 }
 
 }  // namespace
@@ -246,8 +271,10 @@ fs::path save(train::Trainer& trainer, const fs::path& folder) {
   finish_device_work(trainer.model());
 
   const int64_t step = trainer.state().step;
-  std::unique_ptr<PartialCheckpoint> partial;  // on rank 0
+  std::unique_ptr<PartialCheckpoint> partial;  // on rank 0, like the key
+  std::string key;
   const std::string name = ranks.run_on_first([&] {
+    key = checkpoint_key();
     partial = std::make_unique<PartialCheckpoint>(folder, step);
     return partial->path().filename().string();
   });
@@ -258,7 +285,7 @@ fs::path save(train::Trainer& trainer, const fs::path& folder) {
     CheckpointIndex index = index_of(trainer, id);
     for (size_t rank = 0; rank < answers.size(); ++rank)
       add_rank(index, static_cast<int>(rank), answers[rank]);
-    partial->publish(index_text(index));
+    partial->publish(index_text(index, key));
     return std::string();
   });
   return folder / checkpoint_name(step);
@@ -283,14 +310,15 @@ std::optional<int64_t> resume(train::Trainer& trainer, const fs::path& where,
   std::vector<StateOf> states;
   train::RunState state;
   std::optional<PartReader> state_reader, value_reader;
-  ranks.run([&] {
-    index = read_index(folder);
+  const std::vector<std::string> reasons = ranks.run([&] {
+    index = read_index(folder, checkpoint_key());
     MS_CHECK(choice.starts_with(index.id + "/"),
              "checkpoint {}: expected the one that rank 0 sees, got another; read from a disk that "
              "all ranks share",
              folder.string());
     check_fits(index, trainer, options.other_seed, folder.string());
     state = state_of(index, folder.string());
+    if (trainer.model().options().seed_is_drawn && !options.other_seed) state.seed = index.seed;
     state_reader.emplace(folder, index);
     value_reader.emplace(folder, index);
     for (const sharding::KeptPart& part : kept)
@@ -298,10 +326,12 @@ std::optional<int64_t> resume(train::Trainer& trainer, const fs::path& where,
     states = wanted_states(index, trainer.parallel(), *state_reader);
     state_reader->check();
     value_reader->check();
+    check_sums(index, folder, {&*state_reader, &*value_reader});
     state_reader->read();
     finish_device_work(trainer.model());
-    return std::string();
+    return index.why_no_epsilon;
   });
+  check_reasons(reasons);
 
   trainer.begin_restore();
   ranks.run([&] {

@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "runtime/base/check.h"
+#include "runtime/base/files.h"
+#include "runtime/base/foreign_json.h"
 #include "runtime/base/json.h"
 #include "runtime/base/utf8.h"
+#include "runtime/checkpoint/integrity.h"
 #include "runtime/weights/safetensors.h"
 
 namespace moonshard::checkpoint {
@@ -146,6 +151,76 @@ StoredTensor read_tensor(const json& value, const std::string& where) {
   return tensor;
 }
 
+std::map<std::string, FileSum> read_sums(const Fields& files) {
+  std::map<std::string, FileSum> sums;
+  for (const auto& [name, value] : files.raw().items()) {
+    if (!is_rank_file(name))
+      files.fail("files", "names like rank00000.safetensors", in_quotes(name));
+    const Fields fields = files.object(name.c_str());
+    const FileSum sum{fields.integer("bytes", 0), fields.text("sha256")};
+    if (sum.sha256.size() != 64) fields.fail("sha256", "64 digits", in_quotes(sum.sha256));
+    sums[name] = sum;
+  }
+  return sums;
+}
+
+void check_tensors_of(const CheckpointIndex& index, const std::string& where) {
+  const auto twice = std::adjacent_find(
+      index.tensors.begin(), index.tensors.end(),
+      [](const StoredTensor& a, const StoredTensor& b) { return a.name == b.name; });
+  if (twice != index.tensors.end()) {
+    throw IoError(fmt::format("{}: expected each tensor once, got {} twice; the file is damaged",
+                              where, in_quotes(twice->name)));
+  }
+  for (const StoredTensor& tensor : index.tensors) {
+    for (const StoredPart& part : tensor.parts) {
+      if (!index.has_sums || index.files.contains(part.file)) continue;
+      throw IoError(
+          fmt::format("{}: expected a checksum of every file, got none of {}; the file is damaged",
+                      where, part.file));
+    }
+  }
+}
+
+// The text of an index with its seal checked, parsed. Says so in `seal`; none for version 1.
+json read_sealed(const std::filesystem::path& path, const std::string& key,
+                 std::optional<Seal>& seal) {
+  const std::string where = path.string();
+  const ReadOnlyFile file = ReadOnlyFile::open(path);
+  if (file.size() > static_cast<int64_t>(kLimits.max_bytes)) {
+    throw IoError(fmt::format("{}: expected at most {} bytes, got {}; it is another kind of file",
+                              where, kLimits.max_bytes, file.size()));
+  }
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read_at(0, text.data(), file.size(), "index");
+  json whole = parse_foreign_json(text, where, kLimits);
+  const Fields fields(whole, where);
+  if (whole.value("kind", json()) != "moonshard checkpoint")
+    fields.fail("kind", "'moonshard checkpoint'", "something else");
+  const int64_t version = fields.integer("schema_version", 1);
+  if (version > kCheckpointVersion) {
+    throw IoError(
+        fmt::format("{}: expected schema_version {} at most, got {}; a newer moonshard wrote it: "
+                    "update this one",
+                    where, kCheckpointVersion, version));
+  }
+  // A newer one that says it is old is not.
+  if (version > 1 || whole.contains("sha256")) {
+    seal = check_seal(text, key, where);
+  } else if (!key.empty()) {
+    refuse_missing_hmac(where);
+  }
+  return whole;
+}
+
+// Why nobody vouches for an account; empty when the seal does.
+std::string why_unsealed(const std::optional<Seal>& seal) {
+  if (!seal) return "an older version saved it, without checksums: an edit would go unseen";
+  if (*seal == Seal::UncheckedHmac)
+    return fmt::format("its HMAC was not checked, as {} was not set", kKeyVariable);
+  return "";
+}
+
 }  // namespace
 
 const StoredTensor* CheckpointIndex::find(const std::string& name) const {
@@ -163,7 +238,7 @@ std::string rank_file_name(int rank) {
   return fmt::format("rank{:05}.safetensors", rank);
 }
 
-std::string index_text(CheckpointIndex& index) {
+std::string index_text(CheckpointIndex& index, const std::string& key) {
   std::sort(index.tensors.begin(), index.tensors.end(),
             [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
   Json head{{"schema_version", kCheckpointVersion},
@@ -193,11 +268,14 @@ std::string index_text(CheckpointIndex& index) {
               {"why_no_epsilon", index.why_no_epsilon},
               {"note", index.noised_steps > 0 && index.secret_steps == index.noised_steps
                            ? "noise from secrets that were not kept"
-                           : "the seed gives the noise: with it, nothing here is private"}}}};
+                           : "the seed gives the noise: with it, nothing here is private"}}},
+            {"files", Json::object()}};
+  for (const auto& [name, sum] : index.files)
+    head["files"][name] = {{"bytes", sum.bytes}, {"sha256", sum.sha256}};
   // One line for each key and each tensor: readable, and a tenth of the indented text's length.
   std::string text = "{\n";
-  for (const auto& [key, value] : head.items())
-    text += fmt::format("\"{}\": {},\n", key, value.dump());
+  for (const auto& [name, value] : head.items())
+    text += fmt::format("\"{}\": {},\n", name, value.dump());
   text += "\"tensors\": [";
   const char* separator = "\n";
   for (StoredTensor& tensor : index.tensors) {
@@ -215,23 +293,15 @@ std::string index_text(CheckpointIndex& index) {
     text += separator + line.dump();
     separator = ",\n";
   }
-  return text + "\n]}\n";
+  return sealed(text + "\n],\n", key);
 }
 
-CheckpointIndex read_index(const std::filesystem::path& folder) {
+CheckpointIndex read_index(const std::filesystem::path& folder, const std::string& key) {
   const std::filesystem::path path = folder / kIndexName;
-  const json whole = read_foreign_json(path, kLimits);
   const std::string where = path.string();
+  std::optional<Seal> seal;
+  const json whole = read_sealed(path, key, seal);
   const Fields fields(whole, where);
-  if (whole.value("kind", json()) != "moonshard checkpoint")
-    fields.fail("kind", "'moonshard checkpoint'", "something else");
-  const int64_t version = fields.integer("schema_version", 1);
-  if (version > kCheckpointVersion) {
-    throw IoError(
-        fmt::format("{}: expected schema_version {} at most, got {}; a newer moonshard wrote it: "
-                    "update this one",
-                    where, kCheckpointVersion, version));
-  }
   CheckpointIndex index;
   index.id = fields.text("id");
   index.step = fields.integer("step", 0);
@@ -263,17 +333,14 @@ CheckpointIndex read_index(const std::filesystem::path& folder) {
   index.why_no_epsilon = privacy.raw().contains("why_no_epsilon")
                              ? privacy.text("why_no_epsilon")
                              : "an older version saved it, without saying whether its claim held";
+  if (index.why_no_epsilon.empty()) index.why_no_epsilon = why_unsealed(seal);
+  index.has_sums = seal.has_value();
+  if (index.has_sums) index.files = read_sums(fields.object("files"));
   for (const json& tensor : fields.array("tensors"))
     index.tensors.push_back(read_tensor(tensor, where));
   std::sort(index.tensors.begin(), index.tensors.end(),
             [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
-  const auto twice = std::adjacent_find(
-      index.tensors.begin(), index.tensors.end(),
-      [](const StoredTensor& a, const StoredTensor& b) { return a.name == b.name; });
-  if (twice != index.tensors.end()) {
-    throw IoError(fmt::format("{}: expected each tensor once, got {} twice; the file is damaged",
-                              where, in_quotes(twice->name)));
-  }
+  check_tensors_of(index, where);
   return index;
 }
 

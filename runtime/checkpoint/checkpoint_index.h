@@ -12,11 +12,13 @@
 #include <c10/core/ScalarType.h>
 
 #include "runtime/base/json.h"
+#include "runtime/checkpoint/integrity.h"
 
 namespace moonshard::checkpoint {
 
-/// Of the folder's format. Readers refuse a newer one.
-inline constexpr int64_t kCheckpointVersion = 1;
+/// Of the folder's format. Readers refuse a newer one. Version 2 has checksums; version 1 is read,
+/// but an edit of it would go unseen, so that a run that resumes from it claims no epsilon.
+inline constexpr int64_t kCheckpointVersion = 2;
 inline constexpr const char* kIndexName = "index.json";
 
 /// Elements first … first + count - 1 of a flattened tensor, under its name in a file.
@@ -50,7 +52,9 @@ struct CheckpointIndex {
   /// Of the private steps that an epsilon can be claimed for: [{ q, sigma, steps }, …]. A list that
   /// is not one of an accountant's is refused on resume.
   Json privacy_history = Json::array();
-  std::vector<StoredTensor> tensors;  ///< sorted by name
+  std::vector<StoredTensor> tensors;     ///< sorted by name
+  bool has_sums = true;                  ///< false for those of version 1
+  std::map<std::string, FileSum> files;  ///< every file of the checkpoint but the index
 
   /// Null when there is none.
   const StoredTensor* find(const std::string& name) const;
@@ -61,9 +65,12 @@ std::string state_tensor_name(const std::string& state, const std::string& param
 /// "rank00003.safetensors"
 std::string rank_file_name(int rank);
 
-/// Sorts tensors and parts. Throws InternalError when parts do not cover their tensor.
-std::string index_text(CheckpointIndex& index);
-/// Of a checkpoint's folder. Throws IoError.
-CheckpointIndex read_index(const std::filesystem::path& folder);
+/// Sorts tensors and parts. Throws InternalError when parts do not cover their tensor. Sealed,
+/// under the key if it is not empty.
+std::string index_text(CheckpointIndex& index, const std::string& key = "");
+/// Of a checkpoint's folder. Throws IoError, also when its seal is not that of its text, or has no
+/// HMAC under the key, if one is given. Where nothing vouches for the account (no checksums, or an
+/// HMAC but no key) `why_no_epsilon` says so.
+CheckpointIndex read_index(const std::filesystem::path& folder, const std::string& key = "");
 
 }  // namespace moonshard::checkpoint

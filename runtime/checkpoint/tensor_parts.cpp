@@ -4,7 +4,10 @@
 
 #include <algorithm>
 
+#include "runtime/base/check.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/utf8.h"
+#include "runtime/checkpoint/integrity.h"
 #include "runtime/core/device.h"
 #include "runtime/weights/safetensors.h"
 
@@ -52,6 +55,7 @@ std::string write_rank_file(const fs::path& folder, const std::string& id, int r
     parts.push_back({part.name, weights::dtype_label(part.values.scalar_type(), part.name),
                      part.shape, part.first, part.values.numel()});
   }
+  Json answer{{"parts", std::move(parts)}, {"steps", state.optimizer_steps}};
   if (!tensors.empty()) {
     std::error_code ignored;
     MS_CHECK(fs::is_directory(folder, ignored),
@@ -60,9 +64,11 @@ std::string write_rank_file(const fs::path& folder, const std::string& id, int r
              folder.string());
     weights::Metadata metadata = weights::kPortableMetadata;
     metadata[kIdKey] = id;
-    weights::write_safetensors(folder / rank_file_name(rank), tensors, metadata);
+    Sha256 sum;  // of what was to be written: what the disk makes of it is found at the resume
+    weights::write_safetensors(folder / rank_file_name(rank), tensors, metadata, &sum);
+    answer["sum"] = {{"bytes", sum.bytes()}, {"sha256", sum.hex()}};
   }
-  return Json{{"parts", std::move(parts)}, {"steps", state.optimizer_steps}}.dump();
+  return answer.dump();
 }
 
 void add_rank(CheckpointIndex& index, int rank, const std::string& answer) {
@@ -80,6 +86,11 @@ void add_rank(CheckpointIndex& index, int rank, const std::string& answer) {
     }
     index.tensors[place->second].parts.push_back(
         {rank_file_name(rank), part[3].get<int64_t>(), part[4].get<int64_t>()});
+  }
+  if (told.contains("sum")) {
+    const Json& sum = told["sum"];
+    index.files[rank_file_name(rank)] = {sum["bytes"].get<int64_t>(),
+                                         sum["sha256"].get<std::string>()};
   }
   for (const auto& [name, steps] : told["steps"].items())
     index.optimizer_steps[name] = steps.get<int64_t>();
@@ -136,6 +147,10 @@ void PartReader::check() const {
           entry == nullptr ? "no such tensor" : "others"));
     }
   }
+}
+
+void PartReader::add_files(std::set<std::string>& names) const {
+  for (const auto& [name, wanted] : files_) names.insert(name);
 }
 
 void PartReader::read() const {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,9 +49,12 @@ class PartReader {
   /// Requests elements first … of the tensor, as many as the target [count] has. Throws IoError
   /// when the index has no such tensor, or one of another dtype or number of elements.
   void add(const std::string& name, int64_t first, const at::Tensor& target);
-  /// Throws IoError when a file is missing, truncated, or does not hold what the index says.
+  /// Throws IoError when a file is missing, truncated, or does not hold what the index says. Looks
+  /// at headers alone; check_files reads every byte.
   void check() const;
   void read() const;
+  /// Those that read() opens are added.
+  void add_files(std::set<std::string>& names) const;
 
  private:
   struct Wanted {

@@ -8,6 +8,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "runtime/base/check.h"
 #include "runtime/base/plugin.h"
 #include "runtime/comm/watchdog.h"
 #include "runtime/profile/timeline.h"

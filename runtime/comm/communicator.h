@@ -10,7 +10,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include "runtime/base/check.h"
+#include "runtime/base/errors.h"
 
 namespace c10d {
 class Backend;

@@ -5,10 +5,14 @@
 #include <map>
 #include <mutex>
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "runtime/base/check.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/comm/watchdog.h"
 #include "runtime/core/device.h"
+#include "runtime/core/random_words.h"
 
 namespace moonshard::comm {
 namespace {
@@ -81,6 +85,15 @@ class JobWorld : public World {
     return known;
   }
 
+  int64_t agree_on_seed(int64_t own) {
+    const auto bytes = [](const std::string& text) {
+      return std::vector<uint8_t>(text.begin(), text.end());
+    };
+    const std::vector<uint8_t> agreed =
+        rendezvous_.store()->compareSet("moonshard/seed", bytes(""), bytes(std::to_string(own)));
+    return std::stoll(std::string(agreed.begin(), agreed.end()));
+  }
+
   void say_goodbye(const std::string& error) {
     if (!error.empty()) watchdog_.post_failure(error);
   }
@@ -148,6 +161,14 @@ std::shared_ptr<World> make_world(const std::string& name, const std::string& li
            "--nproc",
            name);
   return std::make_shared<FakeWorld>(std::stoi(digits), link);
+}
+
+int64_t job_seed() {
+  static const int64_t seed = [] {
+    auto* job = dynamic_cast<JobWorld*>(this_world().get());
+    return job != nullptr ? job->agree_on_seed(drawn_seed()) : drawn_seed();
+  }();
+  return seed;
 }
 
 void leave_world(const std::string& error) {

@@ -41,6 +41,10 @@ void take_own_gpu();
 /// that takes the time the link would. Throws UsageError.
 std::shared_ptr<World> make_world(const std::string& name, const std::string& link);
 
+/// drawn_seed(), the same for all ranks of the job. Whichever rank asks first decides; none waits
+/// for another.
+int64_t job_seed();
+
 /// At the end of a rank's work, before the process ends: posts that it finished, so that a closed
 /// connection is not taken for a failure. With an error text, posts that instead.
 void leave_world(const std::string& error = "");

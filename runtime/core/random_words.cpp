@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "runtime/base/check.h"
@@ -18,6 +19,22 @@ kernels::ChaChaKey draw_secret_key() {
         std::strerror(errno)));
   }
   return key;
+}
+
+int64_t drawn_seed() {
+  static const int64_t seed = [] {
+    if (const char* given = std::getenv("MOONSHARD_SEED")) {
+      const std::string digits = given;
+      MS_CHECK(!digits.empty() && digits.size() <= 15 &&
+                   digits.find_first_not_of("0123456789") == std::string::npos,
+               "MOONSHARD_SEED: expected a whole number of at most 15 digits, got '{}'", digits);
+      return static_cast<int64_t>(std::stoll(digits));
+    }
+    // 52 bits, which every number of Lua and JSON holds exactly.
+    const kernels::ChaChaKey bits = draw_secret_key();
+    return static_cast<int64_t>((static_cast<uint64_t>(bits.word[0]) << 32 | bits.word[1]) >> 12);
+  }();
+  return seed;
 }
 
 uint64_t RandomWords::word(uint32_t step, uint32_t purpose, uint64_t index) const {

@@ -12,6 +12,10 @@ namespace moonshard {
 /// 256 bits from the operating system's generator. Throws IoError where it fails.
 kernels::ChaChaKey draw_secret_key();
 
+/// A seed for what was given none, from the operating system: one for everything in this process.
+/// MOONSHARD_SEED repeats a job's. Throws UsageError where that is no seed.
+int64_t drawn_seed();
+
 class RandomWords {
  public:
   explicit RandomWords(uint64_t seed) : seed_(seed) {}

@@ -35,13 +35,24 @@ DatasetSource::DatasetSource(std::shared_ptr<const Dataset> dataset, const Loade
   MS_CHECK(options_.prefetch >= 0 && options_.prefetch <= 64,
            "loader: expected prefetch from 0 to 64 steps, got {}", options_.prefetch);
   // What is not drawn goes on in order, with any number of ranks: counted in micro-batches.
+  stride_ = options_.sampler == "poisson" ? 1 : options_.grad_accum * world_;
+  draw_from(words);
+}
+
+void DatasetSource::draw_from(const RandomWords& words) {
   const bool draws = options_.sampler == "poisson";
-  stride_ = draws ? 1 : options_.grad_accum * world_;
   int64_t size = options_.batch_size;
   if (draws) size *= options_.grad_accum * world_;
   if (draws && options_.expected_batch_size > 0) size = options_.expected_batch_size;
   sampler_ = make_sampler({options_.sampler, dataset_->size(), size}, words);
+  is_secret_ = words.is_secret();
   choice_ = words.word(~uint32_t{0}, ~uint32_t{0}, ~uint64_t{0});  // no sampler draws this one
+}
+
+void DatasetSource::use_seed(int64_t seed) {
+  if (is_secret_) return;
+  forget_ahead();
+  draw_from(RandomWords(static_cast<uint64_t>(seed)));
 }
 
 // The contents by 64 examples from the first to the last: reading all of a large file on every rank

@@ -34,6 +34,7 @@ class DatasetSource : public Source {
   void go_to(int64_t position) override;
   Sampling sampling() const override { return sampler_->sampling(); }
   Json shared_facts() const override;
+  void use_seed(int64_t seed) override;
   Json facts() const override;
   /// Time that threads spent on fetching so far, whether or not a step had to wait for it.
   double fetching_ms() const { return static_cast<double>(fetching_us_) / 1000; }
@@ -43,6 +44,7 @@ class DatasetSource : public Source {
     std::vector<Batch> batches;  ///< of this rank
     int64_t samples = 0;         ///< of all ranks
   };
+  void draw_from(const RandomWords& words);
   std::vector<int64_t> examples_at(int64_t position);
   Fetched fetch(const std::vector<int64_t>& chosen);
   Fetched take();
@@ -54,7 +56,8 @@ class DatasetSource : public Source {
   c10::Device device_;
   int64_t rank_, world_;
   std::unique_ptr<Sampler> sampler_;
-  uint64_t choice_;       ///< names the words that the sampler draws from
+  bool is_secret_ = false;
+  uint64_t choice_ = 0;   ///< names the words that the sampler draws from
   int64_t stride_;        ///< of the position, in a step
   int64_t position_ = 0;  ///< poisson: steps; else micro-batches of all ranks
   std::deque<std::future<Fetched>> ahead_;

@@ -99,7 +99,10 @@ class PoissonSampler : public Sampler {
     }
   }
   Sampling sampling() const override {
-    return {"poisson", rate_, options_.examples, options_.batch_size, ""};
+    // Sampling saves privacy only where nobody knows which examples a step used.
+    const bool is_known = rate_ < 1 && !words_.is_secret();
+    return {"poisson", rate_, options_.examples, options_.batch_size,
+            is_known ? "samples are drawn from the seed: who has it knows whose they are" : ""};
   }
 
  private:

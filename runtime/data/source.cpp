@@ -1,5 +1,6 @@
 #include "runtime/data/source.h"
 
+#include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/models/batch_check.h"
 #include "runtime/models/registry.h"

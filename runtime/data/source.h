@@ -31,7 +31,7 @@ struct Sampling {
   double rate = 0;                  ///< poisson: probability of each example to be in a step
   int64_t examples = 0;             ///< to choose from; 0 where they are unlimited
   int64_t expected_batch_size = 0;  ///< poisson: rate x examples, what sums are divided by
-  std::string why_no_epsilon;       ///< empty for poisson sampling of real examples
+  std::string why_no_epsilon;       ///< empty for poisson sampling of real examples from a secret
 };
 
 class Source {
@@ -52,7 +52,9 @@ class Source {
   virtual Sampling sampling() const = 0;
   /// What all ranks must have alike, or they would choose samples of different data, or the same
   /// sample twice: [ { name: value } ].
-  virtual Json shared_facts() const { return Json::object(); }
+  virtual Json shared_facts() const = 0;
+  /// Goes on as a run with that seed did. What is drawn from a secret stays so.
+  virtual void use_seed(int64_t seed) = 0;
   /// What it reads, for results; null when there is nothing to say.
   virtual Json facts() const { return nullptr; }
 };
@@ -71,6 +73,10 @@ class SyntheticData : public Source {
   Sampling sampling() const override {
     return {"fixed", 0, 0, 0, "synthetic data: there is nobody to protect, and no epsilon"};
   }
+  Json shared_facts() const override {
+    return {{"batch_size", batch_size_}, {"seq_length", seq_length_}};
+  }
+  void use_seed(int64_t seed) override { model_.seed = seed; }
 
  private:
   models::ModelOptions model_;

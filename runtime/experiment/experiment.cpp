@@ -5,6 +5,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "runtime/base/check.h"
 #include "runtime/comm/world.h"
 #include "runtime/core/device.h"
 #include "runtime/data/classification_dataset.h"
@@ -43,6 +44,10 @@ class DrawnAhead : public data::Source {
   }
   data::Sampling sampling() const override { return rest_->sampling(); }
   Json shared_facts() const override { return rest_->shared_facts(); }
+  void use_seed(int64_t seed) override {
+    first_.clear();
+    rest_->use_seed(seed);
+  }
   Json facts() const override { return rest_->facts(); }
 
  private:
@@ -90,7 +95,9 @@ std::unique_ptr<data::Source> make_source(const ExperimentOptions& options, comm
   loader.expected_batch_size = options.expected_batch_size;
   loader.prefetch = options.prefetch;
   loader.skip_empty = options.mode == "none";
-  const RandomWords words = privacy::sampling_words(world, options.seed, options.secure);
+  // Other samplers give no claim, and a resumed run goes on where it was.
+  const bool secret = options.secure && options.mode != "none" && options.sampler == "poisson";
+  const RandomWords words = privacy::sampling_words(world, options.seed, secret);
   return std::make_unique<DrawnAhead>(
       std::make_unique<data::DatasetSource>(make_dataset(options), loader, words,
                                             resolve_device(options.device), world.rank(),
@@ -140,8 +147,10 @@ std::unique_ptr<train::Trainer> make_trainer(const ExperimentOptions& options,
 // The options that were chosen, where they are not those that were asked for.
 void record_choices(const ExperimentOptions& asked, const ExperimentOptions& options,
                     const train::Trainer& trainer, records::Result& record) {
+  record.seed = static_cast<double>(options.seed);
   if (asked.target_epsilon == 0 && asked.epochs == 0) return;
   ExperimentOptions used = options;
+  used.seed = asked.seed;
   used.epochs = asked.epochs;
   used.budget_steps = asked.budget_steps;
   used.noise_multiplier = trainer.clip_options().noise_multiplier;
@@ -180,11 +189,13 @@ void run_steps(const ExperimentOptions& asked, const StepObserver& observer,
   Measurement measurement(asked, resolve_device(asked.device));
   measurement.add_stage("start");
   const auto world = comm::make_world(asked.world, asked.link);
+  ExperimentOptions options = asked;
+  if (options.seed < 0) options.seed = comm::job_seed();
   profile::set_current_phase("data");
-  std::unique_ptr<data::Source> source = make_source(asked, *world);
+  std::unique_ptr<data::Source> source = make_source(options, *world);
   measurement.add_stage("after data");
   profile::set_current_phase("model");
-  const ExperimentOptions options = planned(asked, source->sampling());
+  options = planned(options, source->sampling());
   const auto trainer = make_trainer(options, std::move(source), world);
   record_choices(asked, options, *trainer, record);
   measurement.add_stage("after model creation");

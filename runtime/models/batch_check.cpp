@@ -1,5 +1,7 @@
 #include "runtime/models/batch_check.h"
 
+#include "runtime/base/check.h"
+
 #include <ATen/ATen.h>
 
 namespace moonshard::models {

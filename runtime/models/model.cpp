@@ -4,6 +4,7 @@
 #include <fnmatch.h>
 
 #include "kernels/counter_noise/counter_noise.h"
+#include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/models/batch_check.h"
 
@@ -20,7 +21,7 @@ Model::Model(ModelOptions options) : options_(std::move(options)) {
       dtype_from_name(options_.param_dtype == "auto" ? options_.dtype : options_.param_dtype);
 }
 
-Batch Model::prepare(const Batch& batch, int64_t, int64_t) const {
+Batch Model::prepare(const Batch& batch, const RandomWords&, int64_t, int64_t) const {
   return batch;
 }
 

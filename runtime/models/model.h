@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "runtime/core/batch.h"
+#include "runtime/core/random_words.h"
 #include "runtime/models/model_options.h"
 #include "runtime/models/parameter.h"
 
@@ -42,9 +43,15 @@ class Model {
   /// One loss per sample [B], float32 or wider.
   virtual at::Tensor losses(const Batch& batch) = 0;
   /// What a training step does to its batch first: draws of the model itself, such as dropped
-  /// labels. `first` is the number of samples before these in the step: a draw depends on (seed,
-  /// step, position) alone, however the step is split.
-  virtual Batch prepare(const Batch& batch, int64_t step, int64_t first = 0) const;
+  /// labels. `first` is the number of samples before these in the step: a draw depends on (words,
+  /// step, position) alone, however the step is split. In private training the words are secret:
+  /// one sample more shifts the others' positions, which hides among draws that nobody knows.
+  virtual Batch prepare(const Batch& batch, const RandomWords& words, int64_t step,
+                        int64_t first = 0) const;
+  /// Goes on as a run with that seed did; the weights stay.
+  void use_seed(int64_t seed) { options_.seed = seed; }
+  /// Words of the model's own seed, which is no secret.
+  RandomWords seed_words() const { return RandomWords(static_cast<uint64_t>(options_.seed)); }
   /// Whether prepare looks at `first`: with several ranks it needs one extra collective.
   virtual bool draws_by_position() const { return false; }
   /// Throws UsageError when the batch does not fit the task: a field that is missing or of another

@@ -29,7 +29,8 @@ struct ModelOptions : Families::Options {
   int64_t num_heads = 0;
   int64_t head_dim = 0;
   double norm_eps = 0;
-  int64_t seed = 0;
+  int64_t seed = -1;
+  bool seed_is_drawn = false;  ///< nobody gave it
   /// Not an option of users: parameters have shapes but no values until a wrapper places them.
   bool deferred = false;
 };
@@ -86,8 +87,9 @@ void add_model_options(OptionSchema& schema) {
                     "width of an attention head; 0 takes the preset's");
   schema.real<T>("norm_eps", &T::norm_eps, 0, 1, "added under a norm's root; 0 takes the preset's");
   Families::add_options<T>(schema);
-  schema.integer<T>("seed", &T::seed, 0, 9007199254740992.0,
-                    "start of every random number of the run");
+  schema.integer<T>("seed", &T::seed, -1, 9007199254740992.0,
+                    "start of every random number of the run that is not secret; -1 draws one from "
+                    "the operating system, the same for everything in a job");
 }
 
 /// The options of a model by themselves, for what is not a whole experiment.

@@ -6,6 +6,8 @@
 
 #include <fmt/ranges.h>
 
+#include "runtime/base/check.h"
+#include "runtime/core/random_words.h"
 #include "runtime/models/model_options.h"
 
 namespace moonshard::models {
@@ -189,7 +191,11 @@ int64_t tokens_per_sample(const ModelOptions& resolved, int64_t seq_length) {
 }
 
 std::unique_ptr<Model> make_model(const ModelOptions& options) {
-  const ModelOptions resolved = resolve_model_options(options);
+  ModelOptions resolved = resolve_model_options(options);
+  if (resolved.seed < 0) {
+    resolved.seed = drawn_seed();
+    resolved.seed_is_drawn = true;
+  }
   const Family& family = family_of(resolved);
   check_task(resolved, family);
   auto model = family.build(resolved);

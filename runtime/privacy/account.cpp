@@ -18,6 +18,8 @@ bool is_of_one_kind(const accountant::History& history, double q, double sigma) 
   return history.phases().size() == 1 && first.q == q && first.sigma == sigma;
 }
 
+constexpr const char* kReproducibleNoise =
+    "reproducible noise: not private (secure = false: who has the seed can take the noise away)";
 constexpr const char* kSharedModel =
     "another trainer has updated the same model: an account is of one trainer's steps (of weights "
     "that were trained on public data: save them, and make a new model of them)";
@@ -84,6 +86,7 @@ Account::Account(const PrivacyOptions& options, const data::Sampling& sampling,
   MS_CHECK(options.epochs == 0 || options.budget_steps == 0,
            "privacy: expected epochs or budget_steps, got both ({} and {})", options.epochs,
            options.budget_steps);
+  if (reason_.empty() && !options.secure) reason_ = kReproducibleNoise;
   if (reason_.empty()) reason_ = sampling.why_no_epsilon;
   first_reason_ = reason_;
   if (options_.budget_steps > 0) planned_steps_ = options_.budget_steps;
@@ -219,6 +222,9 @@ void Account::go_on_from(const SpentSteps& spent) {
   if (spent.history.num_steps() != static_cast<double>(spent.private_steps))
     invalidate_claim(fmt::format("of the {} private steps of the resumed run {} are accounted for",
                                  spent.private_steps, spent.history.num_steps()));
+  if (spent.secret_steps != spent.noised_steps)
+    invalidate_claim(fmt::format("of the {} noised steps of the resumed run {} had secret noise",
+                                 spent.noised_steps, spent.secret_steps));
 }
 
 records::PrivacyPart Account::record() const {

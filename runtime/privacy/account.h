@@ -23,7 +23,8 @@ namespace moonshard::privacy {
 /// another.
 std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world);
 
-/// What a run's samplers draw from: its seed, or a separate secret. All ranks together.
+/// What a run draws its samples from, and what its model draws for them: its seed, or a separate
+/// secret. All ranks together.
 RandomWords sampling_words(comm::World& world, int64_t seed, bool secure);
 
 /// Steps of a run of so many passes over the data: rounded up.

@@ -73,13 +73,16 @@ int64_t most_positions(const std::vector<LinearTask>& tasks) {
   return most;
 }
 
-at::Tensor ghost_squares(const Sorted& which, int64_t positions) {
+at::Tensor ghost_squares(const Sorted& which, const std::vector<SampleProblem>& problems) {
   const kernels::GhostSums sums = kernels::ghost_norm(which.groups);
-  const at::Tensor squares = bounded_gram(sums.value, sums.magnitude);
-  // The lengths of the T parts add up to at most sqrt(T x the Gram product's diagonal), which is
-  // part of the sum without signs.
-  const auto T = static_cast<double>(positions);
-  return with_rounding_of_sum(squares, (sums.magnitude * T).sqrt(), at::kFloat);
+  int64_t width = 0;
+  for (const SampleProblem& problem : problems)
+    width = std::max({width, problem.a.size(2), problem.g.size(2)});
+  at::Tensor spreads;
+  const at::Tensor lengths = kernels::position_lengths(problems, &spreads);
+  const at::Tensor squares =
+      bounded_gram(sums.value, sums.magnitude) + gram_underflow(spreads, width);
+  return with_rounding_of_sum(squares, lengths, at::kFloat);
 }
 
 }  // namespace
@@ -113,7 +116,7 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
     parts.push_back(squares);
     order.insert(order.end(), places.begin(), places.end());
   };
-  if (!which.ghost.empty()) add(ghost_squares(which, positions), which.ghost);
+  if (!which.ghost.empty()) add(ghost_squares(which, problems_of(tasks, which.ghost)), which.ghost);
   if (!which.flash.empty()) {
     const auto problems = problems_of(tasks, which.flash);
     // The multiplying unit cuts its sums off, 16 positions at a time, by at most 2^-24 of them.

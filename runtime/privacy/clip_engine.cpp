@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/base/check.h"
 #include "runtime/privacy/engines/engines.h"
 
 namespace moonshard::privacy {

@@ -62,8 +62,15 @@ struct PrivacyOptions {
   double epochs = 0;
   int64_t budget_steps = 0;
   std::string accountant = "pld";
-  bool secure = false;
+  bool secure = true;
 };
+
+/// Noise from the seed, for verification and debugging: no epsilon is claimed.
+inline PrivacyOptions reproducible_noise() {
+  PrivacyOptions options;
+  options.secure = false;
+  return options;
+}
 
 template <class T>
 void add_privacy_options(OptionSchema& schema) {
@@ -79,7 +86,8 @@ void add_privacy_options(OptionSchema& schema) {
                    "how epsilon is computed: all three are guarantees, pld the tightest");
   schema.boolean<T>("secure", &T::secure,
                     "noise and sampling from a secret of the operating system, on a grid that "
-                    "resists floating-point attacks; slower, and cannot be repeated");
+                    "resists floating-point attacks; false: reproducible noise from the seed, for "
+                    "verification and debugging: not private, no epsilon is claimed");
 }
 
 }  // namespace moonshard::privacy

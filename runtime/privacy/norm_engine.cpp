@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "runtime/base/check.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/profile/ledger.h"

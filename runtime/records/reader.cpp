@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/records/csv.h"
 

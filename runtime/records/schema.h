@@ -446,8 +446,8 @@ void fields(V& v, PrivacyPart& p) {
   v({"note", Unit::None, "What the claim does not cover."}, p.note);
   v({"warning", Unit::None, "What is doubtful about the claim's parameters."}, p.warning);
   v({"noise", Unit::None,
-     "Source of the noise: counter (reproducible from the seed), secure (a secret key), mixed, "
-     "none."},
+     "Source of the noise: secure (a secret key), counter (reproducible from the seed: not "
+     "private), mixed, none."},
     p.noise);
   v({"private_engine", Unit::None,
      "The engine clips and adds noise, and nothing in the setup undoes that."},
@@ -468,6 +468,7 @@ struct Result {
   double bytes_asked = NAN, bytes_free = NAN, attempts = NAN;
   std::string log_tail;
   Json options;
+  double seed = NAN;
   Metrics metrics;
   TimePart time;
   std::vector<MemoryStage> memory_stages;
@@ -499,6 +500,10 @@ void fields(V& v, Result& r) {
   v({"attempts", Unit::Count, "How often the point was started."}, r.attempts);
   v({"log_tail", Unit::None, "The last lines of a failed point's log."}, r.log_tail);
   v({"options", Unit::None, "Effective options, each as ms.options() describes it."}, r.options);
+  v({"seed", Unit::Count,
+     "Seed of weights, data and reproducible noise: the option's, or the one that was drawn where "
+     "it was -1."},
+    r.seed);
   v({"metrics", Unit::None, "The figures of the run table and of index.csv."}, r.metrics);
   v({"time", Unit::None, "Times of the measured steps."}, r.time);
   v({"memory_stages", Unit::None, "Memory at moments of the experiment."}, r.memory_stages);

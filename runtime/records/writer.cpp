@@ -5,6 +5,7 @@
 #include <ctime>
 #include <map>
 
+#include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/records/reader.h"
 

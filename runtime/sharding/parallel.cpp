@@ -1,5 +1,6 @@
 #include "runtime/sharding/parallel.h"
 
+#include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/sharding/sharded_model.h"
 

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "runtime/base/check.h"
 #include "runtime/sharding/wrap_policy.h"
 
 namespace moonshard::sharding {
@@ -53,7 +54,8 @@ void ShardedModel::end_step() {
   if (!keeps_whole()) return;
   for (const auto& unit : sharded_) {
     // The gathered copy is out of date: rebuild it from all ranks' parts while nothing waits for
-    // it.
+    // it. A step without samples has not used the one before.
+    unit->end_gather();
     unit->release_idle();
     unit->start_gather();
   }

@@ -1,5 +1,7 @@
 #include "runtime/sharding/wrapped_model.h"
 
+#include "runtime/base/check.h"
+
 #include <algorithm>
 
 namespace moonshard::sharding {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/counter_noise/counter_noise.h"
+#include "runtime/base/check.h"
 #include "runtime/optim/optimizer.h"
 
 namespace moonshard::train {
@@ -89,7 +90,7 @@ class PrivateFinish : public StepFinish {
     optim::NoiseSpec noise;
     noise.denominator = static_cast<double>(denominator);
     noise.std = parts_.clipping.noise_std(denominator);
-    noise.key = parts_.seed;
+    noise.key = static_cast<uint64_t>(parts_.model.options().seed);
     noise.secret = parts_.account.secret();
     noise.step = static_cast<uint32_t>(step);
     noise.updates_all = true;

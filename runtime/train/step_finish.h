@@ -57,7 +57,7 @@ struct FinishParts {
   privacy::Clipping& clipping;
   privacy::Account& account;
   privacy::StepHooks& hooks;
-  uint64_t seed;
+  const models::Model& model;
 };
 
 std::unique_ptr<StepFinish> make_plain_finish(const FinishParts& parts);

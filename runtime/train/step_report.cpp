@@ -1,5 +1,7 @@
 #include "runtime/train/step_report.h"
 
+#include "runtime/base/check.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/base/check.h"
 #include "runtime/profile/ledger.h"
 #include "runtime/profile/timeline.h"
 #include "runtime/sharding/settle_rows.h"

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "runtime/base/check.h"
 #include "runtime/base/json.h"
 #include "runtime/privacy/norm_engine.h"
 #include "runtime/profile/trace_request.h"

@@ -114,6 +114,7 @@ Trainer::Trainer(TrainerParts parts)
       account_(parts_.privacy, sampling_of(parts_.data.get()),
                privacy::privacy_obstacle(parts_.clip, parts_.sharding, *parts_.world),
                parts_.model->last_trainer(), id_),
+      model_draws_(model().seed_words()),
       clipping_(std::make_shared<privacy::Clipping>(account_.with_noise(parts_.clip))),
       engine_(privacy::make_engine(parts_.clip, clipping_)),
       optimizer_(parts_.optimizer),
@@ -122,15 +123,10 @@ Trainer::Trainer(TrainerParts parts)
       watch_(std::make_unique<StepWatch>(device_)) {
   parts_.step.expected_batch_size =
       expected_batch_size(parts_.step.expected_batch_size, account_.sampling().expected_batch_size);
-  const FinishParts own{*parts_.world,
-                        statistics_,
-                        *parallel_,
-                        *clipping_,
-                        account_,
-                        hooks_,
-                        static_cast<uint64_t>(model().options().seed)};
+  const FinishParts own{*parts_.world, statistics_, *parallel_, *clipping_,
+                        account_,      hooks_,      model()};
   if (engine_->is_private()) {
-    account_.draw_secret(*parts_.world);
+    draw_secrets();
     finish_ = make_private_finish(own);
     compare_ranks();
   } else {
@@ -148,6 +144,12 @@ Trainer::Trainer(TrainerParts parts)
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::draw_secrets() {
+  account_.draw_secret(*parts_.world);
+  model_draws_ =
+      privacy::sampling_words(*parts_.world, model().options().seed, parts_.privacy.secure);
+}
 
 // Everything that a claim rests on, and where the run stands.
 void Trainer::compare_ranks() const {
@@ -205,13 +207,18 @@ RunState Trainer::state() const {
 }
 
 void Trainer::restore(const RunState& state) {
+  if (state.seed) {
+    parts_.model->use_seed(*state.seed);
+    model_draws_ = model().seed_words();
+    if (parts_.data != nullptr) parts_.data->use_seed(*state.seed);
+  }
   if (parts_.data != nullptr && state.data_position) parts_.data->go_to(*state.data_position);
   if (clipping_->options().clipping == "adaptive") clipping_->set_bound(state.clip_bound);
   step_ = state.step;
   account_.go_on_from(state.spent);
   // The same steps may come again, with other samples: never with the same noise.
   if (engine_->is_private()) {
-    account_.draw_secret(*parts_.world);
+    draw_secrets();
     compare_ranks();
   }
   half_restored_ = half_updated_ = false;
@@ -289,6 +296,9 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   watch_->end(progress.report);
   return std::move(progress.report);
 } catch (...) {
+  // What it changed may be seen: a resume takes the weights back, not the charge.
+  if (half_updated_ && engine_->is_private())
+    account_.count_step(clipping_->options().noise_multiplier);
   if (half_updated_)
     account_.invalidate_claim("a step failed after it had begun to update the weights");
   rethrow_memory_errors();

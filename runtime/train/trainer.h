@@ -56,6 +56,7 @@ struct TrainerParts {
 /// Where a run stands, besides its weights and its optimizer's state.
 struct RunState {
   int64_t step = 0;
+  std::optional<int64_t> seed;  ///< taken over by a run whose own nobody gave
   std::optional<int64_t> data_position;
   double clip_bound = 0;
   privacy::SpentSteps spent;
@@ -130,6 +131,7 @@ class Trainer {
   StepReport run_step(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer);
   void begin_watch();
   void compare_ranks() const;
+  void draw_secrets();
   void check_runnable() const;
   void tell_counts(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer);
   void plan_update(StepProgress& progress);
@@ -149,6 +151,7 @@ class Trainer {
   c10::Device device_;
   int64_t id_;  ///< creation order in this process: ranks compare it
   privacy::Account account_;
+  RandomWords model_draws_;  ///< what the model draws for its samples
   std::shared_ptr<privacy::Clipping> clipping_;
   std::unique_ptr<privacy::ClipEngine> engine_;
   optim::Optimizer optimizer_;

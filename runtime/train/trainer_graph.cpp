@@ -20,7 +20,7 @@ bool Trainer::runs_as_graph() {
 // nothing has happened then.
 bool Trainer::run_graph(const Batch& drawn, profile::PhaseTimer& timer, StepProgress& progress) {
   if (drawn.size() == 0) return false;
-  const Batch batch = model().prepare(drawn, step_);
+  const Batch batch = model().prepare(drawn, model_draws_, step_);
   const StepGraph::Way way = graph_->next(batch, model(), parallel_->updated(), clipping_->bound());
   if (way == StepGraph::Way::Eager) return false;
   timer.begin("graph");

@@ -44,8 +44,9 @@ void Trainer::run_micro_batches(const std::vector<Batch>& micro_batches, profile
     const int64_t first =
         progress.samples +
         (model().draws_by_position() ? statistics_.counts().before(parts_.world->rank()) : 0);
-    run_micro_batch(stand_in ? stand_in_for(batch) : model().prepare(batch, step_, first), stand_in,
-                    static_cast<int64_t>(i), timer, progress);
+    run_micro_batch(
+        stand_in ? stand_in_for(batch) : model().prepare(batch, model_draws_, step_, first),
+        stand_in, static_cast<int64_t>(i), timer, progress);
     parallel_->end_micro_batch();
     if (i + 1 < micro_batches.size())  // a later one brings rows of its own
       for (const auto& parameter : model().parameters()) sharding::settle_rows(*parameter);

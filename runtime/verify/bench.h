@@ -7,11 +7,24 @@
 #include <vector>
 
 #include "runtime/comm/world.h"
+#include "runtime/data/dataset_source.h"
 #include "runtime/verify/cases.h"
 #include "runtime/verify/reference.h"
 #include "runtime/verify/verify.h"
 
 namespace moonshard::verify {
+
+/// Largest error so far of a kind of layer, and its quantity.
+struct Worst {
+  double error = 0;
+  int64_t what = 0;
+  void add(double candidate, const char* name);
+  const char* name() const;
+};
+using WorstByCase = std::map<std::string, Worst>;
+
+/// The largest of all ranks' errors, with its quantity; all ranks together.
+void merge_over_ranks(comm::World& world, WorstByCase& worst);
 
 class Bench {
  public:
@@ -22,9 +35,12 @@ class Bench {
   std::vector<Cell> run(const std::string& engine, const Observer& observer);
 
  private:
-  struct Worst;
-  using WorstByCase = std::map<std::string, Worst>;
-  /// What a step must find, and leave behind.
+  /// What a step gets.
+  struct PlannedStep {
+    Batch batch;                   ///< of all ranks, in their order
+    int64_t first = 0, count = 0;  ///< this rank's samples of it
+  };
+  /// What it must find, and leave behind.
   struct ExpectedStep {
     double bound = 0, bound_after = 0;
     Expected clipping;                           ///< of private engines
@@ -33,24 +49,30 @@ class Bench {
   };
 
   std::string case_of(const Group& group) const;
+  void plan_steps();
+  void plan_draws();
   void restore_start();
-  PerSample reference_gradients(const Batch& batch);
+  PerSample reference_gradients(const Batch& batch, int64_t step);
   void choose_bound(const PerSample& gradients);
   const std::vector<ExpectedStep>& trajectory(bool is_private);
-  at::Tensor expected_gradient(const std::string& name, const PerSample& gradients,
-                               const ExpectedStep& step, size_t index, bool is_private) const;
+  ExpectedStep expected_step(size_t index, const privacy::ClipOptions& clip, bool is_private,
+                             const kernels::ChaChaKey* secret);
+  void add_expected_noise(ExpectedStep& step, size_t index, const privacy::ClipOptions& clip,
+                          const kernels::ChaChaKey* secret) const;
+  ExpectedStep secret_step(const kernels::ChaChaKey* secret);
+  double denominator(size_t index) const;
+  // In bench_compare.cpp:
+  std::unique_ptr<data::Source> source() const;
   void compare(const std::string& engine, WorstByCase& worst, const Observer& observer);
-  void compare_norms(const ExpectedStep& want, const train::StepReport& report,
-                     WorstByCase& worst) const;
+  void compare_norms(const PlannedStep& given, const ExpectedStep& want,
+                     const train::StepReport& report, WorstByCase& worst) const;
   void compare_gathered_norms(const ExpectedStep& want, const train::StepReport& report,
                               WorstByCase& worst) const;
   void compare_gradients(const ExpectedStep& want, const std::map<std::string, at::Tensor>& used,
                          WorstByCase& worst) const;
   void compare_weights(const ExpectedStep& want, WorstByCase& worst) const;
-  void merge_over_ranks(WorstByCase& worst) const;
-  void show(const ExpectedStep& want, const train::StepReport& report, const std::string& engine,
-            const Observer& observer) const;
-  at::Tensor own_samples(const at::Tensor& of_all) const;
+  void show(const PlannedStep& given, const ExpectedStep& want, const train::StepReport& report,
+            const std::string& engine, const Observer& observer) const;
 
   Subject subject_;
   Variant variant_;
@@ -60,10 +82,12 @@ class Bench {
   std::shared_ptr<privacy::StepHooks> hooks_;
   privacy::ClipOptions clip_;
   train::StepOptions step_;
-  size_t num_steps_ = 1;
+  optim::OptimizerOptions optimizer_;
   std::shared_ptr<models::Model> model_;
-  Batch batch_;                    ///< of all ranks
-  int64_t first_ = 0, count_ = 0;  ///< this rank's samples of it
+  Batch batch_;  ///< all samples that there are
+  std::vector<PlannedStep> plan_;
+  data::LoaderOptions loader_;  ///< of variants that draw
+  uint64_t draw_seed_ = 0;
   std::vector<Group> groups_;
   std::vector<at::Tensor> start_;
   std::map<bool, std::vector<ExpectedStep>> trajectories_;  ///< by is_private

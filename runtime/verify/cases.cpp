@@ -56,7 +56,110 @@ void add_wrapper_variants(std::vector<Variant>& list) {
   small.batch_size = 17;
 }
 
+void without_draws(ModelOptions& model) {
+  if (models::find_preset(model.model).family->takes("label_dropout")) model.label_dropout = 0;
+}
+
+// What a step does besides engines and layers: drawing samples, noise, division, optimizer.
+void add_mechanism_variants(std::vector<Variant>& list) {
+  const auto add = [&](const char* name, const char* doc, auto apply) -> Variant& {
+    Variant& variant = list.emplace_back(Variant{name, doc, apply});
+    variant.presets = Variant::Presets::One;
+    variant.private_only = true;
+    return variant;
+  };
+  add("noise+per_layer", "noise of the whole bound on layers clipped each by itself",
+      [](ModelOptions&, ClipOptions& clip, StepOptions&) {
+        clip.noise_multiplier = 0.7;
+        clip.clipping = "per_layer";
+      });
+  add("noise+adaptive", "count and sum share the noise; the bound follows the noisy count",
+      [](ModelOptions&, ClipOptions& clip, StepOptions&) {
+        clip.noise_multiplier = 0.4;  // below a tenth of the batch: count noise is a twentieth
+        clip.clipping = "adaptive";
+      });
+  add("noise+accumulation", "noise once a step, whatever the number of micro-batches",
+      [](ModelOptions&, ClipOptions& clip, StepOptions& step) {
+        clip.noise_multiplier = 0.7;
+        step.grad_accum = 2;
+      });
+  add("expected_batch", "division by an expected batch of 8 where 5 samples came",
+      [](ModelOptions&, ClipOptions& clip, StepOptions& step) {
+        clip.noise_multiplier = 0.7;
+        step.expected_batch_size = 8;
+      });
+  add("expected_batch+adaptive", "the same for the noisy count",
+      [](ModelOptions&, ClipOptions& clip, StepOptions& step) {
+        clip.noise_multiplier = 0.4;
+        clip.clipping = "adaptive";
+        step.expected_batch_size = 8;
+      });
+  add("poisson", "drawn batches of varying size, an empty one among them",
+      [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.noise_multiplier = 0.7; })
+      .draws = true;
+  list.back().presets = Variant::Presets::Few;  // some models draw by the place in the batch
+  // What a model draws for its samples is as secret as the noise, and nobody could repeat it.
+  add("secret", "noise under the secret of the process, on its grid",
+      [](ModelOptions& model, ClipOptions& clip, StepOptions&) {
+        clip.noise_multiplier = 0.7;
+        without_draws(model);
+      })
+      .secret = true;
+  add("secret+adaptive", "the same with a noisy count",
+      [](ModelOptions& model, ClipOptions& clip, StepOptions&) {
+        clip.noise_multiplier = 0.4;
+        clip.clipping = "adaptive";
+        without_draws(model);
+      })
+      .secret = true;
+  for (const char* name : {"adam", "adamw"}) {
+    Variant& variant =
+        add(name, "three steps of this optimizer on noised sums",
+            [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.noise_multiplier = 0.7; });
+    variant.optimizer = name;
+  }
+}
+
+// A sample more or less moves the sum by at most the bound.
+void add_neighbour_variants(std::vector<Variant>& list) {
+  const auto add = [&](const char* name, const char* doc, auto apply) -> Variant& {
+    Variant& variant = list.emplace_back(Variant{name, doc, apply});
+    variant.presets = Variant::Presets::One;
+    variant.private_only = variant.neighbours = true;
+    return variant;
+  };
+  Variant& flat = add("neighbour", "the sum with and without a sample, flat clipping",
+                      [](ModelOptions&, ClipOptions&, StepOptions&) {});
+  flat.every_format = true;
+  flat.presets = Variant::Presets::Few;
+  add("neighbour+accumulation", "the same in two micro-batches",
+      [](ModelOptions&, ClipOptions&, StepOptions& step) { step.grad_accum = 2; });
+  add("neighbour+per_layer", "the same with a bound for each layer: together the whole bound",
+      [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "per_layer"; });
+  add("neighbour+automatic", "the same with normalised samples",
+      [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "automatic"; });
+  add("neighbour+adaptive", "the same with a bound that moves, and its count",
+      [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "adaptive"; });
+}
+
 }  // namespace
+
+bool is_chosen(const Variant& variant, const Subject& subject, bool model_was_asked_for,
+               int ranks) {
+  if (variant.presets == Variant::Presets::All) return true;
+  // Ranks share a count and sums, whatever style of clipping made them.
+  if (ranks > 1 && variant.neighbours && variant.presets == Variant::Presets::One)
+    return subject.model == "linear-tiny" && variant.name == "neighbour+adaptive";
+  if (subject.model == "linear-tiny") return true;
+  if (ranks > 1) return false;
+  if (model_was_asked_for) return true;
+  if (variant.presets == Variant::Presets::One) return false;
+  return (subject.model == "llama3.2-tiny" && subject.task == "lm") || subject.model == "dit-tiny";
+}
+
+bool stands_for_all(const std::string& engine) {
+  return engine == "ghost" || engine == "bookkeeping";
+}
 
 bool applies(const Variant& variant, const sharding::ShardingOptions& sharding) {
   if (variant.apply_sharding == nullptr) return true;
@@ -144,6 +247,11 @@ const std::vector<Variant>& variants() {
         add("sequence_of_1", "one token", [](ModelOptions&, ClipOptions&, StepOptions&) {});
     one_token.needs_option = "vocab_size";
     one_token.seq_length = 1;
+    Variant& own_pass = add("own_pass", "bfloat16: against a float64 pass of the reference's own",
+                            [](ModelOptions&, ClipOptions&, StepOptions&) {});
+    own_pass.own_pass = own_pass.every_format = own_pass.private_only = true;
+    add_mechanism_variants(v);
+    add_neighbour_variants(v);
     add_wrapper_variants(v);
     for (Variant& variant : v) {
       for (const char* name :
@@ -178,6 +286,7 @@ std::vector<Subject> subjects(const std::string& model) {
 
 bool applies(const Variant& variant, const Subject& subject, const Format& format) {
   if (format.name != "float64" && !variant.every_format) return false;
+  if (format.name != "bfloat16" && variant.own_pass) return false;
   if (variant.seq_length == 1 && subject.task == "lm") return false;  // nothing comes next
   return variant.needs_option.empty() ||
          models::find_preset(subject.model).family->takes(variant.needs_option);

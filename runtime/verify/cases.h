@@ -29,6 +29,14 @@ struct Variant {
   /// For wrappers: the changed option, and the wrappers it applies to.
   void (*apply_sharding)(sharding::ShardingOptions&) = nullptr;
   bool fsdp_only = false;
+  /// How many of the tiny presets stand for all: every one, one of each family, or vectors, for
+  /// what does not depend on kinds of layers.
+  enum class Presets { All, Few, One } presets = Presets::All;
+  std::string optimizer = "sgd";
+  bool draws = false;       ///< batches are drawn by Poisson sampling; one of them is empty
+  bool secret = false;      ///< noise is drawn under a secret of the operating system
+  bool own_pass = false;    ///< bfloat16 against a pass of the reference's own (reference.h)
+  bool neighbours = false;  ///< sums with and without a sample are compared (neighbours.h)
 };
 const std::vector<Variant>& variants();
 
@@ -48,6 +56,12 @@ struct Subject {
 std::vector<Subject> subjects(const std::string& model);
 
 bool applies(const Variant& variant, const Subject& subject, const Format& format);
+/// Of a variant that was not asked for by name: whether it runs on this one. A model that was asked
+/// for runs all; but on several ranks, which are slow, vectors stand for Few, too.
+bool is_chosen(const Variant& variant, const Subject& subject, bool model_was_asked_for, int ranks);
+/// One engine with a second pass and one without: they stand for all where ranks are slow and
+/// engines make no difference.
+bool stands_for_all(const std::string& engine);
 bool applies(const Variant& variant, const std::string& engine);
 bool applies(const Variant& variant, const sharding::ShardingOptions& sharding);
 

@@ -75,6 +75,7 @@ class FaultHooks : public privacy::StepHooks {
     const bool is_unclipped =
         fault_ == Fault::NoClipping || (fault_ == Fault::MicroStepNorm && micro_batch == 1);
     if (is_unclipped) return at::ones_like(norms);
+    if (fault_ == Fault::ShortNorm) return clipping.factors(norms * 0.95, groups);
     return clipping.factors(norms, fault_ == Fault::ClippingPerLayer ? 1 : groups);
   }
 

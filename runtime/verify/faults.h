@@ -18,6 +18,7 @@ enum class Fault {
   NoPaddingRule,     ///< the padding row of an embedding counts like any other
   MicroStepNorm,     ///< the second micro-batch of an accumulation is not clipped
   WrongDenominator,  ///< the sum is not divided by the batch size
+  ShortNorm,         ///< factors are made from norms that are 5 % too small
   // Broken privacy guarantees: moonshard audit finds them.
   NoiseOverSqrt2,  ///< noise / sqrt(2)
   NoiseOverWorld,  ///< noise / number of ranks, as gradients that are averaged
@@ -40,7 +41,8 @@ inline constexpr FaultName kVerifyFaults[] = {{Fault::NoBiasTerm, "no_bias_term"
                                               {Fault::NoCrossTerm, "no_cross_term"},
                                               {Fault::NoPaddingRule, "no_padding_rule"},
                                               {Fault::MicroStepNorm, "micro_step_norm"},
-                                              {Fault::WrongDenominator, "wrong_denominator"}};
+                                              {Fault::WrongDenominator, "wrong_denominator"},
+                                              {Fault::ShortNorm, "short_norm"}};
 inline constexpr FaultName kAuditFaults[] = {
     {Fault::NoiseOverSqrt2, "noise_over_sqrt2"},
     {Fault::NoiseOverWorld, "noise_over_world"},

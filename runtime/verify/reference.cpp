@@ -115,8 +115,22 @@ PerSample layerwise_gradients(models::Model& model, const std::vector<Batch>& mi
   return result;
 }
 
-PerSample batch_of_one_gradients(models::Model& model, const Batch& batch) {
-  const PlainAutograd plain(model);
+namespace {
+
+PerSample no_samples(const models::Model& model) {
+  PerSample result;
+  for (const auto& parameter : model.parameters()) {
+    if (!parameter->trainable) continue;
+    std::vector<int64_t> shape{0};
+    for (const int64_t size : parameter->value.sizes()) shape.push_back(size);
+    result[parameter->name] = at::empty(shape, parameter->value.options().dtype(at::kDouble));
+  }
+  return result;
+}
+
+// One backward pass per sample, of a model that is plain autograd now.
+PerSample plain_gradients(models::Model& model, const Batch& batch) {
+  if (batch.size() == 0) return no_samples(model);
   const at::AutoGradMode enable(true);
   std::map<std::string, std::vector<at::Tensor>> rows;
   for (int64_t b = 0; b < batch.size(); ++b) {
@@ -137,6 +151,54 @@ PerSample batch_of_one_gradients(models::Model& model, const Batch& batch) {
   PerSample result;
   for (const auto& [name, list] : rows) result[name] = at::stack(list).detach();
   return result;
+}
+
+}  // namespace
+
+PerSample batch_of_one_gradients(models::Model& model, const Batch& batch) {
+  const PlainAutograd plain(model);
+  return plain_gradients(model, batch);
+}
+
+PerSample float64_gradients(models::Model& model, const Batch& batch) {
+  const PlainAutograd plain(model);
+  const at::ScalarType narrow = model.seam().compute_type;
+  for (const auto& parameter : model.parameters())
+    parameter->value = parameter->value.detach().to(narrow).to(at::kDouble).set_requires_grad(true);
+  model.seam().compute_type = at::kDouble;
+  PerSample gradients;
+  try {
+    gradients = plain_gradients(model, batch);
+  } catch (...) {
+    model.seam().compute_type = narrow;
+    throw;
+  }
+  model.seam().compute_type = narrow;
+  return gradients;
+}
+
+OwnPassTolerance own_pass_tolerance(const models::Model& model) {
+  const double sigma = 0x1p-9 * std::sqrt(2.0 * static_cast<double>(model.layers().size()));
+  return {3 * sigma, 2 * sigma};
+}
+
+at::Tensor ReferenceOptimizer::updated(const std::string& parameter, const at::Tensor& weights,
+                                       const at::Tensor& gradient) {
+  const double lr = options_.lr;
+  if (options_.optimizer == "sgd") return weights - lr * gradient;
+  const bool decoupled = options_.optimizer == "adamw";
+  const double decay = options_.weight_decay >= 0 ? options_.weight_decay : decoupled ? 0.1 : 0.0;
+  const at::Tensor g = decoupled ? gradient : gradient + decay * weights;
+  Moments& moments = moments_[parameter];
+  if (!moments.mean.defined()) moments.mean = moments.mean_square = at::zeros_like(weights);
+  ++moments.steps;
+  moments.mean = options_.beta1 * moments.mean + (1 - options_.beta1) * g;
+  moments.mean_square = options_.beta2 * moments.mean_square + (1 - options_.beta2) * g.square();
+  const auto steps = static_cast<double>(moments.steps);
+  const at::Tensor mean = moments.mean / (1 - std::pow(options_.beta1, steps));
+  const at::Tensor square = moments.mean_square / (1 - std::pow(options_.beta2, steps));
+  const at::Tensor shrunk = decoupled ? weights * (1 - lr * decay) : weights;
+  return shrunk - lr * mean / (square.sqrt() + options_.eps);
 }
 
 std::vector<Group> groups_of(const models::Model& model) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/models/model.h"
+#include "runtime/optim/optimizer_options.h"
 #include "runtime/privacy/clipping.h"
 
 namespace moonshard::verify {
@@ -23,6 +24,44 @@ PerSample batch_of_one_gradients(models::Model& model, const Batch& batch);
 /// the given micro-batches, and what LibTorch differentiates is each layer by itself, one sample at
 /// a time, in double.
 PerSample layerwise_gradients(models::Model& model, const std::vector<Batch>& micro_batches);
+
+/// Of a model that computes in 16 bits, by nothing but its weights: they are rounded as its
+/// computation rounds them, and the passes, one per sample, are in double. Activations and output
+/// gradients are the reference's own, so that a mistake in those of the model shows, too.
+PerSample float64_gradients(models::Model& model, const Batch& batch);
+
+/// How far a right 16-bit model may be from float64_gradients.
+///
+/// Note: where the tolerance comes from. One rounding to bfloat16 is off by at most u = 2^-9, and
+/// by u / sqrt(3) in the root mean square. Between the samples and a layer's sum lie about six
+/// rounded tensors for each layer of the model (its input, its output and what it does in between,
+/// forward and backward). Their errors are independent, so that they add up as in a random walk:
+/// over L layers to sigma = u sqrt(6 L / 3). Sums may be 3 sigma off: 1.7 % to 4 % for tiny models,
+/// of which 1.7 % were seen. Norms and factors over all parameters are numbers and not vectors:
+/// only errors along the gradient move them, less than half of all; 2 sigma leave room for the
+/// worst of a batch (0.5 % were seen). A wrong norm of 5 % is out of reach of both.
+struct OwnPassTolerance {
+  double sums = 0;  ///< of layers, and of their norms
+  double norms = 0;
+};
+OwnPassTolerance own_pass_tolerance(const models::Model& model);
+
+/// An optimizer by the formulas of its paper, in double: sgd without momentum, adam, adamw.
+class ReferenceOptimizer {
+ public:
+  explicit ReferenceOptimizer(const optim::OptimizerOptions& options) : options_(options) {}
+  /// The weights after a step with this gradient; once a step for each parameter.
+  at::Tensor updated(const std::string& parameter, const at::Tensor& weights,
+                     const at::Tensor& gradient);
+
+ private:
+  struct Moments {
+    at::Tensor mean, mean_square;
+    int64_t steps = 0;
+  };
+  optim::OptimizerOptions options_;
+  std::map<std::string, Moments> moments_;
+};
 
 /// Layers that share parameters, and those parameters.
 struct Group {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "runtime/base/check.h"
@@ -13,6 +14,7 @@
 #include "runtime/models/registry.h"
 #include "runtime/verify/bench.h"
 #include "runtime/verify/cases.h"
+#include "runtime/verify/neighbours.h"
 
 namespace moonshard::verify {
 namespace {
@@ -59,12 +61,25 @@ std::vector<Cell> verify(const VerifyOptions& options, const Observer& observer)
       for (const Format& format : formats()) {
         if (!options.dtype.empty() && format.name != options.dtype) continue;
         if (!applies(variant, subject, format)) continue;
+        if (options.options.empty() &&
+            !is_chosen(variant, subject, !options.model.empty(), world->size()))
+          continue;
         throw_if_interrupted();
-        Bench bench(options, subject, variant, format, world);
+        std::optional<Bench> bench;
+        std::optional<Neighbours> neighbours;
+        if (variant.neighbours) {
+          neighbours.emplace(options, subject, variant, format, world);
+        } else {
+          bench.emplace(options, subject, variant, format, world);
+        }
         for (const std::string& engine : privacy::engine_names()) {
           if (!wanted_engine.empty() && engine != wanted_engine) continue;
           if (!applies(variant, engine)) continue;
-          for (Cell& cell : bench.run(engine, observer)) {
+          const bool asked_for = !wanted_engine.empty() || !options.options.empty();
+          if (!asked_for && world->size() > 1 && variant.presets == Variant::Presets::One &&
+              !stands_for_all(engine))
+            continue;
+          for (Cell& cell : neighbours ? neighbours->run(engine) : bench->run(engine, observer)) {
             if (observer.cell) observer.cell(cell);
             cells.push_back(std::move(cell));
           }

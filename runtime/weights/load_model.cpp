@@ -13,6 +13,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/json.h"
 #include "runtime/base/utf8.h"
+#include "runtime/comm/world.h"
 #include "runtime/models/config_object.h"
 #include "runtime/models/model_options.h"
 #include "runtime/models/registry.h"
@@ -265,7 +266,11 @@ models::ModelOptions resolve_model(const models::ModelOptions& options) {
 }
 
 std::unique_ptr<models::Model> make_model(const models::ModelOptions& options) {
-  const models::ModelOptions resolved = resolve_model(options);
+  models::ModelOptions resolved = resolve_model(options);
+  if (resolved.seed < 0) {
+    resolved.seed = comm::job_seed();
+    resolved.seed_is_drawn = true;
+  }
   auto model = models::make_model(resolved);
   if (!resolved.weights.empty() && resolved.device != "meta")
     resolved.deferred ? defer_weights(*model, resolved.weights)

@@ -15,6 +15,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/base/options.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/utf8.h"
 #include "runtime/core/device.h"
 
@@ -80,7 +81,8 @@ void check_tensors(const NamedTensors& tensors, const std::string& where) {
 }
 
 // Writes header and data to a temporary beside the path; the caller gives it its name.
-StagedFile stage(const fs::path& path, const NamedTensors& tensors, const Metadata& metadata) {
+StagedFile stage(const fs::path& path, const NamedTensors& tensors, const Metadata& metadata,
+                 Sha256* sum = nullptr) {
   const at::NoGradGuard no_grad;
   std::vector<TensorEntry> entries;
   int64_t position = 0;
@@ -91,13 +93,17 @@ StagedFile stage(const fs::path& path, const NamedTensors& tensors, const Metada
   }
   const std::string header = make_safetensors_header(entries, metadata, path.string());
   StagedFile file(path);
-  file.write(header.data(), static_cast<int64_t>(header.size()));
+  const auto write = [&](const void* data, int64_t bytes) {
+    if (sum != nullptr) sum->add(data, static_cast<size_t>(bytes));
+    file.write(data, bytes);
+  };
+  write(header.data(), static_cast<int64_t>(header.size()));
   for (const auto& [name, tensor] : tensors) {
     const auto most = kPieceBytes / static_cast<int64_t>(tensor.element_size());
     for_each_piece(tensor, most, [&](const at::Tensor& piece) {
       // Lazily negated and conjugated views would give other bytes than their values.
       const at::Tensor block = piece.to(at::kCPU).resolve_neg().resolve_conj().contiguous();
-      file.write(block.const_data_ptr(), file_bytes(block));
+      write(block.const_data_ptr(), file_bytes(block));
     });
   }
   file.finish();
@@ -292,11 +298,11 @@ void SafetensorsFile::fill(const TensorEntry& entry, const at::Tensor& target,
   });
 }
 
-void write_safetensors(const fs::path& path, const NamedTensors& tensors,
-                       const Metadata& metadata) {
+void write_safetensors(const fs::path& path, const NamedTensors& tensors, const Metadata& metadata,
+                       Sha256* sum) {
   check_tensors(tensors, path.string());
   try {
-    StagedFile file = stage(path, tensors, metadata);
+    StagedFile file = stage(path, tensors, metadata, sum);
     file.commit();
   } catch (...) {
     rethrow_memory_errors();

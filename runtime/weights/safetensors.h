@@ -17,6 +17,10 @@
 #include "runtime/base/files.h"
 #include "runtime/weights/safetensors_header.h"
 
+namespace moonshard {
+class Sha256;
+}
+
 namespace moonshard::weights {
 
 /// "F32" and back; the list is closed. Throws IoError / UsageError naming what was given.
@@ -99,9 +103,10 @@ inline const Metadata kPortableMetadata = {{"format", "pt"}};
 
 /// Writes tensors in the order given, from any device and with any strides, in pieces: host memory
 /// stays bounded. Throws UsageError for names and dtypes no reader takes, IoError when writing
-/// fails; an older file then stays as it was.
+/// fails; an older file then stays as it was. Every byte of the file is added to `sum`, if given,
+/// on its way to the disk.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       const Metadata& metadata = kPortableMetadata);
+                       const Metadata& metadata = kPortableMetadata, Sha256* sum = nullptr);
 
 /// Fills a folder: model.safetensors when all fits into `max_shard_bytes`, else
 /// model-00001-of-0000N.safetensors … and model.safetensors.index.json. Replaces the weights that

@@ -92,7 +92,6 @@ end
 local function literal_key(token)
   if token.kind == "number" then return tonumber(token.text) end
   if token.kind == "string" and not token.open then return token.text:match("^['\"](.*)['\"]$") end
-  return nil
 end
 
 -- The access path that ends at token `last`: `a.b["c"].d` gives { "a", "b", "c", "d" }, or nil when
@@ -116,7 +115,6 @@ local function path_ending_at(tokens, last)
       return nil
     end
   end
-  return nil
 end
 
 local CLOSER = { ["("] = ")", ["{"] = "}", ["["] = "]" }
@@ -150,7 +148,6 @@ local function callee_path(tokens, stack)
     end
     if before.text ~= "=" then return nil end
   end
-  return nil
 end
 
 -- Is this function one of ours? Options are only offered for calls into the module.
@@ -178,7 +175,6 @@ local function option_names(context, path)
     local ok, list = pcall(ask, unpack(arguments))
     if ok and type(list) == "table" then return list end
   end
-  return nil
 end
 
 local function complete_option(tokens, prefix, context)
@@ -269,7 +265,6 @@ local function complete_command(text, context)
   if file then return complete_path(file, context), file end
   local code = text:match("^%s*%?(.*)$") or text:match("^%s*%%%a+%s+(.*)$")
   if code then return complete_code(code, context) end
-  return nil
 end
 
 --- Candidates for the word before the cursor.

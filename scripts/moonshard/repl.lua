@@ -118,8 +118,10 @@ end
 function Session:call(fn, ...) return pack(self.host.call(fn, ...)) end
 
 --- Print a message of the session's own.
+-- @treturn boolean false, for `return session:fail(...)`
 function Session:fail(message)
   self.host.err(message .. "\n")
+  return false
 end
 
 --- Print what an entry raised.
@@ -205,15 +207,11 @@ function Session:run(text)
   local command, argument = commands.find(text)
   if command then return command.run(self, argument) end
   if command == false then
-    self:fail(("repl: expected a command, got '%s'; known: %s"):format(
+    return self:fail(("repl: expected a command, got '%s'; known: %s"):format(
       argument, table.concat(commands.names(), ", ")))
-    return false
   end
   local chunk, message = self:compile(text)
-  if not chunk then
-    self:fail(message)
-    return false
-  end
+  if not chunk then return self:fail(message) end
   return self:finish(chunk, self:call(chunk.fn))
 end
 
@@ -227,10 +225,7 @@ function Session:run_file(path)
   text = text:gsub("^#[^\n]*", "")
   local chunk, message = nil, ("%s: expected Lua source text, got byte code"):format(path)
   if text:sub(1, 1) ~= "\27" then chunk, message = load(text, "@" .. path, "t", self.env) end
-  if not chunk then
-    self:fail("start-up file: " .. tostring(message))
-    return false
-  end
+  if not chunk then return self:fail("start-up file: " .. tostring(message)) end
   local results = self:call(chunk)
   if not results[1] then
     self:fail("start-up file:")

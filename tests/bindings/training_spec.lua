@@ -290,7 +290,7 @@ end)
 describe("ms.run", function()
   local function losses(more)
     local options = { model = "llama3-tiny", task = "lm", device = "cpu", mode = "flash", seq_length = 12, batch_size = 2, iters = 3,
-      warmup = 1, lr = 0.5 }
+      warmup = 1, lr = 0.5, secure = false }
     for key, value in pairs(more or {}) do options[key] = value end
     local record = ms.run(options)
     assert.are.equal("ok", record.status)

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/base/check.h"
+#include "runtime/base/errors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 

@@ -54,9 +54,10 @@ Training with_model(std::shared_ptr<models::Model> model, const Way& way, bool c
   step.deterministic = way.deterministic;
   Training run;
   run.model = std::move(model);
-  run.trainer = std::make_unique<Trainer>(TrainerParts{
-      run.model, clip, optimizer,
-      std::make_unique<data::SyntheticData>(run.model->options(), 4, 16), step, sharding});
+  run.trainer = std::make_unique<Trainer>(
+      TrainerParts{run.model, clip, optimizer,
+                   std::make_unique<data::SyntheticData>(run.model->options(), 4, 16), step,
+                   sharding, nullptr, privacy::reproducible_noise()});
   return run;
 }
 

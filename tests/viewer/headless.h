@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/base/check.h"
+#include "runtime/base/errors.h"
 #include "viewer/backend.h"
 #include "viewer/context.h"
 

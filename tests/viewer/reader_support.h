@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/check.h"
+#include "runtime/base/errors.h"
 #include "tests/viewer/sample_run.h"
 #include "viewer/input/json_stream.h"
 

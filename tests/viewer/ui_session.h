@@ -13,7 +13,7 @@
 #include <imgui_test_engine/imgui_te_context.h>
 #include <imgui_test_engine/imgui_te_engine.h>
 
-#include "runtime/base/check.h"
+#include "runtime/base/errors.h"
 #include "viewer/application.h"
 #include "viewer/backend.h"
 

@@ -33,6 +33,13 @@ records::Metrics metrics_at(const RunData& run, size_t point,
   return metrics;
 }
 
+analysis::Value analysis_value(const RunData& run, const Value& value) {
+  if (value.kind == Value::Kind::None) return {};
+  if (value.kind == Value::Kind::Bool) return value.number != 0;
+  if (value.kind == Value::Kind::Number) return value.number;
+  return run.text_of(value);
+}
+
 void fill_values(const RunData& run, const std::string& option,
                  const std::map<std::string, std::string>& aliases,
                  std::vector<analysis::Row>& rows) {
@@ -49,13 +56,6 @@ void fill_values(const RunData& run, const std::string& option,
 }
 
 }  // namespace
-
-analysis::Value analysis_value(const RunData& run, const Value& value) {
-  if (value.kind == Value::Kind::None) return {};
-  if (value.kind == Value::Kind::Bool) return value.number != 0;
-  if (value.kind == Value::Kind::Number) return value.number;
-  return run.text_of(value);
-}
 
 std::string plain_text(const RunData& run, const Value& value) {
   return value.kind == Value::Kind::None ? "" : analysis::text_of(analysis_value(run, value));

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/options.h"
+
 namespace moonshard::viewer {
 namespace {
 
@@ -72,12 +74,8 @@ Unit unit_of_key(std::string_view key) {
   return {"", Unit::Of::Count, 1};
 }
 
-struct Failure {
-  FilterError error;
-};
-
 [[noreturn]] void fail(const Token& at, std::string message) {
-  throw Failure{{"filter: " + std::move(message), at.begin, at.end}};
+  throw FilterError{"filter: " + std::move(message), at.begin, at.end};
 }
 
 std::vector<Token> tokens_of(std::string_view text) {
@@ -148,11 +146,7 @@ class Parser {
     return nodes_.size() - 1;
   }
   size_t join(Kind kind, size_t left, size_t right) {
-    FilterNode node;
-    node.kind = kind;
-    node.left = left;
-    node.right = right;
-    return add(std::move(node));
+    return add({.kind = kind, .left = left, .right = right});
   }
 
   size_t parse_or() {
@@ -203,9 +197,7 @@ class Parser {
     if (is_word("has") && next().type == Token::Type::Open) return parse_has();
     if (next().type == Token::Type::Comparison) return parse_comparison();
     ++at_;
-    FilterNode node;
-    node.text = lower(token.text);
-    return add(std::move(node));
+    return add({.text = lower(token.text)});
   }
 
   size_t parse_has() {
@@ -276,7 +268,7 @@ class Parser {
 
   FilterNode named(const Token& token, const std::string& where) {
     const auto in = [&](const std::vector<std::string>& list) {
-      return std::find(list.begin(), list.end(), token.text) != list.end();
+      return std::ranges::find(list, token.text) != list.end();
     };
     FilterNode node;
     node.key = token.text;
@@ -296,10 +288,11 @@ class Parser {
       if (token.text == name) return node;
       all.emplace_back(name);
     }
-    const std::string near = nearest_of(token.text, all);
+    // Looking for the nearest takes as many steps as both have letters, and names are untrusted.
+    std::erase_if(all, [](const std::string& name) { return name.size() > 64; });
     fail(token, fmt::format("expected an option or a metric {}, got '{}'{}", where, token.text,
-                            near.empty() ? "; the table's columns can show which there are"
-                                         : fmt::format("; did you mean '{}'?", near)));
+                            did_you_mean(lower(token.text), all,
+                                         "; the table's columns can show which there are")));
   }
 
   const FilterKeys& keys_;
@@ -335,8 +328,8 @@ ParsedFilter parse_filter(std::string_view text, const FilterKeys& keys) {
   parsed.filter.axes = keys.axes;
   try {
     parsed.filter.nodes = Parser(text, keys).parse();
-  } catch (Failure& failure) {
-    parsed.error = std::move(failure.error);
+  } catch (FilterError& error) {
+    parsed.error = std::move(error);
   }
   return parsed;
 }

@@ -33,8 +33,8 @@ struct FilterNode {
   Kind kind = Kind::Word;
   Field field = Field::Option;
   Relation relation = Relation::Equal;
-  std::string key;
-  std::string text;            ///< the value as it was written, in lower case; may have wildcards
+  std::string key = {};
+  std::string text = {};       ///< the value as it was written, in lower case; may have wildcards
   double number = NAN;         ///< the value in the key's own unit; NaN: it is not a number
   size_t left = 0, right = 0;  ///< And, Or: both; Not: left; places in Filter::nodes
 };
@@ -91,8 +91,5 @@ std::string lua_text(std::string_view text);
 
 /// Whether all of the text matches a pattern with * and ?; both in any case.
 bool matches_wildcards(std::string_view text, std::string_view pattern);
-
-/// The name that is nearest to one that does not exist; empty when none is near.
-std::string nearest_of(std::string_view name, const std::vector<std::string>& names);
 
 }  // namespace moonshard::viewer

@@ -90,22 +90,15 @@ class Writer {
  private:
   std::string term(size_t index) {
     const FilterNode& node = filter_.nodes[index];
-    switch (node.kind) {
-      case Kind::And:
-        return "(" + term(node.left) + " and " + term(node.right) + ")";
-      case Kind::Or:
-        return "(" + term(node.left) + " or " + term(node.right) + ")";
-      case Kind::Not:
-        return "not " + term(node.left);
-      case Kind::Word:
-        uses_like_ = uses_word_ = true;
-        return "word(" + lua_text(lua_pattern(node.text, false)) + ")";
-      case Kind::Has:
-        return has(node);
-      case Kind::Compare:
-        return comparison(node);
+    if (node.kind == Kind::And || node.kind == Kind::Or) {
+      const char* join = node.kind == Kind::And ? " and " : " or ";
+      return "(" + term(node.left) + join + term(node.right) + ")";
     }
-    return "true";
+    if (node.kind == Kind::Not) return "not " + term(node.left);
+    if (node.kind == Kind::Has) return has(node);
+    if (node.kind == Kind::Compare) return comparison(node);
+    uses_like_ = uses_word_ = true;
+    return "word(" + lua_text(lua_pattern(node.text, false)) + ")";
   }
 
   std::string has(const FilterNode& node) {
@@ -121,8 +114,8 @@ class Writer {
     static constexpr const char* kOrders[] = {"==", "~=", "<", "<=", ">", ">="};
     if (node.relation > Relation::NotEqual) {
       uses_number_ = true;
-      return fmt::format("(number({}) {} {})", value, kOrders[static_cast<size_t>(node.relation)],
-                         fmt::format("{:.17g}", node.number));
+      return fmt::format("(number({}) {} {:.17g})", value,
+                         kOrders[static_cast<size_t>(node.relation)], node.number);
     }
     uses_like_ = true;
     std::string equal = fmt::format("like({}, {})", value, lua_text(lua_pattern(node.text, true)));

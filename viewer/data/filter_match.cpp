@@ -1,7 +1,5 @@
 // Filters on the points of one run. Whether a pattern matches is computed once per text of the
 // run, not once per point.
-#include <algorithm>
-
 #include "viewer/data/filter.h"
 
 namespace moonshard::viewer {
@@ -18,21 +16,9 @@ bool matches_truth(bool value, std::string_view pattern) {
 }
 
 bool in_order(double value, Relation relation, double bound) {
-  switch (relation) {
-    case Relation::Less:
-      return value < bound;
-    case Relation::LessEqual:
-      return value <= bound;
-    case Relation::Greater:
-      return value > bound;
-    case Relation::GreaterEqual:
-      return value >= bound;
-    case Relation::Equal:
-      return value == bound;
-    case Relation::NotEqual:
-      return value != bound;
-  }
-  return false;
+  if (relation == Relation::Less) return value < bound;
+  if (relation == Relation::LessEqual) return value <= bound;
+  return relation == Relation::Greater ? value > bound : value >= bound;
 }
 
 }  // namespace
@@ -75,26 +61,17 @@ bool FilterOnRun::matches(size_t point) const {
 bool FilterOnRun::matches(size_t index, size_t point) const {
   const FilterNode& node = filter_.nodes[index];
   const Place& place = places_[index];
-  switch (node.kind) {
-    case Kind::And:
-      return matches(node.left, point) && matches(node.right, point);
-    case Kind::Or:
-      return matches(node.left, point) || matches(node.right, point);
-    case Kind::Not:
-      return !matches(node.left, point);
-    case Kind::Word:
-      return has_word(place, point);
-    case Kind::Compare:
-      return compare(node, place, point);
-    case Kind::Has:
-      if (node.field == Field::Error) return !run_.points[point].error.empty();
-      if (node.field > Field::Metric) return true;
-      if (place.table == nullptr) return false;
-      const Value& value = place.table->at(point, place.column);
-      return value.kind != Value::Kind::None &&
-             (value.kind != Value::Kind::Number || !std::isnan(value.number));
-  }
-  return false;
+  if (node.kind == Kind::And) return matches(node.left, point) && matches(node.right, point);
+  if (node.kind == Kind::Or) return matches(node.left, point) || matches(node.right, point);
+  if (node.kind == Kind::Not) return !matches(node.left, point);
+  if (node.kind == Kind::Word) return has_word(place, point);
+  if (node.kind == Kind::Compare) return compare(node, place, point);
+  if (node.field == Field::Error) return !run_.points[point].error.empty();
+  if (node.field > Field::Metric) return true;
+  if (place.table == nullptr) return false;
+  const Value& value = place.table->at(point, place.column);
+  return value.kind != Value::Kind::None &&
+         (value.kind != Value::Kind::Number || !std::isnan(value.number));
 }
 
 bool FilterOnRun::has_word(const Place& place, size_t point) const {
@@ -123,18 +100,11 @@ bool FilterOnRun::equals(const FilterNode& node, const Place& place, size_t poin
   if (node.field == Field::Error) return matches_wildcards(head.error, node.text);
   if (place.table == nullptr) return false;
   const Value& value = place.table->at(point, place.column);
-  switch (value.kind) {
-    case Value::Kind::None:
-      return false;
-    case Value::Kind::Bool:
-      return matches_truth(value.number != 0, node.text);
-    case Value::Kind::Text:
-      return place.texts[value.text];
-    case Value::Kind::Number:
-      return std::isnan(node.number) ? matches_wildcards(plain_number(value.number), node.text)
-                                     : value.number == node.number;
-  }
-  return false;
+  if (value.kind == Value::Kind::None) return false;
+  if (value.kind == Value::Kind::Bool) return matches_truth(value.number != 0, node.text);
+  if (value.kind == Value::Kind::Text) return place.texts[value.text];
+  return std::isnan(node.number) ? matches_wildcards(plain_number(value.number), node.text)
+                                 : value.number == node.number;
 }
 
 bool FilterOnRun::compare(const FilterNode& node, const Place& place, size_t point) const {

@@ -17,17 +17,17 @@ std::string engine_or_value(const std::string& axis, const std::string& value) {
   return axis == "mode" ? privacy::canonical_engine(value) : value;
 }
 
+}  // namespace
+
 std::optional<PointPlace> find_point(const std::vector<const RunData*>& runs,
-                                     const Baseline& baseline) {
+                                     const std::string& path, const std::string& id) {
   for (size_t r = 0; r < runs.size(); ++r) {
-    if (runs[r]->path != baseline.run) continue;
+    if (runs[r]->path != path) continue;
     for (size_t p = 0; p < runs[r]->points.size(); ++p)
-      if (runs[r]->points[p].id == baseline.point) return PointPlace{r, p};
+      if (runs[r]->points[p].id == id) return PointPlace{r, p};
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 const OverheadFigure* find_overhead_figure(std::string_view key) {
   for (const OverheadFigure& figure : kOverheadFigures)
@@ -44,7 +44,7 @@ analysis::Overheads overheads(const std::vector<const RunData*>& runs, const Bas
   if (baseline.kind == BaselineKind::None)
     return analysis::overheads_against(tables, std::nullopt, "no baseline is picked");
   return analysis::overheads_against(
-      tables, find_point(runs, baseline),
+      tables, find_point(runs, baseline.run, baseline.point),
       fmt::format("the baseline, point {}, is not open any more", baseline.point));
 }
 

@@ -2,6 +2,7 @@
 // is runtime/analysis/overhead.h, which Lua's scripts use, too.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,10 @@ inline constexpr OverheadFigure kOverheadFigures[] = {
 /// The figure of that key; null when there is none.
 const OverheadFigure* find_overhead_figure(std::string_view key);
 
+/// The point with that id in the run of that path.
+std::optional<PointPlace> find_point(const std::vector<const RunData*>& runs,
+                                     const std::string& path, const std::string& id);
+
 /// For each run, for each of its points.
 analysis::Overheads overheads(const std::vector<const RunData*>& runs, const Baseline& baseline);
 
@@ -55,8 +60,6 @@ std::vector<Baseline> baseline_choices(const std::vector<const RunData*>& runs);
 std::string describe(const Baseline& baseline, const std::vector<const RunData*>& runs);
 
 // Runs as the rows that runtime/analysis reads, in analysis_rows.cpp.
-
-analysis::Value analysis_value(const RunData& run, const Value& value);
 
 records::Metrics analysis_metrics(const RunData& run, size_t point);
 

@@ -8,19 +8,6 @@ std::string plain_number(double value) {
   return fmt::format("{:.14g}", value);
 }
 
-size_t RunBuilder::add_point(PointHead head) {
-  run_.points.push_back(std::move(head));
-  return run_.points.size() - 1;
-}
-
-void RunBuilder::set(ValueTable& table, size_t point, std::string_view key, bool value) {
-  set_value(table, point, key, {Value::Kind::Bool, 0, value ? 1.0 : 0.0});
-}
-
-void RunBuilder::set(ValueTable& table, size_t point, std::string_view key, double value) {
-  set_value(table, point, key, {Value::Kind::Number, 0, value});
-}
-
 void RunBuilder::set(ValueTable& table, size_t point, std::string_view key,
                      std::string_view value) {
   const auto [place, added] =

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/records/schema.h"
@@ -61,7 +62,7 @@ struct TextPair {
 /// progress.json of the sweep's parent.
 struct SweepProgress {
   std::string state;  ///< running, finished, interrupted, ...; empty: there is none
-  double total = 0, done = 0, failed = 0;
+  double total = 0, done = 0;
   double elapsed_s = 0;
   double eta_s = NAN;   ///< NaN: not known
   std::string current;  ///< the point under way, in words; may be empty
@@ -102,7 +103,6 @@ struct RunData {
 
 using records::Collective;
 using records::LayerTime;
-using records::MemoryStage;
 using records::MemoryTimeline;
 using records::OwnedBytes;
 using records::PrivacyPart;
@@ -134,9 +134,16 @@ class RunBuilder {
   size_t num_dropped() const { return num_dropped_; }
 
   /// A point that is not there yet gets a new row; returns its index.
-  size_t add_point(PointHead head);
-  void set(ValueTable& table, size_t point, std::string_view key, bool value);
-  void set(ValueTable& table, size_t point, std::string_view key, double value);
+  size_t add_point(PointHead head) {
+    run_.points.push_back(std::move(head));
+    return run_.points.size() - 1;
+  }
+  void set(ValueTable& table, size_t point, std::string_view key, bool value) {
+    set_value(table, point, key, {Value::Kind::Bool, 0, value ? 1.0 : 0.0});
+  }
+  void set(ValueTable& table, size_t point, std::string_view key, double value) {
+    set_value(table, point, key, {Value::Kind::Number, 0, value});
+  }
   void set(ValueTable& table, size_t point, std::string_view key, std::string_view value);
   /// Values that were set so far become the table's cells. Call once, at the end.
   void finish();

@@ -1,12 +1,8 @@
 #include "viewer/input/byte_source.h"
 
 #include <algorithm>
-#include <array>
-#include <condition_variable>
 #include <cstring>
-#include <exception>
-#include <mutex>
-#include <thread>
+#include <future>
 #include <vector>
 
 #ifdef MOONSHARD_HAS_ZLIB
@@ -21,9 +17,6 @@ size_t MemorySource::read(char* to, size_t capacity) {
   bytes_.remove_prefix(count);
   return count;
 }
-
-FileSource::FileSource(OpenFile file, const ReadControl& control)
-    : file_(std::move(file)), stop_(control.stop) {}
 
 size_t FileSource::read(char* to, size_t capacity) {
   if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) throw Cancelled();
@@ -120,87 +113,38 @@ class ReadAheadSource final : public ByteSource {
  public:
   explicit ReadAheadSource(std::unique_ptr<ByteSource> source)
       : source_(std::move(source)), hint_(source_->size_hint()) {
-    for (Block& block : blocks_) block.bytes.resize(kBlockBytes);
-    thread_ = std::thread([this] { produce(); });
-  }
-
-  ~ReadAheadSource() override {
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
+    begin_next();
   }
 
   uint64_t size_hint() const override { return hint_; }
 
   size_t read(char* to, size_t capacity) override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return filled_ > taken_ || finished_; });
-    if (filled_ == taken_) {
-      if (error_) std::rethrow_exception(error_);
-      return 0;
+    if (rest_.empty() && next_.valid()) {
+      block_ = next_.get();
+      rest_ = block_;
+      if (!rest_.empty()) begin_next();
     }
-    Block& block = blocks_[taken_ % kBlocks];
-    lock.unlock();  // the producer leaves a filled block alone
-    const size_t count = std::min(capacity, block.size - block.used);
-    std::memcpy(to, block.bytes.data() + block.used, count);
-    block.used += count;
-    if (block.used == block.size) {
-      lock.lock();
-      ++taken_;
-      lock.unlock();
-      changed_.notify_all();
-    }
+    const size_t count = rest_.copy(to, capacity);
+    rest_.remove_prefix(count);
     return count;
   }
 
  private:
-  static constexpr size_t kBlockBytes = 256 * 1024, kBlocks = 4;
-  struct Block {
-    std::vector<char> bytes;
-    size_t size = 0, used = 0;
-  };
+  static constexpr size_t kBlockBytes = 1 << 20;
 
-  void produce() {
-    try {
-      for (;;) {
-        {
-          std::unique_lock lock(mutex_);
-          changed_.wait(lock, [this] { return filled_ - taken_ < kBlocks || closing_; });
-          if (closing_) return;
-        }
-        Block& block = blocks_[filled_ % kBlocks];
-        block.used = 0;
-        block.size = source_->read(block.bytes.data(), block.bytes.size());
-        if (block.size == 0) break;
-        {
-          const std::lock_guard lock(mutex_);
-          ++filled_;
-        }
-        changed_.notify_all();
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      error_ = std::current_exception();
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      finished_ = true;
-    }
-    changed_.notify_all();
+  void begin_next() {
+    next_ = std::async(std::launch::async, [this] {
+      std::string block(kBlockBytes, '\0');
+      block.resize(source_->read(block.data(), block.size()));
+      return block;
+    });
   }
 
   std::unique_ptr<ByteSource> source_;
   uint64_t hint_;
-  std::array<Block, kBlocks> blocks_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  uint64_t filled_ = 0, taken_ = 0;  // blocks so far
-  bool finished_ = false, closing_ = false;
-  std::exception_ptr error_;
-  std::thread thread_;
+  std::string block_;
+  std::string_view rest_;          // of block_
+  std::future<std::string> next_;  // last: it ends before what it uses
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "viewer/input/control.h"
 #include "viewer/input/open_file.h"
@@ -37,7 +38,8 @@ class MemorySource final : public ByteSource {
 /// A file as it is. Checks for cancellation at every block.
 class FileSource final : public ByteSource {
  public:
-  FileSource(OpenFile file, const ReadControl& control);
+  FileSource(OpenFile file, const ReadControl& control)
+      : file_(std::move(file)), stop_(control.stop) {}
   size_t read(char* to, size_t capacity) override;
   uint64_t size_hint() const override { return file_.size(); }
   /// Bytes of the file that were taken so far; thread-safe.
@@ -54,8 +56,8 @@ class FileSource final : public ByteSource {
 std::unique_ptr<ByteSource> inflated(std::unique_ptr<ByteSource> compressed,
                                      const std::string& where);
 
-/// Reads ahead in a separate thread, by a few blocks, so that reading and inflating run beside
-/// the parser.
+/// Reads ahead in a separate thread, by a block, so that reading and inflating run beside the
+/// parser.
 std::unique_ptr<ByteSource> read_ahead(std::unique_ptr<ByteSource> source);
 
 }  // namespace moonshard::viewer

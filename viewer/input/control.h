@@ -5,7 +5,7 @@
 #include <atomic>
 #include <functional>
 
-#include "runtime/base/check.h"
+#include "runtime/base/errors.h"
 
 namespace moonshard::viewer {
 

@@ -17,14 +17,14 @@ void give_up_privileges() {
 
 #if __has_include(<linux/landlock.h>) && defined(SYS_landlock_create_ruleset)
 
-bool restrict_to_folders(const std::vector<std::string>& folders) {
+void restrict_to_folders(const std::vector<std::string>& folders) {
   constexpr __u64 kReading = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
   // The thirteen rights of the first version, which every kernel with Landlock supports.
   landlock_ruleset_attr rules{};
   rules.handled_access_fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
   const int set = static_cast<int>(
       ::syscall(SYS_landlock_create_ruleset, &rules, sizeof rules.handled_access_fs, 0));
-  if (set < 0) return false;
+  if (set < 0) return;
   for (const std::string& folder : folders) {
     const int fd = ::open(folder.c_str(), O_PATH | O_CLOEXEC);
     if (fd < 0) continue;  // the reader will say what is wrong with it
@@ -34,16 +34,13 @@ bool restrict_to_folders(const std::vector<std::string>& folders) {
     ::syscall(SYS_landlock_add_rule, set, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
     ::close(fd);
   }
-  const bool held = ::syscall(SYS_landlock_restrict_self, set, 0) == 0;
+  ::syscall(SYS_landlock_restrict_self, set, 0);
   ::close(set);
-  return held;
 }
 
 #else
 
-bool restrict_to_folders(const std::vector<std::string>&) {
-  return false;
-}
+void restrict_to_folders(const std::vector<std::string>&) {}
 
 #endif
 

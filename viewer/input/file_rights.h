@@ -10,8 +10,8 @@ namespace moonshard::viewer {
 /// Programs started by this process and its children gain no privileges (no_new_privs).
 void give_up_privileges();
 
-/// From here on this process may only read, and only below these folders (and what is open). True
-/// when the kernel enforces it.
-bool restrict_to_folders(const std::vector<std::string>& folders);
+/// From here on this process may only read, and only below these folders (and what is open), where
+/// the kernel enforces it.
+void restrict_to_folders(const std::vector<std::string>& folders);
 
 }  // namespace moonshard::viewer

@@ -37,10 +37,9 @@ void for_each_element(JsonStream& stream, const Take& take) {
   for (JsonToken token = stream.next(); is_value(token); token = stream.next()) take(token);
 }
 
-inline void take_text(JsonStream& stream, JsonToken token, std::string& into,
-                      size_t max_bytes = kMaxNameBytes) {
+inline void take_text(JsonStream& stream, JsonToken token, std::string& into) {
   if (token != JsonToken::String) return stream.skip_rest(token);
-  into = cut_text(stream.text(), max_bytes);
+  into = cut_text(stream.text(), kMaxNameBytes);
 }
 
 inline void take_number(JsonStream& stream, JsonToken token, double& into) {

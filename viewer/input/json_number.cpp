@@ -1,5 +1,6 @@
 #include <charconv>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "viewer/input/json_stream.h"
@@ -32,13 +33,13 @@ bool is_json_number(std::string_view text) {
 
 }  // namespace
 
-JsonNumber parse_json_number(std::string_view text) {
-  if (!is_json_number(text)) return {};
+std::optional<double> parse_json_number(std::string_view text) {
+  if (!is_json_number(text)) return std::nullopt;
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   // Too large or too small: from_chars does not say which.
   if (error != std::errc()) value = std::strtod(std::string(text).c_str(), nullptr);
-  return {true, value};
+  return value;
 }
 
 }  // namespace moonshard::viewer

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "runtime/base/utf8.h"
+
 namespace moonshard::viewer {
 namespace {
 
@@ -130,35 +131,22 @@ char JsonStream::read_colon() {
 }
 
 JsonToken JsonStream::next() {
-  char letter;
-  switch (expect_) {
-    case Expect::Colon:
-      letter = read_colon();
-      break;
-    case Expect::CommaOrEnd: {
-      letter = peek();
-      if (depth_ == 0) {
-        if (at_ == end_) return JsonToken::End;
-        refuse_here("expected the end of the text, got " + got());
-      }
-      const bool object = is_object_[static_cast<size_t>(depth_)];
-      if (letter == (object ? '}' : ']')) return close(letter);
-      if (letter != ',') refuse_here("expected ',' or the end of a list, got " + got());
-      ++at_;
-      letter = peek();
-      if (object) return read_key();
-      break;
+  if (expect_ == Expect::Colon) return read_value(read_colon());
+  char letter = peek();
+  if (expect_ == Expect::CommaOrEnd) {
+    if (depth_ == 0) {
+      if (at_ == end_) return JsonToken::End;
+      refuse_here("expected the end of the text, got " + got());
     }
-    case Expect::FirstKey:
-      letter = peek();
-      return letter == '}' ? close(letter) : read_key();
-    case Expect::FirstElement:
-      letter = peek();
-      if (letter == ']') return close(letter);
-      break;
-    default:
-      letter = peek();
+    const bool object = is_object_[static_cast<size_t>(depth_)];
+    if (letter == (object ? '}' : ']')) return close(letter);
+    if (letter != ',') refuse_here("expected ',' or the end of a list, got " + got());
+    ++at_;
+    letter = peek();
+    if (object) return read_key();
   }
+  if (expect_ == Expect::FirstKey) return letter == '}' ? close(letter) : read_key();
+  if (expect_ == Expect::FirstElement && letter == ']') return close(letter);
   return read_value(letter);
 }
 
@@ -177,7 +165,7 @@ void JsonStream::note_key() {
   const uint64_t hash = std::hash<std::string_view>()(text_);
   bool is_new;
   if (keys.many.empty()) {
-    is_new = std::find(keys.few.begin(), keys.few.end(), hash) == keys.few.end();
+    is_new = std::ranges::find(keys.few, hash) == keys.few.end();
     keys.few.push_back(hash);
     if (keys.few.size() > kFewKeys) keys.many.insert(keys.few.begin(), keys.few.end());
   } else {
@@ -300,14 +288,12 @@ JsonToken JsonStream::read_number() {
     number_ = -number_;
     return JsonToken::Number;
   }
-  const JsonNumber number = parse_json_number(text_);
-  if (!number.valid) {
-    refuse_here(fmt::format("expected a number, got '{}'", text_.substr(0, 40)));
-  }
-  if (!std::isfinite(number.value) && !options_.allow_nan) {
+  const std::optional<double> number = parse_json_number(text_);
+  if (!number) refuse_here(fmt::format("expected a number, got '{}'", text_.substr(0, 40)));
+  if (!std::isfinite(*number) && !options_.allow_nan) {
     refuse(fmt::format("number {} does not fit a double", text_.substr(0, 40)));
   }
-  number_ = number.value;
+  number_ = *number;
   return JsonToken::Number;
 }
 

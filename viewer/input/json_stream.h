@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -114,13 +115,8 @@ class JsonStream {
 /// The value whose first token was read, as text on one line, cut at max_bytes.
 std::string compact_text(JsonStream& stream, JsonToken token, size_t max_bytes);
 
-struct JsonNumber {
-  bool valid = false;  ///< by JSON's grammar
-  double value = 0;    ///< infinite when it does not fit
-};
-
-/// All of `text` as a number.
-JsonNumber parse_json_number(std::string_view text);
+/// All of `text` as a number by JSON's grammar; infinite when it does not fit.
+std::optional<double> parse_json_number(std::string_view text);
 
 inline bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';

@@ -20,19 +20,18 @@ namespace fs = std::filesystem;
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;  // a pipe must not block
 
 // Folders with very many files are listed no further than this.
-constexpr size_t kMostEntriesSeen = 100'000;
+constexpr size_t kMostEntriesSeen = 100'000, kMostNames = 10'000;
 
 [[noreturn]] void throw_unreadable(const fs::path& path, const std::string& reason) {
   throw IoError(fmt::format("{}: cannot read: {}", path.string(), reason));
 }
 
-OpenFile checked(int descriptor, const fs::path& path) {
+OpenFile checked(Descriptor descriptor, const fs::path& path) {
   struct stat status = {};
-  const bool known = fstat(descriptor, &status) == 0;
+  const bool known = fstat(descriptor.number(), &status) == 0;
   if (known && S_ISREG(status.st_mode)) {
-    return OpenFile(descriptor, path.string(), static_cast<uint64_t>(status.st_size));
+    return OpenFile(std::move(descriptor), path.string(), static_cast<uint64_t>(status.st_size));
   }
-  close(descriptor);
   throw_unreadable(path,
                    fmt::format("expected a file, got {}",
                                known && S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device"));
@@ -41,8 +40,8 @@ OpenFile checked(int descriptor, const fs::path& path) {
 // Opens along the path without following any link: what is reached this way is certainly inside.
 // -1 with errno when it cannot be; a link on the way is ENOTDIR or ELOOP.
 int open_without_links(const fs::path& folder, const fs::path& relative) {
-  FileDescriptor at(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (at.get() < 0) return -1;
+  Descriptor at(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (at.number() < 0) return -1;
   for (auto part = relative.begin(); part != relative.end(); ++part) {
     if (*part == ".." || part->is_absolute()) {
       errno = ELOOP;  // let the slow way judge it
@@ -50,10 +49,10 @@ int open_without_links(const fs::path& folder, const fs::path& relative) {
     }
     const bool last = std::next(part) == relative.end();
     const int next =
-        openat(at.get(), part->c_str(),
+        openat(at.number(), part->c_str(),
                last ? kOpenFlags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (next < 0 || last) return next;
-    at.reset(next);
+    at = Descriptor(next);
   }
   return -1;
 }
@@ -72,21 +71,16 @@ std::optional<fs::path> resolved_inside(const fs::path& folder, const fs::path& 
 
 }  // namespace
 
-void FileDescriptor::reset(int value) {
-  if (value_ >= 0) close(value_);
-  value_ = value;
-}
-
 size_t OpenFile::read(char* to, size_t capacity) {
   for (;;) {
-    const ssize_t count = ::read(descriptor_.get(), to, capacity);
+    const ssize_t count = ::read(descriptor_.number(), to, capacity);
     if (count >= 0) return static_cast<size_t>(count);
     if (errno != EINTR) throw_unreadable(name_, std::strerror(errno));
   }
 }
 
 void OpenFile::seek(uint64_t offset) {
-  if (lseek(descriptor_.get(), static_cast<off_t>(offset), SEEK_SET) < 0) {
+  if (lseek(descriptor_.number(), static_cast<off_t>(offset), SEEK_SET) < 0) {
     throw_unreadable(name_, std::strerror(errno));
   }
 }
@@ -109,15 +103,29 @@ std::string OpenFile::read_all(size_t max_bytes) {
   }
 }
 
+std::string whole_path(const std::string& path) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(path, error);
+  return error || path.empty() ? path : whole.string();
+}
+
+uint64_t stamp_of(const fs::path& path) {
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error);
+  if (error) return 0;
+  const auto size = fs::file_size(path, error);
+  return static_cast<uint64_t>(time.time_since_epoch().count()) * 31 + (error ? 0 : size);
+}
+
 OpenFile open_plain_file(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), kOpenFlags);
-  if (descriptor < 0) throw_unreadable(path, std::strerror(errno));
-  return checked(descriptor, path);
+  Descriptor descriptor(::open(path.c_str(), kOpenFlags));
+  if (descriptor.number() < 0) throw_unreadable(path, std::strerror(errno));
+  return checked(std::move(descriptor), path);
 }
 
 std::optional<OpenFile> InsideFolder::open(const fs::path& relative) const {
   const int descriptor = open_without_links(folder_, relative);
-  if (descriptor >= 0) return checked(descriptor, folder_ / relative);
+  if (descriptor >= 0) return checked(Descriptor(descriptor), folder_ / relative);
   if (errno == ENOENT) return std::nullopt;
   if (errno != ELOOP && errno != ENOTDIR) {
     throw_unreadable(folder_ / relative, std::strerror(errno));
@@ -128,8 +136,7 @@ std::optional<OpenFile> InsideFolder::open(const fs::path& relative) const {
 }
 
 std::vector<std::string> InsideFolder::names(const fs::path& relative,
-                                             const std::vector<std::string>& endings,
-                                             size_t most) const {
+                                             const std::vector<std::string>& endings) const {
   std::vector<std::string> found;
   std::error_code error;
   const fs::path path = folder_ / relative;
@@ -139,15 +146,15 @@ std::vector<std::string> InsideFolder::names(const fs::path& relative,
        !error && entry != fs::directory_iterator() && ++seen <= kMostEntriesSeen;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    const bool wanted = std::any_of(endings.begin(), endings.end(),
-                                    [&](const std::string& end) { return name.ends_with(end); });
+    const bool wanted =
+        std::ranges::any_of(endings, [&](const std::string& end) { return name.ends_with(end); });
     std::error_code ignored;
     if (!wanted || is_temporary_name(name) || !entry->is_regular_file(ignored)) continue;
     if (entry->is_symlink(ignored) && !records::lies_inside(folder_, entry->path())) continue;
     found.push_back(name);
   }
-  std::sort(found.begin(), found.end());
-  if (found.size() > most) found.resize(most);
+  std::ranges::sort(found);
+  if (found.size() > kMostNames) found.resize(kMostNames);
   return found;
 }
 

@@ -10,27 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/files.h"
+
 namespace moonshard::viewer {
-
-/// Owns a file descriptor; -1 for none.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int value = -1) : value_(value) {}
-  ~FileDescriptor() { reset(-1); }
-  FileDescriptor(FileDescriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&&) = delete;
-  int get() const { return value_; }
-  void reset(int value);
-
- private:
-  int value_;
-};
 
 /// A plain file, open for reading. A file that shrinks meanwhile simply ends early.
 class OpenFile {
  public:
-  OpenFile(int descriptor, std::string name, uint64_t size)
-      : descriptor_(descriptor), name_(std::move(name)), size_(size) {}
+  OpenFile(Descriptor descriptor, std::string name, uint64_t size)
+      : descriptor_(std::move(descriptor)), name_(std::move(name)), size_(size) {}
 
   /// Bytes that follow, at most `capacity`; 0 at the end. Throws IoError.
   size_t read(char* to, size_t capacity);
@@ -43,10 +31,16 @@ class OpenFile {
   uint64_t size() const { return size_; }  ///< when it was opened
 
  private:
-  FileDescriptor descriptor_;
+  Descriptor descriptor_;
   std::string name_;
   uint64_t size_ = 0;
 };
+
+/// The path from the root; as it was given where the system does not say.
+std::string whole_path(const std::string& path);
+
+/// A number that changes with the time and the size of a file or folder; 0 where there is none.
+uint64_t stamp_of(const std::filesystem::path& path);
 
 /// Opens what the user named; links are followed. Throws IoError when it is no plain file.
 OpenFile open_plain_file(const std::filesystem::path& path);
@@ -58,10 +52,9 @@ class InsideFolder {
 
   /// Nothing when nothing is there. Throws IoError for what leads out or is no plain file.
   std::optional<OpenFile> open(const std::filesystem::path& relative) const;
-  /// Sorted names of plain files in a folder within, with one of the endings; at most `most`.
+  /// Sorted names of plain files in a folder within, with one of the endings; at most 10,000.
   std::vector<std::string> names(const std::filesystem::path& relative,
-                                 const std::vector<std::string>& endings,
-                                 size_t most = 10'000) const;
+                                 const std::vector<std::string>& endings) const;
 
  private:
   std::filesystem::path folder_;

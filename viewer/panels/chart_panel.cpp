@@ -59,19 +59,12 @@ void ChartPanel::draw(const PanelContext& context) {
     shape_ = shape;
   }
   if (chart_.spec.panels.empty()) {
-    if (chart_.waiting || context.loading) {
-      show_empty_state("Reading ...", "", context.style);
-    } else {
-      show_empty_state(chart_.empty_what, chart_.empty_next, context.style);
-    }
-    return;
+    const bool reading = chart_.waiting || context.loading;
+    return show_empty_state(reading ? "Reading ..." : chart_.empty_what,
+                            reading ? "" : chart_.empty_next, context.style);
   }
   draw_toolbar(context);
   draw_figure(context);
-}
-
-const records::PlotSpec* ChartPanel::shown_plot() const {
-  return chart_.spec.panels.empty() ? nullptr : &chart_.spec;
 }
 
 void ChartPanel::draw_toolbar(const PanelContext& context) {

@@ -40,7 +40,9 @@ class ChartPanel : public Panel {
   explicit ChartPanel(const PanelInfo& info, ChartSubject subject = ChartSubject::SelectedPoint)
       : Panel(info), subject_(subject) {}
   void draw(const PanelContext& context) final;
-  const records::PlotSpec* shown_plot() const override;
+  const records::PlotSpec* shown_plot() const override {
+    return chart_.spec.panels.empty() ? nullptr : &chart_.spec;
+  }
 
  protected:
   /// Fills an empty chart from what the workspace shows. Called again when anything it may look at

@@ -32,7 +32,7 @@ const OverheadFigure* overhead_figure(std::string_view key) {
 std::vector<std::string> all_figures(const Workspace& workspace) {
   const std::vector<std::string>& order = workspace.metric_keys();
   const auto present = [&](const char* key) {
-    return std::find(order.begin(), order.end(), key) != order.end();
+    return std::ranges::find(order, key) != order.end();
   };
   std::vector<std::string> figures;
   std::copy_if(kUsual.begin(), kUsual.end(), std::back_inserter(figures), present);
@@ -41,7 +41,7 @@ std::vector<std::string> all_figures(const Workspace& workspace) {
       figures.push_back(std::string(kOverheadPrefix) + overhead.key);
   }
   for (const std::string& key : order) {
-    const bool usual = std::find(kUsual.begin(), kUsual.end(), key) != kUsual.end();
+    const bool usual = std::ranges::find(kUsual, key) != kUsual.end();
     if (!usual && figures.size() < 200) figures.push_back(key);
   }
   return figures;
@@ -95,7 +95,7 @@ bool choose_name(const char* label, std::string& name, const std::vector<std::st
 
 bool choose_figure(const char* label, std::string& key, const Workspace& workspace) {
   const std::vector<std::string> figures = all_figures(workspace);
-  const bool known = std::find(figures.begin(), figures.end(), key) != figures.end();
+  const bool known = std::ranges::find(figures, key) != figures.end();
   if (!known && !figures.empty()) key = figures.front();
   begin_choice(label, 14 * ImGui::GetFontSize());
   const bool changed = pick_name(label, key, figures, figure_label);
@@ -135,9 +135,8 @@ SeriesBuilder& SeriesList::operator[](const std::string& name) {
 }
 
 bool SeriesList::any_figure() const {
-  return std::any_of(list_.begin(), list_.end(), [](const SeriesBuilder& builder) {
-    return std::any_of(builder.series.y.begin(), builder.series.y.end(),
-                       [](const std::optional<double>& y) { return y.has_value(); });
+  return std::ranges::any_of(list_, [](const SeriesBuilder& builder) {
+    return std::ranges::any_of(builder.series.y, &std::optional<double>::has_value);
   });
 }
 

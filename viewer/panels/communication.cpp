@@ -93,10 +93,7 @@ std::string collective_label(const Collective& entry, const Cost& cost) {
 
 class CommunicationPanel final : public ChartPanel {
  public:
-  CommunicationPanel()
-      : ChartPanel({"communication", "Communication", DockPlace::Detail,
-                    "What collectives cost in a step, and what of it the computation hides: by "
-                    "kind, by rank, by point."}) {}
+  CommunicationPanel() : ChartPanel({"communication", "Communication", DockPlace::Detail}) {}
   std::string script(const Workspace& workspace) const override {
     if (all_points_ == 1) return figure_script(workspace, "communication_comparison");
     const std::optional<PointRef> ref = workspace.selected_point();
@@ -124,10 +121,8 @@ class CommunicationPanel final : public ChartPanel {
   }
 
   void make_chart(const PanelContext& context, Chart& chart) override {
-    if (all_points_ == 1) {
-      const std::vector<DetailedPoint> points = shown_details(context, chart);
-      return make_communication_comparison(context.workspace, points, chart);
-    }
+    if (all_points_ == 1)
+      return make_communication_comparison(context.workspace, shown_details(context, chart), chart);
     const std::vector<NamedDetail> points = selected_and_baseline(context, false, chart);
     if (!points.empty()) make_communication_chart(points[0], chart);
   }

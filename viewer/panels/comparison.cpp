@@ -20,10 +20,7 @@ constexpr size_t kMaxComparedSeries = 60;
 class ComparisonPanel final : public ChartPanel {
  public:
   ComparisonPanel()
-      : ChartPanel(
-            {"comparison", "Comparison", DockPlace::Charts,
-             "Memory and time of the shown points, absolute or against a baseline you pick."},
-            ChartSubject::ShownPoints) {}
+      : ChartPanel({"comparison", "Comparison", DockPlace::Charts}, ChartSubject::ShownPoints) {}
   std::string script(const Workspace& workspace) const override {
     return workspace.shown().empty() ? "" : figures_script(workspace, figure_keys());
   }
@@ -37,7 +34,7 @@ class ComparisonPanel final : public ChartPanel {
     if (ImGui::Combo("##what", &what_, "overhead\0time, memory\0one figure\0")) remake();
     if (what_ == kOneFigure && choose_figure("##figure", figure_, workspace)) remake();
     std::vector<std::string> axes = workspace.numeric_axes();
-    if (std::find(axes.begin(), axes.end(), over_) == axes.end()) over_ = kBars;
+    if (std::ranges::find(axes, over_) == axes.end()) over_ = kBars;
     axes.insert(axes.begin(), kBars);
     if (axes.size() > 1 && choose_name("##over", over_, axes)) remake();
   }
@@ -116,7 +113,7 @@ class ComparisonPanel final : public ChartPanel {
     const std::vector<std::string>& axes = workspace.keys().axes;
     const std::vector<std::string>& numeric = workspace.numeric_axes();
     const auto holds = [](const std::vector<std::string>& list, const std::string& axis) {
-      return std::find(list.begin(), list.end(), axis) != list.end();
+      return std::ranges::find(list, axis) != list.end();
     };
     const std::string& compared = workspace.baseline().axis;
     if (holds(axes, "mode")) return "mode";
@@ -134,7 +131,7 @@ class ComparisonPanel final : public ChartPanel {
     const std::vector<std::string> labels = std::exchange(panel.x.categories, {});
     for (size_t i = 0; i < points.size(); ++i) {
       std::vector<std::string>& names = panel.x.categories;
-      const auto found = std::find(names.begin(), names.end(), labels[i]);
+      const auto found = std::ranges::find(names, labels[i]);
       const auto place = static_cast<double>(found - names.begin());
       if (found == names.end()) names.push_back(labels[i]);
       const std::string name = colored.empty() ? "" : workspace.option_text(points[i], colored);
@@ -147,12 +144,12 @@ class ComparisonPanel final : public ChartPanel {
     panel.kind = records::PlotKind::Lines;
     panel.x = {axis_title(over_), axis_unit(over_), true};
     std::vector<PointRef> points = workspace.shown();
-    std::stable_sort(points.begin(), points.end(), [&](PointRef a, PointRef b) {
-      return workspace.run(a).option_number(a.point, over_) <
-             workspace.run(b).option_number(b.point, over_);
-    });
+    const auto place = [&](PointRef ref) {
+      return workspace.run(ref).option_number(ref.point, over_);
+    };
+    std::ranges::stable_sort(points, {}, place);
     for (const PointRef ref : points) {
-      const double x = workspace.run(ref).option_number(ref.point, over_);
+      const double x = place(ref);
       const std::string name = series_name(workspace, ref, over_);
       if (!std::isfinite(x)) continue;
       series[series.size() < kMaxComparedSeries ? name : "others"].add(

@@ -23,7 +23,7 @@ std::vector<std::string> varying_axes(const Workspace& workspace, const std::vec
   for (const PointRef& ref : refs) {
     if (!seen.insert(ref.run).second) continue;
     for (const std::string& axis : workspace.run(ref).axes) {
-      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) axes.push_back(axis);
+      if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
     }
   }
   std::erase_if(axes, [&](const std::string& axis) {
@@ -36,11 +36,6 @@ std::vector<std::string> varying_axes(const Workspace& workspace, const std::vec
     return true;
   });
   return axes;
-}
-
-double value_of_part(const StackAsk& ask, const PointDetail& detail, const std::string& part) {
-  const double value = ask.value(detail, part);
-  return std::isfinite(value) ? std::max(value, 0.0) : NAN;
 }
 
 void describe_no_points(const Workspace& workspace, Chart& chart) {
@@ -59,8 +54,8 @@ std::optional<double> figure(double value) {
 std::vector<std::string> point_labels(const Workspace& workspace, const std::vector<PointRef>& refs,
                                       const std::string& without) {
   const std::vector<std::string> axes = varying_axes(workspace, refs, without);
-  const bool several_runs = std::any_of(
-      refs.begin(), refs.end(), [&](const PointRef& ref) { return ref.run != refs[0].run; });
+  const bool several_runs =
+      std::ranges::any_of(refs, [&](const PointRef& ref) { return ref.run != refs[0].run; });
   std::vector<std::string> labels;
   for (const PointRef& ref : refs) {
     const RunData& run = workspace.run(ref);
@@ -116,13 +111,13 @@ bool add_stacked_bars(const Workspace& workspace, const std::vector<DetailedPoin
   for (size_t i = 0; i < points.size(); ++i) {
     if (!points[i].detail || workspace.head(points[i].ref).status != "ok") continue;
     for (size_t p = 0; p < ask.parts.size(); ++p) {
-      const double value = value_of_part(ask, *points[i].detail, ask.parts[p]);
-      if (!(value > 0)) continue;
+      const double value = ask.value(*points[i].detail, ask.parts[p]);
+      if (!std::isfinite(value) || value <= 0) continue;
       values[std::min(p, values.size() - 1)][i] += value;
       totals[i] += value;
     }
   }
-  const double largest = totals.empty() ? 0 : *std::max_element(totals.begin(), totals.end());
+  const double largest = totals.empty() ? 0 : *std::ranges::max_element(totals);
   if (!(largest > 0)) return false;
   const Unit unit = ask.bytes ? memory_unit(largest) : time_unit(largest);
   std::vector<PointRef> refs;
@@ -135,7 +130,7 @@ bool add_stacked_bars(const Workspace& workspace, const std::vector<DetailedPoin
   panel.y.unit = ask.share ? "%" : unit.name;
   for (size_t p = 0; p < values.size(); ++p) {
     const auto has = [](double value) { return value > 0; };
-    if (std::none_of(values[p].begin(), values[p].end(), has)) continue;
+    if (std::ranges::none_of(values[p], has)) continue;
     records::PlotSeries series;
     series.name = p < num_parts ? shown_name(ask.parts[p]) : "others";
     for (size_t i = 0; i < points.size(); ++i) {
@@ -190,12 +185,10 @@ std::vector<NamedDetail> selected_and_baseline(const PanelContext& context, bool
   if (!other || *other == selected) {
     other.reset();
     word = "pinned: ";
-    for (const PointRef& ref : workspace.shown()) {
-      if (!workspace.pinned(ref)) break;  // pinned points come first
-      if (ref == selected) continue;
-      other = ref;
-      break;
-    }
+    const auto first = std::ranges::find_if(workspace.shown(),
+                                            [&](const PointRef& ref) { return ref != selected; });
+    // Pinned points come first.
+    if (first != workspace.shown().end() && workspace.pinned(*first)) other = *first;
   }
   if (!other) return found;
   const Loaded<PointDetail> loaded = context.detail(*other);

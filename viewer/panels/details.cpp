@@ -21,10 +21,7 @@ namespace {
 
 class DetailsPanel final : public Panel {
  public:
-  DetailsPanel()
-      : Panel({"details", "Details", DockPlace::Side,
-               "Everything about the selected point: why it failed, its metrics, ranks, data and "
-               "options."}) {}
+  DetailsPanel() : Panel({"details", "Details", DockPlace::Side}) {}
 
   void draw(const PanelContext& context) override {
     const std::optional<size_t> run = context.workspace.selected_run();
@@ -45,7 +42,7 @@ class DetailsPanel final : public Panel {
     show_bold(context.workspace.point_name(ref), style);
     show_status(clean_text(head.status, 64), style);
     ImGui::SameLine();
-    show_text(head.id, plot_colors(style.theme).muted_text);
+    show_text(head.id, style.colors().muted_text);
     if (!head.error.empty()) {
       show_wrapped(clean_lines(head.error, 8192), status_color(head.status, style.theme));
     }
@@ -81,7 +78,7 @@ class DetailsPanel final : public Panel {
     ImGui::Spacing();
     show_bold("Against " + context.workspace.baseline_text(), context.style);
     if (!overhead.baseline) {
-      show_wrapped(clean_text(overhead.why_none), plot_colors(context.style.theme).muted_text);
+      show_wrapped(clean_text(overhead.why_none), context.style.colors().muted_text);
       return;
     }
     if (overhead.is_baseline) show_text("This point is the baseline.");
@@ -187,7 +184,7 @@ class DetailsPanel final : public Panel {
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
       const std::string name = clean_text(line.name, 128);
-      show_text(shorten_middle(name, names), plot_colors(style.theme).muted_text);
+      show_text(shorten_middle(name, names), style.colors().muted_text);
       const std::string_view meaning = definition_of(line.key);
       explain_item(meaning.empty() ? name : meaning);
       ImGui::TableNextColumn();
@@ -202,7 +199,7 @@ class DetailsPanel final : public Panel {
     const RunData& run = *loaded.data;
     const UiStyle& style = context.style;
     show_bold(clean_text(run.name, 256), style);
-    show_wrapped(clean_text(run.path), plot_colors(style.theme).muted_text);
+    show_wrapped(clean_text(run.path), style.colors().muted_text);
     if (!run.created.empty()) show_text("created " + clean_text(run.created, 64));
     std::map<std::string, size_t> counts;
     for (const PointHead& point : run.points) ++counts[clean_text(point.status, 64)];
@@ -221,14 +218,13 @@ class DetailsPanel final : public Panel {
       ImGui::Spacing();
       show_bold("Machine", style);
       for (const TextPair& line : run.environment) {
-        show_text(clean_text(line.key, 64), plot_colors(style.theme).muted_text);
+        show_text(clean_text(line.key, 64), style.colors().muted_text);
         ImGui::SameLine(12 * ImGui::GetFontSize());
-        show_wrapped(clean_text(line.value, 512), plot_colors(style.theme).text);
+        show_wrapped(clean_text(line.value, 512), style.colors().text);
       }
     }
     ImGui::Spacing();
-    show_wrapped("Click a row of the run table to see one point.",
-                 plot_colors(style.theme).muted_text);
+    show_wrapped("Click a row of the run table to see one point.", style.colors().muted_text);
   }
 
   char find_[64] = "";

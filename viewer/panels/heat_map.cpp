@@ -8,7 +8,6 @@
 #include "viewer/panels/detail_charts.h"
 #include "viewer/script.h"
 #include "viewer/widgets/axis_names.h"
-#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -22,17 +21,14 @@ void put_in_order(std::vector<std::string>& names) {
     const double value = std::strtod(text.c_str(), &end);
     return end != text.c_str() && *end == '\0' ? value : NAN;
   };
-  const bool numbers = std::none_of(names.begin(), names.end(), [&](const std::string& text) {
-    return std::isnan(number(text));
-  });
+  const bool numbers = std::ranges::none_of(
+      names, [&](const std::string& text) { return std::isnan(number(text)); });
   if (!numbers) return;
-  std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    return number(a) < number(b);
-  });
+  std::ranges::stable_sort(names, {}, number);
 }
 
 size_t place_in(std::vector<std::string>& names, const std::string& name) {
-  const auto found = std::find(names.begin(), names.end(), name);
+  const auto found = std::ranges::find(names, name);
   const auto place = static_cast<size_t>(found - names.begin());
   if (place == names.size()) names.push_back(name);
   return place;
@@ -41,9 +37,7 @@ size_t place_in(std::vector<std::string>& names, const std::string& name) {
 class HeatMapPanel final : public ChartPanel {
  public:
   HeatMapPanel()
-      : ChartPanel({"heat_map", "Heat map", DockPlace::Charts,
-                    "Any figure over two swept options, by default batch size and accumulation."},
-                   ChartSubject::ShownPoints) {}
+      : ChartPanel({"heat_map", "Heat map", DockPlace::Charts}, ChartSubject::ShownPoints) {}
   std::string script(const Workspace& workspace) const override {
     return workspace.shown().empty() ? "" : figures_script(workspace, {figure_});
   }
@@ -94,9 +88,7 @@ class HeatMapPanel final : public ChartPanel {
  private:
   void choose_axes(const std::vector<std::string>& axes) {
     chosen_ = true;
-    const auto has = [&](const char* name) {
-      return std::find(axes.begin(), axes.end(), name) != axes.end();
-    };
+    const auto has = [&](const char* name) { return std::ranges::find(axes, name) != axes.end(); };
     x_axis_ = has("batch_size") ? "batch_size" : axes.back();
     y_axis_ = has("grad_accum") ? "grad_accum" : axes.front();
     if (x_axis_ == y_axis_) y_axis_ = axes.front() == x_axis_ ? axes.back() : axes.front();
@@ -116,11 +108,8 @@ class HeatMapPanel final : public ChartPanel {
     for (const std::string& row : rows) series[row.empty() ? "-" : row];
     for (const PointRef ref : points) {
       const std::string row = workspace.option_text(ref, y_axis_);
-      const auto column =
-          std::find(columns.begin(), columns.end(), workspace.option_text(ref, x_axis_));
-      if (column == columns.end() || std::find(rows.begin(), rows.end(), row) == rows.end()) {
-        continue;
-      }
+      const auto column = std::ranges::find(columns, workspace.option_text(ref, x_axis_));
+      if (column == columns.end() || std::ranges::find(rows, row) == rows.end()) continue;
       series[row.empty() ? "-" : row].add(workspace, ref,
                                           static_cast<double>(column - columns.begin()),
                                           figure_of(workspace, ref, figure_) * unit_.factor);

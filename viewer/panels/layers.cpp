@@ -37,7 +37,7 @@ std::vector<Row> rows_of(const PointDetail& detail, bool by_kind) {
       ++rows[place->second].count;
     }
   }
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+  std::ranges::sort(rows, [](const Row& a, const Row& b) {
     return a.ms != b.ms ? a.ms > b.ms : a.name < b.name;
   });
   return rows;
@@ -49,7 +49,7 @@ void drop_common_start(std::vector<std::string>& names) {
   if (dot == std::string::npos) return;
   const std::string start = names[0].substr(0, dot + 1);
   const auto begins = [&](const std::string& name) { return name.starts_with(start); };
-  if (!std::all_of(names.begin(), names.end(), begins)) return;
+  if (!std::ranges::all_of(names, begins)) return;
   for (std::string& name : names) name.erase(0, start.size());
 }
 
@@ -60,10 +60,7 @@ std::string row_label(const Row& row, bool by_kind) {
 
 class LayersPanel final : public ChartPanel {
  public:
-  LayersPanel()
-      : ChartPanel({"layers", "Layers", DockPlace::Detail,
-                    "The layers whose per-sample norms take longest in the selected point.",
-                    "layer_norm_times"}) {}
+  LayersPanel() : ChartPanel({"layers", "Layers", DockPlace::Detail, "layer_norm_times"}) {}
 
  protected:
   void draw_controls(const PanelContext& context) override {

@@ -23,9 +23,7 @@ std::string lowered(std::string_view text) {
 
 class LogPanel final : public Panel {
  public:
-  LogPanel()
-      : Panel({"log", "Log", DockPlace::Side,
-               "What each rank of the selected point wrote, with a search."}) {}
+  LogPanel() : Panel({"log", "Log", DockPlace::Side}) {}
   std::vector<std::pair<std::string, std::string>> shortcuts() const override {
     return {{"F3, Shift+F3", "next and previous line found in the log"}};
   }
@@ -35,7 +33,7 @@ class LogPanel final : public Panel {
         context, &PointDetail::logs, "This point has no log", "Logs appear when the point starts.");
     if (!selected) return;
     const auto& [folder, id, logs] = *selected;
-    if (std::find(logs.begin(), logs.end(), log_) == logs.end()) log_ = logs.front();
+    if (std::ranges::find(logs, log_) == logs.end()) log_ = logs.front();
     draw_controls(logs);
     const ReadRequest request{ReadRequest::Kind::Log, folder, {"points/" + id + "/" + log_}};
     const Loaded<std::string> text = context.store.file<std::string>(request);
@@ -118,7 +116,7 @@ class LogPanel final : public Panel {
     }
     scroll_to_hit_ = scroll_to_end_ = false;
     const auto draw_line = [&](size_t line) {
-      if (std::binary_search(hits_.begin(), hits_.end(), line)) {
+      if (std::ranges::binary_search(hits_, line)) {
         const ImVec2 min = ImGui::GetCursorScreenPos();
         const bool current = line == hits_[at_];
         ImGui::GetWindowDrawList()->AddRectFilled(

@@ -44,11 +44,7 @@ void add_baseline_line(const Workspace& workspace, const std::vector<DetailedPoi
 
 class MemoryPanel final : public ChartPanel {
  public:
-  MemoryPanel()
-      : ChartPanel(
-            {"memory", "Memory", DockPlace::Detail,
-             "Who holds the memory of each shown point: at the peak of a step, or after it."},
-            ChartSubject::ShownPoints) {}
+  MemoryPanel() : ChartPanel({"memory", "Memory", DockPlace::Detail}, ChartSubject::ShownPoints) {}
   std::string script(const Workspace& workspace) const override {
     if (moment_ == 0) return figure_script(workspace, "memory_breakdown_comparison");
     return script_for(workspace,
@@ -70,8 +66,8 @@ class MemoryPanel final : public ChartPanel {
   }
 
   void make_chart(const PanelContext& context, Chart& chart) override {
-    const std::vector<DetailedPoint> points = shown_details(context, chart);
-    make_memory_chart(context.workspace, points, {moment_ == 1, measure_ == 1}, chart);
+    make_memory_chart(context.workspace, shown_details(context, chart),
+                      {moment_ == 1, measure_ == 1}, chart);
   }
 
  private:

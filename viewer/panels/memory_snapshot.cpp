@@ -25,10 +25,7 @@ struct Line {
 
 class MemorySnapshotPanel final : public Panel {
  public:
-  MemorySnapshotPanel()
-      : Panel({"memory_snapshot", "Memory snapshot", DockPlace::Detail,
-               "A PyTorch memory snapshot in short: fragmentation, the largest blocks, what "
-               "happened."}) {}
+  MemorySnapshotPanel() : Panel({"memory_snapshot", "Memory snapshot", DockPlace::Detail}) {}
   const records::PlotSpec* shown_plot() const override {
     return plot_.panels.empty() ? nullptr : &spec_;
   }
@@ -50,7 +47,9 @@ class MemorySnapshotPanel final : public Panel {
       tables_.show(*snapshot_);
       make_plot();
     }
-    draw_toolbar(context);
+    if (!plot_.panels.empty() && button_at_right("Export")) {
+      context.requests.export_plot = ExportRequest{spec_, std::string(name())};
+    }
     draw_all(context);
   }
 
@@ -61,7 +60,7 @@ class MemorySnapshotPanel final : public Panel {
   }
 
   void pick_file(const std::vector<std::string>& files) {
-    if (std::find(files.begin(), files.end(), file_) == files.end()) file_ = files.front();
+    if (std::ranges::find(files, file_) == files.end()) file_ = files.front();
     if (files.size() < 2) return;
     ImGui::SetNextItemWidth(
         std::min(20 * ImGui::GetFontSize(), ImGui::GetContentRegionAvail().x * 0.6f));
@@ -75,7 +74,7 @@ class MemorySnapshotPanel final : public Panel {
     plot_ = PreparedPlot();
     state_ = PlotState();
     if (history.size() < 2) return;
-    const Unit unit = memory_unit(*std::max_element(history.begin(), history.end()));
+    const Unit unit = memory_unit(*std::ranges::max_element(history));
     const double per_entry =
         static_cast<double>(std::max<uint64_t>(snapshot_->num_events, history.size())) /
         static_cast<double>(history.size());
@@ -94,12 +93,6 @@ class MemorySnapshotPanel final : public Panel {
     spec_.panels.push_back(std::move(panel));
     plot_ = prepare_plot(spec_);
     plot_.title.clear();  // the panel says it
-  }
-
-  void draw_toolbar(const PanelContext& context) {
-    if (!plot_.panels.empty() && button_at_right("Export")) {
-      context.requests.export_plot = ExportRequest{spec_, std::string(name())};
-    }
   }
 
   void draw_summary(const UiStyle& style) const {
@@ -125,7 +118,7 @@ class MemorySnapshotPanel final : public Panel {
         {"blocks", "Parts of segments, in use or free.", std::to_string(s.num_blocks)},
         {"events", "What the snapshot remembers of the past.", std::to_string(s.num_events)},
     };
-    const ImU32 muted = plot_colors(style.theme).muted_text;
+    const ImU32 muted = style.colors().muted_text;
     const float em = ImGui::GetFontSize();
     const int columns = std::max(1, static_cast<int>(ImGui::GetContentRegionAvail().x / (17 * em)));
     if (!ImGui::BeginTable("##summary", std::min(columns, 4))) return;

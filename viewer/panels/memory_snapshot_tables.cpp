@@ -77,10 +77,6 @@ void SnapshotTables::show(const MemorySnapshot& snapshot) {
   }
 }
 
-void SnapshotTables::draw(AppRequests& requests) {
-  for (Table& table : tables_) draw_table(table, requests);
-}
-
 std::string SnapshotTables::Table::markdown() const {
   std::vector<std::string> names;
   std::vector<std::vector<std::string>> texts;
@@ -99,13 +95,11 @@ void SnapshotTables::sort_rows(Table& table) {
   if (specs->SpecsCount == 0) return;
   const auto column = static_cast<size_t>(specs->Specs[0].ColumnIndex);
   const bool down = specs->Specs[0].SortDirection == ImGuiSortDirection_Descending;
-  std::stable_sort(table.rows.begin(), table.rows.end(),
-                   [&](const std::vector<Cell>& a, const std::vector<Cell>& b) {
-                     const Cell &x = down ? b[column] : a[column],
-                                &y = down ? a[column] : b[column];
-                     if (std::isnan(x.number) || std::isnan(y.number)) return x.text < y.text;
-                     return x.number < y.number;
-                   });
+  std::ranges::stable_sort(table.rows, [&](const std::vector<Cell>& a, const std::vector<Cell>& b) {
+    const Cell &x = down ? b[column] : a[column], &y = down ? a[column] : b[column];
+    if (std::isnan(x.number) || std::isnan(y.number)) return x.text < y.text;
+    return x.number < y.number;
+  });
 }
 
 void SnapshotTables::draw_table(Table& table, AppRequests& requests) {

@@ -2,7 +2,6 @@
 // its headers and copied as Markdown.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,9 @@ class SnapshotTables {
  public:
   /// Takes the figures of another snapshot.
   void show(const MemorySnapshot& snapshot);
-  void draw(AppRequests& requests);
+  void draw(AppRequests& requests) {
+    for (Table& table : tables_) draw_table(table, requests);
+  }
 
  private:
   struct Cell {

@@ -16,12 +16,8 @@ constexpr size_t kMaxBands = 400;     // phases on the ruler
 constexpr size_t kMaxOwners = 40;
 
 bool in_order_of_time(const MemoryTimeline& timeline) {
-  for (size_t i = 0; i < timeline.ms.size(); ++i) {
-    if (!std::isfinite(timeline.ms[i]) || (i > 0 && timeline.ms[i] < timeline.ms[i - 1])) {
-      return false;
-    }
-  }
-  return true;
+  const auto finite = [](double ms) { return std::isfinite(ms); };
+  return std::ranges::all_of(timeline.ms, finite) && std::ranges::is_sorted(timeline.ms);
 }
 
 double bytes_at(const std::vector<double>& bytes, size_t i) {
@@ -34,7 +30,7 @@ std::vector<double> stack_heights(const MemoryTimeline& timeline) {
   for (const records::Named<std::vector<double>>& owner : timeline.owners) {
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += bytes_at(owner.value, i);
   }
-  const bool no_owners = std::none_of(sums.begin(), sums.end(), [](double sum) { return sum > 0; });
+  const bool no_owners = std::ranges::none_of(sums, [](double sum) { return sum > 0; });
   for (size_t i = 0; no_owners && i < sums.size(); ++i) sums[i] = bytes_at(timeline.total, i);
   return sums;
 }
@@ -93,8 +89,7 @@ records::PlotPanel panel_of(const NamedDetail& point, double factor) {
   panel.title = point.name;
   panel.x = {"time in the step", "ms"};
   panel.bands = bands_of(timeline);
-  const std::vector<double> heights = stack_heights(timeline);
-  const std::vector<size_t> moments = thinned(heights);
+  const std::vector<size_t> moments = thinned(stack_heights(timeline));
   std::vector<std::string> names;
   for (const records::Named<std::vector<double>>& owner : timeline.owners)
     names.push_back(owner.name);
@@ -102,7 +97,7 @@ records::PlotPanel panel_of(const NamedDetail& point, double factor) {
     for (const records::Named<std::vector<double>>& owner : timeline.owners) {
       if (owner.name != name || panel.series.size() >= kMaxOwners) continue;
       const auto held = [](double bytes) { return std::isfinite(bytes) && bytes > 0; };
-      if (std::none_of(owner.value.begin(), owner.value.end(), held)) continue;
+      if (std::ranges::none_of(owner.value, held)) continue;
       panel.series.push_back(series_of(shown_name(name), timeline, owner.value, moments, factor));
       break;
     }
@@ -116,9 +111,7 @@ records::PlotPanel panel_of(const NamedDetail& point, double factor) {
 class MemoryTimelinePanel final : public ChartPanel {
  public:
   MemoryTimelinePanel()
-      : ChartPanel({"memory_timeline", "Memory timeline", DockPlace::Detail,
-                    "Memory through one step of the selected point, by owner and phase.",
-                    "memory_timeline"}) {}
+      : ChartPanel({"memory_timeline", "Memory timeline", DockPlace::Detail, "memory_timeline"}) {}
   std::vector<std::pair<std::string, std::string>> shortcuts() const override {
     return {{"Mouse", "the cursor moves in the trace, too"}};
   }

@@ -80,9 +80,7 @@ bool show_loading(const Loaded<void>& loaded, Store& store, const ReadRequest& r
   }
   show_wrapped(clean_text(error.empty() ? "was not read" : error),
                status_color(error == "cancelled" ? "skipped" : "failed", style.theme));
-  if (ImGui::Button(error == "cancelled" ? "Read it" : "Try again")) {
-    store.retry(request);
-  }
+  if (ImGui::Button(error == "cancelled" ? "Read it" : "Try again")) store.retry(request);
   return false;
 }
 

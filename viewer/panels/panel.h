@@ -54,7 +54,6 @@ struct PanelInfo {
   std::string_view name;  ///< on the command line (--panel) and in the settings
   const char* title;      ///< on the screen
   DockPlace place;
-  const char* purpose;           ///< one sentence, shown over its tab and in the documentation
   const char* figure = nullptr;  ///< of scripts/moonshard/plot that shows the same
 };
 
@@ -65,7 +64,6 @@ class Panel {
   std::string_view name() const { return info_.name; }
   const char* title() const { return info_.title; }
   DockPlace place() const { return info_.place; }
-  const char* purpose() const { return info_.purpose; }
   /// Draws into the current ImGui window.
   virtual void draw(const PanelContext& context) = 0;
   /// The picture on the screen, for export; nothing when there is none.

@@ -30,11 +30,7 @@ double phase_ms(const PointDetail& detail, const std::string& name, PhaseStatist
 class PhasesPanel final : public ChartPanel {
  public:
   PhasesPanel()
-      : ChartPanel(
-            {"phases", "Phases", DockPlace::Detail,
-             "The step of each shown point, stacked by phase: forward, backward, clipping, noise.",
-             "phases"},
-            ChartSubject::ShownPoints) {}
+      : ChartPanel({"phases", "Phases", DockPlace::Detail, "phases"}, ChartSubject::ShownPoints) {}
 
  protected:
   void draw_controls(const PanelContext&) override {
@@ -49,8 +45,7 @@ class PhasesPanel final : public ChartPanel {
   }
 
   void make_chart(const PanelContext& context, Chart& chart) override {
-    const std::vector<DetailedPoint> points = shown_details(context, chart);
-    make_phases_chart(context.workspace, points,
+    make_phases_chart(context.workspace, shown_details(context, chart),
                       {static_cast<PhaseStatistic>(statistic_), measure_ == 1}, chart);
   }
 

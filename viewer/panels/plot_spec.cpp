@@ -23,9 +23,7 @@ std::string plot_name(const std::string& file_name) {
 
 class PlotSpecPanel final : public ChartPanel {
  public:
-  PlotSpecPanel()
-      : ChartPanel({"plot", "Plots", DockPlace::Charts,
-                    "The pictures that scripts made of the run, as in its PNG files."}) {}
+  PlotSpecPanel() : ChartPanel({"plot", "Plots", DockPlace::Charts}) {}
   std::string script(const Workspace& workspace) const override {
     return workspace.plot.empty() ? "" : figure_script(workspace, plot_name(workspace.plot));
   }
@@ -36,7 +34,7 @@ class PlotSpecPanel final : public ChartPanel {
     const std::optional<size_t> index = workspace.selected_run();
     if (!index || workspace.run(*index).plots.empty()) return;
     const std::vector<std::string>& plots = workspace.run(*index).plots;
-    if (std::find(plots.begin(), plots.end(), workspace.plot) == plots.end()) {
+    if (std::ranges::find(plots, workspace.plot) == plots.end()) {
       workspace.plot = plots.front();
       remake();
     }

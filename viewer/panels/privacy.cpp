@@ -2,6 +2,7 @@
 // its samples' gradient norms lie around the clipping bound, and how many were clipped.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include <fmt/format.h>
@@ -23,15 +24,14 @@ constexpr size_t kMaxSteps = 4000;  // drawn
 
 // Who has the seed can take the noise away again.
 std::string noise_source(const std::string& noise) {
-  if (noise == "counter") return "the seed";
+  if (noise == "counter") return "the seed (reproducible noise: not private)";
   return noise == "secure" ? "a secret" : clean_text(noise, 32);
 }
 
 bool is_rising(const std::vector<double>& edges) {
-  for (size_t i = 0; i < edges.size(); ++i) {
-    if (!std::isfinite(edges[i]) || (i > 0 && !(edges[i] > edges[i - 1]))) return false;
-  }
-  return true;
+  const auto finite = [](double edge) { return std::isfinite(edge); };
+  return std::ranges::all_of(edges, finite) &&
+         std::ranges::adjacent_find(edges, std::ranges::greater_equal()) == edges.end();
 }
 
 // A histogram of uneven bins as a staircase over the numbers themselves, so that the bound stands
@@ -100,8 +100,8 @@ bool add_clip_fraction(const NamedDetail& point, Chart& chart) {
     series.labels.push_back(step.warmup ? "warm-up" : "");
   }
   // Plain training writes zeros: it has nothing to clip.
-  const bool clips = std::any_of(series.y.begin(), series.y.end(),
-                                 [](const std::optional<double>& y) { return *y > 0; });
+  const bool clips =
+      std::ranges::any_of(series.y, [](const std::optional<double>& y) { return *y > 0; });
   if (series.x.empty() || (!clips && !point.detail->privacy.private_engine)) return false;
   panel.series.push_back(std::move(series));
   chart.spec.panels.push_back(std::move(panel));
@@ -110,10 +110,7 @@ bool add_clip_fraction(const NamedDetail& point, Chart& chart) {
 
 class PrivacyPanel final : public ChartPanel {
  public:
-  PrivacyPanel()
-      : ChartPanel(
-            {"privacy", "Privacy", DockPlace::Detail,
-             "The selected point's claim of privacy, recomputed; gradient norms and clipping."}) {}
+  PrivacyPanel() : ChartPanel({"privacy", "Privacy", DockPlace::Detail}) {}
   std::string script(const Workspace& workspace) const override {
     const std::optional<PointRef> ref = workspace.selected_point();
     if (!ref) return "";
@@ -151,7 +148,7 @@ class PrivacyPanel final : public ChartPanel {
 
   void draw_claim(const PrivacyPart& claim, const UiStyle& style) const {
     using Kind = PrivacyVerdict::Kind;
-    const PlotColors& colors = plot_colors(style.theme);
+    const PlotColors& colors = style.colors();
     if (verdict_.kind == Kind::NoClaim) {
       show_wrapped(verdict_.text, colors.text);
     } else {

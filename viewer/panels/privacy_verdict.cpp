@@ -41,9 +41,7 @@ std::vector<accountant::GaussianPhase> phases_of(const PrivacyPart& claim, doubl
   std::vector<accountant::GaussianPhase> phases;
   for (const PrivacyPhase& phase : claim.history)
     phases.push_back({phase.q, phase.sigma, phase.steps});
-  if (phases.empty()) {
-    phases.push_back({claim.sampling_rate, claim.noise_multiplier, claim.steps});
-  }
+  if (phases.empty()) phases.push_back({claim.sampling_rate, claim.noise_multiplier, claim.steps});
   counted = 0;
   for (const accountant::GaussianPhase& phase : phases) counted += phase.steps;
   const double all = std::max({counted, recorded_steps, std::isnan(claim.steps) ? 0 : claim.steps});
@@ -111,6 +109,11 @@ PrivacyVerdict check_claim(const PrivacyPart& claim, size_t recorded_steps) {
     return of_kind(
         VerdictKind::Unfounded,
         "CLAIM WITHOUT GROUND: by the same result the engine does not clip and add noise");
+  }
+  if (claim.noise == "counter" || claim.noise == "mixed" || claim.noise == "none") {
+    return of_kind(VerdictKind::Unfounded,
+                   "CLAIM WITHOUT GROUND: reproducible noise: not private; who has the seed, which "
+                   "is in the result, can take the noise away");
   }
   if (claim.sampler != "poisson") {
     return of_kind(VerdictKind::Unknown,

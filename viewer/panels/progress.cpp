@@ -24,9 +24,7 @@ std::string duration_text(double seconds) {
 
 class ProgressPanel final : public Panel {
  public:
-  ProgressPanel()
-      : Panel({"progress", "Sweeps", DockPlace::Side,
-               "The open folders: how far each sweep is and when it will be done."}) {}
+  ProgressPanel() : Panel({"progress", "Sweeps", DockPlace::Side}) {}
 
   void draw(const PanelContext& context) override {
     if (context.snapshot.runs.empty()) {
@@ -44,7 +42,7 @@ class ProgressPanel final : public Panel {
  private:
   static void draw_run(const PanelContext& context, const LoadedRun& loaded, bool selected) {
     const RunData& run = *loaded.data;
-    const ImU32 muted = plot_colors(context.style.theme).muted_text;
+    const ImU32 muted = context.style.colors().muted_text;
     if (ImGui::Selectable(literal_label(run.name, run.path).c_str(), selected)) {
       context.workspace.select_run(run.path);
     }
@@ -74,7 +72,7 @@ class ProgressPanel final : public Panel {
     std::array<size_t, kStatuses.size() + 1> counts{};  // the last: any other word
     size_t open = 0;
     for (const PointHead& point : run.points) {
-      const auto found = std::find(kStatuses.begin(), kStatuses.end(), point.status);
+      const auto found = std::ranges::find(kStatuses, point.status);
       open += point.status == "planned" || point.status == "running";
       if (point.status != "planned") ++counts[static_cast<size_t>(found - kStatuses.begin())];
     }
@@ -95,7 +93,7 @@ class ProgressPanel final : public Panel {
       words += fmt::format("{} {} {}", words.ends_with("points") ? ":" : ",", counts[s], status);
     }
     ImGui::Dummy(size);
-    show_wrapped(words, plot_colors(style.theme).text);
+    show_wrapped(words, style.colors().text);
   }
 };
 

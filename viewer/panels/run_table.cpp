@@ -3,7 +3,7 @@
 #include "viewer/panels/run_table.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdio>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -65,8 +65,7 @@ void RunTablePanel::rebuild(const Workspace& workspace) {
 }
 
 const TableColumn* RunTablePanel::find_column(const std::string& id) const {
-  const auto found = std::find_if(columns_.begin(), columns_.end(),
-                                  [&](const TableColumn& column) { return column.id() == id; });
+  const auto found = std::ranges::find(columns_, id, &TableColumn::id);
   return found == columns_.end() ? nullptr : &*found;
 }
 
@@ -79,8 +78,8 @@ void RunTablePanel::draw_errors(const PanelContext& context) const {
 }
 
 void RunTablePanel::draw_empty(const PanelContext& context) const {
-  const bool any = std::any_of(context.snapshot.runs.begin(), context.snapshot.runs.end(),
-                               [](const LoadedRun& run) { return !run.data->points.empty(); });
+  const bool any = std::ranges::any_of(
+      context.snapshot.runs, [](const LoadedRun& run) { return !run.data->points.empty(); });
   if (context.loading) {
     show_empty_state("Reading the run folders ...", "", context.style);
   } else if (any) {
@@ -103,9 +102,7 @@ void RunTablePanel::draw_filter(const PanelContext& context) {
     std::snprintf(filter_, sizeof filter_, "%s", workspace.filter_text().c_str());
   }
   const bool wrong = !workspace.filter_error().empty();
-  if (wrong) {
-    ImGui::PushStyleColor(ImGuiCol_Text, status_color("failed", context.style.theme));
-  }
+  if (wrong) ImGui::PushStyleColor(ImGuiCol_Text, status_color("failed", context.style.theme));
   ImGui::SetNextItemWidth(std::clamp(ImGui::GetContentRegionAvail().x - 26 * ImGui::GetFontSize(),
                                      10 * ImGui::GetFontSize(), 30 * ImGui::GetFontSize()));
   if (ImGui::InputTextWithHint("##filter", "filter, e.g. ghost and seq_length >= 1024", filter_,
@@ -126,7 +123,7 @@ void RunTablePanel::draw_filter(const PanelContext& context) {
   }
   ImGui::SameLine();
   if (ImGui::Button("Columns")) ImGui::OpenPopup("##columns");
-  draw_column_menu(*this, context);
+  draw_column_menu();
   ImGui::SameLine();
   if (ImGui::Checkbox("differing", &only_differing_)) stale_ = true;
   explain_item("Only columns in which the shown points differ.");
@@ -139,7 +136,7 @@ void RunTablePanel::draw_filter(const PanelContext& context) {
   std::string count = workspace.shown().size() == all
                           ? fmt::format("{} points", all)
                           : fmt::format("{} of {} points", workspace.shown().size(), all);
-  show_text(count, plot_colors(context.style.theme).muted_text);
+  show_text(count, context.style.colors().muted_text);
   if (wrong && !typing) {
     show_wrapped(clean_text(workspace.filter_error()), status_color("failed", context.style.theme));
   }
@@ -320,17 +317,11 @@ void RunTablePanel::draw_cell(const PanelContext& context, const TableColumn& co
                               PointRef ref) const {
   constexpr size_t kMaxCell = 80;  // a long value would push all others off the screen
   const std::string text = clean_text(cell_text(context.workspace, column, ref), kMaxCell);
-  if (column.kind == TableColumn::Kind::Status) {
-    show_status(text, context.style);
-  } else if (text.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, plot_colors(context.style.theme).muted_text);
-    column.numeric ? show_right("-") : show_text("-");
-    ImGui::PopStyleColor();
-  } else if (column.numeric) {
-    show_right(text);
-  } else {
-    show_text(text);
-  }
+  if (column.kind == TableColumn::Kind::Status) return show_status(text, context.style);
+  if (text.empty()) ImGui::PushStyleColor(ImGuiCol_Text, context.style.colors().muted_text);
+  const std::string_view shown = text.empty() ? "-" : std::string_view(text);
+  column.numeric ? show_right(shown) : show_text(shown);
+  if (text.empty()) ImGui::PopStyleColor();
 }
 
 std::vector<std::pair<std::string, std::string>> RunTablePanel::shortcuts() const {

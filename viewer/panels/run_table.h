@@ -13,15 +13,12 @@ namespace moonshard::viewer {
 
 class RunTablePanel final : public Panel {
  public:
-  RunTablePanel()
-      : Panel({"run_table", "Runs", DockPlace::Table,
-               "Every point of the open folders: sort, filter, group, pin, hide, compare."}) {}
+  RunTablePanel() : Panel({"run_table", "Runs", DockPlace::Table}) {}
   void draw(const PanelContext& context) override;
   std::string script(const Workspace& workspace) const override;
   std::vector<std::pair<std::string, std::string>> shortcuts() const override;
 
-  // For the menus.
-  const std::vector<TableColumn>& columns() const { return columns_; }
+ private:
   bool is_shown(const TableColumn& column) const {
     const auto choice = chosen_.find(column.id());
     return choice != chosen_.end() ? choice->second : column.main;
@@ -30,23 +27,18 @@ class RunTablePanel final : public Panel {
     chosen_[column_id] = on;
     stale_ = true;
   }
-  void choose_default() {
-    chosen_.clear();
-    stale_ = true;
-  }
-  const std::string& group() const { return group_id_; }
   void set_group(const std::string& column_id) {
     group_id_ = column_id;
     closed_.clear();
     stale_ = true;
   }
-
- private:
   void rebuild(const Workspace& workspace);
   const TableColumn* find_column(const std::string& id) const;
   void draw_errors(const PanelContext& context) const;
   void draw_empty(const PanelContext& context) const;
   void draw_filter(const PanelContext& context);
+  /// The popup "##columns": every column with a box, a search, groups.
+  void draw_column_menu();
   void draw_copy_menu(const PanelContext& context);
   void draw_table(const PanelContext& context);
   void draw_headers();
@@ -68,9 +60,6 @@ class RunTablePanel final : public Panel {
   std::string scroll_to_selected_;  // id that was last scrolled to
   char filter_[512] = "";
 };
-
-/// The popup "##columns": every column with a box, a search, groups.
-void draw_column_menu(RunTablePanel& panel, const PanelContext& context);
 
 /// The menu of the row that was just drawn as an item, by a right click.
 void draw_row_menu(const PanelContext& context, PointRef ref);

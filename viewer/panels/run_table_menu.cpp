@@ -48,7 +48,7 @@ std::string row_text(const Workspace& workspace, PointRef ref) {
 
 }  // namespace
 
-void draw_column_menu(RunTablePanel& panel, const PanelContext&) {
+void RunTablePanel::draw_column_menu() {
   ImGui::SetNextWindowSizeConstraints(ImVec2(0, 0),
                                       ImVec2(30 * ImGui::GetFontSize(), 32 * ImGui::GetFontSize()));
   if (!ImGui::BeginPopup("##columns")) return;
@@ -59,20 +59,23 @@ void draw_column_menu(RunTablePanel& panel, const PanelContext&) {
   }
   ImGui::InputTextWithHint("##search", "search columns", query, sizeof query);
   ImGui::SameLine();
-  if (ImGui::Button("Default")) panel.choose_default();
-  if (!panel.group().empty()) {
+  if (ImGui::Button("Default")) {
+    chosen_.clear();
+    stale_ = true;
+  }
+  if (!group_id_.empty()) {
     ImGui::SameLine();
-    if (ImGui::Button("No groups")) panel.set_group("");
+    if (ImGui::Button("No groups")) set_group("");
   }
   const char* last_group = "";
-  for (const TableColumn& column : panel.columns()) {
+  for (const TableColumn& column : columns_) {
     if (fuzzy_score(query, column.title) < 0 && fuzzy_score(query, column.key) < 0) continue;
     const char* group = group_title(column.kind);
     if (std::string_view(group) != last_group) ImGui::SeparatorText(group);
     last_group = group;
-    bool on = panel.is_shown(column);
+    bool on = is_shown(column);
     if (ImGui::Checkbox(literal_label(column.title, column.id()).c_str(), &on)) {
-      panel.choose(column.id(), on);
+      choose(column.id(), on);
     }
   }
   ImGui::EndPopup();
@@ -121,7 +124,7 @@ void draw_row_tooltip(const PanelContext& context, PointRef ref) {
     show_text(overhead.is_baseline
                   ? "is the baseline"
                   : "compared with " + context.workspace.point_name(*overhead.baseline),
-              plot_colors(context.style.theme).muted_text);
+              context.style.colors().muted_text);
   }
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();

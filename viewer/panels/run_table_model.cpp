@@ -35,6 +35,51 @@ bool equal(const RunData& run_a, const Value& a, const RunData& run_b, const Val
   return &run_a == &run_b ? a.text == b.text : run_a.text_of(a) == run_b.text_of(b);
 }
 
+// The number of a cell as it is stored; NaN where there is none.
+double cell_number(const Workspace& workspace, const TableColumn& column, PointRef ref) {
+  if (column.kind == ColumnKind::Overhead)
+    return overhead_number(workspace.overhead(ref), column.key);
+  if (column.kind != ColumnKind::Option && column.kind != ColumnKind::Metric) return NAN;
+  const Value value = value_of(workspace, column, ref);
+  return value.kind == Value::Kind::Number ? value.number : NAN;
+}
+
+struct SortKey {
+  double number;
+  std::string text;
+};
+
+// Negative, zero or positive, as a stands before, with or after b.
+int compare(const SortKey& a, const SortKey& b) {
+  const bool a_number = !std::isnan(a.number), b_number = !std::isnan(b.number);
+  if (a_number && b_number) return (a.number > b.number) - (a.number < b.number);
+  if (a_number != b_number) return a_number ? -1 : 1;
+  return a.text.compare(b.text);
+}
+
+std::vector<PointRef> sorted_points(const Workspace& workspace, const TableOrder& order) {
+  std::vector<PointRef> points = workspace.shown();
+  if (!order.sort) return points;
+  std::vector<std::pair<SortKey, PointRef>> keyed;
+  keyed.reserve(points.size());
+  for (const PointRef ref : points) {
+    const double number = cell_number(workspace, *order.sort, ref);
+    keyed.push_back(
+        {{number, std::isnan(number) ? cell_text(workspace, *order.sort, ref) : ""}, ref});
+  }
+  std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
+    const bool pinned_a = workspace.pinned(a.second), pinned_b = workspace.pinned(b.second);
+    if (pinned_a != pinned_b) return pinned_a;
+    const bool empty_a = std::isnan(a.first.number) && a.first.text.empty();
+    const bool empty_b = std::isnan(b.first.number) && b.first.text.empty();
+    if (empty_a != empty_b) return empty_b;
+    const int way = compare(a.first, b.first);
+    return order.descending ? way > 0 : way < 0;
+  });
+  for (size_t i = 0; i < points.size(); ++i) points[i] = keyed[i].second;
+  return points;
+}
+
 }  // namespace
 
 void describe_columns(const Workspace& workspace, std::vector<TableColumn>& columns) {
@@ -85,46 +130,6 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
   }
 }
 
-namespace {
-
-struct SortKey {
-  double number;
-  std::string text;
-};
-
-// Negative, zero or positive, as a stands before, with or after b.
-int compare(const SortKey& a, const SortKey& b) {
-  const bool a_number = !std::isnan(a.number), b_number = !std::isnan(b.number);
-  if (a_number && b_number) return (a.number > b.number) - (a.number < b.number);
-  if (a_number != b_number) return a_number ? -1 : 1;
-  return a.text.compare(b.text);
-}
-
-std::vector<PointRef> sorted_points(const Workspace& workspace, const TableOrder& order) {
-  std::vector<PointRef> points = workspace.shown();
-  if (!order.sort) return points;
-  std::vector<std::pair<SortKey, PointRef>> keyed;
-  keyed.reserve(points.size());
-  for (const PointRef ref : points) {
-    const double number = cell_number(workspace, *order.sort, ref);
-    keyed.push_back(
-        {{number, std::isnan(number) ? cell_text(workspace, *order.sort, ref) : ""}, ref});
-  }
-  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
-    const bool pinned_a = workspace.pinned(a.second), pinned_b = workspace.pinned(b.second);
-    if (pinned_a != pinned_b) return pinned_a;
-    const bool empty_a = std::isnan(a.first.number) && a.first.text.empty();
-    const bool empty_b = std::isnan(b.first.number) && b.first.text.empty();
-    if (empty_a != empty_b) return empty_b;
-    const int way = compare(a.first, b.first);
-    return order.descending ? way > 0 : way < 0;
-  });
-  for (size_t i = 0; i < points.size(); ++i) points[i] = keyed[i].second;
-  return points;
-}
-
-}  // namespace
-
 std::string TableColumn::id() const {
   static constexpr const char* kWords[] = {"run",      "status", "option", "metric",
                                            "overhead", "id",     "error"};
@@ -134,8 +139,8 @@ std::string TableColumn::id() const {
 std::vector<TableColumn> all_columns(const Workspace& workspace) {
   std::vector<TableColumn> columns;
   std::unordered_set<std::string> known;
-  const auto add = [&](ColumnKind kind, const std::string& key, bool main, bool axis = false) {
-    TableColumn column{kind, key, key, 1.0, false, axis, false, main};
+  const auto add = [&](ColumnKind kind, const std::string& key, bool main) {
+    TableColumn column{kind, key, key, 1.0, false, false, main};
     if (columns.size() >= kMaxColumns || !known.insert(column.id()).second) return;
     if (kind == ColumnKind::Metric) {
       const MetricFormat format = metric_format(key);
@@ -149,10 +154,10 @@ std::vector<TableColumn> all_columns(const Workspace& workspace) {
   };
   if (workspace.snapshot().runs.size() > 1) add(ColumnKind::Run, "run", true);
   add(ColumnKind::Status, "status", true);
-  for (const std::string& axis : workspace.keys().axes) add(ColumnKind::Option, axis, true, true);
+  for (const std::string& axis : workspace.keys().axes) add(ColumnKind::Option, axis, true);
   const std::vector<std::string>& metrics = workspace.metric_keys();
   const auto has = [&](std::string_view key) {
-    return std::find(metrics.begin(), metrics.end(), key) != metrics.end();
+    return std::ranges::find(metrics, key) != metrics.end();
   };
   const bool median = has("median_time_ms");
   for (const char* metric : kMainMetrics) {
@@ -171,36 +176,19 @@ std::vector<TableColumn> all_columns(const Workspace& workspace) {
 }
 
 std::string cell_text(const Workspace& workspace, const TableColumn& column, PointRef ref) {
-  switch (column.kind) {
-    case ColumnKind::Run:
-      return clean_text(workspace.run(ref).name, 256);
-    case ColumnKind::Status:
-      return clean_text(workspace.head(ref).status, 64);
-    case ColumnKind::Id:
-      return workspace.head(ref).id;
-    case ColumnKind::Error:
-      return clean_text(workspace.head(ref).error, 512);
-    case ColumnKind::Overhead: {
-      const double number = overhead_number(workspace.overhead(ref), column.key);
-      return std::isnan(number) ? "" : format_number(number * column.factor);
-    }
-    case ColumnKind::Metric:
-    case ColumnKind::Option: {
-      const Value value = value_of(workspace, column, ref);
-      if (column.kind == ColumnKind::Metric && value.kind == Value::Kind::Number)
-        return format_number(value.number * column.factor);
-      return clean_text(value_text(workspace.run(ref), value), 256);
-    }
+  const PointHead& head = workspace.head(ref);
+  if (column.kind == ColumnKind::Run) return clean_text(workspace.run(ref).name, 256);
+  if (column.kind == ColumnKind::Status) return clean_text(head.status, 64);
+  if (column.kind == ColumnKind::Id) return head.id;
+  if (column.kind == ColumnKind::Error) return clean_text(head.error, 512);
+  if (column.kind == ColumnKind::Overhead) {
+    const double number = overhead_number(workspace.overhead(ref), column.key);
+    return std::isnan(number) ? "" : format_number(number * column.factor);
   }
-  return "";
-}
-
-double cell_number(const Workspace& workspace, const TableColumn& column, PointRef ref) {
-  if (column.kind == ColumnKind::Overhead)
-    return overhead_number(workspace.overhead(ref), column.key);
-  if (column.kind != ColumnKind::Option && column.kind != ColumnKind::Metric) return NAN;
   const Value value = value_of(workspace, column, ref);
-  return value.kind == Value::Kind::Number ? value.number : NAN;
+  if (column.kind == ColumnKind::Metric && value.kind == Value::Kind::Number)
+    return format_number(value.number * column.factor);
+  return clean_text(value_text(workspace.run(ref), value), 256);
 }
 
 std::vector<TableLine> table_lines(const Workspace& workspace, const TableOrder& order) {

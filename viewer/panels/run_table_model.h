@@ -17,7 +17,6 @@ struct TableColumn {
   std::string title;     ///< with the unit in brackets
   double factor = 1.0;   ///< shown number = stored number * factor
   bool numeric = false;  ///< all its values are numbers: right-aligned, sorted by size
-  bool axis = false;     ///< a swept option
   bool differs = false;  ///< not the same for all shown points
   bool main = false;     ///< shown at first
 
@@ -34,9 +33,6 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
 
 /// What a cell says; empty where the point has no such value.
 std::string cell_text(const Workspace& workspace, const TableColumn& column, PointRef ref);
-
-/// The number behind it as it is stored; NaN where there is none.
-double cell_number(const Workspace& workspace, const TableColumn& column, PointRef ref);
 
 /// How the rows stand.
 struct TableOrder {

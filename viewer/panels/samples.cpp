@@ -56,10 +56,7 @@ void add_dots(const std::vector<double>& samples, const char* word, size_t point
 class SamplesPanel final : public ChartPanel {
  public:
   SamplesPanel()
-      : ChartPanel({"samples", "Samples", DockPlace::Detail,
-                    "How the step times of each shown point are spread: every measured step, "
-                    "median and quartiles."},
-                   ChartSubject::ShownPoints) {}
+      : ChartPanel({"samples", "Samples", DockPlace::Detail}, ChartSubject::ShownPoints) {}
   std::string script(const Workspace& workspace) const override {
     return script_for(workspace,
                       "for _, point in ipairs(runs.points) do\n"
@@ -80,8 +77,7 @@ class SamplesPanel final : public ChartPanel {
   }
 
   void make_chart(const PanelContext& context, Chart& chart) override {
-    const std::vector<DetailedPoint> points = shown_details(context, chart);
-    make_samples_chart(context.workspace, points, with_warmup_, chart);
+    make_samples_chart(context.workspace, shown_details(context, chart), with_warmup_, chart);
   }
 
  private:

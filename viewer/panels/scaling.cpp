@@ -11,7 +11,6 @@
 #include "viewer/panels/detail_charts.h"
 #include "viewer/widgets/axis_names.h"
 #include "viewer/widgets/choice.h"
-#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -29,11 +28,8 @@ records::PlotReference curve_of(const analysis::ScalingFit& fit, const std::stri
 class ScalingPanel final : public ChartPanel {
  public:
   ScalingPanel()
-      : ChartPanel(
-            {"scaling", "Scaling", DockPlace::Charts,
-             "Growth with the length, the batch or another swept number, with fitted exponents.",
-             "scaling"},
-            ChartSubject::ShownPoints) {}
+      : ChartPanel({"scaling", "Scaling", DockPlace::Charts, "scaling"},
+                   ChartSubject::ShownPoints) {}
 
  protected:
   void draw_controls(const PanelContext& context) override {
@@ -42,8 +38,8 @@ class ScalingPanel final : public ChartPanel {
     std::vector<std::string> names;
     for (const analysis::Quantity& each : analysis::quantities()) names.emplace_back(each.name);
     if (choose_name("over##quantity", quantity_, names)) remake();
-    if (std::find(axes.begin(), axes.end(), axis_) == axes.end()) {
-      const auto length = std::find(axes.begin(), axes.end(), "seq_length");
+    if (std::ranges::find(axes, axis_) == axes.end()) {
+      const auto length = std::ranges::find(axes, "seq_length");
       axis_ = length != axes.end() ? *length : axes.front();
       remake();
     }
@@ -71,14 +67,11 @@ class ScalingPanel final : public ChartPanel {
     } else {
       for (const PointRef ref : workspace.shown()) points.push_back({ref, nullptr});
     }
-    std::erase_if(points, [&](const DetailedPoint& point) {
-      return !std::isfinite(workspace.run(point.ref).option_number(point.ref.point, axis_));
-    });
     const auto place = [&](const DetailedPoint& point) {
       return workspace.run(point.ref).option_number(point.ref.point, axis_);
     };
-    std::stable_sort(points.begin(), points.end(),
-                     [&](const auto& a, const auto& b) { return place(a) < place(b); });
+    std::erase_if(points, [&](const auto& point) { return !std::isfinite(place(point)); });
+    std::ranges::stable_sort(points, {}, place);
     SeriesList series;
     for (const DetailedPoint& point : points) {
       const std::string name = series_name(workspace, point.ref, axis_);

@@ -23,9 +23,7 @@ constexpr size_t kMaxCopied = 100'000;  // rows
 
 class TablesPanel final : public Panel {
  public:
-  TablesPanel()
-      : Panel({"tables", "Tables", DockPlace::Side,
-               "The CSV files of the run folder and of the selected point."}) {}
+  TablesPanel() : Panel({"tables", "Tables", DockPlace::Side}) {}
 
   void draw(const PanelContext& context) override {
     const std::optional<size_t> run = context.workspace.selected_run();
@@ -38,7 +36,7 @@ class TablesPanel final : public Panel {
                        context.style);
       return;
     }
-    if (std::find(files.begin(), files.end(), file_) == files.end()) file_ = files.front();
+    if (std::ranges::find(files, file_) == files.end()) file_ = files.front();
     ImGui::SetNextItemWidth(
         std::min(22 * ImGui::GetFontSize(), ImGui::GetContentRegionAvail().x * 0.6f));
     pick_name("##file", file_, files, shown_name);
@@ -72,8 +70,7 @@ class TablesPanel final : public Panel {
     ImGui::SameLine();
     if (ImGui::Button("Copy")) ImGui::OpenPopup("##copy");
     ImGui::SameLine();
-    show_text(fmt::format("{} rows", table.rows.size()),
-              plot_colors(context.style.theme).muted_text);
+    show_text(fmt::format("{} rows", table.rows.size()), context.style.colors().muted_text);
     if (!ImGui::BeginPopup("##copy")) return;
     std::vector<TextRow> rows = table.rows;
     if (rows.size() > kMaxCopied) rows.resize(kMaxCopied);

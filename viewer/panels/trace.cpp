@@ -16,10 +16,7 @@ namespace {
 
 class TracePanel final : public Panel {
  public:
-  TracePanel()
-      : Panel({"trace", "Trace", DockPlace::Charts,
-               "What every rank, thread and stream of the selected point did when: zoom, search, "
-               "statistics of a name, sums of a range."}) {}
+  TracePanel() : Panel({"trace", "Trace", DockPlace::Charts}) {}
   std::vector<std::pair<std::string, std::string>> shortcuts() const override {
     return {{"W, S, mouse wheel", "zoom in and out of the trace"},
             {"A, D, drag", "move through time"},
@@ -52,8 +49,7 @@ class TracePanel final : public Panel {
  private:
   // All ranks together, or one of the files.
   void choose_file(const std::vector<std::string>& names, std::vector<std::string>& files) {
-    const auto chosen = std::find(names.begin(), names.end(), file_);
-    if (chosen == names.end()) file_.clear();
+    if (std::ranges::find(names, file_) == names.end()) file_.clear();
     ImGui::SetNextItemWidth(11 * ImGui::GetFontSize());
     const std::string all = fmt::format("all {} files", names.size());
     std::vector<std::string> choices = names;
@@ -61,7 +57,7 @@ class TracePanel final : public Panel {
     pick_name("##file", file_, choices,
               [&](const std::string& name) { return name.empty() ? all : name; });
     ImGui::SameLine();
-    const auto now = std::find(names.begin(), names.end(), file_);
+    const auto now = std::ranges::find(names, file_);
     if (now != names.end()) files = {files[static_cast<size_t>(now - names.begin())]};
   }
 

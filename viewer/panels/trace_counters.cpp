@@ -25,7 +25,7 @@ std::string counter_value(const TraceCounter& counter, double value) {
 void draw_counter(const TraceFrame& frame, uint32_t number, float top, float height) {
   const TraceCounter& counter = frame.trace.counters[number];
   const CounterLevels& levels = frame.index.counters[number];
-  const PlotColors& colors = plot_colors(frame.style.theme);
+  const PlotColors& colors = frame.style.colors();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float left = frame.left(), right = frame.right();
   const float roof = top + 0.3f * frame.em, floor = top + height - 0.25f * frame.em;
@@ -69,7 +69,7 @@ void counter_tooltip(const TraceFrame& frame, uint32_t number, double time_us) {
   show_text(range->low == range->high ? counter_value(counter, range->high)
                                       : fmt::format("{} to {}", counter_value(counter, range->low),
                                                     counter_value(counter, range->high)));
-  show_text("at " + format_time(time_us), plot_colors(frame.style.theme).muted_text);
+  show_text("at " + format_time(time_us), frame.style.colors().muted_text);
   ImGui::EndTooltip();
 }
 

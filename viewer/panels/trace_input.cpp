@@ -63,8 +63,8 @@ void draw_menu(const TraceFrame& frame) {
   }
   if (ImGui::MenuItem("Show all", "0")) state.window = {};
   const auto close_all = [&](uint8_t closed) {
-    std::fill(state.lane_closed.begin(), state.lane_closed.end(), closed);
-    std::fill(state.rank_closed.begin(), state.rank_closed.end(), uint8_t{0});
+    std::ranges::fill(state.lane_closed, closed);
+    std::ranges::fill(state.rank_closed, uint8_t{0});
     state.cache.strips_stale = true;
   };
   if (ImGui::MenuItem("Fold all lanes")) close_all(1);
@@ -122,17 +122,15 @@ void go_to_hit(const TraceFrame& frame, bool forward) {
   TraceViewState& state = frame.state;
   const TraceSearch& search = state.cache.search;
   if (!search.active() || search.num_hits() == 0) return;
-  std::optional<SpanRef> hit;
-  if (!state.selected && forward) {
-    hit = search.first_from(frame.trace, frame.index, state.window.start_us);
-  } else {
-    hit = forward ? search.next(frame.trace, frame.index, state.selected)
-                  : search.previous(frame.trace, frame.index, state.selected);
-  }
-  if (!hit) {  // past the end: from the other one
-    hit = forward ? search.next(frame.trace, frame.index, std::nullopt)
-                  : search.previous(frame.trace, frame.index, std::nullopt);
-  }
+  const auto beside = [&](std::optional<SpanRef> from) {
+    return forward ? search.next(frame.trace, frame.index, from)
+                   : search.previous(frame.trace, frame.index, from);
+  };
+  std::optional<SpanRef> hit =
+      !state.selected && forward
+          ? search.first_from(frame.trace, frame.index, state.window.start_us)
+          : beside(state.selected);
+  if (!hit) hit = beside(std::nullopt);  // past the end: from the other one
   if (hit) show_span(frame.trace, frame.index, state, *hit);
 }
 
@@ -144,11 +142,10 @@ void handle_keys(const TraceFrame& frame) {
   };
   const double middle = (window.start_us + window.end_us) / 2;
   const double step = window.length_us() * kPanStep;
-  const auto pan = [&](double by) { pan_window(frame, by); };
   if (pressed(ImGuiKey_W)) zoom_window(frame.trace, window, middle, 1 / kKeyStep);
   if (pressed(ImGuiKey_S)) zoom_window(frame.trace, window, middle, kKeyStep);
-  if (pressed(ImGuiKey_A)) pan(-step);
-  if (pressed(ImGuiKey_D)) pan(step);
+  if (pressed(ImGuiKey_A)) pan_window(frame, -step);
+  if (pressed(ImGuiKey_D)) pan_window(frame, step);
   if (pressed(ImGuiKey_N) || pressed(ImGuiKey_F3)) go_to_hit(frame, true);
   if (pressed(ImGuiKey_P) || pressed(ImGuiMod_Shift | ImGuiKey_F3)) go_to_hit(frame, false);
   if (ImGui::Shortcut(ImGuiKey_F) || ImGui::Shortcut(ImGuiMod_Ctrl | ImGuiKey_F)) {
@@ -209,19 +206,19 @@ void navigate(TraceFrame& frame) {
   frame.scale.window = state.window;
 }
 
-void pick(const TraceFrame& frame, const ChartMouse& mouse, const TraceHover& hover) {
+void pick(const TraceFrame& frame, bool released, const TraceHover& hover) {
   TraceViewState& state = frame.state;
-  if (mouse.hovered && !state.dragged) {
+  if (frame.mouse_inside && !state.dragged) {
     if (hover.counter)
       counter_tooltip(frame, *hover.counter, frame.time_at(ImGui::GetIO().MousePos.x));
     if (hover.span) span_tooltip(frame, hover);
   }
-  if (mouse.hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left) && hover.span) {
+  if (frame.mouse_inside && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left) && hover.span) {
     select(state, frame, *hover.span);
     zoom_to(frame, window_of(frame, *hover.span));
     state.dragged = true;  // the release that follows is no click of its own
   }
-  if (mouse.released && !state.dragged) {
+  if (released && !state.dragged) {
     if (hover.span) select(state, frame, *hover.span);
     if (state.pressed_right) {
       ImGui::OpenPopup("##trace_menu");
@@ -230,7 +227,7 @@ void pick(const TraceFrame& frame, const ChartMouse& mouse, const TraceHover& ho
       state.selected_name.reset();
     }
   }
-  if (mouse.released) {
+  if (released) {
     state.range_anchor_us.reset();
     state.dragged = false;
   }

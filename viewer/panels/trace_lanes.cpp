@@ -56,7 +56,7 @@ class RowDrawing {
     state.num_looked += find_boxes(row, frame_.scale, frame_.min_box, boxes);
     state.num_boxes += boxes.size();
     const TraceSearch& search = state.cache.search;
-    const ImU32 background = plot_colors(frame_.style.theme).background;
+    const ImU32 background = frame_.style.colors().background;
     const float text_width = kMinTextEms * frame_.em;
     for (const TraceBox& box : boxes) {
       const uint32_t name = row.name[box.shown];
@@ -76,7 +76,7 @@ class RowDrawing {
       // A gap parts neighbours; text on a many-box would name only one of them.
       draw_->AddRectFilled(ImVec2(x0, top_), ImVec2(x1 - 1, bottom_), color);
       if (x1 - x0 < text_width || box.count > 1) continue;
-      const ImU32 ink = dim ? plot_colors(frame_.style.theme).muted_text : readable_text_on(color);
+      const ImU32 ink = dim ? frame_.style.colors().muted_text : readable_text_on(color);
       draw_text(name, x0, x1 - 1, ink);
     }
     flush();
@@ -122,7 +122,7 @@ class RowDrawing {
     };
     const float x0 = at(row.start_us[index]);
     const float x1 = std::max(at(end_of(row, index)), x0 + 3);
-    const ImU32 ink = plot_colors(frame_.style.theme).text;
+    const ImU32 ink = frame_.style.colors().text;
     draw_->AddRect(ImVec2(x0 - 1, top_ - 1), ImVec2(x1 + 1, bottom_ + 1), ink, 0, 2.0f);
   }
 
@@ -149,7 +149,7 @@ void draw_pieces(const TraceFrame& frame, const TimePieces& pieces, float top, f
 
 void draw_rank_head(const TraceFrame& frame, const Strip& strip, float top) {
   const TraceRank& rank = frame.index.ranks[strip.index];
-  const PlotColors& colors = plot_colors(frame.style.theme);
+  const PlotColors& colors = frame.style.colors();
   draw_head(frame, top, strip.height, rank_title(frame.trace, rank),
             frame.state.rank_closed[strip.index] != 0);
   const float right = frame.right();
@@ -172,7 +172,7 @@ void draw_rank_head(const TraceFrame& frame, const Strip& strip, float top) {
 void draw_lane(const TraceFrame& frame, const Strip& strip, float top, float clip_top,
                float clip_bottom) {
   const uint32_t lane = strip.index;
-  const PlotColors& colors = plot_colors(frame.style.theme);
+  const PlotColors& colors = frame.style.colors();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float left = frame.left(), right = frame.right();
   const float bottom = top + strip.height;
@@ -246,7 +246,7 @@ TraceHover hover_in_lane(const TraceFrame& frame, const Strip& strip, float top)
   hover.span = SpanRef{number, *found};
   if (static_cast<double>(row.length_us[*found]) < slack) {
     const auto place_of = [&](double at) {
-      return std::lower_bound(row.start_us.begin(), row.start_us.end(), at) - row.start_us.begin();
+      return std::ranges::lower_bound(row.start_us, at) - row.start_us.begin();
     };
     hover.count = static_cast<uint32_t>(
         std::max<std::ptrdiff_t>(1, place_of(time + slack / 2) - place_of(time - slack / 2)));
@@ -267,7 +267,7 @@ void draw_clipped(const TraceFrame& frame, ImVec2 at, float right, ImU32 color,
 void draw_head(const TraceFrame& frame, float top, float height, const std::string& title,
                bool closed) {
   const float left = frame.left(), right = frame.right();
-  const ImU32 ink = plot_colors(frame.style.theme).text;
+  const ImU32 ink = frame.style.colors().text;
   ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(left, top), ImVec2(right, top + height - 1),
                                             ImGui::GetColorU32(ImGuiCol_TableHeaderBg));
   draw_arrow(frame, ImVec2(left + 0.7f * frame.em, top + height / 2), closed, ink);
@@ -316,8 +316,7 @@ const Strip* strip_at(const TraceViewState& state, float y) {
   return &*(after - 1);
 }
 
-TraceHover draw_strips(const TraceFrame& frame, float origin_y, float top, float bottom,
-                       bool mouse_inside) {
+TraceHover draw_strips(const TraceFrame& frame, float origin_y, float top, float bottom) {
   TraceHover hover;
   const std::vector<Strip>& strips = frame.state.cache.strips;
   const Strip* first = strip_at(frame.state, std::max(0.0f, top - origin_y));
@@ -329,7 +328,7 @@ TraceHover draw_strips(const TraceFrame& frame, float origin_y, float top, float
   for (const Strip* strip = first; strip != strips.data() + strips.size(); ++strip) {
     const float y = origin_y + strip->y;
     if (y > bottom) break;
-    const bool hovered = mouse_inside && mouse_y >= y && mouse_y < y + strip->height;
+    const bool hovered = frame.mouse_inside && mouse_y >= y && mouse_y < y + strip->height;
     switch (strip->kind) {
       case Strip::Kind::RankHead:
         draw_rank_head(frame, *strip, y);

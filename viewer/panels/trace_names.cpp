@@ -90,7 +90,7 @@ void span_tooltip(const TraceFrame& frame, const TraceHover& hover) {
   const SpanRef span = *hover.span;
   const TraceRow& row = frame.index.row(frame.trace, span.row);
   const uint32_t lane = frame.index.rows[span.row].lane;
-  const ImU32 muted = plot_colors(frame.style.theme).muted_text;
+  const ImU32 muted = frame.style.colors().muted_text;
   ImGui::PushTextWrapPos(32 * frame.em);
   ImGui::PushFont(frame.style.bold, 0.0f);
   show_text(clean_text(frame.trace.names[row.name[span.index]], 512));

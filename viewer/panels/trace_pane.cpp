@@ -39,7 +39,7 @@ void line(const TraceFrame& frame, const char* what, const std::string& value,
           const char* meaning = nullptr) {
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
-  show_text(what, plot_colors(frame.style.theme).muted_text);
+  show_text(what, frame.style.colors().muted_text);
   if (meaning) ImGui::SetItemTooltip("%s", meaning);
   ImGui::TableNextColumn();
   show_right(value);
@@ -63,14 +63,14 @@ void copy_buttons(const TraceFrame& frame, const char* what, const auto& make_te
 void draw_histogram(const TraceFrame& frame, uint32_t name, double marked_us) {
   const DurationHistogram histogram = duration_histogram(frame.index, name, kHistogramBins);
   if (histogram.counts.size() < 2) return;
-  const PlotColors& colors = plot_colors(frame.style.theme);
+  const PlotColors& colors = frame.style.colors();
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const ImVec2 size(ImGui::GetContentRegionAvail().x, 4.2f * frame.em);
   ImGui::InvisibleButton("##histogram", size);
   const bool hovered = ImGui::IsItemHovered();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   draw->AddRectFilled(at, at + size, ImGui::GetColorU32(ImGuiCol_FrameBg));
-  const uint32_t most = *std::max_element(histogram.counts.begin(), histogram.counts.end());
+  const uint32_t most = *std::ranges::max_element(histogram.counts);
   const float step = size.x / static_cast<float>(histogram.counts.size());
   const float floor = at.y + size.y;
   for (size_t bin = 0; bin < histogram.counts.size(); ++bin) {
@@ -112,7 +112,7 @@ void draw_span(const TraceFrame& frame) {
   const std::string category = clean_text(frame.trace.categories[row.category[span.index]], 64);
   show_wrapped(fmt::format("{}{}{}, {}", category, category.empty() ? "" : " on ",
                            rank_title(frame.trace, rank), lane_title(frame.trace, lane)),
-               plot_colors(frame.style.theme).muted_text);
+               frame.style.colors().muted_text);
   if (!ImGui::BeginTable("##span", 2, kPlainTable)) return;
   const double length = static_cast<double>(row.length_us[span.index]);
   line(frame, "start", format_time(row.start_us[span.index]));
@@ -158,7 +158,7 @@ void draw_statistics(const TraceFrame& frame, uint32_t name) {
 
 void draw_ranks(const TraceFrame& frame, const RangeSums& sums) {
   const auto any = [](const RangeSums::Rank& rank) { return rank.communication_us > 0; };
-  if (std::none_of(sums.ranks().begin(), sums.ranks().end(), any)) return;
+  if (std::ranges::none_of(sums.ranks(), any)) return;
   if (!ImGui::BeginTable("##ranks", 4, kPlainTable)) return;
   figure_columns(frame, {"rank", "comm.", "exposed", "share"});
   draw_rows_in_sight(sums.ranks().size(), [&](size_t i) {
@@ -219,11 +219,11 @@ void draw_sums(const TraceFrame& frame, const char* id, const RangeSums& sums,
 
 void draw_pane(const TraceFrame& frame) {
   TraceViewState& state = frame.state;
-  const ImU32 muted = plot_colors(frame.style.theme).muted_text;
+  const ImU32 muted = frame.style.colors().muted_text;
   if (state.selected_name) {
     ImGui::PushFont(frame.style.bold, 0.0f);
     show_wrapped(clean_text(frame.trace.names[*state.selected_name], 512),
-                 plot_colors(frame.style.theme).text);
+                 frame.style.colors().text);
     ImGui::PopFont();
     if (state.selected) draw_span(frame);
     draw_statistics(frame, *state.selected_name);

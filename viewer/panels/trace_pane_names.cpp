@@ -36,13 +36,8 @@ void sort_names(const TraceFrame& frame, const RangeSums& sums, TraceViewCache::
     if (column == kCount) return names[a].count < names[b].count;
     return column == kSelf ? self(a) < self(b) : names[a].total_us < names[b].total_us;
   };
-  std::stable_sort(order.places.begin(), order.places.end(),
-                   [&](uint32_t a, uint32_t b) { return down ? less(b, a) : less(a, b); });
-}
-
-// The whole name, else what follows its last colon, else its two ends.
-std::string fitting_name(const TraceViewCache::Label& label, float width) {
-  return label.width <= width ? label.text : shorten_middle(label.text.substr(label.tail), width);
+  std::ranges::stable_sort(order.places,
+                           [&](uint32_t a, uint32_t b) { return down ? less(b, a) : less(a, b); });
 }
 
 }  // namespace
@@ -50,8 +45,7 @@ std::string fitting_name(const TraceViewCache::Label& label, float width) {
 void draw_name_table(const TraceFrame& frame, const char* id, const RangeSums& sums,
                      TraceViewCache::NameOrder& order, bool with_self) {
   if (sums.names().empty()) {
-    show_text(sums.done() ? "No span in it." : "summing ...",
-              plot_colors(frame.style.theme).muted_text);
+    show_text(sums.done() ? "No span in it." : "summing ...", frame.style.colors().muted_text);
     return;
   }
   constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_Sortable | ImGuiTableFlags_ScrollY |
@@ -106,7 +100,11 @@ void draw_name_table(const TraceFrame& frame, const char* id, const RangeSums& s
     ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(at.x, y), ImVec2(at.x + dot, y + dot),
                                               name_color(frame, name.name), 2);
     ImGui::SetCursorScreenPos(ImVec2(at.x + 0.9f * frame.em, at.y));
-    show_text(fitting_name(name_label(frame, name.name), ImGui::GetContentRegionAvail().x));
+    // The whole name, else what follows its last colon, else its two ends.
+    const TraceViewCache::Label& label = name_label(frame, name.name);
+    const float room = ImGui::GetContentRegionAvail().x;
+    show_text(label.width <= room ? label.text
+                                  : shorten_middle(label.text.substr(label.tail), room));
     ImGui::TableNextColumn();
     show_right(format_time(name.total_us));
     if (with_self) {

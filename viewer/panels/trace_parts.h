@@ -51,8 +51,7 @@ void make_strips(const TraceFrame& frame);
 /// The strip at a height below the first strip's top.
 const TraceViewCache::Strip* strip_at(const TraceViewState& state, float y);
 /// Draws the strips between the two screen heights; origin_y is where the first one starts.
-TraceHover draw_strips(const TraceFrame& frame, float origin_y, float top, float bottom,
-                       bool mouse_inside);
+TraceHover draw_strips(const TraceFrame& frame, float origin_y, float top, float bottom);
 /// A head with an arrow, across the names and the chart.
 void draw_head(const TraceFrame& frame, float top, float height, const std::string& title,
                bool closed);
@@ -76,10 +75,7 @@ void handle_keys(const TraceFrame& frame);
 /// Wheel and drag over the item just submitted. Call before drawing, so that the frame follows.
 void navigate(TraceFrame& frame);
 /// Click, double click and menu on what the mouse is over.
-struct ChartMouse {
-  bool hovered = false, released = false;
-};
-void pick(const TraceFrame& frame, const ChartMouse& mouse, const TraceHover& hover);
+void pick(const TraceFrame& frame, bool released, const TraceHover& hover);
 void toggle_strip(const TraceFrame& frame, float y);
 
 // trace_pane.cpp, trace_pane_names.cpp

@@ -15,10 +15,6 @@ constexpr uint32_t kMaxLanesPerRank = 16;  // asked for the overview
 constexpr float kColumnPixels = 2.0f;
 constexpr double kLevels = 15;
 
-TimeScale whole_scale(const TraceFrame& frame) {
-  return {{0, std::max(frame.trace.length_us, 1e-3)}, frame.scale.width};
-}
-
 std::vector<RulerTick> shown_ticks(const TraceFrame& frame) {
   const auto most = static_cast<size_t>(frame.scale.width / static_cast<double>(8 * frame.em));
   return ruler_ticks(frame.scale.window, std::max<size_t>(most, 2));
@@ -96,7 +92,7 @@ void draw_overview(const TraceFrame& frame, float height) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const ImVec2 size(static_cast<float>(frame.scale.width), height);
   ImGui::InvisibleButton("##overview", size);
-  const TimeScale whole = whole_scale(frame);
+  const TimeScale whole{{0, std::max(frame.trace.length_us, 1e-3)}, frame.scale.width};
   TimeWindow& window = frame.state.window;
   const double mouse_us = whole.time_at(static_cast<double>(ImGui::GetIO().MousePos.x - at.x));
   if (ImGui::IsItemActive()) {
@@ -112,7 +108,7 @@ void draw_overview(const TraceFrame& frame, float height) {
     }
   }
   fill_overview(frame, static_cast<size_t>(size.x / kColumnPixels));
-  const PlotColors& colors = plot_colors(frame.style.theme);
+  const PlotColors& colors = frame.style.colors();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   draw->AddRectFilled(at, at + size, ImGui::GetColorU32(ImGuiCol_FrameBg));
   draw_cells(frame, at, height);
@@ -135,7 +131,7 @@ void draw_overview(const TraceFrame& frame, float height) {
 void draw_ruler(const TraceFrame& frame, float height) {
   const ImVec2 at(frame.chart_x, ImGui::GetCursorScreenPos().y);
   const float right = at.x + static_cast<float>(frame.scale.width);
-  const PlotColors& colors = plot_colors(frame.style.theme);
+  const PlotColors& colors = frame.style.colors();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   draw->PushClipRect(at, ImVec2(right, at.y + height), true);
   for (const RulerTick& tick : shown_ticks(frame)) {
@@ -160,7 +156,7 @@ void draw_ruler(const TraceFrame& frame, float height) {
 }
 
 void draw_grid(const TraceFrame& frame, float top, float bottom) {
-  const ImU32 color = plot_colors(frame.style.theme).grid;
+  const ImU32 color = frame.style.colors().grid;
   for (const RulerTick& tick : shown_ticks(frame)) {
     const float x = std::round(frame.x_of(tick.time_us)) + 0.5f;
     ImGui::GetWindowDrawList()->AddLine(ImVec2(x, top), ImVec2(x, bottom), color);
@@ -171,8 +167,7 @@ void draw_range(const TraceFrame& frame, float top, float bottom) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
   if (frame.mouse_inside) {
     const float x = std::round(ImGui::GetIO().MousePos.x) + 0.5f;
-    draw->AddLine(ImVec2(x, top), ImVec2(x, bottom),
-                  with_alpha(plot_colors(frame.style.theme).text, 0.35f));
+    draw->AddLine(ImVec2(x, top), ImVec2(x, bottom), with_alpha(frame.style.colors().text, 0.35f));
   }
   if (!frame.state.range) return;
   const ImU32 color = series_color(3, frame.style.theme);

@@ -25,7 +25,7 @@ void prepare(TraceFrame& frame) {
   state.lane_closed.resize(frame.trace.lanes.size(), 0);
   state.rank_closed.resize(frame.index.ranks.size(), 0);
   cache.colors.resize(frame.trace.names.size(), 0);
-  if (cache.theme != frame.style.theme) std::fill(cache.colors.begin(), cache.colors.end(), 0u);
+  if (cache.theme != frame.style.theme) std::ranges::fill(cache.colors, 0u);
   cache.theme = frame.style.theme;
   if (cache.font_size != frame.em) {
     cache.font_size = frame.em;
@@ -73,7 +73,7 @@ std::string hits_text(const TraceFrame& frame) {
 
 void draw_toolbar(const TraceFrame& frame) {
   TraceViewState& state = frame.state;
-  const ImU32 muted = plot_colors(frame.style.theme).muted_text;
+  const ImU32 muted = frame.style.colors().muted_text;
   if (std::exchange(state.focus_search, false)) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(
       std::clamp(ImGui::GetContentRegionAvail().x * 0.3f, 7 * frame.em, 18 * frame.em));
@@ -190,19 +190,18 @@ void draw_lanes(TraceFrame& frame, float height) {
   const ImVec2 corner = ImGui::GetWindowPos();
   const float content = std::max(state.cache.total_height, height);
   ImGui::InvisibleButton("##gutter", ImVec2(frame.gutter, content));
-  const bool over_gutter = ImGui::IsItemHovered();
-  const float wheel = ImGui::GetIO().MouseWheel;
-  if (over_gutter) {
+  if (ImGui::IsItemHovered()) {
     ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
+    const float wheel = ImGui::GetIO().MouseWheel;
     if (wheel != 0) ImGui::SetScrollY(ImGui::GetScrollY() - wheel * 3 * frame.row_height());
+    lane_tooltip(frame, ImGui::GetIO().MousePos.y - origin.y);
   }
-  if (over_gutter) lane_tooltip(frame, ImGui::GetIO().MousePos.y - origin.y);
   if (ImGui::IsItemClicked()) toggle_strip(frame, ImGui::GetIO().MousePos.y - origin.y);
   ImGui::SetCursorScreenPos(ImVec2(origin.x + frame.gutter, origin.y));
   ImGui::InvisibleButton("##chart", ImVec2(static_cast<float>(frame.scale.width), content),
                          ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonRight);
-  const ChartMouse mouse{ImGui::IsItemHovered(), ImGui::IsItemDeactivated()};
-  frame.mouse_inside = mouse.hovered;
+  const bool released = ImGui::IsItemDeactivated();
+  frame.mouse_inside = ImGui::IsItemHovered();
   navigate(frame);
   if (state.cache.strips_stale) make_strips(frame);
 
@@ -214,13 +213,13 @@ void draw_lanes(TraceFrame& frame, float height) {
   draw->PushClipRect(state.chart_min, state.chart_max, true);
   draw_grid(frame, corner.y, bottom);
   draw->PopClipRect();
-  const TraceHover hover = draw_strips(frame, origin.y, corner.y, bottom, mouse.hovered);
+  const TraceHover hover = draw_strips(frame, origin.y, corner.y, bottom);
   draw->PushClipRect(state.chart_min, state.chart_max, true);
   draw_range(frame, corner.y, bottom);
   draw->PopClipRect();
   draw->AddLine(ImVec2(frame.chart_x - 0.5f, corner.y), ImVec2(frame.chart_x - 0.5f, bottom),
-                plot_colors(frame.style.theme).border);
-  pick(frame, mouse, hover);
+                frame.style.colors().border);
+  pick(frame, released, hover);
   ImGui::EndChild();
 }
 
@@ -247,8 +246,7 @@ void draw_chart(TraceFrame& frame) {
 
 void draw_splitter(const TraceFrame& frame, float whole_width) {
   ImGui::SameLine(0, 0);
-  const float height = ImGui::GetContentRegionAvail().y;
-  ImGui::InvisibleButton("##splitter", ImVec2(0.5f * frame.em, height));
+  ImGui::InvisibleButton("##splitter", ImVec2(0.5f * frame.em, ImGui::GetContentRegionAvail().y));
   if (ImGui::IsItemHovered() || ImGui::IsItemActive()) {
     ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
   }

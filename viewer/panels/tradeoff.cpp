@@ -23,10 +23,7 @@ bool less_is_better(std::string_view key) {
 class TradeoffPanel final : public ChartPanel {
  public:
   TradeoffPanel()
-      : ChartPanel({"tradeoff", "Trade-off", DockPlace::Charts,
-                    "Two figures of every point against each other, by default memory against "
-                    "time; the text under the mouse marks points that no other one beats in both."},
-                   ChartSubject::ShownPoints) {}
+      : ChartPanel({"tradeoff", "Trade-off", DockPlace::Charts}, ChartSubject::ShownPoints) {}
   std::string script(const Workspace& workspace) const override {
     return workspace.shown().empty() ? "" : figures_script(workspace, {x_key_, y_key_});
   }

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "runtime/base/check.h"
+#include "runtime/base/errors.h"
 #include "runtime/records/schema.h"
 
 namespace moonshard::viewer {

@@ -1,7 +1,5 @@
 #include "viewer/readers/codec_fields.h"
 
-#include <algorithm>
-
 namespace moonshard::viewer {
 namespace {
 

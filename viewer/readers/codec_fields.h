@@ -57,7 +57,7 @@ void fields(auto& a, TextPair& v) {
   a(v.key, v.value);
 }
 void fields(auto& a, SweepProgress& v) {
-  a(v.state, v.total, v.done, v.failed, v.elapsed_s, v.eta_s, v.current, v.updated);
+  a(v.state, v.total, v.done, v.elapsed_s, v.eta_s, v.current, v.updated);
 }
 void fields(auto& a, RunData& v) {
   a(v.path, v.name, v.created, v.axes, v.baseline_axis, v.baseline_value, v.environment, v.points,
@@ -77,12 +77,12 @@ void fields(auto& a, TraceCounter& v) {
   a(v.name, v.time_us, v.value);
 }
 void fields(auto& a, Trace& v) {
-  a(v.file, v.names, v.categories, v.lanes, v.counters, v.length_us, v.num_events, v.num_skipped,
+  a(v.names, v.categories, v.lanes, v.counters, v.length_us, v.num_events, v.num_skipped,
     v.problems);
 }
 void fields(auto& a, SnapshotSegment& v) {
-  a(v.address, v.device, v.stream, v.kind, v.total, v.allocated, v.active, v.requested,
-    v.largest_free, v.num_blocks, v.expandable);
+  a(v.address, v.device, v.stream, v.kind, v.total, v.allocated, v.largest_free, v.num_blocks,
+    v.expandable);
 }
 void fields(auto& a, SnapshotBlock& v) {
   a(v.address, v.size, v.requested, v.state, v.where);

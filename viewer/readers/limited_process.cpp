@@ -15,8 +15,8 @@
 #include <new>
 
 #include "runtime/base/check.h"
+#include "runtime/base/files.h"
 #include "viewer/input/file_rights.h"
-#include "viewer/input/open_file.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -277,31 +277,25 @@ pid_t reading_service_process() {
 void read_in_process(const std::string& request, const std::function<void(double share)>& progress,
                      const std::atomic<bool>& stop,
                      const std::function<void(std::string_view part)>& on_part) {
-  const FileDescriptor pipe(ask_service(request));
+  const Descriptor pipe(ask_service(request));
   while (true) {
     FrameKind kind{};
     uint64_t size = 0;
-    read_stoppable(pipe.get(), &kind, 1, stop);
-    read_stoppable(pipe.get(), &size, sizeof size, stop);
+    read_stoppable(pipe.number(), &kind, 1, stop);
+    read_stoppable(pipe.number(), &size, sizeof size, stop);
     if (kind > FrameKind::Done || size > kMaxPart) {
       throw IoError("reading process: its answer makes no sense; the file is damaged");
     }
     std::string bytes(size, '\0');
-    read_stoppable(pipe.get(), bytes.data(), size, stop);
-    switch (kind) {
-      case FrameKind::Progress: {
-        double share = 0;
-        if (size == sizeof share) std::memcpy(&share, bytes.data(), sizeof share);
-        if (progress) progress(share);
-        break;
-      }
-      case FrameKind::Part:
-        on_part(bytes);
-        break;
-      case FrameKind::Error:
-        throw IoError(bytes);
-      case FrameKind::Done:
-        return;
+    read_stoppable(pipe.number(), bytes.data(), size, stop);
+    if (kind == FrameKind::Done) return;
+    if (kind == FrameKind::Error) throw IoError(bytes);
+    if (kind == FrameKind::Part) {
+      on_part(bytes);
+    } else if (progress && size == sizeof(double)) {
+      double share = 0;
+      std::memcpy(&share, bytes.data(), sizeof share);
+      progress(share);
     }
   }
 }

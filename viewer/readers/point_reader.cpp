@@ -17,10 +17,10 @@ namespace fs = std::filesystem;
 void order_phases(records::TimePart& time) {
   const std::vector<std::string>& order = time.phase_order;
   const auto place = [&](const PhaseTime& phase) {
-    return std::find(order.begin(), order.end(), phase.name) - order.begin();
+    return std::ranges::find(order, phase.name) - order.begin();
   };
-  std::stable_sort(time.phases_ms.begin(), time.phases_ms.end(),
-                   [&](const PhaseTime& a, const PhaseTime& b) { return place(a) < place(b); });
+  std::ranges::stable_sort(
+      time.phases_ms, [&](const PhaseTime& a, const PhaseTime& b) { return place(a) < place(b); });
 }
 
 // Lists of unequal length are cut to the shortest, so that every moment has every number. A list

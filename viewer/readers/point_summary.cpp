@@ -1,6 +1,7 @@
 #include "viewer/readers/point_summary.h"
 
 #include "viewer/input/json_fields.h"
+#include "viewer/readers/record_stream.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -38,19 +39,16 @@ void Cells::add(const std::string& key, Value::Kind kind, double number, std::st
 
 void read_point_summary(JsonStream& stream, PointSummary& point) {
   begin_object(stream);
-  for_each_key(stream, [&](const std::string& key, JsonToken token) {
-    if (key == "status") {
-      take_text(stream, token, point.status, kMaxStatusBytes);
-    } else if (key == "error") {
-      take_text(stream, token, point.error, kMaxErrorBytes);
-    } else if (key == "options" && token == JsonToken::BeginObject) {
+  read_fields(stream, [&](FieldReader& field) {
+    field("status", JsonToken::String,
+          [&] { point.status = cut_text(stream.text(), kMaxStatusBytes); });
+    field("error", JsonToken::String,
+          [&] { point.error = cut_text(stream.text(), kMaxErrorBytes); });
+    field("metrics", JsonToken::BeginObject, [&] { point.metrics.read(stream); });
+    field("options", JsonToken::BeginObject, [&] {
       point.has_options = true;
       point.options.read(stream);
-    } else if (key == "metrics" && token == JsonToken::BeginObject) {
-      point.metrics.read(stream);
-    } else {
-      stream.skip_rest(token);
-    }
+    });
   });
   stream.next();  // nothing may follow
 }

@@ -34,7 +34,7 @@ class FieldReader {
     is_taken_ = true;
     take(token_, value);
   }
-  /// A list or an object that `read` takes to its end.
+  /// A value that begins so, which `read` takes to its end.
   template <class Read>
   void operator()(std::string_view key, JsonToken begin, const Read& read) {
     if (is_taken_ || key_ != key || token_ != begin) return;

@@ -4,6 +4,7 @@
 
 #include "runtime/records/reader.h"
 #include "viewer/input/file_rights.h"
+#include "viewer/input/open_file.h"
 #include "viewer/readers/codec_fields.h"
 #include "viewer/readers/limited_process.h"
 #include "viewer/readers/readers.h"
@@ -52,35 +53,34 @@ void answer_each(const ReadRequest& request, const ReadControl& control, const A
   }
 }
 
+// A file of the run folder, or an IoError when it leads out of it or is not there.
+std::string path_inside(const std::string& folder, const std::string& name) {
+  const fs::path path = fs::path(folder) / name;
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    throw IoError(path.string() + ": is not there (any more); F5 reads the folder again");
+  }
+  if (!records::lies_inside(folder, path)) {
+    throw IoError(path.string() + ": leads out of the run folder; it is not opened");
+  }
+  if (!fs::is_regular_file(path, error)) {
+    throw IoError(path.string() + ": expected a file, got something else; it is not opened");
+  }
+  return path.string();
+}
+
 std::string answer_file(const ReadRequest& request, const ReadControl& control) {
   using Kind = ReadRequest::Kind;
   std::vector<fs::path> files;
   for (const std::string& name : request.names) files.push_back(path_inside(request.folder, name));
   if (files.empty()) throw IoError("reading: no file was named");
   const std::string& first = files.front().string();
-  switch (request.kind) {
-    case Kind::Trace:
-      return encode(read_trace(files, control));
-    case Kind::Snapshot:
-      return encode(read_snapshot(files.front(), control));
-    case Kind::Log:
-      return encode(read_log(files.front()));
-    case Kind::Table:
-      return encode(read_table(files.front()));
-    case Kind::Plot:
-      return encode(records::plot_spec_from_json(read_json_file(first), first));
-    case Kind::Runs:
-    case Kind::Details:
-      break;
-  }
-  throw IoError("reading: unknown request");
-}
-
-// The reading process may live in another folder than this one does by now.
-std::string from_root(const std::string& folder) {
-  std::error_code error;
-  const fs::path whole = fs::absolute(folder, error);
-  return error || folder.empty() ? folder : whole.string();
+  if (request.kind == Kind::Trace) return encode(read_trace(files, control));
+  if (request.kind == Kind::Snapshot) return encode(read_snapshot(first, control));
+  if (request.kind == Kind::Log) return encode(read_log(first));
+  if (request.kind == Kind::Table) return encode(read_table(first));
+  if (request.kind != Kind::Plot) throw IoError("reading: unknown request");
+  return encode(records::plot_spec_from_json(read_json_file(first), first));
 }
 
 template <class T>
@@ -97,21 +97,6 @@ void read_each(const ReadRequest& request, const ProgressFunction& progress, con
 }
 
 }  // namespace
-
-std::string path_inside(const std::string& folder, const std::string& name) {
-  const fs::path path = fs::path(folder) / name;
-  std::error_code error;
-  if (!fs::exists(path, error)) {
-    throw IoError(path.string() + ": is not there (any more); F5 reads the folder again");
-  }
-  if (!records::lies_inside(folder, path)) {
-    throw IoError(path.string() + ": leads out of the run folder; it is not opened");
-  }
-  if (!fs::is_regular_file(path, error)) {
-    throw IoError(path.string() + ": expected a file, got something else; it is not opened");
-  }
-  return path.string();
-}
 
 void answer_read_request(std::string_view bytes, const ReadControl& control, const Answer& answer) {
   const ReadRequest request = decode<ReadRequest>(bytes);
@@ -133,14 +118,15 @@ void answer_read_request(std::string_view bytes, const ReadControl& control, con
 void read_runs(const std::vector<std::string>& folders, const ProgressFunction& progress,
                const StopFlag& stop, const std::function<void(RunAnswer)>& on_run) {
   ReadRequest request{ReadRequest::Kind::Runs, "", {}};
-  for (const std::string& folder : folders) request.names.push_back(from_root(folder));
+  // From the root: the reading process may live in another folder than this one does by now.
+  for (const std::string& folder : folders) request.names.push_back(whole_path(folder));
   read_each<RunData>(request, progress, stop, on_run);
 }
 
 void read_details(const std::string& folder, const std::vector<std::string>& ids,
                   const ProgressFunction& progress, const StopFlag& stop,
                   const std::function<void(DetailAnswer)>& on_detail) {
-  read_each<PointDetail>({ReadRequest::Kind::Details, from_root(folder), ids}, progress, stop,
+  read_each<PointDetail>({ReadRequest::Kind::Details, whole_path(folder), ids}, progress, stop,
                          on_detail);
 }
 
@@ -148,7 +134,7 @@ template <class T>
 T read_file(const ReadRequest& request, const ProgressFunction& progress, const StopFlag& stop) {
   T value{};
   bool came = false;
-  const ReadRequest whole{request.kind, from_root(request.folder), request.names};
+  const ReadRequest whole{request.kind, whole_path(request.folder), request.names};
   read_in_process(encode(whole), progress, stop, [&](std::string_view part) {
     value = decode<T>(part);
     check_decoded(value);

@@ -67,7 +67,4 @@ std::string error_of(const Read& read) {
   }
 }
 
-/// A file of the run folder as a path, or an IoError when it leads out of it or is not there.
-std::string path_inside(const std::string& folder, const std::string& name);
-
 }  // namespace moonshard::viewer

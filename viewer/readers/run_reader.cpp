@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
-#include <thread>
+#include <future>
 
 #include "runtime/records/reader.h"
 #include "viewer/input/json_fields.h"
@@ -24,11 +23,6 @@ constexpr size_t kMaxTextBytes = 256u << 20;  // of all texts of a run
 constexpr size_t kPointsAtATime = 256;  // read in two threads, then put into the tables in order
 constexpr size_t kWorthAThread = 8;
 
-std::string read_small(const InsideFolder& inside, const fs::path& name) {
-  std::optional<OpenFile> file = inside.open(name);
-  return file ? file->read_all(kMaxRecordBytes) : "";
-}
-
 std::string read_sweep_text(const fs::path& folder, const InsideFolder& inside) {
   std::optional<OpenFile> file = inside.open("sweep.json");
   if (file) return file->read_all(kMaxRecordBytes);
@@ -47,7 +41,8 @@ template <typename Value, typename Read>
 void read_beside(const InsideFolder& inside, const fs::path& folder, const char* name, RunData& run,
                  Value& into, const Read& read) {
   try {
-    const std::string text = read_small(inside, name);
+    std::optional<OpenFile> file = inside.open(name);
+    const std::string text = file ? file->read_all(kMaxRecordBytes) : "";
     if (!text.empty()) into = read(text, (folder / name).string());
   } catch (const IoError& problem) {
     add_problem(run, problem.what());
@@ -61,81 +56,62 @@ std::string first_word(std::string text) {
 
 // One point as it is on the disk. The status file is written by the sweep's parent; a complete
 // result takes precedence, because a parent that was killed could not update it.
-class PointFiles {
- public:
-  PointFiles(const InsideFolder& inside, std::string_view sweep, const ReadControl& control)
-      : inside_(inside), sweep_(sweep), control_(control) {}
-
-  PointSummary read(const PlannedPoint& planned) const {
-    PointSummary point;
-    point.status = "planned";
-    try {
-      read_files(fs::path("points") / planned.id, point);
-    } catch (const IoError& problem) {
-      point = {};
-      point.status = "unreadable";
-      point.error = cut_text(problem.what(), 4096);
+void read_point_files(const InsideFolder& inside, const fs::path& at, const ReadControl& control,
+                      PointSummary& point) {
+  control.check();
+  std::string status_problem;
+  try {
+    if (std::optional<OpenFile> status = inside.open(at / "status")) {
+      point.status = first_word(status->read_all(256));
     }
-    if (!point.has_options && planned.options_size > 0) {
-      MemorySource source(sweep_.substr(planned.options, planned.options_size));
-      JsonStream stream(source, "sweep.json");
-      stream.next();
-      point.options.read(stream);
-    }
-    return point;
+  } catch (const IoError& problem) {
+    status_problem = problem.what();  // matters only when there is no result
   }
+  std::optional<OpenFile> result = inside.open(at / "result.json");
+  if (!result && !status_problem.empty()) throw IoError(status_problem);
+  if (!result) return;
+  const std::string where = result->name();
+  FileSource source(std::move(*result), control);
+  JsonStream stream(source, where);
+  read_point_summary(stream, point);
+}
 
- private:
-  void read_files(const fs::path& at, PointSummary& point) const {
-    control_.check();
-    std::string status_problem;
-    try {
-      if (std::optional<OpenFile> status = inside_.open(at / "status")) {
-        point.status = first_word(status->read_all(256));
-      }
-    } catch (const IoError& problem) {
-      status_problem = problem.what();  // matters only when there is no result
-    }
-    std::optional<OpenFile> result = inside_.open(at / "result.json");
-    if (!result && !status_problem.empty()) throw IoError(status_problem);
-    if (!result) return;
-    const std::string where = result->name();
-    FileSource source(std::move(*result), control_);
-    JsonStream stream(source, where);
-    read_point_summary(stream, point);
+PointSummary read_point(const InsideFolder& inside, std::string_view sweep,
+                        const PlannedPoint& planned, const ReadControl& control) {
+  PointSummary point;
+  point.status = "planned";
+  try {
+    read_point_files(inside, fs::path("points") / planned.id, control, point);
+  } catch (const IoError& problem) {
+    point = {};
+    point.status = "unreadable";
+    point.error = cut_text(problem.what(), 4096);
   }
-
-  const InsideFolder& inside_;
-  std::string_view sweep_;
-  const ReadControl& control_;
-};
+  if (!point.has_options && planned.options_size > 0) {
+    MemorySource source(sweep.substr(planned.options, planned.options_size));
+    JsonStream stream(source, "sweep.json");
+    stream.next();
+    point.options.read(stream);
+  }
+  return point;
+}
 
 // Calls work(i) for all i below count, in this thread and one more.
 template <typename Work>
 void in_two_threads(size_t count, const Work& work) {
   std::atomic<size_t> next{0};
-  std::exception_ptr error;
   const auto run = [&] {
-    for (size_t i = next++; i < count; i = next++) work(i);
+    try {
+      for (size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      next = count;  // the other one stops, too
+      throw;
+    }
   };
   if (count < kWorthAThread) return run();
-  std::thread second([&] {
-    try {
-      run();
-    } catch (...) {
-      error = std::current_exception();
-      next = count;
-    }
-  });
-  try {
-    run();
-  } catch (...) {
-    next = count;
-    second.join();
-    throw;
-  }
-  second.join();
-  if (error) std::rethrow_exception(error);
+  std::future<void> second = std::async(std::launch::async, run);
+  run();
+  second.get();
 }
 
 // Puts what was read into the run's tables, within the limits of the whole run.
@@ -164,9 +140,7 @@ class TableFiller {
       add_problem(run_, fmt::format("{}: {} values of rare names are not shown; too many names",
                                     run_.name, builder_.num_dropped()));
     }
-    if (was_cut_) {
-      add_problem(run_, fmt::format("{}: texts that are too long were cut", run_.name));
-    }
+    if (was_cut_) add_problem(run_, fmt::format("{}: texts that are too long were cut", run_.name));
   }
 
  private:
@@ -206,7 +180,6 @@ RunData read_run(const fs::path& folder, const ReadControl& control) {
   read_beside(inside, folder, "env.json", run, run.environment, read_environment);
   read_beside(inside, folder, "progress.json", run, run.progress, read_progress);
 
-  const PointFiles files(inside, sweep, control);
   TableFiller tables(run, planned.size());
   std::vector<PointSummary> block;
   for (size_t begin = 0; begin < planned.size(); begin += kPointsAtATime) {
@@ -214,7 +187,9 @@ RunData read_run(const fs::path& folder, const ReadControl& control) {
     control.report(static_cast<double>(begin) / static_cast<double>(planned.size()));
     block.clear();
     block.resize(std::min(kPointsAtATime, planned.size() - begin));
-    in_two_threads(block.size(), [&](size_t i) { block[i] = files.read(planned[begin + i]); });
+    in_two_threads(block.size(), [&](size_t i) {
+      block[i] = read_point(inside, sweep, planned[begin + i], control);
+    });
     for (size_t i = 0; i < block.size(); ++i)
       tables.add(planned[begin + i].id, std::move(block[i]));
   }

@@ -125,7 +125,6 @@ SweepProgress read_progress(std::string_view text, const std::string& where) {
     field("updated", progress.updated);
     field("total", progress.total);
     field("done", progress.done);
-    field("failed", progress.failed);
     field("elapsed_s", progress.elapsed_s);
     field("eta_s", progress.eta_s);
     field("current", JsonToken::BeginObject, [&] {

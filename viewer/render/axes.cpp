@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,10 @@ int write_tick(double value, char* buffer, int size, void*) {
   return length;
 }
 
-// ImPlot copies the texts at once.
+// Numbers by themselves where no texts are given. ImPlot copies the texts at once.
 void set_ticks(ImAxis axis, const std::vector<double>& places,
-               const std::vector<std::string>& texts) {
+               std::vector<std::string> texts = {}) {
+  if (texts.empty()) std::ranges::transform(places, std::back_inserter(texts), format_tick);
   std::vector<const char*> labels;
   for (const std::string& text : texts) labels.push_back(text.c_str());
   ImPlot::SetupAxisTicks(axis, places.data(), static_cast<int>(places.size()), labels.data());
@@ -33,14 +35,12 @@ void set_ticks(ImAxis axis, const std::vector<double>& places,
 // The distinct x values as ticks, as long as their texts keep clear of each other; else ImPlot's.
 void setup_value_ticks(const PreparedPanel& panel, const Range& range, float width) {
   std::vector<double> ticks;
-  std::vector<std::string> texts;
   float last_end = -1e9f;
   for (const double x : panel.x_ticks) {
     if (panel.x_log && x <= 0) continue;
     const double share = panel.x_log ? std::log(x / range.min) / std::log(range.max / range.min)
                                      : (x - range.min) / range.size();
-    std::string text = format_tick(x);
-    const float half = text_size(text).x / 2;
+    const float half = text_size(format_tick(x)).x / 2;
     const float center = static_cast<float>(share) * width;
     if (center - half < last_end + 0.5f * font_unit()) {
       // On a linear axis a few close values may hide behind their neighbour; many are a sign that
@@ -49,10 +49,9 @@ void setup_value_ticks(const PreparedPanel& panel, const Range& range, float wid
       continue;
     }
     ticks.push_back(x);
-    texts.push_back(std::move(text));
     last_end = center + half;
   }
-  if (ticks.size() >= 2) set_ticks(ImAxis_X1, ticks, texts);
+  if (ticks.size() >= 2) set_ticks(ImAxis_X1, ticks);
 }
 
 // A log axis that spans less than a decade or two shows hardly a power of ten: add 2 and 5.
@@ -63,14 +62,11 @@ void setup_log_ticks(ImAxis axis, const Range& range) {
                                     : decades > 0.5 ? std::vector<double>{1, 1.5, 2, 3, 4, 5, 7}
                                                     : std::vector<double>{};
   std::vector<double> ticks;
-  std::vector<std::string> texts;
   const double first = std::pow(10.0, std::floor(std::log10(range.min)));
   for (double decade = first; decade <= range.max; decade *= 10) {
     for (const double step : steps) {
       const double tick = step * decade;
-      if (tick < range.min || tick > range.max) continue;
-      ticks.push_back(tick);
-      texts.push_back(format_tick(tick));
+      if (tick >= range.min && tick <= range.max) ticks.push_back(tick);
     }
   }
   if (steps.empty()) {  // so narrow that even steps read best
@@ -79,10 +75,9 @@ void setup_log_ticks(ImAxis axis, const Range& range) {
     const double step = raw < 2 * unit ? unit : raw < 5 * unit ? 2 * unit : 5 * unit;
     for (double tick = std::ceil(range.min / step) * step; tick <= range.max; tick += step) {
       ticks.push_back(tick);
-      texts.push_back(format_tick(tick));
     }
   }
-  if (ticks.size() >= 2) set_ticks(axis, ticks, texts);
+  if (ticks.size() >= 2) set_ticks(axis, ticks);
 }
 
 // Names take at most this share of a panel; the plot has the rest.
@@ -130,9 +125,7 @@ bool has_named_x(const PreparedPanel& panel) {
 
 float names_width(const PreparedPanel& panel, float width) {
   float widest = 0;
-  for (const std::string& name : row_names(panel)) {
-    widest = std::max(widest, text_size(name).x);
-  }
+  for (const std::string& name : row_names(panel)) widest = std::max(widest, text_size(name).x);
   widest = std::min(widest, kNamesShare * width);
   return widest + (panel.x_label.empty() ? 1.2f : 2.8f) * font_unit();
 }
@@ -156,9 +149,7 @@ void setup_axes(const PreparedPanel& panel, const Range& y_range, ImVec2 area, I
   if (!rows) ImPlot::SetupAxisFormat(ImAxis_Y1, write_tick);
   setup_limits(ImAxis_X1, panel.horizontal ? y_range : panel.x_range, cond);
   setup_limits(ImAxis_Y1, panel.horizontal ? panel.x_range : y_range, cond);
-  if (!panel.x_ticks.empty() && !panel.horizontal) {
-    setup_value_ticks(panel, panel.x_range, area.x);
-  }
+  if (!panel.x_ticks.empty() && !panel.horizontal) setup_value_ticks(panel, panel.x_range, area.x);
   if (log_beside) setup_log_ticks(ImAxis_Y1, y_range);
   if (rows) setup_names(row_names(panel), area);
 }

@@ -23,8 +23,7 @@ ImVec2 to_pixels(const PreparedPanel& panel, double place, double value) {
 
 PixelBox box_of(const PreparedPanel& panel, double place, double from, double to) {
   const double half = panel.bar_width * 0.94 / 2;
-  const ImVec2 a = to_pixels(panel, place - half, from), b = to_pixels(panel, place + half, to);
-  return {a, b};
+  return {to_pixels(panel, place - half, from), to_pixels(panel, place + half, to)};
 }
 
 bool in_sight(const PixelBox& box) {
@@ -68,8 +67,7 @@ std::vector<EndText> stack_texts(const PreparedPanel& panel, const HiddenNames& 
 // counts as 0, because its digits are beyond the accuracy of the measurement. 0: all digits count.
 double smallest_difference(const PreparedPanel& panel, const std::vector<double>& values) {
   const auto negative = [](double value) { return value < 0; };
-  const bool differences =
-      panel.y_label.ends_with("[%]") || std::any_of(values.begin(), values.end(), negative);
+  const bool differences = panel.y_label.ends_with("[%]") || std::ranges::any_of(values, negative);
   if (!differences || panel.y_log) return 0;
   double largest = 0;
   for (const double value : values) largest = std::max(largest, std::abs(value));
@@ -101,7 +99,7 @@ void draw_end_texts(const PreparedPanel& panel, ValueText values, const HiddenNa
                     const UiStyle& style) {
   push_small_font();
   ImDrawList* draw = ImPlot::GetPlotDrawList();
-  const ImU32 color = plot_colors(style.theme).text;
+  const ImU32 color = style.colors().text;
   const float gap = 0.35f * font_unit();
   for (const EndText& entry : end_texts(panel, hidden)) {
     const ImVec2 end = to_pixels(panel, entry.place, entry.end);
@@ -124,7 +122,7 @@ void draw_end_texts(const PreparedPanel& panel, ValueText values, const HiddenNa
 
 void draw_whiskers(const PreparedPanel& panel, const PreparedSeries& series, const UiStyle& style) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
-  const ImU32 color = plot_colors(style.theme).text;
+  const ImU32 color = style.colors().text;
   const float weight = std::max(1.0f, 0.085f * font_unit());
   const double cap = panel.bar_width * 0.16;
   for (size_t i = 0; i < series.low.size(); ++i) {
@@ -141,7 +139,7 @@ void draw_whiskers(const PreparedPanel& panel, const PreparedSeries& series, con
 void draw_missing_bar(const PreparedPanel& panel, const MissingPoint& point, ImU32 color,
                       const UiStyle& style) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
-  const PlotColors& colors = plot_colors(style.theme);
+  const PlotColors& colors = style.colors();
   const float em = font_unit();
   const ImVec2 plot_min = ImPlot::GetPlotPos(), plot_max = plot_min + ImPlot::GetPlotSize();
   const PixelBox place = box_of(panel, point.x, panel.y_range.min, panel.y_range.min);
@@ -175,7 +173,7 @@ void draw_part(const PixelBox& box, double value, int decimals, ImU32 color, con
   draw->AddRectFilled(box.min, box.max, color);
   const float width = box.max.x - box.min.x, height = box.max.y - box.min.y;
   if (height > 0.3f * em && width > 0.3f * em) {
-    draw->AddRect(box.min, box.max, plot_colors(style.theme).background, 0, 0, 0.05f * em);
+    draw->AddRect(box.min, box.max, style.colors().background, 0, 0, 0.05f * em);
   }
   if (height < 1.25f * em) return;
   const std::string text = format_decimals(value, decimals);
@@ -187,7 +185,7 @@ void draw_stacks(const PreparedPanel& panel, const HiddenNames& hidden, const Ui
   const auto feet = stack_feet(panel, hidden);
   std::vector<double> values = all_values(panel);
   // Parts differ by powers of ten; the digits of the large ones are enough for all.
-  const double largest = values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+  const double largest = values.empty() ? 0 : *std::ranges::max_element(values);
   std::erase_if(values, [&](double value) { return value < 0.02 * largest; });
   const int decimals = common_decimals(values);
   push_small_font();
@@ -266,7 +264,7 @@ void draw_bars(const PreparedPanel& panel, ValueText values, const HiddenNames& 
     // a part is switched off.
     if (!stacked && hidden.contains(series.name)) continue;
     const ImU32 color =
-        stacked ? plot_colors(style.theme).muted_text : series_color(series.color, style.theme);
+        stacked ? style.colors().muted_text : series_color(series.color, style.theme);
     for (const MissingPoint& point : series.missing) draw_missing_bar(panel, point, color, style);
   }
   if (values != ValueText::None) draw_end_texts(panel, values, hidden, style);

@@ -61,7 +61,7 @@ ImU32 reference_color(const records::PlotReference& line, const PreparedPanel& p
   for (const PreparedSeries& series : panel.series) {
     if (series.name == line.series) return series_color(series.color, style.theme);
   }
-  return plot_colors(style.theme).muted_text;
+  return style.colors().muted_text;
 }
 
 // Words over the stubs of bars without a figure, turned as bars.cpp draws them at most.
@@ -77,24 +77,22 @@ void block_missing_bars(const PreparedPanel& panel, TextPlacer& placer) {
 
 }  // namespace
 
-bool TextPlacer::place(ImDrawList* draw, const std::string& text,
+void TextPlacer::place(ImDrawList* draw, const std::string& text,
                        const std::vector<ImVec2>& corners, ImU32 color) {
   const ImVec2 size = text_size(text);
   const ImVec2 plot_min = ImPlot::GetPlotPos(), plot_max = plot_min + ImPlot::GetPlotSize();
   for (const ImVec2 corner : corners) {
-    const Box box{corner, corner + size};
+    const PixelBox box(corner, corner + size);
     const bool inside = box.min.x >= plot_min.x && box.min.y >= plot_min.y &&
                         box.max.x <= plot_max.x && box.max.y <= plot_max.y;
-    const auto meets = [&](const Box& other) {
+    const auto meets = [&](const PixelBox& other) {
       return box.min.x < other.max.x && other.min.x < box.max.x && box.min.y < other.max.y &&
              other.min.y < box.max.y;
     };
-    if (!inside || std::any_of(taken_.begin(), taken_.end(), meets)) continue;
+    if (!inside || std::ranges::any_of(taken_, meets)) continue;
     taken_.push_back(box);
-    draw_text(draw, corner, color, text);
-    return true;
+    return draw_text(draw, corner, color, text);
   }
-  return false;
 }
 
 float band_ruler_height(const PreparedPanel& panel, ImVec2 area) {
@@ -119,7 +117,7 @@ void draw_band_shades(const PreparedPanel& panel, const UiStyle& style) {
   ImPlot::PushPlotClipRect();
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImVec2 min = ImPlot::GetPlotPos(), max = min + ImPlot::GetPlotSize();
-  const ImU32 color = with_alpha(plot_colors(style.theme).muted_text, 0.09f);
+  const ImU32 color = with_alpha(style.colors().muted_text, 0.09f);
   for (size_t i = 0; i < panel.bands.size(); i += 2) {
     draw->AddRectFilled(ImVec2(pixel_x(panel, panel.bands[i].from), min.y),
                         ImVec2(pixel_x(panel, panel.bands[i].to), max.y), color);
@@ -132,7 +130,7 @@ void draw_band_ruler(const PreparedPanel& panel, float height, const UiStyle& st
   ImPlot::PushPlotClipRect();
   push_small_font();
   ImDrawList* draw = ImPlot::GetPlotDrawList();
-  const PlotColors& colors = plot_colors(style.theme);
+  const PlotColors& colors = style.colors();
   const float em = font_unit();
   const ImVec2 min = ImPlot::GetPlotPos(), max = min + ImPlot::GetPlotSize();
   const float weight = std::max(1.0f, 0.06f * em);
@@ -215,7 +213,7 @@ void draw_references(const PreparedPanel& panel, TextPlacer& placer, const Hidde
         corners.push_back(ImVec2(x, at.y + shift * em));
       }
     }
-    placer.place(draw, line.text, corners, mix(color, plot_colors(style.theme).text, 0.35f));
+    placer.place(draw, line.text, corners, mix(color, style.colors().text, 0.35f));
   }
   ImGui::PopFont();
   ImPlot::PopPlotClipRect();
@@ -236,7 +234,7 @@ void draw_point_texts(const PreparedPanel& panel, TextPlacer& placer, const Hidd
   if (count == 0 || count > kMaxPointTexts) return;
   ImPlot::PushPlotClipRect();
   push_small_font();
-  const ImU32 color = plot_colors(style.theme).muted_text;
+  const ImU32 color = style.colors().muted_text;
   for (const PreparedSeries& series : panel.series) {
     if (hidden.contains(series.name) || series.texts.empty()) continue;
     for (size_t i = 0; i < series.x.size(); ++i) {

@@ -17,9 +17,8 @@ constexpr size_t kMaxCellTexts = 2000;
 constexpr int kColorSteps = 20;  // each a straight mix of its ends
 
 PixelBox cell_box(double column, double row) {
-  const ImVec2 a = ImPlot::PlotToPixels(column - 0.5, row - 0.5);
-  const ImVec2 b = ImPlot::PlotToPixels(column + 0.5, row + 0.5);
-  return {a, b};
+  return {ImPlot::PlotToPixels(column - 0.5, row - 0.5),
+          ImPlot::PlotToPixels(column + 0.5, row + 0.5)};
 }
 
 void draw_cell_text(const PixelBox& box, const std::string& text, ImU32 color) {
@@ -44,16 +43,12 @@ void draw_status(const PixelBox& box, const std::string& text, const PlotColors&
   }
 }
 
-double share_of(const Range& range, double value) {
-  return (value - range.min) / range.size();
-}
-
 }  // namespace
 
 void draw_heat_map(const PreparedPanel& panel, const UiStyle& style) {
   ImPlot::PushPlotClipRect();
   ImDrawList* draw = ImPlot::GetPlotDrawList();
-  const PlotColors& colors = plot_colors(style.theme);
+  const PlotColors& colors = style.colors();
   const std::vector<double> values = all_values(panel);
   const int decimals = common_decimals(values);
   const bool texts = values.size() <= kMaxCellTexts;
@@ -62,7 +57,8 @@ void draw_heat_map(const PreparedPanel& panel, const UiStyle& style) {
     const PreparedSeries& series = panel.series[row];
     for (size_t i = 0; i < series.x.size(); ++i) {
       const PixelBox box = cell_box(std::floor(series.x[i]), static_cast<double>(row));
-      const ImU32 color = heat_color(share_of(panel.value_range, series.y[i]));
+      const ImU32 color =
+          heat_color((series.y[i] - panel.value_range.min) / panel.value_range.size());
       draw->AddRectFilled(box.min + gap, box.max - gap, color);
       if (texts)
         draw_cell_text(box, format_decimals(series.y[i], decimals), readable_text_on(color));
@@ -86,7 +82,7 @@ float color_bar_width(const PreparedPanel& panel) {
 
 void draw_color_bar(const PreparedPanel& panel, ImVec2 min, float height, const UiStyle& style) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  const PlotColors& colors = plot_colors(style.theme);
+  const PlotColors& colors = style.colors();
   const float em = ImGui::GetFontSize();
   const ImVec2 top_left = min + ImVec2(0.9f * em, 0), size(0.9f * em, height);
   if (height < 2 * em) return;

@@ -53,7 +53,7 @@ std::optional<Hit> find_part(const PreparedPanel& panel, const HiddenNames& hidd
   for (size_t s = 0; s < panel.series.size(); ++s) {
     const PreparedSeries& series = panel.series[s];
     if (hidden.contains(series.name) || series.x.empty()) continue;
-    const auto after = std::upper_bound(series.x.begin(), series.x.end(), mouse.x);
+    const auto after = std::ranges::upper_bound(series.x, mouse.x);
     const auto at = static_cast<size_t>(std::max<long>(after - series.x.begin() - 1, 0));
     const double foot = feet[s][at], top = foot + series.y[at];
     if (mouse.y < foot || mouse.y > top) continue;
@@ -125,14 +125,12 @@ std::string x_text(const PreparedPanel& panel, double x) {
 
 // Outlined, it is a line of the text's colour on a wider one of the background's: seen on any cell.
 void draw_frame(double x0, double y0, double x1, double y1, bool outlined, const UiStyle& style) {
-  const ImVec2 a = ImPlot::PlotToPixels(x0, y0), b = ImPlot::PlotToPixels(x1, y1);
-  const ImVec2 min(std::min(a.x, b.x), std::min(a.y, b.y));
-  const ImVec2 max(std::max(a.x, b.x), std::max(a.y, b.y));
+  const PixelBox box(ImPlot::PlotToPixels(x0, y0), ImPlot::PlotToPixels(x1, y1));
   const float em = ImGui::GetFontSize();
-  const PlotColors& colors = plot_colors(style.theme);
+  const PlotColors& colors = style.colors();
   ImDrawList* draw = ImPlot::GetPlotDrawList();
-  if (outlined) draw->AddRect(min, max, colors.background, 0, 0, 0.34f * em);
-  draw->AddRect(min, max, colors.text, 0, 0, 0.14f * em);
+  if (outlined) draw->AddRect(box.min, box.max, colors.background, 0, 0, 0.34f * em);
+  draw->AddRect(box.min, box.max, colors.text, 0, 0, 0.14f * em);
 }
 
 void frame_bar(const PreparedPanel& panel, double place, double low, double high,
@@ -147,7 +145,7 @@ void mark_point(const PreparedPanel& panel, const PanelHit& hit, const HiddenNam
   if (hit.series >= panel.series.size()) return;
   const PreparedSeries& series = panel.series[hit.series];
   if (hidden.contains(series.name)) return;
-  const auto found = std::find(series.source.begin(), series.source.end(), hit.source);
+  const auto found = std::ranges::find(series.source, hit.source);
   if (found == series.source.end()) return;  // no figure: its mark at the axis says enough
   const auto i = static_cast<size_t>(found - series.source.begin());
   if (panel.kind == records::PlotKind::HeatMap) {
@@ -158,7 +156,7 @@ void mark_point(const PreparedPanel& panel, const PanelHit& hit, const HiddenNam
   } else {
     const float em = ImGui::GetFontSize();
     ImPlot::GetPlotDrawList()->AddCircle(ImPlot::PlotToPixels(series.x[i], series.y[i]), 0.6f * em,
-                                         plot_colors(style.theme).text, 0, 0.14f * em);
+                                         style.colors().text, 0, 0.14f * em);
   }
 }
 
@@ -173,8 +171,7 @@ std::optional<PanelHit> draw_hover_text(const PreparedPanel& panel, const Hidden
   if (!ImGui::BeginTooltip()) return found;
   const PreparedSeries& series = panel.series[hit->series];
   const bool cells = panel.kind == records::PlotKind::HeatMap;
-  const ImU32 color =
-      cells ? plot_colors(style.theme).text : series_color(series.color, style.theme);
+  const ImU32 color = cells ? style.colors().text : series_color(series.color, style.theme);
   const std::string name = series.name.empty() ? "(no name)" : series.name;
   const std::string& value_label = cells ? panel.value_label : panel.y_label;
   show_text(cells && !panel.y_label.empty() ? fmt::format("{}: {}", panel.y_label, name) : name,

@@ -138,7 +138,7 @@ void draw_legend(const Legend& legend, ImVec2 top_left, ImVec2 figure, const UiS
   if (legend.entries.empty()) return;
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float em = ImGui::GetFontSize();
-  const PlotColors& colors = plot_colors(style.theme);
+  const PlotColors& colors = style.colors();
   float y = top_left.y;
   for (const Row& row : layout_rows(legend, figure.x, figure.y)) {
     float x = std::round(top_left.x + (figure.x - row_width(row)) / 2);

@@ -1,7 +1,6 @@
 #include "viewer/render/plot_parts.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -33,10 +32,10 @@ void draw_missing_mark(ImVec2 at, const std::string& text, ImU32 color, const Ui
   const float text_x = flip ? at.x - 0.55f * em - size.x : at.x + 0.55f * em;
   draw->AddRectFilled(ImVec2(text_x - 2, at.y - size.y / 2),
                       ImVec2(text_x + size.x + 2, at.y + size.y / 2),
-                      with_alpha(plot_colors(style.theme).background, 0.8f), 2.0f);
+                      with_alpha(style.colors().background, 0.8f), 2.0f);
   draw->AddLine(at - ImVec2(arm, arm), at + ImVec2(arm, arm), color, weight);
   draw->AddLine(at - ImVec2(arm, -arm), at + ImVec2(arm, -arm), color, weight);
-  draw_text(draw, ImVec2(text_x, at.y - size.y / 2), plot_colors(style.theme).text, text);
+  draw_text(draw, ImVec2(text_x, at.y - size.y / 2), style.colors().text, text);
 }
 
 // What a point without any place is called: its own text and the status word.
@@ -166,7 +165,7 @@ void draw_area(const PreparedPanel& panel, const HiddenNames& hidden, const UiSt
   if (top.empty()) return;
   // The sum of all parts that are shown.
   ImPlotSpec outline;
-  outline.LineColor = ImGui::ColorConvertU32ToFloat4(plot_colors(style.theme).text);
+  outline.LineColor = ImGui::ColorConvertU32ToFloat4(style.colors().text);
   outline.LineWeight = 0.08f * font_unit();
   ImPlot::PlotLine("##total", panel.series.front().x.data(), top.data(),
                    static_cast<int>(top.size()), outline);

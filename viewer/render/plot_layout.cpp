@@ -83,7 +83,7 @@ void make_categories(PreparedPanel& panel) {
   const std::set<double> values = distinct_x(panel, SIZE_MAX);
   const std::vector<double> sorted(values.begin(), values.end());
   const auto index = [&](double x) {
-    return static_cast<double>(std::lower_bound(sorted.begin(), sorted.end(), x) - sorted.begin());
+    return static_cast<double>(std::ranges::lower_bound(sorted, x) - sorted.begin());
   };
   for (PreparedSeries& series : panel.series) {
     for (double& x : series.x) x = index(x);
@@ -103,7 +103,7 @@ std::vector<size_t> find_places(PreparedPanel& panel, const records::PlotPanel& 
   }
   std::vector<std::string> names;
   for (size_t s = 0; s < places.size(); ++s) {
-    const auto found = std::find(names.begin(), names.end(), spec.series[s].stack);
+    const auto found = std::ranges::find(names, spec.series[s].stack);
     places[s] = static_cast<size_t>(found - names.begin());
     if (found == names.end()) names.push_back(spec.series[s].stack);
   }
@@ -156,8 +156,7 @@ void copy_guides(const records::PlotPanel& spec, PreparedPanel& panel) {
     line.series = cleaned(line.series);
     const auto drawable = [](std::vector<double>& values, bool log_scale) {
       for (double& value : values) value = bounded(value, log_scale);
-      return !log_scale ||
-             std::all_of(values.begin(), values.end(), [](double value) { return value > 0; });
+      return !log_scale || std::ranges::all_of(values, [](double value) { return value > 0; });
     };
     const bool x = drawable(line.x, panel.x_log), y = drawable(line.y, panel.y_log);
     if (x && y) panel.references.push_back(std::move(line));
@@ -217,14 +216,14 @@ void choose_colors(const records::PlotSpec& spec, PreparedPlot& plot) {
   });
   each([&](PreparedSeries& series, int asked) {
     if (asked < 0 || chosen.contains(series.name)) return;
-    const size_t color = static_cast<size_t>(asked) % num_series_colors();
+    const size_t color = static_cast<size_t>(asked) % kNumSeriesColors;
     if (taken.insert(color).second) chosen[series.name] = color;
   });
   size_t next = 0;
   each([&](PreparedSeries& series, int) {
     const auto [found, added] = chosen.try_emplace(series.name, 0);
     if (added) {
-      while (taken.contains(next) && taken.size() < num_series_colors()) ++next;
+      while (taken.contains(next) && taken.size() < kNumSeriesColors) ++next;
       taken.insert(next);
       found->second = next++;
     }
@@ -239,7 +238,7 @@ void add_to_legend(const PreparedPanel& panel, Legend& legend) {
   size_t next = 0;  // a name that is new stands after the one before it in its own panel
   for (const PreparedSeries& series : panel.series) {
     const auto same = [&](const LegendEntry& entry) { return entry.name == series.name; };
-    const auto found = std::find_if(legend.entries.begin(), legend.entries.end(), same);
+    const auto found = std::ranges::find_if(legend.entries, same);
     if (found == legend.entries.end()) {
       legend.entries.insert(legend.entries.begin() + static_cast<long>(next),
                             {series.name, series.color});
@@ -282,8 +281,6 @@ PreparedPlot prepare_plot(const records::PlotSpec& spec) {
   PreparedPlot plot;
   plot.title = cleaned(spec.title);
   plot.note = clean_text(spec.note, 1000);
-  plot.width = spec.width;
-  plot.height = spec.height;
   for (const records::PlotPanel& panel : spec.panels) plot.panels.push_back(prepare_panel(panel));
   const size_t asked = spec.columns > 0 ? static_cast<size_t>(spec.columns) : plot.panels.size();
   plot.columns = std::clamp<size_t>(asked, 1, std::max<size_t>(plot.panels.size(), 1));
@@ -329,7 +326,7 @@ std::vector<MarkedStack> marked_stacks(const PreparedPanel& panel,
   for (const PanelHit& hit : hits) {
     if (hit.series >= panel.series.size()) continue;
     const PreparedSeries& series = panel.series[hit.series];
-    const auto found = std::find(series.source.begin(), series.source.end(), hit.source);
+    const auto found = std::ranges::find(series.source, hit.source);
     if (found == series.source.end() || hidden.contains(series.name)) continue;
     const auto i = static_cast<size_t>(found - series.source.begin());
     const double foot = feet[hit.series][i], end = foot + series.y[i];

@@ -72,7 +72,6 @@ struct PreparedPanel {
 
 struct PreparedPlot {
   std::string title, note;
-  int width = 900, height = 520;
   size_t columns = 1;
   std::vector<PreparedPanel> panels;
   bool shared_legend = false;  ///< all panels show about the same series: one legend for all

@@ -55,17 +55,14 @@ void draw_hatch(ImDrawList* draw, ImVec2 min, ImVec2 max, ImU32 color);
 class TextPlacer {
  public:
   /// Keeps an area free of texts.
-  void block(ImVec2 min, ImVec2 max) { taken_.push_back({min, max}); }
-  /// Draws text at the first of the offered top-left corners where it is free and inside the plot.
-  /// False: there was none.
-  bool place(ImDrawList* draw, const std::string& text, const std::vector<ImVec2>& corners,
+  void block(ImVec2 min, ImVec2 max) { taken_.emplace_back(min, max); }
+  /// Draws text at the first of the offered top-left corners where it is free and inside the plot;
+  /// not at all when there is none.
+  void place(ImDrawList* draw, const std::string& text, const std::vector<ImVec2>& corners,
              ImU32 color);
 
  private:
-  struct Box {
-    ImVec2 min, max;
-  };
-  std::vector<Box> taken_;
+  std::vector<PixelBox> taken_;
 };
 
 /// Height of the ruler in a plot of the given size; 0 without bands.

@@ -28,8 +28,7 @@ Range widened(Range range, bool log_scale) {
     return range;
   }
   if (size == 0) return {-1, 1};
-  const double least = size * 1e-9;
-  if (range.size() >= least) return range;
+  if (range.size() >= size * 1e-9) return range;
   const double pad = size * 0.1;
   return {range.min - pad, range.max + pad};
 }
@@ -43,9 +42,7 @@ Range padded(const Range& range, double share, bool log_scale) {
 }
 
 Range find_x_range(const PreparedPanel& panel) {
-  if (!panel.categories.empty()) {
-    return {-0.5, static_cast<double>(panel.categories.size()) - 0.5};
-  }
+  if (!panel.categories.empty()) return {-0.5, static_cast<double>(panel.categories.size()) - 0.5};
   const bool log_scale = panel.x_log;
   Range range = kNothing;
   const auto offer = [&](double x) {
@@ -73,7 +70,7 @@ Range find_x_range(const PreparedPanel& panel) {
   const auto has_text = [](const records::PlotReference& line) {
     return line.x.size() > 1 && !line.text.empty();
   };
-  if (std::any_of(panel.references.begin(), panel.references.end(), has_text)) {
+  if (std::ranges::any_of(panel.references, has_text)) {
     result.max = padded(result, 0.13, log_scale).max;
   }
   return result;

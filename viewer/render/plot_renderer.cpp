@@ -25,22 +25,18 @@ struct PanelFrame {
   CategoryLabels labels;
 };
 
-void push_title_font(const UiStyle& style, float factor) {
-  ImGui::PushFont(style.bold, ImGui::GetStyle().FontSizeBase * factor);
-}
-
 // Height of a centred title that may wrap; draws it when draw is given.
 float title_block(const std::string& text, ImVec2 top_left, float width, const UiStyle& style,
                   float factor, ImDrawList* draw) {
   if (text.empty()) return 0;
-  push_title_font(style, factor);
+  ImGui::PushFont(style.bold, ImGui::GetStyle().FontSizeBase * factor);
   std::vector<std::string> lines = wrap_text(text, width, 3);
   if (lines.empty()) lines = {fit_text(text, width)};
   const float line_height = ImGui::GetTextLineHeight();
   for (size_t i = 0; draw && i < lines.size(); ++i) {
     const ImVec2 center(top_left.x + width / 2,
                         top_left.y + (static_cast<float>(i) + 0.5f) * line_height);
-    draw_text_centered(draw, center, plot_colors(style.theme).text, lines[i]);
+    draw_text_centered(draw, center, style.colors().text, lines[i]);
   }
   ImGui::PopFont();
   return (static_cast<float>(lines.size()) + 0.35f) * line_height;
@@ -61,37 +57,16 @@ constexpr int kNumPlotStyles = 6;
 
 void draw_data(const PreparedPanel& panel, ValueText values, const HiddenNames& hidden,
                const UiStyle& style) {
-  switch (panel.kind) {
-    case PlotKind::Bars:
-    case PlotKind::StackedBars:
-      return draw_bars(panel, values, hidden, style);
-    case PlotKind::Lines:
-      return draw_lines(panel, hidden, style);
-    case PlotKind::StackedArea:
-      return draw_area(panel, hidden, style);
-    case PlotKind::Scatter:
-      return draw_scatter(panel, hidden, style);
-    case PlotKind::HeatMap:
-      return draw_heat_map(panel, style);
-  }
-}
-
-void draw_x_label(const PreparedPanel& panel, float bottom, const UiStyle& style) {
-  const float left = ImPlot::GetPlotPos().x, width = ImPlot::GetPlotSize().x;
-  draw_text_centered(ImGui::GetWindowDrawList(),
-                     ImVec2(left + width / 2, bottom - ImGui::GetTextLineHeight() * 0.6f),
-                     plot_colors(style.theme).text, fit_label(panel.x_label, width));
+  if (is_bars(panel.kind)) return draw_bars(panel, values, hidden, style);
+  if (panel.kind == PlotKind::Lines) return draw_lines(panel, hidden, style);
+  if (panel.kind == PlotKind::StackedArea) return draw_area(panel, hidden, style);
+  if (panel.kind == PlotKind::Scatter) return draw_scatter(panel, hidden, style);
+  draw_heat_map(panel, style);
 }
 
 bool is_empty(const PreparedPanel& panel) {
   const auto no_points = [](const PreparedSeries& s) { return s.x.empty() && s.missing.empty(); };
-  return std::all_of(panel.series.begin(), panel.series.end(), no_points);
-}
-
-void draw_no_data(const UiStyle& style) {
-  const ImVec2 min = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-  draw_text_centered(ImGui::GetWindowDrawList(), min + size * 0.5f,
-                     plot_colors(style.theme).muted_text, "no data");
+  return std::ranges::all_of(panel.series, no_points);
 }
 
 // What is drawn above the data inside the plot, and the y range that leaves room for it.
@@ -133,8 +108,7 @@ void draw_cursor(const PlotState& state, const UiStyle& style) {
   const float x = ImPlot::PlotToPixels(*state.cursor_x, 0.0).x;
   if (x < min.x || x > min.x + size.x) return;
   ImGui::GetWindowDrawList()->AddLine(ImVec2(x, min.y), ImVec2(x, min.y + size.y),
-                                      with_alpha(plot_colors(style.theme).text, 0.6f),
-                                      0.08f * font_unit());
+                                      with_alpha(style.colors().text, 0.6f), 0.08f * font_unit());
 }
 
 // Everything between BeginPlot and EndPlot. True: the user asked by a double click to see the whole
@@ -152,14 +126,19 @@ bool draw_inside(const PreparedPanel& panel, size_t index, const PanelFrame& fra
   draw_references(panel, placer, hidden, style);
   const ImVec2 plot_min = ImPlot::GetPlotPos(), plot_size = ImPlot::GetPlotSize();
   if (has_named_x(panel)) {
-    draw_category_labels(window_draw, frame.labels, plot_min.y + plot_size.y,
-                         plot_colors(style.theme).text);
-    if (!panel.x_label.empty()) draw_x_label(panel, frame.min.y + frame.size.y, style);
+    draw_category_labels(window_draw, frame.labels, plot_min.y + plot_size.y, style.colors().text);
+    const ImVec2 label(plot_min.x + plot_size.x / 2,
+                       frame.min.y + frame.size.y - ImGui::GetTextLineHeight() * 0.6f);
+    draw_text_centered(window_draw, label, style.colors().text,
+                       fit_label(panel.x_label, plot_size.x));
   }
   if (panel.kind == PlotKind::HeatMap) {
     draw_color_bar(panel, ImVec2(plot_min.x + plot_size.x, plot_min.y), plot_size.y, style);
   }
-  if (is_empty(panel)) draw_no_data(style);
+  if (is_empty(panel)) {
+    draw_text_centered(window_draw, plot_min + plot_size * 0.5f, style.colors().muted_text,
+                       "no data");
+  }
   if (!interactive) return false;
   std::vector<PanelHit> marked;
   for (const PlotHit& mark : state.marked) {
@@ -264,9 +243,8 @@ float draw_note(const PreparedPlot& plot, ImVec2 min, ImVec2 size, const UiStyle
   const float height = static_cast<float>(lines.size()) * line_height;
   float y = min.y + size.y - height;
   for (const std::string& line : lines) {
-    ImGui::GetWindowDrawList()->AddText(ImVec2(min.x, std::round(y)),
-                                        plot_colors(style.theme).muted_text, line.data(),
-                                        line.data() + line.size());
+    ImGui::GetWindowDrawList()->AddText(ImVec2(min.x, std::round(y)), style.colors().muted_text,
+                                        line.data(), line.data() + line.size());
     y += line_height;
   }
   ImGui::PopFont();
@@ -313,8 +291,7 @@ void draw_plot(const PreparedPlot& plot, PlotState& state, ImVec2 size, const Ui
   if (plot.panels.empty()) return;
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const ImVec2 origin = ImGui::GetCursorScreenPos();
-  const PlotColors& colors = plot_colors(style.theme);
-  draw->AddRectFilled(origin, origin + size, colors.background);
+  draw->AddRectFilled(origin, origin + size, style.colors().background);
   state.hidden.resize(plot.panels.size());
 
   const float margin = 0.8f * font_unit();

@@ -25,9 +25,8 @@ std::string axis_name(const records::PlotAxis& axis, const char* fallback) {
 
 template <class Test>
 bool any_series(const records::PlotSpec& spec, Test test) {
-  return std::any_of(spec.panels.begin(), spec.panels.end(), [&](const PlotPanel& panel) {
-    return std::any_of(panel.series.begin(), panel.series.end(), test);
-  });
+  return std::ranges::any_of(
+      spec.panels, [&](const PlotPanel& panel) { return std::ranges::any_of(panel.series, test); });
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "viewer/render/plot_text.h"
 
+#include <algorithm>
 #include <cmath>
+#include <ranges>
 
 #include <imgui_internal.h>
 
@@ -35,17 +37,13 @@ ImVec2 text_size(std::string_view text) {
 
 std::string fit_text(const std::string& text, float max_width) {
   if (text_size(text).x <= max_width) return text;
-  size_t low = 0, high = text.size();
-  while (low < high) {  // longest prefix that fits
-    const size_t middle = (low + high + 1) / 2;
-    if (text_size(text.substr(0, middle) + "...").x <= max_width) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  while (low > 0 && (static_cast<unsigned char>(text[low]) & 0xC0) == 0x80) --low;
-  return text.substr(0, low) + "...";
+  const auto fits = [&](size_t length) {
+    return text_size(text.substr(0, length) + "...").x <= max_width;
+  };
+  size_t kept =
+      *std::ranges::partition_point(std::views::iota(size_t{1}, text.size() + 1), fits) - 1;
+  while (kept > 0 && (static_cast<unsigned char>(text[kept]) & 0xC0) == 0x80) --kept;
+  return text.substr(0, kept) + "...";
 }
 
 std::string fit_label(const std::string& label, float max_width) {

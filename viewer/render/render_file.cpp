@@ -42,8 +42,6 @@ std::string png_name_for(const std::filesystem::path& spec_path) {
   return name + ".png";
 }
 
-PlotExporter::PlotExporter(Theme theme) : context_(theme), backend_(make_headless_backend()) {}
-
 Image PlotExporter::draw(const records::PlotSpec& spec, float scale) {
   const PreparedPlot plot = prepare_plot(spec);
   backend_->resize(spec.width, spec.height, scale);

@@ -21,7 +21,7 @@ std::string png_name_for(const std::filesystem::path& spec_path);
 /// Draws specs one after the other; starting EGL is the slow part and happens once.
 class PlotExporter {
  public:
-  explicit PlotExporter(Theme theme);
+  explicit PlotExporter(Theme theme) : context_(theme), backend_(make_headless_backend()) {}
 
   /// The figure at its own width x height, scale times enlarged.
   Image draw(const records::PlotSpec& spec, float scale);

@@ -14,9 +14,8 @@ namespace moonshard::viewer {
 struct SnapshotSegment {
   uint64_t address = 0;
   int64_t device = 0, stream = 0;
-  std::string kind;                             ///< "large", "small"
-  double total = 0, allocated = 0, active = 0;  ///< bytes
-  double requested = 0, largest_free = 0;
+  std::string kind;                                   ///< "large", "small"
+  double total = 0, allocated = 0, largest_free = 0;  ///< bytes
   uint32_t num_blocks = 0;
   bool expandable = false;
 };

@@ -68,9 +68,7 @@ class PickleInput {
       const size_t got = source_.read(buffer_.data() + end_, buffer_.size() - end_);
       if (got == 0) refuse("the end of the file");
       end_ += got;
-      if (base_ + end_ > max_bytes_) {
-        refuse(fmt::format("more than {} bytes", max_bytes_));
-      }
+      if (base_ + end_ > max_bytes_) refuse(fmt::format("more than {} bytes", max_bytes_));
     }
   }
 

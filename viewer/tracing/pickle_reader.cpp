@@ -6,12 +6,6 @@
 
 namespace moonshard::viewer {
 
-PickleValue PickleValue::at(Kind of, size_t place) {
-  PickleValue value(of);
-  value.place = static_cast<uint32_t>(place);
-  return value;
-}
-
 // Look-ups in what a pickle held; a value of another kind is simply not there.
 
 const std::vector<PickleValue>& PickleData::items(const PickleValue& container) const {
@@ -197,8 +191,7 @@ class PickleMachine : private PickleInput {
         count_values(1);  // marks are memory, too
         return true;
       case '0':
-        drop_top();
-        return true;
+        return drop_top();
       case '1':
         stack_.resize(pop_mark());
         return true;
@@ -223,16 +216,13 @@ class PickleMachine : private PickleInput {
       case 'd':
         return push(new_container(Kind::Dict, pop_mark()));
       case 'a':
-        extend(stack_.size() - 1, 1);
-        return true;
+        return extend(stack_.size() - 1, 1);
       case 's':
-        extend(stack_.size() - 2, 2);
-        return true;
+        return extend(stack_.size() - 2, 2);
       case 'e':
       case 0x90:
       case 'u':
-        extend(pop_mark(), 0);
-        return true;
+        return extend(pop_mark(), 0);
       case 0x95:
         small(8);
         return true;  // frames only say how much follows
@@ -245,16 +235,17 @@ class PickleMachine : private PickleInput {
     }
   }
 
-  void drop_top() {
+  bool drop_top() {
     if (stack_.size() > floor()) {
       stack_.pop_back();
     } else {
       pop_mark();
     }
+    return true;
   }
 
   // Values from `from` on go into the list or dict below them.
-  void extend(size_t from, size_t least) {
+  bool extend(size_t from, size_t least) {
     if (stack_.size() < least + 1 + floor() || from > stack_.size() || from < floor() + 1) {
       refuse("a value that is missing");
     }
@@ -270,19 +261,17 @@ class PickleMachine : private PickleInput {
     if (container.kind == Kind::Dict && take_dict_ && take_dict_(data_, container)) {
       std::vector<PickleValue>().swap(data_.containers_[container.place]);
     }
+    return true;
   }
 
   bool remember(uint8_t code) {
     switch (code) {
       case 'q':
-        put(small(1));
-        return true;
+        return put(small(1));
       case 'r':
-        put(small(4));
-        return true;
+        return put(small(4));
       case 0x94:
-        put(memo_.size());
-        return true;
+        return put(memo_.size());
       case 'h':
         return push(recall(small(1)));
       case 'j':
@@ -292,7 +281,7 @@ class PickleMachine : private PickleInput {
     }
   }
 
-  void put(uint64_t number) {
+  bool put(uint64_t number) {
     const PickleValue value = top();
     // Numbers follow the values; one that is far ahead must not cost what lies between.
     if (number < 2 * num_values_ + 1024) {
@@ -302,6 +291,7 @@ class PickleMachine : private PickleInput {
       count_values(4);
       far_memo_[number] = value;
     }
+    return true;
   }
 
   static PickleValue unset() { return PickleValue(Kind::Foreign, -1); }

@@ -27,7 +27,11 @@ struct PickleValue {
   PickleValue() = default;
   explicit PickleValue(Kind of, int64_t value = 0) : kind(of), integer(value) {}
   explicit PickleValue(double value) : kind(Kind::Float), real(value) {}
-  static PickleValue at(Kind of, size_t place);
+  static PickleValue at(Kind of, size_t place) {
+    PickleValue value(of);
+    value.place = static_cast<uint32_t>(place);
+    return value;
+  }
 };
 
 struct PickleLimits {

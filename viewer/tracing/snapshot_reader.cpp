@@ -31,27 +31,23 @@ struct HistoryEvent {
   double bytes = 0, time_us = 0;
 };
 
-class HistoryTaker {
- public:
-  bool operator()(const PickleData& data, const PickleValue& dict) {
-    const PickleValue action = data.get(dict, "action");
-    if (action.kind != Kind::Text || data.get(dict, "size").kind != Kind::Int) return false;
-    HistoryEvent event;
-    event.action = action.place;
-    event.bytes = bytes_of(data, dict, "size");
-    event.time_us = data.number(data.get(dict, "time_us"));
-    if (!std::isfinite(event.time_us)) event.time_us = 0;
-    events.push_back(event);
-    return true;
-  }
-  std::deque<HistoryEvent> events;
-};
+using History = std::deque<HistoryEvent>;
+
+// False for a dict that is no entry of it.
+bool take_event(const PickleData& data, const PickleValue& dict, History& history) {
+  const PickleValue action = data.get(dict, "action");
+  if (action.kind != Kind::Text || data.get(dict, "size").kind != Kind::Int) return false;
+  const double time_us = data.number(data.get(dict, "time_us"));
+  history.push_back(
+      {action.place, bytes_of(data, dict, "size"), std::isfinite(time_us) ? time_us : 0});
+  return true;
+}
 
 class Summary {
  public:
   Summary(const PickleData& data, const ReadControl& control) : data_(data), control_(control) {}
 
-  MemorySnapshot take(std::deque<HistoryEvent> history) {
+  MemorySnapshot take(History history) {
     const PickleValue& root = data_.root();
     // Before 2023 the list of segments was all of it.
     const PickleValue segments = root.kind == Kind::List ? root : data_.get(root, "segments");
@@ -88,7 +84,6 @@ class Summary {
     segment.kind = short_text(data_.get(from, "segment_type"));
     segment.total = bytes_of(data_, from, "total_size");
     segment.allocated = bytes_of(data_, from, "allocated_size");
-    segment.active = bytes_of(data_, from, "active_size");
     segment.expandable = data_.number(data_.get(from, "is_expandable")) != 0;
     double requested = 0;
     uint64_t address = segment.address;
@@ -98,11 +93,10 @@ class Summary {
       requested += add_block(block, segment, address);
     }
     const PickleValue said = data_.get(from, "requested_size");
-    segment.requested = said.kind == Kind::None ? requested : data_.number(said);
     made_.reserved += segment.total;
     made_.allocated += segment.allocated;
-    made_.active += segment.active;
-    made_.requested += segment.requested;
+    made_.active += bytes_of(data_, from, "active_size");
+    made_.requested += said.kind == Kind::None ? requested : data_.number(said);
     made_.num_segments += 1;
     made_.num_blocks += segment.num_blocks;
     made_.segments.push_back(std::move(segment));
@@ -163,21 +157,19 @@ class Summary {
   }
 
   void keep_largest_segments() {
-    std::stable_sort(
-        made_.segments.begin(), made_.segments.end(),
+    std::ranges::stable_sort(
+        made_.segments,
         [](const SnapshotSegment& a, const SnapshotSegment& b) { return a.total > b.total; });
     if (made_.segments.size() > kMaxSegments) made_.segments.resize(kMaxSegments);
   }
 
-  void add_history(std::deque<HistoryEvent> events) {
+  void add_history(History events) {
     made_.num_events = events.size();
     // One list per device; between devices the clock decides.
     const auto earlier = [](const HistoryEvent& a, const HistoryEvent& b) {
       return a.time_us < b.time_us;
     };
-    if (!std::is_sorted(events.begin(), events.end(), earlier)) {
-      std::stable_sort(events.begin(), events.end(), earlier);
-    }
+    if (!std::ranges::is_sorted(events, earlier)) std::ranges::stable_sort(events, earlier);
     std::map<uint32_t, SnapshotAction> actions;
     std::vector<double> changes(events.size());
     double sum = 0;
@@ -194,9 +186,9 @@ class Summary {
       changes[i] = sum;
     }
     for (auto& [place, action] : actions) made_.actions.push_back(std::move(action));
-    std::stable_sort(
-        made_.actions.begin(), made_.actions.end(),
-        [](const SnapshotAction& a, const SnapshotAction& b) { return a.count > b.count; });
+    std::ranges::stable_sort(made_.actions, [](const SnapshotAction& a, const SnapshotAction& b) {
+      return a.count > b.count;
+    });
     // The history may begin late; its end is what the segments hold now.
     thin(changes, made_.allocated - sum);
   }
@@ -238,15 +230,17 @@ class ReportingSource final : public ByteSource {
 
 MemorySnapshot read_snapshot(const fs::path& path, const ReadControl& control) {
   ReportingSource source(open_plain_file(path), control);
-  HistoryTaker history;
-  const PickleData data = read_pickle(source, path.string(), {}, std::ref(history));
+  History history;
+  const PickleData data = read_pickle(source, path.string(), {}, [&](const auto&... entry) {
+    return take_event(entry..., history);
+  });
   const PickleValue& root = data.root();
   if (root.kind != Kind::List && data.get(root, "segments").kind != Kind::List) {
     throw IoError(
         fmt::format("{}: expected a memory snapshot with segments, got a pickle of something else",
                     path.string()));
   }
-  MemorySnapshot snapshot = Summary(data, control).take(std::move(history.events));
+  MemorySnapshot snapshot = Summary(data, control).take(std::move(history));
   control.report(1);
   return snapshot;
 }

@@ -36,7 +36,6 @@ struct TraceCounter {
 };
 
 struct Trace {
-  std::string file;  ///< names of the files it came from, for the eye
   std::vector<std::string> names, categories;
   std::vector<TraceLane> lanes;  ///< by rank; host threads before streams
   std::vector<TraceCounter> counters;

@@ -102,8 +102,7 @@ size_t find_boxes(const TimePieces& pieces, const TimeScale& scale, double min_w
 std::optional<uint32_t> span_at(const TraceRow& row, double time_us, double slack_us) {
   const auto& starts = row.start_us;
   const auto place = [&](double time) {
-    return static_cast<size_t>(std::lower_bound(starts.begin(), starts.end(), time) -
-                               starts.begin());
+    return static_cast<size_t>(std::ranges::lower_bound(starts, time) - starts.begin());
   };
   size_t first = place(time_us - slack_us);
   const size_t last = place(time_us + slack_us);
@@ -124,10 +123,9 @@ std::optional<uint32_t> span_at(const TraceRow& row, double time_us, double slac
 std::optional<ValueRange> counter_range(const TraceCounter& counter, const CounterLevels& levels,
                                         const TimeWindow& window) {
   const auto& times = counter.time_us;
-  size_t first = static_cast<size_t>(std::upper_bound(times.begin(), times.end(), window.start_us) -
-                                     times.begin());
-  size_t last = static_cast<size_t>(std::lower_bound(times.begin(), times.end(), window.end_us) -
-                                    times.begin());
+  size_t first =
+      static_cast<size_t>(std::ranges::upper_bound(times, window.start_us) - times.begin());
+  size_t last = static_cast<size_t>(std::ranges::lower_bound(times, window.end_us) - times.begin());
   if (first > 0) --first;  // a value stands until the next one
   last = std::max(last, first + 1);
   if (times.empty() || times[first] >= window.end_us) return std::nullopt;

@@ -64,31 +64,22 @@ std::optional<uint32_t> RawTrace::lane(std::string_view process, std::string_vie
   } else {
     last_lane_ = static_cast<uint32_t>(lanes.size());
     lane_places_.emplace(key_, *last_lane_);
-    RawLane made;
-    made.file = static_cast<uint32_t>(files.size() - 1);
-    made.process = process;
-    made.thread = thread;
-    lanes.push_back(std::move(made));
+    lanes.push_back({.file = static_cast<uint32_t>(files.size() - 1),
+                     .process = std::string(process),
+                     .thread = std::string(thread)});
   }
   return last_lane_;
 }
 
 void RawTrace::add_span(uint32_t lane_number, std::string_view name, std::string_view category,
                         double start_us, double length_us) {
-  TraceEvent event;
-  event.start_us = start_us;
-  event.length_us = length_us;
-  event.name = names.number(name);
-  event.category = categories.number(category);
-  event.lane = lane_number;
   RawLane& lane = lanes[lane_number];
   if (length_us < 0) lane.open.push_back(static_cast<uint32_t>(events.size()));
-  events.push_back(event);
+  events.push_back(
+      {start_us, length_us, names.number(name), categories.number(category), lane_number});
   lane.num_events += 1;
   if (runs_on_gpu(category)) lane.num_gpu_events += 1;
-  TraceFile& file = files.back();
-  file.first_us = std::min(file.first_us, start_us);
-  file.last_us = std::max(file.last_us, start_us + std::max(length_us, 0.0));
+  files.back().include(start_us, start_us + std::max(length_us, 0.0));
 }
 
 void RawTrace::end_span(uint32_t lane_number, double end_us) {
@@ -117,9 +108,7 @@ void RawTrace::add_counter(const std::string& name, double time_us, double value
   }
   counters[place->second].points.emplace_back(time_us, value);
   num_counter_points += 1;
-  TraceFile& file = files.back();
-  file.first_us = std::min(file.first_us, time_us);
-  file.last_us = std::max(file.last_us, time_us);
+  files.back().include(time_us, time_us);
 }
 
 void RawTrace::add_problem(std::string text) {

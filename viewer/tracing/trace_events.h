@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -44,19 +45,23 @@ class NameTable {
 
 /// One file of a trace.
 struct TraceFile {
-  std::string name;
   int64_t rank = -1;
   std::optional<int64_t> base_ns;  ///< what its times count from
   double first_us = std::numeric_limits<double>::infinity();
   double last_us = -std::numeric_limits<double>::infinity();
   double shift_us = 0;  ///< to the common axis
+
+  void include(double from_us, double to_us) {
+    first_us = std::min(first_us, from_us);
+    last_us = std::max(last_us, to_us);
+  }
 };
 
 struct RawLane {
   uint32_t file = 0;
   std::string process, thread;  ///< pid and tid, as text
   uint64_t num_events = 0, num_gpu_events = 0;
-  std::vector<uint32_t> open;  ///< begun events, innermost last
+  std::vector<uint32_t> open = {};  ///< begun events, innermost last
 };
 
 /// What metadata events say of a process or a thread.

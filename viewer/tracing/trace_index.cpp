@@ -48,7 +48,6 @@ void list_rows(const Trace& trace, TraceIndex& index) {
     ++index.ranks.back().num_lanes;
     index.lane_rank.push_back(static_cast<uint32_t>(index.ranks.size() - 1));
   }
-  index.lane_row.push_back(static_cast<uint32_t>(index.rows.size()));
   MS_CHECK(num_spans <= kMaxSpans, "trace: expected at most {} events, got {}; record fewer steps",
            kMaxSpans, num_spans);
 }
@@ -80,7 +79,7 @@ void group_by_name(const Trace& trace, TraceIndex& index) {
   index.groups[groups].first_span = spans;
   index.group_spans.resize(spans);
   index.durations_us.resize(spans);
-  std::fill(last_row.begin(), last_row.end(), kNone);
+  std::ranges::fill(last_row, kNone);
   for (uint32_t r = 0; r < index.rows.size(); ++r) {
     const TraceRow& row = index.row(trace, r);
     for (uint32_t i = 0; i < row.size(); ++i) {
@@ -152,7 +151,7 @@ CounterLevels make_levels(const TraceCounter& counter) {
 double TimePieces::covered_us(const TimeWindow& window) const {
   if (start_us_.empty() || !(window.end_us > window.start_us)) return 0;
   const auto before = [&](double time) {
-    const auto after = std::upper_bound(start_us_.begin(), start_us_.end(), time);
+    const auto after = std::ranges::upper_bound(start_us_, time);
     if (after == start_us_.begin()) return 0.0;
     const size_t i = static_cast<size_t>(after - start_us_.begin()) - 1;
     return std::min(before_us_[i + 1], before_us_[i] + (time - start_us_[i]));
@@ -163,8 +162,7 @@ double TimePieces::covered_us(const TimeWindow& window) const {
 void TimePieces::append(double start_us, double end_us) {
   if (!(end_us > start_us)) return;
   if (!start_us_.empty()) {
-    const size_t last = size() - 1;
-    if (const double open = this->end_us(last); start_us <= open) {
+    if (const double open = this->end_us(size() - 1); start_us <= open) {
       before_us_.back() += std::max(0.0, end_us - open);
       return;
     }
@@ -181,9 +179,7 @@ void TimePieces::shrink_to_fit() {
 TraceIndex build_trace_index(const Trace& trace) {
   TraceIndex index;
   list_rows(trace, index);
-  for (const std::string& name : trace.names) {
-    index.communication.push_back(is_communication(name));
-  }
+  for (const std::string& name : trace.names) index.communication.push_back(is_communication(name));
   group_by_name(trace, index);
   sum_names(trace, index);
   subtract_nested(trace, index);

@@ -78,7 +78,7 @@ struct TraceIndex {
     uint32_t lane = 0, depth = 0;
   };
   std::vector<Row> rows;               ///< all rows of all lanes
-  std::vector<uint32_t> lane_row;      ///< first row of each lane, and one past the last
+  std::vector<uint32_t> lane_row;      ///< first row of each lane
   std::vector<TimePieces> busy;        ///< per lane: some span is open
   std::vector<TraceRank> ranks;        ///< neighbouring lanes with one rank
   std::vector<uint32_t> lane_rank;     ///< lane -> place in ranks

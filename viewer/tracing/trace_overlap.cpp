@@ -11,15 +11,28 @@
 namespace moonshard::viewer {
 namespace {
 
+constexpr std::string_view kCollectives[] = {"nccl",
+                                             "gloo:",
+                                             "c10d::",
+                                             "mpi:",
+                                             "allreduce",
+                                             "all_reduce",
+                                             "allgather",
+                                             "all_gather",
+                                             "alltoall",
+                                             "reduce_scatter",
+                                             "reducescatter",
+                                             "all_to_all",
+                                             "record_param_comms",
+                                             "symm_mem::"};
+
 struct Piece {
   double start, end;
 };
 
 TimePieces join(std::vector<Piece>& pieces) {
   const auto earlier = [](const Piece& a, const Piece& b) { return a.start < b.start; };
-  if (!std::is_sorted(pieces.begin(), pieces.end(), earlier)) {
-    std::sort(pieces.begin(), pieces.end(), earlier);
-  }
+  if (!std::ranges::is_sorted(pieces, earlier)) std::ranges::sort(pieces, earlier);
   TimePieces result;
   for (const Piece& piece : pieces) result.append(piece.start, piece.end);
   result.shrink_to_fit();
@@ -182,25 +195,11 @@ void find_exposed(const Trace& trace, TraceIndex& index) {
 }
 
 bool is_communication(std::string_view name) {
-  static constexpr std::string_view kParts[] = {"nccl",
-                                                "gloo:",
-                                                "c10d::",
-                                                "mpi:",
-                                                "allreduce",
-                                                "all_reduce",
-                                                "allgather",
-                                                "all_gather",
-                                                "alltoall",
-                                                "reduce_scatter",
-                                                "reducescatter",
-                                                "all_to_all",
-                                                "record_param_comms",
-                                                "symm_mem::"};
   if (name.starts_with("aten::")) return false;
   const auto same = [](char a, char b) {
     return std::tolower(static_cast<unsigned char>(a)) == static_cast<unsigned char>(b);
   };
-  return std::any_of(std::begin(kParts), std::end(kParts), [&](std::string_view part) {
+  return std::ranges::any_of(kCollectives, [&](std::string_view part) {
     return std::search(name.begin(), name.end(), part.begin(), part.end(), same) != name.end();
   });
 }

@@ -1,5 +1,6 @@
 #include "viewer/tracing/trace.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -208,10 +209,7 @@ class FileReader {
   }
 
   void read() {
-    TraceFile file;
-    file.name = name_;
-    file.rank = rank_in_name();
-    trace_.files.push_back(std::move(file));
+    trace_.files.emplace_back().rank = rank_in_name();
     try {
       read_text();
     } catch (const IoError& problem) {
@@ -223,14 +221,10 @@ class FileReader {
  private:
   int64_t rank_in_name() const {
     const size_t place = name_.find("rank");
+    if (place == std::string::npos) return -1;
     int64_t rank = -1;
-    if (place != std::string::npos) {
-      const char* end = name_.data() + name_.size();
-      if (std::from_chars(name_.data() + place + 4, end, rank).ec != std::errc() || rank < 0) {
-        rank = -1;
-      }
-    }
-    return rank;
+    std::from_chars(name_.data() + place + 4, name_.data() + name_.size(), rank);
+    return std::max<int64_t>(rank, -1);
   }
 
   void read_text() {

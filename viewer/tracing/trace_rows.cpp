@@ -55,17 +55,13 @@ void find_ends(RawTrace& raw, const ProfilerMarks& marks) {
     file.first_us = HUGE_VAL;
     file.last_us = -HUGE_VAL;
   }
-  const auto include = [](TraceFile& file, double from, double to) {
-    file.first_us = std::min(file.first_us, from);
-    file.last_us = std::max(file.last_us, to);
-  };
   for (const TraceEvent& event : raw.events) {
     if (marks.contain(event)) continue;
-    include(raw.files[raw.lanes[event.lane].file], event.start_us,
-            event.start_us + std::max(event.length_us, 0.0));
+    raw.files[raw.lanes[event.lane].file].include(event.start_us,
+                                                  event.start_us + std::max(event.length_us, 0.0));
   }
   for (const RawCounter& counter : raw.counters) {
-    for (const auto& [time, value] : counter.points) include(raw.files[counter.file], time, time);
+    for (const auto& [time, value] : counter.points) raw.files[counter.file].include(time, time);
   }
 }
 
@@ -77,11 +73,10 @@ void align_files(RawTrace& raw) {
     if (file.first_us <= file.last_us) used.push_back(&file);
   }
   if (used.size() < 2) return;
-  const bool all_have = std::all_of(
-      used.begin(), used.end(), [](const TraceFile* file) { return file->base_ns.has_value(); });
-  const bool none_has = std::none_of(
-      used.begin(), used.end(), [](const TraceFile* file) { return file->base_ns.has_value(); });
-  bool comparable = all_have || none_has;
+  const auto with_base = static_cast<size_t>(
+      std::ranges::count_if(used, [](const TraceFile* file) { return file->base_ns.has_value(); }));
+  const bool all_have = with_base == used.size();
+  bool comparable = all_have || with_base == 0;
   if (all_have) {
     const auto first_base = static_cast<long double>(*used[0]->base_ns);
     for (TraceFile* file : used) {
@@ -112,12 +107,12 @@ double start_of_all(const RawTrace& raw) {
 
 // Spans that were begun and never ended reach to the end of their file.
 void close_open_spans(RawTrace& raw) {
-  uint64_t count = 0;
-  for (RawLane& lane : raw.lanes) {
+  size_t count = 0;
+  for (const RawLane& lane : raw.lanes) {
+    count += lane.open.size();
     for (const uint32_t open : lane.open) {
       TraceEvent& event = raw.events[open];
       event.length_us = std::max(0.0, raw.files[lane.file].last_us - event.start_us);
-      ++count;
     }
   }
   if (count > 0) {
@@ -125,21 +120,6 @@ void close_open_spans(RawTrace& raw) {
         fmt::format("{} spans have no end; they are drawn to the end of the trace", count));
   }
 }
-
-// How deep each of sorted events lies: one deeper than what still runs when it starts.
-class Nesting {
- public:
-  // kMaxDepth when there is no room.
-  size_t place(const TraceEvent& event) {
-    while (!ends_.empty() && ends_.back() <= event.start_us + kSameTimeUs) ends_.pop_back();
-    if (ends_.size() >= kMaxDepth) return kMaxDepth;
-    ends_.push_back(event.start_us + event.length_us);
-    return ends_.size() - 1;
-  }
-
- private:
-  std::vector<double> ends_;
-};
 
 // The largest length that, from start, does not reach beyond `end`, as the row's columns hold them.
 float length_up_to(double start, double end) {
@@ -154,8 +134,7 @@ void append(TraceRow& row, const TraceEvent& event, double start) {
   // Rounding to whole nanoseconds and to float must not make neighbours overlap.
   if (row.size() > 0) {
     start = std::max(start, row.start_us.back());
-    const double room = start - row.start_us.back();
-    if (static_cast<double>(row.length_us.back()) > room) {
+    if (static_cast<double>(row.length_us.back()) > start - row.start_us.back()) {
       row.length_us.back() = length_up_to(row.start_us.back(), start);
     }
   }
@@ -170,31 +149,27 @@ uint64_t fill_rows(TraceLane& lane, std::vector<TraceEvent>& events, double orig
   const auto before = [](const TraceEvent& a, const TraceEvent& b) {
     return a.start_us != b.start_us ? a.start_us < b.start_us : a.length_us > b.length_us;
   };
-  if (!std::is_sorted(events.begin(), events.end(), before)) {
-    std::stable_sort(events.begin(), events.end(), before);
+  if (!std::ranges::is_sorted(events, before)) std::ranges::stable_sort(events, before);
+  uint64_t num_deep = 0;
+  std::vector<double> ends;  // of what still runs: an event lies one deeper
+  for (const TraceEvent& event : events) {
+    while (!ends.empty() && ends.back() <= event.start_us + kSameTimeUs) ends.pop_back();
+    const size_t depth = ends.size();
+    if (depth >= kMaxDepth) {
+      ++num_deep;
+      continue;
+    }
+    ends.push_back(event.start_us + event.length_us);
+    if (depth == lane.rows.size()) lane.rows.emplace_back();
+    append(lane.rows[depth], event, event.start_us - origin_us);
   }
-  std::vector<uint8_t> depths(events.size());
-  std::vector<size_t> sizes(kMaxDepth + 1);
-  Nesting nesting;
-  for (size_t i = 0; i < events.size(); ++i) {
-    depths[i] = static_cast<uint8_t>(nesting.place(events[i]));
-    ++sizes[depths[i]];
+  for (TraceRow& row : lane.rows) {
+    row.start_us.shrink_to_fit();
+    row.length_us.shrink_to_fit();
+    row.name.shrink_to_fit();
+    row.category.shrink_to_fit();
   }
-  const auto num_rows = static_cast<size_t>(
-      std::find(sizes.begin(), sizes.begin() + kMaxDepth, size_t{0}) - sizes.begin());
-  lane.rows.resize(num_rows);
-  for (size_t depth = 0; depth < num_rows; ++depth) {
-    TraceRow& row = lane.rows[depth];
-    row.start_us.reserve(sizes[depth]);
-    row.length_us.reserve(sizes[depth]);
-    row.name.reserve(sizes[depth]);
-    row.category.reserve(sizes[depth]);
-  }
-  for (size_t i = 0; i < events.size(); ++i) {
-    if (depths[i] < kMaxDepth)
-      append(lane.rows[depths[i]], events[i], events[i].start_us - origin_us);
-  }
-  return sizes[kMaxDepth];
+  return num_deep;
 }
 
 // A pid or tid as a number, for sorting: 2 before 10.
@@ -257,8 +232,8 @@ std::vector<TraceCounter> make_counters(RawTrace& raw, double origin_us) {
     counter.name = raw.files.size() > 1 && file.rank >= 0
                        ? fmt::format("rank {}: {}", file.rank, from.name)
                        : from.name;
-    std::stable_sort(from.points.begin(), from.points.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::ranges::stable_sort(from.points,
+                             [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [time, value] : from.points) {
       counter.time_us.push_back(time + file.shift_us - origin_us);
       counter.value.push_back(value);
@@ -318,12 +293,10 @@ Trace make_trace(RawTrace raw) {
     num_deep += fill_rows(lane, events, origin - shift);
     if (!lane.rows.empty()) lanes.emplace_back(std::move(place), std::move(lane));
   }
-  std::stable_sort(lanes.begin(), lanes.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(lanes, [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [place, lane] : lanes) trace.lanes.push_back(std::move(lane));
 
   for (const TraceFile& file : raw.files) {
-    trace.file += (trace.file.empty() ? "" : ", ") + file.name;
     if (file.first_us <= file.last_us) {
       trace.length_us = std::max(trace.length_us, file.last_us + file.shift_us - origin);
     }

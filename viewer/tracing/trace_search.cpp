@@ -23,8 +23,8 @@ uint32_t num_before(const TraceRow& row, uint32_t number, const Order& place) {
   const auto& [start, at_row, at_index] = place;
   if (number == at_row) return at_index;
   const auto& starts = row.start_us;
-  const auto end = number < at_row ? std::upper_bound(starts.begin(), starts.end(), start)
-                                   : std::lower_bound(starts.begin(), starts.end(), start);
+  const auto end = number < at_row ? std::ranges::upper_bound(starts, start)
+                                   : std::ranges::lower_bound(starts, start);
   return static_cast<uint32_t>(end - starts.begin());
 }
 
@@ -96,11 +96,6 @@ std::optional<uint32_t> TraceSearch::RowHits::before_index(uint32_t index) const
   return std::nullopt;
 }
 
-bool TraceSearch::any_in(uint32_t row, uint32_t first, uint32_t count) const {
-  const RowHits& hits = rows_[row];
-  return hits.count_before(first + count) > hits.count_before(first);
-}
-
 template <class Find>
 std::optional<SpanRef> TraceSearch::first_of_rows(const Trace& trace, const TraceIndex& index,
                                                   bool from_the_end, const Find& find) const {
@@ -135,7 +130,7 @@ std::optional<SpanRef> TraceSearch::previous(const Trace& trace, const TraceInde
 std::optional<SpanRef> TraceSearch::first_from(const Trace& trace, const TraceIndex& index,
                                                double time_us) const {
   return first_of_rows(trace, index, false, [&](uint32_t r, const TraceRow& row) {
-    const auto place = std::lower_bound(row.start_us.begin(), row.start_us.end(), time_us);
+    const auto place = std::ranges::lower_bound(row.start_us, time_us);
     return rows_[r].at_or_after(static_cast<uint32_t>(place - row.start_us.begin()));
   });
 }

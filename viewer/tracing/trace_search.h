@@ -22,7 +22,9 @@ class TraceSearch {
   uint64_t num_hits_in_lane(uint32_t lane) const { return lane_hits_[lane]; }
   bool matches_name(uint32_t name) const { return names_[name] != 0; }
   /// Whether one of the spans first .. first + count - 1 of a row is a hit.
-  bool any_in(uint32_t row, uint32_t first, uint32_t count) const;
+  bool any_in(uint32_t row, uint32_t first, uint32_t count) const {
+    return rows_[row].count_before(first + count) > rows_[row].count_before(first);
+  }
 
   /// The first hit after a span in order of start, then row; from nothing: the very first.
   std::optional<SpanRef> next(const Trace& trace, const TraceIndex& index,

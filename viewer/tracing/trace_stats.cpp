@@ -25,21 +25,17 @@ RangeSums::Name sum_group(const Trace& trace, const TraceIndex& index, uint32_t 
   const auto spans = index.group_spans.begin();
   const auto begin = spans + index.groups[group].first_span;
   const auto end = spans + index.groups[group + 1].first_span;
-  auto first = std::lower_bound(begin, end, range.start_us, [&](uint32_t span, double time) {
-    return row.start_us[span] < time;
-  });
-  const auto last = std::lower_bound(first, end, range.end_us, [&](uint32_t span, double time) {
-    return row.start_us[span] < time;
-  });
+  const auto starts_before = [&](uint32_t span, double time) { return row.start_us[span] < time; };
+  auto first = std::lower_bound(begin, end, range.start_us, starts_before);
+  const auto last = std::lower_bound(first, end, range.end_us, starts_before);
   if (first != begin && end_of(row, *(first - 1)) > range.start_us) --first;
   RangeSums::Name sum;
   if (first == last) return sum;
   sum.count = static_cast<uint32_t>(last - first);
-  const uint32_t final_span = *(last - 1);
   sum.total_us = index.before_us[static_cast<size_t>(last - spans)] -
                  index.before_us[static_cast<size_t>(first - spans)];
   sum.total_us -= std::max(0.0, range.start_us - row.start_us[*first]);
-  sum.total_us -= std::max(0.0, end_of(row, final_span) - range.end_us);
+  sum.total_us -= std::max(0.0, end_of(row, *(last - 1)) - range.end_us);
   return sum;
 }
 
@@ -47,10 +43,7 @@ RangeSums::Name sum_group(const Trace& trace, const TraceIndex& index, uint32_t 
 
 NameStatistics name_statistics(const TraceIndex& index, uint32_t name) {
   const NameTotals& totals = index.names[name];
-  NameStatistics result;
-  result.count = totals.count;
-  result.total_us = totals.total_us;
-  result.self_us = totals.self_us;
+  NameStatistics result{totals};
   if (totals.count == 0) return result;
   const size_t first = index.first_span(name);
   result.mean_us = totals.total_us / totals.count;
@@ -80,7 +73,7 @@ double self_time(const Trace& trace, const TraceIndex& index, SpanRef span) {
   if (place.depth + 1 >= rows.size()) return rest;
   const TraceRow& below = rows[place.depth + 1];
   const double start = row.start_us[span.index], end = end_of(row, span.index);
-  const auto first = std::lower_bound(below.start_us.begin(), below.start_us.end(), start);
+  const auto first = std::ranges::lower_bound(below.start_us, start);
   for (size_t i = static_cast<size_t>(first - below.start_us.begin());
        i < below.size() && below.start_us[i] < end; ++i) {
     rest -= std::min(end, end_of(below, i)) - below.start_us[i];
@@ -144,7 +137,7 @@ bool RangeSums::step(const Trace& trace, const TraceIndex& index, size_t max_gro
     if (sum.count > 0) names_.push_back(sum);
   }
   if (next_name_ < index.names.size()) return false;
-  std::sort(names_.begin(), names_.end(), [](const Name& a, const Name& b) {
+  std::ranges::sort(names_, [](const Name& a, const Name& b) {
     return a.total_us != b.total_us ? a.total_us > b.total_us : a.name < b.name;
   });
   done_ = true;

@@ -9,9 +9,8 @@
 
 namespace moonshard::viewer {
 
-struct NameStatistics {
-  uint64_t count = 0;
-  double total_us = 0, self_us = 0, mean_us = 0, min_us = 0, max_us = 0, median_us = 0, p95_us = 0;
+struct NameStatistics : NameTotals {
+  double mean_us = 0, min_us = 0, max_us = 0, median_us = 0, p95_us = 0;
 };
 NameStatistics name_statistics(const TraceIndex& index, uint32_t name);
 

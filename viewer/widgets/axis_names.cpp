@@ -35,7 +35,7 @@ const AxisWords* words_of(std::string_view axis) {
 
 std::string shown_name(std::string_view name) {
   std::string shown(name);
-  std::replace(shown.begin(), shown.end(), '_', ' ');
+  std::ranges::replace(shown, '_', ' ');
   for (const char* matrix : {"ggt", "aat"}) {  // gradients times their transpose
     if (shown.ends_with(std::string(" ") + matrix)) shown.back() = 'T';
   }
@@ -65,7 +65,7 @@ std::string axis_words(const RunData& run, size_t point,
                        std::initializer_list<std::string_view> without) {
   std::string name;
   for (const std::string& axis : run.axes) {
-    if (std::find(without.begin(), without.end(), axis) != without.end()) continue;
+    if (std::ranges::find(without, axis) != without.end()) continue;
     const std::string word = axis_word(run, axis, run.options.get(point, axis), false);
     if (!word.empty()) name += (name.empty() ? "" : ", ") + word;
   }

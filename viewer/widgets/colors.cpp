@@ -15,12 +15,11 @@ constexpr ImU32 rgb(unsigned value) {
 // Okabe and Ito's set, strongest contrast first. Black and yellow, which vanish on a dark or a
 // white background, give way to a grey and a darker yellow. The second half follows Tol's muted
 // set: for stacks of many owners, where order and borders help as well.
-constexpr size_t kNumColors = 16;
-constexpr std::array<ImU32, kNumColors> kLightSeries = {
+constexpr std::array<ImU32, kNumSeriesColors> kLightSeries = {
     rgb(0x0072B2), rgb(0xD55E00), rgb(0x009E73), rgb(0xE69F00), rgb(0xCC79A7), rgb(0x56B4E9),
     rgb(0x7F7F7F), rgb(0xB8A800), rgb(0x332288), rgb(0x882255), rgb(0x44AA99), rgb(0xDDCC77),
     rgb(0x8A8A2B), rgb(0x7A4A1E), rgb(0xAA4499), rgb(0xC4C4C4)};
-constexpr std::array<ImU32, kNumColors> kDarkSeries = {
+constexpr std::array<ImU32, kNumSeriesColors> kDarkSeries = {
     rgb(0x3D9BDC), rgb(0xEE7733), rgb(0x22B88C), rgb(0xE8AC1C), rgb(0xD98DB8), rgb(0x8CCBF2),
     rgb(0xA8A8A8), rgb(0xF0E442), rgb(0x7D6BD6), rgb(0xB8406F), rgb(0x5CC4B3), rgb(0xE5D890),
     rgb(0xB3B347), rgb(0xA87445), rgb(0xC468B4), rgb(0x6E6E6E)};
@@ -164,11 +163,7 @@ const PlotColors& plot_colors(Theme theme) {
 }
 
 ImU32 series_color(size_t index, Theme theme) {
-  return (theme == Theme::Light ? kLightSeries : kDarkSeries)[index % kLightSeries.size()];
-}
-
-size_t num_series_colors() {
-  return kLightSeries.size();
+  return (theme == Theme::Light ? kLightSeries : kDarkSeries)[index % kNumSeriesColors];
 }
 
 std::optional<size_t> named_series_color(std::string_view name) {

@@ -31,7 +31,7 @@ const PlotColors& plot_colors(Theme theme);
 
 /// Colour of the n-th series; repeats after the palette's end, where marker shapes still differ.
 ImU32 series_color(size_t index, Theme theme);
-size_t num_series_colors();
+inline constexpr size_t kNumSeriesColors = 16;
 
 /// Index of the colour that a name has in every picture (engines, owners of memory, phases, ways to
 /// shard); nothing for other names.

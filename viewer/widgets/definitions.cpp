@@ -32,8 +32,8 @@ constexpr std::pair<std::string_view, std::string_view> kOwnFigures[] = {
 // ("fsdp: …", "llama3 scaling: …").
 std::string sentence(std::string text) {
   const std::string first = text.substr(0, text.find(' '));
-  const bool is_word = std::all_of(first.begin(), first.end(),
-                                   [](unsigned char c) { return std::isalpha(c) || c == '\''; });
+  const bool is_word =
+      std::ranges::all_of(first, [](unsigned char c) { return std::isalpha(c) || c == '\''; });
   if (is_word && !text.empty())
     text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   return text + ".";

@@ -101,8 +101,8 @@ int common_decimals(const std::vector<double>& values) {
     return fmt::format("{:.{}f}", value, decimals).ends_with('0');
   };
   int decimals = std::clamp(4 - digits_before, 0, 6);
-  while (decimals > 0 && std::all_of(values.begin(), values.end(),
-                                     [&](double value) { return ends_in_zero(value, decimals); })) {
+  while (decimals > 0 &&
+         std::ranges::all_of(values, [&](double value) { return ends_in_zero(value, decimals); })) {
     --decimals;
   }
   return decimals;
@@ -159,7 +159,7 @@ MetricFormat metric_format(const std::string& key) {
   constexpr std::string_view kRate = "_per_s";
   if (key.ends_with(kRate) && key.size() > kRate.size()) {  // "tokens/s" is its own unit
     format.title = key.substr(0, key.size() - kRate.size()) + "/s";
-    std::replace(format.title.begin(), format.title.end(), '_', ' ');
+    std::ranges::replace(format.title, '_', ' ');
     return format;
   }
   for (const Suffix& suffix : kSuffixes) {
@@ -170,7 +170,7 @@ MetricFormat metric_format(const std::string& key) {
       break;
     }
   }
-  std::replace(format.title.begin(), format.title.end(), '_', ' ');
+  std::ranges::replace(format.title, '_', ' ');
   return format;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <string_view>
 
 namespace moonshard::viewer {
 namespace {
@@ -16,22 +17,20 @@ constexpr const char* kOther = "Other";
 constexpr std::array kOrder = {kTime, kMemory, kUse, kCommunication, kPrivacy, kOther};
 
 bool is_one_of(std::string_view key, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), key) != names.end();
+  return std::ranges::find(names, key) != names.end();
 }
 
 bool ends_with_any(std::string_view key, std::initializer_list<std::string_view> ends) {
-  return std::any_of(ends.begin(), ends.end(),
-                     [&](std::string_view end) { return key.ends_with(end); });
+  return std::ranges::any_of(ends, [&](std::string_view end) { return key.ends_with(end); });
 }
 
 bool repeats(const std::vector<std::string>& keys, const std::string& key) {
   if (!ends_with_any(key, {"_mb", "_gb"})) return false;
   const std::string bytes = key.substr(0, key.size() - 3) + "_bytes";
-  return std::find(keys.begin(), keys.end(), bytes) != keys.end();
+  return std::ranges::find(keys, bytes) != keys.end();
 }
 
-}  // namespace
-
+// The subject a metric belongs to.
 const char* metric_subject(std::string_view key) {
   if (key.starts_with("comm_")) return kCommunication;
   if (key.starts_with("clip_") || key.starts_with("epsilon") ||
@@ -47,6 +46,8 @@ const char* metric_subject(std::string_view key) {
                     is_one_of(key, {"data_share_percent", "profiler_overhead_percent"});
   return time ? kTime : kOther;
 }
+
+}  // namespace
 
 std::vector<MetricGroup> metric_groups(const std::vector<std::string>& keys) {
   std::vector<MetricGroup> groups;

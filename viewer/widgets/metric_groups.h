@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace moonshard::viewer {
@@ -11,9 +10,6 @@ struct MetricGroup {
   const char* title;
   std::vector<size_t> keys;  ///< places in the list that was given
 };
-
-/// The subject a metric belongs to: "Time", "Memory", ...
-const char* metric_subject(std::string_view key);
 
 /// Keys by subject, in the order of the list; empty subjects and figures that another key says in
 /// other units (peak_memory_mb beside peak_memory_bytes) are left out.

@@ -107,9 +107,9 @@ void show_empty_state(std::string_view what, std::string_view next, const UiStyl
   };
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() + std::max(0.0f, room.y * 0.4f));
   ImGui::PushFont(style.bold, 0.0f);
-  centered(what, plot_colors(style.theme).text);
+  centered(what, style.colors().text);
   ImGui::PopFont();
-  centered(next, plot_colors(style.theme).muted_text);
+  centered(next, style.colors().muted_text);
 }
 
 }  // namespace moonshard::viewer

@@ -111,6 +111,16 @@ at::Tensor trusted(const GramSums& sums, const at::Tensor& a_BTi, const at::Tens
       {rows}, width_squares(a_BTi.index_select(0, rows), g_BTo.index_select(0, rows), tile));
 }
 
+// The sum over positions of |a_t| |g_t|, and (sum of |a_t|)^2 + (sum of |g_t|)^2.
+std::pair<at::Tensor, at::Tensor> lengths_of(const at::Tensor& a_BTi, const at::Tensor& g_BTo) {
+  const auto lengths = [](const at::Tensor& x_BTd) {
+    return at::linalg_vector_norm(at_least_float(x_BTd), 2, at::IntArrayRef{2});
+  };
+  const at::Tensor a_BT = lengths(a_BTi).to(at::kDouble), g_BT = lengths(g_BTo);
+  const at::Tensor spread_B = a_BT.sum(1).square_().add_(g_BT.sum(1, false, at::kDouble).square_());
+  return {a_BT.mul_(g_BT).sum(1), spread_B};
+}
+
 class LinearRule : public LayerRule {
  public:
   at::Tensor per_sample(const models::ParamLayer& layer, const at::Tensor& a,
@@ -124,19 +134,19 @@ class LinearRule : public LayerRule {
                      const NormSettings& settings) const override {
     const at::Tensor a_BTi = as_positions(a), g_BTo = as_positions(g);
     if (a_BTi.size(1) == 1) {  // one outer product: its norm is the product of the two norms
-      return row_squares(at_least_float(a_BTi)) * row_squares(at_least_float(g_BTo));
+      // In double: a factor that float32 lost would take the other, however large, with it.
+      return row_squares(a_BTi.to(at::kDouble)) * row_squares(g_BTo.to(at::kDouble));
     }
     const int64_t rows = settings.method == NormMethod::Width && settings.tile_size > 0
                              ? settings.tile_size
                              : width_tile(a_BTi);
     if (settings.method == NormMethod::Materialize)
       return LayerRule::squares(layer, a, g, settings);
-    const at::Tensor lengths_BT =
-        at::linalg_vector_norm(at_least_float(a_BTi), 2, at::IntArrayRef{2})
-            .to(at::kDouble)
-            .mul_(at::linalg_vector_norm(at_least_float(g_BTo), 2, at::IntArrayRef{2}));
-    return with_rounding_of_sum(norm_squares(a_BTi, g_BTo, rows, settings), lengths_BT.sum(1),
-                                wide_type(a_BTi));
+    const auto [lengths_B, spread_B] = lengths_of(a_BTi, g_BTo);
+    at::Tensor squares = norm_squares(a_BTi, g_BTo, rows, settings);
+    if (wide_type(a_BTi) == at::kFloat && settings.method != NormMethod::Width)
+      squares = squares + gram_underflow(spread_B, std::max(a_BTi.size(2), g_BTo.size(2)));
+    return with_rounding_of_sum(squares, lengths_B, wide_type(a_BTi));
   }
 
  private:

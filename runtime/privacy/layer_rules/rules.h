@@ -78,6 +78,14 @@ at::Tensor row_squares(const at::Tensor& x);
 /// error is added. For GPUs, where looking at the values would stop the stream.
 at::Tensor bounded_gram(const at::Tensor& value, const at::Tensor& magnitude);
 
+/// The most that a squared norm from float32 Gram matrices of rows of that width can lack because
+/// products of rows below 1.2e-38 count as 0: each is multiplied by one of the other matrix.
+/// `spread` is (sum of |a_t|)^2 + (sum of |g_t|)^2. Far below rounding unless one of the two is
+/// huge.
+inline at::Tensor gram_underflow(const at::Tensor& spread, int64_t width) {
+  return spread * (2.4e-38 * static_cast<double>(width));
+}
+
 /// A norm from Gram matrices is a sum of terms of both signs. Its rounding error is about 3e-7
 /// (float32) of the sum of absolute values; where that is this many times larger, the result is not
 /// trusted.

@@ -14,8 +14,7 @@ local commands = {}
 local function on_code(usage, text, work)
   return { usage = usage, text = text, code = true, run = function(session, argument)
     if argument == "" then
-      session:fail(usage .. ": expected an expression or a statement, got nothing; add one")
-      return false
+      return session:fail(usage .. ": expected an expression or a statement, got nothing; add one")
     end
     local chunk, message = session:compile(argument)
     if not chunk then session:fail(message) end
@@ -62,8 +61,7 @@ commands["%jit"] = {
     elseif argument == "status" or argument == "" then
       session.host.out("JIT " .. (jit.status() and "on" or "off") .. "\n")
     else
-      session:fail(("%%jit: expected on, off or status, got '%s'"):format(argument))
-      return false
+      return session:fail(("%%jit: expected on, off or status, got '%s'"):format(argument))
     end
     return true
   end,
@@ -85,24 +83,18 @@ commands[".save"] = {
   run = function(session, argument)
     local path = argument:match("^['\"](.*)['\"]$") or argument
     if path == "" then
-      session:fail(".save: expected a file name, got nothing; write .save session.lua")
-      return false
+      return session:fail(".save: expected a file name, got nothing; write .save session.lua")
     end
     local script = script_of(session)
     local compiles, problem = load(script, "=" .. path, "t")
     local file, reason = io.open(path, "w")
     if not file then
-      session:fail((".save: cannot write '%s' (%s); choose another file"):format(path, reason))
-      return false
+      return session:fail((".save: cannot write '%s' (%s); choose another file"):format(path, reason))
     end
     file:write(script)
     file:close()
     session.host.out(("%d entries written to %s\n"):format(#session.good, path))
-    if not compiles then
-      session:fail(".save: the script needs a look before it runs: " .. tostring(problem))
-      return false
-    end
-    return true
+    return compiles and true or session:fail(".save: the script needs a look before it runs: " .. tostring(problem))
   end,
 }
 
@@ -111,8 +103,7 @@ commands[".history"] = {
   run = function(session, argument)
     local count = argument == "" and 20 or tonumber(argument)
     if not count or count < 1 then
-      session:fail((".history: expected a count of 1 or more, got '%s'"):format(argument))
-      return false
+      return session:fail((".history: expected a count of 1 or more, got '%s'"):format(argument))
     end
     for _, entry in ipairs(session.host.history(math.floor(count))) do
       session.host.out("  " .. entry:gsub("\n", "\n  .. ") .. "\n")

@@ -39,10 +39,8 @@ local function short_string(text, position)
   local at = position + 1
   while at <= #text do
     local char = text:sub(at, at)
-    if char == quote then
-      return { kind = "string", first = position, last = at, content = position + 1 }
-    elseif char == "\n" then
-      return { kind = "string", first = position, last = at - 1, content = position + 1 }
+    if char == quote or char == "\n" then
+      return { kind = "string", first = position, last = char == quote and at or at - 1, content = position + 1 }
     end
     at = at + (char == "\\" and 2 or 1)
   end

@@ -7,6 +7,8 @@ ffi.cdef [[
   int setrlimit(int resource, const struct ck_rlimit *limit);
   void *signal(int number, void *handler);
   int getpid(void);
+  int setenv(const char *name, const char *value, int overwrite);
+  int unsetenv(const char *name);
 ]]
 
 local mode, folder = arg[1], arg[2]
@@ -49,6 +51,7 @@ local function make(kind, model)
     optimizer = ms.optim.adamw { lr = 0.01 },
     data = ms.data.synthetic { batch_size = 1, seq_length = 5 },
     parallel = kinds[kind](),
+    privacy = { secure = false },  -- what goes on exactly is compared
     grad_accum = 6 / world,
   }, model
 end
@@ -160,6 +163,60 @@ function modes.refuse()
   local report = trainer:step()
   local text = ("%s %g %d %d %s"):format(tostring(good), error, report.step, report.privacy_steps, tostring(message))
   write(folder .. "/result." .. rank, text)
+end
+
+--- The same checkpoint unharmed.
+function modes.resume_saved()
+  assert(make "zero3":resume(folder .. "/saved") == 4)
+end
+
+--- A trainer with a claim.
+local function make_claiming(options)
+  local text = folder .. "/text" .. rank
+  os.execute("mkdir -p " .. text)
+  write(text .. "/a.txt", ("one two three four "):rep(100))
+  local model = ms.model("llama3-tiny", { device = "cpu", num_layers = 1, task = "lm", vocab_size = 300, seed = 1 })
+  return ms.trainer { model = model, parallel = ms.fsdp(options or {}), optimizer = ms.optim.sgd { lr = 0.1 },
+    clip = ms.clip("bookkeeping", { noise_multiplier = 1 }), privacy = { secure = true },
+    data = ms.data.loader { sampler = "poisson", batch_size = 4, expected_batch_size = 8,
+      dataset = ms.data.text { folder = text, max_length = 8, model = model, cache = "none" } } }
+end
+
+--- Saved under a key; resumed with it, without it, with another, and with it on one rank alone.
+function modes.keys()
+  local variable, lines = "MOONSHARD_CHECKPOINT_KEY_FILE", {}
+  if rank == 0 then
+    write(folder .. "/key", "a key of two ranks")
+    write(folder .. "/other", "a key of somebody else")
+  end
+  local first = make_claiming()
+  first:step()
+  ffi.C.setenv(variable, folder .. "/key", 1)
+  first:save(folder .. "/saved")
+  for _, case in ipairs { "key", "none", "other", "one rank" } do
+    if case == "none" or (case == "one rank" and rank == 1) then
+      ffi.C.unsetenv(variable)
+    else
+      ffi.C.setenv(variable, folder .. "/" .. (case == "other" and "other" or "key"), 1)
+    end
+    local trainer = make_claiming()
+    trainer:step()
+    local good, message = pcall(trainer.resume, trainer, folder .. "/saved")
+    local step, privacy = trainer:step().step, trainer:privacy()
+    lines[#lines + 1] = ("%s: %d %s %s"):format(case, step, privacy.epsilon and "claim" or privacy.why_no_epsilon, good and "" or message)
+  end
+  write(folder .. "/result." .. rank, table.concat(lines, "\n") .. "\n")
+end
+
+--- A claim that is lost because ranks' sums are rounded, and a run that resumes it.
+function modes.rounded()
+  local first = make_claiming { reduce_dtype = "bfloat16" }
+  first:step()
+  first:save(folder .. "/saved")
+  local second = make_claiming()
+  second:resume(folder .. "/saved")
+  second:step()
+  write(folder .. "/result." .. rank, tostring(second:privacy().why_no_epsilon))
 end
 
 --- One step, saved whole: what refuse compares with.

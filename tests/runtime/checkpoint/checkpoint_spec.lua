@@ -17,9 +17,10 @@ local function run(ranks, mode, folder, more)
   return result
 end
 
+--- Without what every checkpoint has of its own: its id, which its files carry too.
 local function index_of(checkpoint)
   local index = support.parse_json(assert(support.read(checkpoint .. "/index.json")))
-  index.id = nil
+  index.id, index.files, index.sha256 = nil, nil, nil
   return index
 end
 
@@ -119,6 +120,37 @@ describe("a checkpoint", function()
     expect "rank00002%.safetensors: .*cut short"
     os.execute(("cp %s/x/a/step_00000002/rank00002.safetensors %s"):format(folder, step))
     expect "files of two checkpoints"
+    -- One byte of a file that one rank of the two reads.
+    local good = support.read(folder .. "/aside")
+    support.write(step .. "rank00002.safetensors", good:sub(1, -2) .. (good:sub(-1) == "x" and "y" or "x"))
+    expect "rank00002%.safetensors: expected SHA%-256 %x+, as the index says, got %x+; the file was changed or damaged"
+    support.write(step .. "rank00002.safetensors", good)
+    local index = support.read(step .. "index.json")
+    local edited, count = index:gsub('("private":true,"steps":)4', "%11")
+    assert.are.equal(1, count)
+    support.write(step .. "index.json", edited)
+    expect "index%.json: expected SHA%-256 %x+, as it says itself, got %x+; it was changed or damaged"
+    support.write(step .. "index.json", index)
+    run(2, "resume_saved", folder)
+  end)
+
+  it("under a key goes on with it alone, and all ranks say the same", function()
+    run(2, "keys", folder)
+    local text = support.read(folder .. "/result.0")
+    assert.are.equal(text, support.read(folder .. "/result.1"))
+    local of = {}
+    for case, rest in text:gmatch "([^:\n]+): ([^\n]+)" do of[case] = rest end
+    assert.matches("^2 claim $", of.key)
+    assert.matches("^2 the resumed run had none: its HMAC was not checked", of.none)
+    assert.matches("^2 claim .*index%.json: expected an HMAC under the key", of.other)
+    assert.matches("^2 claim .*expected MOONSHARD_CHECKPOINT_KEY_FILE on all ranks or on none", of["one rank"])
+  end)
+
+  it("of sums that were rounded keeps the reason for no claim", function()
+    run(2, "rounded", folder)
+    for rank = 0, 1 do
+      assert.matches("^the resumed run had none: reduce_dtype = bfloat16", support.read(folder .. "/result." .. rank))
+    end
   end)
 
   it("is whole whenever ranks are killed: the newest loads, nothing is lost or counted twice", function()

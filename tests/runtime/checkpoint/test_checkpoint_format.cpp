@@ -24,6 +24,7 @@
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"
 #include "runtime/weights/safetensors.h"
+#include "tests/runtime/checkpoint/checkpoint_support.h"
 #include "tests/support/temporary_folder.h"
 
 namespace moonshard::checkpoint {
@@ -32,87 +33,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-struct Setting {
-  models::ModelOptions model;
-  privacy::ClipOptions clip;
-  optim::OptimizerOptions optimizer;
-  sharding::ShardingOptions sharding;
-};
-
-Setting linear_setting() {
-  Setting setting;
-  setting.model.model = "linear-tiny";
-  setting.model.device = "cpu";
-  setting.model.hidden_dim = 6;
-  setting.model.num_layers = 2;
-  setting.model.seed = 11;
-  setting.clip.mode = "ghost";
-  setting.clip.clipping = "adaptive";
-  setting.clip.quantile_noise = 4;
-  setting.optimizer.optimizer = "adamw";
-  setting.optimizer.lr = 0.02;
-  return setting;
-}
-
-Setting llama_setting(const std::string& parallel = "none", const std::string& sharding = "zero3") {
-  Setting setting = linear_setting();
-  setting.model.model = "llama3.2-tiny";
-  setting.model.task = "lm";
-  setting.model.hidden_dim = 24;
-  setting.model.intermediate_dim = 38;
-  setting.model.vocab_size = 29;
-  setting.model.head_dim = 6;
-  setting.model.frozen = "model.layers.0.mlp.*";
-  setting.sharding.parallel = parallel;
-  setting.sharding.sharding = sharding;
-  return setting;
-}
-
-struct Training {
-  explicit Training(const Setting& setting)
-      : model(models::make_model(setting.model)),
-        trainer({model,
-                 setting.clip,
-                 setting.optimizer,
-                 std::make_unique<data::SyntheticData>(model->options(), 3, 5),
-                 {},
-                 setting.sharding}) {}
-
-  void steps(int64_t count) {
-    for (int64_t i = 0; i < count; ++i) trainer.step();
-  }
-  std::vector<at::Tensor> weights() {
-    trainer.gather();
-    std::vector<at::Tensor> all;
-    for (const auto& parameter : model->parameters()) all.push_back(parameter->value.clone());
-    return all;
-  }
-
-  std::shared_ptr<models::Model> model;
-  train::Trainer trainer;
-};
-
-bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const at::Tensor& x, const at::Tensor& y) { return at::equal(x, y); });
-}
-
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-void write_text(const fs::path& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-std::string text_of(const fs::path& path) {
-  return read_text_file(path, 1 << 20);
-}
 
 // ---- what is saved is what goes on -------------------------------------------------------------
 
@@ -307,7 +227,7 @@ class Misfit : public testing::Test {
   void change_index(const std::function<void(Json&)>& change) {
     Json json = index();
     change(json);
-    write_text(checkpoint_ / "index.json", json.dump());
+    write_text(checkpoint_ / "index.json", resealed(json));
   }
   Json& tensor(Json& json, const std::string& name) {
     for (Json& item : json["tensors"])
@@ -390,8 +310,8 @@ TEST_F(Misfit, DamagedIndexesAreNamed) {
     write_text(checkpoint_ / "index.json", good);
   };
   const std::string norm = "model.norm.weight", mean = "optimizer/mean/model.norm.weight";
-  expect("expected schema_version 1 at most, got 2; a newer moonshard wrote it",
-         [](Json& json) { json["schema_version"] = 2; });
+  expect("expected schema_version 2 at most, got 3; a newer moonshard wrote it",
+         [](Json& json) { json["schema_version"] = 3; });
   expect("'kind': expected 'moonshard checkpoint'", [](Json& json) { json["kind"] = "sweep"; });
   expect("'step': expected a whole number of at least 0", [](Json& json) { json["step"] = -1; });
   expect("'step': expected a whole number", [](Json& json) { json["step"] = 1e300; });
@@ -408,6 +328,15 @@ TEST_F(Misfit, DamagedIndexesAreNamed) {
   expect("expected a shape of fewer elements", [&](Json& json) {
     tensor(json, norm)["shape"] = {int64_t{1} << 40, int64_t{1} << 40};
   });
+  expect("expected a checksum of every file, got none of rank00000.safetensors",
+         [](Json& json) { json["files"].erase("rank00000.safetensors"); });
+  expect("'files': expected names like rank00000.safetensors, got '../x'", [](Json& json) {
+    json["files"]["../x"] = {{"bytes", 1}, {"sha256", ""}};
+  });
+  expect("'sha256': expected 64 digits",
+         [](Json& json) { json["files"]["rank00000.safetensors"]["sha256"] = "00"; });
+  expect("'bytes': expected a whole number of at least 0",
+         [](Json& json) { json["files"]["rank00000.safetensors"]["bytes"] = -1; });
   expect("expected each tensor once",
          [&](Json& json) { json["tensors"].push_back(tensor(json, norm)); });
   expect("got no such tensor", [&](Json& json) { tensor(json, mean)["name"] = "optimizer/x"; });

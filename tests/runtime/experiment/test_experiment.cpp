@@ -3,6 +3,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
+#include "runtime/comm/world.h"
 #include "runtime/experiment/experiment.h"
 
 namespace moonshard::experiment {
@@ -42,6 +43,7 @@ TEST(Experiment, RecordsEverySampleAndWhatIsDerivedFromThem) {
 TEST(Experiment, TheSameSeedGivesTheSameNumbersBitForBit) {
   ExperimentOptions options = tiny();
   options.mode = "materialize";
+  options.secure = false;
   options.lr = 0.1;
   const auto losses = [&options] {
     std::vector<double> list;
@@ -53,6 +55,16 @@ TEST(Experiment, TheSameSeedGivesTheSameNumbersBitForBit) {
   EXPECT_EQ(losses(), first);
   options.seed = 1;
   EXPECT_NE(losses(), first);
+}
+
+TEST(Experiment, ASeedThatNobodyGaveIsDrawnAndRecorded) {
+  ExperimentOptions options = tiny();
+  options.seed = -1;
+  const Json record = run_experiment(options);
+  EXPECT_EQ(record["options"]["seed"], -1) << "the point is the same one whatever is drawn";
+  EXPECT_EQ(record["seed"].get<double>(), static_cast<double>(comm::job_seed()));
+  options.seed = 7;
+  EXPECT_EQ(run_experiment(options)["seed"], 7);
 }
 
 TEST(Experiment, OutOfMemoryIsAnOutcomeAndTheNextRunIsUnaffected) {

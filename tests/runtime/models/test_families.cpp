@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/base/check.h"
 #include "runtime/data/source.h"
 #include "runtime/models/batch_check.h"
 #include "runtime/models/blocks/losses.h"

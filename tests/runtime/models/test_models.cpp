@@ -196,17 +196,19 @@ TEST(Dit, LabelsAreDroppedAtTheGivenRateAndTheSameWayAgain) {
   Batch batch;
   batch.inputs = at::zeros({samples, 1});
   batch.labels = at::full({samples}, 4, at::kLong);
-  const at::Tensor labels = model->prepare(batch, 3).labels;
+  const at::Tensor labels = model->prepare(batch, model->seed_words(), 3).labels;
   const at::Tensor dropped = labels.eq(10);
   EXPECT_TRUE(dropped.logical_or(labels.eq(4)).all().item<bool>());
   // Five standard deviations of a share of 40000 draws.
   EXPECT_NEAR(dropped.to(at::kDouble).mean().item<double>(), 0.25, 0.011);
-  EXPECT_TRUE(at::equal(model->prepare(batch, 3).labels, labels));
-  EXPECT_FALSE(at::equal(model->prepare(batch, 4).labels, labels));
+  EXPECT_TRUE(at::equal(model->prepare(batch, model->seed_words(), 3).labels, labels));
+  EXPECT_FALSE(at::equal(model->prepare(batch, model->seed_words(), 4).labels, labels));
   EXPECT_EQ(batch.labels.eq(4).sum().item<int64_t>(), samples);  // the caller's batch stays
 
   options.label_dropout = 0;
-  EXPECT_TRUE(at::equal(models::make_model(options)->prepare(batch, 3).labels, batch.labels));
+  EXPECT_TRUE(
+      at::equal(models::make_model(options)->prepare(batch, RandomWords(uint64_t{0}), 3).labels,
+                batch.labels));
 }
 
 TEST(Diffusion, NoisingKeepsTheVarianceAndTheNoiseIsTheTarget) {

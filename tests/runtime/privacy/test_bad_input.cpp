@@ -6,6 +6,7 @@
 #include "runtime/models/registry.h"
 #include "runtime/privacy/layer_rules.h"
 #include "runtime/train/trainer.h"
+#include "tests/support/extreme_norms.h"
 
 namespace moonshard {
 namespace {
@@ -98,7 +99,12 @@ TEST_P(PrivateEngines, TakeAnEmptyBatchAsNoiseAlone) {
   train::StepOptions step;
   step.expected_batch_size = 8;
   const auto before = values(*model);
-  const auto report = train::Trainer({model, clip, sgd(), nullptr, step}).step(batch.slice(0, 0));
+  const auto report = train::Trainer({.model = model,
+                                      .clip = clip,
+                                      .optimizer = sgd(),
+                                      .step = step,
+                                      .privacy = privacy::reproducible_noise()})
+                          .step(batch.slice(0, 0));
   EXPECT_EQ(report.batch_size, 0);
   for (size_t i = 0; i < before.size(); ++i) {
     at::Tensor noise = at::zeros_like(before[i]);
@@ -193,13 +199,39 @@ TEST(Dit, DropsTheSameLabelsHoweverAStepIsSplit) {
       kernels::add_counter_noise(parameter->value, 0.05, {1, 1, parameter->index});
   train::StepOptions parts;
   parts.grad_accum = 3;
-  train::Trainer one({whole, quiet("ghost"), sgd(), nullptr}),
-      three({split, quiet("ghost"), sgd(), nullptr, parts});
+  const auto from_seed = privacy::reproducible_noise();
+  train::Trainer one(
+      {.model = whole, .clip = quiet("ghost"), .optimizer = sgd(), .privacy = from_seed});
+  train::Trainer three({.model = split,
+                        .clip = quiet("ghost"),
+                        .optimizer = sgd(),
+                        .step = parts,
+                        .privacy = from_seed});
   for (int step = 0; step < 3; ++step) {
     one.step(batch);
     three.step(batch);
   }
   EXPECT_LT(largest_difference(values(*whole), values(*split)), 1e-12);
+}
+
+// A sample more shifts the others' places: whoever knows the draws sees their labels change.
+TEST(Dit, DropsLabelsByASecretInPrivateTraining) {
+  const auto losses = [](const char* mode, bool secure) {
+    const auto model = tiny("dit-tiny");
+    for (const auto& parameter : model->parameters())
+      kernels::add_counter_noise(parameter->value, 0.05, {1, 1, parameter->index});
+    const Batch batch = data::SyntheticData(model->options(), 6, 1).next();
+    privacy::PrivacyOptions privacy;
+    privacy.secure = secure;
+    std::vector<double> list;
+    train::Trainer trainer(
+        {.model = model, .clip = quiet(mode), .optimizer = sgd(0), .privacy = privacy});
+    for (int step = 0; step < 12; ++step) list.push_back(trainer.step(batch).loss);
+    return list;
+  };
+  EXPECT_EQ(losses("ghost", false), losses("ghost", false));
+  EXPECT_EQ(losses("none", true), losses("none", true)) << "plain training repeats";
+  EXPECT_NE(losses("ghost", true), losses("ghost", true));
 }
 
 TEST(PlainEngine, RefusesALossThatIsNotFiniteAndKeepsTheWeights) {
@@ -299,6 +331,10 @@ TEST(GhostNorm, IsRightWhereTokensCancel) {
     EXPECT_GT((got / want).min().item<double>(), 1 - 2e-3) << static_cast<int>(method);
     EXPECT_LT((got / want).max().item<double>(), 1.2) << static_cast<int>(method);
   }
+}
+
+TEST(Norms, AreNeverTooSmallAtTheEndsOfTheRange) {
+  expect_norms_hold_at_all_sizes(c10::kCPU);
 }
 
 }  // namespace

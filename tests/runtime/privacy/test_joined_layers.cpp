@@ -11,6 +11,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include "runtime/base/check.h"
 #include "runtime/models/blocks/losses.h"
 #include "runtime/models/blocks/param_ops.h"
 #include "runtime/models/registry.h"
@@ -115,7 +116,12 @@ Outcome outcome_of(const Subject& subject, const Way& way) {
   if (sharding.parallel == "fsdp") sharding.sharding = way.wrapper;
   sharding.world = way.world;
   sharding.link = "instant";
-  train::Trainer trainer({model, clip, sgd, nullptr, step, sharding});
+  train::Trainer trainer({.model = model,
+                          .clip = clip,
+                          .optimizer = sgd,
+                          .step = step,
+                          .sharding = sharding,
+                          .privacy = privacy::reproducible_noise()});
   trainer.record_layers(way.layers);
   Outcome outcome;
   outcome.report = trainer.step(batch);
@@ -412,7 +418,12 @@ std::pair<std::vector<double>, std::vector<at::Tensor>> twin_step(const privacy:
   sgd.lr = 1;
   train::StepOptions step;
   step.grad_accum = accum;
-  const auto report = train::Trainer({model, clip, sgd, nullptr, step}).step(batch);
+  const auto report = train::Trainer({.model = model,
+                                      .clip = clip,
+                                      .optimizer = sgd,
+                                      .step = step,
+                                      .privacy = privacy::reproducible_noise()})
+                          .step(batch);
   std::vector<at::Tensor> values;
   for (const auto& parameter : model->parameters()) values.push_back(parameter->value.clone());
   return {report.norms, values};

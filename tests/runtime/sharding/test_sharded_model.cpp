@@ -53,7 +53,7 @@ Training make_run(const models::ModelOptions& options, const ShardingOptions& sh
   adam.lr = 0.01;
   run.trainer = std::make_unique<train::Trainer>(train::TrainerParts{
       run.model, clip, adam, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      train::StepOptions{}, sharding});
+      train::StepOptions{}, sharding, nullptr, privacy::reproducible_noise()});
   return run;
 }
 

@@ -71,7 +71,7 @@ StreamedRun make_streamed_run(const Way& way, bool at_the_end) {
   step.grad_accum = way.grad_accum;
   run.trainer = std::make_unique<train::Trainer>(train::TrainerParts{
       run.model, clip, optimizer, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      step, sharding});
+      step, sharding, nullptr, privacy::reproducible_noise()});
   if (at_the_end) run.trainer->observe_gradients([](const models::Model&) {});
   return run;
 }

@@ -123,7 +123,10 @@ TEST_P(Learning, LossFallsOnARealTask) {
   optim::OptimizerOptions optimizer;
   optimizer.optimizer = "adamw";
   optimizer.lr = task.lr;
-  train::Trainer trainer({model, clip, optimizer, nullptr});
+  train::Trainer trainer({.model = model,
+                          .clip = clip,
+                          .optimizer = optimizer,
+                          .privacy = privacy::reproducible_noise()});
   double first = 0, last = 0;
   constexpr int64_t kAveraged = 5;
   for (int64_t step = 0; step < task.steps; ++step) {

@@ -72,7 +72,7 @@ Training make_run(const Way& way, bool compile) {
   step.compile = compile;
   run.trainer = std::make_unique<Trainer>(TrainerParts{
       run.model, clip, optimizer, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      step, sharding});
+      step, sharding, nullptr, privacy::reproducible_noise()});
   return run;
 }
 

@@ -30,6 +30,8 @@ class CallingSource : public data::Source {
   int64_t position() const override { return source_->position(); }
   void go_to(int64_t position) override { source_->go_to(position); }
   data::Sampling sampling() const override { return source_->sampling(); }
+  Json shared_facts() const override { return source_->shared_facts(); }
+  void use_seed(int64_t seed) override { source_->use_seed(seed); }
 
  private:
   std::unique_ptr<data::Source> source_;

@@ -83,7 +83,7 @@ TEST(Format, OptionsKeepAllTheirDigits) {
 
 TEST(Colors, TheFirstSeriesAllDiffer) {
   for (const Theme theme : {Theme::Light, Theme::Dark}) {
-    for (size_t i = 0; i < num_series_colors(); ++i) {
+    for (size_t i = 0; i < kNumSeriesColors; ++i) {
       for (size_t j = 0; j < i; ++j) EXPECT_NE(series_color(i, theme), series_color(j, theme));
     }
   }

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/base/check.h"
 #include "runtime/models/batch_check.h"
 #include "runtime/models/blocks/activations.h"
 #include "runtime/models/blocks/checkpoint.h"

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/counter_noise/counter_noise.h"
+#include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/models/batch_check.h"
 #include "runtime/models/blocks/activations.h"
@@ -115,19 +116,20 @@ at::Tensor Dit::losses(const Batch& batch) {
   return regression_losses(forward(batch), batch.targets);
 }
 
-Batch Dit::prepare(const Batch& batch, int64_t step, int64_t first) const {
+Batch Dit::prepare(const Batch& batch, const RandomWords& words, int64_t step,
+                   int64_t first) const {
   const double share = options_.label_dropout;
   if (share <= 0) return batch;
-  // A uniform number per sample from the counter's normal one; drawn on the host, so that every
-  // device drops the same labels.
-  at::Tensor draws_B = at::zeros({batch.size()}, at::kDouble);
-  kernels::add_counter_noise(draws_B, 1.0,
-                             {static_cast<uint64_t>(options_.seed), static_cast<uint32_t>(step),
-                              kernels::kPurposeData | 1u},
-                             first);
-  const at::Tensor drop_B = at::special_ndtr(draws_B).lt(share).to(batch.labels.device());
+  // Drawn on the host, so that every device drops the same labels.
+  const at::Tensor drop_B = at::empty({batch.size()}, at::kBool);
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const auto index = static_cast<uint64_t>(first + i);
+    drop_B.data_ptr<bool>()[i] =
+        words.uniform(static_cast<uint32_t>(step), kernels::kPurposeData | 1u, index) < share;
+  }
   Batch prepared = batch;
-  prepared.labels = batch.labels.masked_fill(drop_B, options_.num_classes);
+  prepared.labels =
+      batch.labels.masked_fill(drop_B.to(batch.labels.device()), options_.num_classes);
   return prepared;
 }
 

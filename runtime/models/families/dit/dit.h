@@ -20,7 +20,8 @@ class Dit : public Model {
   at::Tensor losses(const Batch& batch) override;
   /// Replaces each label by the null class (row num_classes of the table) with probability
   /// label_dropout: what classifier-free guidance needs.
-  Batch prepare(const Batch& batch, int64_t step, int64_t first = 0) const override;
+  Batch prepare(const Batch& batch, const RandomWords& words, int64_t step,
+                int64_t first = 0) const override;
   void check(const Batch& batch) const override;
   int64_t count_tokens(const Batch& batch) const override;
   bool draws_by_position() const override { return options_.label_dropout > 0; }

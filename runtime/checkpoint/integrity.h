@@ -1,0 +1,47 @@
+// That a checkpoint is as it was saved. Its index has the size and the SHA-256 of every other file,
+// and ends with a seal: the SHA-256 of its text before the seal and, under a key that is never
+// stored, its HMAC.
+//
+// What a seal is worth: the checksum finds damage and careless edits, but who can write the index
+// can write another checksum. The HMAC takes the key. Neither finds a whole older checkpoint in the
+// place of a newer one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+
+namespace moonshard::checkpoint {
+
+inline constexpr const char* kKeyVariable = "MOONSHARD_CHECKPOINT_KEY_FILE";
+
+struct FileSum {
+  int64_t bytes = 0;
+  std::string sha256;  ///< 64 hexadecimal digits
+};
+
+/// All bytes of the file that the environment variable names; empty when it is not set. Throws
+/// UsageError when they are fewer than 16, IoError when they cannot be read.
+std::string checkpoint_key();
+
+/// Closes the text of an index, which ends with a comma and a new line, by its seal. The text
+/// itself is what is summed, byte by byte: no way of writing numbers has to stay the same for ever,
+/// and `sha256sum` can check it. With an empty key there is no HMAC.
+std::string sealed(std::string text, const std::string& key);
+
+enum class Seal { Checksum, CheckedHmac, UncheckedHmac };
+/// Throws IoError unless the text is as `sealed` made it, with an HMAC under the key if one is
+/// given. `where` is the index's path.
+Seal check_seal(const std::string& text, const std::string& key, const std::string& where);
+
+/// What to say of an index without an HMAC where a key is given.
+[[noreturn]] void refuse_missing_hmac(const std::string& where);
+
+/// Reads these files of a folder from end to end. Throws IoError that names the first that is
+/// missing or is not what its sum says.
+void check_files(const std::filesystem::path& folder, const std::map<std::string, FileSum>& sums,
+                 const std::set<std::string>& names);
+
+}  // namespace moonshard::checkpoint
