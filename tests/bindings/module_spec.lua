@@ -276,7 +276,8 @@ describe("ms.run", function()
   it("the same seed gives the same losses bit for bit and another does not", function()
     local function losses(seed)
       local list = {}
-      for i, step in ipairs(ms.run(tiny { seed = seed, mode = "materialize", secure = false, lr = 0.1, iters = 4 }).steps) do list[i] = step.loss end
+      local record = ms.run(tiny { seed = seed, mode = "materialize", secure = false, lr = 0.1, iters = 4 })
+      for i, step in ipairs(record.steps) do list[i] = step.loss end
       return list
     end
     assert.are.same(losses(3), losses(3))

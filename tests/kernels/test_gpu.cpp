@@ -28,6 +28,7 @@ TEST_F(Gpu, TrainsAsOnTheCpu) {
   for (const std::string& mode : privacy::engine_names()) {
     experiment::ExperimentOptions options;
     options.mode = mode;
+    options.secure = false;
     options.dtype = "float64";
     options.lr = 0.1;
     options.batch_size = 4;

@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Words, PoissonBySource, testing::Values(false, true),
                          [](const auto& which) { return which.param ? "Secret" : "Seed"; });
 
 TEST(Samplers, SayWhetherTheirRunsMayClaimAnEpsilon) {
-  const RandomWords words(uint64_t{1});
+  const RandomWords words(draw_secret_key());
   EXPECT_EQ(make_sampler({"poisson", 100, 10}, words)->sampling().why_no_epsilon, "");
   EXPECT_DOUBLE_EQ(make_sampler({"poisson", 100, 10}, words)->sampling().rate, 0.1);
   for (const char* name : {"fixed", "shuffled"})
