@@ -1,8 +1,6 @@
 // The update with noise under a secret key. A warp takes tiles of 512 elements; a thread four
 // groups of four elements of one, whose noise is one ChaCha block. It issues the groups' loads
 // before it draws, so that drawing overlaps with memory.
-#include <algorithm>
-
 #include "kernels/fused_update/fused_update_parts.cuh"
 
 namespace moonshard::kernels {

@@ -317,6 +317,7 @@ TEST(Budget, ACheckpointCarriesTheAccount) {
   Training fourth = make(tighter);
   checkpoint::resume(*fourth.trainer, folder.path());
   EXPECT_THAT(message_of([&] { fourth.trainer->step(); }), HasSubstr("within the budget"));
+  EXPECT_GT(fourth.trainer->account().record().epsilon, 1) << "what is spent, not what was planned";
 }
 
 TEST(Budget, ARunWithoutAnAccountStaysWithoutOneWhenItGoesOn) {
