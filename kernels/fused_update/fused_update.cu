@@ -2,7 +2,7 @@
 // Philox counter, and issues two groups' loads before it draws their noise, so that drawing
 // overlaps with memory.
 #include "kernels/counter_noise/counter_noise_math.h"
-#include "kernels/fused_update/fused_update_parts.cuh"
+#include "kernels/fused_update/fused_update_launchers.cuh"
 
 namespace moonshard::kernels {
 namespace {

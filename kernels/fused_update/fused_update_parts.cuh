@@ -1,5 +1,5 @@
 // What both fused updates share: parts and their table, four numbers of any dtype, sums of
-// gradients, update rules, and the choice of a kernel. One pass over value, gradient and moments; a
+// gradients, update rules. One pass over value, gradient and moments; a
 // block takes a chunk of one part, and the table of parts is a kernel parameter.
 #pragma once
 
@@ -9,7 +9,6 @@
 
 #include <cmath>
 #include <type_traits>
-#include <vector>
 
 #include "kernels/common/architecture.h"
 #include "kernels/fused_update/fused_update_launch.h"
@@ -22,7 +21,7 @@ constexpr int kThreads = 256;
 
 // The gradient's inputs. The common cases have loads without early dependencies; Any checks the
 // dtypes at run time.
-enum class Inputs { Grad, HalfRows, Bfloat16Rows, Any };
+enum class Inputs { Grad, HalfRows, Bfloat16Rows, FloatRows, Any };
 
 template <class Acc>
 struct Part {
@@ -239,13 +238,22 @@ struct RowSum {
     second = load<Row>(row(part, part.num_rows > 1 ? 1 : 0), lanes);
   }
   template <class Place>
-  __device__ __forceinline__ Four<Acc> finish(const Part<Acc>& part, const Place& lanes) const {
+  __device__ __forceinline__ static Four<Row> load_row(const Part<Acc>& part, int b,
+                                                       const Place& lanes) {
+    return load<Row>(row(part, b), lanes);
+  }
+  __device__ __forceinline__ Four<Acc> sum_of_two(const Part<Acc>& part) const {
     Four<Acc> sum{};
     add_row(sum, part.row_factors[0], as_four<Acc>(first));
     if (part.num_rows > 1) add_row(sum, part.row_factors[1], as_four<Acc>(second));
+    return sum;
+  }
+  template <class Place>
+  __device__ __forceinline__ Four<Acc> finish(const Part<Acc>& part, const Place& lanes) const {
+    Four<Acc> sum = sum_of_two(part);
 #pragma unroll 4
     for (int b = 2; b < part.num_rows; ++b)
-      add_row(sum, part.row_factors[b], as_four<Acc>(load<Row>(row(part, b), lanes)));
+      add_row(sum, part.row_factors[b], as_four<Acc>(load_row(part, b, lanes)));
     return sum;
   }
 };
@@ -254,6 +262,8 @@ template <class Acc>
 struct GradientSum<Acc, Inputs::HalfRows> : RowSum<Acc, __half> {};
 template <class Acc>
 struct GradientSum<Acc, Inputs::Bfloat16Rows> : RowSum<Acc, __nv_bfloat16> {};
+template <class Acc>
+struct GradientSum<Acc, Inputs::FloatRows> : RowSum<Acc, float> {};
 
 template <class Acc>
 struct GradientSum<Acc, Inputs::Any> {
@@ -349,166 +359,6 @@ __device__ __forceinline__ const Part<Acc>& part_of_block(const Table<Acc>& tabl
       which += step;
   }
   return table.part[which];
-}
-
-// ---- launchers
-// -----------------------------------------------------------------------------------
-
-int64_t size_of(UpdateFormat format) {
-  return format == UpdateFormat::Double ? 8 : format == UpdateFormat::Float ? 4 : 2;
-}
-
-bool on_groups(const void* address, int64_t element_size) {
-  const auto group = static_cast<uintptr_t>(element_size == 2 ? 8 : 16);
-  return reinterpret_cast<uintptr_t>(address) % group == 0;  // null is on every one
-}
-
-bool moves_in_vectors(const RawUpdatePart& part, const RawUpdateRule& rule) {
-  const int64_t value = size_of(rule.value_format);
-  const int64_t first = rule.kind == UpdateKind::Momentum && value == 2 ? 4 : value;
-  return part.first_element % 4 == 0 && on_groups(part.value, value) &&
-         on_groups(part.grad, size_of(part.grad_format)) &&
-         on_groups(part.rows, size_of(part.row_format)) &&
-         (part.num_rows < 2 || part.row_stride % 4 == 0) && on_groups(part.first_moment, first) &&
-         on_groups(part.second_moment, value);
-}
-
-Inputs inputs_of(const RawUpdatePart& part, const RawUpdateRule& rule) {
-  if (rule.value_format == UpdateFormat::Double) return Inputs::Any;
-  if (part.grad_format == UpdateFormat::Float && part.row_format == UpdateFormat::None)
-    return Inputs::Grad;
-  if (part.grad_format != UpdateFormat::None || part.num_rows == 0) return Inputs::Any;
-  return part.row_format == UpdateFormat::Half       ? Inputs::HalfRows
-         : part.row_format == UpdateFormat::Bfloat16 ? Inputs::Bfloat16Rows
-                                                     : Inputs::Any;
-}
-
-// Blocks of a part when each takes so many elements, from multiples of them on.
-inline int64_t blocks_of(const RawUpdatePart& part, int64_t aligned, int64_t per_block) {
-  const int64_t first = part.first_element / aligned * aligned;
-  return (part.first_element + part.count - first + per_block - 1) / per_block;
-}
-
-template <class Kernels, class Acc>
-Table<Acc> table_of(const std::vector<const RawUpdatePart*>& parts, const RawUpdateRule& rule,
-                    int& blocks) {
-  Table<Acc> table{};
-  table.num_parts = static_cast<int>(parts.size());
-  table.decoupled = rule.kind == UpdateKind::AdamW;
-  table.draws = rule.noise_std != 0;
-  table.noise_key = rule.noise_key;
-  table.noise_step = rule.noise_step;
-  table.lr = static_cast<Acc>(rule.lr);
-  table.momentum = static_cast<Acc>(rule.momentum);
-  table.beta1 = static_cast<Acc>(rule.beta1);
-  table.beta2 = static_cast<Acc>(rule.beta2);
-  table.one_minus_beta1 = static_cast<Acc>(1 - rule.beta1);
-  table.one_minus_beta2 = static_cast<Acc>(1 - rule.beta2);
-  table.eps = static_cast<Acc>(rule.eps);
-  table.decay = static_cast<Acc>(rule.decay);
-  table.noise = static_cast<Acc>(rule.noise_std / rule.denominator);
-  if (rule.is_secret) {
-    table.secret_key = rule.secret_key;
-    table.noise = static_cast<Acc>(float_at_least(rule.noise_std));
-    table.grid = static_cast<Acc>(secure_grid(rule.noise_std));
-    table.inverse_grid = Acc(1) / table.grid;
-  }
-  table.scale = static_cast<Acc>(1 / rule.denominator);
-  blocks = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const RawUpdatePart& from = *parts[i];
-    Part<Acc>& part = table.part[i];
-    part = {from.value,
-            from.grad,
-            from.rows,
-            from.row_factors,
-            from.first_moment,
-            from.second_moment,
-            from.count,
-            from.row_stride,
-            from.first_element,
-            from.parameter,
-            from.num_rows,
-            blocks,
-            from.grad_format,
-            from.row_format,
-            moves_in_vectors(from, rule),
-            static_cast<Acc>(rule.lr / from.correction1),
-            static_cast<Acc>(1 / std::sqrt(from.correction2))};
-    blocks += static_cast<int>(blocks_of(from, Kernels::kAligned, Kernels::kElementsPerBlock));
-  }
-  return table;
-}
-
-template <class Kernels, class Value, UpdateKind kind, Inputs inputs>
-void launch_parts(const std::vector<const RawUpdatePart*>& parts, const RawUpdateRule& rule,
-                  cudaStream_t stream) {
-  using Acc = std::conditional_t<std::is_same_v<Value, double>, double, float>;
-  int blocks = 0;
-  const Table<Acc> table = table_of<Kernels, Acc>(parts, rule, blocks);
-  Kernels::template run<Value, kind, inputs>(table, blocks, stream);
-  check_launch("fused_update");
-}
-
-template <class Kernels, class Value, UpdateKind kind>
-void launch_inputs(Inputs inputs, const std::vector<const RawUpdatePart*>& parts,
-                   const RawUpdateRule& rule, cudaStream_t stream) {
-  if constexpr (!std::is_same_v<Value, double>) {
-    switch (inputs) {
-      case Inputs::Grad:
-        return launch_parts<Kernels, Value, kind, Inputs::Grad>(parts, rule, stream);
-      case Inputs::HalfRows:
-        return launch_parts<Kernels, Value, kind, Inputs::HalfRows>(parts, rule, stream);
-      case Inputs::Bfloat16Rows:
-        return launch_parts<Kernels, Value, kind, Inputs::Bfloat16Rows>(parts, rule, stream);
-      case Inputs::Any:
-        break;
-    }
-  }
-  launch_parts<Kernels, Value, kind, Inputs::Any>(parts, rule, stream);
-}
-
-template <class Kernels, class Value>
-void launch_kind(Inputs inputs, const std::vector<const RawUpdatePart*>& parts,
-                 const RawUpdateRule& rule, cudaStream_t stream) {
-  switch (rule.kind) {
-    case UpdateKind::Replace:
-      if constexpr (Kernels::kReplaces)
-        launch_inputs<Kernels, Value, UpdateKind::Replace>(inputs, parts, rule, stream);
-      return;
-    case UpdateKind::Sgd:
-      return launch_inputs<Kernels, Value, UpdateKind::Sgd>(inputs, parts, rule, stream);
-    case UpdateKind::Momentum:
-      return launch_inputs<Kernels, Value, UpdateKind::Momentum>(inputs, parts, rule, stream);
-    case UpdateKind::Adam:
-    case UpdateKind::AdamW:
-      return launch_inputs<Kernels, Value, UpdateKind::Adam>(inputs, parts, rule, stream);
-  }
-}
-
-template <class Kernels>
-void launch_all(const RawUpdatePart* parts, int num_parts, const RawUpdateRule& rule,
-                void* cuda_stream) {
-  const auto stream = static_cast<cudaStream_t>(cuda_stream);
-  for (const Inputs inputs : {Inputs::Grad, Inputs::HalfRows, Inputs::Bfloat16Rows, Inputs::Any}) {
-    std::vector<const RawUpdatePart*> alike;
-    const auto launch = [&] {
-      if (rule.value_format == UpdateFormat::Double) {
-        launch_kind<Kernels, double>(inputs, alike, rule, stream);
-      } else if (rule.value_format == UpdateFormat::Bfloat16) {
-        launch_kind<Kernels, __nv_bfloat16>(inputs, alike, rule, stream);
-      } else {
-        launch_kind<Kernels, float>(inputs, alike, rule, stream);
-      }
-      alike.clear();
-    };
-    for (int i = 0; i < num_parts; ++i) {
-      if (parts[i].count == 0 || inputs_of(parts[i], rule) != inputs) continue;
-      alike.push_back(&parts[i]);
-      if (alike.size() == kPartsPerLaunch) launch();
-    }
-    if (!alike.empty()) launch();
-  }
 }
 
 }  // namespace

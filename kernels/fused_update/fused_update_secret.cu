@@ -1,12 +1,17 @@
 // The update with noise under a secret key. A warp takes tiles of 512 elements; a thread four
 // groups of four elements of one, whose noise is one ChaCha block. It issues the groups' loads
 // before it draws, so that drawing overlaps with memory.
-#include "kernels/fused_update/fused_update_parts.cuh"
+#include "kernels/fused_update/fused_update_launchers.cuh"
 
 namespace moonshard::kernels {
 namespace {
 
 constexpr int kTilesPerBlock = 2 * kThreads / 32;
+
+// Whether the gradient is a sum of rows that were kept.
+template <Inputs inputs>
+constexpr bool kHasRows = inputs == Inputs::HalfRows || inputs == Inputs::Bfloat16Rows ||
+                          inputs == Inputs::FloatRows;
 
 // Sum and noise with one rounding, then the grid.
 template <class Acc>
@@ -37,12 +42,36 @@ __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<
       moments[u].begin(part, lanes);
       gradient[u].begin(part, lanes);
     }
+    Four<Acc> sums[kUnroll];
+    if constexpr (kHasRows<inputs>) {
+      // Further rows group by group would each wait for memory after the draw.
+      if (part.num_rows > 2) {
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) sums[u] = gradient[u].sum_of_two(part);
+#pragma unroll 2
+        for (int b = 2; b < part.num_rows; ++b) {
+#pragma unroll
+          for (int u = 0; u < kUnroll; ++u) {
+            const Place lanes(first_group + (row + u) * kTileBlocks, part.first_element,
+                              part.count);
+            if (lanes.is_empty()) continue;
+            add_row(sums[u], part.row_factors[b],
+                    as_four<Acc>(gradient[u].load_row(part, b, lanes)));
+          }
+        }
+      }
+    }
     if (row == 0) words = noise_words(table.secret_key, block, table.noise_step, part.parameter);
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const Place lanes(first_group + (row + u) * kTileBlocks, part.first_element, part.count);
       if (lanes.is_empty()) continue;
-      Four<Acc> sum = gradient[u].finish(part, lanes);
+      Four<Acc> sum;
+      if constexpr (kHasRows<inputs>) {
+        sum = part.num_rows > 2 ? sums[u] : gradient[u].sum_of_two(part);
+      } else {
+        sum = gradient[u].finish(part, lanes);
+      }
 #pragma unroll
       for (int even = 0; even < 4; even += 2) {
         const int word = 4 * (row + u) + even;
