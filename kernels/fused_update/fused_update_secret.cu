@@ -10,8 +10,8 @@ constexpr int kTilesPerBlock = 2 * kThreads / 32;
 
 // Whether the gradient is a sum of rows that were kept.
 template <Inputs inputs>
-constexpr bool kHasRows = inputs == Inputs::HalfRows || inputs == Inputs::Bfloat16Rows ||
-                          inputs == Inputs::FloatRows;
+constexpr bool kHasRows =
+    inputs == Inputs::HalfRows || inputs == Inputs::Bfloat16Rows || inputs == Inputs::FloatRows;
 
 // Sum and noise with one rounding, then the grid.
 template <class Acc>
