@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "runtime/core/device.h"
 #include "runtime/sharding/settle_rows.h"
 #include "runtime/train/step_finish.h"
 #include "runtime/train/trainer.h"
@@ -59,6 +60,10 @@ void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
   engine_->begin(*parts_.model, {batch.size(), parts_.model->count_tokens(batch) / batch.size(),
                                  index, record_layers_, statistics_.counts().most_samples,
                                  statistics_.counts().most_tokens_per_sample, stand_in});
+  // Factors come from the first pass, sums from the second: output gradients must be the same to
+  // the last bit, and a GPU's attention has kernels whose backward sums in no fixed order.
+  const DeterminismGuard same_twice(device_.is_cuda() && engine_->is_private() &&
+                                    engine_->needs_second_pass());
 
   timer.begin("forward");
   at::Tensor losses_B;
