@@ -8,6 +8,7 @@
 #include "bindings/handles.h"
 #include "bindings/tensor_handle.h"
 #include "runtime/base/check.h"
+#include "runtime/base/json.h"
 #include "runtime/comm/world.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/plan/rank_memory.h"
@@ -134,7 +135,7 @@ sol::object rank_memory(const Arguments& args) {
     MS_CHECK(table["ranks"].is_number_integer() && table["ranks"].get<int64_t>() >= 1 &&
                  table["ranks"].get<int64_t>() <= 1000000,
              "{}: option 'ranks': expected a whole number from 1, got {}", args.function_name(),
-             table["ranks"].dump());
+             one_line(table["ranks"]));
     ranks = table["ranks"].get<int64_t>();
     table.erase("ranks");
   }

@@ -220,6 +220,10 @@ void write_value(std::string& text, const Json& value, size_t depth) {
 
 }  // namespace
 
+std::string one_line(const Json& value) {
+  return value.dump();
+}
+
 std::string to_text(const Json& value) {
   std::string text;
   write_value(text, value, 0);

@@ -35,6 +35,9 @@ Json read_json_file(const std::filesystem::path& path, const JsonLimits& limits 
 /// Text with two-space indentation and a final newline. NaN and infinities become null.
 std::string to_text(const Json& value);
 
+/// Text on one line. json's own dump() would be compiled again in every file that calls it.
+std::string one_line(const Json& value);
+
 /// Whole small file as bytes. Throws IoError naming the path and the system's reason.
 std::string read_text_file(const std::filesystem::path& path, size_t max_bytes);
 

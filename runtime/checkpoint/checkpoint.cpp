@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/json.h"
 #include "runtime/base/utf8.h"
 #include "runtime/checkpoint/all_or_none.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
@@ -64,7 +65,7 @@ void check_model(const CheckpointIndex& index, const models::Model& model,
     if (saved == index.model.end()) continue;  // an option that is younger than the checkpoint
     MS_CHECK(*saved == value,
              "checkpoint {}: model option '{}': expected {}, as saved, got {}; make the same model",
-             where, name, saved->dump(), value.dump());
+             where, name, one_line(*saved), one_line(value));
   }
   const auto shapes = shapes_of(model);
   const auto dtype = dtype_from_name(model.options().dtype);

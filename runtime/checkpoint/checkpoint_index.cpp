@@ -275,7 +275,7 @@ std::string index_text(CheckpointIndex& index, const std::string& key) {
   // One line for each key and each tensor: readable, and a tenth of the indented text's length.
   std::string text = "{\n";
   for (const auto& [name, value] : head.items())
-    text += fmt::format("\"{}\": {},\n", name, value.dump());
+    text += fmt::format("\"{}\": {},\n", name, one_line(value));
   text += "\"tensors\": [";
   const char* separator = "\n";
   for (StoredTensor& tensor : index.tensors) {
@@ -290,7 +290,7 @@ std::string index_text(CheckpointIndex& index, const std::string& key) {
                     {"dtype", weights::dtype_label(tensor.dtype, "checkpoint")},
                     {"shape", tensor.shape},
                     {"parts", std::move(parts)}};
-    text += separator + line.dump();
+    text += separator + one_line(line);
     separator = ",\n";
   }
   return sealed(text + "\n],\n", key);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/base/check.h"
+#include "runtime/base/json.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/utf8.h"
 #include "runtime/checkpoint/integrity.h"
@@ -68,11 +69,11 @@ std::string write_rank_file(const fs::path& folder, const std::string& id, int r
     weights::write_safetensors(folder / rank_file_name(rank), tensors, metadata, &sum);
     answer["sum"] = {{"bytes", sum.bytes()}, {"sha256", sum.hex()}};
   }
-  return answer.dump();
+  return one_line(answer);
 }
 
 void add_rank(CheckpointIndex& index, int rank, const std::string& answer) {
-  const Json told = Json::parse(answer);
+  const Json told = parse_json(answer, "checkpoint");
   std::map<std::string, size_t> known;
   for (size_t i = 0; i < index.tensors.size(); ++i) known[index.tensors[i].name] = i;
   for (const Json& part : told["parts"]) {

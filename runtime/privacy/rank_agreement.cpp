@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/json.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -34,7 +35,7 @@ int64_t first_other(const at::Tensor& column) {
 void add_option_facts(std::vector<SharedFact>& facts, const std::string& where,
                       const Json& options) {
   for (const auto& [key, value] : options.items())
-    facts.push_back({fmt::format("{}: option '{}'", where, key), value.dump()});
+    facts.push_back({fmt::format("{}: option '{}'", where, key), one_line(value)});
 }
 
 void require_agreement(comm::World& world, const std::vector<SharedFact>& facts) {

@@ -30,8 +30,8 @@ std::string with_rank(std::string text, const TraceInfo& info) {
   const Json what{{"what", info.what}};
   const size_t brace = text.find('{');
   if (brace == std::string::npos) return text;
-  return text.insert(brace + 1, "\n  \"distributedInfo\": " + about.dump() +
-                                    ",\n  \"moonshard\": " + what.dump() + ",");
+  return text.insert(brace + 1, "\n  \"distributedInfo\": " + one_line(about) +
+                                    ",\n  \"moonshard\": " + one_line(what) + ",");
 }
 
 #ifdef MOONSHARD_HAS_ZLIB

@@ -8,6 +8,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/core/device.h"
+#include "runtime/core/version.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/privacy/layer_rules.h"
 #include "runtime/privacy/rank_agreement.h"
@@ -154,7 +155,7 @@ void Trainer::draw_secrets() {
 // Everything that a claim rests on, and where the run stands.
 void Trainer::compare_ranks() const {
   if (parts_.world->size() == 1) return;  // examples need not be read
-  std::vector<privacy::SharedFact> facts;
+  std::vector<privacy::SharedFact> facts{{"version of the library", library_version()}};
   Json model_options = models::model_schema().to_json(&model().options());
   model_options.erase("device");
   privacy::add_option_facts(facts, "model", model_options);
