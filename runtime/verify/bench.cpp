@@ -16,21 +16,8 @@ namespace moonshard::verify {
 
 Bench::Bench(const VerifyOptions& options, const Subject& subject, const Variant& variant,
              const Format& format, std::shared_ptr<comm::World> world)
-    : subject_(subject),
-      variant_(variant),
-      format_(format),
-      world_(std::move(world)),
-      sharding_(options.sharding),
-      hooks_(options.hooks) {
-  models::ModelOptions model;
-  model.model = subject.model;
-  model.task = subject.task;
-  model.device = options.device;
-  model.dtype = format.dtype;
-  model.param_dtype = format.param_dtype;
-  model.seed = options.seed;
-  clip_.noise_multiplier = 0;
-  step_.deterministic = true;
+    : CaseParts(options, subject, variant, format, std::move(world)) {
+  models::ModelOptions model = model_options(options);
   variant.apply(model, clip_, step_);
   if (variant.apply_sharding != nullptr) variant.apply_sharding(sharding_);
   shrink(variant, model, sharding_.parallel != "none");

@@ -8,6 +8,7 @@
 
 #include "runtime/comm/world.h"
 #include "runtime/data/dataset_source.h"
+#include "runtime/verify/case_parts.h"
 #include "runtime/verify/cases.h"
 #include "runtime/verify/reference.h"
 #include "runtime/verify/verify.h"
@@ -26,7 +27,7 @@ using WorstByCase = std::map<std::string, Worst>;
 /// The largest of all ranks' errors, with its quantity; all ranks together.
 void merge_over_ranks(comm::World& world, WorstByCase& worst);
 
-class Bench {
+class Bench : private CaseParts {
  public:
   Bench(const VerifyOptions& options, const Subject& subject, const Variant& variant,
         const Format& format, std::shared_ptr<comm::World> world);
@@ -74,14 +75,6 @@ class Bench {
   void show(const PlannedStep& given, const ExpectedStep& want, const train::StepReport& report,
             const std::string& engine, const Observer& observer) const;
 
-  Subject subject_;
-  Variant variant_;
-  Format format_;
-  std::shared_ptr<comm::World> world_;
-  sharding::ShardingOptions sharding_;
-  std::shared_ptr<privacy::StepHooks> hooks_;
-  privacy::ClipOptions clip_;
-  train::StepOptions step_;
   optim::OptimizerOptions optimizer_;
   std::shared_ptr<models::Model> model_;
   Batch batch_;  ///< all samples that there are

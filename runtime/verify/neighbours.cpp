@@ -28,24 +28,11 @@ double middle_norm(models::Model& model, const Variant& variant) {
 
 Neighbours::Neighbours(const VerifyOptions& options, const Subject& subject, const Variant& variant,
                        const Format& format, std::shared_ptr<comm::World> world)
-    : subject_(subject),
-      variant_(variant),
-      format_(format),
-      world_(std::move(world)),
-      sharding_(options.sharding),
-      hooks_(options.hooks) {
-  models::ModelOptions model;
-  model.model = subject.model;
-  model.task = subject.task;
-  model.device = options.device;
-  model.dtype = format.dtype;
-  model.param_dtype = format.param_dtype;
-  model.seed = options.seed;
+    : CaseParts(options, subject, variant, format, std::move(world)) {
+  models::ModelOptions model = model_options(options);
   // Drawn by the place in the batch: the others' would be drawn anew where one sample leaves. That
   // is harmless where nobody knows the draws, and would hide what is looked for here.
   if (models::find_preset(model.model).family->takes("label_dropout")) model.label_dropout = 0;
-  clip_.noise_multiplier = 0;
-  step_.deterministic = true;
   variant.apply(model, clip_, step_);
   step_.expected_batch_size = 1;  // the sum itself
   shrink(variant, model, sharding_.parallel != "none");

@@ -11,12 +11,13 @@
 #include "runtime/comm/world.h"
 #include "runtime/train/trainer.h"
 #include "runtime/verify/bench.h"
+#include "runtime/verify/case_parts.h"
 #include "runtime/verify/cases.h"
 #include "runtime/verify/verify.h"
 
 namespace moonshard::verify {
 
-class Neighbours {
+class Neighbours : private CaseParts {
  public:
   Neighbours(const VerifyOptions& options, const Subject& subject, const Variant& variant,
              const Format& format, std::shared_ptr<comm::World> world);
@@ -34,14 +35,6 @@ class Neighbours {
   Released release(train::Trainer& trainer, const std::vector<int64_t>& samples) const;
   void compare(const std::string& engine, const std::string& reduce_dtype, Worst& worst) const;
 
-  Subject subject_;
-  Variant variant_;
-  Format format_;
-  std::shared_ptr<comm::World> world_;
-  sharding::ShardingOptions sharding_;
-  std::shared_ptr<privacy::StepHooks> hooks_;
-  privacy::ClipOptions clip_;
-  train::StepOptions step_;
   std::shared_ptr<models::Model> model_;
   std::vector<at::Tensor> start_;
   Batch batch_;
