@@ -1,44 +1,68 @@
-// Norms at the ends of float32's range, by rules and by kernels. Skipped with a reason without a
-// GPU.
-#include "runtime/privacy/block_norms.h"
-#include "tests/kernels/on_gpu.h"
-#include "tests/support/extreme_norms.h"
+// ghost_norm and embedding_norm on a GPU, as tensors see them: kernels against references.
+#include <gtest/gtest.h>
 
-namespace moonshard {
+#include <ATen/ATen.h>
+
+#include "kernels/common/choice.h"
+#include "kernels/embedding_norm/embedding_norm.h"
+#include "kernels/ghost_norm/ghost_norm.h"
+#include "tests/kernels/on_gpu.h"
+
+namespace moonshard::kernels {
 namespace {
 
-class NormsGpu : public OnGpu {};
+class GpuNorms : public OnGpu {
+ protected:
+  void SetUp() override {
+    OnGpu::SetUp();
+    at::manual_seed(11);
+  }
+};
 
-TEST_F(NormsGpu, OfRulesAreNeverTooSmall) {
-  expect_norms_hold_at_all_sizes(c10::kCUDA);
+at::Tensor random_on_gpu(at::IntArrayRef sizes) {
+  return at::randn(sizes, at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16));
 }
 
-TEST_F(NormsGpu, OfKernelsAreNeverTooSmall) {
-  models::Parameter weight;
-  weight.value = at::zeros({64, 128}, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
-  models::ParamLayer layer;
-  layer.name = "l";
-  layer.weight = &weight;
-  for (const bool mixed : {false, true}) {
-    for (const int a : {-30, 0, 10, 17, 18, 30}) {
-      for (const int g : {-30, -26, -24, -15, 0, 18, 30}) {
-        Operands made{at::randn({2, 32, 128}, at::kDouble), at::randn({2, 32, 64}, at::kDouble)};
-        made.a.narrow(1, mixed ? 16 : 0, 16).mul_(std::pow(10.0, a));
-        made.g.narrow(1, mixed ? 16 : 0, 16).mul_(std::pow(10.0, g));
-        if (mixed) made.g.narrow(1, 0, 16).mul_(1e-9);
-        const Operands used{made.a.to(at::kCUDA, at::kBFloat16),
-                            made.g.to(at::kCUDA, at::kBFloat16)};
-        ASSERT_TRUE(privacy::may_join(layer, used.a, used.g));
-        for (const auto method : {privacy::NormMethod::Ghost, privacy::NormMethod::Width}) {
-          const privacy::TaskNorms norms = privacy::norms_of({{&layer, used.a, used.g, method}});
-          expect_not_too_small(norms.squares_nB[0], used,
-                               "a of 1e" + std::to_string(a) + ", g of 1e" + std::to_string(g) +
-                                   ", method " + std::to_string(static_cast<int>(method)));
-        }
-      }
+TEST_F(GpuNorms, GhostSumsEqualTheReferenceInDouble) {
+  const at::Tensor fused = random_on_gpu({3, 300, 96});  // gradients that are slices of one tensor
+  std::vector<GhostGroup> groups{
+      {random_on_gpu({3, 300, 136}),
+       {fused.narrow(2, 0, 48), fused.narrow(2, 48, 24), fused.narrow(2, 72, 24)}},
+      {random_on_gpu({3, 1, 8}), {random_on_gpu({3, 1, 264})}},
+      {random_on_gpu({3, 40, 20}), {random_on_gpu({3, 40, 24})}},  // a width for the reference
+      {random_on_gpu({3, 129, 64}), {random_on_gpu({3, 129, 64}), random_on_gpu({3, 129, 8})}}};
+  const GhostSums got = ghost_norm(groups);
+  std::vector<GhostGroup> wide;
+  for (const GhostGroup& group : groups) {
+    wide.push_back({group.a.to(at::kDouble), {}});
+    for (const at::Tensor& g : group.g) wide.back().g.push_back(g.to(at::kDouble));
+  }
+  const GhostSums want = ghost_norm_ref(wide);
+  // float32 sums over a few hundred columns, which the multiplying unit truncates
+  EXPECT_LT(((got.value - want.value) / want.magnitude).abs().max().item<double>(), 3e-6);
+  EXPECT_LT(((got.magnitude - want.magnitude) / want.magnitude).abs().max().item<double>(), 3e-6);
+  const GhostSums again = ghost_norm(groups);
+  EXPECT_TRUE(again.value.slice(0, 0, 4).equal(got.value.slice(0, 0, 4)));
+}
+
+TEST_F(GpuNorms, EmbeddingSumsEqualTheReferenceInDouble) {
+  for (const auto type : {at::kBFloat16, at::kFloat}) {
+    for (const int64_t width : {12, 515}) {
+      const auto on = at::TensorOptions().device(at::kCUDA);
+      const at::Tensor ids = at::randint(50, {3, 77}, on.dtype(at::kLong));
+      const at::Tensor g = at::randn({3, 77, width}, on.dtype(type));
+      const at::Tensor factors = at::rand({3}, on.dtype(at::kDouble));
+      const at::Tensor squares = embedding_norm(ids, g, 4);
+      const at::Tensor want = embedding_norm_ref(ids, g.to(at::kDouble), 4);
+      EXPECT_LT(((squares - want) / want).abs().max().item<double>(), 1e-12);
+      at::Tensor out = at::zeros({60, width}, on.dtype(at::kFloat));
+      at::Tensor wide = at::zeros({60, width}, on.dtype(at::kDouble));
+      embedding_sum(out, ids, g, factors, 4);
+      embedding_sum_ref(wide, ids, g.to(at::kDouble), factors, 4);
+      EXPECT_LT((out - wide).abs().max().item<double>(), 1e-5);
     }
   }
 }
 
 }  // namespace
-}  // namespace moonshard
+}  // namespace moonshard::kernels
