@@ -340,17 +340,17 @@ void bind_data(sol::table ms) {
 
 std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models::Model& model,
                                           comm::World& world, const train::StepOptions& step,
-                                          bool secret, bool plain) {
+                                          bool secure, const std::string& mode) {
   if (handle.dataset == nullptr) {
     return std::make_unique<data::SyntheticData>(
         *synthetic(handle, model, world.rank(), world.size()));
   }
   data::LoaderOptions options = handle.loader;
   options.grad_accum = step.grad_accum;
-  options.skip_empty = plain;
+  options.skip_empty = mode == "none";
   if (options.expected_batch_size == 0) options.expected_batch_size = step.expected_batch_size;
   const RandomWords words =
-      privacy::sampling_words(world, model.options().seed, secret && options.sampler == "poisson");
+      privacy::sampling_words(world, model.options().seed, secure, mode, options.sampler);
   return std::make_unique<data::DatasetSource>(handle.dataset, options, words,
                                                resolve_device(model.options().device), world.rank(),
                                                world.size());

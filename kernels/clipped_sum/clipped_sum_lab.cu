@@ -1,5 +1,6 @@
 // Checks clipped_sum against the sum in double over odd shapes, dropped samples and extreme
-// factors, then times the blocks of Llama-8B and DiT-L and small layers with and without splits.
+// factors, then times the blocks of Llama-8B and DiT-L, small layers with and without splits, and a
+// layer of one position.
 // `--check` alone stops after the checks.
 #include <cstring>
 #include <memory>
@@ -61,6 +62,7 @@ class Trial {
   }
 
   lab::Operands& operands(size_t n) { return *operands_[n]; }
+  void by_outer_products() { outer_ = true; }
 
   void check(const std::string& title) {
     for (const bool accumulate : {false, true}) {
@@ -97,6 +99,13 @@ class Trial {
  private:
   void run(bool accumulate) {
     const int count = static_cast<int>(problems_.size());
+    if (outer_) {
+      std::vector<OuterSumProblem> list;
+      for (const ClippedSumProblem& p : problems_) list.push_back({p.in, true, p.out, p.out_row});
+      launch_outer_sum(list.data(), count, factors_.get(), accumulate, nullptr);
+      lab::cuda(cudaDeviceSynchronize(), "clipped_sum of one position");
+      return;
+    }
     const ClippedSumPlan plan = plan_clipped_sum(problems_.data(), count, {schedule_, splits_, 0});
     Buffer<float> scratch(plan.scratch);
     launch_clipped_sum(problems_.data(), count, factors_.get(), accumulate, plan, scratch.get(),
@@ -140,6 +149,7 @@ class Trial {
 
   GemmSchedule schedule_;
   int splits_;
+  bool outer_ = false;
   lab::Report& report_;
   std::vector<float> values_;
   Buffer<float> factors_;
@@ -210,6 +220,22 @@ void check_all(lab::Report& report) {
   }
 }
 
+void check_one_position(lab::Report& report) {
+  for (const int64_t samples : {1, 3, 32, 33, 70}) {
+    std::vector<float> factors = plain_factors(samples, 5);
+    if (samples > 1) factors[1] = 0;
+    if (samples > 3) factors[2] = 1e-30f;
+    Trial trial(GemmSchedule::Cooperative, 0, factors, report);
+    trial.by_outer_products();
+    trial.add(1, 1152, 264);
+    trial.add(1, 37, 129);
+    trial.add(1, 24, 3, Data::Normal, 8);
+    for (int n = 0; n < 17; ++n) trial.add(1, 8 + n, 60 + n);
+    for (size_t n = 0; n < 20 && samples > 1; ++n) poison_sample(trial.operands(n), 1);
+    trial.check("one position");
+  }
+}
+
 void check_large(lab::Report& report) {
   for (const GemmSchedule schedule : {GemmSchedule::Cooperative, GemmSchedule::PingPong}) {
     Trial trial(schedule, 0, {0.3f, 0.9f}, report);
@@ -266,6 +292,23 @@ void benchmark(const std::string& title, const std::vector<lab::Layer>& layers, 
   lab::race(line, contenders, "TFLOP/s");
 }
 
+// The modulation of a DiT-XL block: memory-bound by its result.
+void benchmark_one_position(int64_t samples) {
+  const lab::Block block({{0, 1152, 6912}}, samples, 1);
+  Buffer<float> out(block.parameters), factors(samples);
+  factors.write(std::vector<float>(static_cast<size_t>(samples), 0.3f));
+  const OuterSumProblem problem{block.problems[0], true, out.get(), 1152};
+  const double bytes = 4.0 * static_cast<double>(block.parameters);
+  std::vector<lab::Contender> contenders;
+  contenders.push_back({"outer products",
+                        [&] { launch_outer_sum(&problem, 1, factors.get(), false, nullptr); },
+                        bytes});
+  char line[200];
+  std::snprintf(line, sizeof line, "one position, 1152->6912, B=%lld (4.8 TB/s: %.4f ms)",
+                static_cast<long long>(samples), bytes / 4.8e12 * 1e3);
+  lab::race(line, contenders, "TB/s");
+}
+
 }  // namespace
 }  // namespace moonshard::kernels
 
@@ -273,6 +316,7 @@ int main(int argc, char** argv) {
   using namespace moonshard::kernels;
   lab::Report report;
   check_all(report);
+  check_one_position(report);
   const bool checks_only = argc > 1 && std::strcmp(argv[1], "--check") == 0;
   if (!checks_only) check_large(report);
   if (checks_only || report.failed()) return report.finish();
@@ -282,5 +326,6 @@ int main(int argc, char** argv) {
   for (const lab::Layer& layer : lab::dit_block())
     benchmark("one layer of " + std::to_string(layer.i) + "->" + std::to_string(layer.o),
               {{0, layer.i, layer.o}}, 16, 1024, {0, 1, 2, 4});
+  for (const int64_t samples : {8, 32, 128}) benchmark_one_position(samples);
   return report.finish();
 }

@@ -34,4 +34,17 @@ void launch_clipped_sum(const ClippedSumProblem* problems, int count, const floa
                         bool accumulate, const ClippedSumPlan& plan, float* scratch,
                         void* cuda_stream);
 
+/// Samples of one position each, on any GPU: float32 or bfloat16, rows contiguous.
+struct OuterSumProblem {
+  SampleOperands in;  ///< row strides are not used
+  bool bfloat16 = true;
+  float* out = nullptr;  ///< [o, i], rows contiguous
+  int64_t out_row = 0;
+};
+
+/// out = (accumulate: out +) sum over samples of factors[b] g_b a_b^T. Any number of samples, the
+/// same in all problems; any count of problems.
+void launch_outer_sum(const OuterSumProblem* problems, int count, const float* factors,
+                      bool accumulate, void* cuda_stream);
+
 }  // namespace moonshard::kernels

@@ -9,6 +9,13 @@ void clipped_sum_ref(const SampleProblem& problem, const at::Tensor& factors, at
   const at::ScalarType wide = out.scalar_type();
   if (!accumulate) out.zero_();
   const at::Tensor dropped = factors == 0;
+  if (problem.a.size(1) == 1) {  // samples as positions: one product, in the result's own type
+    const at::Tensor column = factors.to(wide).unsqueeze(1), out_of = dropped.unsqueeze(1);
+    const at::Tensor g = problem.g.select(1, 0).to(wide).mul(column).masked_fill_(out_of, 0);
+    const at::Tensor a = problem.a.select(1, 0).to(wide).masked_fill(out_of, 0);
+    out.addmm_(g.t(), a);
+    return;
+  }
   // A GPU multiplies 16-bit operands into float32, many times faster than widened ones.
   const bool as_they_are = problem.a.is_cuda() && wide == at::kFloat &&
                            problem.a.scalar_type() == at::kBFloat16 &&

@@ -49,7 +49,9 @@
   X(launch_ghost_norm_reduce)        \
   X(launch_layer_norm_forward)       \
   X(launch_layer_norm_backward)      \
+  X(launch_outer_sum)                \
   X(launch_position_lengths)         \
+  X(launch_bounded_squares)          \
   X(launch_keep_scales)              \
   X(launch_rms_norm_forward)         \
   X(launch_rms_norm_backward)        \

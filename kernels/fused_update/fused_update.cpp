@@ -7,6 +7,7 @@
 
 #include "kernels/common/choice.h"
 #include "kernels/common/cuda_library.h"
+#include "kernels/fused_update/fused_update_cpu.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::kernels {
@@ -30,8 +31,19 @@ UpdateFormat format_of(const at::Tensor& tensor) {
   }
 }
 
+// Of values in memory.
+UpdateFormat value_format(const UpdatePart& part) {
+  return part.low.defined() ? UpdateFormat::Split : format_of(part.value);
+}
+
 void check_part(const UpdatePart& part) {
   const int64_t count = part.value.numel();
+  MS_CHECK(
+      !part.low.defined() || (part.value.scalar_type() == at::kBFloat16 &&
+                              part.low.scalar_type() == at::kShort && part.low.numel() == count),
+      "fused_update: expected halves in bfloat16 and int16 of {} numbers, got {} and {} {}", count,
+      c10::toString(part.value.scalar_type()), c10::str(part.low.sizes()),
+      c10::toString(part.low.scalar_type()));
   MS_CHECK(format_of(part.value) != UpdateFormat::None,
            "fused_update: expected float values, got {}", c10::toString(part.value.scalar_type()));
   MS_CHECK(!part.grad.defined() || part.grad.numel() == count,
@@ -51,13 +63,13 @@ void check_part(const UpdatePart& part) {
 // Whether the kernel takes the part. Other parts use the reference.
 bool kernel_takes(const UpdatePart& part, UpdateKind kind) {
   if (!kernel_runs(kName, part.value)) return false;
-  const at::ScalarType type = part.value.scalar_type();
+  const at::ScalarType type = part.low.defined() ? at::kFloat : part.value.scalar_type();
   const at::ScalarType sum = type == at::kDouble ? at::kDouble : at::kFloat;
   if (type == at::kHalf) {
     note_fallback(kName, "values in float16");
     return false;
   }
-  if (!part.value.is_contiguous()) {
+  if (!part.value.is_contiguous() || (part.low.defined() && !part.low.is_contiguous())) {
     note_fallback(kName, "values that are not contiguous");
     return false;
   }
@@ -86,6 +98,7 @@ RawUpdatePart raw(const UpdatePart& part, const UpdateRule& rule, std::vector<at
   };
   RawUpdatePart to;
   to.value = part.value.data_ptr();
+  if (part.low.defined()) to.low = part.low.data_ptr();
   to.grad = contiguous(part.grad);
   to.grad_format = format_of(part.grad);
   if (part.rows.defined() && part.rows.size(0) > 0) {
@@ -117,7 +130,8 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
   const at::NoGradGuard no_grad;
   std::vector<size_t> by_reference;
   std::vector<at::Tensor> held;
-  std::vector<RawUpdatePart> by_kernel[3];  // values in float, double, bfloat16
+  constexpr size_t kFormats = 5;
+  std::vector<RawUpdatePart> by_kernel[kFormats];  // by the values' format
   std::optional<LaunchStream> stream;
   for (size_t i = 0; i < parts.size(); ++i) {
     const UpdatePart& part = parts[i];
@@ -128,9 +142,9 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
       continue;
     }
     if (!stream) stream.emplace(part.value);
-    by_kernel[static_cast<size_t>(format_of(part.value))].push_back(raw(part, rule, held));
+    by_kernel[static_cast<size_t>(value_format(part))].push_back(raw(part, rule, held));
   }
-  for (size_t format = 0; format < 3; ++format) {
+  for (size_t format = 0; format < kFormats; ++format) {
     if (by_kernel[format].empty()) continue;
     RawUpdateRule told;
     told.kind = rule.kind;
@@ -147,7 +161,7 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
   if (by_reference.empty()) return;
   std::vector<UpdatePart> rest;
   for (const size_t i : by_reference) rest.push_back(parts[i]);
-  fused_update_ref(rest, rule, noise);
+  fused_update_cpu(rest, rule, noise);
   for (size_t i = 0; i < rest.size(); ++i) parts[by_reference[i]] = std::move(rest[i]);
 }
 

@@ -17,14 +17,14 @@ __device__ __forceinline__ void update_groups(const Table<Acc>& table, const Par
 #pragma unroll 1
   for (int done = 0; done < kGroupsPerThread; done += kUnroll) {
     const int64_t from = first_group + static_cast<int64_t>(done) * kThreads;
-    Four<Value> value[kUnroll];
+    Values<Value> value[kUnroll];
     Moments<Value, kind, Acc> moments[kUnroll];
     GradientSum<Acc, inputs> gradient[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const Place lanes(from + u * kThreads, part.first_element, part.count);
       if (lanes.is_empty()) return;
-      if constexpr (kind != UpdateKind::Replace) value[u] = load<Value>(part.value, lanes);
+      if constexpr (kind != UpdateKind::Replace) value[u].begin(part, lanes);
       moments[u].begin(part, lanes);
       gradient[u].begin(part, lanes);
     }
@@ -41,10 +41,10 @@ __device__ __forceinline__ void update_groups(const Table<Acc>& table, const Par
       for (int lane = 0; lane < 4; ++lane) {
         const Acc g =
             sum.number[lane] * table.scale + table.noise * static_cast<Acc>(normals.value[lane]);
-        const Acc before = kind == UpdateKind::Replace ? Acc(0) : as<Acc>(value[u].number[lane]);
-        value[u].number[lane] = as<Value>(moments[u].update(lane, before, g, part, table));
+        const Acc before = kind == UpdateKind::Replace ? Acc(0) : value[u].template get<Acc>(lane);
+        value[u].set(lane, moments[u].update(lane, before, g, part, table));
       }
-      store<Value>(part.value, lanes, value[u]);
+      value[u].end(part, lanes);
       moments[u].end(part, lanes);
     }
   }

@@ -23,6 +23,7 @@ namespace moonshard::kernels {
 
 struct UpdatePart {
   at::Tensor value;              ///< float32, bfloat16 or double, contiguous; changed in place
+  at::Tensor low;                ///< where defined, value is the high half (cast/split_float.h)
   at::Tensor grad;               ///< as many numbers as value, any float dtype; may be undefined
   at::Tensor rows, row_factors;  ///< [B, shape of value], [B]; a factor of 0 leaves the row out
   at::Tensor first_moment;       ///< Momentum: the sum; Adam: the mean

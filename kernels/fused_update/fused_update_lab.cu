@@ -35,7 +35,7 @@ int64_t size_of(UpdateFormat format) {
 }
 
 const char* name_of(UpdateFormat format) {
-  constexpr const char* kNames[] = {"none", "f32", "f64", "bf16", "f16"};
+  constexpr const char* kNames[] = {"none", "f32", "f64", "bf16", "f16", "split"};
   return kNames[static_cast<int>(format) + 1];
 }
 
@@ -441,6 +441,7 @@ void benchmark() {
       RawUpdatePart& part = parts[static_cast<size_t>(i)];
       const int64_t at = i * count;
       part.value = memory[0] + at * size_of(value);
+      if (value == UpdateFormat::Split) part.low = memory[0] + (kElements + at) * 2;
       if (grad != UpdateFormat::None) part.grad = memory[1] + at * size_of(grad);
       part.grad_format = grad;
       if (num_rows > 0) {
@@ -450,7 +451,8 @@ void benchmark() {
         part.num_rows = num_rows;
         part.row_factors = factors;
       }
-      const int64_t moment = kind == UpdateKind::Momentum ? 4 : size_of(value);
+      const bool wide = kind == UpdateKind::Momentum || value == UpdateFormat::Split;
+      const int64_t moment = wide ? 4 : size_of(value);
       part.first_moment = memory[2] + at * moment;
       part.second_moment = memory[3] + at * moment;
       part.count = count;
@@ -458,9 +460,10 @@ void benchmark() {
       part.correction1 = 0.1, part.correction2 = 0.05;
     }
     const bool adam = kind == UpdateKind::Adam || kind == UpdateKind::AdamW;
-    const int64_t bytes = 2 * size_of(value) + (grad == UpdateFormat::None ? 0 : size_of(grad)) +
+    const int64_t whole = value == UpdateFormat::Split ? 4 : size_of(value);
+    const int64_t bytes = 2 * whole + (grad == UpdateFormat::None ? 0 : size_of(grad)) +
                           (num_rows > 0 ? num_rows * size_of(rows) : 0) +
-                          (adam                           ? 4 * size_of(value)
+                          (adam                           ? 4 * whole
                            : kind == UpdateKind::Momentum ? 8
                                                           : 0);
     const double ms =
@@ -495,6 +498,11 @@ void benchmark() {
   time("f32 adamw, f32 grad, secret noise", Float, AdamW, Float, None, 0, 1, 1);
   time("f32 adamw, 2 f16 rows, secret noise", Float, AdamW, None, Half, 2, 1, 1);
   time("bf16 sgd, f32 grad, secret noise", Bfloat16, Sgd, Float, None, 0, 1, 1);
+  time("split sgd, f32 grad, no noise", Split, Sgd, Float, None, 0, 0, 1);
+  time("split sgd, f32 grad, secret noise", Split, Sgd, Float, None, 0, 1, 1);
+  time("split sgd, 2 f16 rows, secret noise", Split, Sgd, None, Half, 2, 1, 1);
+  time("split sgd, 4 f16 rows, secret noise", Split, Sgd, None, Half, 4, 1, 1);
+  time("split adamw, f32 grad, secret noise", Split, AdamW, Float, None, 0, 1, 1);
   time("f32 replace, 2 f16 rows, no noise", Float, Replace, None, Half, 2, 0, 1);
   const double noise_ms = median_ms([&] {
     launch_counter_noise(memory[0], 0, kElements, 1.0, {1, 2, 3}, 0, nullptr);

@@ -8,7 +8,15 @@
 
 namespace moonshard::kernels {
 
-enum class UpdateFormat : int8_t { None = -1, Float = 0, Double = 1, Bfloat16 = 2, Half = 3 };
+/// Split: float32 values in two halves (kernels/cast/split_float.h).
+enum class UpdateFormat : int8_t {
+  None = -1,
+  Float = 0,
+  Double = 1,
+  Bfloat16 = 2,
+  Half = 3,
+  Split = 4
+};
 
 enum class UpdateKind : int8_t {
   Replace,   ///< the value becomes the gradient: rows are summed up, nothing is trained
@@ -19,9 +27,11 @@ enum class UpdateKind : int8_t {
 };
 
 /// One part of a parameter, by addresses on the device. All parts of a call have the same value
-/// dtype; moments are in it, but the sum of Momentum, which is float (double for double).
+/// format; moments are in it (Split: in float), but the sum of Momentum, which is float (double for
+/// double).
 struct RawUpdatePart {
   void* value = nullptr;
+  void* low = nullptr;                 ///< Split: the low halves; `value` has the high ones
   const void* grad = nullptr;          ///< [count], or null
   const void* rows = nullptr;          ///< [num_rows][row_stride], or null
   const float* row_factors = nullptr;  ///< [num_rows]

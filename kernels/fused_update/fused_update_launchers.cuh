@@ -9,6 +9,7 @@
 namespace moonshard::kernels {
 namespace {
 
+// Of a number; of one half of Split.
 int64_t size_of(UpdateFormat format) {
   return format == UpdateFormat::Double ? 8 : format == UpdateFormat::Float ? 4 : 2;
 }
@@ -20,12 +21,14 @@ bool on_groups(const void* address, int64_t element_size) {
 
 bool moves_in_vectors(const RawUpdatePart& part, const RawUpdateRule& rule) {
   const int64_t value = size_of(rule.value_format);
-  const int64_t first = rule.kind == UpdateKind::Momentum && value == 2 ? 4 : value;
+  const bool wide = rule.kind == UpdateKind::Momentum || rule.value_format == UpdateFormat::Split;
+  const int64_t first = wide && value == 2 ? 4 : value;
+  const int64_t second = rule.value_format == UpdateFormat::Split ? 4 : value;
   return part.first_element % 4 == 0 && on_groups(part.value, value) &&
-         on_groups(part.grad, size_of(part.grad_format)) &&
+         on_groups(part.low, value) && on_groups(part.grad, size_of(part.grad_format)) &&
          on_groups(part.rows, size_of(part.row_format)) &&
          (part.num_rows < 2 || part.row_stride % 4 == 0) && on_groups(part.first_moment, first) &&
-         on_groups(part.second_moment, value);
+         on_groups(part.second_moment, second);
 }
 
 Inputs inputs_of(const RawUpdatePart& part, const RawUpdateRule& rule) {
@@ -75,6 +78,7 @@ Table<Acc> table_of(const std::vector<const RawUpdatePart*>& parts, const RawUpd
     const RawUpdatePart& from = *parts[i];
     Part<Acc>& part = table.part[i];
     part = {from.value,
+            from.low,
             from.grad,
             from.rows,
             from.row_factors,
@@ -156,6 +160,8 @@ void launch_all(const RawUpdatePart* parts, int num_parts, const RawUpdateRule& 
         launch_kind<Kernels, double>(inputs, alike, rule, stream);
       } else if (rule.value_format == UpdateFormat::Bfloat16) {
         launch_kind<Kernels, __nv_bfloat16>(inputs, alike, rule, stream);
+      } else if (rule.value_format == UpdateFormat::Split) {
+        launch_kind<Kernels, SplitFloat>(inputs, alike, rule, stream);
       } else {
         launch_kind<Kernels, float>(inputs, alike, rule, stream);
       }

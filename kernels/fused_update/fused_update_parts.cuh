@@ -26,6 +26,7 @@ enum class Inputs { Grad, HalfRows, Bfloat16Rows, FloatRows, Any };
 template <class Acc>
 struct Part {
   void* value;
+  void* low;
   const void* grad;
   const void* rows;
   const float* row_factors;
@@ -195,6 +196,69 @@ __device__ __forceinline__ Four<Acc> load_any(const void* base, UpdateFormat for
   }
 }
 
+// ---- values ------------------------------------------------------------------------------------
+
+// The kind of values in two halves (kernels/cast/split_float.h).
+struct SplitFloat {};
+
+// A group's values as they lie in memory.
+template <class Value>
+struct Values {
+  using Moment = Value;
+  Four<Value> four;
+  template <class Acc, class Place>
+  __device__ __forceinline__ void begin(const Part<Acc>& part, const Place& lanes) {
+    four = load<Value>(part.value, lanes);
+  }
+  template <class Acc>
+  __device__ __forceinline__ Acc get(int lane) const {
+    return as<Acc>(four.number[lane]);
+  }
+  template <class Acc>
+  __device__ __forceinline__ void set(int lane, Acc value) {
+    four.number[lane] = as<Value>(value);
+  }
+  template <class Acc, class Place>
+  __device__ __forceinline__ void end(const Part<Acc>& part, const Place& lanes) const {
+    store<Value>(part.value, lanes, four);
+  }
+};
+
+template <>
+struct Values<SplitFloat> {
+  using Moment = float;
+  Four<uint16_t> high, low;
+  template <class Acc, class Place>
+  __device__ __forceinline__ void begin(const Part<Acc>& part, const Place& lanes) {
+    high = load<uint16_t>(part.value, lanes);
+    low = load<uint16_t>(part.low, lanes);
+  }
+  template <class Acc>
+  __device__ __forceinline__ Acc get(int lane) const {
+    const uint32_t rest = static_cast<uint32_t>(static_cast<int16_t>(low.number[lane]));
+    return __uint_as_float((static_cast<uint32_t>(high.number[lane]) << 16) + rest);
+  }
+  template <class Acc>
+  __device__ __forceinline__ void set(int lane, Acc value) {
+    // The sum below would carry the NaN of arithmetic, all bits but the sign, over to zero.
+    const auto bits = static_cast<uint32_t>(min(__float_as_int(value), 0x7fff7fff));
+    high.number[lane] = static_cast<uint16_t>((bits + 0x8000u) >> 16);
+    low.number[lane] = static_cast<uint16_t>(bits);
+  }
+  template <class Acc, class Place>
+  __device__ __forceinline__ void end(const Part<Acc>& part, const Place& lanes) const {
+    store<uint16_t>(part.value, lanes, high);
+    store<uint16_t>(part.low, lanes, low);
+  }
+};
+
+template <class Acc>
+__device__ __forceinline__ void add_scaled(Four<Acc>& sum, float factor, const Four<Acc>& row) {
+#pragma unroll
+  for (int lane = 0; lane < 4; ++lane)
+    sum.number[lane] += static_cast<Acc>(factor) * row.number[lane];
+}
+
 // A factor of 0 leaves the row out, whatever is in it.
 template <class Acc>
 __device__ __forceinline__ void add_row(Four<Acc>& sum, float factor, const Four<Acc>& row) {
@@ -242,10 +306,12 @@ struct RowSum {
                                                        const Place& lanes) {
     return load<Row>(row(part, b), lanes);
   }
+  // Factors are the same for all threads of a part: one comparison instead of a selection each.
   __device__ __forceinline__ Four<Acc> sum_of_two(const Part<Acc>& part) const {
     Four<Acc> sum{};
-    add_row(sum, part.row_factors[0], as_four<Acc>(first));
-    if (part.num_rows > 1) add_row(sum, part.row_factors[1], as_four<Acc>(second));
+    const float one = part.row_factors[0], other = part.num_rows > 1 ? part.row_factors[1] : 0.0f;
+    if (one != 0.0f) add_scaled(sum, one, as_four<Acc>(first));
+    if (other != 0.0f) add_scaled(sum, other, as_four<Acc>(second));
     return sum;
   }
   template <class Place>
@@ -305,7 +371,8 @@ __device__ __forceinline__ double divided(double a, double b) {
 
 template <class Value, UpdateKind kind, class Acc>
 struct Moments {
-  using Format = std::conditional_t<kind == UpdateKind::Momentum, Acc, Value>;
+  using Format =
+      std::conditional_t<kind == UpdateKind::Momentum, Acc, typename Values<Value>::Moment>;
   static constexpr int kNumber = kind == UpdateKind::Adam       ? 2
                                  : kind == UpdateKind::Momentum ? 1
                                                                 : 0;

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "kernels/cast/split_float.h"
 #include "kernels/counter_noise/counter_noise.h"
 #include "kernels/fused_update/fused_update.h"
 #include "kernels/secure_noise/secure_noise.h"
@@ -75,6 +76,16 @@ at::Tensor add_weighted_rows_ref(const at::Tensor& grad, const at::Tensor& rows,
 void fused_update_ref(std::vector<UpdatePart>& parts, const UpdateRule& rule,
                       const UpdateNoise& noise) {
   const at::NoGradGuard no_grad;
+  struct Halves {
+    at::Tensor high, low;
+  };
+  std::vector<Halves> halves(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i].low.defined()) continue;
+    halves[i] = {parts[i].value, parts[i].low};
+    parts[i].value = joined_float(parts[i].value, parts[i].low);
+    parts[i].low = at::Tensor();
+  }
   for (UpdatePart& part : parts) {
     finish_gradient(part, noise);
     if (rule.kind == UpdateKind::Replace) {
@@ -87,6 +98,12 @@ void fused_update_ref(std::vector<UpdatePart>& parts, const UpdateRule& rule,
     }
   }
   if (rule.kind == UpdateKind::Adam || rule.kind == UpdateKind::AdamW) adam(parts, rule);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!halves[i].low.defined()) continue;
+    split_float(parts[i].value, halves[i].high, halves[i].low);
+    parts[i].value = halves[i].high;
+    parts[i].low = halves[i].low;
+  }
 }
 
 }  // namespace moonshard::kernels

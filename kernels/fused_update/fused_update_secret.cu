@@ -31,14 +31,14 @@ __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<
   ChaChaWords words;
 #pragma unroll
   for (int row = 0; row < 4; row += kUnroll) {
-    Four<Value> value[kUnroll];
+    Values<Value> value[kUnroll];
     Moments<Value, kind, Acc> moments[kUnroll];
     GradientSum<Acc, inputs> gradient[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const Place lanes(first_group + (row + u) * kTileBlocks, part.first_element, part.count);
       if (lanes.is_empty()) continue;
-      value[u] = load<Value>(part.value, lanes);
+      value[u].begin(part, lanes);
       moments[u].begin(part, lanes);
       gradient[u].begin(part, lanes);
     }
@@ -83,9 +83,9 @@ __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<
       }
 #pragma unroll
       for (int j = 0; j < 4; ++j)
-        value[u].number[j] = as<Value>(moments[u].update(j, as<Acc>(value[u].number[j]),
-                                                         sum.number[j] * table.scale, part, table));
-      store<Value>(part.value, lanes, value[u]);
+        value[u].set(j, moments[u].update(j, value[u].template get<Acc>(j),
+                                          sum.number[j] * table.scale, part, table));
+      value[u].end(part, lanes);
       moments[u].end(part, lanes);
     }
   }

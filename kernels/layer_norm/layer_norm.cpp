@@ -14,7 +14,7 @@ namespace {
 
 // Chunks of a batch times the width: 1024 numbers for each of the eight blocks that 132
 // multiprocessors hold, the most of GPUs in use. A constant: sums have one order on every GPU.
-constexpr int64_t kChunkNumbers = 1056 * 1024;
+constexpr int64_t kLayerChunkNumbers = 1056 * 1024;
 
 void check_shapes(const at::Tensor& x, const NormSurroundings& around) {
   const bool pairs = around.branch.defined() == around.gate.defined() &&
@@ -130,7 +130,7 @@ LayerNormGradients layer_norm_backward(const at::Tensor& d_result, const at::Ten
   const bool gated = parts.branch.defined(), modulated = parts.scale.defined();
   const bool sums = gated || modulated || wants.parameter_rows;
   const int64_t chunks =
-      sums ? std::clamp<int64_t>(kChunkNumbers / (width * samples), 1, tokens) : tokens;
+      sums ? std::clamp<int64_t>(kLayerChunkNumbers / (width * samples), 1, tokens) : tokens;
   const auto rows_like = [&](bool wanted, const at::TensorOptions& options) {
     return wanted ? at::empty({samples, width}, options) : at::Tensor();
   };

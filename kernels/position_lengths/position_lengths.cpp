@@ -48,25 +48,83 @@ int number_of(std::vector<LengthRows>& known, const at::Tensor& x) {
   return static_cast<int>(known.size()) - 1;
 }
 
-// Problems [first, last), few enough for the tables of one launch.
-void launch_some(const std::vector<SampleProblem>& problems, int64_t first, int64_t last,
-                 at::Tensor& lengths, at::Tensor* spreads) {
+// The tables of one launch.
+struct LengthTables {
   std::vector<LengthRows> rows;
   std::vector<LengthPair> pairs;
-  for (int64_t n = first; n < last; ++n) {
-    const SampleProblem& problem = problems[static_cast<size_t>(n)];
-    const int a = number_of(rows, problem.a);
-    pairs.push_back({a, number_of(rows, problem.g)});
+  at::Tensor scratch;
+
+  // Problems [first, last), few enough.
+  LengthTables(const std::vector<SampleProblem>& problems, int64_t first, int64_t last) {
+    for (int64_t n = first; n < last; ++n) {
+      const SampleProblem& problem = problems[static_cast<size_t>(n)];
+      const int a = number_of(rows, problem.a);
+      pairs.push_back({a, number_of(rows, problem.g)});
+    }
+    int64_t all = 0;
+    for (const LengthRows& set : rows) all += set.samples * set.positions;
+    scratch = at::empty({all}, problems[0].a.options().dtype(at::kDouble));
   }
-  int64_t num_rows = 0;
-  for (const LengthRows& set : rows) num_rows += set.samples * set.positions;
-  const at::Tensor scratch = at::empty({num_rows}, lengths.options());
-  at::Tensor target = lengths.narrow(0, first, last - first);
+  int num_rows() const { return static_cast<int>(rows.size()); }
+  int num_pairs() const { return static_cast<int>(pairs.size()); }
+};
+
+void launch_some(const std::vector<SampleProblem>& problems, int64_t first, int64_t last,
+                 at::Tensor& lengths, at::Tensor* spreads) {
+  const LengthTables tables(problems, first, last);
   cuda().launch_position_lengths(
-      rows.data(), static_cast<int>(rows.size()), pairs.data(), static_cast<int>(pairs.size()),
-      scratch.data_ptr<double>(), target.data_ptr<double>(),
-      spreads != nullptr ? spreads->narrow(0, first, last - first).data_ptr<double>() : nullptr,
-      stream_of(lengths));
+      tables.rows.data(), tables.num_rows(), tables.pairs.data(), tables.num_pairs(),
+      tables.scratch.data_ptr<double>(), lengths[first].data_ptr<double>(),
+      spreads != nullptr ? (*spreads)[first].data_ptr<double>() : nullptr, stream_of(lengths));
+}
+
+SquareTerm term_of(const SampleProblem& problem, const FoundSquares& found) {
+  const int64_t width = std::max(problem.a.size(2), problem.g.size(2));
+  SquareTerm term;
+  term.source = found.source;
+  if (found.source == NormSource::OnePosition) return term;
+  term.value = found.value.data_ptr<double>();
+  if (found.source == NormSource::Gram) {
+    term.magnitude = found.magnitude.data_ptr<double>();
+    term.underflow = kLostProducts * static_cast<double>(width);
+  } else {
+    term.gain = cut_off_squares(problem.a.size(1));
+  }
+  return term;
+}
+
+void check_found(const SampleProblem& problem, const FoundSquares& found) {
+  const auto fits = [&](const at::Tensor& x) {
+    return x.defined() && x.scalar_type() == at::kDouble && x.is_contiguous() &&
+           x.sizes() == at::IntArrayRef({problem.a.size(0)}) && x.device() == problem.a.device();
+  };
+  const bool right =
+      found.source == NormSource::OnePosition
+          ? problem.a.size(1) == 1
+          : fits(found.value) && (found.source == NormSource::Gradient || fits(found.magnitude));
+  MS_CHECK(right,
+           "bounded_squares: expected one position, or squares in float64 [{}] on {} (of Gram "
+           "matrices with magnitudes), got {} positions and {}",
+           problem.a.size(0), problem.a.device().str(), problem.a.size(1),
+           found.value.defined() ? found.value.toString() : "no squares");
+}
+
+// Runs of problems that the kernel takes, and those that it does not take one by one.
+template <class Launch, class Reference>
+void for_runs(const std::vector<SampleProblem>& problems, Launch launch, Reference reference) {
+  const auto count = static_cast<int64_t>(problems.size());
+  for (int64_t first = 0; first < count;) {
+    int64_t last = first;
+    while (last < count && last - first < kMostLengthPairs &&
+           takes(problems[static_cast<size_t>(last)]))
+      ++last;
+    if (last > first) {
+      launch(first, last);
+      first = last;
+    } else {
+      reference(first++);
+    }
+  }
 }
 
 }  // namespace
@@ -76,24 +134,44 @@ at::Tensor position_lengths(const std::vector<SampleProblem>& problems, at::Tens
   const auto count = static_cast<int64_t>(problems.size());
   at::Tensor lengths = at::empty({count, samples}, problems[0].a.options().dtype(at::kDouble));
   if (spreads != nullptr) *spreads = at::empty_like(lengths);
-  // Runs of problems that the kernel takes; what it does not take comes one by one.
-  for (int64_t first = 0; first < count;) {
-    int64_t last = first;
-    while (last < count && last - first < kMostLengthPairs &&
-           takes(problems[static_cast<size_t>(last)]))
-      ++last;
-    if (last > first) {
-      launch_some(problems, first, last, lengths, spreads);
-      first = last;
-    } else {
-      at::Tensor own;
-      lengths[first].copy_(position_lengths_ref(problems[static_cast<size_t>(first)],
-                                                spreads != nullptr ? &own : nullptr));
-      if (spreads != nullptr) (*spreads)[first].copy_(own);
-      ++first;
-    }
-  }
+  for_runs(
+      problems,
+      [&](int64_t first, int64_t last) { launch_some(problems, first, last, lengths, spreads); },
+      [&](int64_t n) {
+        at::Tensor own;
+        lengths[n].copy_(position_lengths_ref(problems[static_cast<size_t>(n)],
+                                              spreads != nullptr ? &own : nullptr));
+        if (spreads != nullptr) (*spreads)[n].copy_(own);
+      });
   return lengths;
+}
+
+at::Tensor bounded_squares(const std::vector<SampleProblem>& problems,
+                           const std::vector<FoundSquares>& found) {
+  const int64_t samples = check_sample_problems("bounded_squares", problems);
+  MS_CHECK(found.size() == problems.size(),
+           "bounded_squares: expected squares of {} problems, got {}", problems.size(),
+           found.size());
+  for (size_t n = 0; n < found.size(); ++n) check_found(problems[n], found[n]);
+  at::Tensor squares = at::empty({static_cast<int64_t>(problems.size()), samples},
+                                 problems[0].a.options().dtype(at::kDouble));
+  for_runs(
+      problems,
+      [&](int64_t first, int64_t last) {
+        const LengthTables tables(problems, first, last);
+        std::vector<SquareTerm> terms;
+        for (auto n = static_cast<size_t>(first); n < static_cast<size_t>(last); ++n)
+          terms.push_back(term_of(problems[n], found[n]));
+        cuda().launch_bounded_squares(tables.rows.data(), tables.num_rows(), tables.pairs.data(),
+                                      terms.data(), tables.num_pairs(),
+                                      tables.scratch.data_ptr<double>(),
+                                      squares[first].data_ptr<double>(), stream_of(squares));
+      },
+      [&](int64_t n) {
+        const auto at = static_cast<size_t>(n);
+        squares[n].copy_(bounded_squares_ref(problems[at], found[at]));
+      });
+  return squares;
 }
 
 at::Tensor keep_scales(const at::Tensor& lengths) {

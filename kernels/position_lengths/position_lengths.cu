@@ -3,11 +3,13 @@
 //
 // Squares are added in float32, in short runs that go into a double. Rows whose squares leave the
 // range of float32 are read again in double, which is rare: a gradient of 1e-20 must not get a
-// length of 0.
+// length of 0. Rows of samples of one position are few: they are added in double at once, and the
+// product of two lengths is the norm itself.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include "kernels/common/architecture.h"
+#include "kernels/position_lengths/bounded_square.h"
 #include "kernels/position_lengths/keep_scale.h"
 #include "kernels/position_lengths/position_lengths_launch.h"
 
@@ -30,11 +32,15 @@ struct RowTable {
   int count;
 };
 
+struct PairEntry {
+  int64_t a, g;  // first rows in the scratch memory
+  int64_t positions;
+};
 struct PairTable {
-  struct Entry {
-    int64_t a, g;  // first rows in the scratch memory
-    int64_t positions;
-  } pair[kMostLengthPairs];
+  PairEntry pair[kMostLengthPairs];
+};
+struct TermTable {
+  SquareTerm term[kMostLengthPairs];
 };
 
 __device__ __forceinline__ float as_float(float x) {
@@ -56,9 +62,9 @@ __device__ __forceinline__ double warp_sum(double x) {
   return x;
 }
 
-// Squares of a row by its warp. kVectors: rows start at 16 bytes; the last few elements are taken
-// one by one.
-template <class T, bool kVectors>
+// Squares of a row by its warp, in short runs of type Sum. kVectors: rows start at 16 bytes; the
+// last few elements are taken one by one.
+template <class T, bool kVectors, class Sum>
 __device__ __forceinline__ double row_squares(const T* row, int64_t width, int lane,
                                               bool& all_zero) {
   constexpr int kCount = kVectors ? Vector<T>::kCount : 1;
@@ -68,7 +74,7 @@ __device__ __forceinline__ double row_squares(const T* row, int64_t width, int l
   double total = 0;
   uint32_t bits = 0;
   for (int64_t base = lane; base < vectors; base += 32 * kRun * kRunsInFloat) {
-    float sum[4] = {0, 0, 0, 0};
+    Sum sum[4] = {0, 0, 0, 0};
     for (int run = 0; run < kRunsInFloat; ++run) {
       Vector<T> loaded[kRun];
 #pragma unroll
@@ -88,8 +94,8 @@ __device__ __forceinline__ double row_squares(const T* row, int64_t width, int l
       for (int n = 0; n < kRun; ++n) {
 #pragma unroll
         for (int e = 0; e < kCount; ++e) {
-          const float x = as_float(loaded[n].value[e]);
-          sum[(n + e) % 4] = fmaf(x, x, sum[(n + e) % 4]);
+          const Sum x = as_float(loaded[n].value[e]);
+          sum[(n + e) % 4] = fma(x, x, sum[(n + e) % 4]);
         }
       }
     }
@@ -114,11 +120,19 @@ __device__ double row_squares_in_double(const T* row, int64_t width, int lane) {
   return warp_sum(total);
 }
 
+template <class T, class Sum>
+__device__ __forceinline__ double squares_of_row(const T* row, int64_t width, bool vectors,
+                                                 int lane, bool& all_zero) {
+  return vectors ? row_squares<T, true, Sum>(row, width, lane, all_zero)
+                 : row_squares<T, false, Sum>(row, width, lane, all_zero);
+}
+
 template <class T>
-__device__ __forceinline__ double row_length(const T* row, int64_t width, bool vectors, int lane) {
+__device__ __forceinline__ double row_length(const T* row, int64_t width, bool vectors, bool exact,
+                                             int lane) {
   bool all_zero;
-  double squares = vectors ? row_squares<T, true>(row, width, lane, all_zero)
-                           : row_squares<T, false>(row, width, lane, all_zero);
+  if (exact) return sqrt(squares_of_row<T, double>(row, width, vectors, lane, all_zero));
+  double squares = squares_of_row<T, float>(row, width, vectors, lane, all_zero);
   if (all_zero) return 0;  // padding is common and needs no second look
   // Below: squares may have vanished; above: they may have overflowed. The same in all lanes.
   if (!(squares >= 1e-24 && squares <= 1e36)) squares = row_squares_in_double(row, width, lane);
@@ -136,20 +150,23 @@ __global__ void __launch_bounds__(kThreads)
   if (row >= rows.samples * rows.positions) return;
   const int64_t sample = row / rows.positions, position = row - sample * rows.positions;
   const int64_t offset = sample * rows.sample_stride + position * rows.row_stride;
+  const bool exact = rows.positions == 1;
   const double length = rows.bfloat16
                             ? row_length(static_cast<const __nv_bfloat16*>(rows.data) + offset,
-                                         rows.width, set.vectors, lane)
+                                         rows.width, set.vectors, exact, lane)
                             : row_length(static_cast<const float*>(rows.data) + offset, rows.width,
-                                         set.vectors, lane);
+                                         set.vectors, exact, lane);
   if (lane == 0) lengths[set.first_row + row] = length;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    position_lengths_add_kernel(const __grid_constant__ PairTable table, const double* rows,
-                                double* lengths, double* spreads) {
+struct PairSums {
+  double products, a, g;  // of |a_t| |g_t|, |a_t| and |g_t|
+};
+
+// The sums of a block's pair and sample; whole in thread 0.
+__device__ PairSums pair_sums(const PairEntry& pair, const double* rows) {
   __shared__ double sums[3][kThreads / 32];
-  const PairTable::Entry& pair = table.pair[blockIdx.y];
-  const int64_t sample = blockIdx.x, samples = gridDim.x;
+  const int64_t sample = blockIdx.x;
   const double* a = rows + pair.a + sample * pair.positions;
   const double* g = rows + pair.g + sample * pair.positions;
   double sum = 0, sum_a = 0, sum_g = 0;
@@ -173,10 +190,36 @@ __global__ void __launch_bounds__(kThreads)
       sum_a += sums[1][warp];
       sum_g += sums[2][warp];
     }
-    const int64_t at = blockIdx.y * samples + sample;
-    lengths[at] = sum * kRoundUp;
-    if (spreads != nullptr) spreads[at] = (sum_a * sum_a + sum_g * sum_g) * kRoundUp;
   }
+  return {sum, sum_a, sum_g};
+}
+
+__global__ void __launch_bounds__(kThreads)
+    position_lengths_add_kernel(const __grid_constant__ PairTable table, const double* rows,
+                                double* lengths, double* spreads) {
+  const PairSums sum = pair_sums(table.pair[blockIdx.y], rows);
+  if (threadIdx.x != 0) return;
+  const int64_t at = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
+  lengths[at] = sum.products * kRoundUp;
+  if (spreads != nullptr) spreads[at] = (sum.a * sum.a + sum.g * sum.g) * kRoundUp;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    bounded_squares_kernel(const __grid_constant__ PairTable table,
+                           const __grid_constant__ TermTable terms, const double* rows,
+                           double* squares) {
+  const PairSums sum = pair_sums(table.pair[blockIdx.y], rows);
+  if (threadIdx.x != 0) return;
+  const int64_t sample = blockIdx.x;
+  const SquareTerm& term = terms.term[blockIdx.y];
+  double& square = squares[int64_t{blockIdx.y} * gridDim.x + sample];
+  if (term.source == NormSource::OnePosition) {
+    square = sum.products * sum.products;
+    return;
+  }
+  square = bounded_square(term, term.value[sample],
+                          term.source == NormSource::Gram ? term.magnitude[sample] : 0,
+                          sum.products * kRoundUp, (sum.a * sum.a + sum.g * sum.g) * kRoundUp);
 }
 
 __global__ void keep_scales_kernel(const double* lengths, float* scales, int64_t count) {
@@ -184,12 +227,9 @@ __global__ void keep_scales_kernel(const double* lengths, float* scales, int64_t
   if (at < count) scales[at] = keep_scale_of(lengths[at]);
 }
 
-}  // namespace
-
-void launch_position_lengths(const LengthRows* rows, int num_rows, const LengthPair* pairs,
-                             int num_pairs, double* scratch, double* lengths, double* spreads,
-                             void* cuda_stream) {
-  const auto stream = static_cast<cudaStream_t>(cuda_stream);
+// The first pass; returns where the second finds each pair's rows.
+PairTable launch_rows(const LengthRows* rows, int num_rows, const LengthPair* pairs, int num_pairs,
+                      double* scratch, cudaStream_t stream) {
   RowTable table{};
   table.count = num_rows;
   int64_t blocks = 0, all_rows = 0;
@@ -211,10 +251,35 @@ void launch_position_lengths(const LengthRows* rows, int num_rows, const LengthP
   position_lengths_rows_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(table,
                                                                                        scratch);
   check_launch("position_lengths");
-  const dim3 grid(static_cast<unsigned>(rows[pairs[0].a].samples),
-                  static_cast<unsigned>(num_pairs));
+  return sums;
+}
+
+dim3 pair_grid(const LengthRows* rows, const LengthPair* pairs, int num_pairs) {
+  return dim3(static_cast<unsigned>(rows[pairs[0].a].samples), static_cast<unsigned>(num_pairs));
+}
+
+}  // namespace
+
+void launch_position_lengths(const LengthRows* rows, int num_rows, const LengthPair* pairs,
+                             int num_pairs, double* scratch, double* lengths, double* spreads,
+                             void* cuda_stream) {
+  const auto stream = static_cast<cudaStream_t>(cuda_stream);
+  const PairTable sums = launch_rows(rows, num_rows, pairs, num_pairs, scratch, stream);
+  const dim3 grid = pair_grid(rows, pairs, num_pairs);
   position_lengths_add_kernel<<<grid, kThreads, 0, stream>>>(sums, scratch, lengths, spreads);
   check_launch("position_lengths");
+}
+
+void launch_bounded_squares(const LengthRows* rows, int num_rows, const LengthPair* pairs,
+                            const SquareTerm* terms, int num_pairs, double* scratch,
+                            double* squares, void* cuda_stream) {
+  const auto stream = static_cast<cudaStream_t>(cuda_stream);
+  const PairTable sums = launch_rows(rows, num_rows, pairs, num_pairs, scratch, stream);
+  TermTable table{};
+  for (int n = 0; n < num_pairs; ++n) table.term[n] = terms[n];
+  const dim3 grid = pair_grid(rows, pairs, num_pairs);
+  bounded_squares_kernel<<<grid, kThreads, 0, stream>>>(sums, table, scratch, squares);
+  check_launch("bounded_squares");
 }
 
 void launch_keep_scales(const double* lengths, float* scales, int64_t count, void* cuda_stream) {

@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "kernels/common/sample_problem.h"
+#include "kernels/position_lengths/norm_margins.h"
 #include "kernels/position_lengths/position_lengths_launch.h"
 
 namespace moonshard::kernels {
@@ -24,6 +25,22 @@ at::Tensor position_lengths(const std::vector<SampleProblem>& problems,
 
 /// The definition of correct, for one problem: [B] in double.
 at::Tensor position_lengths_ref(const SampleProblem& problem, at::Tensor* spreads = nullptr);
+
+/// What is known of a problem's squared norms.
+struct FoundSquares {
+  NormSource source = NormSource::OnePosition;
+  at::Tensor value;      ///< [B] double, contiguous; undefined for one position
+  at::Tensor magnitude;  ///< [B]; of Gram matrices: the sum of absolute values
+};
+
+/// Squared norms [n, B] in double that are never too small: those that were found by ghost_norm
+/// (Gram) or flash_norm (Gradient), each with its margin (norm_margins.h), and those of problems of
+/// one position, |a_b|^2 |g_b|^2, which need none. One launch beside that of the rows' lengths.
+at::Tensor bounded_squares(const std::vector<SampleProblem>& problems,
+                           const std::vector<FoundSquares>& found);
+
+/// The definition of correct, for one problem: [B].
+at::Tensor bounded_squares_ref(const SampleProblem& problem, const FoundSquares& found);
 
 /// Powers of two in float32, of the shape of `lengths` (double), with scale * length in [16384,
 /// 32768): what a length bounds fits into float16 with a factor of two to spare. 1 for lengths that

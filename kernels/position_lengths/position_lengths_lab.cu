@@ -60,7 +60,7 @@ void check(lab::Report& report, int64_t samples, int64_t positions, const int64_
   const LengthRows rows[] = {a.rows, g.rows, h.rows};
   const LengthPair pairs[] = {{0, 1}, {0, 2}};
   Buffer<double> scratch(3 * samples * positions), lengths(2 * samples);
-  launch_position_lengths(rows, 3, pairs, 2, scratch.get(), lengths.get(), nullptr);
+  launch_position_lengths(rows, 3, pairs, 2, scratch.get(), lengths.get(), nullptr, nullptr);
   lab::cuda(cudaDeviceSynchronize(), "position_lengths");
   const std::vector<double> got = lengths.read();
   const std::vector<double> exact[] = {a.exact(), g.exact(), h.exact()};
@@ -150,7 +150,7 @@ void benchmark(const char* title, const std::vector<lab::Layer>& layers, int64_t
                         [&] {
                           launch_position_lengths(rows.data(), static_cast<int>(rows.size()),
                                                   pairs.data(), static_cast<int>(pairs.size()),
-                                                  scratch.get(), lengths.get(), nullptr);
+                                                  scratch.get(), lengths.get(), nullptr, nullptr);
                         },
                         bytes});
   char line[200];

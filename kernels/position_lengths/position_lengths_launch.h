@@ -18,6 +18,21 @@ struct LengthPair {
   int a = 0, g = 0;  ///< indices of the row sets
 };
 
+/// How the squared norm of a pair was found; that decides its margin (norm_margins.h).
+enum class NormSource {
+  Gram,        ///< from Gram matrices, with the sum of absolute values beside it
+  Gradient,    ///< from the gradient's elements
+  OnePosition  ///< one outer product: its squared norm is that of the two rows, multiplied
+};
+
+struct SquareTerm {
+  NormSource source = NormSource::OnePosition;
+  const double* value = nullptr;      ///< [samples]; not of OnePosition
+  const double* magnitude = nullptr;  ///< [samples]; of Gram
+  double gain = 1;                    ///< value is multiplied by it; of Gradient
+  double underflow = 0;               ///< times the spread: lost products; of Gram
+};
+
 // Launch limits: tables are kernel parameters.
 constexpr int kMostLengthRows = 32;
 constexpr int kMostLengthPairs = 16;
@@ -27,6 +42,12 @@ constexpr int kMostLengthPairs = 16;
 void launch_position_lengths(const LengthRows* rows, int num_rows, const LengthPair* pairs,
                              int num_pairs, double* scratch, double* lengths, double* spreads,
                              void* cuda_stream);
+
+/// squares [pairs, samples] in double, never too small: what `terms` has, one per pair, with the
+/// margin that the lengths of the pair's rows ask for. scratch as above.
+void launch_bounded_squares(const LengthRows* rows, int num_rows, const LengthPair* pairs,
+                            const SquareTerm* terms, int num_pairs, double* scratch,
+                            double* squares, void* cuda_stream);
 
 void launch_keep_scales(const double* lengths, float* scales, int64_t count, void* cuda_stream);
 

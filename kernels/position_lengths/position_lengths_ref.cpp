@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "kernels/position_lengths/keep_scale.h"
@@ -13,6 +15,22 @@ at::Tensor position_lengths_ref(const SampleProblem& problem, at::Tensor* spread
   const at::Tensor a = row_lengths(problem.a), g = row_lengths(problem.g);
   if (spreads != nullptr) *spreads = (a.sum(1).square() + g.sum(1).square()).mul_(kRoundUp);
   return (a * g).sum(1).mul_(kRoundUp);
+}
+
+at::Tensor bounded_squares_ref(const SampleProblem& problem, const FoundSquares& found) {
+  const at::Tensor &a = problem.a, &g = problem.g;
+  if (found.source == NormSource::OnePosition) {
+    // In double: a factor that float32 lost would take the other, however large, with it.
+    const auto squares = [](const at::Tensor& x) { return x.to(at::kDouble).square().sum({1, 2}); };
+    return squares(a) * squares(g);
+  }
+  at::Tensor spreads;
+  const at::Tensor lengths = position_lengths_ref(problem, &spreads);
+  const at::Tensor squares = found.source == NormSource::Gram
+                                 ? bounded_gram(found.value, found.magnitude) +
+                                       gram_underflow(spreads, std::max(a.size(2), g.size(2)))
+                                 : found.value * cut_off_squares(a.size(1));
+  return with_rounding_of_sum(squares, lengths, at::kFloat);
 }
 
 at::Tensor keep_scales_ref(const at::Tensor& lengths) {

@@ -14,7 +14,7 @@ namespace {
 
 // Chunks of a batch times the width: 4096 numbers for each of the two blocks that 132
 // multiprocessors hold, the most of GPUs in use. A constant: sums have one order on every GPU.
-constexpr int64_t kChunkNumbers = 264 * 4096;
+constexpr int64_t kRmsChunkNumbers = 264 * 4096;
 
 // The kernels take a weight of the rows' dtype, or float32.
 at::Tensor readable_weight(const at::Tensor& weight, const at::Tensor& x) {
@@ -80,7 +80,7 @@ RmsNormGradients rms_norm_backward(const at::Tensor& dn, const at::Tensor& dy, c
                    spread = inverse_spread.contiguous(), scale = readable_weight(weight, y);
   const int64_t width = y.size(-1), samples = y.size(0), tokens = y.numel() / (samples * width);
   const int64_t chunks = wants.weight_rows
-                             ? std::clamp<int64_t>(kChunkNumbers / (width * samples), 1, tokens)
+                             ? std::clamp<int64_t>(kRmsChunkNumbers / (width * samples), 1, tokens)
                              : tokens;
   const auto rows_options = y.options().dtype(at::kFloat);
   RmsNormGradients gradients;

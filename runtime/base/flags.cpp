@@ -1,10 +1,10 @@
 #include "runtime/base/flags.h"
 
-#include "runtime/base/check.h"
-
 #include <algorithm>
 #include <cctype>
 #include <optional>
+
+#include "runtime/base/check.h"
 
 namespace moonshard {
 namespace {

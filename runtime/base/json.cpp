@@ -10,7 +10,6 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
-#include "runtime/base/foreign_json.h"
 #include "runtime/base/utf8.h"
 
 namespace moonshard {
@@ -242,7 +241,7 @@ std::string string_or(const Json& object, const char* key, const std::string& fa
   return found != object.end() && found->is_string() ? found->get<std::string>() : fallback;
 }
 
-json read_foreign_json(const std::filesystem::path& path, const ForeignLimits& limits) {
+std::string read_foreign_text(const std::filesystem::path& path, const ForeignLimits& limits) {
   const ReadOnlyFile file = ReadOnlyFile::open(path);
   const auto size = static_cast<size_t>(file.size());
   if (size > limits.max_bytes) {
@@ -251,7 +250,11 @@ json read_foreign_json(const std::filesystem::path& path, const ForeignLimits& l
   }
   std::string text(size, '\0');
   file.read_at(0, text.data(), file.size(), "JSON");
-  return parse_foreign_json(text, path.string(), limits);
+  return text;
+}
+
+json read_foreign_json(const std::filesystem::path& path, const ForeignLimits& limits) {
+  return parse_foreign_json(read_foreign_text(path, limits), path.string(), limits);
 }
 
 json parse_foreign_json(const std::string& text, const std::string& where,

@@ -58,5 +58,9 @@ struct ForeignLimits {
 /// Throws IoError "path: …" for what is not one object of JSON within the limits, or has a key
 /// twice.
 nlohmann::json read_foreign_json(const std::filesystem::path& path, const ForeignLimits& limits);
+/// Its two halves, for who must look at the text as well.
+std::string read_foreign_text(const std::filesystem::path& path, const ForeignLimits& limits);
+nlohmann::json parse_foreign_json(const std::string& text, const std::string& where,
+                                  const ForeignLimits& limits);
 
 }  // namespace moonshard

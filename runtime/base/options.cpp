@@ -1,12 +1,12 @@
 #include "runtime/base/options.h"
 
-#include "runtime/base/check.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
 #include <fmt/ranges.h>
+
+#include "runtime/base/check.h"
 
 namespace moonshard {
 namespace {

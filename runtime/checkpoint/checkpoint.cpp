@@ -323,7 +323,8 @@ std::optional<int64_t> resume(train::Trainer& trainer, const fs::path& where,
     state_reader.emplace(folder, index);
     value_reader.emplace(folder, index);
     for (const sharding::KeptPart& part : kept)
-      if (part.value.numel() > 0) value_reader->add(part.parameter->name, part.first, part.value);
+      if (part.value.numel() > 0)
+        value_reader->add(part.parameter->name, part.first, part.value, part.low);
     states = wanted_states(index, trainer.parallel(), *state_reader);
     state_reader->check();
     value_reader->check();

@@ -7,7 +7,6 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
-#include "runtime/base/foreign_json.h"
 #include "runtime/base/json.h"
 #include "runtime/base/utf8.h"
 #include "runtime/checkpoint/integrity.h"
@@ -186,13 +185,7 @@ void check_tensors_of(const CheckpointIndex& index, const std::string& where) {
 json read_sealed(const std::filesystem::path& path, const std::string& key,
                  std::optional<Seal>& seal) {
   const std::string where = path.string();
-  const ReadOnlyFile file = ReadOnlyFile::open(path);
-  if (file.size() > static_cast<int64_t>(kLimits.max_bytes)) {
-    throw IoError(fmt::format("{}: expected at most {} bytes, got {}; it is another kind of file",
-                              where, kLimits.max_bytes, file.size()));
-  }
-  std::string text(static_cast<size_t>(file.size()), '\0');
-  file.read_at(0, text.data(), file.size(), "index");
+  const std::string text = read_foreign_text(path, kLimits);
   json whole = parse_foreign_json(text, where, kLimits);
   const Fields fields(whole, where);
   if (whole.value("kind", json()) != "moonshard checkpoint")

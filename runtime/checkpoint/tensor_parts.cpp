@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
+#include "kernels/cast/split_float.h"
 #include "runtime/base/check.h"
 #include "runtime/base/json.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/utf8.h"
 #include "runtime/checkpoint/integrity.h"
 #include "runtime/core/device.h"
-#include "runtime/weights/safetensors.h"
 
 namespace moonshard::checkpoint {
 namespace {
@@ -30,7 +30,7 @@ RankState rank_state(sharding::Parallel& parallel, const optim::Optimizer& optim
     const std::vector<int64_t> shape = part.parameter->value.sizes().vec();
     shapes[part.parameter->index] = shape;
     if (part.value.numel() > 0)
-      state.parts.push_back({part.parameter->name, shape, part.first, part.value});
+      state.parts.push_back({part.parameter->name, shape, part.first, part.value, part.low});
   }
   const auto& updated = parallel.updated();
   for (size_t i = 0; i < updated.size(); ++i) {
@@ -40,7 +40,7 @@ RankState rank_state(sharding::Parallel& parallel, const optim::Optimizer& optim
     state.optimizer_steps[parameter.name] = remembered.steps;
     for (const auto& [name, tensor] : remembered.tensors) {
       state.parts.push_back({state_tensor_name(name, parameter.name), shapes[parameter.index],
-                             parallel.first_element(i), tensor.flatten()});
+                             parallel.first_element(i), tensor.flatten(), at::Tensor()});
     }
   }
   return state;
@@ -50,11 +50,14 @@ std::string write_rank_file(const fs::path& folder, const std::string& id, int r
                             const RankState& state) {
   Json parts = Json::array();
   weights::NamedTensors tensors;
+  weights::LowHalves low_halves;
   for (const TensorPart& part : state.parts) {
     const bool is_whole = part.values.numel() == c10::multiply_integers(part.shape);
     tensors.emplace_back(part.name, is_whole ? part.values.view(part.shape) : part.values);
-    parts.push_back({part.name, weights::dtype_label(part.values.scalar_type(), part.name),
-                     part.shape, part.first, part.values.numel()});
+    if (part.low.defined()) low_halves[part.name] = part.low;
+    const at::ScalarType type = part.low.defined() ? at::kFloat : part.values.scalar_type();
+    parts.push_back({part.name, weights::dtype_label(type, part.name), part.shape, part.first,
+                     part.values.numel()});
   }
   Json answer{{"parts", std::move(parts)}, {"steps", state.optimizer_steps}};
   if (!tensors.empty()) {
@@ -66,7 +69,7 @@ std::string write_rank_file(const fs::path& folder, const std::string& id, int r
     weights::Metadata metadata = weights::kPortableMetadata;
     metadata[kIdKey] = id;
     Sha256 sum;  // of what was to be written: what the disk makes of it is found at the resume
-    weights::write_safetensors(folder / rank_file_name(rank), tensors, metadata, &sum);
+    weights::write_safetensors(folder / rank_file_name(rank), tensors, metadata, &sum, low_halves);
     answer["sum"] = {{"bytes", sum.bytes()}, {"sha256", sum.hex()}};
   }
   return one_line(answer);
@@ -99,24 +102,26 @@ void add_rank(CheckpointIndex& index, int rank, const std::string& answer) {
 
 // ---- reading ----------------------------------------------------------------------------------
 
-void PartReader::add(const std::string& name, int64_t first, const at::Tensor& target) {
+void PartReader::add(const std::string& name, int64_t first, const at::Tensor& target,
+                     const at::Tensor& low) {
+  const at::ScalarType type = low.defined() ? at::kFloat : target.scalar_type();
   const StoredTensor* tensor = index_.find(name);
   const int64_t end = first + target.numel();
   const auto fail = [&](const std::string& got) {
-    throw IoError(
-        fmt::format("{}: expected elements {} to {} of {} as {}, got {}; the index is "
-                    "damaged or belongs to another model",
-                    (folder_ / kIndexName).string(), first, end, in_quotes(name),
-                    dtype_name(target.scalar_type()), got));
+    throw IoError(fmt::format(
+        "{}: expected elements {} to {} of {} as {}, got {}; the index is "
+        "damaged or belongs to another model",
+        (folder_ / kIndexName).string(), first, end, in_quotes(name), dtype_name(type), got));
   };
   if (tensor == nullptr) fail("no such tensor");
-  if (tensor->dtype != target.scalar_type()) fail(dtype_name(tensor->dtype));
+  if (tensor->dtype != type) fail(dtype_name(tensor->dtype));
   int64_t covered = first;
   for (const StoredPart& part : tensor->parts) {
     const int64_t from = std::max(first, part.first), to = std::min(end, part.first + part.count);
     if (from >= to) continue;
-    files_[part.file].push_back(
-        {tensor, part.count, from - part.first, target.narrow(0, from - first, to - from)});
+    files_[part.file].push_back({tensor, part.count, from - part.first,
+                                 target.narrow(0, from - first, to - from),
+                                 low.defined() ? low.narrow(0, from - first, to - from) : low});
     covered = to;
   }
   if (covered != end) fail(fmt::format("elements up to {} only", covered));
@@ -154,11 +159,27 @@ void PartReader::add_files(std::set<std::string>& names) const {
   for (const auto& [name, wanted] : files_) names.insert(name);
 }
 
+// A few million numbers at a time: memory for all of them might not be there.
+void PartReader::read_in_halves(const weights::SafetensorsFile& file, const Wanted& piece) {
+  constexpr int64_t kMost = 4 << 20;
+  for (int64_t i = 0; i < piece.target.numel(); i += kMost) {
+    const int64_t count = std::min(kMost, piece.target.numel() - i);
+    const at::Tensor values = at::empty({count}, piece.target.options().dtype(at::kFloat));
+    file.read_range(piece.tensor->name, piece.position + i, values);
+    kernels::split_float(values, piece.target.narrow(0, i, count), piece.low.narrow(0, i, count));
+  }
+}
+
 void PartReader::read() const {
   for (const auto& [name, wanted] : files_) {
     const auto file = weights::SafetensorsFile::open(folder_ / name);
-    for (const Wanted& piece : wanted)
-      file.read_range(piece.tensor->name, piece.position, piece.target);
+    for (const Wanted& piece : wanted) {
+      if (piece.low.defined()) {
+        read_in_halves(file, piece);
+      } else {
+        file.read_range(piece.tensor->name, piece.position, piece.target);
+      }
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include "runtime/checkpoint/checkpoint_index.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/sharding/parallel.h"
+#include "runtime/weights/safetensors.h"
 
 namespace moonshard::checkpoint {
 
@@ -21,7 +22,8 @@ struct TensorPart {
   std::string name;
   std::vector<int64_t> shape;  ///< of the whole tensor
   int64_t first = 0;
-  at::Tensor values;  ///< [count]
+  at::Tensor values;    ///< [count]
+  at::Tensor low = {};  ///< of float32 in halves (kernels/cast/split_float.h); the file has float32
 };
 
 /// What one rank writes: its parts, and the optimizer's counts of them.
@@ -46,9 +48,11 @@ class PartReader {
   PartReader(std::filesystem::path folder, const CheckpointIndex& index)
       : folder_(std::move(folder)), index_(index) {}
 
-  /// Requests elements first … of the tensor, as many as the target [count] has. Throws IoError
-  /// when the index has no such tensor, or one of another dtype or number of elements.
-  void add(const std::string& name, int64_t first, const at::Tensor& target);
+  /// Requests elements first … of the tensor, as many as the target [count] has; with `low` they
+  /// are float32, which becomes two halves. Throws IoError when the index has no such tensor, or
+  /// one of another dtype or number of elements.
+  void add(const std::string& name, int64_t first, const at::Tensor& target,
+           const at::Tensor& low = {});
   /// Throws IoError when a file is missing, truncated, or does not hold what the index says. Looks
   /// at headers alone; check_files reads every byte.
   void check() const;
@@ -61,8 +65,10 @@ class PartReader {
     const StoredTensor* tensor;
     int64_t count;     ///< of the part in the file
     int64_t position;  ///< in that part
-    at::Tensor target;
+    at::Tensor target, low;
   };
+
+  static void read_in_halves(const weights::SafetensorsFile& file, const Wanted& piece);
 
   std::filesystem::path folder_;
   const CheckpointIndex& index_;

@@ -15,16 +15,19 @@ struct Batch {
   at::Tensor timesteps;       ///< [B] int64; task denoise
 
   int64_t size() const { return input_ids.defined() ? input_ids.size(0) : inputs.size(0); }
+  /// Every tensor that it has, changed by a function of one.
+  template <class Change>
+  Batch each(Change change) const {
+    const auto one = [&](const at::Tensor& tensor) {
+      return tensor.defined() ? change(tensor) : tensor;
+    };
+    return {one(input_ids), one(attention_mask), one(labels),
+            one(inputs),    one(targets),        one(timesteps)};
+  }
   /// Samples first … first + count - 1.
-  Batch slice(int64_t first, int64_t count) const;
+  Batch slice(int64_t first, int64_t count) const {
+    return each([&](const at::Tensor& whole) { return whole.narrow(0, first, count); });
+  }
 };
-
-inline Batch Batch::slice(int64_t first, int64_t count) const {
-  const auto part = [&](const at::Tensor& whole) {
-    return whole.defined() ? whole.narrow(0, first, count) : whole;
-  };
-  return {part(input_ids), part(attention_mask), part(labels),
-          part(inputs),    part(targets),        part(timesteps)};
-}
 
 }  // namespace moonshard

@@ -81,28 +81,36 @@ fs::path tuning_file() {
   return fs::path(home) / ".cache" / "moonshard" / "tuning.json";
 }
 
-std::string tuned_choice(const std::string& where, const std::string& key,
-                         const std::function<std::map<std::string, double>()>& time) {
+TunedChoice tuned(const std::string& where, const std::string& key,
+                  const std::function<TunedChoice()>& time) {
   const std::string full_key = where + " | " + key;
   const std::lock_guard lock(tuning_mutex());
   auto& choices = known();
-  if (const auto found = choices.find(full_key); found != choices.end())
-    return found->second.choice;
+  if (const auto found = choices.find(full_key); found != choices.end()) return found->second;
   for (auto& [known_key, choice] : read_file()) choices.emplace(known_key, choice);
-  if (const auto found = choices.find(full_key); found != choices.end())
-    return found->second.choice;
-  TunedChoice timed;
-  timed.ms = time();
-  const auto fastest =
-      std::min_element(timed.ms.begin(), timed.ms.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (fastest == timed.ms.end()) return "";
-  timed.choice = fastest->first;
+  if (const auto found = choices.find(full_key); found != choices.end()) return found->second;
+  const TunedChoice timed = time();
+  if (timed.choice.empty()) return timed;
   choices[full_key] = timed;
   auto all = read_file();
   all[full_key] = timed;
   write_file(all);
-  return timed.choice;
+  return timed;
+}
+
+std::string tuned_choice(const std::string& where, const std::string& key,
+                         const std::function<std::map<std::string, double>()>& time) {
+  return tuned(where, key,
+               [&] {
+                 TunedChoice timed;
+                 timed.ms = time();
+                 const auto fastest = std::min_element(
+                     timed.ms.begin(), timed.ms.end(),
+                     [](const auto& a, const auto& b) { return a.second < b.second; });
+                 if (fastest != timed.ms.end()) timed.choice = fastest->first;
+                 return timed;
+               })
+      .choice;
 }
 
 std::map<std::string, TunedChoice> tuned_choices() {

@@ -20,9 +20,12 @@ struct TunedChoice {
 /// ~/.cache/moonshard. Empty when there is no such place, or MOONSHARD_TUNING is "off".
 std::filesystem::path tuning_file();
 
-/// The cached choice for `key` ("attention: …") on the machine `where` (a GPU's name and the
-/// library's version); else `time` measures the candidates, and the fastest is cached. Safe from
-/// several threads and processes: files are replaced atomically, the last writer wins.
+/// What is cached for `key` ("attention: …") on the machine `where` (a GPU's name and the library's
+/// version); else `time` measures, and its result is cached. Safe from several threads and
+/// processes: files are replaced atomically, the last writer wins.
+TunedChoice tuned(const std::string& where, const std::string& key,
+                  const std::function<TunedChoice()>& time);
+/// The same for candidates of which the fastest is chosen.
 std::string tuned_choice(const std::string& where, const std::string& key,
                          const std::function<std::map<std::string, double>()>& time);
 

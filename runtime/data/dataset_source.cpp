@@ -15,15 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-template <class Change>
-Batch each(const Batch& batch, Change change) {
-  const auto one = [&](const at::Tensor& tensor) {
-    return tensor.defined() ? change(tensor) : tensor;
-  };
-  return {one(batch.input_ids), one(batch.attention_mask), one(batch.labels),
-          one(batch.inputs),    one(batch.targets),        one(batch.timesteps)};
-}
-
 }  // namespace
 
 DatasetSource::DatasetSource(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options,
@@ -61,7 +52,7 @@ Json DatasetSource::shared_facts() const {
   const int64_t size = dataset_->size(), last = std::min<int64_t>(size, 64) - 1;
   Checksum contents;
   for (int64_t i = 0; i <= last; ++i) {
-    each(dataset_->batch({last == 0 ? 0 : i * (size - 1) / last}), [&](const at::Tensor& tensor) {
+    dataset_->batch({last == 0 ? 0 : i * (size - 1) / last}).each([&](const at::Tensor& tensor) {
       const at::Tensor whole = tensor.contiguous();
       contents.add(whole.const_data_ptr(), whole.nbytes());
       return tensor;
@@ -105,7 +96,7 @@ DatasetSource::Fetched DatasetSource::fetch(const std::vector<int64_t>& chosen) 
     const auto first = own.begin() + count * i / parts;
     Batch batch = dataset_->batch({first, own.begin() + count * (i + 1) / parts});
     if (device_.is_cuda())
-      batch = each(batch, [](const at::Tensor& tensor) { return tensor.pin_memory(); });
+      batch = batch.each([](const at::Tensor& tensor) { return tensor.pin_memory(); });
     batches.push_back(std::move(batch));
   }
   fetching_us_ +=
@@ -138,7 +129,7 @@ std::vector<Batch> DatasetSource::next_step(int64_t grad_accum) {
   Fetched fetched = take();
   while (options_.skip_empty && fetched.samples == 0) fetched = take();
   for (Batch& batch : fetched.batches) {
-    batch = each(batch, [&](const at::Tensor& tensor) {
+    batch = batch.each([&](const at::Tensor& tensor) {
       return tensor.to(device_, tensor.scalar_type(), /*non_blocking=*/true);
     });
   }

@@ -95,9 +95,8 @@ std::unique_ptr<data::Source> make_source(const ExperimentOptions& options, comm
   loader.expected_batch_size = options.expected_batch_size;
   loader.prefetch = options.prefetch;
   loader.skip_empty = options.mode == "none";
-  // Other samplers give no claim, and a resumed run goes on where it was.
-  const bool secret = options.secure && options.mode != "none" && options.sampler == "poisson";
-  const RandomWords words = privacy::sampling_words(world, options.seed, secret);
+  const RandomWords words =
+      privacy::sampling_words(world, options.seed, options.secure, options.mode, options.sampler);
   return std::make_unique<DrawnAhead>(
       std::make_unique<data::DatasetSource>(make_dataset(options), loader, words,
                                             resolve_device(options.device), world.rank(),
@@ -190,7 +189,7 @@ void run_steps(const ExperimentOptions& asked, const StepObserver& observer,
   measurement.add_stage("start");
   const auto world = comm::make_world(asked.world, asked.link);
   ExperimentOptions options = asked;
-  if (options.seed < 0) options.seed = comm::job_seed();
+  weights::draw_missing_seed(options);
   profile::set_current_phase("data");
   std::unique_ptr<data::Source> source = make_source(options, *world);
   measurement.add_stage("after data");
@@ -272,7 +271,7 @@ ExperimentOptions resolve_experiment(const ExperimentOptions& options) {
   const bool on_gpu = resolve_device(options.device).is_cuda();
   if (!options.device.starts_with("cuda:")) resolved.device = on_gpu ? "cuda" : "cpu";
   // Measured steps are replays then: steps before the graph, and the one that makes it, warm up.
-  if (resolved.compile && on_gpu)
+  if (resolved.compile == "yes" && on_gpu)
     resolved.warmup = std::max(resolved.warmup, train::StepGraph::kEagerSteps + 1);
   if (resolved.lr_schedule != "constant" && resolved.lr_total_steps == 0)
     resolved.lr_total_steps = resolved.warmup + resolved.iters;

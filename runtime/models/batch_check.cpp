@@ -1,8 +1,8 @@
 #include "runtime/models/batch_check.h"
 
-#include "runtime/base/check.h"
-
 #include <ATen/ATen.h>
+
+#include "runtime/base/check.h"
 
 namespace moonshard::models {
 

@@ -48,14 +48,20 @@ ParameterSizes measure(const Model& model, const std::string& head_layer) {
 }
 
 bool is_recomputed(const ModelOptions& o, int64_t block) {
-  return o.checkpointing == "block" && block % o.checkpoint_every == 0;
+  return o.checkpointing != "none" && block % o.checkpoint_every == 0;
+}
+
+// Of a block, per token, until its backward.
+int64_t kept_of_block(const ModelOptions& o, const ActivationBytes& a, int64_t block) {
+  if (!is_recomputed(o, block)) return a.block;
+  const bool keeps_attention = o.checkpointing == "keep_attention" && o.attention == "flash";
+  return a.block_input + (keeps_attention ? a.attention_output : 0);
 }
 
 // The batch and what is kept of the forward pass when backward begins.
 int64_t kept_bytes(const ModelOptions& o, const ActivationBytes& a, int64_t rows) {
   int64_t kept = rows * (a.batch + a.outside);
-  for (int64_t i = 0; i < o.num_layers; ++i)
-    kept += rows * (is_recomputed(o, i) ? a.block_input : a.block);
+  for (int64_t i = 0; i < o.num_layers; ++i) kept += rows * kept_of_block(o, a, i);
   return kept;
 }
 
@@ -73,7 +79,7 @@ int64_t peak_of(const ModelOptions& o, const ActivationBytes& a, int64_t rows,
     const int64_t again = is_recomputed(o, i) ? a.block : 0;
     gradients += sizes.block_gradient_bytes;
     peak = std::max(peak, kept + gradients + rows * (again + a.block_working));
-    kept -= rows * (is_recomputed(o, i) ? a.block_input : a.block);
+    kept -= rows * kept_of_block(o, a, i);
   }
   return parameter_bytes + peak;
 }

@@ -22,12 +22,13 @@ struct CostDtypes {
 
 /// All per token.
 struct ActivationBytes {
-  int64_t block = 0;          ///< what one block keeps for backward
-  int64_t block_input = 0;    ///< what it keeps when it is recomputed
-  int64_t block_working = 0;  ///< gradients of activations that its backward holds at once
-  int64_t outside = 0;        ///< kept by the first layers, the last norm, the head and the loss
-  int64_t head_working = 0;   ///< more than `outside` while the loss and the head run
-  int64_t batch = 0;          ///< the batch itself
+  int64_t block = 0;             ///< what one block keeps for backward
+  int64_t block_input = 0;       ///< what it keeps when it is recomputed
+  int64_t attention_output = 0;  ///< and what more where its attention is not
+  int64_t block_working = 0;     ///< gradients of activations that its backward holds at once
+  int64_t outside = 0;           ///< kept by the first layers, the last norm, the head and the loss
+  int64_t head_working = 0;      ///< more than `outside` while the loss and the head run
+  int64_t batch = 0;             ///< the batch itself
   /// Layer whose weight's gradient is formed while all of `outside` is still there; empty: none.
   std::string head_layer = {};
 };

@@ -72,8 +72,9 @@ void add_model_options(OptionSchema& schema) {
       .value_aliases = short_dtypes;
   schema.choice<T>("attention", &T::attention, {"flash", "standard"},
                    "fused attention, or scores as a matrix");
-  schema.choice<T>("checkpointing", &T::checkpointing, {"none", "block"},
-                   "keep a block's input only and run it again in backward");
+  schema.choice<T>("checkpointing", &T::checkpointing, {"none", "block", "keep_attention"},
+                   "block keeps a block's input only and runs it again in backward; keep_attention "
+                   "keeps the output of its attention, too: faster in long contexts");
   schema.integer<T>("checkpoint_every", &T::checkpoint_every, 1, 1e4,
                     "with checkpointing: every n-th block");
   schema.text<T>("frozen", &T::frozen,

@@ -15,6 +15,9 @@ struct Parameter {
   std::string name;    ///< as in Hugging Face files, e.g. "model.layers.0.mlp.up_proj.weight"
   uint32_t index = 0;  ///< position in the model; names its noise stream
   at::Tensor value;
+  /// Of parts that an optimizer updates: where defined, `value` is the high half of float32 master
+  /// weights and this the low one (kernels/cast/split_float.h).
+  at::Tensor low;
   at::Tensor grad;  ///< summed over samples, float32 or wider; undefined between steps
   /// A part of the gradient that is not summed up yet: sum over b of row_factors[b] x rows[b], rows
   /// [B, shape of value] in any float dtype, factors [B] float32. A factor of 0 leaves the row out
@@ -44,6 +47,9 @@ struct ParamLayer {
   int64_t padding_id = -1;    ///< of an embedding: the row that is never trained; -1 means none
   uint32_t index = 0;         ///< position in the model's list of layers
   int64_t block = -1;         ///< the block it belongs to; -1 for what is outside of blocks
+  /// What costs are predicted from before the shapes are known; both may be left as they are.
+  const ParamLayer* same_input_as = nullptr;  ///< the first layer that reads the same input
+  bool one_position = false;                  ///< one position per sample, however long it is
   Seam* seam = nullptr;
 
   bool trainable() const { return weight->trainable || (bias != nullptr && bias->trainable); }

@@ -67,7 +67,7 @@ void Optimizer::prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& 
     const models::Parameter& parameter = *part.parameter;
     if (!is_updated(parameter, noise)) continue;
     if (states_.contains(parameter.index)) continue;
-    at::ScalarType type = parameter.value.scalar_type();
+    at::ScalarType type = parameter.low.defined() ? at::kFloat : parameter.value.scalar_type();
     if (!is_adam() && type != at::kDouble)
       type = parameter.grad.defined() ? parameter.grad.scalar_type() : sums;
     State made;
@@ -88,6 +88,7 @@ void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& n
     MS_ASSERT(is_first, "'{}' is updated twice in one step", parameter.name);
     kernels::UpdatePart& told = list.emplace_back();
     told.value = parameter.value;
+    told.low = parameter.low;
     told.grad = parameter.grad;
     told.rows = parameter.rows;
     told.row_factors = parameter.row_factors;

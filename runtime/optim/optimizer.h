@@ -42,8 +42,8 @@ struct NoiseSpec {
 
 /// Stochastic gradient descent with optional momentum, Adam (Kingma and Ba 2015; weight decay is
 /// added to the gradient) and AdamW (Loshchilov and Hutter 2019; decay is decoupled). Adam's
-/// moments have the value's dtype, the sum of momentum that of gradients. A step is begin_step,
-/// update for any number of disjoint sets of parameters, end_step.
+/// moments have the value's dtype (float32 where it is in halves), the sum of momentum that of
+/// gradients. A step is begin_step, update for any number of disjoint sets of parameters, end_step.
 class Optimizer {
  public:
   explicit Optimizer(const OptimizerOptions& options);

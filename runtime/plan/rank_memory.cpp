@@ -35,6 +35,9 @@ RankMemory rank_memory(const models::ModelOptions& options,
   const auto compute = static_cast<int64_t>(c10::elementSize(model->seam().compute_type));
   const int64_t sum_size = std::max<int64_t>(size, 4);
   const bool ddp = sharding.parallel == "ddp", parts = sharding.parallel == "fsdp";
+  const bool splits =
+      parts && size == 4 && model->seam().compute_type == at::kBFloat16;  // ShardingContext::splits
+  const bool in_compute_type = size == compute || splits;
   RankMemory memory;
   memory.data = models::family_of(o).batch_bytes(o, batch_size, seq_length);
   int64_t updated = 0, whole_gradients = 0;
@@ -59,14 +62,17 @@ RankMemory rank_memory(const models::ModelOptions& options,
     if (world > 1) unit_gradients = trained.empty() ? 0 : of_trained.shard_size * sum_size;
     memory.private_gradients = std::max(memory.private_gradients, unit_gradients);
     if (!parts) continue;
-    const bool aliased = sharding.sharding == "zero2_replicated" && size == compute;
-    memory.parameters += (aliased ? padded : padded / world) * size;
+    // float32 in halves: the high one is in the compute dtype, and may be a range of the whole row.
+    const bool aliased = sharding.sharding == "zero2_replicated" && in_compute_type;
+    const int64_t low = splits ? padded / world * 2 : 0;
+    memory.parameters += (aliased ? padded : padded / world) * (splits ? 2 : size) + low;
     for (const sharding::Piece& piece : of_trained.pieces) updated += piece.count;
   }
   if (world == 1) memory.gradients = whole_gradients;  // where the engine has put them
   if (!parts) updated = whole_gradients / sum_size;
   memory.optimizer = updated * size * states_per_parameter;
-  if (parts) {
+  const bool part_is_whole = world == 1 && in_compute_type && !sharding.cpu_offload;
+  if (parts && !part_is_whole) {
     const bool stays = sharding.sharding != "zero3";
     const bool ahead = sharding.forward_prefetch || sharding.backward_prefetch != "none";
     const size_t row = stays ? units.size() : !ahead ? 1 : sharding.limit_all_gathers ? 2 : 3;

@@ -41,8 +41,13 @@ std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world) {
   return key;
 }
 
-RandomWords sampling_words(comm::World& world, int64_t seed, bool secure) {
+RandomWords model_words(comm::World& world, int64_t seed, bool secure) {
   return secure ? RandomWords(*shared_secret(world)) : RandomWords(static_cast<uint64_t>(seed));
+}
+
+RandomWords sampling_words(comm::World& world, int64_t seed, bool secure, const std::string& mode,
+                           const std::string& sampler) {
+  return model_words(world, seed, secure && mode != "none" && sampler == "poisson");
 }
 
 std::string privacy_obstacle(const ClipOptions& clip, const sharding::ShardingOptions& sharding,

@@ -23,9 +23,13 @@ namespace moonshard::privacy {
 /// another.
 std::shared_ptr<const kernels::ChaChaKey> shared_secret(comm::World& world);
 
-/// What a run draws its samples from, and what its model draws for them: its seed, or a separate
-/// secret. All ranks together.
-RandomWords sampling_words(comm::World& world, int64_t seed, bool secure);
+/// What a run's model draws for its samples from: its seed, or a separate secret. All ranks
+/// together.
+RandomWords model_words(comm::World& world, int64_t seed, bool secure);
+/// What the samples themselves are drawn from. A secret only for Poisson sampling of a private run:
+/// nothing else gives a claim, and a resumed run then goes on where it was.
+RandomWords sampling_words(comm::World& world, int64_t seed, bool secure, const std::string& mode,
+                           const std::string& sampler);
 
 /// Steps of a run of so many passes over the data: rounded up.
 int64_t steps_of_epochs(double epochs, const data::Sampling& sampling);

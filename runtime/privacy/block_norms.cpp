@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/clipped_sum/clipped_sum.h"
+#include "kernels/common/choice.h"
 #include "kernels/flash_norm/flash_norm.h"
 #include "kernels/ghost_norm/ghost_norm.h"
 #include "kernels/position_lengths/position_lengths.h"
@@ -24,7 +25,12 @@ struct Sorted {
   std::vector<GhostGroup> groups;
   std::vector<int64_t> ghost;  ///< in the order of the groups' layers
   std::vector<int64_t> flash, kept;
+  std::vector<int64_t> bounded;  ///< all but the kept: their norms get margins
 };
+
+bool same_tensor(const at::Tensor& x, const at::Tensor& y) {
+  return x.data_ptr() == y.data_ptr() && x.sizes() == y.sizes() && x.strides() == y.strides();
+}
 
 Sorted sorted(const std::vector<LinearTask>& tasks) {
   Sorted result;
@@ -34,14 +40,16 @@ Sorted sorted(const std::vector<LinearTask>& tasks) {
     const auto place = static_cast<int64_t>(k);
     if (task.keep == Keep::Gradients) {
       result.kept.push_back(place);
-    } else if (task.method != NormMethod::Ghost) {
+      continue;
+    }
+    result.bounded.push_back(place);
+    if (task.g_BTo.size(1) == 1) continue;  // one outer product: the margins' launch has its norm
+    if (task.method == NormMethod::Width) {
       result.flash.push_back(place);
-    } else {
+    } else {  // by tiles of positions, whatever the name
       const auto same =
           std::find_if(result.groups.begin(), result.groups.end(), [&](const GhostGroup& group) {
-            return group.a.data_ptr() == task.a_BTi.data_ptr() &&
-                   group.a.sizes() == task.a_BTi.sizes() &&
-                   group.a.strides() == task.a_BTi.strides() && group.g.size() < 3;
+            return same_tensor(group.a, task.a_BTi) && group.g.size() < 3;
           });
       if (same == result.groups.end()) {
         result.groups.push_back({task.a_BTi, {task.g_BTo}});
@@ -67,35 +75,43 @@ std::vector<SampleProblem> problems_of(const std::vector<LinearTask>& tasks,
   return problems;
 }
 
-int64_t most_positions(const std::vector<LinearTask>& tasks) {
-  int64_t most = 0;
-  for (const LinearTask& task : tasks) most = std::max(most, task.g_BTo.size(1));
-  return most;
-}
-
-at::Tensor ghost_squares(const Sorted& which, const std::vector<SampleProblem>& problems) {
-  const kernels::GhostSums sums = kernels::ghost_norm(which.groups);
-  int64_t width = 0;
-  for (const SampleProblem& problem : problems)
-    width = std::max({width, problem.a.size(2), problem.g.size(2)});
-  at::Tensor spreads;
-  const at::Tensor lengths = kernels::position_lengths(problems, &spreads);
-  const at::Tensor squares =
-      bounded_gram(sums.value, sums.magnitude) + gram_underflow(spreads, width);
-  return with_rounding_of_sum(squares, lengths, at::kFloat);
+// Ghost and flash norms as the kernels find them, then the margins of all in one launch.
+at::Tensor bounded_norms(const std::vector<LinearTask>& tasks, const Sorted& which) {
+  std::vector<kernels::FoundSquares> found(tasks.size());
+  if (!which.groups.empty()) {
+    const kernels::GhostSums sums = kernels::ghost_norm(which.groups);
+    for (size_t n = 0; n < which.ghost.size(); ++n) {
+      const auto row = static_cast<int64_t>(n);
+      found[static_cast<size_t>(which.ghost[n])] = {kernels::NormSource::Gram, sums.value[row],
+                                                    sums.magnitude[row]};
+    }
+  }
+  if (!which.flash.empty()) {
+    const at::Tensor squares = kernels::flash_norm(problems_of(tasks, which.flash));
+    for (size_t n = 0; n < which.flash.size(); ++n) {
+      found[static_cast<size_t>(which.flash[n])] = {
+          kernels::NormSource::Gradient, squares[static_cast<int64_t>(n)], {}};
+    }
+  }
+  std::vector<kernels::FoundSquares> in_order;
+  for (const int64_t place : which.bounded) in_order.push_back(found[static_cast<size_t>(place)]);
+  return kernels::bounded_squares(problems_of(tasks, which.bounded), in_order);
 }
 
 }  // namespace
 
 bool may_join(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
   const bool by_references = stands_in(g);
-  if (!by_references && (!g.is_cuda() || g.scalar_type() != at::kBFloat16)) return false;
+  if (!by_references && !g.is_cuda()) return false;
   if (!layer.weight->trainable) return false;
   if (!is_matrix(layer) || !has_built_in_rule(layer) || a.scalar_type() != g.scalar_type())
     return false;
+  const bool one_position = g.dim() <= 2 || g.numel() == g.size(0) * g.size(-1);
+  if (!by_references && !one_position && g.scalar_type() != at::kBFloat16) return false;
   const at::Tensor a_BTi = as_positions(a), g_BTo = as_positions(g);
-  if (a_BTi.size(1) == 1) return false;  // one outer product: the rule has it for nothing
-  if (by_references)                     // formats apart, what the kernels ask
+  if (one_position)
+    return by_references ? a.numel() > 0 : kernels::outer_sum_supports({a_BTi, g_BTo});
+  if (by_references)  // formats apart, what the kernels ask
     return a_BTi.size(2) % 8 == 0 && g_BTo.size(2) % 8 == 0 && a.numel() > 0;
   // clipped_sum's kernel asks for no more than flash_norm's, except for Hopper: on another GPU the
   // norms are formed together, and sums one by one.
@@ -103,12 +119,42 @@ bool may_join(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g)
          kernels::ghost_norm_supports({a_BTi, {g_BTo}});
 }
 
+bool keeps_compact(const at::Tensor& like) {
+  return stands_in(like) || kernels::variant_of("flash_norm", like) == kernels::Variant::Hopper;
+}
+
+void keep_the_smaller(std::vector<LinearTask>& tasks) {
+  const auto rows_bytes = [](const LinearTask& task) {
+    return task.g_BTo.size(0) * task.g_BTo.size(2) * task.a_BTi.size(2) * int64_t{2};
+  };
+  const auto bytes = [](const at::Tensor& x) {
+    return x.numel() * static_cast<int64_t>(x.element_size());
+  };
+  for (const LinearTask& first : tasks) {
+    if (!first.rows_if_smaller) continue;
+    // Either none of those that read this input keeps it, or one does for all.
+    std::vector<LinearTask*> readers;
+    int64_t all_rows = 0, with_input = bytes(first.a_BTi);
+    const at::Tensor input = first.a_BTi;
+    for (LinearTask& task : tasks) {
+      if (!task.rows_if_smaller || !same_tensor(task.a_BTi, input)) continue;
+      readers.push_back(&task);
+      all_rows += rows_bytes(task);
+      with_input += std::min(rows_bytes(task), bytes(task.g_BTo));
+    }
+    for (LinearTask* task : readers) {
+      const bool rows = all_rows < with_input || rows_bytes(*task) < bytes(task->g_BTo);
+      task->keep = rows && input.size(1) > 1 ? Keep::Gradients : Keep::Inputs;
+      task->rows_if_smaller = false;
+    }
+  }
+}
+
 TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
   const Sorted which = sorted(tasks);
   TaskNorms result;
   result.rows.resize(tasks.size());
   result.scales.resize(tasks.size());
-  const int64_t positions = most_positions(tasks);
   const auto n = static_cast<int64_t>(tasks.size());
   std::vector<at::Tensor> parts;
   std::vector<int64_t> order;
@@ -116,15 +162,7 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
     parts.push_back(squares);
     order.insert(order.end(), places.begin(), places.end());
   };
-  if (!which.ghost.empty()) add(ghost_squares(which, problems_of(tasks, which.ghost)), which.ghost);
-  if (!which.flash.empty()) {
-    const auto problems = problems_of(tasks, which.flash);
-    // The multiplying unit cuts its sums off, 16 positions at a time, by at most 2^-24 of them.
-    const auto steps = static_cast<double>((positions + 15) / 16);
-    const at::Tensor squares = kernels::flash_norm(problems) * (1 + steps * 0x1p-23);
-    add(with_rounding_of_sum(squares, kernels::position_lengths(problems), at::kFloat),
-        which.flash);
-  }
+  if (!which.bounded.empty()) add(bounded_norms(tasks, which), which.bounded);
   if (!which.kept.empty()) {
     const auto problems = problems_of(tasks, which.kept);
     // No element of a gradient is larger than the parts' lengths together.

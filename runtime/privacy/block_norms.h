@@ -22,15 +22,23 @@ struct LinearTask {
   const models::ParamLayer* layer = nullptr;
   at::Tensor a_BTi, g_BTo;
   NormMethod method = NormMethod::Width;
-  Keep keep = Keep::Nothing;  ///< Gradients: in 16 bits
+  Keep keep = Keep::Nothing;     ///< Gradients: in 16 bits
+  bool rows_if_smaller = false;  ///< keep may become Gradients: see keep_the_smaller
 };
 
 /// At most so many in one launch: kernels take their tables as parameters, which are limited.
 inline constexpr size_t kMostTasks = 12;
 
-/// Kernels replace the layer's rule: a linear layer in bfloat16 on a GPU since Ampere.
-/// Gradients are kept in 16 bits on Hopper only.
+/// Kernels replace the layer's rule: a linear layer in bfloat16 on a GPU since Ampere; with one
+/// position per sample (a head, a modulation) also in float32 and of any width.
 bool may_join(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
+
+/// Gradients can be kept in 16 bits where the tensor lies: the Hopper kernel writes them.
+bool keeps_compact(const at::Tensor& like);
+
+/// Of tasks that ask for it: Gradients where these are fewer bytes than (a, g), Inputs elsewhere.
+/// Tasks that read the same input keep it once.
+void keep_the_smaller(std::vector<LinearTask>& tasks);
 
 struct TaskNorms {
   at::Tensor squares_nB;  ///< of the weights' gradients, double; never too small

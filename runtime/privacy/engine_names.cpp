@@ -37,7 +37,8 @@ std::vector<EngineDescription> built_in_descriptions() {
        {"ghost_bookkeeping", "bookkeeping_fsdp"},
        true},
       {"flash_bookkeeping",
-       "flash norms; one backward pass, activations and output gradients are kept",
+       "flash norms; one backward pass, activations and output gradients are kept, on a GPU each "
+       "sample's gradient where it is smaller",
        true,
        {"flash_clip_bookkeeping", "flash_bookkeeping_fsdp"},
        true},

@@ -58,7 +58,27 @@ at::Tensor checked(const at::Tensor& result, const ParamLayer& layer, at::IntArr
   return result;
 }
 
-// <G^T A, rows of g2 by ids> = sum over (t, s) of G[t, id_s] (a_t . g2_s), one sample at a time.
+// <G^T A, rows of g2 by ids> = sum over (t, s) of G[t, id_s] (a_t . g2_s), for all samples at once,
+// as many positions t at a time as fit into a room that is small beside G. G is read where ids
+// point, never copied.
+at::Tensor cross_of_all_samples(const at::Tensor& a_BTd, const at::Tensor& g_BTV,
+                                const at::Tensor& ids_BS, const at::Tensor& e_BSd) {
+  constexpr int64_t kRoom = int64_t{1} << 28;  // bytes: picked, products, and both multiplied
+  const int64_t B = a_BTd.size(0), T = a_BTd.size(1), S = ids_BS.size(1);
+  const int64_t tile = std::clamp<int64_t>(kRoom / std::max<int64_t>(B * S * 10, 1), 1, T);
+  at::Tensor total;
+  for (int64_t t = 0; t < T; t += tile) {
+    const int64_t rows = std::min(tile, T - t);
+    const at::Tensor picked_BTS =
+        g_BTV.narrow(1, t, rows).gather(2, ids_BS.unsqueeze(1).expand({B, rows, S}));
+    at::Tensor dots_BTS = wide_bmm(a_BTd.narrow(1, t, rows), e_BSd.transpose(1, 2));
+    const at::Tensor part = dots_BTS.mul_(picked_BTS).sum({1, 2}, false, at::kDouble);
+    total = total.defined() ? total + part : part;
+  }
+  return total;
+}
+
+// The same, one sample at a time: a CPU has no use for more.
 at::Tensor linear_embedding_cross(const ParamLayer& embedding, const at::Tensor& a,
                                   const at::Tensor& g, const at::Tensor& ids,
                                   const at::Tensor& other_g) {
@@ -70,6 +90,7 @@ at::Tensor linear_embedding_cross(const ParamLayer& embedding, const at::Tensor&
   if (embedding.padding_id >= 0) {
     e_BSd = e_BSd.masked_fill(ids_BS.eq(embedding.padding_id).unsqueeze(2), 0);
   }
+  if (g.is_cuda() || stands_in(g)) return cross_of_all_samples(a_BTd, g_BTV, ids_BS, e_BSd);
   at::Tensor total = at::zeros({B}, a.options().dtype(at::kDouble));
   for (int64_t b = 0; b < B; ++b) {
     for (int64_t t = 0; t < T; t += kTile) {
@@ -110,19 +131,6 @@ at::Tensor row_squares(const at::Tensor& x) {
     return flat.to(at::kDouble).square().sum(1);
   }
   return squares;
-}
-
-at::Tensor bounded_gram(const at::Tensor& value, const at::Tensor& magnitude) {
-  constexpr double kErrorBound = 1e-6;
-  return at::where(magnitude > value * kTrustedCancellation,
-                   value.clamp_min(0) + magnitude * kErrorBound, value);
-}
-
-at::Tensor with_rounding_of_sum(const at::Tensor& squares, const at::Tensor& magnitudes,
-                                at::ScalarType wide) {
-  const double eps = wide == at::kDouble ? 2.2e-16 : 1.2e-7;
-  const at::Tensor norms = squares.clamp_min(0).sqrt(), errors = magnitudes * (4 * eps);
-  return at::where(errors > norms * 1e-4, (norms + errors).square(), squares);
 }
 
 at::Tensor LayerRule::squares(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,

@@ -24,7 +24,8 @@ enum class NormMethod {
 
 struct NormSettings {
   NormMethod method = NormMethod::Width;
-  int64_t tile_size = 0;  ///< positions (InputLength) or rows (Width) at a time; 0 chooses
+  /// Positions (InputLength) or rows (Width) at a time; 0 chooses. Kernels have tiles of their own.
+  int64_t tile_size = 0;
   bool counts_bias = true;
 };
 

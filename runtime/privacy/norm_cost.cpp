@@ -14,8 +14,12 @@ double operations_per_byte(const LayerShape& shape) {
 }
 
 // The fused kernels, beside cuBLAS's weight gradient = 1 per operation (kernels/*/*_lab.cu): the
-// Gram products of a block in one launch, lower triangles only; gradients that are kept or not.
-constexpr double kGhostKernel = 1.12, kFlashKernel = 1.0, kSumKernel = 1.02, kKeepKernel = 1.03;
+// Gram products of a block in one launch, lower triangles only; gradients that are kept or not. The
+// operands' lengths (position_lengths) are read for each of them.
+constexpr double kGhostKernel = 1.08, kFlashKernel = 1.0, kSumKernel = 1.02, kKeepKernel = 1.03;
+
+// Positions of a Gram kernel's tile; those on the diagonal are computed whole.
+constexpr double kGhostTile = 128;
 
 // Tiles are small products with a sum behind each: measured at half the speed of one large product,
 // on a GPU at a quarter.
@@ -35,11 +39,15 @@ LayerShape shape_of(const at::Tensor& a, const at::Tensor& g) {
 }
 
 double ghost_cost(const LayerShape& s) {
-  if (s.by_kernel) return kGhostKernel * s.samples * s.positions * s.positions * (s.in + s.out);
+  if (s.by_kernel) {
+    return kGhostKernel * s.samples * s.positions * (s.positions + kGhostTile) *
+           (s.in / s.readers + s.out);
+  }
   return s.samples * s.positions * s.positions * (2 * (s.in + s.out) + 16 * operations_per_byte(s));
 }
 
 double input_length_cost(const LayerShape& s) {
+  if (s.by_kernel) return ghost_cost(s);  // one kernel: tiles of positions, nothing stored
   return s.samples * s.positions * s.positions *
          (tile_overhead(s) * (s.in + s.out) + 8 * operations_per_byte(s));
 }
@@ -76,7 +84,7 @@ double kept_compact_bytes(const LayerShape& s) {
 }
 
 double kept_inputs_bytes(const LayerShape& s) {
-  return s.samples * s.positions * (s.in + s.out) * s.element_bytes;
+  return s.samples * s.positions * (s.in / s.readers + s.out) * s.element_bytes;
 }
 
 double kept_gradients_bytes(const LayerShape& s) {
@@ -85,7 +93,7 @@ double kept_gradients_bytes(const LayerShape& s) {
 
 NormMethod choose_flash(const LayerShape& shape, const std::string& algorithm) {
   if (algorithm == "input_length") return NormMethod::InputLength;
-  if (algorithm == "width" || shape.by_kernel) return NormMethod::Width;
+  if (algorithm == "width") return NormMethod::Width;
   return input_length_cost(shape) < width_cost(shape) ? NormMethod::InputLength : NormMethod::Width;
 }
 

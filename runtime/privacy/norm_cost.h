@@ -16,11 +16,13 @@ struct LayerShape {
   double element_bytes;
   bool on_gpu;
   bool by_kernel = false;  ///< fused kernels take the layer (block_norms.h)
+  double readers = 1;      ///< layers that read the same input: each has its share of it
 };
 
 LayerShape shape_of(const at::Tensor& a, const at::Tensor& g);
 
-/// 2 T^2 (in + out) per sample; half of it where the symmetry is used.
+/// 2 T^2 (in + out) per sample; half of it where the symmetry is used. Kernels compute both in the
+/// same way, by tiles of positions.
 double ghost_cost(const LayerShape& shape);
 double input_length_cost(const LayerShape& shape);
 /// 2 T in out per sample: as much as the weight gradient itself.
@@ -33,7 +35,7 @@ double keep_gradients_cost(const LayerShape& shape);
 double keep_compact_cost(const LayerShape& shape);
 double kept_compact_bytes(const LayerShape& shape);
 
-/// Layers that share their input keep it once; here it counts for each, which overestimates.
+/// With the layer's share of its input.
 double kept_inputs_bytes(const LayerShape& shape);
 double kept_gradients_bytes(const LayerShape& shape);
 

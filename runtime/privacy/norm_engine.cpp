@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <set>
 
 #include "runtime/base/check.h"
@@ -21,10 +22,13 @@ void NormEngine::form_groups(models::Model& model) {
   group_of_layer_.assign(layers.size(), -1);
   groups_.clear();
   shared_.clear();
+  readers_.assign(layers.size(), 0);
   std::map<const models::Parameter*, int64_t> owner;
   for (const auto& layer : layers) {
     if (!layer->trainable()) continue;
     require_rule(*layer);
+    if (layer->weight->trainable)
+      ++readers_[layer->same_input_as != nullptr ? layer->same_input_as->index : layer->index];
     // Cross terms are those of weights: a shared bias would leave its own out of the norm.
     MS_CHECK(!has_trained_bias(*layer) || !owner.contains(layer->bias),
              "privacy.{}: layer '{}': expected a bias of its own, got '{}', which another layer "
@@ -55,6 +59,11 @@ bool NormEngine::is_shared(const ParamLayer& layer) const {
   return shared_.contains(group_of_layer_[layer.index]);
 }
 
+int64_t NormEngine::readers(const ParamLayer& layer) const {
+  const ParamLayer& first = layer.same_input_as != nullptr ? *layer.same_input_as : layer;
+  return std::max<int64_t>(1, readers_[first.index]);
+}
+
 void NormEngine::begin(models::Model& model, const MicroBatch& micro) {
   micro_ = micro;
   sum_type_ = model.seam().compute_type == at::kDouble ? at::kDouble : at::kFloat;
@@ -63,6 +72,7 @@ void NormEngine::begin(models::Model& model, const MicroBatch& micro) {
   squares_ = factors_ = at::Tensor();
   joined_.clear();
   late_rows_.clear();
+  late_squares_.clear();
   recorded_.clear();
   peak_kept_bytes_ = 0;
   in_second_pass_ = false;
@@ -88,7 +98,7 @@ void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at:
   Group& group = first_use(layer, g.size(0));
   const LayerPlan plan = plan_layer(layer, a, g);
   const bool by_kernel =
-      plan.keep == Keep::Gradients ? plan.compact : plan.norm.method != NormMethod::InputLength;
+      plan.keep == Keep::Gradients ? plan.compact : plan.norm.method != NormMethod::Materialize;
   if (by_kernel && !plan.custom_norm && !is_shared(layer) && may_join(layer, a, g))
     return join_launch(layer, a, g, plan);
   if (plan.keep == Keep::Gradients) {
@@ -148,8 +158,10 @@ void NormEngine::join_launch(const ParamLayer& layer, const at::Tensor& a, const
     launch_joined();
   // With a bound per layer the sum follows the norm at once: (a, g) are there, gradients need not
   // be.
+  const bool sum_at_once = clipping_->per_layer();
   joined_.push_back({&layer, as_positions(a), as_positions(g), plan.norm.method,
-                     clipping_->per_layer() ? Keep::Inputs : plan.keep});
+                     sum_at_once ? Keep::Inputs : plan.keep,
+                     plan.compact_if_smaller && !sum_at_once && keeps_compact(g)});
   profile::claim(a, Owner::EngineKept);
   profile::claim(g, Owner::EngineKept);
 }
@@ -158,15 +170,13 @@ void NormEngine::launch_joined() {
   if (joined_.empty()) return;
   std::vector<LinearTask> tasks;
   tasks.swap(joined_);
+  keep_the_smaller(tasks);
   TaskNorms found;
   {
     const profile::Zone zone(kLocalNorms, common_name(tasks));
     found = norms_of(tasks);
   }
-  if (!needs_group_norms()) {
-    const at::Tensor sum = found.squares_nB.sum(0);
-    squares_ = squares_.defined() ? squares_ + sum : sum;
-  }
+  if (!needs_group_norms()) late_squares_.push_back(found.squares_nB);
   for (size_t k = 0; k < tasks.size(); ++k) {
     const LinearTask& task = tasks[k];
     Group& group = groups_[static_cast<size_t>(group_of_layer_[task.layer->index])];
@@ -190,8 +200,18 @@ at::Tensor NormEngine::layer_norm_squares(const ParamLayer& layer, const at::Ten
                                           const at::Tensor& g, const LayerPlan& plan) const {
   NormSettings settings = plan.norm;
   settings.counts_bias = layer.bias == nullptr || hooks_->counts(*layer.bias);
-  const at::Tensor squares =
-      plan.custom_norm ? plan.custom_norm(layer, a, g) : squared_norms(layer, a, g, settings);
+  at::Tensor squares;
+  if (plan.custom_norm) {
+    squares = plan.custom_norm(layer, a, g);
+  } else if (plan.norm.method != NormMethod::Materialize && may_join(layer, a, g)) {
+    // A weight with other uses: kernels find its norm, by itself, as the cross terms come next.
+    const LinearTask task{&layer, as_positions(a), as_positions(g), plan.norm.method};
+    squares = norms_of({task}).squares_nB[0];
+    if (has_trained_bias(layer) && settings.counts_bias)
+      squares = squares + row_squares(task.g_BTo.sum(1, false, at::kFloat));
+  } else {
+    squares = squared_norms(layer, a, g, settings);
+  }
   MS_CHECK(squares.defined() && squares.dim() == 1 && squares.size(0) == micro_.samples,
            "privacy.{}: layer '{}': expected squared norms [{}], got {}", name(), layer.name,
            micro_.samples, squares.defined() ? c10::str(squares.sizes()) : std::string("nothing"));
@@ -250,11 +270,17 @@ void NormEngine::add_squares_of_rows(Group& group) {
 }
 
 void NormEngine::add_late_squares() {
-  if (late_rows_.empty()) return;
-  const profile::Zone zone(kLocalNorms, "small parameters");
-  const at::Tensor squares = row_squares(at::cat(late_rows_, 1));
-  squares_ = squares_.defined() ? squares_ + squares : squares;
-  late_rows_.clear();
+  if (!late_rows_.empty()) {
+    const profile::Zone zone(kLocalNorms, "small parameters");
+    late_squares_.push_back(row_squares(at::cat(late_rows_, 1)).unsqueeze(0));
+    late_rows_.clear();
+  }
+  if (late_squares_.empty()) return;
+  const profile::Zone zone(kNormStacking, "all layers");
+  const at::Tensor sum = at::cat(late_squares_).sum(0);
+  squares_ = squares_.defined() ? squares_ + sum : sum;
+  profile::claim(squares_, Owner::NormSamples);
+  late_squares_.clear();
 }
 
 // All uses of the group's weights have been seen: its norm is whole.
@@ -275,7 +301,7 @@ void NormEngine::complete(Group& group) {
   zone.reset();
   if (clipping_->per_layer()) {
     group.factors = factors_of(group.squares.sqrt(), static_cast<int64_t>(groups_.size()));
-    sum_one(group, group.factors);
+    sum_one(group, group.factors.to(sum_type_));
   } else {  // uses that were held for the cross term only
     std::erase_if(group.uses, [](const Use& use) { return use.keep == Keep::Nothing; });
   }
@@ -313,7 +339,8 @@ ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
     profile::claim(report.norms, Owner::NormSamples);
   }
   if (!clipping_->per_layer()) {
-    factors_ = report.factors = factors_of(report.norms, 1);
+    report.factors = factors_of(report.norms, 1);
+    factors_ = report.factors.to(sum_type_);  // once for all layers
     timer.begin("clipped_sum");
     sum_all(factors_);
   }

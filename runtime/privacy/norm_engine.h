@@ -32,6 +32,8 @@ struct LayerPlan {
   NormFunction custom_norm;  ///< instead of `norm`, when set
   /// Keep::Gradients: in 16 bits, and the norm of what is kept, where a kernel does that.
   bool compact = false;
+  /// Keep::Inputs: compact gradients instead, where a kernel keeps them and they are smaller.
+  bool compact_if_smaller = false;
 };
 
 class NormEngine : public ClipEngine {
@@ -62,6 +64,8 @@ class NormEngine : public ClipEngine {
   virtual bool has_custom_norms() const { return false; }
   /// The layer's weight has other uses: all of them must keep the same, for the cross term.
   bool is_shared(const models::ParamLayer& layer) const;
+  /// Layers with a trained weight that read the layer's input, itself included.
+  int64_t readers(const models::ParamLayer& layer) const;
 
  private:
   struct Use {
@@ -118,12 +122,15 @@ class NormEngine : public ClipEngine {
   at::ScalarType sum_type_ = at::kFloat;  ///< dtype that sums are formed in
   bool needs_second_pass_ = false, in_second_pass_ = false;
   std::vector<Group> groups_;
-  std::vector<int64_t> group_of_layer_;  ///< by layer index; -1 for frozen layers
-  std::set<int64_t> shared_;             ///< groups of more than one layer
-  std::vector<bool> seen_;               ///< by layer index
-  at::Tensor squares_, factors_;         ///< [B]
-  std::vector<LinearTask> joined_;       ///< of the block that backward is in
-  std::vector<at::Tensor> late_rows_;    ///< [B, n] on a GPU: their squares are computed together
+  std::vector<int64_t> group_of_layer_;   ///< by layer index; -1 for frozen layers
+  std::set<int64_t> shared_;              ///< groups of more than one layer
+  std::vector<int64_t> readers_;          ///< by the index of the first layer that reads an input
+  std::vector<bool> seen_;                ///< by layer index
+  at::Tensor squares_;                    ///< [B], double
+  at::Tensor factors_;                    ///< [B], as sums take them
+  std::vector<LinearTask> joined_;        ///< of the block that backward is in
+  std::vector<at::Tensor> late_rows_;     ///< [B, n] on a GPU: their squares are computed together
+  std::vector<at::Tensor> late_squares_;  ///< [n, B] of joined layers: added up together
   std::vector<LayerNorms> recorded_;
   int64_t peak_kept_bytes_ = 0;
 };

@@ -13,7 +13,7 @@ using models::ParamLayer;
 
 namespace {
 
-// One launch adds to each weight once: another use of the same weight goes by itself, or waits.
+// One launch adds to each weight once: another use of the same weight waits for it.
 bool shares_weight(const std::vector<LinearTask>& tasks, const ParamLayer& layer) {
   return std::any_of(tasks.begin(), tasks.end(),
                      [&](const LinearTask& task) { return task.layer->weight == layer.weight; });
@@ -31,7 +31,11 @@ void NormEngine::take_sums(Group& group, const at::Tensor& factors,
                            std::vector<LinearTask>& joined) {
   for (Use& use : group.uses) {
     const ParamLayer& layer = *use.layer;
-    if (!shares_weight(joined, layer) && may_join(layer, use.a, use.g)) {
+    if (shares_weight(joined, layer)) {  // written first, then added to: nothing is cleared before
+      add_clipped(joined, factors);
+      joined.clear();
+    }
+    if (may_join(layer, use.a, use.g)) {
       joined.push_back({&layer, as_positions(use.a), as_positions(use.g)});
       // Where the norm joined others its bias's rows were kept (below); where it was found by
       // itself, (a, g) are all there is.

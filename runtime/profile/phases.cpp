@@ -22,7 +22,12 @@ void set_current_phase(const char* phase) {
 
 using Clock = std::chrono::steady_clock;
 
-// A moment: on the CPU a reading of the clock, on a GPU an event in the stream.
+double milliseconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+// A moment of the host; on a GPU, where it has an event in the stream, that is when it was
+// launched.
 struct PhaseTimer::Mark {
   const char* phase;
   Clock::time_point time;
@@ -35,13 +40,12 @@ PhaseTimer::~PhaseTimer() = default;
 void PhaseTimer::mark(const char* phase) {
   auto mark = std::make_unique<Mark>();
   mark->phase = phase;
+  mark->time = Clock::now();
   if (device_.is_cuda()) {
     const c10::impl::VirtualGuardImpl guard(device_.type());
     // BACKEND_DEFAULT is the flag under which CUDA events keep their time.
     mark->event = std::make_unique<c10::Event>(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
     mark->event->record(guard.getStream(device_));
-  } else {
-    mark->time = Clock::now();
   }
   marks_.push_back(std::move(mark));
 }
@@ -68,6 +72,12 @@ PhaseTimer::Inside::~Inside() {
   timer_.enter(outer_ != nullptr ? outer_ : "");
 }
 
+void PhaseTimer::all_launched() {
+  if (marks_.empty()) return;
+  mark(running_);
+  launched_ = marks_.size() - 1;
+}
+
 std::vector<std::pair<std::string, double>> PhaseTimer::finish() {
   std::vector<std::pair<std::string, double>> phases;
   if (marks_.empty()) return phases;
@@ -78,9 +88,8 @@ std::vector<std::pair<std::string, double>> PhaseTimer::finish() {
   if (device_.is_cuda()) marks_.back()->event->synchronize();
   for (size_t i = 0; i + 1 < marks_.size(); ++i) {
     const Mark &from = *marks_[i], &to = *marks_[i + 1];
-    const double ms = device_.is_cuda()
-                          ? from.event->elapsedTime(*to.event)
-                          : std::chrono::duration<double, std::milli>(to.time - from.time).count();
+    const double ms =
+        device_.is_cuda() ? from.event->elapsedTime(*to.event) : milliseconds(from.time, to.time);
     const auto known = std::find_if(phases.begin(), phases.end(),
                                     [&](const auto& entry) { return entry.first == from.phase; });
     if (known != phases.end()) {
@@ -88,6 +97,13 @@ std::vector<std::pair<std::string, double>> PhaseTimer::finish() {
     } else {
       phases.emplace_back(from.phase, ms);
     }
+  }
+  if (launched_ > 0) {
+    const Mark &first = *marks_.front(), &launched = *marks_[launched_];
+    const double host = milliseconds(first.time, launched.time);
+    const double device = device_.is_cuda() ? first.event->elapsedTime(*launched.event) : host;
+    host_share_ = device > 0 ? host / device : 0;
+    launched_ = 0;
   }
   marks_.clear();
   return phases;

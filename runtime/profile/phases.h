@@ -43,6 +43,12 @@ class PhaseTimer {
     const char* outer_;
   };
 
+  /// The host has launched what the step computes; what follows may wait for it.
+  void all_launched();
+  /// After finish(): the host's time up to all_launched() as a share of the device's up to there.
+  /// Near 1, the device waited for the host; 0 when it was not asked.
+  double host_share() const { return host_share_; }
+
   /// Ends the last phase; returns (phase, milliseconds) in order. A phase entered twice is summed.
   std::vector<std::pair<std::string, double>> finish();
 
@@ -53,6 +59,8 @@ class PhaseTimer {
 
   c10::Device device_;
   const char* running_ = nullptr;
+  size_t launched_ = 0;  ///< place of all_launched's mark; 0 is none
+  double host_share_ = 0;
   std::vector<std::unique_ptr<Mark>> marks_;
   Range range_;
 };

@@ -20,6 +20,7 @@ struct KeptPart {
   const models::Parameter* parameter = nullptr;  ///< the model's own
   int64_t first = 0;                             ///< where in the flattened parameter it begins
   at::Tensor value;                              ///< [count]; writing to it changes the part
+  at::Tensor low = {};  ///< where defined, value is the high half (kernels/cast/split_float.h)
 };
 
 /// Called with parts (indices into Parallel::updated()) whose gradients are final and whose values
@@ -41,8 +42,20 @@ class Parallel {
   /// micro-batch as soon as they are complete, the rest in finish_gradients. They are freed when
   /// the callback returns. May run on any thread of the backward pass. An empty function ends this.
   /// Gradients that cannot be completed early are not passed on: the step then finds them in
-  /// updated().
+  /// updated(). An empty function also forgets what work_beside has not begun. At the latest before
+  /// the last backward pass.
   virtual void on_complete(Completed) {}
+  /// Until the next call, and while there is a callback of on_complete, gradients that are final
+  /// are passed to this one before they are copied to the host. Only with offload, and not where a
+  /// sum over micro-batches is on the host already.
+  virtual void on_leaving(Leaving) {}
+  /// For the callback of on_complete: whether it should give its work to work_beside, which then
+  /// runs on another thread, one after the other, when the gradients have arrived in host memory.
+  /// They are freed after it.
+  virtual bool works_beside() const { return false; }
+  virtual void work_beside(std::function<void()> work) { work(); }
+  /// Until all of that is done; throws what it has thrown.
+  virtual void wait_for_work() {}
   /// Elements in the largest unit that is passed to the callback.
   virtual int64_t most_completed() const { return 0; }
   /// `last` of the step: gradients held back until then are reduced.

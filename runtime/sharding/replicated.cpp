@@ -22,10 +22,10 @@ class Bucket : public Unit {
   const FlatLayout& trained_layout() const override { return layout_; }
 
   Reduction send(const at::Tensor& row) override {
-    return {context_.group->all_reduce(row, name()), row, row};
+    return {context_.group->all_reduce(row, name()), row, row, 0};
   }
 
-  void reduce_alone(bool) override {}  // already where the optimizer reads them
+  void reduce_alone(bool, bool) override {}  // already where the optimizer reads them
 
   // Only at the end: a later micro-batch would add local gradients to the sum over ranks.
   void sums_ended() override {

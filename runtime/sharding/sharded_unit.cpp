@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "kernels/cast/cast.h"
+#include "kernels/cast/split_float.h"
 #include "runtime/profile/ledger.h"
 #include "runtime/sharding/settle_rows.h"
 
@@ -23,10 +24,22 @@ ShardedUnit::ShardedUnit(const UnitPlan& plan, bool keeps_whole, ShardingContext
   frozen_.layout = FlatLayout(frozen, context.group->rank(), context.group->size());
 }
 
+bool ShardedUnit::keeps_compute_type() const {
+  return context_.type == context_.compute_type || context_.splits();
+}
+
 // One rank and one dtype: the part is the whole.
 bool ShardedUnit::is_alias(const Flat& flat) const {
-  return context_.single() && !context_.offloads() && context_.type == context_.compute_type &&
-         flat.shard.defined();
+  return context_.single() && !context_.offloads() && keeps_compute_type() && flat.shard.defined();
+}
+
+void ShardedUnit::set_own_values(const Flat& flat, const Piece& piece, const at::Tensor& values) {
+  at::Tensor own = flat.layout.own_view(flat.shard, piece);
+  if (flat.low.defined()) {
+    kernels::split_float(values.to(own.device()), own, flat.layout.own_view(flat.low, piece));
+  } else {
+    own.copy_(values);
+  }
 }
 
 void ShardedUnit::place(models::Model& model,
@@ -40,6 +53,7 @@ void ShardedUnit::place(models::Model& model,
     part->name = piece.parameter->name;
     part->index = piece.parameter->index;
     part->value = trained_.layout.own_view(trained_.shard, piece);
+    if (trained_.low.defined()) part->low = trained_.layout.own_view(trained_.low, piece);
     trained_.updated.push_back(part.get());
     updated.push_back(std::move(part));
     first_elements.push_back(piece.first);
@@ -48,9 +62,11 @@ void ShardedUnit::place(models::Model& model,
 
 void ShardedUnit::place_flat(Flat& flat, models::Model& model) {
   const FlatLayout& layout = flat.layout;
-  auto options = at::TensorOptions().dtype(context_.type).device(context_.home);
+  auto options = at::TensorOptions()
+                     .dtype(context_.splits() ? context_.compute_type : context_.type)
+                     .device(context_.home);
   if (context_.offloads()) options = options.pinned_memory(true);
-  if (keeps_whole_ && context_.type == context_.compute_type && !context_.offloads()) {
+  if (keeps_whole_ && keeps_compute_type() && !context_.offloads()) {
     // The part is a range of the whole row, which stays: updated in place, then gathered.
     flat.whole = at::zeros({layout.padded()}, options);
     flat.shard = flat.whole.narrow(0, layout.shard_size * layout.rank, layout.shard_size);
@@ -59,13 +75,19 @@ void ShardedUnit::place_flat(Flat& flat, models::Model& model) {
     flat.shard = at::zeros({layout.shard_size}, options);
     context_.memory.parameters += static_cast<int64_t>(flat.shard.nbytes());
   }
+  if (context_.splits()) {
+    flat.low = at::zeros({layout.shard_size}, options.dtype(at::kShort));
+    context_.memory.parameters += static_cast<int64_t>(flat.low.nbytes());
+  }
   for (const Piece& piece : layout.pieces) {
-    at::Tensor own = layout.own_view(flat.shard, piece);
     at::Tensor& value = piece.parameter->value;
     if (!value.is_meta()) {
-      own.copy_(value.flatten().narrow(0, piece.first, piece.count));
+      set_own_values(flat, piece, value.flatten().narrow(0, piece.first, piece.count));
     } else if (piece.count > 0) {
+      at::Tensor own = flat.low.defined() ? at::empty({piece.count}, options.dtype(context_.type))
+                                          : layout.own_view(flat.shard, piece);
       model.initialise_range(*piece.parameter, own, piece.first);
+      if (flat.low.defined()) set_own_values(flat, piece, own);
     }
     value = piece.shape;
   }
@@ -107,7 +129,7 @@ void ShardedUnit::gather_flat(Flat& flat) {
   const profile::OwnerScope gathered(profile::Owner::GatheredParameters);
   if (!flat.whole.defined()) flat.whole = at::empty({flat.layout.padded()}, options);
   // The part is cast, and with offload copied to the device, on the way.
-  const bool as_it_is = context_.type == context_.compute_type && !context_.offloads();
+  const bool as_it_is = keeps_compute_type() && !context_.offloads();
   at::Tensor part = context_.single() ? flat.whole
                     : as_it_is        ? flat.shard
                                       : at::empty({flat.layout.shard_size}, options);
@@ -185,11 +207,11 @@ Unit::Reduction ShardedUnit::send(const at::Tensor& row) {
 }
 
 // One rank: the gradients are the sums already, each in the parameter's own memory.
-void ShardedUnit::reduce_alone(bool keeps_rows) {
+void ShardedUnit::reduce_alone(bool last, bool keeps_rows) {
   for (size_t i = 0; i < trained_.layout.pieces.size(); ++i) {
     const Piece& piece = trained_.layout.pieces[i];
     models::Parameter &from = *piece.parameter, &to = *trained_.updated[i];
-    if (!keeps_rows || context_.offloads()) settle_rows(from);
+    if (!keeps_rows || context_.works_beside) settle_rows(from);
     if (from.rows.defined()) {
       to.rows = from.rows.flatten(1);
       to.row_factors = from.row_factors;
@@ -198,15 +220,30 @@ void ShardedUnit::reduce_alone(bool keeps_rows) {
     at::Tensor gradient = from.grad;
     from.grad = at::Tensor();
     if (!gradient.defined()) continue;
-    gradient = context_.brought_home(gradient.flatten());
+    gradient = gradient.flatten();
     at::Tensor& sum = to.grad;
+    if (context_.leaving && last && !sum.defined()) {
+      // 8-bit noise would be coarser than what it hides.
+      if (gradient.element_size() < 4) gradient = gradient.to(at::kFloat);
+      gradient = gradient.contiguous();
+      context_.leaving(to, gradient);
+    }
+    gradient = context_.brought_home(gradient);
     if (sum.defined()) {
-      context_.wait_for_copies();
-      sum.add_(gradient);
+      context_.add_at_home(sum, gradient);
     } else {
       hold_gradients(static_cast<int64_t>(gradient.nbytes()));
       sum = gradient;
     }
+  }
+}
+
+void ShardedUnit::sums_leave(at::Tensor& sums) {
+  for (size_t i = 0; i < trained_.layout.pieces.size(); ++i) {
+    const Piece& piece = trained_.layout.pieces[i];
+    if (piece.count == 0) continue;
+    at::Tensor own = trained_.layout.own_view(sums, piece);
+    context_.leaving(*trained_.updated[i], own);
   }
 }
 
@@ -230,7 +267,9 @@ void ShardedUnit::expose_parameters() {
     if (flat->layout.empty()) continue;
     const at::Tensor row = at::empty(
         {flat->layout.padded()}, at::TensorOptions().dtype(context_.type).device(context_.device));
-    context_.group->all_gather(row, flat->shard.to(context_.device), name()).wait();
+    const at::Tensor part =
+        flat->low.defined() ? kernels::joined_float(flat->shard, flat->low) : flat->shard;
+    context_.group->all_gather(row, part.to(context_.device), name()).wait();
     set_values(*flat, row);
   }
 }
@@ -239,8 +278,8 @@ void ShardedUnit::take_back_parameters() {
   const at::NoGradGuard no_grad;
   for (Flat* flat : {&trained_, &frozen_}) {
     for (const Piece& piece : flat->layout.pieces) {
-      flat->layout.own_view(flat->shard, piece)
-          .copy_(piece.parameter->value.flatten().narrow(0, piece.first, piece.count));
+      set_own_values(*flat, piece,
+                     piece.parameter->value.flatten().narrow(0, piece.first, piece.count));
     }
     forget_values(*flat);
   }
@@ -250,9 +289,13 @@ void ShardedUnit::list_kept(std::vector<KeptPart>& parts, bool exposed) const {
   const at::NoGradGuard no_grad;
   for (const Flat* flat : {&trained_, &frozen_}) {
     for (const Piece& piece : flat->layout.pieces) {
-      const at::Tensor own = flat->layout.own_view(flat->shard, piece);
-      if (exposed) own.copy_(piece.parameter->value.flatten().narrow(0, piece.first, piece.count));
-      parts.push_back({piece.parameter, piece.first, own});
+      if (exposed) {
+        set_own_values(*flat, piece,
+                       piece.parameter->value.flatten().narrow(0, piece.first, piece.count));
+      }
+      parts.push_back(
+          {piece.parameter, piece.first, flat->layout.own_view(flat->shard, piece),
+           flat->low.defined() ? flat->layout.own_view(flat->low, piece) : at::Tensor()});
     }
   }
 }

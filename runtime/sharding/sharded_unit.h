@@ -55,19 +55,25 @@ class ShardedUnit : public Unit {
  protected:
   const FlatLayout& trained_layout() const override { return trained_.layout; }
   Reduction send(const at::Tensor& row) override;
-  void reduce_alone(bool keeps_rows) override;
+  void reduce_alone(bool last, bool keeps_rows) override;
+  void sums_leave(at::Tensor& sums) override;
   void sums_began() override;
 
  private:
   struct Flat {
     FlatLayout layout;
     at::Tensor shard, whole;
+    at::Tensor low;  ///< where defined, shard has the high halves of float32 master weights
     comm::Pending gather;
     std::shared_ptr<c10::Event> copied;       ///< with offload and one rank
     std::vector<models::Parameter*> updated;  ///< by piece; trained ones only
   };
 
+  /// Whether parts are kept in the dtype of the computation, or in halves of which one is.
+  bool keeps_compute_type() const;
   bool is_alias(const Flat& flat) const;
+  /// Writes this rank's elements of a piece.
+  static void set_own_values(const Flat& flat, const Piece& piece, const at::Tensor& values);
   void place_flat(Flat& flat, models::Model& model);
   void gather_flat(Flat& flat);
   void set_values(const Flat& flat, const at::Tensor& row);

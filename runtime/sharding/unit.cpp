@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include "runtime/core/device.h"
 #include "runtime/profile/ledger.h"
 #include "runtime/sharding/settle_rows.h"
@@ -47,27 +45,8 @@ ShardingContext::ShardingContext(models::Model& model, const ShardingOptions& op
       compute_type(model.seam().compute_type),
       sum_type(compute_type == at::kDouble || type == at::kDouble ? at::kDouble : at::kFloat),
       reduce_type(options.reduce_dtype == "auto" ? sum_type
-                                                 : dtype_from_name(options.reduce_dtype)) {}
-
-c10::Stream ShardingContext::copy_stream() {
-  if (!copies_)
-    copies_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
-  return *copies_;
-}
-
-void ShardingContext::wait_for_copies() {
-  if (!offloads()) return;
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  guard.synchronizeStream(guard.getStream(device));
-}
-
-at::Tensor ShardingContext::brought_home(const at::Tensor& gradient) const {
-  if (!offloads()) return gradient;
-  const at::Tensor host =
-      at::empty(gradient.sizes(), gradient.options().device(home).pinned_memory(true));
-  host.copy_(gradient, /*non_blocking=*/true);
-  return host;
-}
+                                                 : dtype_from_name(options.reduce_dtype)),
+      works_beside(options.cpu_offload && may_offload) {}
 
 FlatLayout::FlatLayout(const std::vector<models::Parameter*>& parameters, int own_rank, int ranks)
     : rank(own_rank), world(ranks) {
@@ -156,7 +135,7 @@ void Unit::start_reduce(bool last, bool keeps_rows) {
   was_sent_ = last;
   const FlatLayout& layout = trained_layout();
   if (layout.empty()) return;
-  if (context_.single()) return reduce_alone(keeps_rows);
+  if (context_.single()) return reduce_alone(last, keeps_rows);
   const profile::OwnerScope travelling(profile::Owner::Communication);
   at::Tensor row = at::empty(
       {layout.padded()}, at::TensorOptions().dtype(context_.reduce_type).device(context_.device));
@@ -174,6 +153,7 @@ void Unit::start_reduce(bool last, bool keeps_rows) {
   }
   context_.memory.add_in_flight(static_cast<int64_t>(row.nbytes()));
   reductions_.push_back(send(row));
+  reductions_.back().place = context_.reductions_started++;
 }
 
 void Unit::finish_oldest_reduce() {
@@ -191,12 +171,10 @@ void Unit::finish_reduce() {
 }
 
 void Unit::add_to_sums(const at::Tensor& part) {
-  const at::Tensor arrived = context_.brought_home(part.to(context_.sum_type));
-  if (sums_.defined()) {
-    context_.wait_for_copies();
-    sums_.add_(arrived);
-    return;
-  }
+  at::Tensor sums = part.to(context_.sum_type);
+  if (context_.leaving && was_sent_ && !sums_.defined() && reductions_.empty()) sums_leave(sums);
+  const at::Tensor arrived = context_.brought_home(sums);
+  if (sums_.defined()) return context_.add_at_home(sums_, arrived);
   sums_ = arrived;
   profile::claim(sums_, profile::Owner::Gradients);
   hold_gradients(static_cast<int64_t>(sums_.nbytes()));

@@ -3,12 +3,15 @@
 // that are being reduced. wrapped_model.h decides when.
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
 #include "runtime/comm/communicator.h"
@@ -17,6 +20,7 @@
 #include "runtime/profile/timeline.h"
 #include "runtime/sharding/shard_state.h"
 #include "runtime/sharding/sharding_options.h"
+#include "runtime/sharding/worker.h"
 
 namespace moonshard::sharding {
 
@@ -37,6 +41,9 @@ struct ShardingMemory {
   void add_gradients(int64_t bytes);
 };
 
+/// With offload: a part's final gradient before it is copied to the host. May change it in place.
+using Leaving = std::function<void(const models::Parameter& part, at::Tensor& gradient)>;
+
 struct ShardingContext {
   /// Parts live on the host where the options say so and `may_offload`.
   ShardingContext(models::Model& model, const ShardingOptions& options, bool may_offload,
@@ -50,18 +57,40 @@ struct ShardingContext {
   at::ScalarType sum_type;     ///< of gradient sums
   at::ScalarType reduce_type;  ///< of gradient collectives
   ShardingMemory memory;
+  int64_t reductions_started = 0;
+  /// With offload sums and updates in host memory run on a thread of their own (also where the
+  /// computation is on the host, so that it can be tested there).
+  bool works_beside;
+  Leaving leaving;  ///< may be empty
 
   bool single() const { return group->size() == 1; }
   bool offloads() const { return home != device; }
-  /// With offload: the stream that copies between host and device, beside the computation.
+  /// Whether parts are float32 master weights in halves: the computation reads the high one.
+  bool splits() const { return type == at::kFloat && compute_type == at::kBFloat16; }
+  /// With offload: the stream that copies to the device, beside the computation.
   c10::Stream copy_stream();
-  /// With offload: waits for gradients that are being copied to the host.
-  void wait_for_copies();
   /// With offload a copy in pinned memory, asynchronous to the computation; else the same tensor.
-  at::Tensor brought_home(const at::Tensor& gradient) const;
+  at::Tensor brought_home(const at::Tensor& gradient);
+  /// sum += a gradient that brought_home has given, once it has arrived.
+  void add_at_home(const at::Tensor& sum, const at::Tensor& gradient);
+  /// Runs `work` when all gradients brought home so far have arrived: with works_beside on the
+  /// thread beside, else at once.
+  void when_home(std::function<void()> work);
+  /// Waits for gradients that are being copied, and for all that runs beside.
+  void wait_for_home();
+  Worker& worker() { return worker_; }
 
  private:
-  std::optional<c10::Stream> copies_;
+  /// A gradient that is being copied, and the end of its copy.
+  struct Leaver {
+    at::Tensor gradient;
+    std::shared_ptr<c10::Event> gone;
+  };
+  std::shared_ptr<c10::Event> arrival();
+
+  std::optional<c10::Stream> copies_, home_copies_;  ///< to the device, to the host
+  std::deque<Leaver> leavers_;
+  Worker worker_;
 };
 
 // Several parameters flattened into one row and cut into equal parts, one per rank. A cut may fall
@@ -127,6 +156,8 @@ class Unit {
   /// step. With `keeps_rows` and one rank, unsummed rows stay unsummed: the optimizer sums them.
   void start_reduce(bool last, bool keeps_rows);
   size_t reductions_under_way() const { return reductions_.size(); }
+  /// Place of the oldest one among all units' reductions; there is one.
+  int64_t oldest_reduction() const { return reductions_.front().place; }
   void finish_oldest_reduce();
   /// Waits for all reductions in progress: the sums are then where the optimizer reads them.
   void finish_reduce();
@@ -146,15 +177,18 @@ class Unit {
  protected:
   struct Reduction {
     comm::Pending pending;
-    at::Tensor row;   ///< of all gradients, as this rank has them
-    at::Tensor part;  ///< what comes back: sums over ranks
+    at::Tensor row;     ///< of all gradients, as this rank has them
+    at::Tensor part;    ///< what comes back: sums over ranks
+    int64_t place = 0;  ///< in the order in which all units' reductions were started
   };
 
   virtual const FlatLayout& trained_layout() const = 0;
   /// Starts the collective of a row.
   virtual Reduction send(const at::Tensor& row) = 0;
   /// One rank: the gradients are the sums already.
-  virtual void reduce_alone(bool keeps_rows) = 0;
+  virtual void reduce_alone(bool last, bool keeps_rows) = 0;
+  /// Passes the parts' final sums on to context_.leaving.
+  virtual void sums_leave(at::Tensor& /*sums*/) {}
   /// `sums_` has become defined.
   virtual void sums_began() {}
   /// No reduction is in progress any more.

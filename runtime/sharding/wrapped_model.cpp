@@ -1,8 +1,8 @@
 #include "runtime/sharding/wrapped_model.h"
 
-#include "runtime/base/check.h"
-
 #include <algorithm>
+
+#include "runtime/base/check.h"
 
 namespace moonshard::sharding {
 namespace {
@@ -10,6 +10,8 @@ namespace {
 // Units whose gradients may be in reduction before the oldest is waited for: enough to keep a link
 // busy, few enough to bound memory.
 constexpr size_t kReductionsUnderWay = 2;
+// Units whose gradients are on the host, or on their way, and whose update has not ended.
+constexpr size_t kUpdatesBeside = 3;
 
 models::Model& checked_model(models::Model& model) {
   MS_CHECK(model.seam().keeper == nullptr,
@@ -66,8 +68,32 @@ void WrappedModel::begin_step() {
 }
 
 void WrappedModel::on_complete(Completed completed) {
+  if (!completed) {
+    context_.worker().drop();
+    updating_.clear();
+  }
   completed_ = std::move(completed);
+  tell_leaving();
   for (Unit* unit : units_) unit->begin_hand_over();
+}
+
+void WrappedModel::on_leaving(Leaving leaving) {
+  leaving_ = std::move(leaving);
+  tell_leaving();
+}
+
+void WrappedModel::tell_leaving() {
+  context_.leaving = completed_ && context_.works_beside ? leaving_ : Leaving();
+}
+
+void WrappedModel::work_beside(std::function<void()> work) {
+  context_.when_home(std::move(work));
+}
+
+void WrappedModel::wait_for_work() {
+  if (!context_.works_beside) return;
+  context_.wait_for_home();
+  free_updated();
 }
 
 int64_t WrappedModel::most_completed() const {
@@ -84,6 +110,7 @@ void WrappedModel::begin_micro_batch(bool last) {
   last_micro_batch_ = last;
   last_pass_ = false;
   pass_ = Pass::Forward;
+  forward_is_under_way_ = false;
   for (Unit* unit : units_) unit->begin_micro_batch();
 }
 
@@ -106,6 +133,7 @@ void WrappedModel::end_micro_batch() {
     if (unit.awaits_gradients() && unit.state().phase != Phase::Idle) reduce(i);
     micro_batch_ended(i);
   }
+  if (units_.size() == 1 && !last_micro_batch_) limit_reductions(0);
   pass_ = Pass::None;
 }
 
@@ -116,7 +144,7 @@ void WrappedModel::finish_gradients() {
     return;
   }
   for (Unit* unit : units_) unit->finish_reduce();
-  context_.wait_for_copies();
+  context_.wait_for_home();
 }
 
 void WrappedModel::end_step() {
@@ -125,6 +153,9 @@ void WrappedModel::end_step() {
 
 void WrappedModel::abandon() {
   pass_ = Pass::None;
+  context_.worker().drop();
+  context_.wait_for_home();
+  updating_.clear();
   for (Unit* unit : units_) {
     unit->move(Event::Abandon);
     unit->drop_gradients();
@@ -143,21 +174,27 @@ void WrappedModel::reduce(size_t index) {
   if (options_.no_sync && !last_micro_batch_) return unit.keep_gradients();
   unit.start_reduce(last_micro_batch_, /*keeps_rows=*/completed_ && last_micro_batch_);
   hand_over_if_ready(index);
+  limit_reductions(kReductionsUnderWay);
+}
+
+void WrappedModel::limit_reductions(size_t most) {
   size_t under_way = 0;
-  for (const Unit* other : units_) under_way += other->reductions_under_way();
-  // Oldest first: backward goes from the last unit to the first.
-  for (size_t i = units_.size(); i-- > 0 && under_way > kReductionsUnderWay;) {
-    while (units_[i]->reductions_under_way() > 0 && under_way > kReductionsUnderWay) {
-      units_[i]->finish_oldest_reduce();
-      --under_way;
+  for (const Unit* unit : units_) under_way += unit->reductions_under_way();
+  for (; under_way > most; --under_way) {
+    size_t oldest = units_.size();
+    for (size_t i = 0; i < units_.size(); ++i) {
+      if (units_[i]->reductions_under_way() == 0) continue;
+      if (oldest == units_.size() ||
+          units_[i]->oldest_reduction() < units_[oldest]->oldest_reduction())
+        oldest = i;
     }
-    hand_over_if_ready(i);
+    units_[oldest]->finish_oldest_reduce();
+    hand_over_if_ready(oldest);
   }
 }
 
-// With offload the host would update while the device idles: done at the end instead.
 bool WrappedModel::hands_over_early() const {
-  return completed_ && last_micro_batch_ && last_pass_ && !context_.offloads();
+  return completed_ && last_micro_batch_ && last_pass_;
 }
 
 // Gradients may be complete while layers of the unit still run backwards and read its values, or
@@ -170,9 +207,20 @@ void WrappedModel::hand_over(size_t index) {
   Unit& unit = *units_[index];
   unit.set_handed_over();
   unit.finish_reduce();
-  context_.wait_for_copies();
-  if (!parts_of_unit_[index].empty()) completed_(unit.name(), parts_of_unit_[index]);
-  unit.drop_gradients();
+  if (!parts_of_unit_[index].empty()) {
+    // The host's memory for gradients is bounded: the backward pass waits where updates are slower.
+    if (context_.works_beside) context_.worker().wait(kUpdatesBeside - 1);
+    completed_(unit.name(), parts_of_unit_[index]);
+  }
+  if (!context_.works_beside) return unit.drop_gradients();
+  updating_.push_back({index, context_.worker().added()});
+  free_updated();
+}
+
+void WrappedModel::free_updated() {
+  const int64_t ended = context_.worker().ended();
+  for (; !updating_.empty() && updating_.front().job <= ended; updating_.pop_front())
+    units_[updating_.front().unit]->drop_gradients();
 }
 
 // ---- the uses of a layer -----------------------------------------------------------------------
@@ -198,6 +246,10 @@ void WrappedModel::after_forward(const models::ParamLayer& layer, bool in_graph)
   unit.move(Event::EndForward);
   if (timeline_ != nullptr) unit.end_span(*timeline_);
   forward_ended(index);
+  // What the micro-batch before sent had the time of a unit's computation. It is gone before
+  // activations pile up: the peak does not depend on the number of micro-batches.
+  if (!forward_is_under_way_) limit_reductions(0);
+  forward_is_under_way_ = true;
 }
 
 void WrappedModel::before_backward(const models::ParamLayer& layer) {

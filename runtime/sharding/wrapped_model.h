@@ -4,6 +4,8 @@
 // need no more; sharded_model.h adds when units are gathered and released.
 #pragma once
 
+#include <deque>
+
 #include "runtime/sharding/parallel.h"
 #include "runtime/sharding/unit.h"
 
@@ -15,6 +17,10 @@ class WrappedModel : public Parallel, public models::ParameterKeeper {
 
   void begin_step() override;
   void on_complete(Completed completed) override;
+  void on_leaving(Leaving leaving) override;
+  bool works_beside() const override { return context_.works_beside; }
+  void work_beside(std::function<void()> work) override;
+  void wait_for_work() override;
   int64_t most_completed() const override;
   void begin_micro_batch(bool last) override;
   void begin_backward(bool last) override;
@@ -69,16 +75,29 @@ class WrappedModel : public Parallel, public models::ParameterKeeper {
   void use_backward(size_t index);
   void finish_unit_backward(size_t index);
   void reduce(size_t index);
+  /// Waits for the oldest reductions until at most so many are under way.
+  void limit_reductions(size_t most);
   bool hands_over_early() const;
   void hand_over_if_ready(size_t index);
   void hand_over(size_t index);
+  /// Whether gradients that leave are told: while they are handed over.
+  void tell_leaving();
+  /// Frees the gradients of units whose update beside has ended.
+  void free_updated();
 
   std::vector<Unit*> units_;                        ///< in forward order
   std::vector<std::vector<size_t>> parts_of_unit_;  ///< places in updated()
   std::vector<size_t> unit_of_layer_;
   Completed completed_;
+  Leaving leaving_;
+  struct Updating {
+    size_t unit = 0;
+    int64_t job = 0;  ///< of the context's worker: the last one that uses the unit's gradients
+  };
+  std::deque<Updating> updating_;
   Pass pass_ = Pass::None;
   bool last_micro_batch_ = true, last_pass_ = true;
+  bool forward_is_under_way_ = false;  ///< a unit has ended its forward pass of this micro-batch
   std::shared_ptr<profile::Timeline> timeline_;
 };
 

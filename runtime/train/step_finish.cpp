@@ -49,8 +49,13 @@ class PlainFinish : public StepFinish {
   // the same verdict; none goes on alone.
   void before_update(StepProgress& progress, profile::PhaseTimer& timer) override {
     if (parts_.world.size() > 1) timer.begin("reduce");
+    if (!progress.has_sums) check_losses(progress);
+  }
+
+  void check_losses(StepProgress& progress) override {
     const at::Tensor losses = losses_of(progress);
     progress.sums = parts_.statistics.sum_losses(losses);
+    progress.has_sums = true;
     if (progress.sums.not_finite == 0) return;
     const at::Tensor bad = losses.isfinite().logical_not().nonzero();
     MS_CHECK(bad.size(0) == 0,

@@ -19,6 +19,8 @@ struct StepProgress {
   optim::NoiseSpec noise;                          ///< of the summed gradients, and their division
   std::vector<at::Tensor> losses, norms, factors;  ///< [B] each, by micro-batch
   LossSums sums;                                   ///< over all ranks, once they are known
+  bool has_sums = false;
+  bool is_last = false;  ///< the micro-batch that runs is the step's last
   std::optional<StepUpdate> update;
   bool replayed = false;           ///< by a graph, whose memory has the gradients
   int64_t replayed_gradients = 0;  ///< bytes of them
@@ -31,6 +33,10 @@ class StepFinish {
   /// Whether parts may be updated as soon as their sums are complete. Not if a non-finite loss can
   /// still reject the step.
   virtual bool updates_early() const = 0;
+  /// Without updates_early, where updates run beside the step (Parallel::works_beside): all losses
+  /// of the step are known, and no weight has changed. Waits for the device and for the other
+  /// ranks, and throws what would reject the step. Afterwards parts may be updated early.
+  virtual void check_losses(StepProgress&) {}
   /// Phase name of the update in timings, without a gradient observer.
   virtual const char* update_phase() const = 0;
 

@@ -22,6 +22,8 @@ namespace {
 
 // Data whose shapes keep changing would spend more on captures than it saves.
 constexpr int64_t kMostCaptures = 8;
+// From this share of the host on, compile = auto makes graphs.
+constexpr double kHostBound = 0.8;
 
 enum class Imitation { No, Works, Fails };
 std::atomic<Imitation> imitation{Imitation::No};
@@ -65,16 +67,25 @@ std::array<at::Tensor Batch::*, 6> fields() {
           &Batch::inputs,    &Batch::targets,        &Batch::timesteps};
 }
 
-std::vector<int64_t> shapes_of(const Batch& batch) {
+std::vector<int64_t> shapes_of(const std::vector<Batch>& batches) {
   std::vector<int64_t> key;
-  for (const auto field : fields()) {
-    const at::Tensor& tensor = batch.*field;
-    key.push_back(tensor.defined() ? tensor.dim() : -1);
-    if (!tensor.defined()) continue;
-    key.push_back(static_cast<int64_t>(tensor.scalar_type()));
-    key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+  for (const Batch& batch : batches) {
+    for (const auto field : fields()) {
+      const at::Tensor& tensor = batch.*field;
+      key.push_back(tensor.defined() ? tensor.dim() : -1);
+      if (!tensor.defined()) continue;
+      key.push_back(static_cast<int64_t>(tensor.scalar_type()));
+      key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+    }
   }
   return key;
+}
+
+bool is_on(const std::vector<Batch>& batches, c10::DeviceType type) {
+  for (const Batch& batch : batches)
+    for (const auto field : fields())
+      if ((batch.*field).defined() && (batch.*field).device().type() != type) return false;
+  return true;
 }
 
 // Addresses and numbers that kernels were given: a parameter that lies elsewhere, or is not trained
@@ -117,7 +128,7 @@ ImitatedGraphs::~ImitatedGraphs() {
 struct StepGraph::Captured {
   Key shapes, places;
   std::unique_ptr<CudaGraph> graph;
-  Batch inputs;
+  std::vector<Batch> inputs;
   Outputs outputs;
   int64_t working_bytes = 0;
 };
@@ -130,8 +141,8 @@ int64_t StepGraph::Outputs::gradient_bytes() const {
   return bytes;
 }
 
-StepGraph::StepGraph(c10::Device device, std::string obstacle)
-    : device_(device), obstacle_(std::move(obstacle)) {
+StepGraph::StepGraph(c10::Device device, std::string obstacle, bool by_itself)
+    : device_(device), obstacle_(std::move(obstacle)), by_itself_(by_itself), waits_(by_itself) {
   if (obstacle_.empty() && !is_imitated()) obstacle_ = graph_plugin().absence;
 }
 
@@ -142,23 +153,36 @@ bool StepGraph::memory_history_is_recorded() {
 }
 
 void StepGraph::say(const std::string& what) {
+  if (waits_) return;
   if (std::find(said_.begin(), said_.end(), what) != said_.end()) return;
   said_.push_back(what);
   std::fprintf(stderr, "moonshard: compile: %s\n", what.c_str());
 }
 
+void StepGraph::observe(double host_share, bool has_room) {
+  if (!waits_ || ++observed_steps_ == 1) return;
+  waits_ = false;
+  is_needed_ = host_share >= kHostBound && has_room;
+  if (!is_needed_ || !obstacle_.empty()) return;
+  say(
+      fmt::format("launching kernels takes {:.0f} % of a step: steps of equal shapes are replayed "
+                  "as CUDA graphs from now on (compile = no avoids it)",
+                  100 * std::min(1.0, host_share)));
+}
+
 bool StepGraph::is_possible() {
-  if (!obstacle_.empty()) say("steps run one kernel at a time: " + obstacle_);
+  if (!is_needed_) return false;
+  if (!obstacle_.empty() && !by_itself_) say("steps run one kernel at a time: " + obstacle_);
   return obstacle_.empty();
 }
 
 void StepGraph::give_up(const std::string& obstacle) {
   drop();
   obstacle_ = obstacle;
-  is_possible();  // says so
+  say("steps run one kernel at a time: " + obstacle_);
 }
 
-StepGraph::Way StepGraph::next(const Batch& batch, const models::Model& model,
+StepGraph::Way StepGraph::next(const std::vector<Batch>& batches, const models::Model& model,
                                const Parameters& updated, double bound) {
   if (const std::string layer = foreign_layer(model); !layer.empty()) {
     drop();
@@ -166,13 +190,11 @@ StepGraph::Way StepGraph::next(const Batch& batch, const models::Model& model,
         "' comes from outside, and what it does besides launching kernels is not known");
     return Way::Eager;
   }
-  for (const auto field : fields()) {
-    const at::Tensor& tensor = batch.*field;
-    if (!tensor.defined() || tensor.device().type() == device_.type()) continue;
+  if (!is_on(batches, device_.type())) {
     say("steps run one kernel at a time: the batch is not on the GPU");
     return Way::Eager;
   }
-  const Key shapes = shapes_of(batch), places = places_of(model, updated, bound);
+  const Key shapes = shapes_of(batches), places = places_of(model, updated, bound);
   if (captured_ != nullptr && captured_->places != places) drop();
   if (captured_ != nullptr && captured_->shapes == shapes) {
     equal_steps_ = 0;  // steps of other shapes count when they follow each other
@@ -185,13 +207,14 @@ StepGraph::Way StepGraph::next(const Batch& batch, const models::Model& model,
   equal_steps_ = shapes == shapes_ && places == places_ ? equal_steps_ + 1 : 1;
   shapes_ = shapes;
   places_ = places;
-  if (equal_steps_ <= kEagerSteps) return Way::Eager;
+  if (equal_steps_ <= kEagerSteps || waits_) return Way::Eager;
   if (captures_ < kMostCaptures) return Way::Capture;
   give_up(fmt::format("shapes have changed so often that {} graphs were made", captures_));
   return Way::Eager;
 }
 
-bool StepGraph::capture(const Batch& batch, const std::function<Outputs(const Batch&)>& run) {
+bool StepGraph::capture(const std::vector<Batch>& batches,
+                        const std::function<Outputs(const std::vector<Batch>&)>& run) {
   drop();
   ++captures_;
   const InterruptHold whole;
@@ -200,8 +223,8 @@ bool StepGraph::capture(const Batch& batch, const std::function<Outputs(const Ba
   captured->places = places_;
   std::string failure;
   try {
-    for (const auto field : fields())
-      if ((batch.*field).defined()) captured->inputs.*field = (batch.*field).clone();
+    for (const Batch& batch : batches)
+      captured->inputs.push_back(batch.each([](const at::Tensor& own) { return own.clone(); }));
     captured->graph.reset(is_imitated() ? new ImitatedGraph : graph_plugin().make(device_.index()));
     captured->graph->begin();
     const profile::MemoryReading before = profile::read_memory(device_);
@@ -230,12 +253,12 @@ bool StepGraph::capture(const Batch& batch, const std::function<Outputs(const Ba
   return false;
 }
 
-const StepGraph::Outputs& StepGraph::replay(const Batch& batch) {
+const StepGraph::Outputs& StepGraph::replay(const std::vector<Batch>& batches) {
   MS_ASSERT(captured_ != nullptr, "a step is replayed that was not captured");
   const at::NoGradGuard no_grad;
-  for (const auto field : fields()) {
-    if ((batch.*field).defined()) (captured_->inputs.*field).copy_(batch.*field);
-  }
+  for (size_t i = 0; i < batches.size(); ++i)
+    for (const auto field : fields())
+      if ((batches[i].*field).defined()) (captured_->inputs[i].*field).copy_(batches[i].*field);
   captured_->graph->launch();
   return captured_->outputs;
 }
@@ -249,13 +272,11 @@ int64_t StepGraph::working_bytes() const {
   return captured_ != nullptr ? captured_->working_bytes : 0;
 }
 
-std::string graph_obstacle(c10::Device device, int ranks, const StepOptions& step,
-                           const std::string& engine, const std::string& clipping,
-                           const sharding::ShardingOptions& sharding) {
+std::string graph_obstacle(c10::Device device, int ranks, const std::string& engine,
+                           const std::string& clipping, const sharding::ShardingOptions& sharding) {
   if (!device.is_cuda() && !is_imitated())
     return "the model is on the CPU, where nothing waits for launches";
   if (ranks > 1) return fmt::format("there are {} ranks, and collectives are not captured", ranks);
-  if (step.grad_accum > 1) return fmt::format("grad_accum is {}, not 1", step.grad_accum);
   if (clipping == "adaptive") return "clipping = adaptive moves its bound in every step";
   if (sharding.cpu_offload) return "cpu_offload copies to the host in the middle of a step";
   if (sharding.parallel == "fsdp" && sharding.sharding == "zero2_replicated")

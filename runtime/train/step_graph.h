@@ -1,7 +1,8 @@
 // Forward, backward, norms and clipped sums of a step as one CUDA graph: small models are bound by
 // kernel launches, and a graph is one launch. Two steps run eagerly, which also makes every
 // one-time choice (attention kernels, handles of libraries); the next one of the same shapes is
-// captured, and from then on it is replayed.
+// captured, and from then on it is replayed. With compile = auto only after an eager step in which
+// the host took most of the time.
 //
 // Note: what a graph may contain. A replay repeats its kernels with the parameters of the
 // capture. Noise has the step number as a parameter: noise in a graph would be the same in every
@@ -22,8 +23,6 @@
 
 namespace moonshard::train {
 
-struct StepOptions;
-
 class StepGraph {
  public:
   /// Steps of equal shapes before one is captured.
@@ -36,26 +35,35 @@ class StepGraph {
   };
   /// What a step leaves for its end, in memory of the graph: the next replay overwrites it.
   struct Outputs {
-    at::Tensor losses, norms, factors;
-    std::vector<Gradient> gradients;  ///< by place in Parallel::updated()
-    int64_t kept_bytes = 0;           ///< by the engine
+    std::vector<at::Tensor> losses, norms, factors;  ///< by micro-batch
+    std::vector<Gradient> gradients;                 ///< by place in Parallel::updated()
+    int64_t kept_bytes = 0;                          ///< by the engine
     int64_t gradient_bytes() const;
   };
   using Parameters = std::vector<std::unique_ptr<models::Parameter>>;
 
-  /// `obstacle`: why no step can be captured; "" when no reason is known.
-  StepGraph(c10::Device device, std::string obstacle);
+  /// `obstacle`: why no step can be captured; "" when no reason is known. `by_itself`: nobody asked
+  /// for graphs; there are none until observe() finds that they help, and no obstacle is worth a
+  /// word.
+  StepGraph(c10::Device device, std::string obstacle, bool by_itself = false);
   ~StepGraph();
 
   /// False when no step will ever be captured; the first call prints the reason.
   bool is_possible();
-  /// How the step on this batch should run. `bound` is the clipping bound: a number in the kernels.
-  Way next(const Batch& batch, const models::Model& model, const Parameters& updated, double bound);
+  /// What an eager step has shown: the host's share of its time (PhaseTimer::host_share), and
+  /// whether a graph's memory has room beside its own. The second step decides: the first one also
+  /// makes one-time choices.
+  void observe(double host_share, bool has_room);
+  /// How the step on these micro-batches should run. `bound` is the clipping bound: a number in the
+  /// kernels.
+  Way next(const std::vector<Batch>& batches, const models::Model& model, const Parameters& updated,
+           double bound);
   /// Captures `run` on the graph's own inputs; nothing is computed. False when it failed:
   /// one line says why, and every later step is Eager.
-  bool capture(const Batch& batch, const std::function<Outputs(const Batch&)>& run);
-  /// Computes the captured step on this batch, on the current stream.
-  const Outputs& replay(const Batch& batch);
+  bool capture(const std::vector<Batch>& batches,
+               const std::function<Outputs(const std::vector<Batch>&)>& run);
+  /// Computes the captured step on these micro-batches, on the current stream.
+  const Outputs& replay(const std::vector<Batch>& batches);
   /// Forgets the graph; two equal steps later there is another.
   void drop();
   /// Bytes that replays work in and that LibTorch does not count as allocated.
@@ -74,6 +82,9 @@ class StepGraph {
 
   c10::Device device_;
   std::string obstacle_;
+  bool by_itself_, waits_;  ///< the latter for observe()'s decision
+  bool is_needed_ = true;
+  int64_t observed_steps_ = 0;
   std::vector<std::string> said_;
   Key shapes_, places_;  ///< of the last eager steps
   int64_t equal_steps_ = 0, captures_ = 0;
@@ -92,8 +103,7 @@ class ImitatedGraphs {
 };
 
 /// Why no step of such a trainer can be captured; "" when no reason is known.
-std::string graph_obstacle(c10::Device device, int ranks, const StepOptions& step,
-                           const std::string& engine, const std::string& clipping,
-                           const sharding::ShardingOptions& sharding);
+std::string graph_obstacle(c10::Device device, int ranks, const std::string& engine,
+                           const std::string& clipping, const sharding::ShardingOptions& sharding);
 
 }  // namespace moonshard::train

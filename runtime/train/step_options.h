@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "runtime/base/options.h"
 
@@ -11,7 +12,7 @@ struct StepOptions {
   int64_t grad_accum = 1;
   int64_t expected_batch_size = 0;
   bool deterministic = false;
-  bool compile = false;
+  std::string compile = "auto";
 };
 
 template <class T>
@@ -22,9 +23,9 @@ void add_step_options(OptionSchema& schema) {
                     "what the sum is divided by; 0 takes the samples of the step");
   schema.boolean<T>("deterministic", &T::deterministic,
                     "only operations that give the same digits every time");
-  schema.boolean<T>("compile", &T::compile,
-                    "on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer "
-                    "apart");
+  schema.yes_or_no<T>("compile", &T::compile,
+                      "on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer "
+                      "apart; auto does so where launching kernels takes 80 % of a step");
 }
 
 }  // namespace moonshard::train

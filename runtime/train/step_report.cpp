@@ -1,11 +1,11 @@
 #include "runtime/train/step_report.h"
 
-#include "runtime/base/check.h"
-
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <numeric>
+
+#include "runtime/base/check.h"
 
 namespace moonshard::train {
 

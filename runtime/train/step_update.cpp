@@ -17,8 +17,18 @@ StepUpdate::StepUpdate(sharding::Parallel& parallel, optim::Optimizer& optimizer
       noise_(noise),
       sums_(sums),
       half_done_(half_done),
-      is_done_(parallel.updated().size(), false) {
+      is_done_(parallel.updated().size(), 0),
+      has_noise_(parallel.updated().size(), 0) {
   optimizer_.begin_step(lr);
+  if (!parallel_.works_beside() || noise_.std == 0) return;
+  for (size_t i = 0; i < parallel_.updated().size(); ++i) places_[parallel_.updated()[i].get()] = i;
+  parallel_.on_leaving([this](const models::Parameter& part, at::Tensor& gradient) {
+    add_noise_early(part, gradient);
+  });
+}
+
+StepUpdate::~StepUpdate() {
+  if (!places_.empty()) parallel_.on_leaving({});
 }
 
 void StepUpdate::begin(bool others_follow) {
@@ -44,33 +54,66 @@ void StepUpdate::begin(bool others_follow) {
 
 void StepUpdate::apply(const std::string& unit, const std::vector<size_t>& parts,
                        profile::PhaseTimer& timer) {
+  if (parallel_.works_beside()) {
+    begin(/*others_follow=*/true);
+    parallel_.work_beside([this, unit, own = taken(parts)] {
+      const auto timeline = profile::recording_timeline();
+      const size_t span =
+          timeline != nullptr ? timeline->begin("update", "update " + unit, /*on_host=*/true) : 0;
+      update(own);
+      if (timeline != nullptr) timeline->end(span);
+    });
+    return;
+  }
   const profile::PhaseTimer::Inside phase(timer, "update");
   const profile::Zone zone("update", "update " + unit);
   begin(/*others_follow=*/true);
-  update(parts);
+  update(taken(parts));
 }
 
 void StepUpdate::apply_rest() {
   begin(/*others_follow=*/false);
+  parallel_.wait_for_work();
   std::vector<size_t> rest;
   for (size_t i = 0; i < is_done_.size(); ++i)
-    if (!is_done_[i]) rest.push_back(i);
-  if (!rest.empty()) update(rest);
+    if (is_done_[i] == 0) rest.push_back(i);
+  if (!rest.empty()) update(taken(rest));
   optimizer_.end_step();
 }
 
-void StepUpdate::update(const std::vector<size_t>& parts) {
+std::vector<size_t> StepUpdate::taken(const std::vector<size_t>& parts) {
+  MS_ASSERT(!closed_, "noise in a captured step: every replay would repeat it");
+  for (const size_t i : parts) {
+    MS_ASSERT(is_done_[i] == 0, "'{}' is updated twice in one step", parallel_.updated()[i]->name);
+    is_done_[i] = 1;
+  }
+  return parts;
+}
+
+void StepUpdate::add_noise_early(const models::Parameter& part, at::Tensor& gradient) {
   MS_ASSERT(!closed_, "noise in a captured step: every replay would repeat it");
   const at::NoGradGuard no_grad;
+  const size_t place = places_.at(&part);
+  MS_ASSERT(has_noise_[place] == 0, "'{}' gets noise twice in one step", part.name);
+  optim::draw_noise(gradient, noise_, part.index, parallel_.first_element(place));
+  has_noise_[place] = 1;
+}
+
+void StepUpdate::update(const std::vector<size_t>& parts) {
+  const at::NoGradGuard no_grad;
   const profile::OwnerScope work(profile::Owner::StepTemporaries);
-  std::vector<optim::UpdatedPart> list;
-  for (const size_t i : parts) {
-    MS_ASSERT(!is_done_[i], "'{}' is updated twice in one step", parallel_.updated()[i]->name);
-    is_done_[i] = true;
-    list.push_back({parallel_.updated()[i].get(), parallel_.first_element(i)});
+  optim::NoiseSpec drawn = noise_;
+  drawn.std = 0;
+  for (const bool early : {false, true}) {
+    std::vector<optim::UpdatedPart> list;
+    for (const size_t i : parts) {
+      if ((has_noise_[i] != 0) == early)
+        list.push_back({parallel_.updated()[i].get(), parallel_.first_element(i)});
+    }
+    if (list.empty()) continue;
+    optimizer_.update(list, early ? drawn : noise_);
+    for (const optim::UpdatedPart& part : list) sharding::forget_gradient(*part.parameter);
   }
-  optimizer_.update(list, noise_);
-  for (const optim::UpdatedPart& part : list) sharding::forget_gradient(*part.parameter);
 }
 
 }  // namespace moonshard::train

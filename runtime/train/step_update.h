@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/base/interrupt.h"
@@ -16,15 +17,20 @@ namespace moonshard::train {
 /// Note: updates during the backward pass. A failure before the first update changes nothing. After
 /// it nothing should fail: optimizer states are made before it, memory for the gradients of the
 /// largest unit has been checked to be available, and interrupts wait. `half_done` says that an
-/// update has happened; the step clears it at its end. If something still fails, the weights are a
+/// update has happened; the step clears it at its end. Updates beside the step are all done, and
+/// their errors thrown, in apply_rest. If something still fails, the weights are a
 /// mixture of two steps, and a part of the step's noise has been used: training must not continue
 /// from there.
 class StepUpdate {
  public:
   StepUpdate(sharding::Parallel& parallel, optim::Optimizer& optimizer,
              const optim::NoiseSpec& noise, at::ScalarType sums, double lr, bool& half_done);
+  ~StepUpdate();
+  StepUpdate(const StepUpdate&) = delete;
+  StepUpdate& operator=(const StepUpdate&) = delete;
 
-  /// Of these parts, inside of the phase that runs. On the thread that has their gradients.
+  /// Of these parts, inside of the phase that runs. On the thread that has their gradients, or with
+  /// offload beside it (Parallel::work_beside).
   void apply(const std::string& unit, const std::vector<size_t>& parts, profile::PhaseTimer& timer);
   /// Of all that are left.
   void apply_rest();
@@ -34,7 +40,11 @@ class StepUpdate {
 
  private:
   void begin(bool others_follow);
+  /// The parts, which are marked as done.
+  std::vector<size_t> taken(const std::vector<size_t>& parts);
   void update(const std::vector<size_t>& parts);
+  /// A gradient on its way to the host: its noise is drawn where it is, which is far cheaper.
+  void add_noise_early(const models::Parameter& part, at::Tensor& gradient);
 
   sharding::Parallel& parallel_;
   optim::Optimizer& optimizer_;
@@ -42,7 +52,9 @@ class StepUpdate {
   at::ScalarType sums_;  ///< dtype of gradient sums
   bool& half_done_;
   bool closed_ = false;
-  std::vector<bool> is_done_;  ///< by place in updated()
+  // By place in updated(). Not bits: the thread of an update reads while others are set.
+  std::vector<char> is_done_, has_noise_;
+  std::unordered_map<const models::Parameter*, size_t> places_;  ///< with offload
   std::optional<InterruptHold> hold_;
 };
 

@@ -138,18 +138,19 @@ Trainer::Trainer(TrainerParts parts)
     engine_->reduce_norms_by(
         [this](const at::Tensor& squares) { return statistics_.summed(squares); });
   }
-  if (!parts_.step.compile) return;
-  graph_ = std::make_unique<StepGraph>(
-      device_, graph_obstacle(device_, parts_.world->size(), parts_.step, parts_.clip.mode,
-                              parts_.clip.clipping, parts_.sharding));
+  if (parts_.step.compile == "no") return;
+  graph_ =
+      std::make_unique<StepGraph>(device_,
+                                  graph_obstacle(device_, parts_.world->size(), parts_.clip.mode,
+                                                 parts_.clip.clipping, parts_.sharding),
+                                  /*by_itself=*/parts_.step.compile == "auto");
 }
 
 Trainer::~Trainer() = default;
 
 void Trainer::draw_secrets() {
   account_.draw_secret(*parts_.world);
-  model_draws_ =
-      privacy::sampling_words(*parts_.world, model().options().seed, parts_.privacy.secure);
+  model_draws_ = privacy::model_words(*parts_.world, model().options().seed, parts_.privacy.secure);
 }
 
 // Everything that a claim rests on, and where the run stands.
@@ -233,7 +234,8 @@ void Trainer::begin_watch() {
   for (const auto& parameter : parts_.model->parameters())
     profile::claim(parameter->value, profile::Owner::Parameters);
   for (const auto& part : parallel_->updated()) {
-    profile::claim(part->value, profile::Owner::Parameters);
+    for (const at::Tensor& half : {part->value, part->low})
+      if (half.defined()) profile::claim(half, profile::Owner::Parameters);
     for (const auto& [name, tensor] : optimizer_.state(*part).tensors)
       profile::claim(tensor, profile::Owner::OptimizerState);
   }
@@ -289,9 +291,10 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   progress.update.emplace(*parallel_, optimizer_, progress.noise,
                           is_wide ? at::kDouble : at::kFloat, progress.report.lr, half_updated_);
   const DeterminismGuard determinism(parts_.step.deterministic);
-  const bool as_graph = runs_as_graph() && micro_batches.size() == 1;
-  if (!as_graph || !run_graph(micro_batches.front(), timer, progress))
+  if (!runs_as_graph() || !run_graph(micro_batches, timer, progress)) {
     run_micro_batches(micro_batches, timer, progress);
+    timer.all_launched();
+  }
   finish_step(timer, progress);
   attached.reset();  // gradients are gone: what is held now is held between steps
   watch_->end(progress.report);
@@ -377,6 +380,8 @@ void Trainer::finish_step(profile::PhaseTimer& timer, StepProgress& progress) {
   report_own(progress);
   report.traffic = parallel_->traffic();
   report.memory = profile::read_memory(device_);
+  if (graph_ != nullptr && !progress.replayed)
+    graph_->observe(timer.host_share(), has_room_for_graph(report.memory));
   if (progress.replayed) {
     report.memory.max_allocated_bytes = std::max(
         report.memory.max_allocated_bytes, report.memory.allocated_bytes + graph_->working_bytes());

@@ -137,14 +137,17 @@ class Trainer {
   void plan_update(StepProgress& progress);
   void run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
                          StepProgress& progress);
+  void update_early(profile::PhaseTimer& timer, StepProgress& progress);
   void run_micro_batch(const Batch& batch, bool stand_in, int64_t index, profile::PhaseTimer& timer,
                        StepProgress& progress);
   void finish_step(profile::PhaseTimer& timer, StepProgress& progress);
   void show_gradients(profile::PhaseTimer& timer, StepProgress& progress);
   // In trainer_graph.cpp:
   bool runs_as_graph();
-  bool run_graph(const Batch& batch, profile::PhaseTimer& timer, StepProgress& progress);
-  bool capture_graph(const Batch& batch, StepProgress& progress);
+  bool run_graph(const std::vector<Batch>& drawn, profile::PhaseTimer& timer,
+                 StepProgress& progress);
+  bool capture_graph(const std::vector<Batch>& batches, StepProgress& progress);
+  bool has_room_for_graph(const profile::MemoryReading& memory) const;
 
   TrainerParts parts_;
   privacy::StepHooks& hooks_;
@@ -159,7 +162,7 @@ class Trainer {
   RankStatistics statistics_;
   std::unique_ptr<StepFinish> finish_;
   std::unique_ptr<StepWatch> watch_;
-  std::unique_ptr<StepGraph> graph_;  ///< with option compile
+  std::unique_ptr<StepGraph> graph_;  ///< unless option compile is no
   bool record_layers_ = false;
   std::function<void(const models::Model&)> gradient_observer_;
   int64_t step_ = 0;

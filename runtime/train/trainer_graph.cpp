@@ -1,5 +1,6 @@
 // The part of the training step that can be a CUDA graph: what of a step goes into it, and what
 // becomes of its results. When there is one is for step_graph.h to say.
+#include "kernels/common/choice.h"
 #include "runtime/sharding/settle_rows.h"
 #include "runtime/train/step_finish.h"
 #include "runtime/train/step_graph.h"
@@ -16,23 +17,39 @@ bool Trainer::runs_as_graph() {
          !StepGraph::memory_history_is_recorded();
 }
 
-// The one micro-batch of this step, from forward to clipped sums. False when it is still to be run:
-// nothing has happened then.
-bool Trainer::run_graph(const Batch& drawn, profile::PhaseTimer& timer, StepProgress& progress) {
-  if (drawn.size() == 0) return false;
-  const Batch batch = model().prepare(drawn, model_draws_, step_);
-  const StepGraph::Way way = graph_->next(batch, model(), parallel_->updated(), clipping_->bound());
+// A graph holds a step's temporaries, and all its gradients, beside those of steps without one.
+bool Trainer::has_room_for_graph(const profile::MemoryReading& memory) const {
+  const auto all = static_cast<int64_t>(kernels::memory_around(parts_.model->seam().anchor));
+  int64_t gradients = 0;
+  for (const auto& part : parallel_->updated()) gradients += part->value.numel() * 4;
+  const int64_t temporaries = memory.max_allocated_bytes - memory.allocated_bytes;
+  return all == 0 || memory.max_allocated_bytes + temporaries + gradients < all / 10 * 9;
+}
+
+// The micro-batches of this step, from forward to clipped sums. False when they are still to be
+// run: nothing has happened then.
+bool Trainer::run_graph(const std::vector<Batch>& drawn, profile::PhaseTimer& timer,
+                        StepProgress& progress) {
+  std::vector<Batch> batches;
+  int64_t samples = 0;
+  for (const Batch& batch : drawn) {
+    if (batch.size() == 0) return false;
+    batches.push_back(model().prepare(batch, model_draws_, step_, samples));
+    samples += batch.size();
+  }
+  const StepGraph::Way way =
+      graph_->next(batches, model(), parallel_->updated(), clipping_->bound());
   if (way == StepGraph::Way::Eager) return false;
   timer.begin("graph");
-  if (way == StepGraph::Way::Capture && !capture_graph(batch, progress)) return false;
-  const StepGraph::Outputs& made = graph_->replay(batch);
+  if (way == StepGraph::Way::Capture && !capture_graph(batches, progress)) return false;
+  const StepGraph::Outputs& made = graph_->replay(batches);
   progress.replayed = true;
   progress.replayed_gradients = made.gradient_bytes();
-  progress.samples = batch.size();
+  progress.samples = samples;
   progress.report.kept_bytes = made.kept_bytes;
-  progress.losses.push_back(made.losses);
-  if (made.norms.defined()) progress.norms.push_back(made.norms);
-  if (made.factors.defined()) progress.factors.push_back(made.factors);
+  progress.losses = made.losses;
+  progress.norms = made.norms;
+  progress.factors = made.factors;
   for (size_t i = 0; i < made.gradients.size(); ++i) {
     models::Parameter& part = *parallel_->updated()[i];
     part.grad = made.gradients[i].grad;
@@ -44,9 +61,9 @@ bool Trainer::run_graph(const Batch& drawn, profile::PhaseTimer& timer, StepProg
 
 // Everything up to the clipped sums, in the order and by the ways of a step that is not captured.
 // Gradients that it would update at once are kept: noise and optimizer are no part of the graph.
-bool Trainer::capture_graph(const Batch& batch, StepProgress& progress) {
+bool Trainer::capture_graph(const std::vector<Batch>& batches, StepProgress& progress) {
   const auto& updated = parallel_->updated();
-  const auto run = [&](const Batch& inputs) {
+  const auto run = [&](const std::vector<Batch>& inputs) {
     StepGraph::Outputs made;
     made.gradients.resize(updated.size());
     const auto take = [&](size_t i) {
@@ -60,20 +77,25 @@ bool Trainer::capture_graph(const Batch& batch, StepProgress& progress) {
     }
     StepProgress inside;
     profile::PhaseTimer clock(c10::kCPU);  // events in the stream would become part of the graph
-    parallel_->begin_micro_batch(/*last=*/true);
-    run_micro_batch(inputs, /*stand_in=*/false, 0, clock, inside);
-    parallel_->end_micro_batch();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const bool is_last = i + 1 == inputs.size();
+      parallel_->begin_micro_batch(is_last);
+      run_micro_batch(inputs[i], /*stand_in=*/false, static_cast<int64_t>(i), clock, inside);
+      parallel_->end_micro_batch();
+      if (!is_last)
+        for (const auto& parameter : model().parameters()) sharding::settle_rows(*parameter);
+    }
     parallel_->finish_gradients();
     for (size_t i = 0; i < updated.size(); ++i)
       if (updated[i]->grad.defined() || updated[i]->rows.defined()) take(i);
-    made.losses = inside.losses.front();
-    if (!inside.norms.empty()) made.norms = inside.norms.front();
-    if (!inside.factors.empty()) made.factors = inside.factors.front();
+    made.losses = inside.losses;
+    made.norms = inside.norms;
+    made.factors = inside.factors;
     made.kept_bytes = inside.report.kept_bytes;
     return made;
   };
   progress.update->close(true);
-  const bool done = graph_->capture(batch, run);
+  const bool done = graph_->capture(batches, run);
   progress.update->close(false);
   profile::set_current_phase("graph");
   parallel_->on_complete({});

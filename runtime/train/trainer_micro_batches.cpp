@@ -12,14 +12,11 @@ namespace {
 
 // One sample of zeros in the shape of the batch's.
 Batch stand_in_for(const Batch& empty) {
-  const auto one = [](const at::Tensor& tensor) {
-    if (!tensor.defined()) return tensor;
+  Batch batch = empty.each([](const at::Tensor& tensor) {
     std::vector<int64_t> shape = tensor.sizes().vec();
     shape[0] = 1;
     return at::zeros(shape, tensor.options());
-  };
-  Batch batch{one(empty.input_ids), one(empty.attention_mask), one(empty.labels),
-              one(empty.inputs),    one(empty.targets),        one(empty.timesteps)};
+  });
   if (batch.attention_mask.defined()) batch.attention_mask.fill_(true);
   return batch;
 }
@@ -28,20 +25,15 @@ Batch stand_in_for(const Batch& empty) {
 
 void Trainer::run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
                                 StepProgress& progress) {
-  // No gradient observer: each unit is updated as soon as its sum is complete, and the
-  // model's gradients never exist all at once.
-  if (finish_->updates_early() && !gradient_observer_) {
-    parallel_->on_complete([&](const std::string& unit, const std::vector<size_t>& parts) {
-      progress.update->apply(unit, parts, timer);
-    });
-  }
+  if (finish_->updates_early()) update_early(timer, progress);
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     const Batch& batch = micro_batches[i];
     // An empty batch has nothing to learn from and nothing to clip. Where other ranks have samples,
     // this rank must still join the collectives.
     const bool stand_in = batch.size() == 0;
     if (stand_in && parts_.world->size() == 1) continue;
-    parallel_->begin_micro_batch(i + 1 == micro_batches.size());
+    progress.is_last = i + 1 == micro_batches.size();
+    parallel_->begin_micro_batch(progress.is_last);
     const int64_t first =
         progress.samples +
         (model().draws_by_position() ? statistics_.counts().before(parts_.world->rank()) : 0);
@@ -53,6 +45,15 @@ void Trainer::run_micro_batches(const std::vector<Batch>& micro_batches, profile
       for (const auto& parameter : model().parameters()) sharding::settle_rows(*parameter);
     progress.samples += batch.size();
   }
+}
+
+// No gradient observer: each unit is updated as soon as its sum is complete, and the model's
+// gradients never exist all at once.
+void Trainer::update_early(profile::PhaseTimer& timer, StepProgress& progress) {
+  if (gradient_observer_) return;
+  parallel_->on_complete([&](const std::string& unit, const std::vector<size_t>& parts) {
+    progress.update->apply(unit, parts, timer);
+  });
 }
 
 void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
@@ -74,6 +75,13 @@ void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
   // The gradient of the sum: sample b's row of every output gradient is then its own, unscaled. The
   // anchor's own gradient is asked for so that LibTorch walks the whole graph; it is not used.
   const at::Tensor total = stand_in ? losses_B.sum() * 0 : losses_B.sum();
+  if (!stand_in) progress.losses.push_back(losses_B.detach());
+  // With offload the host's updates take as long as the backward pass: they run beside it, once no
+  // loss can reject the step any more.
+  if (progress.is_last && parallel_->works_beside() && !finish_->updates_early()) {
+    finish_->check_losses(progress);
+    update_early(timer, progress);
+  }
   const auto backward = [&](bool keep_graph) {
     parallel_->begin_backward(/*last=*/!keep_graph);
     torch::autograd::grad({total}, {parts_.model->seam().anchor}, {}, keep_graph, false, true);
@@ -93,7 +101,6 @@ void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
     engine_->end_second_pass();
   }
   if (stand_in) return;
-  progress.losses.push_back(losses_B.detach());
   if (clipped.norms.defined()) progress.norms.push_back(clipped.norms);
   if (clipped.factors.defined()) progress.factors.push_back(clipped.factors);
   for (privacy::LayerNorms& layer : clipped.layers)

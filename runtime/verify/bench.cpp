@@ -230,15 +230,8 @@ std::vector<Cell> Bench::run(const std::string& engine, const Observer& observer
   trajectory(engine != "none");
   restore_start();
   WorstByCase worst;
-  std::string error;
-  try {
-    compare(engine, worst, observer);
-  } catch (const Interrupted&) {
-    throw;
-  } catch (const comm::CommError&) {
-    throw;  // the other ranks are gone: no further cell can run
-  } catch (const std::exception& problem) {
-    error = problem.what();
+  const std::string error = error_of([&] { compare(engine, worst, observer); });
+  if (!error.empty()) {
     for (const Group& group : groups_) worst[case_of(group)].add(NAN, "an error");
     worst["all"].add(NAN, "an error");
   }
@@ -249,8 +242,7 @@ std::vector<Cell> Bench::run(const std::string& engine, const Observer& observer
     const double tolerance = !variant_.own_pass ? format_.tolerance
                              : layer == "all"   ? own_pass.norms
                                                 : own_pass.sums;
-    cells.push_back({engine, subject_.model, subject_.task, layer, variant_.name, format_.name,
-                     found.error, tolerance, found.error <= tolerance, found.name(), error});
+    cells.push_back(cell(engine, layer, found, tolerance, error));
   }
   return cells;
 }

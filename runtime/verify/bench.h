@@ -15,18 +15,6 @@
 
 namespace moonshard::verify {
 
-/// Largest error so far of a kind of layer, and its quantity.
-struct Worst {
-  double error = 0;
-  int64_t what = 0;
-  void add(double candidate, const char* name);
-  const char* name() const;
-};
-using WorstByCase = std::map<std::string, Worst>;
-
-/// The largest of all ranks' errors, with its quantity; all ranks together.
-void merge_over_ranks(comm::World& world, WorstByCase& worst);
-
 class Bench : private CaseParts {
  public:
   Bench(const VerifyOptions& options, const Subject& subject, const Variant& variant,

@@ -25,4 +25,25 @@ models::ModelOptions CaseParts::model_options(const VerifyOptions& options) cons
   return model;
 }
 
+std::string CaseParts::error_of(const std::function<void()>& comparison) {
+  try {
+    comparison();
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const comm::CommError&) {
+    throw;
+  } catch (const std::exception& problem) {
+    return problem.what();
+  }
+  return "";
+}
+
+Cell CaseParts::cell(const std::string& engine, const std::string& layer, const Worst& found,
+                     double tolerance, const std::string& error) const {
+  return {engine,       subject_.model, subject_.task,
+          layer,        variant_.name,  format_.name,
+          found.error,  tolerance,      found.error <= tolerance,
+          found.name(), error};
+}
+
 }  // namespace moonshard::verify

@@ -2,7 +2,10 @@
 // that the variant changes. Quiet and deterministic unless the variant says otherwise.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "runtime/comm/world.h"
 #include "runtime/train/trainer.h"
@@ -11,12 +14,29 @@
 
 namespace moonshard::verify {
 
+/// Largest error so far of a kind of layer, and its quantity.
+struct Worst {
+  double error = 0;
+  int64_t what = 0;
+  void add(double candidate, const char* name);
+  const char* name() const;
+};
+using WorstByCase = std::map<std::string, Worst>;
+
+/// The largest of all ranks' errors, with its quantity; all ranks together.
+void merge_over_ranks(comm::World& world, WorstByCase& worst);
+
 class CaseParts {
  protected:
   CaseParts(const VerifyOptions& options, const Subject& subject, const Variant& variant,
             const Format& format, std::shared_ptr<comm::World> world);
   /// The model as the options describe it, before the variant changes it.
   models::ModelOptions model_options(const VerifyOptions& options) const;
+  /// Runs it and gives the text of its error: a cell that fails. Empty without one. Interrupts, and
+  /// ranks that are gone, end all cells.
+  static std::string error_of(const std::function<void()>& comparison);
+  Cell cell(const std::string& engine, const std::string& layer, const Worst& found,
+            double tolerance, const std::string& error) const;
 
   Subject subject_;
   Variant variant_;

@@ -186,6 +186,11 @@ const std::vector<Variant>& variants() {
             [](ModelOptions& model, ClipOptions&, StepOptions&) { model.checkpointing = "block"; });
     checkpointing.every_format = true;
     checkpointing.needs_option = "checkpointing";
+    add("kept attention", "blocks are recomputed in backward, but for their attention",
+        [](ModelOptions& model, ClipOptions&, StepOptions&) {
+          model.checkpointing = "keep_attention";
+        })
+        .needs_option = "checkpointing";
     add("checkpointing+accumulation", "both, every second block",
         [](ModelOptions& model, ClipOptions&, StepOptions& step) {
           model.checkpointing = "block";

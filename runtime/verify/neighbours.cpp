@@ -56,22 +56,10 @@ std::vector<Cell> Neighbours::run(const std::string& engine) {
     const std::string layer =
         reduce_dtype == "auto" ? "all" : fmt::format("all, sums in {}", reduce_dtype);
     WorstByCase worst;
-    std::string error;
-    try {
-      compare(engine, reduce_dtype, worst[layer]);
-    } catch (const Interrupted&) {
-      throw;
-    } catch (const comm::CommError&) {
-      throw;  // the other ranks are gone: no further cell can run
-    } catch (const std::exception& problem) {
-      error = problem.what();
-      worst[layer].add(NAN, "an error");
-    }
+    const std::string error = error_of([&] { compare(engine, reduce_dtype, worst[layer]); });
+    if (!error.empty()) worst[layer].add(NAN, "an error");
     merge_over_ranks(*world_, worst);
-    const Worst& found = worst[layer];
-    cells.push_back({engine, subject_.model, subject_.task, layer, variant_.name, format_.name,
-                     found.error, kAllowedExcess, found.error <= kAllowedExcess, found.name(),
-                     error});
+    cells.push_back(cell(engine, layer, worst[layer], kAllowedExcess, error));
   }
   return cells;
 }

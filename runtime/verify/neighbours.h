@@ -10,7 +10,6 @@
 
 #include "runtime/comm/world.h"
 #include "runtime/train/trainer.h"
-#include "runtime/verify/bench.h"
 #include "runtime/verify/case_parts.h"
 #include "runtime/verify/cases.h"
 #include "runtime/verify/verify.h"

@@ -11,19 +11,10 @@
 namespace moonshard::verify {
 namespace {
 
-template <class Change>
-Batch changed(const Batch& batch, Change change) {
-  const auto one = [&](const at::Tensor& tensor) {
-    return tensor.defined() ? change(tensor) : tensor;
-  };
-  return {one(batch.input_ids), one(batch.attention_mask), one(batch.labels),
-          one(batch.inputs),    one(batch.targets),        one(batch.timesteps)};
-}
-
 class BatchDataset : public data::Dataset {
  public:
   explicit BatchDataset(const Batch& batch)
-      : batch_(changed(batch, [](const at::Tensor& tensor) { return tensor.cpu(); })) {}
+      : batch_(batch.each([](const at::Tensor& tensor) { return tensor.cpu(); })) {}
   int64_t size() const override { return batch_.size(); }
   Batch batch(const std::vector<int64_t>& examples) const override {
     return chosen_samples(batch_, examples);
@@ -70,7 +61,7 @@ Batch make_difficult_batch(const models::Model& model, const Variant& variant) {
   Variant more = variant;
   const bool has_tokens = models::find_preset(model.options().model).family->takes("vocab_size");
   more.batch_size = has_tokens ? 4 : 8;
-  Batch batch = changed(make_batch(model, more), [](const at::Tensor& tensor) {
+  Batch batch = make_batch(model, more).each([](const at::Tensor& tensor) {
     at::Tensor own = tensor.clone();
     own[1].copy_(own[0]);
     return own;
@@ -91,7 +82,7 @@ Batch make_difficult_batch(const models::Model& model, const Variant& variant) {
 }
 
 Batch chosen_samples(const Batch& batch, const std::vector<int64_t>& samples) {
-  return changed(batch, [&](const at::Tensor& tensor) {
+  return batch.each([&](const at::Tensor& tensor) {
     return tensor.index_select(0, at::tensor(samples, at::kLong).to(tensor.device()));
   });
 }

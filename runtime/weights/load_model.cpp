@@ -265,12 +265,15 @@ models::ModelOptions resolve_model(const models::ModelOptions& options) {
   return models::resolve_model_options(combined);
 }
 
+void draw_missing_seed(models::ModelOptions& options) {
+  if (options.seed >= 0) return;
+  options.seed = comm::job_seed();
+  options.seed_is_drawn = true;
+}
+
 std::unique_ptr<models::Model> make_model(const models::ModelOptions& options) {
   models::ModelOptions resolved = resolve_model(options);
-  if (resolved.seed < 0) {
-    resolved.seed = comm::job_seed();
-    resolved.seed_is_drawn = true;
-  }
+  draw_missing_seed(resolved);
   auto model = models::make_model(resolved);
   if (!resolved.weights.empty() && resolved.device != "meta")
     resolved.deferred ? defer_weights(*model, resolved.weights)

@@ -50,6 +50,9 @@ std::vector<std::string> save_model(const models::Model& model, const std::files
 /// precedence.
 models::ModelOptions resolve_model(const models::ModelOptions& options);
 
+/// A seed that nobody gave becomes the job's.
+void draw_missing_seed(models::ModelOptions& options);
+
 /// Builds resolve_model's model; loads `weights` when it is set.
 std::unique_ptr<models::Model> make_model(const models::ModelOptions& options);
 

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "kernels/cast/split_float.h"
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/base/options.h"
@@ -82,13 +83,14 @@ void check_tensors(const NamedTensors& tensors, const std::string& where) {
 
 // Writes header and data to a temporary beside the path; the caller gives it its name.
 StagedFile stage(const fs::path& path, const NamedTensors& tensors, const Metadata& metadata,
-                 Sha256* sum = nullptr) {
+                 Sha256* sum = nullptr, const LowHalves& low_halves = {}) {
   const at::NoGradGuard no_grad;
   std::vector<TensorEntry> entries;
   int64_t position = 0;
   for (const auto& [name, tensor] : tensors) {
-    const int64_t end = position + file_bytes(tensor);
-    entries.push_back({name, tensor.sizes().vec(), position, end, tensor.scalar_type()});
+    const at::ScalarType type = low_halves.contains(name) ? at::kFloat : tensor.scalar_type();
+    const int64_t end = position + tensor.numel() * static_cast<int64_t>(c10::elementSize(type));
+    entries.push_back({name, tensor.sizes().vec(), position, end, type});
     position = end;
   }
   const std::string header = make_safetensors_header(entries, metadata, path.string());
@@ -100,9 +102,16 @@ StagedFile stage(const fs::path& path, const NamedTensors& tensors, const Metada
   write(header.data(), static_cast<int64_t>(header.size()));
   for (const auto& [name, tensor] : tensors) {
     const auto most = kPieceBytes / static_cast<int64_t>(tensor.element_size());
+    const auto low = low_halves.find(name);
+    int64_t written = 0;
     for_each_piece(tensor, most, [&](const at::Tensor& piece) {
       // Lazily negated and conjugated views would give other bytes than their values.
-      const at::Tensor block = piece.to(at::kCPU).resolve_neg().resolve_conj().contiguous();
+      at::Tensor block = piece.to(at::kCPU).resolve_neg().resolve_conj().contiguous();
+      if (low != low_halves.end()) {
+        const at::Tensor half = low->second.view(-1).narrow(0, written, block.numel());
+        block = kernels::joined_float(block, half.to(at::kCPU));
+        written += block.numel();
+      }
       write(block.const_data_ptr(), file_bytes(block));
     });
   }
@@ -299,10 +308,10 @@ void SafetensorsFile::fill(const TensorEntry& entry, const at::Tensor& target,
 }
 
 void write_safetensors(const fs::path& path, const NamedTensors& tensors, const Metadata& metadata,
-                       Sha256* sum) {
+                       Sha256* sum, const LowHalves& low_halves) {
   check_tensors(tensors, path.string());
   try {
-    StagedFile file = stage(path, tensors, metadata, sum);
+    StagedFile file = stage(path, tensors, metadata, sum, low_halves);
     file.commit();
   } catch (...) {
     rethrow_memory_errors();

@@ -93,6 +93,9 @@ void for_each_piece(const at::Tensor& tensor, int64_t max_elements, const F& vis
 // and new ones.
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+/// By name: the low half of a tensor that is given as its high half. The file has float32
+/// (kernels/cast/split_float.h).
+using LowHalves = std::map<std::string, at::Tensor>;
 
 /// The names under which Hugging Face folders keep weights.
 inline constexpr const char* kSingleFileName = "model.safetensors";
@@ -106,7 +109,8 @@ inline const Metadata kPortableMetadata = {{"format", "pt"}};
 /// fails; an older file then stays as it was. Every byte of the file is added to `sum`, if given,
 /// on its way to the disk.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       const Metadata& metadata = kPortableMetadata, Sha256* sum = nullptr);
+                       const Metadata& metadata = kPortableMetadata, Sha256* sum = nullptr,
+                       const LowHalves& low_halves = {});
 
 /// Fills a folder: model.safetensors when all fits into `max_shard_bytes`, else
 /// model-00001-of-0000N.safetensors … and model.safetensors.index.json. Replaces the weights that

@@ -49,6 +49,47 @@ TEST(FusedUpdate, FollowsTheFormulas) {
   }
 }
 
+TEST(FusedUpdate, HalvesAreTheNearestBfloat16AndLoseNothing) {
+  const float least = 1e-45f, most = 3.4028234e38f;
+  const at::Tensor tie =
+      at::tensor({0x3f808000, 0x3f818000, -0x407f8000}, at::kInt).view(at::kFloat);
+  const at::Tensor value = at::cat({at::randn({100000}), at::randn({1000}) * 1e-39, tie,
+                                    at::tensor({0.0f, -0.0f, least, -least, most, -most, INFINITY,
+                                                -INFINITY, NAN, 1.0f, -2.0f})});
+  at::Tensor high = at::empty(value.sizes(), at::kBFloat16);
+  at::Tensor low = at::empty(value.sizes(), at::kShort);
+  split_float(value, high, low);
+  const at::Tensor back = joined_float(high, low), is_nan = value.isnan();
+  EXPECT_TRUE(at::equal(back.view(at::kInt).masked_fill(is_nan, 0),
+                        value.view(at::kInt).masked_fill(is_nan, 0)));
+  EXPECT_TRUE(at::equal(back.isnan(), is_nan));
+  EXPECT_TRUE(at::equal(high.isnan(), is_nan));
+  const at::Tensor is_tie = value.view(at::kInt).bitwise_and(0xffff).eq(0x8000);
+  EXPECT_GE(is_tie.sum().item<int64_t>(), 3);
+  const at::Tensor other = high.ne(value.to(at::kBFloat16)).logical_and(is_nan.logical_not());
+  EXPECT_FALSE(other.logical_and(is_tie.logical_not()).any().item<bool>());
+  EXPECT_EQ(high[101000].item<float>(), 1.0078125f) << "ties go away from zero";
+}
+
+// The same numbers as for whole float32 values, to the last bit.
+TEST(FusedUpdate, HalvesAreUpdatedAsTheWhole) {
+  for (const UpdateKind kind : kKinds) {
+    for (const double std : {0.0, 1.5}) {
+      const auto parts = make_parts(at::kFloat, kind, {at::kFloat, at::kBFloat16});
+      auto whole = copied(parts, c10::kCPU), halves = in_halves(copied(parts, c10::kCPU));
+      fused_update(whole, rule_of(kind), {std, 4, 42, 7});
+      fused_update(halves, rule_of(kind), {std, 4, 42, 7});
+      for (size_t i = 0; i < parts.size(); ++i) {
+        EXPECT_EQ(halves[i].value.scalar_type(), at::kBFloat16);
+        EXPECT_TRUE(at::equal(value_of(halves[i]), whole[i].value)) << static_cast<int>(kind);
+        if (parts[i].first_moment.defined()) {
+          EXPECT_TRUE(at::equal(halves[i].first_moment, whole[i].first_moment));
+        }
+      }
+    }
+  }
+}
+
 TEST(FusedUpdate, WithoutGradientThereIsNoiseAlone) {
   std::vector<UpdatePart> parts(1);
   parts[0].value = at::ones({11});

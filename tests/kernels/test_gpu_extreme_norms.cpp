@@ -29,11 +29,17 @@ TEST_F(NormsGpu, OfKernelsAreNeverTooSmall) {
         const Operands used{made.a.to(at::kCUDA, at::kBFloat16),
                             made.g.to(at::kCUDA, at::kBFloat16)};
         ASSERT_TRUE(privacy::may_join(layer, used.a, used.g));
-        for (const auto method : {privacy::NormMethod::Ghost, privacy::NormMethod::Width}) {
-          const privacy::TaskNorms norms = privacy::norms_of({{&layer, used.a, used.g, method}});
-          expect_not_too_small(norms.squares_nB[0], used,
-                               "a of 1e" + std::to_string(a) + ", g of 1e" + std::to_string(g) +
-                                   ", method " + std::to_string(static_cast<int>(method)));
+        // One position beside them, as a modulation has it.
+        const Operands one{used.a.narrow(1, 20, 1), used.g.narrow(1, 20, 1)};
+        ASSERT_TRUE(privacy::may_join(layer, one.a, one.g));
+        for (const auto method : {privacy::NormMethod::Ghost, privacy::NormMethod::InputLength,
+                                  privacy::NormMethod::Width}) {
+          const privacy::TaskNorms norms =
+              privacy::norms_of({{&layer, used.a, used.g, method}, {&layer, one.a, one.g, method}});
+          const std::string what = "a of 1e" + std::to_string(a) + ", g of 1e" + std::to_string(g) +
+                                   ", method " + std::to_string(static_cast<int>(method));
+          expect_not_too_small(norms.squares_nB[0], used, what);
+          expect_not_too_small(norms.squares_nB[1], one, what + ", one position");
         }
       }
     }

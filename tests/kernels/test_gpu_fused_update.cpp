@@ -15,11 +15,13 @@ TEST_F(FusedUpdateGpu, EqualsTheReference) {
   const Sources sources[] = {
       {at::kFloat, {}}, {{}, at::kHalf}, {{}, at::kBFloat16}, {at::kFloat, at::kBFloat16},
       {{}, at::kFloat}, {{}, {}},        {at::kBFloat16, {}}};
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+  // kShort stands for float32 in halves.
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble, at::kShort}) {
     for (const UpdateKind kind : kKinds) {
       for (const Sources& from : sources) {
         for (const double std : {0.0, 1.5}) {
-          const auto parts = make_parts(type, kind, from);
+          const auto parts = type == at::kShort ? in_halves(make_parts(at::kFloat, kind, from))
+                                                : make_parts(type, kind, from);
           auto want = copied(parts, c10::kCPU), got = copied(parts, c10::kCUDA);
           fused_update_ref(want, rule_of(kind), {std, 4, 42, 7});
           fused_update(got, rule_of(kind), {std, 4, 42, 7});
@@ -30,7 +32,7 @@ TEST_F(FusedUpdateGpu, EqualsTheReference) {
               return !a.defined() ||
                      at::allclose(a.cpu().to(at::kDouble), b.to(at::kDouble), relative, relative);
             };
-            EXPECT_TRUE(equal(got[i].value, want[i].value) &&
+            EXPECT_TRUE(equal(value_of(got[i]), value_of(want[i])) &&
                         equal(got[i].first_moment, want[i].first_moment) &&
                         equal(got[i].second_moment, want[i].second_moment))
                 << c10::toString(type) << " rule " << static_cast<int>(kind) << " part " << i;

@@ -25,6 +25,7 @@ struct Way {
   std::string dtype = "float32", param_dtype = "bfloat16", tied = "no";
   std::string optimizer = "adamw";
   double lr = 0.01, noise = 0.5;
+  int64_t grad_accum = 1;
   bool deterministic = true, checkpointing = false;
 
   std::string text() const {
@@ -50,7 +51,8 @@ Training with_model(std::shared_ptr<models::Model> model, const Way& way, bool c
   optimizer.optimizer = way.optimizer;
   optimizer.lr = way.lr;
   StepOptions step;
-  step.compile = compile;
+  step.compile = compile ? "yes" : "no";
+  step.grad_accum = way.grad_accum;
   step.deterministic = way.deterministic;
   Training run;
   run.model = std::move(model);
@@ -264,11 +266,28 @@ TEST_F(GraphGpu, GraphsComeAndGoWithTheirTrainers) {
   }
 }
 
+TEST_F(GraphGpu, HoldsAllMicroBatchesOfAStep) {
+  Way way;
+  way.grad_accum = 3;
+  expect_same(way);
+}
+
+TEST_F(GraphGpu, TurnsOnByItselfForASmallModel) {
+  experiment::ExperimentOptions options;
+  options.mode = "auto";
+  options.device = "cuda";
+  options.batch_size = 4;
+  options.seq_length = 16;
+  const Json record = experiment::run_experiment(options);
+  ASSERT_EQ(record["status"], "ok") << record.dump();
+  EXPECT_TRUE(record["time"]["phases_ms"].contains("graph")) << record["time"].dump();
+}
+
 TEST_F(GraphGpu, ExperimentsMeasureReplays) {
   experiment::ExperimentOptions options;
   options.mode = "auto";
   options.device = "cuda";
-  options.compile = true;
+  options.compile = "yes";
   options.batch_size = 4;
   options.seq_length = 16;
   const Json record = experiment::run_experiment(options);

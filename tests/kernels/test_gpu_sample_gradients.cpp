@@ -81,6 +81,61 @@ TEST_F(GpuSampleGradients, ClippedSumsEqualTheReference) {
   for (size_t n = 0; n < list.size(); ++n) EXPECT_LT(worst(out[0][n], out[1][n]), 1e-4);
 }
 
+// One position: a product of the depth B in float32, whatever the widths and the operands' format.
+TEST_F(GpuSampleGradients, SumsOfOnePositionEqualDouble) {
+  for (const auto type : {at::kBFloat16, at::kFloat}) {
+    for (const int64_t samples : {1, 8, 33, 70}) {
+      const std::vector<SampleProblem> list = {
+          problem(samples, 1, 1152, 6912, type), problem(samples, 1, 4096, 3, type),
+          problem(samples, 1, 37, 129, type), problem(samples, 9, 64, 72, type)};
+      at::Tensor factors = at::rand({samples}, at::kCUDA).mul_(0.9).add_(0.01);
+      if (samples > 1) {
+        factors[1].fill_(0);
+        for (const SampleProblem& p : list) p.a[1].fill_(NAN);
+      }
+      std::vector<at::Tensor> out;
+      for (const SampleProblem& p : list)
+        out.push_back(at::full({p.g.size(2), p.a.size(2)}, NAN, p.a.options().dtype(at::kFloat)));
+      clipped_sum(list, factors, out, false);
+      clipped_sum(list, factors, out, true);
+      for (size_t n = 0; n < list.size(); ++n) {
+        const at::Tensor keep = factors.ne(0).view({samples, 1, 1});
+        const at::Tensor g = list[n].g.to(at::kDouble).mul(factors.view({samples, 1, 1}));
+        const at::Tensor a = list[n].a.to(at::kDouble).where(keep, 0.0);
+        const at::Tensor wanted = at::einsum("bto,bti->oi", {g, a}) * 2;
+        EXPECT_LT(worst(out[n], wanted), 3e-6) << n << " of " << samples << " samples";
+      }
+      std::vector<at::Tensor> again;
+      for (const at::Tensor& sum : out) again.push_back(at::empty_like(sum));
+      clipped_sum(list, factors, again, false);
+      clipped_sum(list, factors, again, true);
+      for (size_t n = 0; n < 3; ++n) EXPECT_TRUE(again[n].equal(out[n]));
+    }
+  }
+}
+
+TEST_F(GpuSampleGradients, BoundedSquaresEqualTheReference) {
+  for (const auto type : {at::kBFloat16, at::kFloat}) {
+    const std::vector<SampleProblem> list = {
+        problem(5, 100, 136, 264, type), problem(5, 1, 1152, 6912, type),
+        problem(5, 65, 512, 24, type), problem(5, 1, 37, 3, type)};
+    const auto on = at::TensorOptions(at::kCUDA).dtype(at::kDouble);
+    // A sum that cancels, an ordinary one, a tiny one beside long rows, and what is not finite.
+    const at::Tensor value = at::tensor({-1.0, 5.0, 1e-12, 0.0, 3.0}).to(on);
+    const at::Tensor magnitude = at::tensor({1e6, 6.0, 1e-11, 0.0, INFINITY}).to(on);
+    const std::vector<FoundSquares> found = {
+        {NormSource::Gram, value, magnitude}, {}, {NormSource::Gradient, value.abs(), {}}, {}};
+    const at::Tensor squares = bounded_squares(list, found);
+    const ReferenceOnly reference;
+    const at::Tensor wanted = bounded_squares(list, found);
+    EXPECT_TRUE(squares.isinf().equal(wanted.isinf()));
+    EXPECT_LT(worst(at::nan_to_num(squares / wanted, 1.0), at::ones_like(squares)), 3e-5)
+        << "lengths are rounded up by 1e-5";
+    for (const int64_t one : {1, 3})
+      EXPECT_LT(worst(squares[one] / wanted[one], at::ones_like(squares[one])), 1e-13);
+  }
+}
+
 TEST_F(GpuSampleGradients, LengthsAndScalesEqualTheReference) {
   for (const auto type : {at::kBFloat16, at::kFloat}) {
     std::vector<SampleProblem> list = {problem(3, 100, 136, 264, type),

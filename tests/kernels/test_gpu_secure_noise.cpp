@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "kernels/cast/split_float.h"
 #include "kernels/fused_update/fused_update.h"
 #include "kernels/secure_noise/secure_noise.h"
 #include "kernels/secure_noise/secure_noise_math.h"
@@ -56,6 +57,10 @@ TEST_F(SecureNoiseGpu, OfTheFusedUpdateIsTheSame) {
       noise.secret = &stream.key;
       fused_update(parts, rule, noise);
       EXPECT_TRUE(at::equal(parts[0].value, want)) << first << " " << count;
+      parts[0].value = at::zeros({count}, on_gpu.dtype(at::kBFloat16));
+      parts[0].low = at::zeros({count}, on_gpu.dtype(at::kShort));
+      fused_update(parts, rule, noise);
+      EXPECT_TRUE(at::equal(joined_float(parts[0].value, parts[0].low), want)) << "in halves";
     }
   }
 }

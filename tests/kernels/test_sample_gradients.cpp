@@ -86,15 +86,36 @@ TEST(ClippedSum, IsTheWeightedSumOfPerSampleGradients) {
   }
 }
 
+// A factor must not be rounded to the operands' 16 bits: the sum would not be that of what was
+// clipped.
+TEST(ClippedSum, OfOnePositionIsOneProductInFloat32) {
+  at::manual_seed(13);
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const std::vector<SampleProblem> list = {problem(5, 1, 24, 7, type), problem(5, 1, 3, 40, type),
+                                             problem(5, 2, 8, 8, type)};
+    const at::Tensor factors = at::tensor({0.3f, 1.0f / 3, 0.0f, 1e-20f, 0.777f});
+    std::vector<at::Tensor> out;
+    for (const SampleProblem& p : list) out.push_back(at::full({p.g.size(2), p.a.size(2)}, NAN));
+    clipped_sum(list, factors, out, false);
+    clipped_sum(list, factors, out, true);
+    for (size_t n = 0; n < list.size(); ++n) {
+      const at::Tensor weighted = gradients(list[n]) * factors.to(at::kDouble).view({5, 1, 1});
+      EXPECT_LT(worst(out[n], weighted.sum(0) * 2), 1e-6);
+    }
+  }
+}
+
 TEST(ClippedSum, DroppedSamplesAreNeverRead) {
-  SampleProblem p = problem(3, 5, 8, 8);
-  p.a[1].fill_(NAN);
-  p.g[1].fill_(std::numeric_limits<float>::infinity());
-  std::vector<at::Tensor> out = {at::empty({8, 8})};
-  clipped_sum({p}, at::tensor({1.0f, 0.0f, 1.0f}), out, false);
-  EXPECT_TRUE(out[0].isfinite().all().item<bool>());
-  clipped_sum({p}, at::zeros({3}), out, false);
-  EXPECT_EQ(out[0].abs().max().item<float>(), 0.0f);
+  for (const int64_t positions : {1, 5}) {
+    SampleProblem p = problem(3, positions, 8, 8);
+    p.a[1].fill_(NAN);
+    p.g[1].fill_(std::numeric_limits<float>::infinity());
+    std::vector<at::Tensor> out = {at::empty({8, 8})};
+    clipped_sum({p}, at::tensor({1.0f, 0.0f, 1.0f}), out, false);
+    EXPECT_TRUE(out[0].isfinite().all().item<bool>());
+    clipped_sum({p}, at::zeros({3}), out, false);
+    EXPECT_EQ(out[0].abs().max().item<float>(), 0.0f);
+  }
 }
 
 TEST(ClippedSum, SaysWhatItExpects) {
@@ -137,6 +158,90 @@ TEST(KeepScales, ArePowersOfTwoThatFitFloat16) {
     EXPECT_LT(scaled, 32768);
   }
   for (int64_t n = 5; n < 8; ++n) EXPECT_EQ(scales[n].item<float>(), 1.0f);
+}
+
+// Numbers at all sizes, of both signs, and such that are none.
+std::vector<double> all_sizes() {
+  std::vector<double> list = {0, INFINITY, NAN};
+  for (const double power : {-60.0, -38.0, -20.0, -9.0, -3.0, 0.0, 2.0, 12.0, 38.0, 70.0})
+    for (const double digits : {1.0, 1.7, 6.3}) list.push_back(digits * std::pow(10.0, power));
+  return list;
+}
+
+bool same_number(double x, double y) {
+  return (std::isnan(x) && std::isnan(y)) || x == y || std::abs(x - y) <= 1e-14 * std::abs(y);
+}
+
+// What the kernel computes for one number, against the definition by tensors.
+TEST(BoundedSquares, AreOneDefinitionForNumbersAndTensors) {
+  const std::vector<double> sizes = all_sizes();
+  for (const double magnitude : sizes) {
+    for (const double share : {1.0, 0.5, 1.0 / 15, 1.0 / 17, 1e-5, 0.0, -1e-7}) {
+      for (const double length : sizes) {
+        const double value = magnitude * share, spread = length * 3;
+        const SquareTerm gram{NormSource::Gram, nullptr, nullptr, 1, kLostProducts * 77};
+        const SquareTerm gradient{NormSource::Gradient, nullptr, nullptr, cut_off_squares(50), 0};
+        const auto tensor = [](double x) { return at::full({1}, x, at::kDouble); };
+        const double want_gram =
+            with_rounding_of_sum(
+                bounded_gram(tensor(value), tensor(magnitude)) + gram_underflow(tensor(spread), 77),
+                tensor(length), at::kFloat)
+                .item<double>();
+        const double want_gradient =
+            with_rounding_of_sum(tensor(value) * cut_off_squares(50), tensor(length), at::kFloat)
+                .item<double>();
+        const double got_gram = bounded_square(gram, value, magnitude, length, spread);
+        const double got_gradient = bounded_square(gradient, value, 0, length, spread);
+        EXPECT_TRUE(same_number(got_gram, want_gram)) << got_gram << " for " << want_gram;
+        EXPECT_TRUE(same_number(got_gradient, want_gradient))
+            << got_gradient << " for " << want_gradient;
+        if (value >= 0) {
+          EXPECT_FALSE(got_gram < value) << value;
+          EXPECT_FALSE(got_gradient < value) << value;
+        }
+      }
+    }
+  }
+}
+
+TEST(BoundedSquares, OfOnePositionAreThoseOfTheRows) {
+  at::manual_seed(14);
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const std::vector<SampleProblem> list = {problem(4, 1, 9, 5, type), problem(4, 1, 1, 33, type)};
+    const at::Tensor squares = bounded_squares(list, {{}, {}});
+    for (size_t n = 0; n < list.size(); ++n) {
+      EXPECT_LT(worst(squares[static_cast<int64_t>(n)], gradients(list[n]).square().sum({1, 2})),
+                1e-14);
+    }
+  }
+  // |a| |g| is 1, whatever float32 makes of a square of 1e-30.
+  const SampleProblem p{at::full({2, 1, 4}, 0.5e-30), at::full({2, 1, 4}, 0.5e30)};
+  EXPECT_LT(worst(bounded_squares({p}, {{}})[0], at::ones({2}, at::kDouble)), 1e-6);
+}
+
+TEST(BoundedSquares, OfEachKindGetTheirMargin) {
+  at::manual_seed(15);
+  const std::vector<SampleProblem> list = {problem(3, 6, 8, 16), problem(3, 1, 8, 16),
+                                           problem(3, 40, 16, 24)};
+  const at::Tensor value = at::rand({3}, at::kDouble), magnitude = value * 100;
+  const at::Tensor squares =
+      bounded_squares(list, {{NormSource::Gram, value, magnitude},
+                             {},
+                             {NormSource::Gradient, flash_norm({list[2]})[0], {}}});
+  EXPECT_TRUE((squares[0] >= value + magnitude * 1e-6).all().item<bool>());
+  EXPECT_LT(worst(squares[1], gradients(list[1]).square().sum({1, 2})), 1e-14);
+  const at::Tensor exact = gradients(list[2]).square().sum({1, 2});
+  EXPECT_LT(worst(squares[2], exact * cut_off_squares(40)), 1e-6);
+}
+
+TEST(BoundedSquares, SaysWhatItExpects) {
+  const SampleProblem p = problem(2, 3, 8, 16), one = problem(2, 1, 8, 16);
+  const at::Tensor right = at::ones({2}, at::kDouble);
+  EXPECT_THROW(bounded_squares({p}, {}), UsageError);
+  EXPECT_THROW(bounded_squares({p}, {{}}), UsageError);  // three positions
+  EXPECT_THROW(bounded_squares({p}, {{NormSource::Gram, right, {}}}), UsageError);
+  EXPECT_THROW(bounded_squares({p}, {{NormSource::Gradient, at::ones({2}), {}}}), UsageError);
+  EXPECT_NO_THROW(bounded_squares({one}, {{NormSource::Gram, right, right}}));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/cast/split_float.h"
 #include "kernels/fused_update/fused_update.h"
 
 namespace moonshard::kernels {
@@ -42,10 +43,26 @@ inline std::vector<UpdatePart> make_parts(at::ScalarType type, UpdateKind kind,
   return parts;
 }
 
+/// The same parts with float32 values in halves.
+inline std::vector<UpdatePart> in_halves(std::vector<UpdatePart> parts) {
+  for (UpdatePart& part : parts) {
+    const at::Tensor whole = part.value;
+    part.value = at::empty(whole.sizes(), at::kBFloat16);
+    part.low = at::empty(whole.sizes(), at::kShort);
+    split_float(whole, part.value, part.low);
+  }
+  return parts;
+}
+
+/// A part's values, whatever they are kept in.
+inline at::Tensor value_of(const UpdatePart& part) {
+  return part.low.defined() ? joined_float(part.value, part.low) : part.value;
+}
+
 inline std::vector<UpdatePart> copied(const std::vector<UpdatePart>& parts, c10::Device device) {
   std::vector<UpdatePart> copies = parts;
   for (UpdatePart& part : copies) {
-    for (at::Tensor* tensor : {&part.value, &part.grad, &part.rows, &part.row_factors,
+    for (at::Tensor* tensor : {&part.value, &part.low, &part.grad, &part.rows, &part.row_factors,
                                &part.first_moment, &part.second_moment})
       if (tensor->defined()) *tensor = tensor->to(device, tensor->scalar_type(), false, true);
   }

@@ -2,28 +2,26 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <mutex>
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
-#include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/version.h>
 
 #include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/core/tuning.h"
-#include "runtime/profile/nvml.h"
+#include "runtime/models/blocks/kept_attention.h"
+#include "runtime/profile/kernel_timer.h"
 
 namespace moonshard::models {
 namespace {
 
 at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            bool causal) {
+  if (keeps_attention(q, k)) return kept_attention(q, k, v, causal);
   if (attention_has_choice(q, k))
     return run_attention(attention_kernel(q, k, causal), q, k, v, causal);
   const int64_t repeat = q.size(1) / k.size(1);
@@ -74,20 +72,7 @@ Trial try_kernel(AttentionKernel kernel, const std::vector<at::Tensor>& qkv, con
     trial.results = torch::autograd::grad({y}, qkv, {g});
     trial.results.insert(trial.results.begin(), y.detach());
   };
-  constexpr int kWarmUps = 3, kRounds = 3, kRepeats = 5;
-  for (int i = 0; i < kWarmUps; ++i) once();
-  const c10::Device device = g.device();
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  for (int round = 0; round < kRounds; ++round) {
-    c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT),
-        stop(device.type(), c10::EventFlag::BACKEND_DEFAULT);
-    start.record(guard.getStream(device));
-    for (int i = 0; i < kRepeats; ++i) once();
-    stop.record(guard.getStream(device));
-    stop.synchronize();
-    const double ms = start.elapsedTime(stop) / kRepeats;
-    trial.ms = round == 0 ? ms : std::min(trial.ms, ms);
-  }
+  trial.ms = profile::best_ms(g.device(), /*repeats=*/5, once);
   return trial;
 }
 
@@ -121,15 +106,6 @@ std::map<std::string, double> time_kernels(const at::Tensor& like_q, const at::T
   } catch (const c10::Error&) {  // cuDNN does not support this shape, or is missing
   }
   return times;
-}
-
-// The GPU and the library that a time belongs to.
-std::string machine_of(const at::Tensor& q) {
-  static const std::vector<profile::Gpu> gpus =
-      profile::visible_gpus(profile::list_gpus().gpus, std::getenv("CUDA_VISIBLE_DEVICES"));
-  const auto index = static_cast<size_t>(q.get_device());
-  return fmt::format("{}, LibTorch {}", index < gpus.size() ? gpus[index].name : "GPU",
-                     TORCH_VERSION);
 }
 
 std::mutex& choices_mutex() {
@@ -179,8 +155,8 @@ AttentionKernel attention_kernel(const at::Tensor& q, const at::Tensor& k, bool 
   const std::lock_guard lock(choices_mutex());
   const auto known = choices().find(key);
   if (known != choices().end()) return known->second;
-  const std::string name =
-      tuned_choice(machine_of(q), key, [&] { return time_kernels(q, k, causal); });
+  const std::string name = tuned_choice(profile::machine_of(q.device()), key,
+                                        [&] { return time_kernels(q, k, causal); });
   const AttentionKernel kernel = name == attention_kernel_name(AttentionKernel::Cudnn)
                                      ? AttentionKernel::Cudnn
                                      : AttentionKernel::Flash;

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
+#include "runtime/models/blocks/kept_attention.h"
 #include "runtime/profile/ledger.h"
 
 namespace moonshard::models {
@@ -14,25 +15,33 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct HeldBlock : torch::CustomClassHolder {
-  explicit HeldBlock(BlockFunction f) : function(std::move(f)) {}
+  HeldBlock(BlockFunction f, Recompute recompute) : function(std::move(f)), what(recompute) {}
+
+  at::Tensor run(const at::Tensor& x, const at::Tensor& c, bool first) {
+    std::optional<KeptAttention::Scope> scope;
+    if (what == Recompute::AllButAttention) scope.emplace(attention, /*records=*/first);
+    return function(x, c);
+  }
+
   BlockFunction function;
+  Recompute what;
+  KeptAttention attention;
 };
 
 struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& c,
-                            const at::Tensor& anchor, bool conditioned, BlockFunction block) {
+                            const at::Tensor& anchor, bool conditioned,
+                            const c10::intrusive_ptr<HeldBlock>& block) {
     context->save_for_backward({x, c, anchor});
     context->saved_data["conditioned"] = conditioned;
-    at::Tensor y = block(
-        x, conditioned ? c : at::Tensor());  // gradients are off inside a custom function's forward
-    context->saved_data["block"] =
-        c10::IValue::make_capsule(c10::make_intrusive<HeldBlock>(std::move(block)));
-    return y;
+    context->saved_data["block"] = c10::IValue::make_capsule(block);
+    // Gradients are off inside a custom function's forward.
+    return block->run(x, conditioned ? c : at::Tensor(), /*first=*/true);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto held = context->saved_data["block"].toCapsule();
-    const BlockFunction& block = static_cast<HeldBlock*>(held.get())->function;
+    HeldBlock& block = *static_cast<HeldBlock*>(held.get());
     const auto saved = context->get_saved_variables();
     const bool conditioned = context->saved_data["conditioned"].toBool();
     const auto leaf = [&](size_t i) {
@@ -43,7 +52,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
     {
       const at::AutoGradMode enable(true);
       const profile::OwnerScope again(profile::Owner::Activations);
-      y = block(x, c);
+      y = block.run(x, c, /*first=*/false);
     }
     variable_list inputs{anchor};  // walked for the seam's sake, its own gradient is not used
     if (x.requires_grad()) inputs.push_back(x);
@@ -59,11 +68,18 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
 
 }  // namespace
 
-at::Tensor checkpointed(const Seam& seam, bool on, BlockFunction block, const at::Tensor& x,
+Recompute recompute_of(const std::string& checkpointing, int64_t every, size_t index) {
+  if (checkpointing == "none" || static_cast<int64_t>(index) % every != 0)
+    return Recompute::Nothing;
+  return checkpointing == "block" ? Recompute::Block : Recompute::AllButAttention;
+}
+
+at::Tensor checkpointed(const Seam& seam, Recompute what, BlockFunction block, const at::Tensor& x,
                         const at::Tensor& c) {
-  if (!on || seam.plain_autograd || !at::GradMode::is_enabled()) return block(x, c);
+  if (what == Recompute::Nothing || seam.plain_autograd || !at::GradMode::is_enabled())
+    return block(x, c);
   return CheckpointFunction::apply(x, c.defined() ? c : seam.no_anchor, seam.anchor, c.defined(),
-                                   std::move(block));
+                                   c10::make_intrusive<HeldBlock>(std::move(block), what));
 }
 
 }  // namespace moonshard::models

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include <ATen/core/Tensor.h>
 
@@ -13,8 +14,18 @@ namespace moonshard::models {
 /// A block of one stream x and an optional conditioning c (undefined when the block has none).
 using BlockFunction = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& c)>;
 
-/// block(x, c), recomputed in backward when `on`. What the block captures must outlive the graph.
-at::Tensor checkpointed(const Seam& seam, bool on, BlockFunction block, const at::Tensor& x,
+enum class Recompute {
+  Nothing,
+  Block,
+  AllButAttention  ///< attention's output is kept as well (kept_attention.h)
+};
+
+/// Of block number `index` under the options checkpointing and checkpoint_every.
+Recompute recompute_of(const std::string& checkpointing, int64_t every, size_t index);
+
+/// block(x, c); what it recomputes in backward is not kept. What the block captures must outlive
+/// the graph.
+at::Tensor checkpointed(const Seam& seam, Recompute what, BlockFunction block, const at::Tensor& x,
                         const at::Tensor& c = {});
 
 }  // namespace moonshard::models

@@ -1,15 +1,19 @@
-// Engine "auto": a small knapsack. Every linear layer has two ways that need one backward pass: its
-// norm by the cheaper kernel with (a, g) kept for the sum, or each sample's gradient kept. Times
-// and bytes come from the formulas of norm_cost.h; the smallest set of ways is the start, and
-// layers change to their faster way in the order of time saved per byte while the budget lasts.
-// Where even the smallest does not fit, nothing is kept and backward runs twice.
+// Engine "auto": a small knapsack. Linear layers that read one input have two ways that need one
+// backward pass: their norms by the cheaper kernel with (a, g) kept for the sum, or each sample's
+// gradients kept. Times are measured where kernels run (timed_ways.h), or come from the formulas of
+// norm_cost.h, as bytes do. The smallest set of ways is the start, and layers change to their
+// faster way in the order of time saved per byte while the budget lasts. Where even the smallest
+// does not fit, nothing is kept and backward runs twice.
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "kernels/common/choice.h"
 #include "runtime/privacy/engines/engines.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/privacy/norm_cost.h"
+#include "runtime/privacy/timed_ways.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -23,23 +27,40 @@ class AutoEngine : public NormEngine {
  protected:
   Keep plan_keep(const models::Model& model, const MicroBatch& micro) override {
     keeps_rows_.assign(model.layers().size(), false);
-    std::vector<Upgrade> upgrades;
+    ghost_is_faster_.clear();
+    std::map<uint32_t, Unit> units;  // by the first layer that reads the input
     double total = 0;
     for (const auto& layer : model.layers()) {
       if (!layer->trainable()) continue;
       const LayerShape shape = predicted_shape(*layer, micro);
-      const double inputs = kept_inputs_bytes(shape);
+      if (has_trained_bias(*layer)) total += shape.samples * shape.out * kRowBytes;
       if (!may_keep_rows(*layer, shape)) {
-        total += inputs;
+        total += always_kept_bytes(*layer, shape);
         continue;
       }
-      const double rows = rows_bytes(shape);
-      const bool rows_are_faster = rows_cost(shape) < norm_cost(shape) + sum_inputs_cost(shape);
-      keeps_rows_[layer->index] = rows < inputs;
-      total += std::min(rows, inputs);
-      if (rows_are_faster == (rows < inputs)) continue;
-      const double saved = std::abs(rows_cost(shape) - norm_cost(shape) - sum_inputs_cost(shape));
-      upgrades.push_back({layer->index, std::abs(rows - inputs), saved});
+      const models::ParamLayer* first = layer->same_input_as;
+      Unit& unit = units[first != nullptr ? first->index : layer->index];
+      unit.layers.push_back(layer->index);
+      unit.shape.samples = static_cast<int64_t>(shape.samples);
+      unit.shape.positions = static_cast<int64_t>(shape.positions);
+      unit.shape.in = static_cast<int64_t>(shape.in);
+      unit.shape.out.push_back(static_cast<int64_t>(shape.out));
+      unit.by_kernel = unit.by_kernel && shape.by_kernel;
+      unit.inputs.add(kept_inputs_bytes(shape), norm_cost(shape) + sum_inputs_cost(shape));
+      unit.rows.add(rows_bytes(shape), rows_cost(shape));
+    }
+    std::vector<const Unit*> upgrades;
+    for (auto& [first, unit] : units) {
+      if (const auto times = times_of(unit, const_cast<models::Model&>(model).seam().anchor)) {
+        unit.inputs.cost = times->inputs();
+        unit.rows.cost = times->rows();
+        for (const uint32_t layer : unit.layers)
+          ghost_is_faster_[layer] = times->ghost < times->flash;
+      }
+      const bool rows = unit.rows.bytes < unit.inputs.bytes;
+      decide(unit, rows);
+      total += unit.smaller().bytes;
+      if (unit.larger().cost < (1 - kNoise) * unit.smaller().cost) upgrades.push_back(&unit);
     }
     const double budget = budget_bytes(model);
     if (options_.memory_budget_mb > 0 && total > budget) {
@@ -47,23 +68,27 @@ class AutoEngine : public NormEngine {
       return Keep::Nothing;
     }
     second_pass_ = false;
-    std::stable_sort(upgrades.begin(), upgrades.end(), [](const Upgrade& x, const Upgrade& y) {
-      return x.saved * y.bytes > y.saved * x.bytes;
+    std::stable_sort(upgrades.begin(), upgrades.end(), [](const Unit* x, const Unit* y) {
+      return x->saved() * y->more_bytes() > y->saved() * x->more_bytes();
     });
-    for (const Upgrade& upgrade : upgrades) {
-      if (total + upgrade.bytes > budget) continue;
-      total += upgrade.bytes;
-      keeps_rows_[upgrade.layer] = !keeps_rows_[upgrade.layer];
+    for (const Unit* unit : upgrades) {
+      if (total + unit->more_bytes() > budget) continue;
+      total += unit->more_bytes();
+      decide(*unit, !keeps_rows_[unit->layers.front()]);
     }
     return Keep::Inputs;
   }
 
   LayerPlan plan_layer(const models::ParamLayer& layer, const at::Tensor& a,
                        const at::Tensor& g) override {
-    const LayerShape shape = shape_at(layer, a, g);
+    const LayerShape shape = shape_at(layer, a, g, readers(layer));
     LayerPlan plan;
     plan.norm.tile_size = options_.tile_size;
-    plan.norm.method = cheapest_norm(shape);
+    const auto timed = ghost_is_faster_.find(layer.index);
+    plan.norm.method = timed == ghost_is_faster_.end() || options_.flash_algorithm != "auto"
+                           ? cheapest_norm(shape)
+                       : timed->second ? NormMethod::Ghost
+                                       : NormMethod::Width;
     plan.compact = shape.by_kernel && keeps_compact(g);
     plan.keep = second_pass_                                      ? Keep::Nothing
                 : is_shared(layer)                                ? Keep::Inputs
@@ -74,10 +99,49 @@ class AutoEngine : public NormEngine {
   }
 
  private:
-  struct Upgrade {
-    uint32_t layer;
-    double bytes, saved;
+  struct Way {
+    double bytes = 0, cost = 0;
+    void add(double more_bytes, double more_cost) {
+      bytes += more_bytes;
+      cost += more_cost;
+    }
   };
+  // Layers that read one input keep the same: where one keeps the input, the others save nothing.
+  struct Unit {
+    std::vector<uint32_t> layers;
+    UnitShape shape;
+    bool by_kernel = true;
+    Way inputs, rows;
+    const Way& smaller() const { return rows.bytes < inputs.bytes ? rows : inputs; }
+    const Way& larger() const { return rows.bytes < inputs.bytes ? inputs : rows; }
+    double more_bytes() const { return larger().bytes - smaller().bytes; }
+    double saved() const { return smaller().cost - larger().cost; }
+  };
+  // Memory is not spent on differences that the formulas cannot tell.
+  static constexpr double kNoise = 0.05;
+
+  // Batches of other sizes take the times of the first, by their share: Poisson sampling draws a
+  // new size in every step. Deterministic runs plan by formulas, the same on every machine.
+  std::optional<WayTimes> times_of(const Unit& unit, const at::Tensor& anchor) {
+    constexpr size_t kMostShapes = 32;
+    if (!anchor.is_cuda() || !unit.by_kernel || at::globalContext().deterministicAlgorithms())
+      return {};
+    UnitShape of_one = unit.shape;
+    of_one.samples = 1;
+    const std::string key = of_one.text();
+    auto known = times_.find(key);
+    if (known == times_.end()) {
+      if (times_.size() >= kMostShapes) return {};
+      known = times_.emplace(key, Timed{unit.shape.samples, timed_ways(unit.shape, anchor)}).first;
+    }
+    if (!known->second.times) return {};
+    return known->second.times->scaled(static_cast<double>(unit.shape.samples) /
+                                       static_cast<double>(known->second.samples));
+  }
+
+  void decide(const Unit& unit, bool rows) {
+    for (const uint32_t layer : unit.layers) keeps_rows_[layer] = rows;
+  }
 
   NormMethod cheapest_norm(const LayerShape& shape) const {
     if (options_.flash_algorithm != "auto") return choose_flash(shape, options_.flash_algorithm);
@@ -100,6 +164,17 @@ class AutoEngine : public NormEngine {
         return width_cost(shape);
     }
   }
+
+  // Of what has no choice.
+  static double always_kept_bytes(const models::ParamLayer& layer, const LayerShape& shape) {
+    if (has_small_gradient(layer)) return shape.samples * shape.out * kRowBytes;
+    if (layer.kind == models::kinds::kPositionTable)  // its output gradient
+      return shape.samples * static_cast<double>(layer.weight->value.numel()) * shape.element_bytes;
+    if (layer.kind == models::kinds::kEmbedding)
+      return shape.samples * shape.positions * (shape.out * shape.element_bytes + kIdBytes);
+    return kept_inputs_bytes(shape);
+  }
+  static constexpr double kRowBytes = 4, kIdBytes = 8;
 
   static double rows_cost(const LayerShape& shape) {
     return shape.by_kernel ? keep_compact_cost(shape) : keep_gradients_cost(shape);
@@ -124,8 +199,9 @@ class AutoEngine : public NormEngine {
     return all == 0 ? 1e300 : std::max(0.0, (all - 2 * parameters) / 2);
   }
 
-  // Before the forward pass positions are known only as the model's tokens. A layer that runs on
-  // fewer (a classification head) is over-estimated, which errs on the safe side.
+  // Before the forward pass positions are known only as the model's tokens, and one per sample
+  // where the layer says so. A layer that runs on fewer is over-estimated, which errs on the safe
+  // side.
   LayerShape predicted_shape(const models::ParamLayer& layer, const MicroBatch& micro) const {
     const at::Tensor& weight = layer.weight->value;
     const double rows = static_cast<double>(weight.size(0));
@@ -134,27 +210,30 @@ class AutoEngine : public NormEngine {
     const at::ScalarType format = layer.seam->compute_type;
     LayerShape shape{
         static_cast<double>(std::max(micro.samples, micro.most_samples)),
-        static_cast<double>(std::max(micro.tokens_per_sample, micro.most_tokens_per_sample)),
+        layer.one_position
+            ? 1
+            : static_cast<double>(std::max(micro.tokens_per_sample, micro.most_tokens_per_sample)),
         columns,
         is_matrix(layer) ? rows : columns,
         static_cast<double>(c10::elementSize(format)),
         anchor.is_cuda()};
+    shape.readers = static_cast<double>(readers(layer));
     shape.by_kernel = is_matrix(layer) &&
                       (format == at::kBFloat16 || (format == at::kFloat && stands_in(anchor))) &&
                       !is_shared(layer) && weight.size(0) % 8 == 0 &&
                       (weight.numel() / weight.size(0)) % 8 == 0 && has_built_in_rule(layer) &&
-                      keeps_compact(anchor);
+                      keeps_compact(anchor);  // else what is planned here goes by the plain costs
     return shape;
   }
 
-  // Only the Hopper kernel keeps rows in 16 bits. Elsewhere they are kept as they are, so that what
-  // is planned before the forward pass goes by the plain costs.
-  static bool keeps_compact(const at::Tensor& like) {
-    return stands_in(like) || kernels::variant_of("flash_norm", like) == kernels::Variant::Hopper;
-  }
-
   ClipOptions options_;
-  std::vector<bool> keeps_rows_;  ///< by layer index
+  struct Timed {
+    int64_t samples;  ///< that were timed
+    std::optional<WayTimes> times;
+  };
+  std::map<std::string, Timed> times_;        ///< by the shape of one sample
+  std::map<uint32_t, bool> ghost_is_faster_;  ///< by layer index, where it was timed
+  std::vector<bool> keeps_rows_;              ///< by layer index
   bool second_pass_ = false;
 };
 

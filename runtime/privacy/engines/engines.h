@@ -18,8 +18,9 @@ std::unique_ptr<ClipEngine> make_auto_engine(const ClipOptions& options,
 std::unique_ptr<ClipEngine> make_custom_engine(const std::string& name, NormFunction norms,
                                                Keep keep, std::shared_ptr<Clipping> clipping);
 
-/// The layer's shape at the seam, for norm_cost.h.
-LayerShape shape_at(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
+/// The layer's shape at the seam, for norm_cost.h. `readers`: NormEngine::readers.
+LayerShape shape_at(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                    int64_t readers);
 
 /// Norm layers and tables: B x d numbers say all, so that (a, g) need not be kept.
 bool has_small_gradient(const models::ParamLayer& layer);

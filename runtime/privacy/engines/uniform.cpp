@@ -3,7 +3,8 @@
 //   ghost              norm from Gram matrices             second backward pass
 //   flash              norm by tiles                       second backward pass
 //   bookkeeping        norm from Gram matrices             sum from the kept (a, g)
-//   flash_bookkeeping  norm by tiles                       sum from the kept (a, g)
+//   flash_bookkeeping  norm by tiles                       sum from the kept (a, g), or from
+//                      gradients kept in 16 bits, where a kernel keeps them and they are smaller
 #include "runtime/privacy/engines/engines.h"
 #include "runtime/privacy/norm_cost.h"
 
@@ -13,8 +14,10 @@ bool has_small_gradient(const models::ParamLayer& layer) {
   return layer.kind == models::kinds::kRmsNorm || layer.kind == models::kinds::kLayerNorm;
 }
 
-LayerShape shape_at(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
+LayerShape shape_at(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
+                    int64_t readers) {
   LayerShape shape = shape_of(a, g);
+  shape.readers = static_cast<double>(readers);
   shape.by_kernel = may_join(layer, a, g);
   return shape;
 }
@@ -43,9 +46,12 @@ class UniformEngine : public NormEngine {
                     ? Keep::Gradients
                     : keep_;
     plan.norm.tile_size = options_.tile_size;
-    plan.norm.method = keep_ == Keep::Gradients ? NormMethod::Materialize
-                       : flash_ ? choose_flash(shape_at(layer, a, g), options_.flash_algorithm)
-                                : NormMethod::Ghost;
+    plan.norm.method =
+        keep_ == Keep::Gradients ? NormMethod::Materialize
+        : flash_ ? choose_flash(shape_at(layer, a, g, readers(layer)), options_.flash_algorithm)
+                 : NormMethod::Ghost;
+    // Who names an algorithm gets it: gradients that are kept need none.
+    plan.compact_if_smaller = flash_ && keep_ == Keep::Inputs && options_.flash_algorithm == "auto";
     return plan;
   }
 

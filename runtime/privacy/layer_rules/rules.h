@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/position_lengths/position_lengths.h"
 #include "runtime/privacy/layer_rules.h"
 
 namespace moonshard::privacy {
@@ -73,30 +74,10 @@ inline at::Tensor wide_mm(const at::Tensor& x, const at::Tensor& y) {
 /// is never clipped, and a sample of infinite norm is dropped.
 at::Tensor row_squares(const at::Tensor& x);
 
-/// Squared norms from products of Gram matrices (any shape, double), given the sums of absolute
-/// values: where those are many times larger, cancellation is possible and an upper bound of the
-/// error is added. For GPUs, where looking at the values would stop the stream.
-at::Tensor bounded_gram(const at::Tensor& value, const at::Tensor& magnitude);
-
-/// The most that a squared norm from float32 Gram matrices of rows of that width can lack because
-/// products of rows below 1.2e-38 count as 0: each is multiplied by one of the other matrix.
-/// `spread` is (sum of |a_t|)^2 + (sum of |g_t|)^2. Far below rounding unless one of the two is
-/// huge.
-inline at::Tensor gram_underflow(const at::Tensor& spread, int64_t width) {
-  return spread * (2.4e-38 * static_cast<double>(width));
-}
-
-/// A norm from Gram matrices is a sum of terms of both signs. Its rounding error is about 3e-7
-/// (float32) of the sum of absolute values; where that is this many times larger, the result is not
-/// trusted.
-inline constexpr double kTrustedCancellation = 16;
-
-/// Squared norms [B] for sums of parts whose lengths add up to `magnitudes` [B]. Where parts
-/// cancel, the sum that is formed later from scaled parts has its own rounding error, some eps
-/// times the magnitude. That error is part of the contribution: it must count, or an adversarial
-/// sample would exceed the bound. Where it is below 1e-4 of the norm, the norm stays as it
-/// is.
-at::Tensor with_rounding_of_sum(const at::Tensor& squares, const at::Tensor& magnitudes,
-                                at::ScalarType wide);
+// Margins of squared norms.
+using kernels::bounded_gram;
+using kernels::gram_underflow;
+using kernels::kTrustedCancellation;
+using kernels::with_rounding_of_sum;
 
 }  // namespace moonshard::privacy

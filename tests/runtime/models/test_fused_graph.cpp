@@ -109,7 +109,7 @@ TEST_P(FusedGraph, GivesWhatThePlainOneGives) {
   options.seed = 5;
   for (const auto& [dtype, tolerance] :
        std::vector<std::pair<std::string, double>>{{"float64", 1e-11}, {"float32", 2e-5}}) {
-    for (const char* checkpointing : {"none", "block"}) {
+    for (const char* checkpointing : {"none", "block", "keep_attention"}) {
       for (const char* attention : {"flash", "standard"}) {
         options.dtype = dtype;
         options.attention = attention;

@@ -62,7 +62,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"qwen2.5-tiny", "lm", 512, "flash", "none"},
                       Setting{"dit-tiny", "denoise", 1024, "flash", "none"},
                       Setting{"dit-tiny", "denoise", 1024, "standard", "none"},
-                      Setting{"dit-xl-tiny", "denoise", 1024, "flash", "block"}),
+                      Setting{"dit-xl-tiny", "denoise", 1024, "flash", "block"},
+                      Setting{"dit-xl-tiny", "denoise", 1024, "flash", "keep_attention"}),
     [](const auto& test) {
       std::string name = fmt::format("{}_{}_{}_{}", test.param.model, test.param.task,
                                      test.param.attention, test.param.checkpointing);

@@ -119,5 +119,31 @@ TEST_F(EngineMemory, AutoStaysWithinItsBudget) {
   }
 }
 
+// Predictions before the forward pass: an input that several layers read is kept once, and layers
+// of one position (a modulation per block) keep next to nothing.
+TEST_F(EngineMemory, AutoPredictsWhatIsKept) {
+  for (const char* name : {"llama3-tiny", "dit-tiny"}) {
+    models::ModelOptions options;
+    options.model = name;
+    options.device = "cpu";
+    options.hidden_dim = 128;
+    options.head_dim = 32;
+    if (std::string(name) == "dit-tiny") options.image_size = 32;
+    const std::shared_ptr<models::Model> model = models::make_model(options);
+    const auto kept = [&](const char* mode, int64_t budget_mb) {
+      privacy::ClipOptions clip;
+      clip.mode = mode;
+      clip.memory_budget_mb = budget_mb;
+      train::Trainer trainer(
+          {model, clip, {}, std::make_unique<data::SyntheticData>(model->options(), 16, 64)});
+      return trainer.step().kept_bytes;
+    };
+    // Short samples: (a, g) are smaller than gradients, so that the smallest plan is bookkeeping's.
+    const int64_t needed = kept("bookkeeping", 0);
+    EXPECT_GT(needed, 4 << 20) << name << ": else MiB are too coarse";
+    EXPECT_GT(kept("auto", needed * 5 / 4 / (1 << 20)), 0) << name << " needs " << needed;
+  }
+}
+
 }  // namespace
 }  // namespace moonshard

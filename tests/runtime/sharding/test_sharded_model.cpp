@@ -74,6 +74,44 @@ TEST(ShardedModel, OneRankTrainsExactlyAsWithoutWrapper) {
   }
 }
 
+// Whether a cast to bfloat16 would round some weight to the even neighbour of two that are equally
+// near: halves round such a tie away from zero (kernels/cast/split_float.h).
+bool has_even_tie(const models::Model& model) {
+  for (const auto& parameter : model.parameters()) {
+    const at::Tensor bits = parameter->value.view(at::kInt);
+    if (bits.bitwise_and(0x1ffff).eq(0x8000).any().item<bool>()) return true;
+  }
+  return false;
+}
+
+TEST(ShardedModel, MixedPrecisionTrainsExactlyAsWithoutWrapperAndCastsNothing) {
+  models::ModelOptions whole = small_llama(false), parts = small_llama(true);
+  whole.param_dtype = parts.param_dtype = "bfloat16";
+  whole.seed = parts.seed = 2;
+  for (const char* engine : {"none", "auto"}) {
+    for (const char* optimizer : {"sgd", "adamw"}) {
+      for (const char* sharding : {"zero3", "zero2", "zero2_replicated"}) {
+        const Training plain = make_run(whole, {}, engine, optimizer);
+        const Training wrapped = make_run(parts, fsdp(sharding), engine, optimizer);
+        train::StepReport last;
+        for (int i = 0; i < 3; ++i) {
+          ASSERT_FALSE(has_even_tie(*plain.model)) << "choose another seed";
+          last = wrapped.trainer->step();
+          EXPECT_EQ(plain.trainer->step().loss, last.loss) << engine;
+        }
+        EXPECT_EQ(last.sharding.whole_peak, 0) << "one rank gathers nothing";
+        wrapped.trainer->gather();
+        for (const auto& parameter : plain.model->parameters()) {
+          const at::Tensor& value = wrapped.model->parameter(parameter->name).value;
+          EXPECT_EQ(value.scalar_type(), at::kFloat);
+          EXPECT_TRUE(at::equal(parameter->value, value))
+              << engine << " " << optimizer << " " << sharding << " " << parameter->name;
+        }
+      }
+    }
+  }
+}
+
 TEST(ShardedModel, ADeferredModelStartsAsTheWholeOneAlsoWithAPaddingRow) {
   models::ModelOptions options = small_llama(false);
   options.pad_token_id = 3;
@@ -262,6 +300,35 @@ TEST(ShardedModel, SixteenBitGradientsTravelAsAskedAndAreSummedWide) {
   const train::StepReport a = half.trainer->step(), b = full.trainer->step();
   EXPECT_EQ(bytes(a) * 2, bytes(b));
   EXPECT_EQ(a.sharding.gradients, b.sharding.gradients);
+}
+
+// Rows in flight: those of two units, and the one that is being sent. The root's, by far the
+// largest here, must not be there twice.
+TEST(ShardedModel, MoreMicroBatchesHaveNoMoreGradientsInFlight) {
+  models::ModelOptions options = small_llama(true);
+  options.vocab_size = 4096;
+  for (const char* engine : {"none", "auto"}) {
+    std::map<int64_t, int64_t> peaks;
+    for (const int64_t micro_batches : {1, 2, 4}) {
+      Training run;
+      run.model = models::make_model(options);
+      privacy::ClipOptions clip;
+      clip.mode = engine;
+      train::StepOptions step;
+      step.grad_accum = micro_batches;
+      run.trainer = std::make_unique<train::Trainer>(
+          train::TrainerParts{run.model,
+                              clip,
+                              {},
+                              std::make_unique<data::SyntheticData>(run.model->options(), 4, 6),
+                              step,
+                              fsdp("zero3", "fake:2")});
+      peaks[micro_batches] = run.trainer->step().sharding.in_flight_peak;
+    }
+    EXPECT_GT(peaks[1], 2 * 4096 * 24 * 4) << "embedding and head are in one unit";
+    EXPECT_EQ(peaks[2], peaks[1]) << engine;
+    EXPECT_EQ(peaks[4], peaks[1]) << engine;
+  }
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ using testing::internal::GetCapturedStderr;
 struct Way {
   std::string engine = "flash_bookkeeping", wrapper = "none", clipping = "flat";
   std::string model = "llama3-tiny", world = "auto", tied = "no";
+  std::string compile = "yes";
   int64_t grad_accum = 1;
   bool checkpointing = false;
 
@@ -69,7 +70,7 @@ Training make_run(const Way& way, bool compile) {
   optimizer.lr = 0.01;
   StepOptions step;
   step.grad_accum = way.grad_accum;
-  step.compile = compile;
+  step.compile = compile ? way.compile : "no";
   run.trainer = std::make_unique<Trainer>(TrainerParts{
       run.model, clip, optimizer, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
       step, sharding, nullptr, privacy::reproducible_noise()});
@@ -114,7 +115,7 @@ void expect_same_digits(const Way& way, int first) {
 
 TEST(StepGraph, IsAnOptionOfExperiments) {
   ASSERT_NE(experiment::experiment_schema().find("compile"), nullptr);
-  EXPECT_FALSE(experiment::ExperimentOptions{}.compile);
+  EXPECT_EQ(experiment::ExperimentOptions{}.compile, "auto");
   EXPECT_EQ(
       experiment::resolve_experiment_table(Json{{"compile", true}, {"device", "cpu"}})["warmup"],
       1);
@@ -162,6 +163,47 @@ TEST(StepGraph, AlsoWithOtherClippingAndModels) {
   }
 }
 
+TEST(StepGraph, HoldsAllMicroBatchesOfAStep) {
+  const ImitatedGraphs imitated;
+  for (const char* engine : {"none", "ghost", "auto"}) {
+    for (const char* wrapper : {"none", "zero3"}) {
+      Way way;
+      way.engine = engine, way.wrapper = wrapper, way.grad_accum = 3;
+      expect_same_digits(way, 3);
+    }
+  }
+}
+
+// On the CPU the host takes all of a step.
+TEST(StepGraph, TurnsOnByItselfWhereTheHostTakesMostOfAStepAndSaysSo) {
+  const ImitatedGraphs imitated;
+  Way way;
+  way.compile = "auto";
+  CaptureStderr();
+  expect_same_digits(way, 3);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("launching kernels takes 100 % of a step"));
+}
+
+TEST(StepGraph, ByItselfDependsOnTheSecondStepAlone) {
+  const ImitatedGraphs imitated;
+  const auto is_on_after = [](double first, double second, bool has_room,
+                              const std::string& obstacle = "") {
+    StepGraph graph(c10::kCPU, obstacle, /*by_itself=*/true);
+    graph.observe(first, has_room);
+    graph.observe(second, has_room);
+    graph.observe(first, true);
+    return graph.is_possible();
+  };
+  CaptureStderr();
+  EXPECT_FALSE(is_on_after(1.0, 0.79, true));
+  EXPECT_FALSE(is_on_after(1.0, 1.0, false));
+  EXPECT_FALSE(is_on_after(1.0, 1.0, true, "an obstacle"));
+  EXPECT_EQ(GetCapturedStderr(), "") << "nobody asked";
+  CaptureStderr();
+  EXPECT_TRUE(is_on_after(0.1, 0.8, true));
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("80 % of a step"));
+}
+
 TEST(StepGraph, SaysWhatStandsInItsWay) {
   const ImitatedGraphs imitated;
   const auto expect_obstacle = [](const Way& way, const std::string& words) {
@@ -172,9 +214,6 @@ TEST(StepGraph, SaysWhatStandsInItsWay) {
     EXPECT_EQ(said.find("compile:"), said.rfind("compile:")) << said;
   };
   Way way;
-  way.grad_accum = 2;
-  expect_obstacle(way, "grad_accum is 2");
-  way = {};
   way.clipping = "adaptive";
   expect_obstacle(way, "adaptive");
   way = {};

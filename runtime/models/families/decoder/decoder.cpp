@@ -47,6 +47,7 @@ Decoder::Decoder(const ModelOptions& options)
   final_norm_ = &add_rms_norm("model.norm", o.hidden_dim);
   if (o.task == "classify") {
     head_ = &add_linear("score", o.hidden_dim, o.num_labels, false, kInitialStd);
+    head_->one_position = true;
   } else if (o.tie_embeddings == "yes") {
     head_ = &add_tied_linear("lm_head", *embed_);
   } else {
@@ -67,10 +68,12 @@ Decoder::Block Decoder::add_block(const std::string& prefix) {
   block.q = projection("self_attn.q_proj", o.hidden_dim, q_dim, bias);
   block.k = projection("self_attn.k_proj", o.hidden_dim, kv_dim, bias);
   block.v = projection("self_attn.v_proj", o.hidden_dim, kv_dim, bias);
+  block.k->same_input_as = block.v->same_input_as = block.q;
   block.o = projection("self_attn.o_proj", q_dim, o.hidden_dim);
   block.post_norm = &add_rms_norm(prefix + "post_attention_layernorm", o.hidden_dim);
   block.gate = projection("mlp.gate_proj", o.hidden_dim, o.intermediate_dim);
   block.up = projection("mlp.up_proj", o.hidden_dim, o.intermediate_dim);
+  block.up->same_input_as = block.gate;
   block.down = projection("mlp.down_proj", o.intermediate_dim, o.hidden_dim);
   end_block();
   return block;
@@ -86,9 +89,8 @@ at::Tensor Decoder::forward(const Batch& batch) {
       rotary_table(stream.x_BTD.size(1), options_.head_dim, rotary_, stream.x_BTD,
                    /*fused_allowed=*/!seam().plain_autograd);
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    const bool recompute = options_.checkpointing == "block" &&
-                           static_cast<int64_t>(i) % options_.checkpoint_every == 0;
-    if (!recompute) {
+    const Recompute recompute = recompute_of(options_.checkpointing, options_.checkpoint_every, i);
+    if (recompute == Recompute::Nothing) {
       stream = run_block(blocks_[i], stream, positions);
       continue;
     }

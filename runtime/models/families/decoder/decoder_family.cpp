@@ -249,6 +249,7 @@ class DecoderFamily : public Family {
     a.block = f.s * (4 * D + 2 * Q + 2 * (repeats ? Q : K) + inner * I) + 2 * f.w +
               attention_statistics(o, f, T, true);
     a.block_input = f.s * D;
+    a.attention_output = (f.s * o.head_dim + 4) * o.num_heads;
     a.block_working =
         std::max(f.s * (inner_working * I + 2 * D), attention_working(o, f, T) + f.s * 2 * D);
     const int64_t rotary = f.fused ? f.w * o.head_dim : 2 * f.s * o.head_dim;  // half-tables, wide

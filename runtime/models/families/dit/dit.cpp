@@ -67,6 +67,8 @@ Dit::Dit(const ModelOptions& options)
   // Zeros: at the start every block is the identity and the predicted noise is 0.
   final_linear_ = &add_linear("final_layer.linear", D, patch_numbers, true, 0);
   final_modulation_ = &add_linear("final_layer.adaLN_modulation.1", D, 2 * D, true, 0);
+  for (ParamLayer* layer : {timestep_in_, timestep_out_, labels_, final_modulation_})
+    layer->one_position = true;
 }
 
 Dit::Block Dit::add_block(const std::string& prefix) {
@@ -83,6 +85,7 @@ Dit::Block Dit::add_block(const std::string& prefix) {
   block.fc1 = projection("mlp.fc1", D, inner);
   block.fc2 = projection("mlp.fc2", inner, D);
   block.modulation = &add_linear(prefix + "adaLN_modulation.1", D, 6 * D, true, 0);
+  block.modulation->one_position = true;
   end_block();
   return block;
 }
@@ -95,9 +98,8 @@ at::Tensor Dit::forward(const Batch& batch) {
   GatedStream stream{embed(batch.inputs), {}, {}};
   const at::Tensor c_BD = condition(batch);
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    const bool recompute = options_.checkpointing == "block" &&
-                           static_cast<int64_t>(i) % options_.checkpoint_every == 0;
-    if (!recompute) {
+    const Recompute recompute = recompute_of(options_.checkpointing, options_.checkpoint_every, i);
+    if (recompute == Recompute::Nothing) {
       stream = run_block(blocks_[i], stream, c_BD);
       continue;
     }

@@ -127,6 +127,7 @@ class DitFamily : public Family {
     a.block = f.s * (2 * norm * D + 6 * D + 2 * I) + 2 * statistics +
               attention_statistics(o, f, T, false);
     a.block_input = f.s * D;
+    a.attention_output = f.s * D + 4 * o.num_heads;
     a.block_working = std::max(f.s * (I + 2 * D), attention_working(o, f, T) + f.s * 2 * D);
     a.outside = f.s * (norm * D + P) + statistics + f.w * P;
     a.head_working = 2 * f.w * P;
