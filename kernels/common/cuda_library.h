@@ -25,7 +25,6 @@
 #define MOONSHARD_CUDA_FUNCTIONS(X)  \
   X(device_architecture)             \
   X(device_memory_bytes)             \
-  X(launch_cast)                     \
   X(plan_clipped_sum)                \
   X(launch_clipped_sum)              \
   X(launch_counter_noise)            \

@@ -8,10 +8,7 @@
 
 namespace moonshard::kernels {
 
-/// `count` elements, contiguous, not overlapping. bfloat16 to float32 is not implemented: unused.
-void launch_cast(void* to, NumberFormat to_format, const void* from, NumberFormat from_format,
-                 int64_t count, void* stream);
-
+/// `count` elements, contiguous, not overlapping.
 void launch_gelu_forward(const void* x, void* result, int64_t count, NumberFormat format,
                          void* stream);
 

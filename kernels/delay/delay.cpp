@@ -4,6 +4,10 @@
 
 namespace moonshard::kernels {
 
+bool can_delay() {
+  return cuda_library_absence().empty();
+}
+
 void delay_stream(double microseconds, void* cuda_stream) {
   cuda().launch_delay(microseconds, cuda_stream);
 }

@@ -4,6 +4,8 @@
 
 namespace moonshard::kernels {
 
+/// Whether the library of CUDA kernels is there.
+bool can_delay();
 /// Later work on the stream starts this much later.
 void delay_stream(double microseconds, void* cuda_stream);
 

@@ -4,10 +4,11 @@
 //                                        first_element + j), same as add_counter_noise; with a
 //                                        secret key that of secure_noise, and its grid
 //   value, moments = update rule of g
-// The reference is ATen operations in that order, on the CPU and wherever no kernel runs; it leaves
-// g in the part's grad. The kernel leaves grad and rows as they are.
+// The reference is ATen operations in that order, wherever no kernel runs; it leaves g in the
+// part's grad. The GPU's kernel leaves grad and rows as they are; the CPU's is in
+// fused_update_cpu.h.
 //
-// Tolerance of the kernel against the reference: g within 1e-6 of |g| + std |z| (float32
+// Tolerance of the GPU's kernel against the reference: g within 1e-6 of |g| + std |z| (float32
 // throughout; the reference sums noise in double and rounds once), values and moments within what
 // that and one rounding to their dtype make of it. Double values are computed in double from
 // float32 normals.
@@ -22,9 +23,9 @@
 namespace moonshard::kernels {
 
 struct UpdatePart {
-  at::Tensor value;              ///< float32, bfloat16 or double, contiguous; changed in place
-  at::Tensor low;                ///< where defined, value is the high half (cast/split_float.h)
-  at::Tensor grad;               ///< as many numbers as value, any float dtype; may be undefined
+  at::Tensor value;  ///< float32, bfloat16 or double, contiguous; changed in place
+  at::Tensor low;    ///< where defined, value is the high half (split_float/split_float.h)
+  at::Tensor grad;   ///< as many numbers as value, any float dtype; may be undefined
   at::Tensor rows, row_factors;  ///< [B, shape of value], [B]; a factor of 0 leaves the row out
   at::Tensor first_moment;       ///< Momentum: the sum; Adam: the mean
   at::Tensor second_moment;      ///< Adam: the mean square

@@ -8,7 +8,7 @@
 
 namespace moonshard::kernels {
 
-/// Split: float32 values in two halves (kernels/cast/split_float.h).
+/// Split: float32 values in two halves (kernels/split_float/split_float.h).
 enum class UpdateFormat : int8_t {
   None = -1,
   Float = 0,

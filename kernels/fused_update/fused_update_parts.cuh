@@ -198,7 +198,7 @@ __device__ __forceinline__ Four<Acc> load_any(const void* base, UpdateFormat for
 
 // ---- values ------------------------------------------------------------------------------------
 
-// The kind of values in two halves (kernels/cast/split_float.h).
+// The kind of values in two halves (kernels/split_float/split_float.h).
 struct SplitFloat {};
 
 // A group's values as they lie in memory.

@@ -1,9 +1,9 @@
 #include <ATen/ATen.h>
 
-#include "kernels/cast/split_float.h"
 #include "kernels/counter_noise/counter_noise.h"
 #include "kernels/fused_update/fused_update.h"
 #include "kernels/secure_noise/secure_noise.h"
+#include "kernels/split_float/split_float.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -76,15 +76,15 @@ at::Tensor add_weighted_rows_ref(const at::Tensor& grad, const at::Tensor& rows,
 void fused_update_ref(std::vector<UpdatePart>& parts, const UpdateRule& rule,
                       const UpdateNoise& noise) {
   const at::NoGradGuard no_grad;
-  struct Halves {
-    at::Tensor high, low;
-  };
-  std::vector<Halves> halves(parts.size());
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (!parts[i].low.defined()) continue;
-    halves[i] = {parts[i].value, parts[i].low};
-    parts[i].value = joined_float(parts[i].value, parts[i].low);
-    parts[i].low = at::Tensor();
+  // Values in halves, and strided ones, which LibTorch's Adam does not take, are updated in a copy.
+  const std::vector<UpdatePart> own = parts;
+  for (UpdatePart& part : parts) {
+    if (part.low.defined()) {
+      part.value = joined_float(part.value, part.low);
+      part.low = at::Tensor();
+    } else {
+      part.value = part.value.contiguous();
+    }
   }
   for (UpdatePart& part : parts) {
     finish_gradient(part, noise);
@@ -99,10 +99,13 @@ void fused_update_ref(std::vector<UpdatePart>& parts, const UpdateRule& rule,
   }
   if (rule.kind == UpdateKind::Adam || rule.kind == UpdateKind::AdamW) adam(parts, rule);
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!halves[i].low.defined()) continue;
-    split_float(parts[i].value, halves[i].high, halves[i].low);
-    parts[i].value = halves[i].high;
-    parts[i].low = halves[i].low;
+    if (own[i].low.defined()) {
+      split_float(parts[i].value, own[i].value, own[i].low);
+    } else if (!parts[i].value.is_same(own[i].value)) {
+      own[i].value.copy_(parts[i].value);
+    }
+    parts[i].value = own[i].value;
+    parts[i].low = own[i].low;
   }
 }
 

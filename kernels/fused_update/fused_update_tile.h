@@ -69,7 +69,7 @@ struct Bfloat16Numbers {
   void set(int64_t i, Acc x) const { at[i] = float_as_bfloat16(x); }
 };
 
-// kernels/cast/split_float.h
+// kernels/split_float/split_float.h
 struct SplitNumbers {
   using Acc = float;
   uint16_t* high;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/cast/split_float.h"
+#include "kernels/split_float/split_float.h"
 #include "runtime/base/check.h"
 #include "runtime/base/json.h"
 #include "runtime/base/sha256.h"

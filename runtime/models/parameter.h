@@ -16,7 +16,7 @@ struct Parameter {
   uint32_t index = 0;  ///< position in the model; names its noise stream
   at::Tensor value;
   /// Of parts that an optimizer updates: where defined, `value` is the high half of float32 master
-  /// weights and this the low one (kernels/cast/split_float.h).
+  /// weights and this the low one (kernels/split_float/split_float.h).
   at::Tensor low;
   at::Tensor grad;  ///< summed over samples, float32 or wider; undefined between steps
   /// A part of the gradient that is not summed up yet: sum over b of row_factors[b] x rows[b], rows

@@ -12,7 +12,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
-#include "kernels/common/cuda_library.h"
 #include "kernels/delay/delay.h"
 #include "runtime/profile/nvml.h"
 
@@ -31,8 +30,7 @@ double best_ms(c10::Device device, int repeats, const std::function<void()>& onc
           stop(device.type(), c10::EventFlag::BACKEND_DEFAULT);
       const c10::Stream stream = guard.getStream(device);
       // Launches wait in the queue behind this: small kernels are timed, not the host.
-      if (kernels::cuda_library_absence().empty())
-        kernels::delay_stream(kLaunchUs, stream.native_handle());
+      if (kernels::can_delay()) kernels::delay_stream(kLaunchUs, stream.native_handle());
       start.record(stream);
       for (int i = 0; i < repeats; ++i) once();
       stop.record(stream);

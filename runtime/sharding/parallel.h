@@ -20,7 +20,8 @@ struct KeptPart {
   const models::Parameter* parameter = nullptr;  ///< the model's own
   int64_t first = 0;                             ///< where in the flattened parameter it begins
   at::Tensor value;                              ///< [count]; writing to it changes the part
-  at::Tensor low = {};  ///< where defined, value is the high half (kernels/cast/split_float.h)
+  at::Tensor low =
+      {};  ///< where defined, value is the high half (kernels/split_float/split_float.h)
 };
 
 /// Called with parts (indices into Parallel::updated()) whose gradients are final and whose values

@@ -5,8 +5,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "kernels/cast/cast.h"
-#include "kernels/cast/split_float.h"
+#include "kernels/split_float/split_float.h"
 #include "runtime/profile/ledger.h"
 #include "runtime/sharding/settle_rows.h"
 
@@ -143,13 +142,7 @@ void ShardedUnit::gather_flat(Flat& flat) {
     ready.block(context_.copy_stream());
     beside.emplace(context_.copy_stream());
   }
-  if (!as_it_is || context_.single()) {
-    if (context_.offloads()) {
-      part.copy_(flat.shard, /*non_blocking=*/true);
-    } else {
-      kernels::cast_copy(part, flat.shard);
-    }
-  }
+  if (!as_it_is || context_.single()) part.copy_(flat.shard, /*non_blocking=*/context_.offloads());
   if (!context_.single()) {
     flat.gather = context_.group->all_gather(flat.whole, part, name());
   } else if (beside) {

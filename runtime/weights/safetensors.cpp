@@ -12,7 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "kernels/cast/split_float.h"
+#include "kernels/split_float/split_float.h"
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/base/options.h"

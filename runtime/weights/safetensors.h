@@ -94,7 +94,7 @@ void for_each_piece(const at::Tensor& tensor, int64_t max_elements, const F& vis
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 /// By name: the low half of a tensor that is given as its high half. The file has float32
-/// (kernels/cast/split_float.h).
+/// (kernels/split_float/split_float.h).
 using LowHalves = std::map<std::string, at::Tensor>;
 
 /// The names under which Hugging Face folders keep weights.

@@ -40,7 +40,8 @@ end
 --- PyTorch's figures for one work, each in a separate process.
 local function measure_torch(one)
   return lists.map(one.torch, function(arguments)
-    local pipe = assert(io.popen(("%s %q %s 2>&1"):format(os.getenv "MOONSHARD_BENCH_PYTHON" or "python3", here .. "/torch_peer.py", arguments)))
+    local python = os.getenv "MOONSHARD_BENCH_PYTHON" or "python3"
+    local pipe = assert(io.popen(("%s %q %s 2>&1"):format(python, here .. "/torch_peer.py", arguments)))
     local line = '{"error": "no result; is PyTorch with transformers installed?"}'
     for text in pipe:lines() do line = text:match "^RESULT (.*)$" or line end
     pipe:close()
@@ -80,19 +81,20 @@ end
 local works, settings = read_arguments { ... }
 if not settings.busy then refuse_busy_gpu() end
 local zip = {}
+plan.defaults.iters = settings.iters
 for _, key in ipairs(plan.option_keys) do
   zip[key] = {}
   for _, one in ipairs(works) do
     for _, row in ipairs(one.rows) do table.insert(zip[key], plan.options_of(one, row)[key]) end
   end
 end
-local sweep = ms.sweep { name = "bench_gpu", device = "cuda", noise_multiplier = 1.0, warmup = 4, iters = settings.iters, zip = zip }
+local sweep = ms.sweep { name = "bench_gpu", device = "cuda", noise_multiplier = 1.0, zip = zip }
 
 local path, runs
 for _, one in ipairs(works) do
   one.measured = settings.torch and measure_torch(one) or {}
   local only = {}
-  for key, value in pairs(plan.options_of(one, {})) do if key ~= "memory_budget_mb" and key ~= "mode" then only[key] = value end end
+  for key, value in pairs(plan.options_of(one, {})) do if not lists.contains(plan.row_keys, key) then only[key] = value end end
   runs = sweep:run { resume = path, only = only }
   path = runs.path
 end

@@ -24,7 +24,8 @@ end
 local function llama(batch, tokens, plain, private, budget_mb, gib)
   return work("llama",
     mixed { model = "llama3.1-8b", task = "classify", optimizer = "sgd", batch_size = batch, seq_length = tokens, num_layers = 32 },
-    { { mode = "none", goal = { ms = plain } }, { mode = "auto", memory_budget_mb = budget_mb, goal = { ms = private, gib = gib } },
+    { { mode = "none", goal = { ms = plain } },
+      { mode = "auto", memory_budget_mb = budget_mb, profile = tokens == 1024 and "trace" or nil, goal = { ms = private, gib = gib } },
       { mode = "bookkeeping" }, { mode = "flash_bookkeeping", goal = { gib = gib } } },
     peers(("llama %d %d 32"):format(tokens, batch), "eager", "compile"))
 end
@@ -42,8 +43,9 @@ end
 local function engine(mode, seed_ms) return { mode = mode, goal = { ms = seed_ms and seed_ms / 2 } } end
 
 local function dit_l(batch, plain_ms)
-  return work("dit", { model = "dit-l/8", task = "denoise", dtype = "float32", param_dtype = "float32", optimizer = "adam", parallel = "none",
-    batch_size = batch, seq_length = 1024, num_layers = 24 }, { { mode = "none", goal = { ms = plain_ms } }, { mode = "auto" } })
+  return work("dit", { model = "dit-l/8", task = "denoise", dtype = "float32", param_dtype = "float32", optimizer = "adam",
+    parallel = "none", batch_size = batch, seq_length = 1024, num_layers = 24 },
+    { { mode = "none", goal = { ms = plain_ms } }, { mode = "auto" } })
 end
 
 local function offload(model, layers, plain, private, torch)
@@ -53,8 +55,8 @@ local function offload(model, layers, plain, private, torch)
 end
 
 local function long(tokens)
-  return work("long", mixed { model = "llama3.1-8b", task = "lm", optimizer = "sgd", checkpointing = "keep_attention", batch_size = 1, seq_length = tokens,
-    num_layers = 32 }, { { mode = "none" }, { mode = "auto" } })
+  return work("long", mixed({ model = "llama3.1-8b", task = "lm", optimizer = "sgd", checkpointing = "keep_attention" },
+    { batch_size = 1, seq_length = tokens, num_layers = 32, warmup = 1, iters = 3 }), { { mode = "none" }, { mode = "auto" } })
 end
 
 M.works = {
@@ -79,10 +81,12 @@ M.works = {
 
 M.sets = { "llama", "small", "engines", "dit", "offload", "long" }
 
+--- Options that rows of one work have in common are the others: a point is found by them.
+M.row_keys = { "mode", "memory_budget_mb", "profile" }
 --- Names of all options that rows set, in the order of a point's name.
 M.option_keys = { "model", "task", "dtype", "param_dtype", "optimizer", "parallel", "cpu_offload", "checkpointing", "mode", "batch_size",
-  "seq_length", "num_layers", "memory_budget_mb" }
-local defaults = { cpu_offload = false, checkpointing = "none", memory_budget_mb = 0 }
+  "seq_length", "num_layers", "memory_budget_mb", "profile", "warmup", "iters" }
+M.defaults = { cpu_offload = false, checkpointing = "none", memory_budget_mb = 0, profile = "layers", warmup = 4, iters = 12 }
 
 --- A row's options, with values for all keys.
 function M.options_of(one, row)
@@ -90,7 +94,7 @@ function M.options_of(one, row)
   for _, key in ipairs(M.option_keys) do
     local value = row[key]
     if value == nil then value = one.options[key] end
-    if value == nil then value = defaults[key] end
+    if value == nil then value = M.defaults[key] end
     options[key] = value
   end
   return options

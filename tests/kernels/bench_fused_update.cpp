@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/cast/split_float.h"
 #include "kernels/common/host_threads.h"
 #include "kernels/counter_noise/counter_noise.h"
 #include "kernels/fused_update/fused_update.h"
 #include "kernels/secure_noise/secure_noise.h"
+#include "kernels/split_float/split_float.h"
 
 namespace moonshard::kernels {
 namespace {

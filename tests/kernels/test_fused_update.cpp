@@ -90,6 +90,26 @@ TEST(FusedUpdate, HalvesAreUpdatedAsTheWhole) {
   }
 }
 
+TEST(FusedUpdate, StridedValuesAreUpdatedInPlace) {
+  for (const UpdateKind kind : kKinds) {
+    const auto parts = make_parts(at::kFloat, kind, {at::kFloat, {}});
+    auto dense = copied(parts, c10::kCPU), strided = copied(parts, c10::kCPU);
+    std::vector<at::Tensor> spread;
+    for (UpdatePart& part : strided) {
+      spread.push_back(at::zeros({part.value.numel(), 2}));
+      const at::Tensor column = spread.back().select(1, 1);
+      column.copy_(part.value);
+      part.value = column;
+    }
+    fused_update(dense, rule_of(kind), {1.5, 4, 42, 7});
+    fused_update(strided, rule_of(kind), {1.5, 4, 42, 7});
+    for (size_t i = 0; i < parts.size(); ++i) {
+      EXPECT_TRUE(at::allclose(spread[i].select(1, 1), dense[i].value, 1e-6, 1e-6));
+      EXPECT_EQ(spread[i].select(1, 0).abs().max().item<float>(), 0) << "its neighbours";
+    }
+  }
+}
+
 TEST(FusedUpdate, WithoutGradientThereIsNoiseAlone) {
   std::vector<UpdatePart> parts(1);
   parts[0].value = at::ones({11});

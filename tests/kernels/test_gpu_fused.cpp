@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "kernels/cast/cast.h"
 #include "kernels/common/choice.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/gelu/gelu.h"
@@ -153,20 +152,6 @@ TEST_F(GpuFused, RotaryTurnsThereAndBack) {
       kernels::rotate_in_place(got_q, got_k, angle.cos(), angle.sin(), true);
       EXPECT_LT(difference(got_q, q), 2 * tolerance_of(type));
       EXPECT_LT(difference(got_k, k), 2 * tolerance_of(type));
-    }
-  }
-}
-
-TEST_F(GpuFused, CastRoundsAsLibTorchDoes) {
-  for (const int64_t count : {1, 1001, 1 << 20}) {
-    const at::Tensor from = at::randn({count}, on_gpu(at::kFloat));
-    for (const auto type : kFormats) {
-      at::Tensor to = at::empty({count}, on_gpu(type));
-      kernels::cast_copy(to, from);
-      EXPECT_TRUE(at::equal(to, from.to(type)));
-      at::Tensor part = at::empty({count + 3}, on_gpu(type)).narrow(0, 3, count);
-      kernels::cast_copy(part, from);
-      EXPECT_TRUE(at::equal(part, from.to(type)));
     }
   }
 }

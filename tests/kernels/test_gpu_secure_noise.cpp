@@ -2,10 +2,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "kernels/cast/split_float.h"
 #include "kernels/fused_update/fused_update.h"
 #include "kernels/secure_noise/secure_noise.h"
 #include "kernels/secure_noise/secure_noise_math.h"
+#include "kernels/split_float/split_float.h"
 #include "tests/kernels/on_gpu.h"
 
 namespace moonshard::kernels {

@@ -6,8 +6,8 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/cast/split_float.h"
 #include "kernels/fused_update/fused_update.h"
+#include "kernels/split_float/split_float.h"
 
 namespace moonshard::kernels {
 

@@ -76,7 +76,8 @@ TEST(Checkpoint, MixedPrecisionGoesOnExactlyUnderEveryWrapper) {
   const auto mixed = [](const char* parallel, const char* sharding) {
     Setting setting = llama_setting(parallel, sharding);
     setting.model.param_dtype = "bfloat16";
-    setting.model.seed = 12;  // whose weights meet no exact tie on their way (cast/split_float.h)
+    setting.model.seed =
+        12;  // whose weights meet no exact tie on their way (split_float/split_float.h)
     return setting;
   };
   Training whole(mixed("none", "zero3"));

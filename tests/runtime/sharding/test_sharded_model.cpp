@@ -75,7 +75,7 @@ TEST(ShardedModel, OneRankTrainsExactlyAsWithoutWrapper) {
 }
 
 // Whether a cast to bfloat16 would round some weight to the even neighbour of two that are equally
-// near: halves round such a tie away from zero (kernels/cast/split_float.h).
+// near: halves round such a tie away from zero (kernels/split_float/split_float.h).
 bool has_even_tie(const models::Model& model) {
   for (const auto& parameter : model.parameters()) {
     const at::Tensor bits = parameter->value.view(at::kInt);

@@ -1,4 +1,4 @@
-#include "kernels/cast/split_float.h"
+#include "kernels/split_float/split_float.h"
 
 #include <ATen/ATen.h>
 
