@@ -270,8 +270,8 @@ ExperimentOptions resolve_experiment(const ExperimentOptions& options) {
   // A GPU that was named by its number stays that one.
   const bool on_gpu = resolve_device(options.device).is_cuda();
   if (!options.device.starts_with("cuda:")) resolved.device = on_gpu ? "cuda" : "cpu";
-  // Measured steps are replays then: steps before the graph, and the one that makes it, warm up.
-  if (resolved.compile == "yes" && on_gpu)
+  // Measured steps are alike: steps before a graph, and the one that makes it, warm up.
+  if (resolved.compile != "no" && on_gpu)
     resolved.warmup = std::max(resolved.warmup, train::StepGraph::kEagerSteps + 1);
   if (resolved.lr_schedule != "constant" && resolved.lr_total_steps == 0)
     resolved.lr_total_steps = resolved.warmup + resolved.iters;

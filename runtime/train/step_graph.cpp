@@ -13,6 +13,7 @@
 #include "runtime/base/plugin.h"
 #include "runtime/privacy/clip_engine.h"
 #include "runtime/privacy/layer_rules.h"
+#include "runtime/profile/ledger.h"
 #include "runtime/profile/memory.h"
 #include "runtime/train/cuda_graph.h"
 #include "runtime/train/trainer.h"
@@ -261,6 +262,14 @@ const StepGraph::Outputs& StepGraph::replay(const std::vector<Batch>& batches) {
       if ((batches[i].*field).defined()) (captured_->inputs[i].*field).copy_(batches[i].*field);
   captured_->graph->launch();
   return captured_->outputs;
+}
+
+void StepGraph::claim_memory() const {
+  if (captured_ == nullptr) return;
+  for (const Gradient& gradient : captured_->outputs.gradients) {
+    if (gradient.grad.defined()) profile::claim(gradient.grad, profile::Owner::Gradients);
+    if (gradient.rows.defined()) profile::claim(gradient.rows, profile::Owner::EngineKept);
+  }
 }
 
 void StepGraph::drop() {

@@ -64,6 +64,8 @@ class StepGraph {
                const std::function<Outputs(const std::vector<Batch>&)>& run);
   /// Computes the captured step on these micro-batches, on the current stream.
   const Outputs& replay(const std::vector<Batch>& batches);
+  /// Gradients that the graph holds between steps belong to the owners that they have in a step.
+  void claim_memory() const;
   /// Forgets the graph; two equal steps later there is another.
   void drop();
   /// Bytes that replays work in and that LibTorch does not count as allocated.

@@ -231,6 +231,7 @@ void Trainer::begin_watch() {
   watch_->begin({parts_.world->rank(), parts_.world->size(), parallel_->transport(),
                  parts_.model->options().model + " " + engine_->name()});
   if (!watch_->wishes.details) return;
+  if (graph_ != nullptr) graph_->claim_memory();
   for (const auto& parameter : parts_.model->parameters())
     profile::claim(parameter->value, profile::Owner::Parameters);
   for (const auto& part : parallel_->updated()) {

@@ -9,7 +9,8 @@ local document = require "moonshard.studies.document"
 
 local experiments = { "vanilla", "ghost", "flash_clip", "bookkeeping", "flash_clip_bookkeeping" }
 local function full_size(model)
-  return { model = model, task = "denoise", optimizer = "adam", batch_size = 2, iters = 3, warmup = 0, grid = { mode = experiments } }
+  return { model = model, task = "denoise", optimizer = "adam", batch_size = 2, iters = 3, warmup = 0, compile = "no",
+    grid = { mode = experiments } }
 end
 
 return document.main({

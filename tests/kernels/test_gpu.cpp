@@ -31,6 +31,7 @@ TEST_F(Gpu, TrainsAsOnTheCpu) {
     options.secure = false;
     options.dtype = "float64";
     options.lr = 0.1;
+    options.compile = "no";  // a graph would have more steps to warm up
     options.batch_size = 4;
     options.seq_length = 16;
     options.device = "cpu";

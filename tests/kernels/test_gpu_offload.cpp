@@ -76,29 +76,30 @@ OffloadTraining train_on_gpu(const OffloadWay& way, bool offload) {
 }
 
 // Both have the same noise, drawn on the GPU but in later micro-batches; the host's and the GPU's
-// arithmetic differ in their last bits. In bfloat16 a weight that is rounded the other way changes
-// later gradients: two steps, and a bound on the distance instead of each number.
+// arithmetic differ in their last bits, which is all after one step. Later a weight that bfloat16
+// rounds the other way changes gradients by some 1e-3, and Adam divides each by its size: those
+// near zero move elsewhere.
 void expect_the_same(const OffloadWay& way) {
   const OffloadTraining with = train_on_gpu(way, true), without = train_on_gpu(way, false);
   with.trainer->gather();
   std::vector<at::Tensor> begin;
   for (const auto& parameter : with.model->parameters())
     begin.push_back(parameter->value.cpu().to(at::kDouble));
-  for (int i = 0; i < 2; ++i) {
+  for (const double tolerance : {1e-3, way.optimizer == "sgd" ? 5e-2 : 0.2}) {
     const StepReport a = with.trainer->step(), b = without.trainer->step();
     EXPECT_NEAR(a.loss, b.loss, 1e-3 * std::abs(b.loss)) << way.text();
     EXPECT_EQ(with.trainer->parallel().memory().gradients_now, 0) << way.text();
-  }
-  with.trainer->gather();
-  without.trainer->gather();
-  size_t i = 0;
-  for (const auto& parameter : with.model->parameters()) {
-    const at::Tensor want = without.model->parameter(parameter->name).value.cpu().to(at::kDouble);
-    const at::Tensor got = parameter->value.cpu().to(at::kDouble);
-    const double moved = (want - begin[i++]).norm().item<double>();
-    EXPECT_GT(moved, 0) << parameter->name;
-    EXPECT_LT((got - want).norm().item<double>(), 5e-2 * moved)
-        << way.text() << ": " << parameter->name;
+    with.trainer->gather();
+    without.trainer->gather();
+    size_t i = 0;
+    for (const auto& parameter : with.model->parameters()) {
+      const at::Tensor want = without.model->parameter(parameter->name).value.cpu().to(at::kDouble);
+      const at::Tensor got = parameter->value.cpu().to(at::kDouble);
+      const double moved = (want - begin[i++]).norm().item<double>();
+      EXPECT_GT(moved, 0) << parameter->name;
+      EXPECT_LT((got - want).norm().item<double>(), tolerance * moved)
+          << way.text() << ": " << parameter->name;
+    }
   }
 }
 
