@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 
@@ -21,7 +22,7 @@ namespace {
 
 // Raised when a kernel becomes faster or slower: what was remembered of the others is then timed
 // again.
-constexpr int kKernels = 2;
+constexpr int kKernels = 3;
 
 // Multiplications of one kernel, beyond which nothing is timed: a tenth of a second on an H200.
 constexpr double kMostWork = 5e13;
@@ -44,13 +45,36 @@ double work_of(const UnitShape& shape) {
   return work;
 }
 
-// Layers of these shapes, with random a and g.
+// In a step the layers of a whole block share launches. Small ones are timed in company, too: alone
+// they would be charged for launches that they do not have.
+int64_t copies_of(const UnitShape& shape) {
+  constexpr double kEnoughWork = 1e11;
+  const auto fit = static_cast<int64_t>(kMostTasks / std::max<size_t>(1, shape.out.size()));
+  const auto enough = static_cast<int64_t>(std::ceil(kEnoughWork / std::max(1.0, work_of(shape))));
+  return std::clamp<int64_t>(enough, 1, std::max<int64_t>(1, std::min<int64_t>(4, fit)));
+}
+
+// Layers of these shapes, with random a and g; times are those of one copy.
 class Trial {
  public:
   Trial(const UnitShape& shape, const at::Tensor& like)
-      : device_(like.device()),
+      : copies_(copies_of(shape)),
+        device_(like.device()),
         factors_(at::full({shape.samples}, 0.5, like.options().dtype(at::kFloat))) {
     const auto options = like.options().dtype(at::kBFloat16).requires_grad(false);
+    for (int64_t copy = 0; copy < copies_; ++copy) add_unit(shape, options);
+  }
+
+  std::map<std::string, double> times(bool with_ghost) {
+    std::map<std::string, double> ms = times_of_all(with_ghost);
+    for (auto& [name, time] : ms) time /= static_cast<double>(copies_);
+    return ms;
+  }
+
+ private:
+  static constexpr int kRepeats = 2;
+
+  void add_unit(const UnitShape& shape, const at::TensorOptions& options) {
     const at::Tensor a = at::randn({shape.samples, shape.positions, shape.in}, options);
     for (const int64_t out : shape.out) {
       weights_.push_back(std::make_unique<models::Parameter>());
@@ -64,7 +88,7 @@ class Trial {
     }
   }
 
-  std::map<std::string, double> times(bool with_ghost) {
+  std::map<std::string, double> times_of_all(bool with_ghost) {
     std::map<std::string, double> ms;
     const auto norms = [&](NormMethod method, Keep keep) {
       for (LinearTask& task : tasks_) task.method = method, task.keep = keep;
@@ -82,9 +106,6 @@ class Trial {
     ms["update_rows"] = update_ms(/*rows=*/true);
     return ms;
   }
-
- private:
-  static constexpr int kRepeats = 2;
 
   double update_ms(bool rows) {
     const kernels::ChaChaKey secret{{1, 2, 3, 4, 5, 6, 7, 8}};
@@ -108,6 +129,7 @@ class Trial {
     });
   }
 
+  int64_t copies_;
   c10::Device device_;
   at::Tensor factors_;
   std::vector<std::unique_ptr<models::Parameter>> weights_;
@@ -140,7 +162,9 @@ WayTimes WayTimes::scaled(double samples) const {
 std::optional<WayTimes> timed_ways(const UnitShape& shape, const at::Tensor& like) {
   const auto all = static_cast<double>(kernels::memory_around(like));
   const auto used = static_cast<double>(profile::read_memory(like.device()).allocated_bytes);
-  if (work_of(shape) > kMostWork || (all > 0 && bytes_of(shape) > (all - used) / 4)) return {};
+  if (work_of(shape) > kMostWork ||
+      (all > 0 && static_cast<double>(copies_of(shape)) * bytes_of(shape) > (all - used) / 4))
+    return {};
   // Where Gram matrices are far too large nobody asks for their exact time.
   const bool with_ghost = static_cast<double>(shape.positions) < 4 * static_cast<double>(shape.in);
   const TunedChoice known = tuned(profile::machine_of(like.device()), shape.text(), [&] {

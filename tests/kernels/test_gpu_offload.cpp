@@ -76,16 +76,16 @@ OffloadTraining train_on_gpu(const OffloadWay& way, bool offload) {
 }
 
 // Both have the same noise, drawn on the GPU but in later micro-batches; the host's and the GPU's
-// arithmetic differ in their last bits, which is all after one step. Later a weight that bfloat16
-// rounds the other way changes gradients by some 1e-3, and Adam divides each by its size: those
-// near zero move elsewhere.
+// sums differ in their last bits, which may round an element to the noise's next grid point: that
+// is all after one step. Later a weight that bfloat16 rounds the other way changes gradients by
+// some 1e-3, and Adam divides each by its size: those near zero move elsewhere.
 void expect_the_same(const OffloadWay& way) {
   const OffloadTraining with = train_on_gpu(way, true), without = train_on_gpu(way, false);
   with.trainer->gather();
   std::vector<at::Tensor> begin;
   for (const auto& parameter : with.model->parameters())
     begin.push_back(parameter->value.cpu().to(at::kDouble));
-  for (const double tolerance : {1e-3, way.optimizer == "sgd" ? 5e-2 : 0.2}) {
+  for (const double tolerance : {1e-2, way.optimizer == "sgd" ? 5e-2 : 0.2}) {
     const StepReport a = with.trainer->step(), b = without.trainer->step();
     EXPECT_NEAR(a.loss, b.loss, 1e-3 * std::abs(b.loss)) << way.text();
     EXPECT_EQ(with.trainer->parallel().memory().gradients_now, 0) << way.text();
