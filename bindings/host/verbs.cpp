@@ -22,6 +22,7 @@ constexpr Verb kVerbs[] = {
      &lua_help},
     {"export", "write results as CSV, Markdown, LaTeX, JSON or TensorBoard events", &lua_command,
      &lua_help},
+    {"report", "write a run as one HTML page to send", &lua_command, &lua_help},
     {"models", "list the model presets", &lua_command, &lua_help},
     {"engines", "list the clipping engines", &lua_command, &lua_help},
     {"verify", "compare every engine with per-sample gradients by plain autograd", &verify_command,

@@ -7,6 +7,7 @@ return function(ms)
   ms.find_max_batch = require "moonshard.find_max_batch"
   ms.load = require("moonshard.runs").load
   ms.profile = require("moonshard.profile").profile
+  ms.report = require("moonshard.report").report
   ms.fields = require("moonshard.record_fields").list
 
   ms.document(ms.sweep, "ms.sweep", "ms.sweep { name, grid = { option = { values } }, zip, when, each, baseline, expect, out, … } -> Sweep",
@@ -19,6 +20,8 @@ return function(ms)
     "The results in a run folder: runs:overhead{}, runs:plot(name), runs:table().")
   ms.document(ms.profile, "ms.profile", "ms.profile(trainer, { iters, warmup }) -> Profile",
     "Times a trainer's steps: median, IQR and share of each phase, memory, loss. print it.")
+  ms.document(ms.report, "ms.report", "ms.report(folder, { output }) -> path",
+    "One self-contained page of a run, report.html: tables, verdicts, figures, failures, environment, commands.")
   ms.document(ms.fields, "ms.fields", "ms.fields([text]) -> list of { path, key, unit, doc }",
     "What each field of a result.json means; with a text, those whose path contains it. print shows a table.")
   analyze.document(ms.document)

@@ -129,6 +129,31 @@ function M.axis_label(axes)
   return { label = table.concat(titles, ", "), unit = words and words.unit or nil }
 end
 
+--- The number of ranks that a point's world only models; nil where all of its ranks ran.
+function M.modelled_ranks(point)
+  local world = M.list(point.options).world
+  return tonumber(type(world) == "string" and world:match("^fake:(%d+)$") or nil)
+end
+
+--- Whether some of the points ran in a modelled world.
+function M.is_modelled(results)
+  for _, point in ipairs(results.points) do
+    if M.modelled_ranks(point) then return true end
+  end
+  return false
+end
+
+--- What is modelled in these results, in one sentence; nil where nothing is.
+function M.modelled_note(results)
+  local modelled = lists.select(results.points, M.modelled_ranks)
+  if #modelled == 0 then return nil end
+  local links = lists.unique(lists.map(modelled, function(point) return tostring(M.list(point.options).link or "unknown") end))
+  local ranks = lists.unique(lists.map(modelled, function(point) return tostring(M.modelled_ranks(point)) end))
+  return ("Modelled: %s ran as one rank of %s; memory and computation are measured, times of communication are modelled from "
+    .. "link = %s."):format(#modelled == #results.points and "all points" or ("%d of %d points"):format(#modelled, #results.points),
+    table.concat(ranks, " or "), table.concat(links, ", "))
+end
+
 --- "llama3-tiny, batch 2, 64 tokens, fsdp on 2 ranks": what all points share, for titles.
 function M.subject(results)
   local varies, options = lists.set(M.varying(results)), M.list(results.points[1] and results.points[1].options)
@@ -144,6 +169,7 @@ function M.subject(results)
   if type(parallel) == "string" and parallel ~= "none" then
     parts[#parts + 1] = ranks and ranks > 1 and ("%s on %d ranks"):format(parallel, ranks) or parallel
   end
+  if M.is_modelled(results) then parts[#parts + 1] = "communication modelled" end
   if type(options.device) == "string" and not varies.device and options.device ~= "auto" then
     parts[#parts + 1] = options.device
   end

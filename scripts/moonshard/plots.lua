@@ -21,7 +21,7 @@ M.figures = {
 }
 
 -- Drawn when asked for by name only: in most folders they would repeat another figure.
-local only_by_name = { before_after = true }
+M.only_by_name = { before_after = true }
 
 --- Raises unless a name is a figure; `level` as in error, `where` opens the message.
 function M.check_name(name, where, level)
@@ -114,7 +114,7 @@ function M.draw(results, what)
   if request.size then width, height = read_size(request.size, 3) end
   local made, refused = {}, {}
   for _, figure in ipairs(request.names) do
-    if not (request.all and only_by_name[figure]) then
+    if not (request.all and M.only_by_name[figure]) then
       local spec, reason = M.spec(results, figure)
       if spec then
         spec.width, spec.height = width or spec.width, height or spec.height

@@ -3,6 +3,8 @@ local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local overhead_of = require "moonshard.analyze.overhead"
+local plot_points = require "moonshard.plot_points"
+local statistics = require "moonshard.analyze.statistics"
 local text_table = require "moonshard.text_table"
 
 local M = {}
@@ -50,15 +52,17 @@ function Runs:select(filter)
   return lists.select(self.points, type(filter) == "function" and filter or function(point) return point.status == filter end)
 end
 
---- Table of all points: axes, status, time, memory, throughput, loss, and what may be claimed of privacy.
+--- Table of all points: axes, status, time with its spread, memory, throughput, loss, and what may be claimed of privacy.
 -- @treturn {string,...} columns
 -- @treturn {table,...} rows
 function Runs:rows()
-  local titles = { "status", "median ms", "peak MiB", "tokens/s", "loss", "epsilon" }
+  local titles = { "status", "median ms", "IQR ms", "95 % of median", "peak MiB", "tokens/s", "loss", "epsilon" }
   local columns, rows = text_table.of_points(self, self.points, titles, function(point)
     local metrics = point.metrics
-    return { point.status, metrics.median_time_ms, metrics.peak_memory_mb, metrics.tokens_per_s, metrics.final_loss,
-      metrics.epsilon or point.status == "ok" and "not private" or nil }
+    local is_good = point.status == "ok"
+    return { point.status, metrics.median_time_ms, is_good and statistics.iqr_ms(point) or nil,
+      is_good and statistics.median_text(point) or nil, metrics.peak_memory_mb, metrics.tokens_per_s, metrics.final_loss,
+      metrics.epsilon or is_good and "not private" or nil }
   end)
   return columns, rows
 end
@@ -74,12 +78,12 @@ function Runs:overhead(options)
   options = guard.check("runs:overhead", options, { "baseline", "axis" }, 2)
   local axis, baseline = overhead_of.baseline_of(self, options)
   local costs, found = overhead_of.costs(self, axis, baseline), false
-  local titles = { "median ms", "time x", "peak MiB", "memory +MiB", "memory +%" }
+  local titles = { "median ms", "time x", "95 % of time x", "peak MiB", "memory +MiB", "memory +%" }
   local columns, rows = text_table.of_points(self, self.points, titles, function(point)
     local cost = costs[point]
     found = found or cost.partner ~= nil
     if point.status ~= "ok" then return { point.status } end
-    return { point.metrics.median_time_ms, cost.time_ratio, point.metrics.peak_memory_mb,
+    return { point.metrics.median_time_ms, cost.time_ratio, overhead_of.noise_text(point, cost), point.metrics.peak_memory_mb,
       cost.memory_bytes and cost.memory_bytes / 2 ^ 20, cost.memory_percent }
   end)
   if not found then
@@ -95,6 +99,12 @@ function Runs:summary()
   local title = ("%s: %d points, %d ok"):format(self.name ~= "" and self.name or self.path, #self.points, self:count("ok"))
   local text = { title, "", text_table.format(columns, rows) }
   local markdown = { "# " .. title, "", text_table.markdown(columns, rows) }
+  for _, line in ipairs { statistics.warning(self) or false, plot_points.modelled_note(self) or false } do
+    if line then
+      text[#text + 1] = line
+      markdown[#markdown + 1] = "\n" .. line
+    end
+  end
   for _, point in ipairs(self.points) do
     if point.status ~= "ok" then
       text[#text + 1] = ("%s %s: %s"):format(point.id, point.status, point.error)

@@ -1,4 +1,5 @@
 --- Sweeps: experiments over a grid, each point in its own process, every result on disk at once.
+local again = require "moonshard.report.again"
 local blame = require "moonshard.sweep.blame"
 local expectations = require "moonshard.sweep.expect"
 local folders = require "moonshard.sweep.folder"
@@ -8,6 +9,7 @@ local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
 local points_of = require "moonshard.sweep.points"
 local progress = require "moonshard.progress"
+local reports = require "moonshard.report"
 local runs = require "moonshard.runs"
 
 local M = {}
@@ -91,7 +93,8 @@ local function new(spec, request)
   self.baseline, self.growing = read_baseline(spec.baseline), read_growing(spec.growing)
   local all
   all, self.axes = points_of.make(grid, zip, shared, spec.when)
-  self.request = { shared = shared, grid = grid, zip = zip, growing = self.growing, baseline = self.baseline }
+  self.request = { shared = shared, grid = grid, zip = zip, growing = self.growing, baseline = self.baseline,
+    command = request.again and again.without_secrets(request.again) }
   self.points = points_of.matching(all, points_of.with_own_names(request.only))
   if #self.points == 0 then
     blame("ms.sweep: expected at least one point, got none; check %s", #all == 0 and "when" or "--only")
@@ -189,6 +192,8 @@ local function conclude(self, job)
   end
   records.write_file(folder.writer, "summary.txt", text)
   records.write_file(folder.writer, "summary.md", markdown)
+  local made, reason = pcall(reports.write, results)
+  if not made then job.bar:say("warning: report.html: " .. tostring(reason)) end
   return results
 end
 
@@ -207,8 +212,8 @@ local function report(self, job, results, stopped)
     progress.clock_text(spent), table.concat(parts, ", "), job.folder.path))
   if job.claims_text then job.bar:say("\n" .. job.claims_text) end
   if stopped then
-    local again = self.by_command.again
-    job.bar:say(("go on with: %s"):format(again and again .. " --resume " .. job.folder.path
+    local command = self.by_command.again
+    job.bar:say(("go on with: %s"):format(command and command .. " --resume " .. job.folder.path
       or ("sweep:run { resume = \"%s\" }"):format(job.folder.path)))
   end
   if (count.ok or 0) < #job.points then native.launch.note_failed_points() end

@@ -5,6 +5,7 @@ local native = require "moonshard.native"
 
 local M = {}
 
+--- A value as tables show it.
 local function cell_text(value)
   if value == nil then return "-" end
   if type(value) ~= "number" then return (tostring(value):gsub("%s*\n%s*", " ")) end
@@ -15,6 +16,8 @@ local function cell_text(value)
   if magnitude >= 1 then return ("%.2f"):format(value) end
   return ("%.3g"):format(value)
 end
+
+M.cell_text = cell_text
 
 --- Number of screen columns of UTF-8 text.
 local function width_of(text)

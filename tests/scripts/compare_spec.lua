@@ -98,7 +98,7 @@ end)
 describe("moonshard export", function()
   it("writes CSV, Markdown, LaTeX and JSON to the screen or to a file", function()
     local path = two_modes().path
-    assert.matches("^mode,status,median ms,peak MiB,tokens/s,loss,epsilon\r?\nnone,ok,10,100,100,,not private",
+    assert.matches("^mode,status,median ms,IQR ms,95 %% of median,peak MiB,tokens/s,loss,epsilon\r?\nnone,ok,10,,,100,100,,not private",
       run("export --format csv " .. path).out)
     assert.matches("^| mode | status |", run("export --format=md " .. path).out)
     assert.matches("\\begin{tabular}", run("export --format latex " .. path).out, 1, true)

@@ -42,7 +42,7 @@ describe("a sweep", function()
     local path = run_path()
     assert.matches("/run_%d%d%d%d%d%d%d%d_%d%d%d%d%d%d_first$", path)
     assert.are.same({ "env.json", "index.csv", "materialize_seq16_result.json", "materialize_seq8_result.json", "no_dp_seq16_result.json",
-      "no_dp_seq8_result.json", "points", "progress.json", "summary.md", "summary.txt", "sweep.json" }, support.list(path))
+      "no_dp_seq8_result.json", "points", "progress.json", "report.html", "summary.md", "summary.txt", "sweep.json" }, support.list(path))
 
     local sweep = support.parse_json(support.read(path .. "/sweep.json"))
     assert.are.equal(1, sweep.schema_version)
@@ -246,12 +246,13 @@ describe("results", function()
 
   it("overhead equals what is computed by hand", function()
     local overhead = ms.load(synthetic_folder(rows)):overhead { baseline = "no_dp" }
-    assert.are.same({ "mode", "seq_length", "median ms", "time x", "peak MiB", "memory +MiB", "memory +%" }, overhead.columns)
+    assert.are.same({ "mode", "seq_length", "median ms", "time x", "95 % of time x", "peak MiB", "memory +MiB",
+      "memory +%" }, overhead.columns)
     assert.are.same({
-      { "none", 8, 10, 1, 100, 0, 0 },
-      { "none", 16, 20, 1, 200, 0, 0 },
-      { "materialize", 8, 15, 1.5, 150, 50, 50 },
-      { "materialize", 16, 80, 4, 250, 50, 25 },
+      { "none", 8, 10, 1, nil, 100, 0, 0 },
+      { "none", 16, 20, 1, nil, 200, 0, 0 },
+      { "materialize", 8, 15, 1.5, nil, 150, 50, 50 },
+      { "materialize", 16, 80, 4, nil, 250, 50, 25 },
     }, overhead.rows)
     assert.matches("materialize", tostring(overhead))
   end)
@@ -283,7 +284,7 @@ describe("results", function()
 
   it("a baseline that failed leaves its partners without a ratio", function()
     local overhead = ms.load(synthetic_folder { { mode = "none", seq_length = 8, status = "failed", error = "x" }, rows[3] }):overhead()
-    assert.are.same({ "materialize", 8, 15, nil, 150 }, overhead.rows[2])
+    assert.are.same({ "materialize", 8, 15, nil, nil, 150 }, overhead.rows[2])
   end)
 
   it("a damaged result is one unreadable point, not a damaged run", function()

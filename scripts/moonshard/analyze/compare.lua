@@ -2,6 +2,7 @@
 local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local statistics = require "moonshard.analyze.statistics"
 local text_table = require "moonshard.text_table"
 
 local M = {}
@@ -81,9 +82,26 @@ end
 
 local function is_number(value) return type(value) == "number" and value == value end
 
---- "1.25x" of two figures, or nil.
-local function ratio(value, first)
-  if is_number(value) and is_number(first) and first ~= 0 then return ("%.3gx"):format(value / first) end
+--- "1.25x" of a figure of two items, with "within noise" where the interval of the ratio contains 1; or nil.
+local function ratio(item, first, metric)
+  local value, reference = item.metrics[metric], first.metrics[metric]
+  if not is_number(value) or not is_number(reference) or reference == 0 then return nil end
+  local interval = statistics.of_ratio(item, first, metric)
+  return ("%.3gx%s"):format(value / reference, interval and statistics.contains(interval, 1) and " within noise" or "")
+end
+
+--- What a reader should know of the noise of these items' times: which of them say nothing of it.
+-- @treturn {string,...} notes; nil where there is nothing to say
+local function noise_notes(items)
+  local notes, judged = {}, false
+  for _, item in ipairs(items) do
+    local found, reason = statistics.of_metric(item, "median_time_ms")
+    if reason then notes[#notes + 1] = ("%s: %s; its times may differ by noise alone."):format(item.name, reason) end
+    judged = judged or found ~= nil
+  end
+  if #notes > 3 then notes = { ("%d results have fewer than %d steps, and no interval."):format(#notes, statistics.least_steps) } end
+  if judged then notes[#notes + 1] = ("Within noise: the %d %% interval of the ratio contains 1."):format(statistics.level) end
+  return #notes > 0 and notes or nil
 end
 
 --- A column for each, and behind all but the first one for its ratio.
@@ -101,14 +119,15 @@ local function side_by_side(items, options)
   end)
   local metric_columns = columns_with_ratios("", items)
   local metric_rows = lists.map(M.metrics_of(items, options), function(key)
-    local row, first = { key, items[1].metrics[key] }, items[1].metrics[key]
+    local row = { key, items[1].metrics[key] }
     for i = 2, #items do
-      row[2 * i - 1], row[2 * i] = items[i].metrics[key], ratio(items[i].metrics[key], first)
+      row[2 * i - 1], row[2 * i] = items[i].metrics[key], ratio(items[i], items[1], key)
     end
     return row
   end)
   return { text_table.new { title = options.all and "Options" or "Options that differ", columns = columns, rows = option_rows },
-    text_table.new { title = "Figures, and their ratio to the first", columns = metric_columns, rows = metric_rows } }
+    text_table.new { title = "Figures, and their ratio to the first", columns = metric_columns, rows = metric_rows,
+      notes = noise_notes(items) } }
 end
 
 --- The figures of a wide table: those of these three that were measured.
@@ -129,12 +148,12 @@ local function as_rows(items, options)
     local row, n = lists.map(names, function(name) return shown(item.options[name]) end), #names + 1
     row[n] = item.status
     for i, name in ipairs(metrics) do
-      row[n + 2 * i - 1], row[n + 2 * i] = item.metrics[name], r > 1 and ratio(item.metrics[name], items[1].metrics[name]) or nil
+      row[n + 2 * i - 1], row[n + 2 * i] = item.metrics[name], r > 1 and ratio(item, items[1], name) or nil
     end
     return row
   end)
   return { text_table.new { title = ("%d results: options that differ, figures, and their ratio to the first"):format(#items),
-    columns = columns, rows = rows } }
+    columns = columns, rows = rows, notes = noise_notes(items) } }
 end
 
 --- Machines and versions in which folders differ; nil where they are the same or unknown.
@@ -184,12 +203,13 @@ local function folders_side_by_side(folders, options)
         local item = matched[key][f]
         local good, c = item and item.status == "ok", f == 1 and 2 or 2 * f - 1
         row[c] = good and item.metrics[metric] or item and item.status or nil
-        if f > 1 then row[c + 1] = good and first and ratio(item.metrics[metric], first.metrics[metric]) or nil end
+        if f > 1 then row[c + 1] = good and first and ratio(item, first, metric) or nil end
       end
       return row
     end)
     tables[#tables + 1] = text_table.new { title = metric, columns = columns_with_ratios("point", folders), rows = rows }
   end
+  tables[#tables].notes = noise_notes(items)
   return tables
 end
 

@@ -3,6 +3,7 @@
 local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local statistics = require "moonshard.analyze.statistics"
 local text_table = require "moonshard.text_table"
 
 local M = {}
@@ -42,6 +43,18 @@ function M.costs(results, axis, value)
   return costs
 end
 
+--- Interval of a point's time ratio as text, with "within noise" where it contains 1; nil for the baseline itself, and where
+-- nothing is known of the noise.
+-- @tparam table point
+-- @tparam table cost of the point, of M.costs
+-- @tparam[opt] function shown text of a ratio, where the column shows something else
+function M.noise_text(point, cost, shown)
+  if cost.is_baseline or not cost.partner or not cost.time_ratio then return nil end
+  return statistics.ratio_text(point, cost.partner, shown)
+end
+
+local function percent_more(ratio) return ("%+.1f"):format(100 * (ratio - 1)) end
+
 --- Marks of rows that are a baseline, in the order of the points.
 -- @treturn {boolean,...}
 function M.baseline_rows(results, costs)
@@ -60,21 +73,22 @@ end
 --- Time and memory of every point, and what they are above the baseline's. The baseline's own rows show 0.
 -- @tparam Runs results
 -- @tparam[opt] table options baseline, axis (the sweep's own baseline, else "none" on the axis "mode")
--- @treturn Table columns: the axes, status, peak GiB, memory +GiB (MiB where all are below one GiB), avg ms, median ms, time +%;
--- `is_baseline` marks the baseline's own rows
+-- @treturn Table columns: the axes, status, peak GiB, memory +GiB (MiB where all are below one GiB), avg ms, median ms, time +%,
+-- its 95 % interval; `is_baseline` marks the baseline's own rows
 -- @usage print(ms.analyze.overhead(runs, { baseline = "no_dp" }))
 function M.analyze(results, options)
   options = guard.check("ms.analyze.overhead", options, { "baseline", "axis" }, 2)
   local axis, baseline = M.baseline_of(results, options)
   local costs, found = M.costs(results, axis, baseline), false
   local unit, factor = M.memory_unit(results)
-  local titles = { "status", "peak " .. unit, "memory +" .. unit, "avg ms", "median ms", "time +%" }
+  local titles = { "status", "peak " .. unit, "memory +" .. unit, "avg ms", "median ms", "time +%", "95 % of time +%" }
   local columns, rows = text_table.of_points(results, results.points, titles, function(point)
     local metrics, cost = point.metrics, costs[point]
     if point.status ~= "ok" then return { point.status } end
     found = found or cost.partner ~= nil
     return { point.status, metrics.peak_memory_mb and metrics.peak_memory_mb * factor,
-      cost.memory_bytes and cost.memory_bytes / 2 ^ 20 * factor, metrics.avg_time_ms, metrics.median_time_ms, cost.time_percent }
+      cost.memory_bytes and cost.memory_bytes / 2 ^ 20 * factor, metrics.avg_time_ms, metrics.median_time_ms, cost.time_percent,
+      M.noise_text(point, cost, percent_more) }
   end)
   local note = found and "The rows with %s = %s are the baseline." or "No point has %s = %s: nothing to compare with."
   return text_table.new { title = "Overhead against " .. tostring(baseline), columns = columns, rows = rows,

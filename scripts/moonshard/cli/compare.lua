@@ -9,7 +9,7 @@ local function as_json(comparison)
     local rows = lists.map(each.rows, function(row)
       return lists.map(each.columns, function(_, c) return row[c] == nil and native.null or row[c] end)
     end)
-    return { title = each.title, columns = each.columns, rows = rows }
+    return { title = each.title, columns = each.columns, rows = rows, notes = each.notes }
   end) }
 end
 

@@ -23,7 +23,8 @@ local function line_of(points, axis, name, read)
     end
   end
   if #x < 2 then return nil end
-  return entry, native.analysis.curve(x, y)
+  -- A curve through two points says nothing about the growth.
+  return entry, #x >= scaling.least_points and native.analysis.curve(x, y) or nil
 end
 
 --- The curve that follows the figures best, with its power beside it.
@@ -111,8 +112,12 @@ return { scaling = function(results, options)
   local memory = memory_panel(groups, axis)
   if memory then panels[#panels + 1] = memory end
   if #panels == 0 then return nil, "needs at least two good points of different length with times of phases" end
-  local label = plot_points.axis_label({ axis }).label
+  local label, has_fit = plot_points.axis_label({ axis }).label, false
+  for _, panel in ipairs(panels) do
+    if #panel.references > 0 then has_fit = true else panel.references = nil end
+  end
   return plot_spec.spec("Growth with " .. label, results, panels,
     { columns = #panels > 3 and 2 or nil,
-      note = ("Dashed: the best of T^p, a + bT and a + bT^2, T the %s; beside it p of y ~ T^p."):format(label) })
+      note = has_fit and ("Dashed: the best of T^p, a + bT and a + bT^2, T the %s; beside it p of y ~ T^p."):format(label)
+        or "No fit: " .. scaling.missing_exponent(2) .. "." })
 end }

@@ -1,11 +1,17 @@
 --- Claims of the documents as checks: functions of results that say whether a claim holds, with figures.
--- A check returns true (confirmed), false (refuted) or nil (not measured), and a text. Verdicts are those of
--- runtime/analysis/claims.h.
+-- A check returns true (confirmed), false (refuted), "undecided" (the interval of a time contains the bound) or nil (not
+-- measured), and a text. Verdicts on figures without noise are those of runtime/analysis/claims.h.
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local scaling = require "moonshard.analyze.scaling"
+local statistics = require "moonshard.analyze.statistics"
 
 local M = {}
 
 local function answer(claim) return claim.holds, claim.figures end
+
+--- Ratios this near to 1 are no difference: kNoticeable of runtime/analysis/claims.h.
+M.noticeable = 0.005
 
 --- Pairs of good points that differ in one axis only: value `of` against value `to`.
 -- @tparam string axis e.g. "mode"
@@ -23,6 +29,41 @@ local function metric_of(point, metric)
   return point.metrics[metric]
 end
 
+--- The bound that an interval contains; nil where all of it is on one side.
+local function bound_inside(interval, least, most)
+  for _, bound in ipairs { least or false, most or false } do
+    if bound and statistics.contains(interval, bound) then return bound end
+  end
+end
+
+--- A claim in the light of noise. Each item is one figure that must lie within the bounds, with its interval where it has one.
+-- One figure that is surely outside refutes the claim; else one whose interval contains a bound leaves it undecided.
+-- @tparam table claim holds and figures, without noise
+-- @tparam {table,...} items value, interval, reason (why it has none), at
+-- @tparam[opt] function shown text of a figure
+local function weigh(claim, items, least, most, shown)
+  local function said(item, form, bound)
+    return ("%d %% interval %s%s " .. form):format(statistics.level, statistics.text(item.interval, shown),
+      item.at and item.at ~= "" and " at " .. item.at or "", bound)
+  end
+  local doubt, refutation, judged, missing, is_refuted
+  for _, item in ipairs(items) do
+    local bound = item.interval and bound_inside(item.interval, least, most)
+    local passed = least and item.value < least and least or most and item.value > most and most
+    if bound then
+      doubt = doubt or said(item, "contains the bound %.4g", bound)
+    elseif passed then
+      is_refuted = true
+      refutation = refutation or item.interval and said(item, "is beyond the bound %.4g", passed)
+    end
+    judged, missing = judged or item.interval ~= nil, missing or item.reason
+  end
+  if doubt and not is_refuted then return "undecided", ("%s; %s"):format(claim.figures, doubt) end
+  local note = missing and missing .. ", so noise is not in the verdict" or refutation
+    or judged and not is_refuted and ("%d %% intervals exclude the bound"):format(statistics.level)
+  return claim.holds, note and ("%s; %s"):format(claim.figures, note) or claim.figures
+end
+
 --- A check on the ratio of a figure between two values of an axis, at every point that has both.
 -- @tparam table rule axis, of, to, metric (a name, or a function of a point), least, most (bounds of the ratio; either may
 -- be absent; a bound of 1 means noticeably above or below it),
@@ -30,11 +71,22 @@ end
 -- @treturn function a check
 function M.ratio(rule)
   return function(runs)
-    local figures = {}
+    local figures, items = {}, {}
     for i, pair in ipairs(M.pairs_of(runs, rule.axis or "mode", rule.of, rule.to)) do
-      figures[i] = { of = metric_of(pair.of, rule.metric), to = metric_of(pair.to, rule.metric), at = pair.at }
+      local of, to = metric_of(pair.of, rule.metric), metric_of(pair.to, rule.metric)
+      figures[i] = { of = of, to = to, at = pair.at }
+      if type(of) == "number" and type(to) == "number" and to > 0 then
+        local interval, reason = statistics.of_ratio(pair.of, pair.to, rule.metric)
+        items[#items + 1] = { value = of / to, interval = interval, reason = reason, at = pair.at }
+      end
     end
-    return answer(native.analysis.ratio_claim(rule, figures))
+    local claim = native.analysis.ratio_claim(rule, figures)
+    if claim.holds == nil then return answer(claim) end
+    if rule.when == "largest" then items = { items[#items] } end
+    local least, most = rule.least, rule.most
+    if least == 1 then least = 1 + M.noticeable end
+    if most == 1 then most = 1 - M.noticeable end
+    return weigh(claim, items, least, most, statistics.ratio_digits)
   end
 end
 
@@ -46,33 +98,89 @@ function M.memory(of, to, least, most) return M.ratio { of = of, to = to, metric
 -- @tparam table rule metric, least, most, unit, keep (function of a point)
 function M.bound(rule)
   return function(runs)
-    local figures = {}
+    local figures, items = {}, {}
     for _, point in ipairs(runs:select("ok")) do
       local figure = (not rule.keep or rule.keep(point)) and metric_of(point, rule.metric)
-      if type(figure) == "number" then figures[#figures + 1] = figure end
+      if type(figure) == "number" then
+        local interval, reason = statistics.of_metric(point, rule.metric)
+        figures[#figures + 1] = figure
+        items[#items + 1] = { value = figure, interval = interval, reason = reason }
+      end
     end
-    return answer(native.analysis.bound_claim(rule, figures))
+    local claim = native.analysis.bound_claim(rule, figures)
+    if claim.holds == nil then return answer(claim) end
+    return weigh(claim, items, rule.least, rule.most)
   end
+end
+
+--- The figures of a growth claim without the exponents of two points.
+local function without_short_fits(text, families, quantity)
+  local is_short = false
+  for _, family in ipairs(families) do
+    for _, item in ipairs(family.fits) do
+      local reason = item.quantity == quantity and scaling.missing_exponent(item.fit.count)
+      local from, to = text:find(family.name .. ": T^", 1, true)
+      local stop = reason and from and select(2, text:find(", a + b T^2 ", to, true))
+      local last = stop and select(2, text:find("^%S+ %%", stop + 1))
+      if last then
+        text = ("%s%s: %s%s"):format(text:sub(1, from - 1), family.name, reason, text:sub(last + 1))
+        is_short = true
+      end
+    end
+  end
+  return text, is_short
 end
 
 --- A check on how a quantity of analyze.scaling grows.
 -- @tparam table rule mode, quantity, verdicts (a list), axis
 function M.growth(rule)
-  return function(runs) return answer(native.analysis.growth_claim(rule, runs)) end
+  return function(runs)
+    local claim = native.analysis.growth_claim(rule, runs)
+    local text, is_short = without_short_fits(claim.figures, native.analysis.growth(runs, rule.axis or "seq_length"), rule.quantity)
+    local is_hidden = claim.holds == nil and (is_short or text:find(", undecided;", 1, true) ~= nil)
+    if is_hidden then return "undecided", text end
+    return claim.holds, text
+  end
+end
+
+--- Whether noise may hide which engine has the smallest product of time and memory: one sentence, or nil.
+local function doubt_of_tradeoff(best, points, holds)
+  local own, doubt = points[best], nil
+  for _, mode in ipairs(lists.keys(points)) do
+    local other = points[mode]
+    local interval = mode ~= best and statistics.of_ratio(own, other, "median_time_ms")
+    if interval then
+      local memory = own.metrics.peak_memory_bytes / other.metrics.peak_memory_bytes
+      local product = { low = interval.low * memory, high = interval.high * memory }
+      if product.low > 1 then return nil end  -- surely beaten
+      if statistics.contains(product, 1) then
+        doubt = doubt or ("%d %% interval of %s against %s, %s, contains 1"):format(statistics.level, best, mode,
+          statistics.text(product, statistics.ratio_digits))
+      end
+    elseif mode ~= best and not holds then
+      local function product(point) return point.metrics.median_time_ms * point.metrics.peak_memory_bytes end
+      if product(own) > product(other) then return nil end
+    end
+  end
+  return doubt
 end
 
 --- A check on which engine trades time and memory best: the smallest product of both, as multiples of plain training's.
 -- @tparam table rule best (name of an engine), of (names of all engines that are compared)
 function M.tradeoff(rule)
   return function(runs)
-    local costs = {}
+    local costs, points = {}, {}
     for i, mode in ipairs(rule.of) do
       local pair = M.pairs_of(runs, "mode", mode, "none")[1]
       local own, plain = pair and pair.of.metrics or {}, pair and pair.to.metrics or {}
       local function times(key) return own[key] and plain[key] and own[key] / plain[key] end
       costs[i] = { name = mode, time = times("median_time_ms"), memory = times("peak_memory_bytes") }
+      points[mode] = pair and pair.of
     end
-    return answer(native.analysis.tradeoff_claim(rule.best, costs))
+    local claim = native.analysis.tradeoff_claim(rule.best, costs)
+    local doubt = claim.holds ~= nil and points[rule.best] and doubt_of_tradeoff(rule.best, points, claim.holds)
+    if doubt then return "undecided", ("%s; %s"):format(claim.figures, doubt) end
+    return answer(claim)
   end
 end
 

@@ -10,6 +10,7 @@ local document_flags = require "moonshard.studies.flags"
 local expect = require "moonshard.sweep.expect"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local report = require "moonshard.report"
 local usage = require "moonshard.usage"
 
 local M = {}
@@ -87,11 +88,10 @@ local function plan_of(spec, given, flags)
 end
 
 --- visualizations/summary.txt: every point, overhead, the document's tables, its claims.
-local function summary_text(spec, runs, sections)
-  local text = (runs:summary())
-  local parts = lists.extend({ (text:gsub("\n+$", "")) }, sections)
-  local claims = spec.expect and #runs.points > 1 and expect.describe(expect.judge(spec.expect, runs))
-  if claims and not text:find(spec.expect[1].claim, 1, true) then parts[#parts + 1] = claims end
+local function summary_text(runs, sections, verdicts)
+  local parts = lists.extend({ (runs:summary():gsub("\n+$", "")) }, sections)
+  local claims = verdicts and expect.describe(verdicts)
+  if claims then parts[#parts + 1] = claims end
   return table.concat(parts, "\n\n") .. "\n", claims
 end
 
@@ -105,6 +105,13 @@ local function draw(spec, runs, given, folder)
   for _, path in ipairs(paths) do print("picture: " .. path) end
 end
 
+--- The report with the document's tables, which the sweep's own lacks; beside the figures where those go elsewhere.
+local function write_report(runs, options, folder)
+  options.output = folder and folder .. "/report.html"
+  local made, path = pcall(report.write, runs, options)
+  print(made and "report: " .. path or "warning: report.html: " .. tostring(path))
+end
+
 --- Writes and prints what follows from results; the same after a sweep and for an old folder.
 local function conclude(spec, runs, given, folder, plan)
   local sections = lists.map(spec.report and spec.report(runs, given) or {}, tostring)
@@ -113,12 +120,14 @@ local function conclude(spec, runs, given, folder, plan)
     print("\n" .. tostring(module_table().analyze.phases(runs)))
     print("\n" .. tostring(module_table().analyze.memory(runs)))
   end
-  local text, claims = summary_text(spec, runs, sections)
+  local verdicts = spec.expect and #runs.points > 1 and expect.judge(spec.expect, runs) or nil
+  local text, claims = summary_text(runs, sections, verdicts)
   local at = folder or runs.path .. "/visualizations"
   native.files.write(at .. "/summary.txt", text)
   if spec.after then spec.after(runs, given, plan) end
   draw(spec, runs, given, folder)
   print("summary: " .. at .. "/summary.txt")
+  write_report(runs, { texts = sections, claims = verdicts }, folder)
   return claims
 end
 

@@ -3,6 +3,7 @@
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local shell = require "moonshard.shell"
+local statistics = require "moonshard.analyze.statistics"
 local text_table = require "moonshard.text_table"
 
 local M = {}
@@ -73,15 +74,17 @@ function M.table(runs, optimization)
   local lengths = lists.unique(lists.map(runs.points, function(point) return point.options.seq_length end))
   table.sort(lengths)
   for _, length in ipairs(lengths) do
-    local first
+    local first, first_point
     for _, variant in ipairs(optimization.variants) do
       for _, point in ipairs(runs.points) do
         if point.options.seq_length == length and matches(point, variant) then
           local metrics = point.status == "ok" and point.metrics or {}
-          first = first or metrics
+          first, first_point = first or metrics, first_point or point
           local function times(key)
             if metrics == first or not metrics[key] or not first[key] or first[key] == 0 then return nil end
-            return ("%.3gx"):format(metrics[key] / first[key])
+            local interval = statistics.of_ratio(point, first_point, key)
+            local is_noise = interval and statistics.contains(interval, 1)
+            return ("%.3gx%s"):format(metrics[key] / first[key], is_noise and " within noise" or "")
           end
           rows[#rows + 1] = { length, label(variant), point.status, metrics.median_time_ms, times("median_time_ms"), metrics.peak_memory_mb,
             times("peak_memory_mb"), metrics.comm_exposed_ms, metrics.engine_kept_bytes and metrics.engine_kept_bytes / 2 ^ 20 }

@@ -1,4 +1,5 @@
---- Claims about a sweep's results, checked against its figures: confirmed, refuted or not measured.
+--- Claims about a sweep's results, checked against its figures: confirmed, refuted, undecided
+-- (noise hides the answer) or not measured.
 local blame = require "moonshard.sweep.blame"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
@@ -24,28 +25,35 @@ function M.check(list)
   end
 end
 
---- Runs every check. One that raises an error counts as not measured: a typo in a claim must not lose the results.
+local function verdict_of(holds)
+  if holds == nil then return "not measured" end
+  if holds == "undecided" then return "undecided" end
+  return holds and "confirmed" or "refuted"
+end
+
+--- Runs every check, which returns true, false, "undecided" or nil, and figures. One that raises an error
+-- counts as not measured: a typo in a claim must not lose the results.
 -- @tparam {table,...} list of { claim, check }
 -- @treturn {table,...} list of { claim, verdict, figures }
 function M.judge(list, results)
   return lists.map(list, function(item)
     local ok, holds, figures = pcall(item.check, results)
     if not ok then holds, figures = nil, "the check raised an error: " .. tostring(holds) end
-    return { claim = item.claim, figures = figures and tostring(figures) or "",
-      verdict = holds == nil and "not measured" or holds and "confirmed" or "refuted" }
+    return { claim = item.claim, figures = figures and tostring(figures) or "", verdict = verdict_of(holds) }
   end)
 end
 
 --- The verdicts as text and as Markdown.
 function M.describe(verdicts)
-  local rows, count = {}, { confirmed = 0, refuted = 0, ["not measured"] = 0 }
+  local rows, count = {}, { confirmed = 0, refuted = 0, undecided = 0, ["not measured"] = 0 }
   local lines = {}
   for i, item in ipairs(verdicts) do
     count[item.verdict] = count[item.verdict] + 1
     lines[i] = ("  %-12s  %s%s"):format(item.verdict, item.claim, item.figures ~= "" and "\n                " .. item.figures or "")
     rows[i] = { item.verdict, item.claim, item.figures }
   end
-  local head = ("Claims: %d confirmed, %d refuted, %d not measured"):format(count.confirmed, count.refuted, count["not measured"])
+  local head = ("Claims: %d confirmed, %d refuted, %d undecided, %d not measured"):format(count.confirmed, count.refuted,
+    count.undecided, count["not measured"])
   return head .. "\n" .. table.concat(lines, "\n"), "## " .. head .. "\n\n" .. text_table.markdown({ "verdict", "claim", "figures" }, rows)
 end
 

@@ -23,7 +23,7 @@ local function script(text)
   return folder .. "/script.lua"
 end
 
-local verbs = { "run", "profile", "sweep", "repl", "view", "plot", "compare", "export", "models", "engines", "verify", "audit",
+local verbs = { "run", "profile", "sweep", "repl", "view", "plot", "compare", "export", "report", "models", "engines", "verify", "audit",
   "privacy", "doctor", "completion" }
 
 describe("verbs", function()

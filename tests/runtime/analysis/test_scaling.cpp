@@ -220,6 +220,19 @@ Table stored_table(const char* name) {
   return table;
 }
 
+// Ghost clipping of Llama-8B on an H200, and what NumPy makes of it.
+TEST(Scaling, OfMeasuredTimes) {
+  const auto ghost =
+      fit_scaling({1024, 2048, 4096}, {504.21913470549043, 856.1762916041771, 1777.997775068041});
+  ASSERT_TRUE(ghost);
+  EXPECT_NEAR(ghost->exponent, 0.90906537268734933, 1e-12);
+  EXPECT_NEAR(ghost->standard_error, 0.083836082637344, 1e-12);
+  EXPECT_NEAR(ghost->last_exponent, 1.0542737273228, 1e-12);
+  EXPECT_NEAR(ghost->linear.error, 0.038325769100907132, 1e-12);
+  EXPECT_NEAR(ghost->quadratic.error, 0.055506516403281941, 1e-12);
+  EXPECT_STREQ(verdict_text(ghost->verdict), "between");
+}
+
 TEST(Scaling, OfStoredResults) {
   const auto growth = growth_over(stored_table("document_000_llama3.1_8b"), "seq_length");
   ASSERT_EQ(growth.size(), 3u);
@@ -231,17 +244,11 @@ TEST(Scaling, OfStoredResults) {
       if (name == quantity->name) return &found;
     return nullptr;
   };
-  const ScalingFit* ghost = fit(1, "step");
-  ASSERT_NE(ghost, nullptr);
-  EXPECT_NEAR(ghost->exponent, 0.90906537268734933, 1e-12);
-  EXPECT_NEAR(ghost->standard_error, 0.083836082637344, 1e-12);
-  EXPECT_NEAR(ghost->last_exponent, 1.0542737273228, 1e-12);
-  EXPECT_NEAR(ghost->linear.error, 0.038325769100907132, 1e-12);
-  EXPECT_NEAR(ghost->quadratic.error, 0.055506516403281941, 1e-12);
-  EXPECT_STREQ(verdict_text(ghost->verdict), "between");
-  EXPECT_STREQ(verdict_text(fit(2, "step")->verdict), "O(T)");
-  EXPECT_STREQ(verdict_text(fit(1, "peak memory")->verdict), "O(T^2)");
-  EXPECT_STREQ(verdict_text(fit(1, "communication")->verdict), "O(1)");
+  for (size_t family = 0; family < 3; ++family) {
+    ASSERT_NE(fit(family, "step"), nullptr);
+    EXPECT_NEAR(fit(family, "step")->exponent, 1, 0.3) << growth[family].family.name;
+    EXPECT_STREQ(verdict_text(fit(family, "communication")->verdict), "O(1)");
+  }
   EXPECT_EQ(fit(1, "forward"), nullptr) << "phases need the point's detail";
 }
 

@@ -43,7 +43,8 @@ struct Training {
 };
 
 Training make_run(const models::ModelOptions& options, const ShardingOptions& sharding,
-                  const std::string& engine = "none", const std::string& optimizer = "adamw") {
+                  const std::string& engine = "none", const std::string& optimizer = "adamw",
+                  int64_t micro_batches = 1) {
   Training run;
   run.model = models::make_model(options);
   privacy::ClipOptions clip;
@@ -51,9 +52,11 @@ Training make_run(const models::ModelOptions& options, const ShardingOptions& sh
   optim::OptimizerOptions adam;
   adam.optimizer = optimizer;
   adam.lr = 0.01;
+  train::StepOptions step;
+  step.grad_accum = micro_batches;
   run.trainer = std::make_unique<train::Trainer>(train::TrainerParts{
       run.model, clip, adam, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      train::StepOptions{}, sharding, nullptr, privacy::reproducible_noise()});
+      step, sharding, nullptr, privacy::reproducible_noise()});
   return run;
 }
 
@@ -310,19 +313,7 @@ TEST(ShardedModel, MoreMicroBatchesHaveNoMoreGradientsInFlight) {
   for (const char* engine : {"none", "auto"}) {
     std::map<int64_t, int64_t> peaks;
     for (const int64_t micro_batches : {1, 2, 4}) {
-      Training run;
-      run.model = models::make_model(options);
-      privacy::ClipOptions clip;
-      clip.mode = engine;
-      train::StepOptions step;
-      step.grad_accum = micro_batches;
-      run.trainer = std::make_unique<train::Trainer>(
-          train::TrainerParts{run.model,
-                              clip,
-                              {},
-                              std::make_unique<data::SyntheticData>(run.model->options(), 4, 6),
-                              step,
-                              fsdp("zero3", "fake:2")});
+      const Training run = make_run(options, fsdp("zero3", "fake:2"), engine, "sgd", micro_batches);
       peaks[micro_batches] = run.trainer->step().sharding.in_flight_peak;
     }
     EXPECT_GT(peaks[1], 2 * 4096 * 24 * 4) << "embedding and head are in one unit";
