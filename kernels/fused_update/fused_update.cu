@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 struct CounterKernels {
-  static constexpr bool kReplaces = true;
+  static constexpr bool kReplaces = true, kAllRows = true;
   static constexpr int64_t kAligned = 4, kElementsPerBlock = 4 * kGroupsPerBlock;
   template <class Value, UpdateKind kind, Inputs inputs, class Acc>
   static void run(const Table<Acc>& table, int blocks, cudaStream_t stream) {

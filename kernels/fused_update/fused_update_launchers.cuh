@@ -113,16 +113,24 @@ void launch_parts(const std::vector<const RawUpdatePart*>& parts, const RawUpdat
 template <class Kernels, class Value, UpdateKind kind>
 void launch_inputs(Inputs inputs, const std::vector<const RawUpdatePart*>& parts,
                    const RawUpdateRule& rule, cudaStream_t stream) {
+  // Versions that nobody waits for are not built: Inputs::Any takes every input.
+  constexpr bool rows = Kernels::kAllRows || kind != UpdateKind::Momentum;
   if constexpr (!std::is_same_v<Value, double>) {
     switch (inputs) {
       case Inputs::Grad:
         return launch_parts<Kernels, Value, kind, Inputs::Grad>(parts, rule, stream);
       case Inputs::HalfRows:
-        return launch_parts<Kernels, Value, kind, Inputs::HalfRows>(parts, rule, stream);
+        if constexpr (rows)
+          return launch_parts<Kernels, Value, kind, Inputs::HalfRows>(parts, rule, stream);
+        break;
       case Inputs::Bfloat16Rows:
-        return launch_parts<Kernels, Value, kind, Inputs::Bfloat16Rows>(parts, rule, stream);
+        if constexpr (Kernels::kAllRows)
+          return launch_parts<Kernels, Value, kind, Inputs::Bfloat16Rows>(parts, rule, stream);
+        break;
       case Inputs::FloatRows:
-        return launch_parts<Kernels, Value, kind, Inputs::FloatRows>(parts, rule, stream);
+        if constexpr (rows)
+          return launch_parts<Kernels, Value, kind, Inputs::FloatRows>(parts, rule, stream);
+        break;
       case Inputs::Any:
         break;
     }

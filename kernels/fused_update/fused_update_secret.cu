@@ -112,7 +112,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 struct SecretKernels {
-  static constexpr bool kReplaces = false;  // nothing is trained there, and nothing is noised
+  // Nothing is trained by replacing, and nothing noised. Kept rows are in float16 or float32.
+  static constexpr bool kReplaces = false, kAllRows = false;
   static constexpr int64_t kAligned = kTileElements,
                            kElementsPerBlock = kTilesPerBlock * kTileElements;
   template <class Value, UpdateKind kind, Inputs inputs, class Acc>

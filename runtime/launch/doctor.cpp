@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include <c10/core/CPUAllocator.h>
 #include <dlfcn.h>
@@ -154,7 +156,6 @@ Finding weights() {
               : "gated models (Llama): accept the licence on the model's page, then set HF_TOKEN"};
 }
 
-// One line, or the whole list where there are few.
 Finding tuning() {
   const fs::path file = tuning_file();
   if (file.empty()) {
@@ -167,16 +168,18 @@ Finding tuning() {
             ""};
   }
   std::string text = fmt::format("{} in {}", choices.size(), file.string());
-  constexpr size_t kShown = 12;
-  size_t shown = 0;
+  constexpr size_t kShown = 12;  // of a kind
+  std::map<std::string, size_t> found;
   for (const auto& [key, choice] : choices) {
-    if (shown++ == kShown) {
-      text += "\n    …";
-      break;
-    }
+    const size_t name = key.rfind(" | ") == std::string::npos ? 0 : key.rfind(" | ") + 3;
+    const std::string kind = key.substr(name, key.find_first_of(":0123456789", name) - name);
+    if (++found[kind] > kShown) continue;
     text += fmt::format("\n    {}: {}", key, choice.choice);
-    for (const auto& [name, ms] : choice.ms) text += fmt::format("  {} {:.3f} ms", name, ms);
+    for (const auto& [candidate, ms] : choice.ms)
+      text += fmt::format("  {} {:.3f} ms", candidate, ms);
   }
+  for (const auto& [kind, count] : found)
+    if (count > kShown) text += fmt::format("\n    … {} more: {}", count - kShown, kind);
   return {"tuned choices", Health::Good, text, ""};
 }
 
