@@ -22,9 +22,8 @@ struct TensorPart {
   std::string name;
   std::vector<int64_t> shape;  ///< of the whole tensor
   int64_t first = 0;
-  at::Tensor values;  ///< [count]
-  at::Tensor low =
-      {};  ///< of float32 in halves (kernels/split_float/split_float.h); the file has float32
+  at::Tensor values;    ///< [count]
+  at::Tensor low = {};  ///< of float32 in halves (kernels/split_float): the file has float32
 };
 
 /// What one rank writes: its parts, and the optimizer's counts of them.

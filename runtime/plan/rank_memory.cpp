@@ -35,8 +35,8 @@ RankMemory rank_memory(const models::ModelOptions& options,
   const auto compute = static_cast<int64_t>(c10::elementSize(model->seam().compute_type));
   const int64_t sum_size = std::max<int64_t>(size, 4);
   const bool ddp = sharding.parallel == "ddp", parts = sharding.parallel == "fsdp";
-  const bool splits =
-      parts && size == 4 && model->seam().compute_type == at::kBFloat16;  // ShardingContext::splits
+  const bool splits = parts && sharding::splits_master_weights(dtype_from_name(o.dtype),
+                                                               model->seam().compute_type);
   const bool in_compute_type = size == compute || splits;
   RankMemory memory;
   memory.data = models::family_of(o).batch_bytes(o, batch_size, seq_length);

@@ -44,6 +44,11 @@ struct ShardingMemory {
 /// With offload: a part's final gradient before it is copied to the host. May change it in place.
 using Leaving = std::function<void(const models::Parameter& part, at::Tensor& gradient)>;
 
+/// Of parts in `type` where the computation is in `compute`.
+inline bool splits_master_weights(at::ScalarType type, at::ScalarType compute) {
+  return type == at::kFloat && compute == at::kBFloat16;
+}
+
 struct ShardingContext {
   /// Parts live on the host where the options say so and `may_offload`.
   ShardingContext(models::Model& model, const ShardingOptions& options, bool may_offload,
@@ -66,7 +71,7 @@ struct ShardingContext {
   bool single() const { return group->size() == 1; }
   bool offloads() const { return home != device; }
   /// Whether parts are float32 master weights in halves: the computation reads the high one.
-  bool splits() const { return type == at::kFloat && compute_type == at::kBFloat16; }
+  bool splits() const { return splits_master_weights(type, compute_type); }
   /// With offload: the stream that copies to the device, beside the computation.
   c10::Stream copy_stream();
   /// With offload a copy in pinned memory, asynchronous to the computation; else the same tensor.

@@ -54,6 +54,8 @@ class StepGraph {
   /// whether a graph's memory has room beside its own. The second step decides: the first one also
   /// makes one-time choices.
   void observe(double host_share, bool has_room);
+  /// Whether observe() has anything to decide.
+  bool awaits_decision() const { return waits_; }
   /// How the step on these micro-batches should run. `bound` is the clipping bound: a number in the
   /// kernels.
   Way next(const std::vector<Batch>& batches, const models::Model& model, const Parameters& updated,

@@ -381,7 +381,7 @@ void Trainer::finish_step(profile::PhaseTimer& timer, StepProgress& progress) {
   report_own(progress);
   report.traffic = parallel_->traffic();
   report.memory = profile::read_memory(device_);
-  if (graph_ != nullptr && !progress.replayed)
+  if (graph_ != nullptr && graph_->awaits_decision())
     graph_->observe(timer.host_share(), has_room_for_graph(report.memory));
   if (progress.replayed) {
     report.memory.max_allocated_bytes = std::max(

@@ -77,14 +77,8 @@ bool Trainer::capture_graph(const std::vector<Batch>& batches, StepProgress& pro
     }
     StepProgress inside;
     profile::PhaseTimer clock(c10::kCPU);  // events in the stream would become part of the graph
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const bool is_last = i + 1 == inputs.size();
-      parallel_->begin_micro_batch(is_last);
-      run_micro_batch(inputs[i], /*stand_in=*/false, static_cast<int64_t>(i), clock, inside);
-      parallel_->end_micro_batch();
-      if (!is_last)
-        for (const auto& parameter : model().parameters()) sharding::settle_rows(*parameter);
-    }
+    for (size_t i = 0; i < inputs.size(); ++i)
+      pass_micro_batch(inputs[i], /*stand_in=*/false, i, inputs.size(), clock, inside);
     parallel_->finish_gradients();
     for (size_t i = 0; i < updated.size(); ++i)
       if (updated[i]->grad.defined() || updated[i]->rows.defined()) take(i);

@@ -32,19 +32,25 @@ void Trainer::run_micro_batches(const std::vector<Batch>& micro_batches, profile
     // this rank must still join the collectives.
     const bool stand_in = batch.size() == 0;
     if (stand_in && parts_.world->size() == 1) continue;
-    progress.is_last = i + 1 == micro_batches.size();
-    parallel_->begin_micro_batch(progress.is_last);
     const int64_t first =
         progress.samples +
         (model().draws_by_position() ? statistics_.counts().before(parts_.world->rank()) : 0);
-    run_micro_batch(
+    pass_micro_batch(
         stand_in ? stand_in_for(batch) : model().prepare(batch, model_draws_, step_, first),
-        stand_in, static_cast<int64_t>(i), timer, progress);
-    parallel_->end_micro_batch();
-    if (i + 1 < micro_batches.size())  // a later one brings rows of its own
-      for (const auto& parameter : model().parameters()) sharding::settle_rows(*parameter);
+        stand_in, i, micro_batches.size(), timer, progress);
     progress.samples += batch.size();
   }
+}
+
+void Trainer::pass_micro_batch(const Batch& batch, bool stand_in, size_t index, size_t count,
+                               profile::PhaseTimer& timer, StepProgress& progress) {
+  progress.is_last = index + 1 == count;
+  parallel_->begin_micro_batch(progress.is_last);
+  run_micro_batch(batch, stand_in, static_cast<int64_t>(index), timer, progress);
+  parallel_->end_micro_batch();
+  if (progress.is_last) return;
+  // A later one brings rows of its own.
+  for (const auto& parameter : model().parameters()) sharding::settle_rows(*parameter);
 }
 
 // No gradient observer: each unit is updated as soon as its sum is complete, and the model's

@@ -6,22 +6,12 @@
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"
 #include "tests/kernels/on_gpu.h"
+#include "tests/support/shared_secret.h"
 
 namespace moonshard::train {
 namespace {
 
 class OffloadGpu : public OnGpu {};
-
-class OneSecret : public privacy::StepHooks {
- public:
-  void change_noise(optim::NoiseSpec& noise, const privacy::NoisePlace&) override {
-    if (noise.std != 0) noise.secret = secret_;
-  }
-
- private:
-  std::shared_ptr<const kernels::ChaChaKey> secret_ =
-      std::make_shared<kernels::ChaChaKey>(kernels::ChaChaKey{{1, 2, 3, 4, 5, 6, 7, 8}});
-};
 
 struct OffloadWay {
   std::string engine = "bookkeeping", optimizer = "sgd", compute = "bfloat16";
@@ -71,7 +61,7 @@ OffloadTraining train_on_gpu(const OffloadWay& way, bool offload) {
   run.trainer = std::make_unique<Trainer>(TrainerParts{
       run.model, clip, optimizer,
       std::make_unique<data::SyntheticData>(run.model->options(), 4, 64), step, sharding, nullptr,
-      privacy::reproducible_noise(), way.secret ? std::make_shared<OneSecret>() : nullptr});
+      privacy::reproducible_noise(), way.secret ? std::make_shared<SharedSecret>() : nullptr});
   return run;
 }
 

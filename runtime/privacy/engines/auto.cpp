@@ -126,9 +126,8 @@ class AutoEngine : public NormEngine {
     constexpr size_t kMostShapes = 32;
     if (!anchor.is_cuda() || !unit.by_kernel || at::globalContext().deterministicAlgorithms())
       return {};
-    UnitShape of_one = unit.shape;
-    of_one.samples = 1;
-    const std::string key = of_one.text();
+    std::vector<int64_t> key = unit.shape.out;
+    key.insert(key.end(), {unit.shape.in, unit.shape.positions});
     auto known = times_.find(key);
     if (known == times_.end()) {
       if (times_.size() >= kMostShapes) return {};
@@ -231,9 +230,9 @@ class AutoEngine : public NormEngine {
     int64_t samples;  ///< that were timed
     std::optional<WayTimes> times;
   };
-  std::map<std::string, Timed> times_;        ///< by the shape of one sample
-  std::map<uint32_t, bool> ghost_is_faster_;  ///< by layer index, where it was timed
-  std::vector<bool> keeps_rows_;              ///< by layer index
+  std::map<std::vector<int64_t>, Timed> times_;  ///< by the shape of one sample
+  std::map<uint32_t, bool> ghost_is_faster_;     ///< by layer index, where it was timed
+  std::vector<bool> keeps_rows_;                 ///< by layer index
   bool second_pass_ = false;
 };
 

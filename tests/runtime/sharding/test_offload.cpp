@@ -13,23 +13,12 @@
 #include "runtime/models/registry.h"
 #include "runtime/sharding/worker.h"
 #include "runtime/train/trainer.h"
+#include "tests/support/shared_secret.h"
 
 namespace moonshard::sharding {
 namespace {
 
 using testing::HasSubstr;
-
-// One secret for all trainers, so that their steps can be compared.
-class SharedSecret : public privacy::StepHooks {
- public:
-  void change_noise(optim::NoiseSpec& noise, const privacy::NoisePlace&) override {
-    noise.secret = secret_;
-  }
-
- private:
-  std::shared_ptr<const kernels::ChaChaKey> secret_ =
-      std::make_shared<kernels::ChaChaKey>(kernels::ChaChaKey{{1, 2, 3, 4, 5, 6, 7, 8}});
-};
 
 struct OffloadCase {
   std::string engine = "bookkeeping", sharding = "zero3", optimizer = "adamw", world = "auto";
