@@ -5,6 +5,7 @@
 
 #include <imgui.h>
 
+#include "viewer/folder_dialog.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
@@ -20,14 +21,11 @@ constexpr int kMaxScreenshotRounds = 20;
 
 ApplicationOptions application_options(const AppOptions& options, const Settings& settings) {
   ApplicationOptions result = options;
-  result.folders.clear();
-  // Folders of run folders become these. Throws for what is neither: an error to report at once,
-  // not an empty window.
-  for (const std::filesystem::path& folder : options.folders) {
-    for (std::filesystem::path& run : find_run_folders(folder)) {
-      result.folders.push_back(std::move(run));
-    }
-  }
+  // Folders of run folders become these. Throws where there is nothing to open: an error to report
+  // at once, not an empty window.
+  OpenablePaths found = find_openable(options.folders);
+  result.folders = std::move(found.runs);
+  result.snapshots = std::move(found.snapshots);
   result.settings = settings;
   if (options.theme) result.settings.theme = *options.theme;
   if (options.text_scale > 0) result.settings.text_scale = options.text_scale;
@@ -110,6 +108,7 @@ Image draw_screenshot(const AppOptions& options, float scale) {
                   first_positive(options.height, 0, kHeight), scale);
   app.set_density(1.0f);
   app.document().load_now();
+  app.check_request();
   for (int round = 0; round < kMaxScreenshotRounds; ++round) {
     const uint64_t before = app.store().revision();
     for (int frame = 0; frame < kSettleFrames; ++frame) {

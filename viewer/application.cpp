@@ -5,11 +5,11 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <imgui.h>
 #include <imgui_internal.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/options.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 
@@ -26,7 +26,7 @@ void apply_default_layout(ImGuiID dock, ImVec2 size,
   ImGui::DockBuilderAddNode(dock, ImGuiDockNodeFlags_DockSpace);
   ImGui::DockBuilderSetNodeSize(dock, size);
   ImGuiID left = dock, left_top = 0, right_top = 0;
-  const ImGuiID right = ImGui::DockBuilderSplitNode(dock, ImGuiDir_Right, 0.54f, nullptr, &left);
+  const ImGuiID right = ImGui::DockBuilderSplitNode(dock, ImGuiDir_Right, 0.49f, nullptr, &left);
   const ImGuiID left_bottom =
       ImGui::DockBuilderSplitNode(left, ImGuiDir_Down, 0.44f, nullptr, &left_top);
   const ImGuiID right_bottom =
@@ -56,6 +56,9 @@ Application::Application(const ApplicationOptions& options)
       panels_(make_all_panels()),
       store_(options.wake),
       document_(options.folders, options.wake) {
+  for (const std::filesystem::path& file : options.snapshots) {
+    workspace_.snapshot_files.push_back(file.string());
+  }
   workspace_.select(PointKey{"", options.point_id});
   workspace_.set_filter(options.filter);
   for (const std::unique_ptr<Panel>& panel : panels_) {
@@ -109,12 +112,47 @@ void Application::say(const std::string& text) {
 void Application::open(const std::vector<std::filesystem::path>& folders) {
   for (const std::filesystem::path& folder : folders) {
     try {
-      workspace_.select_run(document_.open(find_run_folders(folder)));
+      const OpenablePaths found = find_openable({folder});
+      for (const std::filesystem::path& file : found.snapshots) {
+        workspace_.snapshot_files.push_back(file.string());
+        show_panel("memory_snapshot");
+      }
+      if (found.runs.empty()) continue;
+      workspace_.select_run(document_.open(found.runs));
       settings_.remember(folder.string());
     } catch (const std::exception& problem) {
       say(problem.what());
     }
   }
+}
+
+std::string Application::select_error() const {
+  if (options_.point_id.empty() || workspace_.selected_point()) return "";
+  std::vector<std::string> ids;
+  for (const LoadedRun& loaded : workspace_.snapshot().runs) {
+    for (const PointHead& point : loaded.data->points) ids.push_back(point.id);
+  }
+  // The beginning of an id is the likeliest mistake.
+  const auto begins = [&](const std::string& id) { return id.starts_with(options_.point_id); };
+  const auto found = std::ranges::find_if(ids, begins);
+  const std::string near =
+      found != ids.end()
+          ? fmt::format("; did you mean '{}'?", *found)
+          : did_you_mean(options_.point_id, ids, "; the run table shows ids as a column");
+  return fmt::format("--select: expected the id of a point of the open folders, got '{}'{}",
+                     options_.point_id, near);
+}
+
+void Application::check_request() {
+  if (!options_.panel.empty() && !find_panel(options_.panel)) {
+    std::vector<std::string> names;
+    for (const std::unique_ptr<Panel>& panel : panels_) names.emplace_back(panel->name());
+    fail_unknown_name("--panel", options_.panel, names);
+  }
+  workspace_.update(document_.snapshot());
+  if (const std::string problem = select_error(); !problem.empty()) throw UsageError(problem);
+  const std::string wrong = workspace_.filter_problem();
+  if (!wrong.empty()) throw UsageError("--filter: " + wrong);
 }
 
 void Application::draw_frame() {
@@ -127,9 +165,8 @@ void Application::draw_frame() {
     // Said once, when the folders are there: a mistyped id is not silently nothing.
     if (!select_checked_ && !document_.loading() && !snapshot->runs.empty()) {
       select_checked_ = true;
-      if (!options_.point_id.empty() && !workspace_.selected_point()) {
-        say("--select: no open folder has a point " + options_.point_id);
-      }
+      if (const std::string problem = select_error(); !problem.empty()) say(problem);
+      if (options_.point_id.empty() && !workspace_.selected_point()) workspace_.select_first();
     }
   }
   const bool first_reading = document_.loading() && snapshot->generation == 0;
@@ -150,12 +187,7 @@ void Application::draw_frame() {
 
 void Application::draw_single_panel(const PanelContext& context) {
   Panel* wanted = find_panel(options_.panel);
-  if (!wanted) {
-    std::vector<std::string_view> names;
-    for (const std::unique_ptr<Panel>& panel : panels_) names.push_back(panel->name());
-    throw UsageError(fmt::format("--panel: expected one of {}, got '{}'; use one of them",
-                                 fmt::join(names, ", "), options_.panel));
-  }
+  if (!wanted) return check_request();
   ImGui::SetNextWindowPos(ImVec2(0, 0));
   ImGui::SetNextWindowSize(ImGui::GetIO().DisplaySize);
   ImGui::Begin("##panel", nullptr,

@@ -22,10 +22,11 @@ namespace moonshard::viewer {
 
 struct ApplicationOptions {
   std::vector<std::filesystem::path> folders;
-  std::string point_id;             ///< point that is selected at first; empty means none
-  std::string panel;                ///< only this panel, filling the window; empty means all
-  std::string filter;               ///< of the run table, at first
-  Settings settings;                ///< where the last session left off
+  std::string point_id;  ///< point that is selected at first; empty means none
+  std::string panel;     ///< only this panel, filling the window; empty means all
+  std::string filter;    ///< of the run table, at first
+  std::vector<std::filesystem::path> snapshots = {};  ///< memory snapshots outside of run folders
+  Settings settings;                                  ///< where the last session left off
   std::function<void()> wake = {};  ///< called from other threads when there is something new
 };
 
@@ -38,6 +39,10 @@ class Application {
   Workspace& workspace() { return workspace_; }
   const std::vector<std::unique_ptr<Panel>>& panels() const { return panels_; }
 
+  /// Throws UsageError, with what was probably meant, where the panel, the point or the filter that
+  /// was asked for is not there: a scripted picture must not silently show something else. Call it
+  /// when the folders are read.
+  void check_request();
   /// One frame, between the backend's begin_frame and end_frame.
   void draw_frame();
   /// Before a frame: the screen's pixels per logical pixel.
@@ -64,6 +69,7 @@ class Application {
   void take_requests();
   Panel* find_panel(std::string_view name) const;
   void show_panel(std::string_view name);
+  std::string select_error() const;
   void say(const std::string& text);
   void set_theme(Theme theme) {
     settings_.theme = theme;

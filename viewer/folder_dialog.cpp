@@ -45,6 +45,27 @@ std::vector<fs::path> find_run_folders(const fs::path& path) {
   return found;
 }
 
+OpenablePaths find_openable(const std::vector<fs::path>& paths) {
+  OpenablePaths found;
+  std::string problem;
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    const std::string ending = path.extension().string();
+    if ((ending == ".pickle" || ending == ".pkl") && fs::is_regular_file(path, error)) {
+      found.snapshots.push_back(path);
+      continue;
+    }
+    try {
+      for (fs::path& run : find_run_folders(path)) found.runs.push_back(std::move(run));
+    } catch (const IoError& reason) {
+      if (!fs::exists(path, error)) throw;  // a mistyped path is not passed over
+      if (problem.empty()) problem = reason.what();
+    }
+  }
+  if (found.runs.empty() && found.snapshots.empty() && !problem.empty()) throw IoError(problem);
+  return found;
+}
+
 void FolderDialog::list() {
   if (listed_ == path_) return;
   listed_ = path_;
@@ -86,7 +107,9 @@ std::vector<fs::path> FolderDialog::draw(const UiStyle& style,
   list();
   const auto open = [&](const fs::path& path) {
     try {
-      chosen = find_run_folders(path);
+      OpenablePaths found = find_openable({path});
+      chosen = std::move(found.runs);
+      chosen.insert(chosen.end(), found.snapshots.begin(), found.snapshots.end());
       ImGui::CloseCurrentPopup();
     } catch (const std::exception& problem) {
       error_ = problem.what();

@@ -15,6 +15,16 @@ namespace moonshard::viewer {
 /// Throws IoError when there are none.
 std::vector<std::filesystem::path> find_run_folders(const std::filesystem::path& path);
 
+/// What a list of paths stands for: run folders, and memory snapshots that lie anywhere.
+struct OpenablePaths {
+  std::vector<std::filesystem::path> runs;
+  std::vector<std::filesystem::path> snapshots;  ///< *.pickle, *.pkl
+};
+/// Files and folders that are neither are passed over while something else can be opened:
+/// "results/*" may hold a README. Throws IoError when nothing is left, and for a path that is not
+/// there.
+OpenablePaths find_openable(const std::vector<std::filesystem::path>& paths);
+
 class FolderDialog {
  public:
   void open() { asked_ = true; }

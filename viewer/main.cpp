@@ -93,9 +93,10 @@ Arguments read_arguments(const moonshard::OptionSchema& schema, const moonshard:
 int print_help(const moonshard::OptionSchema& schema) {
   const Arguments defaults;
   std::printf(
-      "usage: moonshard-view [DIR…] [options]\n"
+      "usage: moonshard-view [DIR…] [FILE.pickle…] [options]\n"
       "Shows moonshard run folders in a window and draws plot specs to PNG. DIR: run folders to "
-      "show,\nor folders of run folders; none: choose in the window.\n%s",
+      "show,\nor folders of run folders; FILE.pickle: PyTorch memory snapshots; none: choose in "
+      "the window.\n%s",
       moonshard::describe_flags(schema, &defaults).c_str());
   return 0;
 }

@@ -22,6 +22,10 @@ std::string indented(std::string_view lines) {
 // costs[point]: what a point costs beyond the baseline that is chosen now.
 std::string costs_table(const Baseline& baseline) {
   if (baseline.kind == Baseline::Kind::None) return "local costs = {}\n";
+  if (baseline.kind == Baseline::Kind::Sweeps) {
+    return "local overhead = require(\"moonshard.analyze.overhead\")\n"
+           "local costs = overhead.costs(runs, overhead.baseline_of(runs, {}))\n";
+  }
   if (baseline.kind == Baseline::Kind::Axis) {
     return fmt::format(
         "local costs = require(\"moonshard.analyze.overhead\").costs(runs, {}, {})\n",

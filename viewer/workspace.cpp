@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/options.h"
 #include "viewer/widgets/axis_names.h"
 #include "viewer/widgets/format.h"
 
@@ -62,6 +63,21 @@ void Workspace::select(const PointKey& key) {
   ++revision_;
 }
 
+void Workspace::select_first() {
+  const PointRef* best = nullptr;
+  int best_rank = -1;
+  for (const PointRef& ref : shown_) {
+    const std::string profile = option_text(ref, "profile");
+    const int detail = profile == "trace" ? 2 : profile == "layers" ? 1 : 0;
+    const bool compared = overhead(ref).baseline && !overhead(ref).is_baseline;
+    const int rank = (head(ref).status == "ok" ? 100 : 0) + 10 * detail + (compared ? 1 : 0);
+    if (rank <= best_rank) continue;
+    best_rank = rank;
+    best = &ref;
+  }
+  if (best) select(*best);
+}
+
 void Workspace::select_step(int step) {
   if (shown_.empty()) return;
   long at = step > 0 ? -1 : static_cast<long>(shown_.size());
@@ -91,6 +107,37 @@ void Workspace::read_filter() {
   ParsedFilter parsed = parse_filter(filter_text_, keys_);
   filter_error_ = parsed.error ? parsed.error->message : "";
   if (!parsed.error) filter_ = std::move(parsed.filter);
+}
+
+std::string Workspace::filter_problem() const {
+  if (!filter_error_.empty()) return filter_error_;
+  size_t all = 0;
+  for (const LoadedRun& loaded : snapshot_->runs) all += loaded.data->points.size();
+  if (!shown_.empty() || all == 0) return "";
+  std::string problem = fmt::format("expected some of the {} points, got none of them", all);
+  for (const FilterNode& node : filter_.nodes) {
+    const bool names_value = node.kind == FilterNode::Kind::Compare &&
+                             node.field == FilterNode::Field::Option &&
+                             node.relation == FilterNode::Relation::Equal;
+    if (!names_value && node.kind != FilterNode::Kind::Word) continue;
+    std::set<std::string> values;
+    for (const LoadedRun& loaded : snapshot_->runs) {
+      for (size_t p = 0; p < loaded.data->points.size(); ++p) {
+        for (const std::string& axis : names_value ? std::vector{node.key} : filter_.axes) {
+          values.insert(value_text(*loaded.data, loaded.data->options.get(p, axis)));
+        }
+      }
+    }
+    values.erase("");
+    const bool known = std::ranges::any_of(values, [&](const std::string& value) {
+      return value.find(node.text) != std::string::npos;
+    });
+    if (!known && node.text.find_first_of("*?") == std::string::npos) {
+      return problem + did_you_mean(node.text, {values.begin(), values.end()},
+                                    fmt::format("; no point has '{}'", node.text));
+    }
+  }
+  return problem;
 }
 
 void Workspace::find_shown() {
@@ -158,22 +205,54 @@ const std::vector<std::string>& Workspace::numeric_axes() const {
 std::string Workspace::baseline_text() const {
   if (baseline_.kind == Baseline::Kind::Point) {
     const std::optional<PointRef> ref = find({baseline_.run, baseline_.point});
-    if (ref) return point_name(*ref);
+    if (ref) return short_name(*ref);
   }
   return clean_text(describe(baseline_, runs()), 256);
 }
 
-const std::string& Workspace::point_name(PointRef ref) const {
+const Workspace::PointNames& Workspace::names_of(PointRef ref) const {
   if (names_.empty()) names_.resize(snapshot_->runs.size());
-  std::vector<std::string>& names = names_[ref.run];
-  if (names.empty()) names.resize(run(ref).points.size());
-  std::string& name = names[ref.point];
-  if (!name.empty()) return name;
+  std::vector<PointNames>& names = names_[ref.run];
+  if (!names.empty()) return names[ref.point];
   const RunData& data = run(ref);
-  name = axis_words(data, ref.point);
-  if (name.empty()) name = head(ref).id;
-  if (snapshot_->runs.size() > 1) name = fmt::format("{}: {}", data.name, name);
-  return name = clean_text(name, 512);
+  names.resize(data.points.size());
+  std::vector<size_t> all(data.points.size());
+  for (size_t p = 0; p < all.size(); ++p) all[p] = p;
+  const std::vector<std::string> axes = telling_axes(data, all);
+  for (size_t p = 0; p < all.size(); ++p) {
+    PointNames& name = names[p];
+    name.full = axis_words(data, p);
+    name.words = words_of_axes(data, p, axes, false);
+    if (name.words.empty()) name.words = axes.empty() ? name.full : "default";
+    for (std::string* text : {&name.full, &name.words}) {
+      if (text->empty()) *text = data.points[p].id;
+      *text = clean_text(*text, 512);
+    }
+    name.brief = name.words;
+    if (snapshot_->runs.size() > 1) {
+      for (std::string* text : {&name.full, &name.brief}) {
+        *text = clean_text(fmt::format("{}: {}", data.name, *text), 512);
+      }
+    }
+  }
+  return names[ref.point];
+}
+
+const std::string& Workspace::point_name(PointRef ref) const {
+  return names_of(ref).full;
+}
+
+const std::string& Workspace::short_name(PointRef ref) const {
+  return names_of(ref).brief;
+}
+
+const std::string& Workspace::words(PointRef ref) const {
+  return names_of(ref).words;
+}
+
+bool Workspace::is_modelled(PointRef ref) const {
+  const Value world = option(ref, "world");
+  return world.kind == Value::Kind::Text && run(ref).text_of(world).starts_with("fake:");
 }
 
 }  // namespace moonshard::viewer

@@ -36,6 +36,9 @@ class Workspace {
   const PointKey& selected() const { return selected_; }
   std::optional<size_t> selected_run() const { return selected_run_; }
   std::optional<PointRef> selected_point() const { return selected_point_; }
+  /// Something to look at when folders were opened: a point with a result, rather one that was
+  /// profiled in detail, rather a private one than its baseline.
+  void select_first();
   /// The next or previous of the shown points.
   void select_step(int step);
 
@@ -44,6 +47,9 @@ class Workspace {
   void set_filter(const std::string& text);
   const std::string& filter_text() const { return filter_text_; }
   const std::string& filter_error() const { return filter_error_; }
+  /// Why the filter cannot be what was meant: it cannot be read, or takes no point at all, with the
+  /// value that was probably meant; empty where it is good.
+  std::string filter_problem() const;
   const Filter& filter() const { return filter_; }
   void set_pinned(PointRef ref, bool on);
   void set_hidden(PointRef ref, bool on);
@@ -77,9 +83,15 @@ class Workspace {
   }
   /// An option's value of a point as text; empty where it has none.
   std::string option_text(PointRef ref, const std::string& key) const;
-  /// What distinguishes a point, in one line: its axes, and the run's name where several
-  /// are open.
+  /// A point by all of its swept options, and the run's name where several are open: for tooltips.
   const std::string& point_name(PointRef ref) const;
+  /// A point by what tells it from the others of its run, and the run's name where several are
+  /// open: for titles and legends.
+  const std::string& short_name(PointRef ref) const;
+  /// The same without the run's name.
+  const std::string& words(PointRef ref) const;
+  /// One rank of several ran, and what the others would send is modelled (world = "fake:N").
+  bool is_modelled(PointRef ref) const;
 
   /// Options and metrics that any of the open folders has, and the swept ones among them.
   const FilterKeys& keys() const { return keys_; }
@@ -93,6 +105,7 @@ class Workspace {
   /// The same without the selection.
   uint64_t shown_revision() const { return shown_revision_; }
 
+  std::vector<std::string> snapshot_files;  ///< memory snapshots outside of run folders
   std::string plot;                 ///< file name of the shown plot spec; empty: the run's first
   std::optional<double> cursor_ms;  ///< linked cursor: a moment of the step
 
@@ -113,7 +126,12 @@ class Workspace {
   PointKey selected_;
   std::optional<size_t> selected_run_;
   std::optional<PointRef> selected_point_;
-  mutable std::vector<std::vector<std::string>> names_;  // of points, made when asked for
+  struct PointNames {
+    std::string full, words, brief;
+  };
+  const PointNames& names_of(PointRef ref) const;
+
+  mutable std::vector<std::vector<PointNames>> names_;  // per run, made when asked for
   FilterKeys keys_;
   std::vector<std::string> metric_keys_;
   mutable std::vector<std::string> numeric_axes_;  // made when asked for

@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "bindings/host/ranks_command.h"
 #include "bindings/lua_error.h"
@@ -15,6 +17,7 @@
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_ranks.h"
 #include "runtime/records/csv.h"
+#include "runtime/records/folder_check.h"
 #include "runtime/records/schema_json.h"
 #include "runtime/records/writer.h"
 
@@ -136,10 +139,30 @@ const OptionSchema& doctor_flags() {
   return schema;
 }
 
+// Who held the memory, and what to change: computed from the breakdown of that moment.
+void print_savings(const Json& record) {
+  if (!record.contains("savings")) return;
+  constexpr double kGiB = 1073741824.0;
+  const double missing = number_or(record, "bytes_asked", 0) - number_or(record, "bytes_free", 0);
+  fmt::print(stderr,
+             "moonshard: {:.2f} GiB were held in phase {}, {:.2f} GiB more were asked for\n",
+             number_or(record["memory"], "peak_bytes", 0) / kGiB, string_or(record, "phase", "?"),
+             std::max(missing, 0.0) / kGiB);
+  for (const Json& row : record["memory"]["breakdown"])
+    if (number_or(row, "bytes", 0) >= number_or(record["memory"], "peak_bytes", 0) / 50)
+      fmt::print(stderr, "    {:<20} {:8.3f} GiB\n", string_or(row, "owner", ""),
+                 number_or(row, "bytes", 0) / kGiB);
+  fmt::print(stderr, "moonshard: what would save memory, of what was held then, each by itself:\n");
+  for (const Json& row : record["savings"])
+    fmt::print(stderr, "    {:<32} {:8.3f} GiB  {}\n", string_or(row, "change", ""),
+               number_or(row, "bytes", 0) / kGiB, string_or(row, "reason", ""));
+}
+
 // The exit code of an experiment; one that ran out of memory is reported on stderr.
 int report_out_of_memory(const Json& record) {
   if (record["status"] != "oom") return 0;
   fmt::print(stderr, "moonshard: {}\n", record["error"].get<std::string>());
+  print_savings(record);
   end_rank(record["error"].get<std::string>());
   return kExitOutOfMemory;
 }
@@ -264,14 +287,62 @@ int experiment_command(const Verb&, const Words& words) {
 
 std::string doctor_help(const Verb& verb) {
   const DoctorFlags flags;
-  return usage_text(verb, "[--json]",
-                    "Looks at this machine and says what to do about each problem.") +
+  return usage_text(
+             verb, "[--json] [DIR|FILE …]",
+             "Looks at this machine and says what to do about each problem. With run folders, "
+             "folders of result files\nor single files: reads every file, compares records with "
+             "their schema, ids with the options, tables with\nthe records, and names each defect. "
+             "Exit code 1 when there is one.") +
          describe_flags(doctor_flags(), &flags);
 }
 
+namespace {
+
+std::optional<Json> typed_options(const Json& options) {
+  experiment::ExperimentOptions read;
+  try {
+    experiment::experiment_schema().assign_all(&read, options);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  const Json all = experiment::experiment_schema().to_json(&read);
+  Json typed = Json::object();  // options that came later are not part of the id
+  for (const auto& [name, value] : options.items()) typed[name] = all.at(name);
+  return typed;
+}
+
+int examine_folders(const Words& paths, bool as_json) {
+  Json list = Json::array();
+  size_t defects = 0;
+  for (const std::string& path : paths) {
+    const records::FolderCheck check = records::check_folder(path, &typed_options);
+    defects += check.defects.size();
+    list.push_back(records::to_json(check));
+    if (as_json) continue;
+    for (const records::Defect& defect : check.defects)
+      fmt::print("BAD   {}/{}: {}\n", path, defect.file, defect.what);
+    constexpr size_t kShown = 5;
+    for (size_t i = 0; i < std::min(check.notes.size(), kShown); ++i)
+      fmt::print("note  {}: {}\n", path, check.notes[i]);
+    if (check.notes.size() > kShown)
+      fmt::print("note  {}: … {} more; --json lists them\n", path, check.notes.size() - kShown);
+    fmt::print(
+        "{}  {}: {} files, {} records, {}\n", check.defects.empty() ? "ok  " : "BAD ", path,
+        check.files, check.points,
+        check.defects.empty() ? "no defects" : fmt::format("{} defects", check.defects.size()));
+  }
+  if (as_json) fmt::print("{}", to_text(Json{{"folders", std::move(list)}, {"defects", defects}}));
+  return defects == 0 ? 0 : 1;
+}
+
+}  // namespace
+
 int doctor_command(const Verb&, const Words& words) {
   DoctorFlags flags;
-  read_flags({{doctor_flags(), &flags}}, words);
+  Words paths, options;
+  for (const std::string& word : words) (word.starts_with("--") ? options : paths).push_back(word);
+  read_flags({{doctor_flags(), &flags}}, options);
+  if (!paths.empty()) return examine_folders(paths, flags.json);
   const std::vector<launch::Finding> findings = launch::examine_machine();
   if (flags.json) {
     fmt::print("{}", to_text(launch::to_json(findings)));

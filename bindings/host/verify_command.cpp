@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "runtime/audit/audit.h"
 #include "runtime/base/check.h"
 #include "runtime/base/options.h"
+#include "runtime/verify/diagnosis.h"
 #include "runtime/verify/faults.h"
 #include "runtime/verify/verify.h"
 
@@ -84,7 +86,7 @@ void print_failures(const std::vector<verify::Cell>& cells) {
 }
 
 struct VerifyFlags : verify::VerifyOptions, RanksFlags {
-  bool json = false, verbose = false;
+  bool json = false, verbose = false, use_fsdp = false, enable_profiling = false;
   std::string fault;
 };
 
@@ -99,6 +101,10 @@ const OptionSchema& verify_flags() {
     s.integer<F>("seed", &F::seed, 0, 9007199254740991.0, "of weights and data");
     s.boolean<F>("json", &F::json, "print all cells as JSON");
     s.boolean<F>("verbose", &F::verbose, "print norms before and after clipping");
+    s.boolean<F>("use_fsdp", &F::use_fsdp, "the same as --parallel fsdp");
+    s.boolean<F>("enable_profiling", &F::enable_profiling,
+                 "print phases, norm times by layer and squared norms of every step "
+                 "(MOONSHARD_PROFILE=layers)");
     s.text<F>("fault", &F::fault,
               "switch a deliberate mistake on, to see it found: no_bias_term, no_cross_term, "
               "no_padding_rule, micro_step_norm, wrong_denominator, short_norm");
@@ -177,7 +183,11 @@ std::string verify_help(const Verb& verb) {
              "Compares every engine with batch-of-one gradients by plain autograd: norms, clip "
              "factors, clipped sums\nand the weights after a step. Exit code 4 when a cell fails. "
              "With a wrapper and several ranks (--nproc N)\neach rank has samples of its own, and "
-             "three steps are compared with those of one process.\nOptions [type: default]:") +
+             "three steps are compared with those of one process; three lines then say whether "
+             "norms "
+             "differ before\nthey are put together, agree afterwards, and are right. Options "
+             "[type: "
+             "default]:") +
          describe_flags(verify_flags(), &defaults) +
          describe_flags(wrapper_flags(), &defaults.sharding);
 }
@@ -185,6 +195,9 @@ std::string verify_help(const Verb& verb) {
 int verify_command(const Verb& verb, const Words& words) {
   VerifyFlags flags;
   read_flags({{verify_flags(), &flags}, {wrapper_flags(), &flags.sharding}}, words);
+  if (flags.use_fsdp) flags.sharding.parallel = "fsdp";
+  // Before the first step, which decides what is logged.
+  if (flags.enable_profiling) ::setenv("MOONSHARD_PROFILE", "layers", 1);
   if (const auto ended = start_ranks_if_asked(flags, verb, words)) return *ended;
   verify::VerifyOptions options = flags;
   options.hooks = verify::fault_by_name(verify::kVerifyFaults, "verify", flags.fault);
@@ -201,15 +214,21 @@ int verify_command(const Verb& verb, const Words& words) {
     }
   };
   const bool speaks = is_first_rank();
-  if (flags.verbose && !flags.json) {
+  verify::NormDiagnosis diagnosis;
+  const bool prints = flags.verbose && !flags.json && speaks;
+  if (flags.verbose || flags.sharding.parallel != "none") {
     // All ranks take part in making the lists, one prints them.
-    observer.norms = [speaks](const verify::NormsShown& shown) {
-      if (speaks) print_norms(shown);
+    observer.norms = [&diagnosis, prints](const verify::NormsShown& shown) {
+      diagnosis.add(shown);
+      if (prints) print_norms(shown);
     };
   }
   const std::vector<verify::Cell> cells = verify::verify(options, observer);
   if (progress) fmt::print(stderr, "\r{:<79}\r", "");
-  const Json report = verify::to_json(cells, options);
+  Json report = verify::to_json(cells, options);
+  const auto diagnoses =
+      diagnosis.has_ranks() ? diagnosis.conclude(cells) : std::vector<verify::Diagnosis>();
+  if (diagnosis.has_ranks()) report["diagnoses"] = verify::to_json(diagnoses);
   const int64_t failed = report["failed"].get<int64_t>();
   if (!speaks) return failed == 0 ? 0 : kExitPromiseBroken;
   if (flags.json) {
@@ -219,6 +238,7 @@ int verify_command(const Verb& verb, const Words& words) {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     print_summary(cells);
     print_failures(cells);
+    for (const verify::Diagnosis& one : diagnoses) fmt::print("{}: {}\n", one.question, one.answer);
     fmt::print("{} of {} cells hold ({:.0f} s)\n", cells.size() - static_cast<size_t>(failed),
                cells.size(), seconds);
   }

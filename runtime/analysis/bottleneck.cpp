@@ -30,7 +30,9 @@ std::string test_communication(const Row& row, const Thresholds& limit) {
   const double share = row.metrics.comm_share_percent;
   const double used = row.metrics.gpu_utilization_percent;
   if (!(share >= limit.communication_percent) || used >= limit.utilization_percent) return "";
-  return fmt::format("{:.0f} % of the step is exposed communication{}", share,
+  const bool modelled = row.detail != nullptr && row.detail->sharding.fake;
+  return fmt::format("{:.0f} % of the step is exposed communication{}{}", share,
+                     modelled ? " (modelled from a link)" : "",
                      std::isnan(used) ? ", GPU utilisation not measured"
                                       : fmt::format(", GPU used {:.0f} %", used));
 }

@@ -1,10 +1,13 @@
 #include "runtime/experiment/experiment.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <ATen/Parallel.h>
 
+#include "kernels/common/choice.h"
+#include "runtime/analysis/savings.h"
 #include "runtime/base/check.h"
 #include "runtime/comm/world.h"
 #include "runtime/core/device.h"
@@ -16,6 +19,8 @@
 #include "runtime/experiment/measurement.h"
 #include "runtime/models/registry.h"
 #include "runtime/privacy/account.h"
+#include "runtime/profile/context.h"
+#include "runtime/profile/ledger.h"
 #include "runtime/profile/out_of_memory.h"
 #include "runtime/profile/trace.h"
 #include "runtime/records/schema_json.h"
@@ -106,7 +111,8 @@ std::unique_ptr<data::Source> make_source(const ExperimentOptions& options, comm
 
 // Steps that look closer, after the measured ones.
 int64_t watched_steps(const ExperimentOptions& options) {
-  return (options.profile != "off" ? 1 : 0) + (options.profile == "trace" ? 1 : 0);
+  return (options.profile != "off" ? options.watch_steps : 0) +
+         (options.profile == "trace" ? 1 : 0);
 }
 
 // Epochs say how many steps there are; a budget is for all of them.
@@ -127,13 +133,18 @@ ExperimentOptions planned(ExperimentOptions options, const data::Sampling& sampl
   return options;
 }
 
-std::unique_ptr<train::Trainer> make_trainer(const ExperimentOptions& options,
-                                             std::unique_ptr<data::Source> source,
-                                             const std::shared_ptr<comm::World>& world) {
+std::shared_ptr<models::Model> make_model(const ExperimentOptions& options) {
   ExperimentOptions build = options;
   // Each rank then draws or reads its own part alone: the whole model never exists anywhere.
-  build.deferred = options.parallel == "fsdp";
-  return std::make_unique<train::Trainer>(train::TrainerParts{.model = weights::make_model(build),
+  build.deferred = options.parallel == "fsdp" && !options.whole_first;
+  return weights::make_model(build);
+}
+
+std::unique_ptr<train::Trainer> make_trainer(const ExperimentOptions& options,
+                                             std::shared_ptr<models::Model> model,
+                                             std::unique_ptr<data::Source> source,
+                                             const std::shared_ptr<comm::World>& world) {
+  return std::make_unique<train::Trainer>(train::TrainerParts{.model = std::move(model),
                                                               .clip = options,
                                                               .optimizer = options,
                                                               .data = std::move(source),
@@ -174,7 +185,8 @@ void run_watched_steps(const ExperimentOptions& options, train::Trainer& trainer
                        const std::filesystem::path& folder, Measurement& measurement) {
   if (options.profile != "off") {
     trainer.record_details(true);
-    measurement.add_detailed_step(trainer, trainer.step());
+    for (int64_t i = 0; i < options.watch_steps; ++i)
+      measurement.add_detailed_step(trainer, trainer.step());
     trainer.record_details(false);
   }
   if (options.profile == "trace") {
@@ -183,11 +195,27 @@ void run_watched_steps(const ExperimentOptions& options, train::Trainer& trainer
   }
 }
 
+// What is known of the job before anything can fail.
+void record_world(const ExperimentOptions& options, const comm::World& world,
+                  records::Result& record) {
+  if (options.parallel != "none") {
+    record.sharding.rank = world.rank();
+    record.sharding.world = world.size();
+    record.sharding.fake = world.is_fake();
+  }
+  if (world.is_fake())
+    record.modelled = fmt::format(
+        "one rank of {} ran: memory and computation are measured; times of communication (comm, "
+        "comm_work_ms, comm_exposed_ms) and what waits for it are modelled from link = {}",
+        world.size(), options.link);
+}
+
 void run_steps(const ExperimentOptions& asked, const StepObserver& observer,
-               const std::filesystem::path& folder, records::Result& record) try {
-  Measurement measurement(asked, resolve_device(asked.device));
+               const std::filesystem::path& folder, Measurement& measurement,
+               records::Result& record) try {
   measurement.add_stage("start");
   const auto world = comm::make_world(asked.world, asked.link);
+  record_world(asked, *world, record);
   ExperimentOptions options = asked;
   weights::draw_missing_seed(options);
   profile::set_current_phase("data");
@@ -195,9 +223,11 @@ void run_steps(const ExperimentOptions& asked, const StepObserver& observer,
   measurement.add_stage("after data");
   profile::set_current_phase("model");
   options = planned(options, source->sampling());
-  const auto trainer = make_trainer(options, std::move(source), world);
+  auto model = make_model(options);
+  if (options.whole_first) measurement.add_stage("after model creation");
+  const auto trainer = make_trainer(options, std::move(model), std::move(source), world);
   record_choices(asked, options, *trainer, record);
-  measurement.add_stage("after model creation");
+  measurement.add_stage(options.whole_first ? "after wrapping" : "after model creation");
   profile::set_current_phase("");
   run_measured_steps(options, *trainer, observer, measurement);
   run_watched_steps(options, *trainer, folder, measurement);
@@ -213,10 +243,14 @@ class ProcessSettings {
     profile::install_cpu_memory_hook();
     profile::set_cpu_memory_limit(options.memory_limit_mb << 20);
     if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
+    if (options.kernels == "reference") references_ = std::make_unique<kernels::ReferenceOnly>();
   }
   ~ProcessSettings() { profile::set_cpu_memory_limit(0); }
   ProcessSettings(const ProcessSettings&) = delete;
   ProcessSettings& operator=(const ProcessSettings&) = delete;
+
+ private:
+  std::unique_ptr<kernels::ReferenceOnly> references_;
 };
 
 // Option memory_history: a snapshot of the end, or of the moment when memory ran out.
@@ -257,6 +291,47 @@ void record_out_of_memory(const OutOfMemoryError& error, const profile::OutOfMem
   record.bytes_free = static_cast<double>(details->bytes_free);
 }
 
+// The ledger of the step that runs out of memory once more, at that moment. Timed steps keep none,
+// so the same steps are made again for it.
+std::optional<profile::LedgerReport> ledger_of_failure(const ExperimentOptions& options) {
+  constexpr int kMostSteps = 3;  // the second is the first that has an optimizer's state
+  std::optional<profile::LedgerReport> held;
+  const profile::OutOfMemoryWatch watch([&] {
+    const auto context = profile::current_context();
+    if (!held && context != nullptr && context->ledger != nullptr) held = context->ledger->finish();
+  });
+  try {
+    const auto world = comm::make_world(options.world, options.link);
+    ExperimentOptions again = options;
+    weights::draw_missing_seed(again);
+    std::unique_ptr<data::Source> source = make_source(again, *world);
+    again = planned(again, source->sampling());
+    auto model = make_model(again);
+    const auto trainer = make_trainer(again, std::move(model), std::move(source), world);
+    trainer->record_details(true);
+    for (int i = 0; i < kMostSteps && !held; ++i) trainer->step();
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception&) {  // expected: memory runs out again
+  }
+  return held;
+}
+
+// Who held the memory, and what other options would save of it. Not with real ranks beside this
+// one: they would have to run out of memory together.
+void explain_out_of_memory(const ExperimentOptions& options, records::Result& record) {
+  const bool has_peers = !records::is_missing(record.sharding.world) && record.sharding.world > 1 &&
+                         !record.sharding.fake;
+  const bool in_a_step =
+      !record.phase.empty() && record.phase != "model" && record.phase != "start";
+  if (options.profile == "off" || has_peers || !in_a_step) return;
+  const auto ledger = ledger_of_failure(options);
+  if (!ledger) return;
+  record.memory = memory_at_end(*ledger, record.phase);
+  const double ranks = std::isnan(record.sharding.world) ? 1 : record.sharding.world;
+  record.savings = analysis::memory_savings({record.options, record.memory.breakdown, ranks});
+}
+
 }  // namespace
 
 ExperimentOptions resolve_experiment(const ExperimentOptions& options) {
@@ -295,15 +370,22 @@ records::Result measure_experiment(const ExperimentOptions& options, const StepO
   record.created = records::timestamp_utc();
   record.options = experiment_schema().to_json(&resolved);
   Snapshot snapshot(resolved, folder);
-  // While what filled the memory is still there.
-  const profile::OutOfMemoryWatch watch([&] { snapshot.save_first(); });
-  try {
-    run_steps(resolved, observer, folder, record);
-    snapshot.save();
-  } catch (const OutOfMemoryError& error) {
-    record_out_of_memory(error, watch, record);
+  bool is_out_of_memory = false;
+  {
+    // While what filled the memory is still there.
+    const profile::OutOfMemoryWatch watch([&] { snapshot.save_first(); });
+    Measurement measurement(resolved, resolve_device(resolved.device));
+    try {
+      run_steps(resolved, observer, folder, measurement, record);
+      snapshot.save();
+    } catch (const OutOfMemoryError& error) {
+      is_out_of_memory = true;
+      record_out_of_memory(error, watch, record);
+      measurement.leave_stages(record);
+    }
   }
   snapshot.tell(record);
+  if (is_out_of_memory) explain_out_of_memory(resolved, record);
   profile::set_current_phase("");
   return record;
 }
@@ -330,7 +412,7 @@ Json seed_result(const Json& record) {
               {"peak_memory_gb", metrics.at("peak_memory_gb")},
               {"avg_time_ms", metrics.at("avg_time_ms")},
               {"config",
-               {{"model_name", options.at("model")},
+               {{"model_name", models::hub_name(options.at("model").get<std::string>())},
                 {"vocab_size", options.at("vocab_size")},
                 {"learning_rate", options.at("lr")},
                 {"sigma", options.at("noise_multiplier")},

@@ -24,6 +24,13 @@ const OptionSchema& experiment_schema() {
     s.choice<T>("profile", &T::profile, {"off", "phases", "layers", "trace"},
                 "what is looked at after the measured steps: nothing; memory by owner and "
                 "communication; norms by layer, too; a Chrome trace, too");
+    s.integer<T>("watch_steps", &T::watch_steps, 1, 100,
+                 "steps in a row whose memory is followed after the measured ones");
+    s.choice<T>("kernels", &T::kernels, {"auto", "reference"},
+                "on a GPU: fused kernels where there are, or plain operations alone");
+    s.boolean<T>("whole_first", &T::whole_first,
+                 "fsdp: every rank makes the whole model before it is cut into parts, as PyTorch "
+                 "programs do; otherwise its own part alone");
     s.text<T>("data_folder", &T::data_folder,
               "folder with .txt, .json or .jsonl text for task lm; empty takes synthetic batches");
     s.text<T>("data_file", &T::data_file,

@@ -27,6 +27,9 @@ struct ExperimentOptions : models::ModelOptions,
   int64_t memory_limit_mb = 0;
   int64_t nproc = 1;
   std::string profile = "phases";
+  int64_t watch_steps = 1;
+  std::string kernels = "auto";
+  bool whole_first = false;
   std::string data_folder;
   std::string data_file;
   std::string tokenizer = "bytes";

@@ -8,6 +8,7 @@
 
 #include "runtime/analysis/rows.h"
 #include "runtime/models/model_cost.h"
+#include "runtime/models/registry.h"
 #include "runtime/profile/phases.h"
 
 namespace moonshard::experiment {
@@ -42,6 +43,37 @@ records::MemoryTimeline timeline_of(const std::vector<profile::LedgerSample>& sa
   return timeline;
 }
 
+// Of a list in order of time: indices, the largest of each of `most` intervals, first and last
+// among them.
+std::vector<size_t> largest_of_each_interval(const std::vector<double>& values, size_t most) {
+  std::vector<size_t> kept;
+  const size_t width = std::max<size_t>(1, (values.size() + most - 1) / std::max<size_t>(most, 1));
+  for (size_t first = 0; first < values.size(); first += width) {
+    const size_t end = std::min(first + width, values.size());
+    const auto largest = std::max_element(values.begin() + static_cast<std::ptrdiff_t>(first),
+                                          values.begin() + static_cast<std::ptrdiff_t>(end));
+    kept.push_back(static_cast<size_t>(largest - values.begin()));
+  }
+  if (!kept.empty() && kept.back() + 1 != values.size()) kept.push_back(values.size() - 1);
+  return kept;
+}
+
+double numel_of(const models::Parameter& parameter) {
+  return static_cast<double>(parameter.value.numel());
+}
+
+// The weight's first and other dimensions, as a linear layer has them.
+void add_features(const models::ParamLayer& layer, records::LayerTime& row) {
+  const at::Tensor& weight = layer.weight->value;
+  if (weight.dim() == 0 || weight.size(0) == 0) return;
+  const auto first = static_cast<double>(weight.size(0));
+  const double others = static_cast<double>(weight.numel()) / first;
+  const bool is_table =
+      layer.kind == models::kinds::kEmbedding || layer.kind == models::kinds::kPositionTable;
+  row.in_features = is_table || weight.dim() == 1 ? first : others;
+  row.out_features = is_table ? others : first;
+}
+
 constexpr double kMiB = 1024.0 * 1024.0;
 using Clock = std::chrono::steady_clock;
 
@@ -67,12 +99,52 @@ records::MemoryPart memory_part(const profile::LedgerReport& ledger) {
   return part;
 }
 
-std::vector<records::Collective> comm_rows(const std::vector<profile::Span>& spans) {
+records::MemoryPart memory_at_end(const profile::LedgerReport& ledger, const std::string& phase) {
+  records::MemoryPart part = memory_part(ledger);
+  part.breakdown = part.after_step;
+  part.after_step.clear();
+  part.peak_phase = phase;
+  part.rest_bytes = static_cast<double>(ledger.rest_at_end);
+  part.peak_bytes = 0;
+  for (const records::OwnedBytes& row : part.breakdown) part.peak_bytes += row.bytes;
+  return part;
+}
+
+records::MemoryTimeline joined_timelines(std::vector<records::MemoryTimeline> steps) {
+  if (steps.size() == 1) return std::move(steps[0]);
+  records::MemoryTimeline all;
+  for (const records::MemoryTimeline& step : steps) {
+    for (const auto& owner : step.owners) {
+      const auto known = std::find_if(all.owners.begin(), all.owners.end(),
+                                      [&](const auto& other) { return other.name == owner.name; });
+      if (known == all.owners.end()) all.owners.push_back({owner.name, {}});
+    }
+  }
+  const size_t most = profile::kTimelineSamples / std::max<size_t>(steps.size(), 1);
+  double begin = 0;
+  for (const records::MemoryTimeline& step : steps) {
+    all.step_begins_ms.push_back(begin);
+    for (const size_t i : largest_of_each_interval(step.total, most)) {
+      all.ms.push_back(begin + step.ms[i]);
+      all.total.push_back(step.total[i]);
+      all.phase.add(step.phase.names[step.phase.index[i]]);
+      for (auto& owner : all.owners) {
+        const auto own = std::find_if(step.owners.begin(), step.owners.end(),
+                                      [&](const auto& other) { return other.name == owner.name; });
+        owner.value.push_back(own == step.owners.end() ? 0 : own->value[i]);
+      }
+    }
+    begin = all.ms.empty() ? 0 : all.ms.back();
+  }
+  return all;
+}
+
+std::vector<records::Collective> comm_rows(const std::vector<profile::Span>& spans, bool modelled) {
   std::vector<records::Collective> rows;
   for (const profile::CollectiveTimes& times : profile::collective_times(spans))
     rows.push_back({times.operation, static_cast<double>(times.count),
                     static_cast<double>(times.bytes), times.work_ms, times.exposed_ms,
-                    times.overlap_percent()});
+                    times.overlap_percent(), modelled});
   return rows;
 }
 
@@ -136,6 +208,13 @@ std::vector<records::Traffic> traffic_of(const train::StepReport& report) {
 
 Measurement::Measurement(const ExperimentOptions& options, c10::Device device)
     : options_(options), device_(device), begun_(Clock::now()) {
+  // Before this process uses the device.
+  const profile::MachineLoad load = profile::machine_load(device);
+  parts_.load.cores = load.cores;
+  parts_.load.load_before = load.load_average.value_or(NAN);
+  parts_.load.gpu_percent_before = load.gpu_percent.value_or(NAN);
+  if (load.other_gpu_processes)
+    parts_.load.gpu_processes = static_cast<double>(*load.other_gpu_processes);
   profile::reset_peak_memory(device);
 }
 
@@ -163,6 +242,8 @@ void Measurement::begin_measured_steps() {
 void Measurement::end_measured_steps() {
   add_stage("end");
   utilization_ = sampler_->finish();
+  parts_.load.other_cpu_percent = utilization_.other_cpu_percent.value_or(NAN);
+  parts_.load.load_after = profile::machine_load(device_).load_average.value_or(NAN);
 }
 
 void Measurement::add_step(const train::Trainer& trainer, const train::StepReport& report,
@@ -197,9 +278,16 @@ void Measurement::add_step(const train::Trainer& trainer, const train::StepRepor
 
 void Measurement::add_detailed_step(const train::Trainer& trainer,
                                     const train::StepReport& report) {
+  if (report.details == nullptr) {
+    detailed_ms_ = report.time_ms;
+    return;
+  }
+  add_watched_memory(report.details->memory);
+  if (watched_.size() > 1) return;  // of several watched steps the first has all other figures
   detailed_ms_ = report.time_ms;
-  if (report.details == nullptr) return;
-  parts_.memory = memory_part(report.details->memory);
+  squares_before_sum_ = report.squares_before_sum;
+  for (const double norm : report.squares_before_sum.empty() ? std::vector<double>() : report.norms)
+    squares_after_sum_.push_back(norm * norm);
   for (const profile::LedgerPhase& phase : report.details->memory.phases) {
     parts_.memory_stages.push_back(
         {.stage = phase.phase,
@@ -216,12 +304,41 @@ void Measurement::add_detailed_step(const train::Trainer& trainer,
                                     report.clip_bound);
   if (options_.profile == "layers" || options_.profile == "trace") {
     parts_.layers = train::layer_times(report.details->spans);
-    for (records::LayerTime& row : parts_.layers) {
-      for (const auto& layer : trainer.layers())
-        if (layer->name == row.layer) row.kind = layer->kind;
+    add_layer_sizes(trainer);
+  }
+  if (options_.parallel != "none")
+    parts_.comm = comm_rows(report.details->spans, trainer.world().is_fake());
+}
+
+// The step with the highest peak is the one that is explained.
+void Measurement::add_watched_memory(const profile::LedgerReport& ledger) {
+  records::MemoryPart part = memory_part(ledger);
+  watched_.push_back(std::move(part.timeline));
+  watched_bytes_ += ledger.mean_bytes;
+  if (watched_.size() == 1 || part.peak_bytes > parts_.memory.peak_bytes)
+    parts_.memory = std::move(part);
+}
+
+// A row is a layer, or a block whose layers share a launch: "model.layers.3" is the sum of all that
+// begin so.
+void Measurement::add_layer_sizes(const train::Trainer& trainer) {
+  const double positions = static_cast<double>(
+      options_.batch_size * models::tokens_per_sample(options_, options_.seq_length));
+  for (records::LayerTime& row : parts_.layers) {
+    for (const auto& layer : trainer.layers()) {
+      const bool is_row = layer->name == row.layer;
+      if (!is_row && !layer->name.starts_with(row.layer + ".")) continue;
+      const double before = std::isnan(row.parameters) ? 0 : row.parameters;
+      double own = 0;
+      for (const models::Parameter* parameter : {layer->weight, layer->bias})
+        if (parameter != nullptr && parameter->trainable) own += numel_of(*parameter);
+      row.parameters = before + own;
+      row.tokens = layer->one_position ? static_cast<double>(options_.batch_size) : positions;
+      if (!is_row) continue;
+      row.kind = layer->kind;
+      add_features(*layer, row);
     }
   }
-  if (options_.parallel != "none") parts_.comm = comm_rows(report.details->spans);
 }
 
 records::TimePart Measurement::time_summary() const {
@@ -341,16 +458,49 @@ std::vector<records::RankRow> Measurement::rank_rows(const train::Trainer& train
   return rows;
 }
 
+// What is to be seen where ranks disagree: norms before and after the sum, of every rank.
+std::vector<records::NormSum> Measurement::norm_sums(const train::Trainer& trainer) const {
+  if (squares_before_sum_.empty()) return {};
+  const bool is_alone = trainer.world().is_fake();
+  std::vector<double> own = squares_before_sum_;
+  own.insert(own.end(), squares_after_sum_.begin(), squares_after_sum_.end());
+  const at::Tensor mine = at::tensor(own, at::kDouble);
+  // As many samples on every rank: the sum has checked that.
+  const at::Tensor all = is_alone ? mine.unsqueeze(0) : trainer.of_all_ranks(mine);
+  const int64_t count = static_cast<int64_t>(squares_before_sum_.size());
+  std::vector<records::NormSum> rows;
+  for (int64_t rank = 0; rank < all.size(0); ++rank) {
+    const at::Tensor row = all[rank].contiguous();
+    const double* first = row.const_data_ptr<double>();
+    rows.push_back({static_cast<double>(is_alone ? trainer.world().rank() : rank),
+                    {first, first + count},
+                    {first + count, first + 2 * count}});
+  }
+  return rows;
+}
+
+void Measurement::leave_stages(records::Result& record) {
+  record.memory_stages = parts_.memory_stages;
+  record.load = parts_.load;
+}
+
 void Measurement::finish(train::Trainer& trainer, records::Result& record) {
   for (records::MemoryStage& stage : parts_.memory_stages) stage.rank = trainer.world().rank();
   record.memory_stages = std::move(parts_.memory_stages);
   record.memory = std::move(parts_.memory);
+  if (!watched_.empty()) {
+    record.metrics.avg_memory_bytes =
+        std::floor(watched_bytes_ / static_cast<double>(watched_.size()));
+    record.memory.timeline = joined_timelines(std::move(watched_));
+  }
   record.norms_ms = parts_.norms_ms;
   record.layers = std::move(parts_.layers);
   record.steps = std::move(parts_.steps);
   record.sharding = std::move(parts_.sharding);
   fill_metrics(trainer, record.metrics);
   record.comm = std::move(parts_.comm);
+  record.norm_sum = norm_sums(trainer);
+  record.load = parts_.load;
   record.time = time_summary();
   record.privacy = privacy(trainer);
   record.metrics.epsilon = record.privacy.epsilon;

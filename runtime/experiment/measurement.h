@@ -27,7 +27,15 @@ records::ShardingPart sharding_part(const train::Trainer& trainer, const train::
 
 records::MemoryPart memory_part(const profile::LedgerReport& ledger);
 
-std::vector<records::Collective> comm_rows(const std::vector<profile::Span>& spans);
+/// `modelled`: their times come from a link's speed (world = fake:N).
+std::vector<records::Collective> comm_rows(const std::vector<profile::Span>& spans,
+                                           bool modelled = false);
+
+/// Who held what at the moment when a step ran out of memory, from its unfinished ledger.
+records::MemoryPart memory_at_end(const profile::LedgerReport& ledger, const std::string& phase);
+
+/// Timelines of steps in a row as one, each with at most its share of kTimelineSamples.
+records::MemoryTimeline joined_timelines(std::vector<records::MemoryTimeline> steps);
 
 /// About 40 bins, evenly spaced in the logarithm between powers of two. Norms that are 0 or not
 /// finite are left out, and counted; missing without norms. Norms of samples are secret: only for
@@ -47,6 +55,9 @@ class Measurement {
   void add_step(const train::Trainer& trainer, const train::StepReport& report, bool is_warmup);
   void end_measured_steps();
   void add_detailed_step(const train::Trainer& trainer, const train::StepReport& report);
+  /// What is known so far of memory and of the machine: all that there will be when memory runs
+  /// out.
+  void leave_stages(records::Result& record);
   /// All of it into the record; with several ranks all of them together.
   void finish(train::Trainer& trainer, records::Result& record);
 
@@ -55,6 +66,9 @@ class Measurement {
   void fill_utilization(const train::Trainer& trainer, records::Metrics& metrics) const;
   void fill_communication(records::Metrics& metrics) const;
   records::TimePart time_summary() const;
+  void add_layer_sizes(const train::Trainer& trainer);
+  void add_watched_memory(const profile::LedgerReport& ledger);
+  std::vector<records::NormSum> norm_sums(const train::Trainer& trainer) const;
   std::vector<records::RankRow> rank_rows(const train::Trainer& trainer,
                                           const records::Metrics& metrics) const;
   records::PrivacyPart privacy(const train::Trainer& trainer) const;
@@ -72,6 +86,9 @@ class Measurement {
   profile::Utilization utilization_;
   records::NormHistogram norms_histogram_;
   double detailed_ms_ = 0;
+  std::vector<records::MemoryTimeline> watched_;  ///< of each watched step
+  double watched_bytes_ = 0;                      ///< sum of their means
+  std::vector<double> squares_before_sum_, squares_after_sum_;
 };
 
 }  // namespace moonshard::experiment

@@ -53,6 +53,8 @@ class Family {
   virtual std::vector<Preset> presets() const = 0;
   /// The preset's name of a name on the Hugging Face hub, given in lower case without organisation.
   virtual std::string preset_of_hub_name(const std::string& name) const { return name; }
+  /// The full name there of one of this family's presets; empty for the others.
+  virtual std::string hub_name_of_preset(const std::string&) const { return ""; }
 
   /// Fills in what follows from other options, after the preset's values are in `o`. `asked` is
   /// what the caller gave.

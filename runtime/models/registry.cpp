@@ -164,6 +164,33 @@ std::vector<Preset> presets() {
   return list;
 }
 
+std::string hub_suggestion(const std::string& name) {
+  std::vector<std::string> known, names;
+  for (const Preset& preset : presets()) {
+    const std::string& own = preset.sizes.model;
+    names.push_back(own);
+    if (hub_name(own) != own) known.push_back(hub_name(own) + " (" + own + ")");
+  }
+  // Organisation and "-Instruct" would hide what is near.
+  const std::string bare = bare_hub_name(name);
+  std::string nearest;
+  for (const auto& family : registry().families) {
+    if (!nearest.empty() || bare.empty()) break;
+    nearest = nearest_name(family->preset_of_hub_name(bare), names);
+  }
+  return fmt::format("models of the Hub that need no files, as their sizes are known: {}{}",
+                     fmt::join(known, ", "),
+                     nearest.empty() ? "" : "; did you mean '" + hub_name(nearest) + "'?");
+}
+
+std::string hub_name(const std::string& preset) {
+  for (const auto& family : registry().families) {
+    const std::string name = family->hub_name_of_preset(preset);
+    if (!name.empty()) return name;
+  }
+  return preset;
+}
+
 bool knows_model(const std::string& name) {
   return look_up(name) != nullptr;
 }

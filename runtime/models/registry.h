@@ -35,6 +35,14 @@ std::vector<Preset> presets();
 /// the nearest.
 const Preset& find_preset(const std::string& name);
 
+/// The other way round: a preset's name on the Hugging Face hub, as the profiling suites write it
+/// into their results; the name itself where the hub has no such model.
+std::string hub_name(const std::string& preset);
+
+/// For errors about a name that is neither a preset nor a known one of the hub: which are known,
+/// and the nearest.
+std::string hub_suggestion(const std::string& name);
+
 /// Whether find_preset would find it.
 bool knows_model(const std::string& name);
 

@@ -55,7 +55,9 @@ struct Ledger::Book {
   std::vector<LedgerPhase> phases;
   std::vector<LedgerSample> samples;
   size_t stride = 1, changes = 0;
-  LedgerClock::time_point start = LedgerClock::now();
+  LedgerClock::time_point start = LedgerClock::now(), counted_until = start;
+  double byte_seconds = 0;      ///< up to counted_until
+  int64_t total_until_now = 0;  ///< since counted_until
 
   bool is_of(c10::Device other) const {
     return device.type() == other.type() &&
@@ -107,8 +109,23 @@ struct Ledger::Book {
     unclaimed -= bytes;
   }
 
+  // After every change of the total, which held since the one before.
+  void count_time() {
+    const auto now = LedgerClock::now();
+    const std::chrono::duration<double> passed = now - counted_until;
+    byte_seconds += static_cast<double>(total_until_now) * passed.count();
+    counted_until = now;
+    total_until_now = total;
+  }
+
+  double mean() const {
+    const double seconds = std::chrono::duration<double>(counted_until - start).count();
+    return seconds > 0 ? byte_seconds / seconds : static_cast<double>(total);
+  }
+
   // Downsamples evenly; the peak is kept separately.
   void sample() {
+    count_time();
     if (++changes % stride != 0) return;
     samples.push_back(now());
     if (samples.size() < kMostSamples) return;
@@ -194,6 +211,7 @@ Ledger::Ledger(c10::Device device) : book_(std::make_unique<Book>()) {
   book_->steps = count_steps();
   const int64_t held = read_memory(device).allocated_bytes;
   book_->total = book_->peak = book_->unclaimed = book_->unclaimed_at_peak = held;
+  book_->total_until_now = held;
   const std::lock_guard lock(books_mutex);
   book_->number = ++detail::ledgers_begun;
   open_books.push_back(book_.get());
@@ -248,10 +266,12 @@ LedgerReport Ledger::finish() {
   Book& book = *book_;
   book.leave_phase(reading);
   book.samples.push_back(book.now());
+  book.count_time();
   book.close();
   const bool alone = book.was_alone();
   LedgerReport report;
   report.peak_bytes = alone ? std::max(reading.max_allocated_bytes, book.peak) : book.peak;
+  report.mean_bytes = book.mean();
   report.peak_phase = book.peak_phase;
   report.at_peak = book.at_peak;
   report.rest_at_peak = book.unclaimed_at_peak + report.peak_bytes - book.peak;

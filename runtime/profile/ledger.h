@@ -61,6 +61,7 @@ struct LedgerSample {
 
 struct LedgerReport {
   int64_t peak_bytes = 0;  ///< the allocator's own count; see Ledger
+  double mean_bytes = 0;   ///< over the time of the ledger
   std::string peak_phase;
   OwnerBytes at_peak{}, at_end{};
   int64_t rest_at_peak = 0;  ///< what no owner claimed

@@ -1,13 +1,17 @@
 #include "runtime/profile/utilization.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cctype>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "runtime/profile/nvml.h"
@@ -24,6 +28,22 @@ double cpu_seconds() {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// CPU time of all processes of the machine: user, nice, system, irq, softirq and steal of the first
+// line of /proc/stat.
+std::optional<double> busy_seconds_of_machine() {
+  std::ifstream in("/proc/stat");
+  std::string word;
+  double ticks[8] = {};
+  if (!(in >> word) || word != "cpu") return std::nullopt;
+  for (double& value : ticks)
+    if (!(in >> value)) return std::nullopt;
+  constexpr size_t kIdle = 3, kWaiting = 4;
+  double busy = 0;
+  for (size_t i = 0; i < std::size(ticks); ++i)
+    if (i != kIdle && i != kWaiting) busy += ticks[i];
+  return busy / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 // The GPU with this LibTorch index, among those visible to this process.
@@ -63,6 +83,7 @@ bool has_words(const std::string& text, const std::string& words) {
 struct UtilizationSampler::State {
   Clock::time_point start = Clock::now();
   double cpu_start = cpu_seconds();
+  std::optional<double> machine_start = busy_seconds_of_machine();
   std::mutex mutex;
   std::condition_variable wake;
   bool ends = false;
@@ -101,10 +122,29 @@ Utilization UtilizationSampler::finish() {
   }
   Utilization result;
   result.wall_s = std::chrono::duration<double>(Clock::now() - state_->start).count();
-  if (result.wall_s > 0)
-    result.cpu_percent = 100 * (cpu_seconds() - state_->cpu_start) / result.wall_s;
+  const double own = cpu_seconds() - state_->cpu_start;
+  if (result.wall_s > 0) result.cpu_percent = 100 * own / result.wall_s;
+  const std::optional<double> machine = busy_seconds_of_machine();
+  // The kernel counts in ticks of a hundredth of a second: shorter periods say nothing.
+  if (machine && state_->machine_start && result.wall_s >= 0.05)
+    result.other_cpu_percent =
+        100 * std::max(0.0, *machine - *state_->machine_start - own) / result.wall_s;
   if (state_->samples > 0) result.gpu_percent = state_->sum / static_cast<double>(state_->samples);
   return result;
+}
+
+MachineLoad machine_load(c10::Device device) {
+  MachineLoad load;
+  load.cores = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
+  double average = 0;
+  if (::getloadavg(&average, 1) == 1) load.load_average = average;
+  if (const std::optional<Gpu> gpu = gpu_of(device)) {
+    load.gpu_percent = gpu->utilization_percent;
+    load.other_gpu_processes =
+        std::count_if(gpu->processes.begin(), gpu->processes.end(),
+                      [](const GpuProcess& process) { return process.pid != ::getpid(); });
+  }
+  return load;
 }
 
 double peak_flops(c10::Device device, const std::string& dtype) {

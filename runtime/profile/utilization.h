@@ -12,9 +12,19 @@ namespace moonshard::profile {
 
 struct Utilization {
   double wall_s = 0;
-  double cpu_percent = 0;             ///< of one core: 200 is two busy cores
-  std::optional<double> gpu_percent;  ///< mean of the driver's samples; none without NVML
+  double cpu_percent = 0;                   ///< of one core: 200 is two busy cores
+  std::optional<double> gpu_percent;        ///< mean of the driver's samples; none without NVML
+  std::optional<double> other_cpu_percent;  ///< of all other processes; none without /proc/stat
 };
+
+/// How busy the machine is at this moment, before our own work begins.
+struct MachineLoad {
+  double cores = 0;
+  std::optional<double> load_average;  ///< of the last minute
+  std::optional<double> gpu_percent;   ///< none without NVML
+  std::optional<int64_t> other_gpu_processes;
+};
+MachineLoad machine_load(c10::Device device);
 
 class UtilizationSampler {
  public:

@@ -197,6 +197,8 @@ void RunIndex::update(const PointRecord& point) {
   Row& row = place->second;
   row.status = point.status;
   row.error = point.error;
+  const Json world = point.options.value("world", Json());
+  row.is_modelled = world.is_string() && world.get<std::string>().starts_with("fake:");
   // A record that never came leaves the planned options, which only the whole folder knows.
   if (is_new || !point.options.empty()) {
     row.axis_cells.clear();
@@ -214,12 +216,17 @@ void RunIndex::update(const PointRecord& point) {
 std::string RunIndex::csv() const {
   CsvTable table;
   table.columns = {"id", "status"};
+  // Where times of communication are those of a model, the table says so.
+  const bool has_modelled = std::any_of(rows_.begin(), rows_.end(),
+                                        [](const auto& row) { return row.second.is_modelled; });
+  if (has_modelled) table.columns.push_back("modelled");
   table.columns.insert(table.columns.end(), axes_.begin(), axes_.end());
   table.columns.insert(table.columns.end(), metric_names_.begin(), metric_names_.end());
   table.columns.push_back("error");
   for (const std::string& id : ids_) {
     const Row& row = rows_.at(id);
     std::vector<std::string> cells{id, row.status};
+    if (has_modelled) cells.push_back(row.is_modelled ? "communication" : "");
     cells.insert(cells.end(), row.axis_cells.begin(), row.axis_cells.end());
     for (const std::string& name : metric_names_) {
       const auto found = row.metrics.find(name);

@@ -66,6 +66,7 @@ class RunIndex {
  private:
   struct Row {
     std::string status, error;
+    bool is_modelled = false;  ///< one rank of several that are only modelled
     std::vector<std::string> axis_cells;
     std::map<std::string, std::string> metrics;
   };

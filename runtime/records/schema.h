@@ -63,9 +63,9 @@ void fields(V& v, Statistics& s) {
 struct Metrics {
   double avg_time_ms = NAN, median_time_ms = NAN, min_time_ms = NAN, p95_time_ms = NAN,
          iqr_time_ms = NAN, peak_memory_bytes = NAN, peak_memory_mb = NAN, peak_memory_gb = NAN,
-         peak_reserved_bytes = NAN, rss_bytes = NAN, tokens_per_s = NAN, samples_per_s = NAN,
-         final_loss = NAN, num_parameters = NAN, parameter_bytes = NAN, optimizer_bytes = NAN,
-         clip_fraction = NAN, engine_kept_bytes = NAN, dropped_samples = NAN,
+         avg_memory_bytes = NAN, peak_reserved_bytes = NAN, rss_bytes = NAN, tokens_per_s = NAN,
+         samples_per_s = NAN, final_loss = NAN, num_parameters = NAN, parameter_bytes = NAN,
+         optimizer_bytes = NAN, clip_fraction = NAN, engine_kept_bytes = NAN, dropped_samples = NAN,
          data_share_percent = NAN, cpu_percent = NAN, gpu_utilization_percent = NAN,
          flops_per_step = NAN, mfu_percent = NAN, comm_bytes = NAN, comm_work_ms = NAN,
          comm_exposed_ms = NAN, comm_overlap_percent = NAN, comm_share_percent = NAN,
@@ -88,6 +88,9 @@ void fields(V& v, Metrics& m) {
     m.peak_memory_bytes);
   v({"peak_memory_mb", Unit::None, "peak_memory_bytes in MiB."}, m.peak_memory_mb);
   v({"peak_memory_gb", Unit::None, "peak_memory_bytes in GiB."}, m.peak_memory_gb);
+  v({"avg_memory_bytes", Unit::Bytes,
+     "Memory of tensors averaged over the time of the watched steps."},
+    m.avg_memory_bytes);
   v({"peak_reserved_bytes", Unit::Bytes,
      "Most memory that the allocator had taken from the device: tensors and what it caches."},
     m.peak_reserved_bytes);
@@ -210,21 +213,25 @@ void fields(V& v, MemoryPhase& m) {
   v({"peak_bytes", Unit::Bytes, "Most memory of tensors within it."}, m.peak_bytes);
 }
 
-/// Memory through the watched step. All lists are equally long.
+/// Memory through the watched steps. All lists but the last are equally long.
 struct MemoryTimeline {
   std::vector<double> ms, total;
   Labels phase;
   std::vector<Named<std::vector<double>>> owners;
+  std::vector<double> step_begins_ms;
 };
 template <class V>
 void fields(V& v, MemoryTimeline& m) {
-  v({"ms", Unit::Milliseconds, "Time since the step began."}, m.ms);
+  v({"ms", Unit::Milliseconds, "Time since the first watched step began."}, m.ms);
   v({"total", Unit::Bytes, "Memory of all tensors."}, m.total);
   v({"phase", Unit::None, "Phase of the step at that time."}, m.phase);
   v({"owners", Unit::Bytes, "Memory of each owner."}, m.owners);
+  v({"step_begins_ms", Unit::Milliseconds, "When each of several watched steps began."},
+    m.step_begins_ms);
 }
 
-/// Memory of the watched step, explained by owner.
+/// Memory of the watched step, explained by owner; of a point that ran out of memory, of that
+/// moment.
 struct MemoryPart {
   double peak_bytes = NAN;
   std::string peak_phase;
@@ -262,6 +269,7 @@ struct LayerTime {
   std::string layer;
   double norm_ms = NAN;
   std::string kind;
+  double parameters = NAN, in_features = NAN, out_features = NAN, tokens = NAN;
 };
 template <class V>
 void fields(V& v, LayerTime& l) {
@@ -270,12 +278,19 @@ void fields(V& v, LayerTime& l) {
      "Time that finding the norms of this layer took, in the watched step."},
     l.norm_ms);
   v({"kind", Unit::None, "Kind of layer: which rule finds its norms."}, l.kind);
+  v({"parameters", Unit::Count, "Numbers that are trained in it; of a block, in all its layers."},
+    l.parameters);
+  v({"in_features", Unit::Count, "Width of its input; of an embedding, its ids."}, l.in_features);
+  v({"out_features", Unit::Count, "Width of its output."}, l.out_features);
+  v({"tokens", Unit::Count, "Positions of a micro-batch that it sees: samples x length."},
+    l.tokens);
 }
 
 /// All collectives of one kind in the watched step.
 struct Collective {
   std::string operation;
   double count = NAN, bytes = NAN, work_ms = NAN, exposed_ms = NAN, overlap_percent = NAN;
+  bool modelled = false;
 };
 template <class V>
 void fields(V& v, Collective& c) {
@@ -289,6 +304,7 @@ void fields(V& v, Collective& c) {
   v({"exposed_ms", Unit::Milliseconds, "How long computation waited for it."}, c.exposed_ms);
   v({"overlap_percent", Unit::Percent, "Share of the work that was hidden behind computation."},
     c.overlap_percent);
+  v({"modelled", Unit::None, "Its times are modelled from a link, not measured."}, c.modelled);
 }
 
 /// What this rank took part in sending in a step.
@@ -461,13 +477,63 @@ void fields(V& v, PrivacyPart& p) {
     p.norms_histogram);
 }
 
+/// What else the machine did: figures of a busy one are doubtful, also for who reads them later.
+struct LoadPart {
+  double cores = NAN, load_before = NAN, load_after = NAN, gpu_percent_before = NAN,
+         gpu_processes = NAN, other_cpu_percent = NAN;
+};
+template <class V>
+void fields(V& v, LoadPart& l) {
+  v({"cores", Unit::Count, "Processor cores that this process may use."}, l.cores);
+  v({"load_before", Unit::None,
+     "Load average of the last minute before the experiment: processes that wanted a core."},
+    l.load_before);
+  v({"load_after", Unit::None, "The same at its end: the experiment itself is in it."},
+    l.load_after);
+  v({"gpu_percent_before", Unit::Percent, "Use of the GPU before this process used it."},
+    l.gpu_percent_before);
+  v({"gpu_processes", Unit::Count, "Processes on the GPU before this one used it."},
+    l.gpu_processes);
+  v({"other_cpu_percent", Unit::Percent,
+     "CPU time of all other processes over wall time in the measured steps; 100 is one core. Other "
+     "ranks of the same job count."},
+    l.other_cpu_percent);
+}
+
+/// What a change of options would save when memory ran out.
+struct Saving {
+  std::string change;
+  double bytes = NAN;
+  std::string reason;
+};
+template <class V>
+void fields(V& v, Saving& s) {
+  v({"change", Unit::None, "Options to change."}, s.change);
+  v({"bytes", Unit::Bytes, "Memory that it saves, of what was held when memory ran out."}, s.bytes);
+  v({"reason", Unit::None, "Where that comes from."}, s.reason);
+}
+
+/// Squared norms around their sum over ranks (norm_reduce = sum), in the watched step.
+struct NormSum {
+  double rank = NAN;
+  std::vector<double> before, after;
+};
+template <class V>
+void fields(V& v, NormSum& n) {
+  v({"rank", Unit::Count, "Whose they are."}, n.rank);
+  v({"before", Unit::None, "Squared norms of this rank's own samples."}, n.before);
+  v({"after", Unit::None, "The same after the sum over ranks: equal on all of them."}, n.after);
+}
+
 /// A whole result.json.
 struct Result {
   double schema_version = NAN;
   std::string id, status, created, error, phase;
   double bytes_asked = NAN, bytes_free = NAN, attempts = NAN;
+  std::vector<Saving> savings;
   std::string log_tail;
   Json options;
+  std::string modelled;
   double seed = NAN;
   Metrics metrics;
   TimePart time;
@@ -476,11 +542,13 @@ struct Result {
   NormTimes norms_ms;
   std::vector<LayerTime> layers;
   std::vector<Collective> comm;
+  std::vector<NormSum> norm_sum;
   std::vector<StepRow> steps;
   PrivacyPart privacy;
   Json data;
   ShardingPart sharding;
   std::vector<RankRow> ranks;
+  LoadPart load;
   std::string memory_history, why_no_memory_history;
 };
 template <class V>
@@ -497,9 +565,12 @@ void fields(V& v, Result& r) {
     r.phase);
   v({"bytes_asked", Unit::Bytes, "What was asked for when memory ran out."}, r.bytes_asked);
   v({"bytes_free", Unit::Bytes, "What was free when memory ran out."}, r.bytes_free);
+  v({"savings", Unit::None, "What other options would save, the most first."}, r.savings);
   v({"attempts", Unit::Count, "How often the point was started."}, r.attempts);
   v({"log_tail", Unit::None, "The last lines of a failed point's log."}, r.log_tail);
   v({"options", Unit::None, "Effective options, each as ms.options() describes it."}, r.options);
+  v({"modelled", Unit::None, "Which figures are modelled and not measured, and from what."},
+    r.modelled);
   v({"seed", Unit::Count,
      "Seed of weights, data and reproducible noise: the option's, or the one that was drawn where "
      "it was -1."},
@@ -511,12 +582,15 @@ void fields(V& v, Result& r) {
   v({"norms_ms", Unit::None, "Where the time of finding norms went."}, r.norms_ms);
   v({"layers", Unit::None, "Norm times layer by layer (profile = layers)."}, r.layers);
   v({"comm", Unit::None, "Collectives of the watched step, by kind."}, r.comm);
+  v({"norm_sum", Unit::None, "Squared norms before and after their sum over ranks, by rank."},
+    r.norm_sum);
   v({"steps", Unit::None, "Every step."}, r.steps);
   v({"privacy", Unit::None, "What the result claims about privacy."}, r.privacy);
   v({"data", Unit::None, "What was read: documents, tokens, labels, what was passed over."},
     r.data);
   v({"sharding", Unit::None, "How the model is spread over ranks."}, r.sharding);
   v({"ranks", Unit::None, "Each rank's figures."}, r.ranks);
+  v({"load", Unit::None, "What else the machine did."}, r.load);
   v({"memory_history", Unit::None, "File of LibTorch's memory snapshot beside the record."},
     r.memory_history);
   v({"why_no_memory_history", Unit::None, "Why there is no snapshot though one was asked for."},

@@ -18,6 +18,7 @@ struct StepProgress {
   int64_t denominator = 0;
   optim::NoiseSpec noise;                          ///< of the summed gradients, and their division
   std::vector<at::Tensor> losses, norms, factors;  ///< [B] each, by micro-batch
+  std::vector<at::Tensor> squares;                 ///< before their sum over ranks, if there is one
   LossSums sums;                                   ///< over all ranks, once they are known
   bool has_sums = false;
   bool is_last = false;  ///< the micro-batch that runs is the step's last

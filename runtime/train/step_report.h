@@ -29,6 +29,9 @@ struct StepReport {
   int64_t tokens = 0;
   std::vector<double> norms;      ///< per sample; empty for engines that do not clip
   std::vector<double> all_norms;  ///< of all ranks in their order, the same on each
+  /// norm_reduce = sum: squared norms of this rank's samples before the sum over ranks, whose roots
+  /// are `norms`; else empty.
+  std::vector<double> squares_before_sum;
   std::vector<double> factors;    ///< per sample; empty too with per-layer clipping
   double clip_fraction = 0;       ///< share of samples whose norm was above the bound
   double clip_bound = 0;          ///< C of this step; 0 for engines that do not clip

@@ -32,11 +32,27 @@ Log log_wish() {
   return wish;
 }
 
-std::string squares_text(const std::vector<double>& norms) {
+std::string numbers_text(const std::vector<double>& numbers) {
   std::string text;
-  for (size_t i = 0; i < norms.size() && i < 16; ++i)
-    text += fmt::format("{}{:.6g}", i > 0 ? " " : "", norms[i] * norms[i]);
-  return norms.size() > 16 ? text + " …" : text;
+  for (size_t i = 0; i < numbers.size() && i < 16; ++i)
+    text += fmt::format("{}{:.6g}", i > 0 ? " " : "", numbers[i]);
+  return numbers.size() > 16 ? text + " …" : text;
+}
+
+std::string squares_text(std::vector<double> norms) {
+  for (double& norm : norms) norm *= norm;
+  return numbers_text(norms);
+}
+
+// What to look at where ranks disagree: norms before and after they are put together.
+std::string norm_lines(const StepReport& report) {
+  if (report.squares_before_sum.empty())
+    return fmt::format("  squared norms of this rank: {}\n  squared norms of all ranks: {}\n",
+                       squares_text(report.norms), squares_text(report.all_norms));
+  return fmt::format(
+      "  squared norms of this rank, before the sum: {}\n  squared norms after the sum over ranks: "
+      "{}\n",
+      numbers_text(report.squares_before_sum), squares_text(report.norms));
 }
 
 }  // namespace
@@ -171,8 +187,7 @@ void StepWatch::write_log(const StepReport& report, const std::vector<profile::S
     if (!std::isnan(norms.local)) {
       text += fmt::format("  norms: stacking {:.3f} local {:.3f} reduce {:.3f} final {:.3f} ms\n",
                           norms.stacking, norms.local, norms.reduce, norms.final);
-      text += fmt::format("  squared norms of this rank: {}\n", squares_text(report.norms));
-      text += fmt::format("  squared norms of all ranks: {}\n", squares_text(report.all_norms));
+      text += norm_lines(report);
     }
     for (const records::LayerTime& row : layer_times(spans))
       text += fmt::format("  norm of {} {:.3f} ms\n", row.layer, row.norm_ms);

@@ -35,6 +35,7 @@ class StepGuard {
   }
   ~StepGuard() {
     model_.seam().consumer = nullptr;
+    model_.seam().takes_products = false;
     hooks_.end_step(model_);
     for (const auto& parameter : model_.parameters()) sharding::forget_gradient(*parameter);
     parallel_.on_complete({});
@@ -92,6 +93,7 @@ void report_own(StepProgress& progress) {
   const at::Tensor norms = joined(progress.norms), factors = joined(progress.factors);
   if (!norms.defined()) return;
   report.norms = to_doubles(norms);
+  if (!progress.squares.empty()) report.squares_before_sum = to_doubles(joined(progress.squares));
   at::Tensor dropped = norms.isfinite().logical_not();
   if (factors.defined()) {
     report.factors = to_doubles(factors);
@@ -135,8 +137,10 @@ Trainer::Trainer(TrainerParts parts)
   }
   engine_->use_hooks(hooks_);
   if (parts_.sharding.norm_reduce == "sum") {
-    engine_->reduce_norms_by(
-        [this](const at::Tensor& squares) { return statistics_.summed(squares); });
+    engine_->reduce_norms_by([this](const at::Tensor& squares) {
+      if (parts_.world->size() > 1) own_squares_ = squares;
+      return statistics_.summed(squares);
+    });
   }
   if (parts_.step.compile == "no") return;
   graph_ =

@@ -138,6 +138,7 @@ class Trainer {
   void run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
                          StepProgress& progress);
   void update_early(profile::PhaseTimer& timer, StepProgress& progress);
+  bool takes_products(const StepProgress& progress);
   /// One of `count` micro-batches, between what the wrapper does before and after it.
   void pass_micro_batch(const Batch& batch, bool stand_in, size_t index, size_t count,
                         profile::PhaseTimer& timer, StepProgress& progress);
@@ -163,6 +164,7 @@ class Trainer {
   optim::Optimizer optimizer_;
   std::unique_ptr<sharding::Parallel> parallel_;
   RankStatistics statistics_;
+  at::Tensor own_squares_;  ///< norm_reduce = sum: of the micro-batch, before the sum
   std::unique_ptr<StepFinish> finish_;
   std::unique_ptr<StepWatch> watch_;
   std::unique_ptr<StepGraph> graph_;  ///< unless option compile is no

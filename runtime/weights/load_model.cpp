@@ -246,7 +246,12 @@ models::ModelOptions resolve_model(const models::ModelOptions& options) {
   if (!names_a_folder(options.model)) {
     // A path, or a name on the hub that no preset knows: what is missing is a folder.
     if (looks_like_path(options.model) && !models::knows_model(options.model)) {
-      check_weights_exist(options.model);
+      try {
+        check_weights_exist(options.model);
+      } catch (const UsageError& error) {
+        throw UsageError(
+            fmt::format("{}; {}", error.what(), models::hub_suggestion(options.model)));
+      }
       throw UsageError(fmt::format(
           "model: expected a preset or a folder with a config.json, got '{}', which has none; give "
           "the preset as model and this path as weights",

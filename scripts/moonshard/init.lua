@@ -9,6 +9,7 @@ return function(ms)
   ms.profile = require("moonshard.profile").profile
   ms.report = require("moonshard.report").report
   ms.fields = require("moonshard.record_fields").list
+  ms.snapshot = require("moonshard.snapshot.timeline").load
 
   ms.document(ms.sweep, "ms.sweep", "ms.sweep { name, grid = { option = { values } }, zip, when, each, baseline, expect, out, … } -> Sweep",
     "A grid of experiments, each run in a process of its own. sweep:run { resume, retry, timeout, … } returns the results;"
@@ -24,5 +25,7 @@ return function(ms)
     "One self-contained page of a run, report.html: tables, verdicts, figures, failures, environment, commands.")
   ms.document(ms.fields, "ms.fields", "ms.fields([text]) -> list of { path, key, unit, doc }",
     "What each field of a result.json means; with a text, those whose path contains it. print shows a table.")
+  ms.document(ms.snapshot, "ms.snapshot", "ms.snapshot(file) -> table",
+    "Memory over time of a PyTorch memory snapshot (.pickle), whoever wrote it: ms, total, places, order, peak_bytes.")
   analyze.document(ms.document)
 end

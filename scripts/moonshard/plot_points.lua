@@ -135,6 +135,12 @@ function M.modelled_ranks(point)
   return tonumber(type(world) == "string" and world:match("^fake:(%d+)$") or nil)
 end
 
+--- How many ranks a point has: of its record, else of what was asked for, so that a point that failed has them, too.
+function M.ranks(point)
+  local options = M.list(point.options)
+  return M.number(M.part(point, "sharding").world) or M.modelled_ranks(point) or math.max(M.number(options.nproc) or 1, 1)
+end
+
 --- Whether some of the points ran in a modelled world.
 function M.is_modelled(results)
   for _, point in ipairs(results.points) do
@@ -164,10 +170,11 @@ function M.subject(results)
     local is_text = axis ~= "seq_length" or options.task == nil or options.task == "classify" or options.task == "lm"
     if value and value > 0 and is_text and not varies[axis] then parts[#parts + 1] = word(axis, value) end
   end
-  local ranks = M.number(options.nproc)
+  local ranks, modelled = M.number(options.nproc), results.points[1] and M.modelled_ranks(results.points[1])
   local parallel = not varies.parallel and options.parallel
   if type(parallel) == "string" and parallel ~= "none" then
-    parts[#parts + 1] = ranks and ranks > 1 and ("%s on %d ranks"):format(parallel, ranks) or parallel
+    parts[#parts + 1] = modelled and ("%s, one rank of %d"):format(parallel, modelled)
+      or ranks and ranks > 1 and ("%s on %d ranks"):format(parallel, ranks) or parallel
   end
   if M.is_modelled(results) then parts[#parts + 1] = "communication modelled" end
   if type(options.device) == "string" and not varies.device and options.device ~= "auto" then

@@ -102,6 +102,19 @@ local function write_spec(results, folder, figure, spec)
   end
 end
 
+--- Draws one spec that belongs to no run folder.
+-- @tparam string folder for the spec and its picture
+-- @tparam string name of the files
+-- @tparam table request size, scale, theme
+-- @treturn string path of the PNG; of the spec where nothing can draw it
+function M.draw_spec(folder, name, spec, request)
+  if request.size then spec.width, spec.height = read_size(request.size, 3) end
+  native.files.write(("%s/%s.plot.json"):format(folder, name), native.records.to_json(spec))
+  local drawn, reason = render(folder, { name }, request)
+  if not drawn then print(("plot: the spec is written, but not drawn: %s"):format(reason)) end
+  return ("%s/%s%s"):format(folder, name, drawn and ".png" or ".plot.json")
+end
+
 --- Makes figures of a run folder. One figure that cannot be drawn is an error, some of several a printed line, and of
 -- "all" those are made that the records allow.
 -- @tparam string|table what a figure, "all", or { names…, out = folder, size = "WxH", scale = 1…4, theme = "light"|"dark" }

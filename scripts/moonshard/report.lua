@@ -5,6 +5,7 @@ local figures = require "moonshard.svg.figure"
 local html = require "moonshard.html"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local outcome = require "moonshard.sweep.outcome"
 local plot_points = require "moonshard.plot_points"
 local plots = require "moonshard.plots"
 local statistics = require "moonshard.analyze.statistics"
@@ -103,6 +104,11 @@ local function failures_section(results)
       local without_record = (point.status == "planned" or point.status == "running") and "it has not run to its end; resume the sweep"
         or "no result was written"
       rows[#rows + 1] = { point.id:sub(1, 8), name, point.status, point.error ~= "" and point.error or without_record }
+      local savings = outcome.savings(plot_points.list(point.result), 6)
+      if #savings > 0 then
+        logs[#logs + 1] = html.text("p", ("What would save memory of %s, of what was held when it ran out, each by itself:"):format(name))
+          .. html.text("pre", table.concat(savings, "\n"))
+      end
       local tail = plot_points.list(point.result).log_tail
       if type(tail) == "string" and tail ~= "" then
         logs[#logs + 1] = html.text("p", ("Last lines of %s:"):format(name)) .. html.text("pre", tail)

@@ -2,6 +2,7 @@
 local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local outcome = require "moonshard.sweep.outcome"
 local overhead_of = require "moonshard.analyze.overhead"
 local plot_points = require "moonshard.plot_points"
 local statistics = require "moonshard.analyze.statistics"
@@ -109,6 +110,10 @@ function Runs:summary()
     if point.status ~= "ok" then
       text[#text + 1] = ("%s %s: %s"):format(point.id, point.status, point.error)
       markdown[#markdown + 1] = ("\n`%s` %s: %s"):format(point.id, point.status, point.error)
+      for _, line in ipairs(outcome.savings(point.result)) do
+        text[#text + 1] = "  -> " .. line
+        markdown[#markdown + 1] = "- " .. line
+      end
     end
   end
   if self:count("ok") > 0 and pcall(self.overhead, self) then

@@ -7,18 +7,22 @@ local ms = require "moonshard"
 local claims = require "moonshard.studies.claims"
 local document = require "moonshard.studies.document"
 local layer_norms = require "moonshard.analyze.layer_norms"
+local norm_sums = require "moonshard.studies.norm_sums"
 local optimizations = require "moonshard.studies.optimizations"
 
 local chosen  -- the optimisation to compare, if any
 local flash_modes = { "flash_fsdp", "flash_bookkeeping_fsdp" }
-local may_verify, verified, verified_text = false, nil, nil
+local may_verify, verified, verified_text, diagnoses = false, nil, nil, {}
 
 --- Runs moonshard verify on the engines of the sweep, once.
+local function verify_once(runs)
+  if verified ~= nil or not may_verify or runs:count("ok") == 0 then return end
+  print("verifying the engines against plain autograd, on one and two ranks …")
+  verified, verified_text, diagnoses = optimizations.verify(runs)
+end
+
 local function verify_check(runs)
-  if verified == nil and may_verify and runs:count("ok") > 0 then
-    print("verifying the engines against plain autograd, on one and two ranks …")
-    verified, verified_text = optimizations.verify(runs)
-  end
+  verify_once(runs)
   if verified == nil then return nil, "moonshard verify was not run (--no-verify, or figures only)" end
   return verified, (verified_text:gsub("\n", "; "))
 end
@@ -82,8 +86,10 @@ function spec.plan(plan, given, preset)
 end
 
 function spec.report(runs)
-  if chosen then return { optimizations.table(runs, chosen), ms.analyze.bottleneck(runs) } end
-  return { ms.analyze.scaling(runs), layer_norms.analyze(runs), ms.analyze.phases(runs), ms.analyze.bottleneck(runs) }
+  verify_once(runs)
+  local norms = norm_sums.describe(runs, diagnoses)
+  if chosen then return { optimizations.table(runs, chosen), ms.analyze.bottleneck(runs), norms } end
+  return { ms.analyze.scaling(runs), layer_norms.analyze(runs), ms.analyze.phases(runs), ms.analyze.bottleneck(runs), norms }
 end
 
 spec.expect = {

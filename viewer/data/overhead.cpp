@@ -1,5 +1,7 @@
 #include "viewer/data/overhead.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -15,6 +17,32 @@ using BaselineKind = Baseline::Kind;
 // Modes by their engines' own names, as the rows have them.
 std::string engine_or_value(const std::string& axis, const std::string& value) {
   return axis == "mode" ? privacy::canonical_engine(value) : value;
+}
+
+// Options that say how a point is measured, or that only one engine reads: a point of another value
+// is still the same training.
+bool is_side_option(const std::string& option, const std::string& axis) {
+  constexpr std::string_view kMeasuring[] = {"profile", "iters", "warmup", "memory_history"};
+  constexpr std::string_view kOfEngines[] = {"memory_budget_mb", "tile_size", "flash_algorithm"};
+  return std::ranges::find(kMeasuring, option) != std::end(kMeasuring) ||
+         (axis == "mode" && std::ranges::find(kOfEngines, option) != std::end(kOfEngines));
+}
+
+// False where the tables sweep none of them.
+bool drop_side_options(const std::string& axis, std::vector<analysis::Table>& tables) {
+  size_t dropped = 0;
+  for (analysis::Table& table : tables) {
+    dropped += std::erase_if(table.axes,
+                             [&](const std::string& name) { return is_side_option(name, axis); });
+  }
+  return dropped > 0;
+}
+
+// What the run's own sweep compares with.
+Baseline own_baseline(const RunData& run) {
+  if (run.baseline_axis.empty()) return {BaselineKind::Axis, "", "", "mode", "none"};
+  return {BaselineKind::Axis, "", "", run.baseline_axis,
+          engine_or_value(run.baseline_axis, run.baseline_value)};
 }
 
 }  // namespace
@@ -36,10 +64,32 @@ const OverheadFigure* find_overhead_figure(std::string_view key) {
 }
 
 analysis::Overheads overheads(const std::vector<const RunData*>& runs, const Baseline& baseline) {
-  const std::vector<analysis::Table> tables = analysis_tables(runs, baseline.axis);
+  if (baseline.kind == BaselineKind::Sweeps) {
+    // Runs of one baseline are compared together, so that a partner may lie in another folder.
+    analysis::Overheads result(runs.size());
+    std::map<std::pair<std::string, std::string>, analysis::Overheads> known;
+    for (size_t r = 0; r < runs.size(); ++r) {
+      const Baseline own = own_baseline(*runs[r]);
+      const auto [found, added] = known.try_emplace({own.axis, own.value});
+      if (added) found->second = overheads(runs, own);
+      result[r] = found->second[r];
+    }
+    return result;
+  }
+  std::vector<analysis::Table> tables = analysis_tables(runs, baseline.axis);
   if (baseline.kind == BaselineKind::Axis) {
-    return analysis::overheads_on_axis(
-        tables, {baseline.axis, engine_or_value(baseline.axis, baseline.value), baseline.value});
+    const analysis::AxisBaseline on_axis{
+        baseline.axis, engine_or_value(baseline.axis, baseline.value), baseline.value};
+    analysis::Overheads found = analysis::overheads_on_axis(tables, on_axis);
+    if (!drop_side_options(baseline.axis, tables)) return found;
+    // Only who found no partner may take one that was measured or tuned otherwise.
+    const analysis::Overheads looser = analysis::overheads_on_axis(tables, on_axis);
+    for (size_t r = 0; r < found.size(); ++r) {
+      for (size_t p = 0; p < found[r].size(); ++p) {
+        if (!found[r][p].partner) found[r][p] = looser[r][p];
+      }
+    }
+    return found;
   }
   if (baseline.kind == BaselineKind::None)
     return analysis::overheads_against(tables, std::nullopt, "no baseline is picked");
@@ -49,11 +99,13 @@ analysis::Overheads overheads(const std::vector<const RunData*>& runs, const Bas
 }
 
 Baseline default_baseline(const std::vector<const RunData*>& runs) {
+  std::optional<Baseline> named;
   for (const RunData* run : runs) {
-    const std::string& axis = run->baseline_axis;
-    if (!axis.empty())
-      return {BaselineKind::Axis, "", "", axis, engine_or_value(axis, run->baseline_value)};
+    if (run->baseline_axis.empty()) continue;
+    if (named && *named != own_baseline(*run)) return {BaselineKind::Sweeps, "", "", "", ""};
+    named = own_baseline(*run);
   }
+  if (named) return *named;
   const std::map<std::string, std::string> aliases = privacy::engine_aliases();
   bool plain = false, others = false;
   for (const RunData* run : runs) {
@@ -92,6 +144,7 @@ std::string describe(const Baseline& baseline, const std::vector<const RunData*>
   if (baseline.kind == BaselineKind::Axis)
     return fmt::format("{} = {}", baseline.axis, baseline.value);
   if (baseline.kind == BaselineKind::None) return "no baseline";
+  if (baseline.kind == BaselineKind::Sweeps) return "each sweep's own baseline";
   for (const RunData* run : runs)
     if (run->path == baseline.run) return fmt::format("point {} of {}", baseline.point, run->name);
   return fmt::format("point {} of a run that is not open", baseline.point);

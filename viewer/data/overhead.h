@@ -14,7 +14,12 @@
 namespace moonshard::viewer {
 
 struct Baseline {
-  enum class Kind { None, Point, Axis };
+  enum class Kind {
+    None,
+    Point,
+    Axis,
+    Sweeps  ///< each run's own: what its sweep names, else plain training
+  };
   Kind kind = Kind::None;
   std::string run, point;   ///< Point: the run's path as it was opened, and the point's id
   std::string axis, value;  ///< Axis: e.g. mode = none, sharding = zero2, seq_length = 512
@@ -49,8 +54,8 @@ std::optional<PointPlace> find_point(const std::vector<const RunData*>& runs,
 /// For each run, for each of its points.
 analysis::Overheads overheads(const std::vector<const RunData*>& runs, const Baseline& baseline);
 
-/// What to begin with: the first baseline that a sweep named; else plain training, where the runs
-/// have it beside other modes; else none.
+/// What to begin with: the baseline that the sweeps named, or each its own where they name
+/// different ones; else plain training, where the runs have it beside other modes; else none.
 Baseline default_baseline(const std::vector<const RunData*>& runs);
 
 /// Every value of every swept option, as baselines to pick from.

@@ -1,9 +1,13 @@
 #include "viewer/panels/chart_panel.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <imgui.h>
 
 #include "viewer/render/plot_table.h"
@@ -52,6 +56,11 @@ void ChartPanel::draw(const PanelContext& context) {
     const bool was_waiting = chart_.waiting;
     chart_ = Chart();
     make_chart(context, chart_);
+    if (!chart_.spec.panels.empty()) {
+      name_modelled(context.workspace, chart_, subject_ == ChartSubject::SelectedPoint);
+      zero_axes_ = has_zero_axes(chart_.spec);
+      if (!from_zero_) cut_axes(chart_.spec);
+    }
     plot_ = prepare_plot(chart_.spec);
     const size_t shape = shape_of(chart_.spec);
     if (shape != shape_) state_ = PlotState();
@@ -62,6 +71,13 @@ void ChartPanel::draw(const PanelContext& context) {
     const bool reading = chart_.waiting || context.loading;
     return show_empty_state(reading ? "Reading ..." : chart_.empty_what,
                             reading ? "" : chart_.empty_next, context.style);
+  }
+  if (zero_axes_ && choose_whether({"from zero",
+                                    "Axes begin at zero. Without it they span the figures: small "
+                                    "differences are blown up."},
+                                   from_zero_)) {
+    remake();
+    state_.fit = true;
   }
   draw_toolbar(context);
   draw_figure(context);
@@ -163,6 +179,65 @@ void say_why_empty(const Snapshot& snapshot, const char* what, const char* next,
   const bool any = !snapshot.runs.empty();
   chart.empty_what = any ? what : "No folder is open";
   chart.empty_next = any ? next : "Press Ctrl+O, or drop a run folder here.";
+}
+
+void name_modelled(const Workspace& workspace, Chart& chart, bool of_selected) {
+  std::set<std::pair<size_t, size_t>> all, modelled;
+  std::set<std::string> links;
+  const auto look_at = [&](PointRef ref) {
+    all.insert({ref.run, ref.point});
+    if (!workspace.is_modelled(ref)) return;
+    modelled.insert({ref.run, ref.point});
+    links.insert(clean_text(workspace.option_text(ref, "link"), 32));
+  };
+  for (const auto& panel : chart.refs) {
+    for (const std::vector<PointRef>& series : panel) std::ranges::for_each(series, look_at);
+  }
+  if (of_selected && workspace.selected_point()) look_at(*workspace.selected_point());
+  if (modelled.empty()) return;
+  const bool whole = modelled.size() == all.size();
+  chart.spec.title += fmt::format("{}{}", chart.spec.title.empty() ? "" : " ",
+                                  whole ? "(communication modelled)" : "(some modelled)");
+  add_note(chart,
+           fmt::format("Modelled: {} one rank of a larger world; memory and computation are "
+                       "measured, times of communication are modelled from link = {}.",
+                       whole ? std::string(all.size() == 1 ? "this point is" : "all are")
+                             : fmt::format("{} of {} points are", modelled.size(), all.size()),
+                       fmt::join(links, ", ")));
+}
+
+bool has_zero_axes(const records::PlotSpec& spec) {
+  return std::ranges::any_of(spec.panels, [](const records::PlotPanel& panel) {
+    const bool dots = panel.kind == records::PlotKind::Scatter;
+    return (dots || panel.kind == records::PlotKind::Lines) && !panel.y.log_scale && !panel.y.min;
+  });
+}
+
+void cut_axes(records::PlotSpec& spec) {
+  const auto cut = [](records::PlotAxis& axis, double low, double high) {
+    if (axis.log_scale || axis.min || !(low > 0) || !(high > low)) return;
+    axis.min = low - 0.06 * (high - low);
+    axis.max = high + 0.08 * (high - low);
+  };
+  for (records::PlotPanel& panel : spec.panels) {
+    const bool dots = panel.kind == records::PlotKind::Scatter;
+    if (!dots && panel.kind != records::PlotKind::Lines) continue;
+    double x_low = INFINITY, x_high = -INFINITY, y_low = INFINITY, y_high = -INFINITY;
+    for (const records::PlotSeries& series : panel.series) {
+      for (size_t i = 0; i < series.y.size(); ++i) {
+        if (!series.y[i] || std::isnan(series.x[i])) continue;
+        x_low = std::min(x_low, series.x[i]);
+        x_high = std::max(x_high, series.x[i]);
+        const auto end = [&](const records::MaybeNumbers& ends) {
+          return i < ends.size() && ends[i] ? *ends[i] : *series.y[i];
+        };
+        y_low = std::min({y_low, *series.y[i], end(series.low)});
+        y_high = std::max({y_high, *series.y[i], end(series.high)});
+      }
+    }
+    cut(panel.y, y_low, y_high);
+    if (dots && panel.x.categories.empty()) cut(panel.x, x_low, x_high);
+  }
 }
 
 std::string first_points_note(size_t count, size_t all) {

@@ -35,6 +35,15 @@ std::string first_points_note(size_t count, size_t all);
 /// Puts a sentence before the note that the chart has already.
 void add_note(Chart& chart, std::string note);
 
+/// Says in the title which charts show points of a modelled world (Workspace::is_modelled), and in
+/// the note what of them is modelled.
+void name_modelled(const Workspace& workspace, Chart& chart, bool of_selected);
+
+/// True where some axis begins at zero only because axes do (lines and dots on a linear axis).
+bool has_zero_axes(const records::PlotSpec& spec);
+/// Gives those axes the ends of their data.
+void cut_axes(records::PlotSpec& spec);
+
 class ChartPanel : public Panel {
  public:
   explicit ChartPanel(const PanelInfo& info, ChartSubject subject = ChartSubject::SelectedPoint)
@@ -53,6 +62,8 @@ class ChartPanel : public Panel {
   /// Linked cursor: true when x of this chart is a moment of the step in ms.
   virtual bool x_is_step_time() const { return false; }
   void remake() { stale_ = true; }
+  /// Axes of lines and dots begin at zero; a chart with some offers to change that.
+  bool from_zero() const { return from_zero_; }
 
  private:
   void draw_toolbar(const PanelContext& context);
@@ -63,13 +74,13 @@ class ChartPanel : public Panel {
   Chart chart_;
   PreparedPlot plot_;
   PlotState state_;
-  bool stale_ = true;
+  bool stale_ = true, from_zero_ = true, zero_axes_ = false;
   uint64_t workspace_revision_ = 0, store_revision_ = 0;
   size_t shape_ = 0;  // of the last chart: another shape shows its whole range again
 };
 
 /// Points a chart of details shows at most; more would not be told apart, and must all be read.
-inline constexpr size_t kMaxDetailedPoints = 48;
+inline constexpr size_t kMaxDetailedPoints = 96;
 
 /// The shown points' details as far as they are read, in order; adds a note to the spec when there
 /// are more points than a chart takes, and sets waiting while some are still missing.

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include "viewer/widgets/axis_names.h"
+#include "viewer/panels/grouping.h"
 #include "viewer/widgets/choice.h"
 #include "viewer/widgets/definitions.h"
 #include "viewer/widgets/format.h"
@@ -50,6 +50,8 @@ std::vector<std::string> all_figures(const Workspace& workspace) {
 }  // namespace
 
 std::string figure_label(const std::string& key) {
+  // The memory panels show the peak of another step, the watched one.
+  if (key == "peak_memory_bytes") return "measured peak memory";
   const OverheadFigure* overhead = overhead_figure(key);
   return overhead ? overhead->label : metric_format(key).title;
 }
@@ -103,15 +105,21 @@ bool choose_figure(const char* label, std::string& key, const Workspace& workspa
   return changed || (!known && !figures.empty());
 }
 
-std::string series_name(const Workspace& workspace, PointRef ref, const std::string& without) {
-  const RunData& run = workspace.run(ref);
-  std::string name = axis_words(run, ref.point, {without});
-  if (name.empty()) {
-    const std::string mode = workspace.option_text(ref, "mode");
-    name = mode.empty() ? run.name : mode;
+std::vector<std::string> series_names(const Workspace& workspace, const std::vector<PointRef>& refs,
+                                      const std::vector<std::string>& without) {
+  const bool split_by_run = std::ranges::find(without, kByRun) != without.end();
+  std::vector<std::string> names = labels_without(workspace, refs, without, !split_by_run);
+  for (size_t i = 0; i < refs.size(); ++i) {
+    if (names[i].empty()) names[i] = workspace.option_text(refs[i], "mode");
+    if (names[i].empty()) names[i] = workspace.run(refs[i]).name;
   }
-  if (workspace.snapshot().runs.size() > 1) name = fmt::format("{}: {}", run.name, name);
-  return name;
+  return names;
+}
+
+void note_left_out(size_t left_out, Chart& chart) {
+  if (left_out == 0) return;
+  add_note(chart, fmt::format("The first {} facets; {} points more: a filter chooses others.",
+                              kMaxFacets, left_out));
 }
 
 void SeriesBuilder::add(const Workspace& workspace, PointRef ref, double x, double y) {
@@ -121,7 +129,7 @@ void SeriesBuilder::add(const Workspace& workspace, PointRef ref, double x, doub
   series.y.push_back(good ? std::optional<double>(y) : std::nullopt);
   // An ok point without this figure is not a failure: its text says what is missing.
   series.status.push_back(head.status == "ok" && !good ? "no figure" : head.status);
-  series.labels.push_back(workspace.point_name(ref));
+  series.labels.push_back(workspace.short_name(ref));
   refs.push_back(ref);
 }
 
@@ -137,6 +145,19 @@ SeriesBuilder& SeriesList::operator[](const std::string& name) {
 bool SeriesList::any_figure() const {
   return std::ranges::any_of(list_, [](const SeriesBuilder& builder) {
     return std::ranges::any_of(builder.series.y, &std::optional<double>::has_value);
+  });
+}
+
+bool SeriesList::grows() const {
+  return std::ranges::any_of(list_, [](const SeriesBuilder& builder) {
+    const records::PlotSeries& series = builder.series;
+    std::optional<double> first;
+    for (size_t i = 0; i < series.y.size(); ++i) {
+      if (!series.y[i]) continue;
+      if (first && *first != series.x[i]) return true;
+      first = series.x[i];
+    }
+    return false;
   });
 }
 

@@ -31,8 +31,15 @@ bool choose_figure(const char* label, std::string& key, const Workspace& workspa
 /// A combo box of names; true when another was chosen.
 bool choose_name(const char* label, std::string& name, const std::vector<std::string>& names);
 
-/// What names a point's series when `without` stands on the x axis: all other axes' values.
-std::string series_name(const Workspace& workspace, PointRef ref, const std::string& without);
+/// What names the series of these points where `without` are shown by other means (an axis, a
+/// facet): what else they differ in; the engine, or the run, where that is nothing.
+std::vector<std::string> series_names(const Workspace& workspace, const std::vector<PointRef>& refs,
+                                      const std::vector<std::string>& without);
+
+/// Facets that a chart shows at most.
+inline constexpr size_t kMaxFacets = 12;
+/// The note of a chart that leaves points out beyond that.
+void note_left_out(size_t left_out, Chart& chart);
 
 /// The texts and lists of one point in a series: label for the tooltip, status, reference.
 struct SeriesBuilder {
@@ -48,6 +55,8 @@ class SeriesList {
   /// Moves all of them into a panel, and their points into refs of the chart (last panel).
   void move_into(Chart& chart, records::PlotPanel panel);
   bool any_figure() const;
+  /// Some series has figures at two places.
+  bool grows() const;
   size_t size() const { return list_.size(); }
 
  private:

@@ -3,40 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include <fmt/format.h>
 
+#include "viewer/panels/grouping.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
 
-constexpr size_t kMaxStackParts = 40;     // more are never told apart; the others are added up
-constexpr size_t kMostUprightPoints = 6;  // beyond it names need lines of their own
-
-// Swept options that differ among these points, in the order of the sweeps.
-std::vector<std::string> varying_axes(const Workspace& workspace, const std::vector<PointRef>& refs,
-                                      const std::string& without) {
-  std::vector<std::string> axes;
-  std::set<size_t> seen;
-  for (const PointRef& ref : refs) {
-    if (!seen.insert(ref.run).second) continue;
-    for (const std::string& axis : workspace.run(ref).axes) {
-      if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
-    }
-  }
-  std::erase_if(axes, [&](const std::string& axis) {
-    if (axis == without) return true;
-    std::set<std::string> values;
-    for (const PointRef& ref : refs) {
-      values.insert(workspace.option_text(ref, axis));
-      if (values.size() > 1) return false;
-    }
-    return true;
-  });
-  return axes;
-}
+constexpr size_t kMaxStackParts = 40;  // more are never told apart; the others are added up
 
 void describe_no_points(const Workspace& workspace, Chart& chart) {
   say_why_empty(workspace.snapshot(), "No points to show",
@@ -53,33 +29,33 @@ std::optional<double> figure(double value) {
 
 std::vector<std::string> point_labels(const Workspace& workspace, const std::vector<PointRef>& refs,
                                       const std::string& without) {
-  const std::vector<std::string> axes = varying_axes(workspace, refs, without);
-  const bool several_runs =
-      std::ranges::any_of(refs, [&](const PointRef& ref) { return ref.run != refs[0].run; });
-  std::vector<std::string> labels;
-  for (const PointRef& ref : refs) {
-    const RunData& run = workspace.run(ref);
-    std::string label;
-    for (const std::string& axis : axes) {
-      const std::string word = axis_word(run, axis, workspace.option(ref, axis), axes.size() == 1);
-      if (!word.empty()) label += (label.empty() ? "" : ", ") + word;
-    }
-    if (label.empty() && !axes.empty()) label = "default";
-    if (label.empty() && without.empty()) label = workspace.head(ref).id;
-    if (several_runs) label = label.empty() ? run.name : run.name + ": " + label;
-    labels.push_back(std::move(label));
+  std::vector<std::string> labels = labels_without(
+      workspace, refs, without.empty() ? std::vector<std::string>() : std::vector{without});
+  std::map<std::string, size_t> count;
+  for (const std::string& label : labels) ++count[label];
+  for (size_t i = 0; without.empty() && i < labels.size(); ++i) {
+    if (!labels[i].empty() && count[labels[i]] == 1) continue;
+    // Nothing swept tells them apart: their ids do.
+    labels[i] += (labels[i].empty() ? "" : ", ") + workspace.head(refs[i]).id;
   }
   return labels;
 }
 
 records::PlotAxis point_axis(const Workspace& workspace, const std::vector<PointRef>& refs,
                              const std::string& without) {
-  const std::vector<std::string> axes = varying_axes(workspace, refs, without);
+  std::vector<std::string> axes;
+  std::map<size_t, std::vector<size_t>> points;
+  for (const PointRef& ref : refs) points[ref.run].push_back(ref.point);
+  for (const auto& [run, list] : points) {
+    for (const std::string& axis : telling_axes(workspace.run(run), list)) {
+      if (axis != without && std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
+    }
+  }
   records::PlotAxis axis;
   axis.categories = point_labels(workspace, refs, without);
   if (axes.empty()) {
     axis.label = without.empty() ? "point" : "";
-  } else if (axes.size() > 3) {
+  } else if (axes.size() > 3 || points.size() > 1) {
     axis.label = "configuration";
   } else {
     for (const std::string& name : axes) {
@@ -98,7 +74,7 @@ std::string missing_word(const Workspace& workspace, const DetailedPoint& point,
 
 std::string hover_label(const Workspace& workspace, PointRef ref) {
   const PointHead& head = workspace.head(ref);
-  const std::string name = workspace.point_name(ref);
+  const std::string& name = workspace.short_name(ref);
   return head.error.empty() ? name : fmt::format("{}: {}", name, clean_text(head.error, 256));
 }
 
@@ -147,9 +123,7 @@ bool add_stacked_bars(const Workspace& workspace, const std::vector<DetailedPoin
   chart.refs.push_back(std::vector<std::vector<PointRef>>(panel.series.size(), refs));
   chart.spec.panels.push_back(std::move(panel));
   chart.spec.width = 1000;
-  chart.spec.height = points.size() > kMostUprightPoints
-                          ? std::min(1600, 180 + 30 * static_cast<int>(points.size()))
-                          : 560;
+  chart.spec.height = stack_height(points.size());
   return true;
 }
 
@@ -178,7 +152,7 @@ std::vector<NamedDetail> selected_and_baseline(const PanelContext& context, bool
   std::shared_ptr<const PointDetail> detail = selected_detail(context, chart);
   if (!detail) return {};
   const PointRef selected = *workspace.selected_point();
-  std::vector<NamedDetail> found{{workspace.point_name(selected), selected, std::move(detail)}};
+  std::vector<NamedDetail> found{{workspace.short_name(selected), selected, std::move(detail)}};
   if (!with_baseline) return found;
   std::optional<PointRef> other = workspace.overhead(selected).baseline;
   std::string word = "baseline: ";
@@ -193,7 +167,7 @@ std::vector<NamedDetail> selected_and_baseline(const PanelContext& context, bool
   if (!other) return found;
   const Loaded<PointDetail> loaded = context.detail(*other);
   chart.waiting = chart.waiting || (loaded.loading && !loaded.value);
-  if (loaded.value) found.push_back({word + workspace.point_name(*other), *other, loaded.value});
+  if (loaded.value) found.push_back({word + workspace.short_name(*other), *other, loaded.value});
   return found;
 }
 

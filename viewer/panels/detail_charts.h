@@ -4,6 +4,7 @@
 // are shown.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -31,6 +32,14 @@ std::string missing_word(const Workspace& workspace, const DetailedPoint& point,
 
 /// Text under the mouse: the whole name of the point, and why it failed.
 std::string hover_label(const Workspace& workspace, PointRef ref);
+
+/// Beyond it bars lie: names need lines of their own.
+inline constexpr size_t kMostUprightPoints = 6;
+/// Of a picture with one bar per point.
+inline int stack_height(size_t num_points) {
+  if (num_points <= kMostUprightPoints) return 560;
+  return std::min(3600, 200 + 26 * static_cast<int>(num_points));
+}
 
 /// One bar per point, stacked of parts.
 struct StackAsk {

@@ -39,7 +39,9 @@ class DetailsPanel final : public Panel {
   void draw_point(const PanelContext& context, PointRef ref) {
     const UiStyle& style = context.style;
     const PointHead& head = context.workspace.head(ref);
-    show_bold(context.workspace.point_name(ref), style);
+    ImGui::PushFont(style.bold, 0.0f);
+    show_wrapped(context.workspace.short_name(ref), style.colors().text);
+    ImGui::PopFont();
     show_status(clean_text(head.status, 64), style);
     ImGui::SameLine();
     show_text(head.id, style.colors().muted_text);

@@ -1,11 +1,15 @@
 // The heat map panel: any figure over two swept options, by default batch size and accumulation.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "viewer/panels/chart_points.h"
 #include "viewer/panels/detail_charts.h"
+#include "viewer/panels/grouping.h"
 #include "viewer/script.h"
 #include "viewer/widgets/axis_names.h"
 
@@ -44,10 +48,14 @@ class HeatMapPanel final : public ChartPanel {
 
  protected:
   void draw_controls(const PanelContext& context) override {
-    const std::vector<std::string> axes = context.workspace.keys().axes;
-    if (axes.size() < 2) return;
-    if (!chosen_) choose_axes(axes);
+    std::vector<std::string> axes = grouping_choices(context.workspace);
+    std::erase_if(axes,
+                  [](const std::string& name) { return name == kByNothing || name == kByRun; });
+    if (axes.size() < 3) return;
     if (choose_figure("##figure", figure_, context.workspace)) remake();
+    for (std::string* axis : {&x_axis_, &y_axis_}) {
+      if (std::ranges::find(axes, *axis) == axes.end()) *axis = kByItself;
+    }
     if (choose_name("x##x", x_axis_, axes)) remake();
     if (choose_name("y##y", y_axis_, axes)) remake();
   }
@@ -59,56 +67,120 @@ class HeatMapPanel final : public ChartPanel {
     chart.empty_next =
         "A heat map needs two swept options, e.g. batch_size and grad_accum: grid = { batch_size = "
         "{...}, grad_accum = {...} }.";
-    if (x_axis_.empty() || y_axis_.empty() || x_axis_ == y_axis_) return;
     unit_ = figure_unit(workspace, figure_);
-    // One map per combination of the other axes.
-    std::vector<std::string> others;
-    std::vector<std::vector<PointRef>> groups;
-    for (const PointRef ref : workspace.shown()) {
-      const RunData& run = workspace.run(ref);
-      std::string rest = axis_words(run, ref.point, {x_axis_, y_axis_});
-      if (workspace.snapshot().runs.size() > 1) {
-        rest = rest.empty() ? run.name : fmt::format("{}: {}", run.name, rest);
-      }
-      const size_t place = place_in(others, rest);
-      groups.resize(others.size());
-      groups[place].push_back(ref);
-    }
+    std::map<size_t, std::vector<PointRef>> runs;
+    for (const PointRef ref : workspace.shown()) runs[ref.run].push_back(ref);
+    std::vector<Map> maps;
+    for (const auto& [run, points] : runs) add_maps_of_run(workspace, run, points, maps);
     constexpr size_t kMaxMaps = 12;
-    if (groups.size() > kMaxMaps) {
+    if (maps.size() > kMaxMaps) {
       chart.spec.note =
-          fmt::format("The first {} of {} maps; a filter chooses others.", kMaxMaps, groups.size());
+          fmt::format("The first {} of {} maps; a filter chooses others.", kMaxMaps, maps.size());
     }
-    for (size_t g = 0; g < std::min(groups.size(), kMaxMaps); ++g) {
-      add_map(workspace, groups[g], others[g], chart);
+    for (size_t m = 0; m < std::min(maps.size(), kMaxMaps); ++m) {
+      Map& map = maps[m];
+      if (runs.size() > 1) {
+        const std::string& run = workspace.run(map.points[0]).name;
+        map.title = map.title.empty() ? run : fmt::format("{}: {}", run, map.title);
+      }
+      add_map(workspace, map, chart);
     }
-    chart.spec.columns = static_cast<int>(std::min<size_t>(chart.spec.panels.size(), 2));
+    const int count = static_cast<int>(chart.spec.panels.size());
+    if (count == 0) return;
+    chart.spec.columns = std::min(count, 2);
+    chart.spec.title = figure_label(figure_);
+    chart.spec.width = count == 1 ? 900 : 1100;
+    chart.spec.height = 120 + 340 * ((count + 1) / 2);
   }
 
  private:
-  void choose_axes(const std::vector<std::string>& axes) {
-    chosen_ = true;
-    const auto has = [&](const char* name) { return std::ranges::find(axes, name) != axes.end(); };
-    x_axis_ = has("batch_size") ? "batch_size" : axes.back();
-    y_axis_ = has("grad_accum") ? "grad_accum" : axes.front();
-    if (x_axis_ == y_axis_) y_axis_ = axes.front() == x_axis_ ? axes.back() : axes.front();
-    remake();
+  // One picture: the points of a run that agree in all but two options.
+  struct Map {
+    std::string title, x_axis, y_axis;
+    std::vector<PointRef> points;
+  };
+
+  void add_maps_of_run(const Workspace& workspace, size_t run, const std::vector<PointRef>& points,
+                       std::vector<Map>& maps) const {
+    std::vector<size_t> places;
+    for (const PointRef ref : points) places.push_back(ref.point);
+    const RunData& data = workspace.run(run);
+    const std::vector<std::string> axes = telling_axes(data, places);
+    const auto [x_axis, y_axis] = choose_axes(workspace, points, axes);
+    if (x_axis.empty() || y_axis.empty() || x_axis == y_axis) return;
+    std::vector<std::string> others;
+    for (const std::string& axis : axes) {
+      if (axis != x_axis && axis != y_axis) others.push_back(axis);
+    }
+    std::vector<Map> own;
+    for (const PointRef ref : points) {
+      const std::string title = words_of_axes(data, ref.point, others, false);
+      auto found = std::ranges::find(own, title, &Map::title);
+      if (found == own.end()) found = own.insert(own.end(), {title, x_axis, y_axis, {}});
+      found->points.push_back(ref);
+    }
+    maps.insert(maps.end(), own.begin(), own.end());
   }
 
-  void add_map(const Workspace& workspace, const std::vector<PointRef>& points,
-               const std::string& title, Chart& chart) const {
+  // By default the accumulation over the batch size; else the engine, or other words, over what
+  // leaves the fewest maps, rather a number.
+  std::pair<std::string, std::string> choose_axes(const Workspace& workspace,
+                                                  const std::vector<PointRef>& points,
+                                                  const std::vector<std::string>& axes) const {
+    const auto has = [&](const std::string& name) {
+      return std::ranges::find(axes, name) != axes.end();
+    };
+    const auto is_number = [&](const std::string& axis) {
+      return workspace.option(points[0], axis).kind == Value::Kind::Number;
+    };
+    std::string x = x_axis_ == kByItself ? "" : x_axis_, y = y_axis_ == kByItself ? "" : y_axis_;
+    if (x.empty() && y.empty() && has("batch_size") && has("grad_accum")) {
+      return {"batch_size", "grad_accum"};
+    }
+    if (y.empty() && x != "mode" && has("mode")) y = "mode";
+    for (const bool words : {true, false}) {
+      for (const std::string& axis : axes) {
+        if (y.empty() && axis != x && is_number(axis) != words) y = axis;
+      }
+    }
+    size_t fewest = SIZE_MAX;
+    for (const bool numbers : {true, false}) {
+      for (const std::string& axis : axes) {
+        if (x_axis_ != kByItself || axis == y || is_number(axis) != numbers) continue;
+        const size_t count = count_maps(workspace, points, axes, axis, y);
+        if (count >= fewest) continue;
+        fewest = count;
+        x = axis;
+      }
+    }
+    return {x, y};
+  }
+
+  static size_t count_maps(const Workspace& workspace, const std::vector<PointRef>& points,
+                           std::vector<std::string> axes, const std::string& x,
+                           const std::string& y) {
+    std::erase_if(axes, [&](const std::string& axis) { return axis == x || axis == y; });
+    std::set<std::string> maps;
+    for (const PointRef ref : points) {
+      maps.insert(words_of_axes(workspace.run(ref), ref.point, axes, false));
+    }
+    return maps.size();
+  }
+
+  void add_map(const Workspace& workspace, const Map& map, Chart& chart) const {
+    const std::vector<PointRef>& points = map.points;
     std::vector<std::string> columns, rows;
     for (const PointRef ref : points) {
-      if (columns.size() < kMaxCells) place_in(columns, workspace.option_text(ref, x_axis_));
-      if (rows.size() < kMaxCells) place_in(rows, workspace.option_text(ref, y_axis_));
+      if (columns.size() < kMaxCells) place_in(columns, workspace.option_text(ref, map.x_axis));
+      if (rows.size() < kMaxCells) place_in(rows, workspace.option_text(ref, map.y_axis));
     }
     put_in_order(columns);
     put_in_order(rows);
     SeriesList series;
     for (const std::string& row : rows) series[row.empty() ? "-" : row];
     for (const PointRef ref : points) {
-      const std::string row = workspace.option_text(ref, y_axis_);
-      const auto column = std::ranges::find(columns, workspace.option_text(ref, x_axis_));
+      const std::string row = workspace.option_text(ref, map.y_axis);
+      const auto column = std::ranges::find(columns, workspace.option_text(ref, map.x_axis));
       if (column == columns.end() || std::ranges::find(rows, row) == rows.end()) continue;
       series[row.empty() ? "-" : row].add(workspace, ref,
                                           static_cast<double>(column - columns.begin()),
@@ -116,16 +188,15 @@ class HeatMapPanel final : public ChartPanel {
     }
     records::PlotPanel panel;
     panel.kind = records::PlotKind::HeatMap;
-    panel.title = title;
-    panel.x = {axis_title(x_axis_), axis_unit(x_axis_), false, columns};
-    panel.y = {axis_title(y_axis_), axis_unit(y_axis_)};
+    panel.title = map.title;
+    panel.x = {axis_title(map.x_axis), axis_unit(map.x_axis), false, columns};
+    panel.y = {axis_title(map.y_axis), axis_unit(map.y_axis)};
     panel.value = {figure_label(figure_), unit_.name};
     series.move_into(chart, std::move(panel));
   }
 
-  std::string figure_ = "tokens_per_s", x_axis_, y_axis_;
+  std::string figure_ = "tokens_per_s", x_axis_ = kByItself, y_axis_ = kByItself;
   Unit unit_;
-  bool chosen_ = false;
 };
 
 }  // namespace

@@ -58,7 +58,9 @@ class MemoryPanel final : public ChartPanel {
 
  protected:
   void draw_controls(const PanelContext&) override {
-    const Choice moments[] = {{"at the peak", definition_of("peak_memory_bytes")},
+    const Choice moments[] = {{"at the peak",
+                               "The highest moment of the watched step. The run table's measured "
+                               "peak is that of the measured steps."},
                               {"after the step", "What is still held when the step is done."}};
     const Choice measures[] = {{"bytes", "Memory of each owner."},
                                {"share", "Each owner's share of the point's own sum."}};
@@ -93,7 +95,7 @@ void make_memory_chart(const Workspace& workspace, const std::vector<DetailedPoi
   };
   ask.bytes = true;
   ask.share = choice.share;
-  const std::string moment = choice.after_step ? "after the step" : "at the peak";
+  const std::string moment = choice.after_step ? "after the watched step" : "at the watched peak";
   ask.label = choice.share ? "share of memory " + moment : "memory " + moment;
   if (!add_stacked_bars(workspace, points, ask, chart)) {
     return say_nothing_shown(workspace, points, "No memory by owner in these points",
@@ -101,8 +103,13 @@ void make_memory_chart(const Workspace& workspace, const std::vector<DetailedPoi
                              "in a script: profile = \"phases\".",
                              chart);
   }
-  chart.spec.title =
-      choice.after_step ? "Memory by owner after a step" : "Memory by owner at the peak of a step";
+  chart.spec.title = choice.after_step ? "Memory by owner after the watched step"
+                                       : "Memory by owner at the peak of the watched step";
+  if (!choice.after_step) {
+    add_note(chart,
+             "The watched step runs after the measured ones, with every allocation noted: its peak "
+             "may differ from the table's measured peak.");
+  }
   add_baseline_line(workspace, points, choice, chart);
 }
 

@@ -1,12 +1,15 @@
-// The memory snapshot panel: summary of a PyTorch memory snapshot of the selected point.
+// The memory snapshot panel: a PyTorch memory snapshot of the selected point, or one that was
+// opened by itself: its allocations as blocks over time, a summary, tables.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <string>
 
 #include <fmt/format.h>
 #include <imgui.h>
 
 #include "viewer/panels/chart_panel.h"
+#include "viewer/panels/memory_blocks.h"
 #include "viewer/panels/memory_snapshot_tables.h"
 #include "viewer/render/plot_renderer.h"
 #include "viewer/widgets/choice.h"
@@ -16,7 +19,7 @@
 namespace moonshard::viewer {
 namespace {
 
-constexpr float kPlotHeightEm = 15;
+constexpr float kPlotHeightEm = 15, kBlocksHeightEm = 20;
 
 struct Line {
   const char *name, *meaning;
@@ -31,20 +34,14 @@ class MemorySnapshotPanel final : public Panel {
   }
 
   void draw(const PanelContext& context) override {
-    const std::optional<SelectedFiles> selected = selected_files(
-        context, &PointDetail::snapshots, "This point has no memory snapshot",
-        "A point on a GPU writes one (snapshot.pickle) with --memory-history, in a script: "
-        "memory_history = true; also when memory runs out.");
-    if (!selected) return forget();
-    const auto& [folder, id, names] = *selected;
-    pick_file(names);
-    const ReadRequest request{
-        ReadRequest::Kind::Snapshot, folder, {fmt::format("points/{}/{}", id, file_)}};
-    const Loaded<MemorySnapshot> loaded = context.store.file<MemorySnapshot>(request);
-    if (!show_loading(loaded, context.store, request, context.style)) return forget();
+    const std::optional<ReadRequest> request = find_request(context);
+    if (!request) return forget();
+    const Loaded<MemorySnapshot> loaded = context.store.file<MemorySnapshot>(*request);
+    if (!show_loading(loaded, context.store, *request, context.style)) return forget();
     if (loaded.value != snapshot_) {
       snapshot_ = loaded.value;
       tables_.show(*snapshot_);
+      blocks_.show(snapshot_);
       make_plot();
     }
     if (!plot_.panels.empty() && button_at_right("Export")) {
@@ -59,6 +56,34 @@ class MemorySnapshotPanel final : public Panel {
     plot_ = PreparedPlot();
   }
 
+  // A file that was opened by itself, or one of the selected point.
+  std::optional<ReadRequest> find_request(const PanelContext& context) {
+    const std::vector<std::string>& opened = context.workspace.snapshot_files;
+    std::vector<std::string> names = opened;
+    std::optional<SelectedFiles> selected;
+    const std::optional<PointRef> point = context.workspace.selected_point();
+    const bool has_own =
+        point && context.detail(*point).value && !context.detail(*point).value->snapshots.empty();
+    if (opened.empty() || has_own) {
+      selected = selected_files(
+          context, &PointDetail::snapshots, "This point has no memory snapshot",
+          "A point on a GPU writes one (snapshot.pickle) with --memory-history, in a script: "
+          "memory_history = true; also when memory runs out. Others' snapshots of "
+          "torch.cuda.memory._dump_snapshot open with 'moonshard view FILE.pickle'.");
+      if (!selected) return std::nullopt;
+      names.insert(names.end(), selected->names.begin(), selected->names.end());
+    }
+    pick_file(names);
+    if (std::ranges::find(opened, file_) != opened.end()) {
+      const std::filesystem::path path = file_;
+      const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+      return ReadRequest{ReadRequest::Kind::Snapshot, folder, {path.filename().string()}};
+    }
+    return ReadRequest{ReadRequest::Kind::Snapshot,
+                       selected->folder,
+                       {fmt::format("points/{}/{}", selected->id, file_)}};
+  }
+
   void pick_file(const std::vector<std::string>& files) {
     if (std::ranges::find(files, file_) == files.end()) file_ = files.front();
     if (files.size() < 2) return;
@@ -67,12 +92,16 @@ class MemorySnapshotPanel final : public Panel {
     pick_name("##file", file_, files);
   }
 
-  // Allocated bytes over the events that the snapshot remembers.
+  // Memory by owner, or all of it where the snapshot has no history of allocations.
   void make_plot() {
-    const std::vector<double>& history = snapshot_->history_bytes;
-    spec_ = records::PlotSpec();
+    spec_ = blocks_spec(*snapshot_, std::filesystem::path(file_).filename().string());
     plot_ = PreparedPlot();
     state_ = PlotState();
+    if (!spec_.panels.empty()) {
+      plot_ = prepare_plot(spec_);
+      return;
+    }
+    const std::vector<double>& history = snapshot_->history_bytes;
     if (history.size() < 2) return;
     const Unit unit = memory_unit(*std::ranges::max_element(history));
     const double per_entry =
@@ -140,8 +169,12 @@ class MemorySnapshotPanel final : public Panel {
   void draw_all(const PanelContext& context) {
     ImGui::BeginChild("##snapshot");
     draw_summary(context.style);
-    if (!plot_.panels.empty()) {
-      const ImVec2 size(ImGui::GetContentRegionAvail().x, kPlotHeightEm * ImGui::GetFontSize());
+    const float em = ImGui::GetFontSize();
+    if (!blocks_.empty()) {
+      blocks_.draw(std::max(kBlocksHeightEm * em, ImGui::GetContentRegionAvail().y - 6 * em),
+                   context.style);
+    } else if (!plot_.panels.empty()) {
+      const ImVec2 size(ImGui::GetContentRegionAvail().x, kPlotHeightEm * em);
       draw_plot(plot_, state_, size, context.style, true);
     }
     tables_.draw(context.requests);
@@ -151,6 +184,7 @@ class MemorySnapshotPanel final : public Panel {
   std::string file_;
   std::shared_ptr<const MemorySnapshot> snapshot_;
   SnapshotTables tables_;
+  MemoryBlocks blocks_;
   records::PlotSpec spec_;
   PreparedPlot plot_;
   PlotState state_;

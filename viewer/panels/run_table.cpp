@@ -46,16 +46,21 @@ void RunTablePanel::rebuild(const Workspace& workspace) {
   if (workspace.shown_revision() != revision_) describe_columns(workspace, columns_);
   revision_ = workspace.shown_revision();
   stale_ = false;
+  if (!group_chosen_) group_id_ = find_column("run:run") ? "run:run" : "";
   shown_.clear();
   for (const TableColumn& column : columns_) {
     bool on = is_shown(column);
     if (only_differing_) {
-      const bool always =
-          column.kind == TableColumn::Kind::Status || column.kind == TableColumn::Kind::Run;
+      const bool always = column.kind == TableColumn::Kind::Status ||
+                          column.kind == TableColumn::Kind::Run ||
+                          (column.kind == TableColumn::Kind::Name && on);
       on = always || (column.differs && (on || column.kind == TableColumn::Kind::Option));
     }
     if (on) shown_.push_back(&column);
   }
+  const auto rest = std::ranges::stable_partition(
+      shown_, [&](const TableColumn* column) { return is_pinned(*column); });
+  num_pinned_ = shown_.size() - rest.size();
   TableOrder order;
   order.sort = find_column(sort_id_);
   order.descending = descending_;
@@ -177,6 +182,7 @@ std::string RunTablePanel::script(const Workspace& workspace) const {
     titles.push_back(lua_text(column->key));
     cells.push_back(column->kind == Kind::Run      ? "runs.name"
                     : column->kind == Kind::Option ? fmt::format("point.options[{}]", titles.back())
+                    : column->kind == Kind::Name   ? "point.id"
                     : column->kind == Kind::Metric ? fmt::format("point.metrics[{}]", titles.back())
                                                    : "point." + column->key);
   }
@@ -187,15 +193,17 @@ std::string RunTablePanel::script(const Workspace& workspace) const {
   body += "  }\n  print(table.concat(row, \"\\t\"))\nend\n";
   const Baseline& baseline = workspace.baseline();
   std::string before;  // the costs, while the baseline's own points are there
-  if (baseline.kind == Baseline::Kind::Axis) {
+  if (baseline.kind == Baseline::Kind::Axis || baseline.kind == Baseline::Kind::Sweeps) {
     const std::string value = lua_text(baseline.value);
+    const std::string options = baseline.kind == Baseline::Kind::Sweeps
+                                    ? "{}"
+                                    : fmt::format("{{ axis = {}, baseline = tonumber({}) or {} }}",
+                                                  lua_text(baseline.axis), value, value);
     before = fmt::format(
-        "local good, costs = pcall(runs.overhead, runs, {{ axis = {}, baseline = tonumber({}) or "
-        "{} "
-        "}})\n"
+        "local good, costs = pcall(runs.overhead, runs, {})\n"
         "local cost_of = {{}}\n"
         "for i, point in ipairs(runs.points) do cost_of[point] = good and costs.rows[i] end\n",
-        lua_text(baseline.axis), value, value);
+        options);
     body +=
         "if good then\n  costs.rows = {}\n"
         "  for i, point in ipairs(runs.points) do costs.rows[i] = cost_of[point] end\nend\n"
@@ -218,9 +226,15 @@ void RunTablePanel::draw_table(const PanelContext& context) {
   std::string id = "##table";
   for (const TableColumn* column : shown_) id += column->id();
   if (!ImGui::BeginTable(id.c_str(), static_cast<int>(shown_.size()), kFlags)) return;
-  ImGui::TableSetupScrollFreeze(0, 1);
+  // A narrow panel has no room for columns that never move.
+  const bool wide = ImGui::GetContentRegionAvail().x > 28 * ImGui::GetFontSize();
+  ImGui::TableSetupScrollFreeze(wide ? static_cast<int>(num_pinned_) : 0, 1);
   for (const TableColumn* column : shown_) {
-    ImGui::TableSetupColumn(literal_label(column->title, column->id()).c_str());
+    // Names may be long; time and memory beside them must stay in sight.
+    const bool name = column->kind == TableColumn::Kind::Name;
+    ImGui::TableSetupColumn(literal_label(column->title, column->id()).c_str(),
+                            name ? ImGuiTableColumnFlags_WidthFixed : 0,
+                            name ? name_width(context.workspace) : 0);
   }
   draw_headers();
   take_sort();
@@ -228,6 +242,17 @@ void RunTablePanel::draw_table(const PanelContext& context) {
     lines_[i].is_group ? draw_group(context, lines_[i]) : draw_row(context, lines_[i].ref);
   });
   ImGui::EndTable();
+}
+
+float RunTablePanel::name_width(const Workspace& workspace) const {
+  const float em = ImGui::GetFontSize();
+  float widest = 6 * em;
+  size_t looked = 0;
+  for (const TableLine& line : lines_) {
+    if (line.is_group || ++looked > 200) continue;
+    widest = std::max(widest, ImGui::CalcTextSize(workspace.words(line.ref).c_str()).x);
+  }
+  return std::min(widest, std::max(17 * em, 0.38f * ImGui::GetContentRegionAvail().x));
 }
 
 void RunTablePanel::draw_headers() {
@@ -242,6 +267,10 @@ void RunTablePanel::draw_headers() {
                                    : fmt::format("{}: {}", clean_text(column.key, 128), meaning));
     }
     if (ImGui::BeginPopupContextItem()) {
+      const bool pinned = is_pinned(column);
+      if (ImGui::MenuItem(pinned ? "Unpin this column" : "Pin this column")) {
+        pin(column.id(), !pinned);
+      }
       if (ImGui::MenuItem("Group by this")) set_group(column.id());
       if (ImGui::MenuItem("No groups", nullptr, false, !group_id_.empty())) set_group("");
       if (ImGui::MenuItem("Hide this column")) choose(column.id(), false);
@@ -316,9 +345,17 @@ void RunTablePanel::draw_row(const PanelContext& context, PointRef ref) {
 void RunTablePanel::draw_cell(const PanelContext& context, const TableColumn& column,
                               PointRef ref) const {
   constexpr size_t kMaxCell = 80;  // a long value would push all others off the screen
-  const std::string text = clean_text(cell_text(context.workspace, column, ref), kMaxCell);
+  std::string text = clean_text(cell_text(context.workspace, column, ref), 512);
+  // Names that begin alike differ at their ends.
+  if (text.size() > kMaxCell) {
+    text =
+        clean_text(text.substr(0, kMaxCell / 2) + "..." + text.substr(text.size() - kMaxCell / 2));
+  }
   if (column.kind == TableColumn::Kind::Status) return show_status(text, context.style);
   if (text.empty()) ImGui::PushStyleColor(ImGuiCol_Text, context.style.colors().muted_text);
+  if (column.kind == TableColumn::Kind::Name) {
+    text = shorten_middle(text, ImGui::GetContentRegionAvail().x);
+  }
   const std::string_view shown = text.empty() ? "-" : std::string_view(text);
   column.numeric ? show_right(shown) : show_text(shown);
   if (text.empty()) ImGui::PopStyleColor();
@@ -327,7 +364,7 @@ void RunTablePanel::draw_cell(const PanelContext& context, const TableColumn& co
 std::vector<std::pair<std::string, std::string>> RunTablePanel::shortcuts() const {
   return {{"Ctrl+F", "filter the run table"},
           {"click a header", "sort; again to turn round, again for the sweep's order"},
-          {"right click a header", "group by the column, or hide it"},
+          {"right click a header", "pin the column, group by it, or hide it"},
           {"right click a row", "pin, hide, take as baseline, copy"}};
 }
 

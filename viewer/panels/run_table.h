@@ -21,7 +21,9 @@ class RunTablePanel final : public Panel {
  private:
   bool is_shown(const TableColumn& column) const {
     const auto choice = chosen_.find(column.id());
-    return choice != chosen_.end() ? choice->second : column.main;
+    if (choice != chosen_.end()) return choice->second;
+    // The heads of groups say it.
+    return column.main && column.id() != group_id_;
   }
   void choose(const std::string& column_id, bool on) {
     chosen_[column_id] = on;
@@ -29,7 +31,19 @@ class RunTablePanel final : public Panel {
   }
   void set_group(const std::string& column_id) {
     group_id_ = column_id;
+    group_chosen_ = true;
     closed_.clear();
+    stale_ = true;
+  }
+  /// Columns that stay in sight at the left end; by default those that name the point.
+  bool is_pinned(const TableColumn& column) const {
+    const auto choice = pinned_.find(column.id());
+    return choice != pinned_.end()
+               ? choice->second
+               : column.kind == TableColumn::Kind::Name || column.kind == TableColumn::Kind::Run;
+  }
+  void pin(const std::string& column_id, bool on) {
+    pinned_[column_id] = on;
     stale_ = true;
   }
   void rebuild(const Workspace& workspace);
@@ -41,6 +55,7 @@ class RunTablePanel final : public Panel {
   void draw_column_menu();
   void draw_copy_menu(const PanelContext& context);
   void draw_table(const PanelContext& context);
+  float name_width(const Workspace& workspace) const;
   void draw_headers();
   void take_sort();
   void draw_group(const PanelContext& context, const TableLine& line);
@@ -51,7 +66,10 @@ class RunTablePanel final : public Panel {
   std::vector<const TableColumn*> shown_;  // into columns_
   std::vector<TableLine> lines_;
   std::map<std::string, bool> chosen_;  // by column id: switched on or off by the user
+  std::map<std::string, bool> pinned_;  // the same way
+  size_t num_pinned_ = 0;               // of shown_, its first ones
   std::string sort_id_, group_id_;
+  bool group_chosen_ = false;  // by the user; else several runs are groups
   bool descending_ = false, only_differing_ = false;
   std::set<std::string> closed_;
   uint64_t revision_ = 0, generation_ = 0;

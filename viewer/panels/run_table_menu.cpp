@@ -1,9 +1,12 @@
 #include "viewer/panels/run_table.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 #include <imgui.h>
 
 #include "viewer/commands.h"
+#include "viewer/data/noise.h"
 #include "viewer/widgets/format.h"
 #include "viewer/widgets/text.h"
 
@@ -46,6 +49,19 @@ std::string row_text(const Workspace& workspace, PointRef ref) {
   return text;
 }
 
+// The interval of the time ratio, as soon as the steps of both points are read.
+std::string noise_text(const PanelContext& context, PointRef ref) {
+  const Overhead& overhead = context.workspace.overhead(ref);
+  if (overhead.is_baseline || std::isnan(overhead.time_ratio)) return "";
+  const Loaded<PointDetail> own = context.detail(ref), other = context.detail(*overhead.baseline);
+  if (!own.value || !other.value) return "";
+  const std::optional<Interval> interval =
+      ratio_interval(step_samples(*own.value), step_samples(*other.value));
+  if (!interval) return "too few steps to say how sure the time ratio is";
+  return fmt::format("time x: 95 % of resamples from {:.3f} to {:.3f}{}", interval->low,
+                     interval->high, interval->contains(1) ? ", within noise" : "");
+}
+
 }  // namespace
 
 void RunTablePanel::draw_column_menu() {
@@ -61,6 +77,7 @@ void RunTablePanel::draw_column_menu() {
   ImGui::SameLine();
   if (ImGui::Button("Default")) {
     chosen_.clear();
+    pinned_.clear();
     stale_ = true;
   }
   if (!group_id_.empty()) {
@@ -115,7 +132,7 @@ void draw_row_tooltip(const PanelContext& context, PointRef ref) {
   if (!ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) return;
   const PointHead& head = context.workspace.head(ref);
   const Overhead& overhead = context.workspace.overhead(ref);
-  if (head.error.empty() && !overhead.baseline) return;
+  if (head.error.empty() && !overhead.baseline && !context.workspace.is_modelled(ref)) return;
   if (!ImGui::BeginTooltip()) return;
   ImGui::PushTextWrapPos(36 * ImGui::GetFontSize());
   show_status(clean_text(head.status, 64), context.style);
@@ -123,7 +140,12 @@ void draw_row_tooltip(const PanelContext& context, PointRef ref) {
   if (overhead.baseline) {
     show_text(overhead.is_baseline
                   ? "is the baseline"
-                  : "compared with " + context.workspace.point_name(*overhead.baseline),
+                  : "compared with " + context.workspace.short_name(*overhead.baseline),
+              context.style.colors().muted_text);
+    show_text(noise_text(context, ref), context.style.colors().muted_text);
+  }
+  if (context.workspace.is_modelled(ref)) {
+    show_text("one rank of a modelled world: times of communication are modelled",
               context.style.colors().muted_text);
   }
   ImGui::PopTextWrapPos();

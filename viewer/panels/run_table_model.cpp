@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_set>
 
+#include "viewer/widgets/axis_names.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
@@ -18,6 +19,29 @@ constexpr size_t kMaxColumns = 400;  // a hostile folder may name any number of 
 // Metrics shown at first, in this order, where a run has them.
 constexpr std::array<const char*, 6> kMainMetrics = {
     "median_time_ms", "avg_time_ms", "peak_memory_bytes", "tokens_per_s", "final_loss", "epsilon"};
+
+constexpr size_t kMostTellingColumns = 3;
+
+// The peak of the measured steps has a name of its own: memory panels show that of another step.
+std::string title_of(const std::string& metric) {
+  if (metric == "peak_memory_bytes") return "measured peak";
+  return metric == "median_time_ms" ? "median" : metric_format(metric).title;  // with its unit
+}
+
+// Swept options that tell points of some run apart, in the order of the sweeps.
+std::vector<std::string> telling_options(const Workspace& workspace) {
+  std::vector<std::string> telling;
+  for (const LoadedRun& loaded : workspace.snapshot().runs) {
+    std::vector<size_t> all(loaded.data->points.size());
+    for (size_t p = 0; p < all.size(); ++p) all[p] = p;
+    const std::vector<std::string> axes =
+        all.size() == 1 ? loaded.data->axes : telling_axes(*loaded.data, all);
+    for (const std::string& axis : axes) {
+      if (std::ranges::find(telling, axis) == telling.end()) telling.push_back(axis);
+    }
+  }
+  return telling;
+}
 
 double overhead_number(const Overhead& overhead, const std::string& key) {
   return overhead.*find_overhead_figure(key)->value;
@@ -125,14 +149,14 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
     if (column.kind != ColumnKind::Metric || !column.key.ends_with("_bytes")) continue;
     // Gibibytes where mebibytes would have five digits.
     const bool large = look.largest >= 10.0 * (1 << 30);
-    column.title = with_unit(metric_format(column.key).title, large ? "GiB" : "MiB");
+    column.title = with_unit(title_of(column.key), large ? "GiB" : "MiB");
     column.factor = large ? 1.0 / (1 << 30) : 1.0 / (1 << 20);
   }
 }
 
 std::string TableColumn::id() const {
   static constexpr const char* kWords[] = {"run",      "status", "option", "metric",
-                                           "overhead", "id",     "error"};
+                                           "overhead", "id",     "error",  "name"};
   return std::string(kWords[static_cast<size_t>(kind)]) + ":" + key;
 }
 
@@ -144,7 +168,7 @@ std::vector<TableColumn> all_columns(const Workspace& workspace) {
     if (columns.size() >= kMaxColumns || !known.insert(column.id()).second) return;
     if (kind == ColumnKind::Metric) {
       const MetricFormat format = metric_format(key);
-      column.title = with_unit(format.title, format.unit);
+      column.title = with_unit(title_of(key), format.unit);
       column.factor = format.factor;
     } else if (kind == ColumnKind::Overhead) {
       column.title = find_overhead_figure(key)->column;
@@ -153,21 +177,32 @@ std::vector<TableColumn> all_columns(const Workspace& workspace) {
     columns.push_back(std::move(column));
   };
   if (workspace.snapshot().runs.size() > 1) add(ColumnKind::Run, "run", true);
-  add(ColumnKind::Status, "status", true);
-  for (const std::string& axis : workspace.keys().axes) add(ColumnKind::Option, axis, true);
+  const std::vector<std::string> telling = telling_options(workspace);
+  // Many columns of options would push time and memory off the screen.
+  const bool as_words = telling.size() > kMostTellingColumns;
+  add(ColumnKind::Name, "point", as_words);
+  for (const std::string& axis : telling) {
+    if (!as_words) add(ColumnKind::Option, axis, true);
+  }
   const std::vector<std::string>& metrics = workspace.metric_keys();
   const auto has = [&](std::string_view key) {
     return std::ranges::find(metrics, key) != metrics.end();
   };
   const bool median = has("median_time_ms");
+  const bool compares = workspace.baseline().kind != Baseline::Kind::None;
   for (const char* metric : kMainMetrics) {
     if (!has(metric)) continue;
     add(ColumnKind::Metric, metric, !(median && std::string_view(metric) == "avg_time_ms"));
-  }
-  if (workspace.baseline().kind != Baseline::Kind::None) {
+    if (std::string_view(metric) != "peak_memory_bytes" || !compares) continue;
     for (const OverheadFigure& figure : kOverheadFigures)
       add(ColumnKind::Overhead, figure.key, &figure < &kOverheadFigures[2]);
   }
+  for (const OverheadFigure& figure : kOverheadFigures) {
+    if (compares) add(ColumnKind::Overhead, figure.key, &figure < &kOverheadFigures[2]);
+  }
+  add(ColumnKind::Status, "status", true);
+  for (const std::string& axis : telling) add(ColumnKind::Option, axis, true);
+  for (const std::string& axis : workspace.keys().axes) add(ColumnKind::Option, axis, false);
   for (const std::string& key : workspace.metric_keys()) add(ColumnKind::Metric, key, false);
   for (const std::string& key : workspace.keys().options) add(ColumnKind::Option, key, false);
   add(ColumnKind::Id, "id", false);
@@ -178,6 +213,7 @@ std::vector<TableColumn> all_columns(const Workspace& workspace) {
 std::string cell_text(const Workspace& workspace, const TableColumn& column, PointRef ref) {
   const PointHead& head = workspace.head(ref);
   if (column.kind == ColumnKind::Run) return clean_text(workspace.run(ref).name, 256);
+  if (column.kind == ColumnKind::Name) return workspace.words(ref);
   if (column.kind == ColumnKind::Status) return clean_text(head.status, 64);
   if (column.kind == ColumnKind::Id) return head.id;
   if (column.kind == ColumnKind::Error) return clean_text(head.error, 512);

@@ -11,7 +11,7 @@
 namespace moonshard::viewer {
 
 struct TableColumn {
-  enum class Kind { Run, Status, Option, Metric, Overhead, Id, Error };
+  enum class Kind { Run, Status, Option, Metric, Overhead, Id, Error, Name };
   Kind kind = Kind::Status;
   std::string key;       ///< option, metric or overhead name; unique together with the kind
   std::string title;     ///< with the unit in brackets
@@ -24,8 +24,9 @@ struct TableColumn {
   std::string id() const;
 };
 
-/// Every column that the open folders have: run, status, axes, main metrics, overheads, other
-/// metrics, other options, id.
+/// Every column that the open folders have. What tells points apart comes first (the run, then the
+/// options, or one column with all of their words where they are many), then time, memory and what
+/// both are against the baseline, then status, other main metrics, other metrics and options, id.
 std::vector<TableColumn> all_columns(const Workspace& workspace);
 
 /// Fills in which of them are numbers only, and in which the shown points differ.

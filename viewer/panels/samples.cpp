@@ -140,9 +140,11 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
     panel.series.push_back(std::move(dots->series));
     chart.refs.back().push_back(std::move(dots->refs));
   }
+  panel.horizontal = points.size() > kMostUprightPoints;
   chart.spec.panels.push_back(std::move(panel));
   chart.spec.title = "Step times";
   chart.spec.width = 1000;
+  chart.spec.height = stack_height(points.size());
   if (fewest > 0 && fewest < 5) {
     add_note(
         chart,

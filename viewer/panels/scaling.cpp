@@ -2,6 +2,8 @@
 // power of each line and what that means.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,7 @@
 #include "viewer/data/overhead.h"
 #include "viewer/panels/chart_points.h"
 #include "viewer/panels/detail_charts.h"
+#include "viewer/panels/grouping.h"
 #include "viewer/widgets/axis_names.h"
 #include "viewer/widgets/choice.h"
 
@@ -17,11 +20,16 @@ namespace {
 
 constexpr size_t kMaxScalingSeries = 40;
 
+struct PlaceOrder {
+  bool operator()(PointRef a, PointRef b) const {
+    return a.run != b.run ? a.run < b.run : a.point < b.point;
+  }
+};
+
 records::PlotReference curve_of(const analysis::ScalingFit& fit, const std::string& series) {
   analysis::Curve curve = analysis::best_curve(fit);
   std::string text = analysis::exponent_text(fit);
-  if (fit.verdict != analysis::ScalingFit::Verdict::Undecided)
-    text += fmt::format("  {}", analysis::verdict_text(fit.verdict));
+  text += fmt::format("  {}", analysis::verdict_text(fit.verdict));
   return {std::move(text), series, std::move(curve.x), std::move(curve.y)};
 }
 
@@ -49,6 +57,7 @@ class ScalingPanel final : public ChartPanel {
         "The exponent p of y ~ T^p by least squares on logarithms. The dashed curve is the "
         "best of T^p, a + bT and a + bT^2; O(1), O(T) or O(T^2) is said only where the "
         "figures decide it (docs/analysis.md)."};
+    if (choose_grouping(context.workspace, nullptr, &facets_)) remake();
     if (choose_whether(fits, fits_)) remake();
   }
 
@@ -72,32 +81,59 @@ class ScalingPanel final : public ChartPanel {
     };
     std::erase_if(points, [&](const auto& point) { return !std::isfinite(place(point)); });
     std::ranges::stable_sort(points, {}, place);
-    SeriesList series;
+    std::map<PointRef, const DetailedPoint*, PlaceOrder> details;
+    std::vector<PointRef> refs;
     for (const DetailedPoint& point : points) {
-      const std::string name = series_name(workspace, point.ref, axis_);
-      series[series.size() < kMaxScalingSeries ? name : "others"].add(
-          workspace, point.ref, place(point),
-          quantity->read(analysis_metrics(workspace.run(point.ref), point.ref.point),
-                         point.detail.get()));
+      details[point.ref] = &point;
+      refs.push_back(point.ref);
     }
-    if (!series.any_figure()) {
-      if (!points.empty()) {
+    size_t left_out = 0;
+    const std::vector<Facet> facets = facets_of(workspace, refs, facets_, kMaxFacets, left_out);
+    const std::string facet_axis = facet_key(workspace, refs, facets_);
+    bool two_sizes = false, any_figure = false;
+    for (const Facet& facet : facets) {
+      const std::vector<std::string> names =
+          series_names(workspace, facet.points, {axis_, facet_axis});
+      SeriesList series;
+      for (size_t i = 0; i < facet.points.size(); ++i) {
+        const DetailedPoint& point = *details[facet.points[i]];
+        series[series.size() < kMaxScalingSeries ? names[i] : "others"].add(
+            workspace, point.ref, place(point),
+            quantity->read(analysis_metrics(workspace.run(point.ref), point.ref.point),
+                           point.detail.get()));
+      }
+      any_figure = any_figure || series.any_figure();
+      if (!series.any_figure() || (facets.size() > 1 && !series.grows())) continue;
+      records::PlotPanel panel;
+      panel.kind = records::PlotKind::Lines;
+      if (facets.size() > 1) panel.title = facet.title;
+      panel.x = {axis_title(axis_), axis_unit(axis_), true};
+      panel.y = {quantity_, quantity->unit, true};
+      series.move_into(chart, std::move(panel));
+      if (fits_) two_sizes |= add_fits(chart.spec.panels.back());
+    }
+    if (chart.spec.panels.empty()) {
+      if (!points.empty() && !any_figure) {
         chart.empty_what = fmt::format("No point has a figure of {}", quantity_);
         chart.empty_next = "Choose another quantity; phases need profile = \"phases\" or more.";
       }
       return;
     }
-    records::PlotPanel panel;
-    panel.kind = records::PlotKind::Lines;
-    panel.x = {axis_title(axis_), axis_unit(axis_), true};
-    panel.y = {quantity_, quantity->unit, true};
-    chart.spec.title = fmt::format("{} over {}", quantity_, panel.x.label);
-    series.move_into(chart, std::move(panel));
-    if (fits_) add_fits(chart.spec.panels.back());
+    const int count = static_cast<int>(chart.spec.panels.size());
+    chart.spec.title = fmt::format("{} over {}", quantity_, axis_title(axis_));
+    chart.spec.columns = std::min(count, 2);
+    if (count > 1) {
+      chart.spec.width = 1100;
+      chart.spec.height = 120 + 380 * ((count + 1) / 2);
+    }
+    if (two_sizes) add_note(chart, "Two sizes give no exponent: lines of two have none.");
+    note_left_out(left_out, chart);
   }
 
  private:
-  static void add_fits(records::PlotPanel& panel) {
+  // True where a line has two sizes only: nothing is said of how it grows.
+  static bool add_fits(records::PlotPanel& panel) {
+    bool two_sizes = false;
     for (const records::PlotSeries& series : panel.series) {
       std::vector<double> x, y;
       for (size_t i = 0; i < series.y.size(); ++i) {
@@ -106,11 +142,15 @@ class ScalingPanel final : public ChartPanel {
         y.push_back(*series.y[i]);
       }
       const std::optional<analysis::ScalingFit> fit = analysis::fit_scaling(x, y);
-      if (fit) panel.references.push_back(curve_of(*fit, series.name));
+      if (!fit) continue;
+      const std::set<double> sizes(fit->x.begin(), fit->x.end());
+      two_sizes = two_sizes || sizes.size() < 3;
+      if (sizes.size() >= 3) panel.references.push_back(curve_of(*fit, series.name));
     }
+    return two_sizes;
   }
 
-  std::string quantity_ = "step", axis_;
+  std::string quantity_ = "step", axis_, facets_ = kByItself;
   bool fits_ = true;
 };
 

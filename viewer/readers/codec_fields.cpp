@@ -54,6 +54,13 @@ void check_decoded(const Trace& trace) {
   }
 }
 
+void check_decoded(const MemorySnapshot& snapshot) {
+  for (const SnapshotAllocation& allocation : snapshot.allocations) {
+    expect(allocation.site < snapshot.sites.size() && allocation.begin < allocation.end,
+           "allocation of a snapshot");
+  }
+}
+
 void check_decoded(const records::PlotSpec& spec) {
   for (const records::PlotPanel& panel : spec.panels) {
     expect(panel.kind <= records::PlotKind::HeatMap, "kind of a plot");

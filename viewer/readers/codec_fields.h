@@ -90,10 +90,16 @@ void fields(auto& a, SnapshotBlock& v) {
 void fields(auto& a, SnapshotAction& v) {
   a(v.action, v.count, v.bytes);
 }
+void fields(auto& a, SnapshotSite& v) {
+  a(v.owner, v.where);
+}
+void fields(auto& a, SnapshotAllocation& v) {
+  a(v.begin, v.end, v.site, v.address, v.bytes, v.begin_us, v.end_us);
+}
 void fields(auto& a, MemorySnapshot& v) {
   a(v.reserved, v.allocated, v.active, v.requested, v.free_in_segments, v.largest_free,
     v.num_segments, v.num_blocks, v.num_events, v.segments, v.largest, v.actions, v.history_bytes,
-    v.problems);
+    v.sites, v.allocations, v.num_allocations, v.problems);
 }
 
 /// Throw IoError when indices or lengths do not fit together. What needs no check has none.
@@ -102,7 +108,7 @@ void check_decoded(const PointDetail& detail);
 void check_decoded(const Trace& trace);
 void check_decoded(const records::PlotSpec& spec);
 void check_decoded(const records::CsvTable& table);
-inline void check_decoded(const MemorySnapshot&) {}
+void check_decoded(const MemorySnapshot& snapshot);
 inline void check_decoded(const std::string&) {}
 
 }  // namespace moonshard::viewer

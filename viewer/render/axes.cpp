@@ -84,16 +84,16 @@ void setup_log_ticks(ImAxis axis, const Range& range) {
 constexpr float kNamesShare = 0.43f;
 
 // Names from top to bottom on the y axis: rows of a heat map, or lying bars.
-void setup_names(const std::vector<std::string>& names, ImVec2 area) {
+void setup_names(const std::vector<std::string>& names, ImVec2 area, float limit) {
   std::vector<double> places;
   std::vector<std::string> texts;
-  const float limit = std::max(area.x * kNamesShare / (1 - kNamesShare), 4 * font_unit());
   const float row = area.y / static_cast<float>(std::max<size_t>(names.size(), 1));
   const size_t step = std::max<size_t>(1, static_cast<size_t>(std::ceil(1.1f * font_unit() / row)));
   for (size_t i = 0; i < names.size() && places.size() < kMaxTickNames; i += step) {
     places.push_back(static_cast<double>(i));
-    texts.push_back(fit_text(names[i], limit));
+    texts.push_back(names[i]);
   }
+  texts = fit_names(texts, limit);
   if (!places.empty()) set_ticks(ImAxis_Y1, places, texts);
 }
 
@@ -123,24 +123,34 @@ bool has_named_x(const PreparedPanel& panel) {
   return !panel.categories.empty() && !panel.horizontal;
 }
 
-float names_width(const PreparedPanel& panel, float width) {
+bool has_named_y(const PreparedPanel& panel) {
+  return panel.horizontal || panel.kind == records::PlotKind::HeatMap;
+}
+
+float names_limit(float width) {
+  return std::max(width * kNamesShare, 4 * font_unit());
+}
+
+float names_width(const PreparedPanel& panel, float limit) {
   float widest = 0;
   for (const std::string& name : row_names(panel)) widest = std::max(widest, text_size(name).x);
-  widest = std::min(widest, kNamesShare * width);
+  widest = std::min(widest, limit);
   return widest + (panel.x_label.empty() ? 1.2f : 2.8f) * font_unit();
 }
 
-void setup_axes(const PreparedPanel& panel, const Range& y_range, ImVec2 area, ImPlotCond cond) {
+void setup_axes(const PreparedPanel& panel, const Range& y_range, ImVec2 area, float name_room,
+                ImPlotCond cond) {
   const ImPlotAxisFlags plain = ImPlotAxisFlags_NoInitialFit | ImPlotAxisFlags_NoMenus;
-  const ImPlotAxisFlags names = plain | ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Invert;
-  const bool rows = panel.horizontal || panel.kind == records::PlotKind::HeatMap;
+  ImPlotAxisFlags names = plain | ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Invert;
+  const bool rows = has_named_y(panel);
+  if (rows && name_room <= 0) names |= ImPlotAxisFlags_NoTickLabels;
   ImPlotAxisFlags x_flags = plain;
   // Names below the plot are drawn by draw_category_labels.
   if (has_named_x(panel)) x_flags |= ImPlotAxisFlags_NoDecorations;
   const std::string& below = panel.horizontal ? panel.y_label : panel.x_label;
   const std::string& beside = panel.horizontal ? panel.x_label : panel.y_label;
   setup_label(ImAxis_X1, below, area.x, x_flags);
-  setup_label(ImAxis_Y1, beside, area.y, rows ? names : plain);
+  setup_label(ImAxis_Y1, rows && name_room <= 0 ? "" : beside, area.y, rows ? names : plain);
   const bool log_below = panel.horizontal ? panel.y_log : panel.x_log;
   const bool log_beside = !panel.horizontal && panel.y_log;
   if (log_below) ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
@@ -151,7 +161,7 @@ void setup_axes(const PreparedPanel& panel, const Range& y_range, ImVec2 area, I
   setup_limits(ImAxis_Y1, panel.horizontal ? panel.x_range : y_range, cond);
   if (!panel.x_ticks.empty() && !panel.horizontal) setup_value_ticks(panel, panel.x_range, area.x);
   if (log_beside) setup_log_ticks(ImAxis_Y1, y_range);
-  if (rows) setup_names(row_names(panel), area);
+  if (rows) setup_names(row_names(panel), area, name_room);
 }
 
 }  // namespace moonshard::viewer

@@ -16,11 +16,6 @@ namespace {
 
 constexpr size_t kMaxValueTexts = 400;  // more are never readable, and cost time
 
-// A place on the category axis and a value, in pixels.
-ImVec2 to_pixels(const PreparedPanel& panel, double place, double value) {
-  return panel.horizontal ? ImPlot::PlotToPixels(value, place) : ImPlot::PlotToPixels(place, value);
-}
-
 PixelBox box_of(const PreparedPanel& panel, double place, double from, double to) {
   const double half = panel.bar_width * 0.94 / 2;
   return {to_pixels(panel, place - half, from), to_pixels(panel, place + half, to)};
@@ -86,10 +81,14 @@ std::vector<EndText> end_texts(const PreparedPanel& panel, const HiddenNames& hi
     for (size_t i = 0; i < series.x.size(); ++i) {
       const double value = series.y[i];
       const auto& ends = value < 0 ? series.low : series.high;
-      texts.push_back({series.x[i], ends.empty() ? value : ends[i],
-                       value == 0                  ? "0"
-                       : std::abs(value) < nothing ? "~0"
-                                                   : format_decimals(value, decimals)});
+      std::string text = value == 0                  ? "0"
+                         : std::abs(value) < nothing ? "~0"
+                                                     : format_decimals(value, decimals);
+      const size_t source = series.source[i];
+      if (source < series.texts.size() && !series.texts[source].empty()) {
+        text += " " + series.texts[source];
+      }
+      texts.push_back({series.x[i], ends.empty() ? value : ends[i], std::move(text)});
     }
   }
   return texts;

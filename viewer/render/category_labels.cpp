@@ -6,6 +6,7 @@
 #include <implot.h>
 
 #include "viewer/render/plot_text.h"
+#include "viewer/widgets/text.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -56,13 +57,15 @@ CategoryLabels layout_category_labels(const std::vector<std::string>& names, flo
   if (labels.angle == kLean && leans_out(names, slot, room_left)) labels.angle = kUpright;
   labels.step = std::max<size_t>(1, static_cast<size_t>(std::ceil(1.1f * em / slot)));
   float longest = 0;
+  const std::vector<std::string> fitting = fit_names(names, kMaxTurnedEm * em);
   for (size_t i = 0; i < names.size(); ++i) {
     const float to_edge = room_left + (static_cast<float>(i) + 0.5f) * slot;
     const float lean_room = labels.angle == kLean ? to_edge / std::cos(kLean) : kMaxTurnedEm * em;
     const bool shown = i % labels.step == 0;
     labels.lines.push_back({});
     if (!shown) continue;
-    labels.lines.back().push_back(fit_text(names[i], std::min(kMaxTurnedEm * em, lean_room)));
+    labels.lines.back().push_back(
+        shorten_middle(fitting[i], std::min(kMaxTurnedEm * em, lean_room)));
     longest = std::max(longest, text_size(labels.lines.back().front()).x);
   }
   labels.height = longest * std::sin(labels.angle) + em * std::cos(labels.angle) + 0.6f * em;

@@ -40,10 +40,7 @@ void draw_dashed(ImDrawList* draw, ImVec2 from, ImVec2 to, ImU32 color, float we
 std::vector<ImVec2> reference_pixels(const records::PlotReference& line,
                                      const PreparedPanel& panel) {
   const ImVec2 min = ImPlot::GetPlotPos(), max = min + ImPlot::GetPlotSize();
-  const auto pixels = [&](double along, double value) {
-    return panel.horizontal ? ImPlot::PlotToPixels(value, along)
-                            : ImPlot::PlotToPixels(along, value);
-  };
+  const auto pixels = [&](double along, double value) { return to_pixels(panel, along, value); };
   if (line.x.size() == line.y.size()) {
     std::vector<ImVec2> points;
     for (size_t i = 0; i < line.x.size(); ++i) points.push_back(pixels(line.x[i], line.y[i]));
@@ -221,6 +218,7 @@ void draw_references(const PreparedPanel& panel, TextPlacer& placer, const Hidde
 
 void draw_point_texts(const PreparedPanel& panel, TextPlacer& placer, const HiddenNames& hidden,
                       const UiStyle& style) {
+  if (is_bars(panel.kind)) return;  // theirs stand behind the values
   size_t count = 0;
   const float em = font_unit(), radius = 0.42f * em;
   for (const PreparedSeries& series : panel.series) {

@@ -98,13 +98,14 @@ std::optional<Hit> find_point(const PreparedPanel& panel, const HiddenNames& hid
     const PreparedSeries& series = panel.series[s];
     if (hidden.contains(series.name)) continue;
     for (size_t i = 0; i < series.x.size(); ++i) {
-      const ImVec2 at = ImPlot::PlotToPixels(series.x[i], series.y[i]);
+      const ImVec2 at = to_pixels(panel, series.x[i], series.y[i]);
       offer(at, s, series.source[i], series.x[i], series.y[i], nullptr);
     }
     for (const MissingPoint& point : series.missing) {
       if (point.no_place) continue;  // its text says all
-      const float x = ImPlot::PlotToPixels(point.x, panel.y_range.max).x;
-      offer(ImVec2(x, foot - 0.75f * reach), s, point.source, point.x, 0, &point.text);
+      const ImVec2 at = to_pixels(panel, point.x, panel.y_range.min);
+      offer(panel.horizontal ? at + ImVec2(0.75f * reach, 0) : ImVec2(at.x, foot - 0.75f * reach),
+            s, point.source, point.x, 0, &point.text);
     }
   }
   return hit;
@@ -155,7 +156,7 @@ void mark_point(const PreparedPanel& panel, const PanelHit& hit, const HiddenNam
     frame_bar(panel, series.x[i], panel.y_log ? panel.y_range.min : 0, series.y[i], style);
   } else {
     const float em = ImGui::GetFontSize();
-    ImPlot::GetPlotDrawList()->AddCircle(ImPlot::PlotToPixels(series.x[i], series.y[i]), 0.6f * em,
+    ImPlot::GetPlotDrawList()->AddCircle(to_pixels(panel, series.x[i], series.y[i]), 0.6f * em,
                                          style.colors().text, 0, 0.14f * em);
   }
 }

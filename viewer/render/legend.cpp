@@ -46,8 +46,11 @@ std::vector<Row> layout_rows(const Legend& legend, float width, float figure_hei
   const size_t max_rows = std::min(room, kMaxRows);
   const float em = ImGui::GetFontSize();
   std::vector<Row> rows(1);
+  std::vector<std::string> names;
+  for (const LegendEntry& entry : legend.entries) names.push_back(entry.name);
+  names = fit_names(names, std::min(kMaxNameEm * em, width * 0.9f));
   for (size_t i = 0; i < legend.entries.size(); ++i) {
-    Entry entry{i, fit_text(legend.entries[i].name, std::min(kMaxNameEm * em, width * 0.9f)), 0};
+    Entry entry{i, names[i], 0};
     entry.width = sign_width(legend.kind) + 0.4f * em + text_size(entry.text).x + 1.4f * em;
     if (!rows.back().empty() && row_width(rows.back()) + entry.width > width) {
       if (rows.size() == max_rows) {

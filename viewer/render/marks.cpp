@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <implot.h>
@@ -65,6 +66,12 @@ void draw_missing_points(const PreparedPanel& panel, const HiddenNames& hidden,
         draw_missing_mark(ImVec2(max.x - 3 * arm, y), corner_text(series, point), color, style);
         continue;
       }
+      if (panel.horizontal) {
+        const float place = to_pixels(panel, point.x, panel.y_range.min).y;
+        if (place < min.y || place > max.y) continue;
+        draw_missing_mark(ImVec2(min.x + 3 * arm, place), point.text, color, style);
+        continue;
+      }
       const float x = ImPlot::PlotToPixels(point.x, panel.y_range.max).x;
       if (x < min.x - 1 || x > max.x + 1) continue;  // panned out of sight
       draw_missing_mark(ImVec2(std::clamp(x, min.x + 2 * arm, max.x - 2 * arm), y), point.text,
@@ -85,26 +92,27 @@ ImPlotSpec series_spec(const PreparedSeries& series, const UiStyle& style) {
 // ones.
 constexpr size_t kMaxSmoothMarkers = 5000;
 
-void draw_smooth_markers(const PreparedSeries& series, float radius, const UiStyle& style) {
+void draw_smooth_markers(const PreparedPanel& panel, const PreparedSeries& series, float radius,
+                         const UiStyle& style) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   for (size_t i = 0; i < series.x.size(); ++i) {
-    const ImVec2 at = ImPlot::PlotToPixels(series.x[i], series.y[i]);
+    const ImVec2 at = to_pixels(panel, series.x[i], series.y[i]);
     draw_marker(draw, at, series.color, radius, series_color(series.color, style.theme));
   }
 }
 
-void draw_error_bars(const PreparedSeries& series, const UiStyle& style) {
+void draw_error_bars(const PreparedPanel& panel, const PreparedSeries& series,
+                     const UiStyle& style) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImU32 color = with_alpha(series_color(series.color, style.theme), 0.8f);
   const float weight = std::max(1.0f, 0.085f * font_unit()), cap = 0.22f * font_unit();
   for (size_t i = 0; i < series.low.size(); ++i) {
     if (!(series.low[i] < series.high[i])) continue;
-    const ImVec2 top = ImPlot::PlotToPixels(series.x[i], series.high[i]);
-    const ImVec2 foot = ImPlot::PlotToPixels(series.x[i], series.low[i]);
+    const ImVec2 top = to_pixels(panel, series.x[i], series.high[i]);
+    const ImVec2 foot = to_pixels(panel, series.x[i], series.low[i]);
+    const ImVec2 across = panel.horizontal ? ImVec2(0, cap) : ImVec2(cap, 0);
     draw->AddLine(top, foot, color, weight);
-    for (const ImVec2 end : {top, foot}) {
-      draw->AddLine(end - ImVec2(cap, 0), end + ImVec2(cap, 0), color, weight);
-    }
+    for (const ImVec2 end : {top, foot}) draw->AddLine(end - across, end + across, color, weight);
   }
 }
 
@@ -115,8 +123,8 @@ void draw_points(const PreparedPanel& panel, const HiddenNames& hidden, const Ui
   ImPlot::PushPlotClipRect();
   for (const PreparedSeries& series : panel.series) {
     if (hidden.contains(series.name) || !wanted(series)) continue;
-    draw_error_bars(series, style);
-    draw_smooth_markers(series, radius_em * font_unit(), style);
+    draw_error_bars(panel, series, style);
+    draw_smooth_markers(panel, series, radius_em * font_unit(), style);
   }
   draw_missing_points(panel, hidden, style);
   ImPlot::PopPlotClipRect();
@@ -142,8 +150,9 @@ void draw_scatter(const PreparedPanel& panel, const HiddenNames& hidden, const U
     spec.Marker = series_marker(series.color);
     spec.LineWeight = 1;
     spec.MarkerSize = (series.x.size() > kMaxSmoothMarkers ? 0.25f : 0.05f) * font_unit();
-    ImPlot::PlotScatter(item_id(s).c_str(), series.x.data(), series.y.data(), count_of(series),
-                        spec);
+    const auto& [across, up] =
+        panel.horizontal ? std::tie(series.y, series.x) : std::tie(series.x, series.y);
+    ImPlot::PlotScatter(item_id(s).c_str(), across.data(), up.data(), count_of(series), spec);
   }
   const auto few = [](const PreparedSeries& s) { return s.x.size() <= kMaxSmoothMarkers; };
   draw_points(panel, hidden, style, 0.38f, few);

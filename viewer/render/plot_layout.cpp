@@ -18,6 +18,8 @@ constexpr size_t kMaxStatusBytes = 16;  // of a status word inside the plot
 constexpr size_t kMaxValueTicks = 12;   // distinct x values that become ticks themselves
 constexpr size_t kMaxLineMarkers = 60;  // points of a line that still get a marker each
 constexpr double kGroupWidth = 0.82;    // share of a category that its bars fill
+constexpr size_t kMostOwnLegends = 3, kMostSharedNames = 14;
+constexpr double kInvisibleShare = 0.002;  // of an axis: about a pixel; a legend does not name it
 
 std::string cleaned(const std::string& text) {
   return clean_text(text, kMaxTextBytes);
@@ -92,15 +94,10 @@ void make_categories(PreparedPanel& panel) {
   for (const double x : sorted) panel.categories.push_back(format_tick(x));
 }
 
-// Series of one stack share a place in the category, others stand side by side.
+// Series of one stack share a place in the category, stacks stand side by side.
 std::vector<size_t> find_places(PreparedPanel& panel, const records::PlotPanel& spec,
                                 size_t& count) {
   std::vector<size_t> places(panel.series.size());
-  if (panel.kind == PlotKind::Bars) {
-    for (size_t s = 0; s < places.size(); ++s) places[s] = s;
-    count = places.size();
-    return places;
-  }
   std::vector<std::string> names;
   for (size_t s = 0; s < places.size(); ++s) {
     const auto found = std::ranges::find(names, spec.series[s].stack);
@@ -126,7 +123,40 @@ void merge_missing(PreparedPanel& panel) {
   }
 }
 
+// Series by the category that they stand in. Where some are absent the others close up: a bar is as
+// thick as the fullest category allows, and empty places would only make it thinner.
+std::map<double, std::vector<size_t>> series_in_categories(const PreparedPanel& panel) {
+  std::map<double, std::vector<size_t>> present;
+  for (size_t s = 0; s < panel.series.size(); ++s) {
+    const auto add = [&](double x) {
+      std::vector<size_t>& list = present[std::floor(x)];
+      if (list.empty() || list.back() != s) list.push_back(s);
+    };
+    for (const double x : panel.series[s].x) add(x);
+    for (const MissingPoint& point : panel.series[s].missing) add(point.x);
+  }
+  return present;
+}
+
+void place_plain_bars(PreparedPanel& panel) {
+  const auto present = series_in_categories(panel);
+  size_t most = 1;
+  for (const auto& [category, list] : present) most = std::max(most, list.size());
+  const double lone = std::min(0.72, 0.1 + 0.12 * static_cast<double>(panel.categories.size()));
+  panel.bar_width = most == 1 ? lone : kGroupWidth / static_cast<double>(most);
+  for (size_t s = 0; s < panel.series.size(); ++s) {
+    const auto move = [&](double& x) {
+      const std::vector<size_t>& list = present.at(std::floor(x));
+      const auto place = static_cast<double>(std::ranges::find(list, s) - list.begin());
+      x = std::floor(x) + (place - (static_cast<double>(list.size()) - 1) / 2) * panel.bar_width;
+    };
+    for (double& x : panel.series[s].x) move(x);
+    for (MissingPoint& point : panel.series[s].missing) move(point.x);
+  }
+}
+
 void place_bars(PreparedPanel& panel, const records::PlotPanel& spec) {
+  if (panel.kind == PlotKind::Bars) return place_plain_bars(panel);
   size_t count = 0;
   const std::vector<size_t> places = find_places(panel, spec, count);
   const auto num_places = static_cast<double>(std::max<size_t>(count, 1));
@@ -175,7 +205,8 @@ PreparedPanel prepare_panel(const records::PlotPanel& panel) {
   result.y_log = panel.y.log_scale && !is_stacked(panel.kind) && !heat_map;
   for (const std::string& name : panel.x.categories) result.categories.push_back(cleaned(name));
   result.x_log = panel.x.log_scale && result.categories.empty() && !is_bars(panel.kind);
-  result.horizontal = panel.horizontal && is_bars(panel.kind);
+  const bool dots = panel.kind == PlotKind::Scatter && !result.categories.empty();
+  result.horizontal = panel.horizontal && (is_bars(panel.kind) || dots);
   for (const records::PlotSeries& series : panel.series) {
     result.series.push_back(prepare_series(series, result));
     const bool dense = panel.kind == PlotKind::Lines && series.y.size() > kMaxLineMarkers;
@@ -198,6 +229,25 @@ PreparedPanel prepare_panel(const records::PlotPanel& panel) {
   return result;
 }
 
+// Maps of one figure beside each other are compared: equal colours mean equal values.
+void share_heat_scales(const records::PlotSpec& spec, PreparedPlot& plot) {
+  std::map<std::string, Range> ranges;
+  const auto shares = [&](size_t p) {
+    const records::PlotAxis& value = spec.panels[p].value;
+    return plot.panels[p].kind == PlotKind::HeatMap && !value.min && !value.max &&
+           !all_values(plot.panels[p]).empty();
+  };
+  for (size_t p = 0; p < plot.panels.size(); ++p) {
+    if (!shares(p)) continue;
+    const Range& own = plot.panels[p].value_range;
+    Range& common = ranges.try_emplace(plot.panels[p].value_label, own).first->second;
+    common = {std::min(common.min, own.min), std::max(common.max, own.max)};
+  }
+  for (size_t p = 0; p < plot.panels.size(); ++p) {
+    if (shares(p)) plot.panels[p].value_range = ranges[plot.panels[p].value_label];
+  }
+}
+
 // One colour per name in the whole plot: the name's own, what the spec asks for, or a free one.
 void choose_colors(const records::PlotSpec& spec, PreparedPlot& plot) {
   std::map<std::string, size_t> chosen;
@@ -210,9 +260,15 @@ void choose_colors(const records::PlotSpec& spec, PreparedPlot& plot) {
       }
     }
   };
+  // Two names that share a colour elsewhere (an engine and a way to shard) never do so in one
+  // picture; names of one engine may.
+  std::map<size_t, std::string> owners;
   each([&](PreparedSeries& series, int) {
     const std::optional<size_t> own = named_series_color(series.name);
-    if (own) taken.insert(chosen.try_emplace(series.name, *own).first->second);
+    if (!own) return;
+    const std::string& owner = owners.try_emplace(*own, series.name).first->second;
+    if (owner != series.name && !same_named_color(owner, series.name)) return;
+    taken.insert(chosen.try_emplace(series.name, *own).first->second);
   });
   each([&](PreparedSeries& series, int asked) {
     if (asked < 0 || chosen.contains(series.name)) return;
@@ -235,8 +291,17 @@ void add_to_legend(const PreparedPanel& panel, Legend& legend) {
   if (panel.kind == PlotKind::HeatMap) return;
   legend.kind = panel.kind;
   legend.markers = panel.markers;
-  size_t next = 0;  // a name that is new stands after the one before it in its own panel
+  const double invisible = is_stacked(panel.kind) ? kInvisibleShare * panel.y_range.max : 0;
+  const auto known = [&](const PreparedSeries& series) {
+    return std::ranges::find(legend.entries, series.name, &LegendEntry::name) !=
+           legend.entries.end();
+  };
+  // Names of a panel that shares none stand behind the others.
+  size_t next = std::ranges::any_of(panel.series, known) ? 0 : legend.entries.size();
+  // a name that is new stands after the one before it in its own panel
   for (const PreparedSeries& series : panel.series) {
+    const auto seen = [&](double y) { return std::abs(y) > invisible; };
+    if (invisible > 0 && std::ranges::none_of(series.y, seen)) continue;
     const auto same = [&](const LegendEntry& entry) { return entry.name == series.name; };
     const auto found = std::ranges::find_if(legend.entries, same);
     if (found == legend.entries.end()) {
@@ -273,6 +338,12 @@ void choose_legends(PreparedPlot& plot) {
     add_to_legend(panel, plot.legend);
   }
   drop_nameless(plot.legend);
+  // Many facets with a legend each would be more legend than picture.
+  const auto same_kind = [&](const PreparedPanel& panel) { return panel.kind == plot.legend.kind; };
+  if (plot.panels.size() > kMostOwnLegends && plot.legend.entries.size() <= kMostSharedNames &&
+      std::ranges::all_of(plot.panels, same_kind)) {
+    plot.shared_legend = true;
+  }
 }
 
 }  // namespace
@@ -284,6 +355,7 @@ PreparedPlot prepare_plot(const records::PlotSpec& spec) {
   for (const records::PlotPanel& panel : spec.panels) plot.panels.push_back(prepare_panel(panel));
   const size_t asked = spec.columns > 0 ? static_cast<size_t>(spec.columns) : plot.panels.size();
   plot.columns = std::clamp<size_t>(asked, 1, std::max<size_t>(plot.panels.size(), 1));
+  share_heat_scales(spec, plot);
   choose_colors(spec, plot);
   choose_legends(plot);
   return plot;

@@ -24,6 +24,11 @@ struct PixelBox {
       : min(std::min(a.x, b.x), std::min(a.y, b.y)), max(std::max(a.x, b.x), std::max(a.y, b.y)) {}
 };
 
+/// A place on the category axis and a value, in pixels of the current plot.
+inline ImVec2 to_pixels(const PreparedPanel& panel, double place, double value) {
+  return panel.horizontal ? ImPlot::PlotToPixels(value, place) : ImPlot::PlotToPixels(place, value);
+}
+
 /// How values stand on top of bars.
 enum class ValueText { None, Level, Turned };
 
@@ -89,12 +94,19 @@ void draw_point_texts(const PreparedPanel& panel, TextPlacer& placer, const Hidd
 /// Names instead of numbers stand below the plot (drawn by category_labels).
 bool has_named_x(const PreparedPanel& panel);
 
-/// Room left of the plot for names from top to bottom, in a panel of the given width.
-float names_width(const PreparedPanel& panel, float width);
+/// Names from top to bottom beside the plot: rows of a heat map, or lying bars.
+bool has_named_y(const PreparedPanel& panel);
+
+/// Room left of the plot for these names, of which the texts take at most `limit`; and what limits
+/// them in a panel of the given width that has its names for itself.
+float names_width(const PreparedPanel& panel, float limit);
+float names_limit(float width);
 
 /// Sets the axes up between BeginPlot and the first item. y_range is that of the values, with room
-/// for text; area the expected size of the plot in pixels.
-void setup_axes(const PreparedPanel& panel, const Range& y_range, ImVec2 area, ImPlotCond cond);
+/// for text; area the expected size of the plot in pixels. Names beside the plot are at most
+/// name_room wide; 0: the panel left of this one has them.
+void setup_axes(const PreparedPanel& panel, const Range& y_range, ImVec2 area, float name_room,
+                ImPlotCond cond);
 
 // category_labels.cpp: names under a category axis, level and wrapped where they fit, turned where
 // not, thinned out where even that is too tight. ImPlot's own would run into each other.

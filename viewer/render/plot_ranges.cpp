@@ -65,7 +65,11 @@ Range find_x_range(const PreparedPanel& panel) {
   if (panel.kind == PlotKind::StackedArea) return widened(range, log_scale);
   // Few values read better with air at both ends; a long curve fills its axis.
   const double share = panel.x_ticks.empty() && panel.kind == PlotKind::Lines ? 0.02 : 0.06;
+  // Two figures against each other: both axes are amounts, from zero on.
+  const bool from_zero = panel.kind == PlotKind::Scatter && !log_scale && range.min >= 0;
+  if (from_zero) range.min = 0;
   Range result = padded(widened(range, log_scale), share, log_scale);
+  if (from_zero) result.min = 0;
   // Texts of curves stand behind their right ends.
   const auto has_text = [](const records::PlotReference& line) {
     return line.x.size() > 1 && !line.text.empty();
@@ -115,8 +119,8 @@ Range find_y_range(const PreparedPanel& panel) {
     return range;
   }
   if (empty) return {0, 1};
-  const bool near_zero = range.min >= 0 && range.min < 0.6 * range.max;
-  if (is_bars(panel.kind) || panel.kind == PlotKind::StackedArea || near_zero) {
+  // From zero, unless the spec says otherwise: a cut axis blows small differences up.
+  if (is_bars(panel.kind) || panel.kind == PlotKind::StackedArea || range.min >= 0) {
     if (range.min >= 0) {
       range.min = 0;
       return range.max > 0 ? range : Range{0, 1};

@@ -22,6 +22,8 @@ struct PanelFrame {
   ImVec2 min, size;  // the panel's share of the figure
   float footer = 0;  // below the plot: category names and x label; equal for all panels
   float ruler = 0;   // of bands on top of the plot; equal for all panels
+  float title = 0;   // height of the panel's title; equal in a row
+  float names = 0;   // the most that texts beside the plot take; 0: the panel at its left has them
   CategoryLabels labels;
 };
 
@@ -162,8 +164,9 @@ bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& fram
                 HiddenNames& hidden, PlotState& state, const UiStyle& style, bool interactive) {
   float y = frame.min.y;
   const float bottom = frame.min.y + frame.size.y;
-  y += title_block(panel.title, ImVec2(frame.min.x, y), frame.size.x, style, 1.0f,
-                   ImGui::GetWindowDrawList());
+  title_block(panel.title, ImVec2(frame.min.x, y), frame.size.x, style, 1.0f,
+              ImGui::GetWindowDrawList());
+  y += frame.title;
   if (own_legend) {
     draw_legend(panel.legend, ImVec2(frame.min.x, y), frame.size, style, interactive, hidden);
     y += legend_height(panel.legend, frame.size.x, frame.size.y);
@@ -174,7 +177,9 @@ bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& fram
   if (size.x < 3 * font_unit() || size.y < 3 * font_unit())
     return false;  // no room for anything readable
 
-  const float axis = panel.horizontal ? names_width(panel, size.x) : kAxisWidthEm * font_unit();
+  const float axis = !panel.horizontal  ? kAxisWidthEm * font_unit()
+                     : frame.names <= 0 ? 0.6f * font_unit()
+                                        : names_width(panel, frame.names);
   const ImVec2 area(size.x - axis, size.y - (named_axis ? 0 : 2.5f * font_unit()));
   const Headroom plan = plan_headroom(panel, area, frame.ruler);
   ImPlotFlags flags = ImPlotFlags_NoLegend | ImPlotFlags_NoTitle | ImPlotFlags_NoFrame |
@@ -184,7 +189,7 @@ bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& fram
   push_plot_style(panel);
   bool refit = false;
   if (ImPlot::BeginPlot("##plot", size, flags)) {
-    setup_axes(panel, plan.y_range, area,
+    setup_axes(panel, plan.y_range, area, frame.names,
                state.fit || !interactive ? ImPlotCond_Always : ImPlotCond_Once);
     refit = draw_inside(panel, index, frame, plan, hidden, state, style, interactive);
     ImPlot::EndPlot();
@@ -193,26 +198,112 @@ bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& fram
   return refit;
 }
 
-// Splits the figure into equal columns and rows; the plots of one row end at the same height.
-std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVec2 size) {
-  const size_t num_rows = (plot.panels.size() + plot.columns - 1) / plot.columns;
-  const auto columns = static_cast<float>(plot.columns), rows = static_cast<float>(num_rows);
+// The least height of one panel in which bars, words and axes keep apart.
+float readable_panel_height(const PreparedPlot& plot, const PreparedPanel& panel, float width,
+                            const UiStyle& style) {
+  constexpr float kPlotEm = 8, kBarEm = 1.2f, kAxisEm = 2.5f;
+  float height = kPlotEm * font_unit();
+  if (panel.horizontal) {
+    const bool beside = panel.kind == PlotKind::Bars && panel.bar_width > 0;  // else on each other
+    // As many bars in each category as the fullest of them has.
+    const float bars =
+        beside ? std::max(1.0f, std::round(0.82f / static_cast<float>(panel.bar_width))) : 1.0f;
+    height = std::max(2.5f * font_unit(), kBarEm * font_unit() * bars *
+                                              static_cast<float>(panel.categories.size()) * 1.12f);
+    if (plot.panels.size() == 1) height = std::max(height, kPlotEm * font_unit());
+  }
+  height += title_block(panel.title, {}, width, style, 1.0f, nullptr);
+  if (!plot.shared_legend) height += legend_height(panel.legend, width, 1e5f);
+  const float axis = kAxisWidthEm * font_unit();
+  height += has_named_x(panel) ? layout_category_labels(panel.categories, width - axis, axis).height
+                               : kAxisEm * font_unit();
+  return height + 0.9f * font_unit();
+}
+
+std::vector<float> readable_row_heights(const PreparedPlot& plot, float width,
+                                        const UiStyle& style) {
+  const size_t columns = std::max<size_t>(plot.columns, 1);
+  std::vector<float> rows((plot.panels.size() + columns - 1) / columns, 0.0f);
+  for (size_t i = 0; i < plot.panels.size(); ++i) {
+    float& row = rows[i / columns];
+    row = std::max(row, readable_panel_height(plot, plot.panels[i], width, style));
+  }
+  return rows;
+}
+
+// Lying bars of several figures of the same points stand in one row: names are needed only once.
+bool rows_share_names(const PreparedPlot& plot, size_t columns) {
+  if (columns < 2 || plot.panels.size() % columns != 0) return false;
+  for (size_t i = 0; i < plot.panels.size(); ++i) {
+    const PreparedPanel& first = plot.panels[i - i % columns];
+    if (!plot.panels[i].horizontal || plot.panels[i].categories != first.categories) return false;
+  }
+  return true;
+}
+
+struct Column {
+  float left = 0, width = 0;
+};
+
+std::vector<Column> layout_columns(const PreparedPlot& plot, float width, float gap, float& names) {
+  const auto count = static_cast<float>(plot.columns);
+  names = 0;
+  if (rows_share_names(plot, plot.columns)) {
+    const float limit = names_limit(width * 0.8f);
+    float widest = 0;
+    for (const PreparedPanel& panel : plot.panels) {
+      widest = std::max(widest, names_width(panel, limit));
+    }
+    names = widest;
+  }
+  const float each = (width - names - gap * (count - 1)) / count;
+  std::vector<Column> columns;
+  float left = 0;
+  for (size_t c = 0; c < plot.columns; ++c) {
+    columns.push_back({left, each + (c == 0 ? names : 0)});
+    left += columns.back().width + gap;
+  }
+  return columns;
+}
+
+// Splits the figure into columns and rows; the plots of one row end at the same height. Rows of
+// lying bars are as high as their number of bars asks for.
+std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVec2 size,
+                                      const UiStyle& style) {
   const ImVec2 gap(1.2f * font_unit(), 0.9f * font_unit());
-  const ImVec2 cell((size.x - gap.x * (columns - 1)) / columns,
-                    (size.y - gap.y * (rows - 1)) / rows);
+  float shared_names = 0;
+  const std::vector<Column> columns = layout_columns(plot, size.x, gap.x, shared_names);
+  std::vector<float> heights = readable_row_heights(plot, columns.back().width, style);
+  const bool lying = std::ranges::any_of(plot.panels, &PreparedPanel::horizontal);
+  if (!lying) std::ranges::fill(heights, 1.0f);
+  const float room = size.y - gap.y * static_cast<float>(heights.size() - 1);
+  float sum = 0;
+  for (const float height : heights) sum += height;
   std::vector<PanelFrame> frames;
-  std::vector<float> footers(num_rows, 0.0f);
+  std::vector<float> footers(heights.size(), 0.0f), titles(heights.size(), 0.0f);
+  float top = min.y;
   for (size_t i = 0; i < plot.panels.size(); ++i) {
     const size_t row = i / plot.columns, column = i % plot.columns;
+    if (column == 0 && row > 0) top += heights[row - 1] / sum * room + gap.y;
     PanelFrame frame;
-    frame.min = min + ImVec2(static_cast<float>(column) * (cell.x + gap.x),
-                             static_cast<float>(row) * (cell.y + gap.y));
-    frame.size = cell;
+    frame.min = ImVec2(min.x + columns[column].left, top);
+    frame.size = ImVec2(columns[column].width, heights[row] / sum * room);
     const PreparedPanel& panel = plot.panels[i];
+    frame.names = shared_names <= 0 ? names_limit(frame.size.x - color_bar_width(panel))
+                  : column == 0     ? names_limit(size.x * 0.8f)
+                                    : 0;
+    if (shared_names > 0 && column == 0) {
+      // Plots of one column begin at the same place, however long the names of a row are.
+      const float inset = shared_names - names_width(panel, frame.names);
+      frame.min.x += inset;
+      frame.size.x -= inset;
+    }
+    titles[row] =
+        std::max(titles[row], title_block(panel.title, {}, frame.size.x, style, 1.0f, nullptr));
     if (has_named_x(panel)) {
       const float axis = kAxisWidthEm * font_unit();
-      frame.labels = layout_category_labels(panel.categories,
-                                            cell.x - axis - color_bar_width(panel), axis * 0.85f);
+      frame.labels = layout_category_labels(
+          panel.categories, frame.size.x - axis - color_bar_width(panel), axis * 0.85f);
       const float label = panel.x_label.empty() ? 0 : 1.35f * ImGui::GetTextLineHeight();
       footers[row] = std::max(footers[row], frame.labels.height + label);
     }
@@ -220,16 +311,15 @@ std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVe
   }
   // Plots that are compared must not differ in what stands above their data.
   float ruler = 0;
-  for (const PreparedPanel& panel : plot.panels) {
-    const float title = panel.title.empty() ? 0 : 1.35f;
-    ruler =
-        std::max(ruler, band_ruler_height(panel, ImVec2(cell.x - kAxisWidthEm * font_unit(),
-                                                        cell.y - (2.5f + title) * font_unit())));
-  }
   for (size_t i = 0; i < frames.size(); ++i) {
-    frames[i].footer = footers[i / plot.columns];
-    frames[i].ruler = ruler;
+    PanelFrame& frame = frames[i];
+    frame.footer = footers[i / plot.columns];
+    frame.title = titles[i / plot.columns];
+    const ImVec2 area(frame.size.x - kAxisWidthEm * font_unit(),
+                      frame.size.y - frame.title - 2.5f * font_unit());
+    ruler = std::max(ruler, band_ruler_height(plot.panels[i], area));
   }
+  for (PanelFrame& frame : frames) frame.ruler = ruler;
   return frames;
 }
 
@@ -254,34 +344,23 @@ float draw_note(const PreparedPlot& plot, ImVec2 min, ImVec2 size, const UiStyle
 }  // namespace
 
 size_t readable_columns(const PreparedPlot& plot, size_t asked, float width) {
-  constexpr float kNarrowestEm = 13;
+  constexpr float kNarrowestEm = 13, kNarrowestBarsEm = 10;
+  // Rows that share their names stay rows: all of their panels side by side, or one by one.
+  if (plot.panels.size() > asked && asked > 1) {
+    if (rows_share_names(plot, asked)) {
+      return width >= kNarrowestBarsEm * font_unit() * static_cast<float>(asked) ? asked : 1;
+    }
+  }
   const auto fitting = static_cast<size_t>(std::max(width / (kNarrowestEm * font_unit()), 1.0f));
   return std::clamp<size_t>(std::min(asked, fitting), 1, std::max<size_t>(plot.panels.size(), 1));
 }
 
 float readable_height(const PreparedPlot& plot, float width, const UiStyle& style) {
-  constexpr float kPlotEm = 8, kBarEm = 1.2f, kAxisEm = 2.5f;
   const size_t columns = std::max<size_t>(plot.columns, 1);
   const float cell =
       (width - 1.6f * font_unit()) / static_cast<float>(columns) - 1.2f * font_unit();
-  std::vector<float> rows((plot.panels.size() + columns - 1) / columns, 0.0f);
-  for (size_t i = 0; i < plot.panels.size(); ++i) {
-    const PreparedPanel& panel = plot.panels[i];
-    const bool beside = panel.kind == PlotKind::Bars;  // else on each other
-    const size_t bars = panel.categories.size() * (beside ? panel.series.size() : 1);
-    float height = kPlotEm * font_unit();
-    if (panel.horizontal)
-      height = std::max(height, kBarEm * static_cast<float>(bars) * font_unit());
-    height += title_block(panel.title, {}, cell, style, 1.0f, nullptr);
-    if (!plot.shared_legend) height += legend_height(panel.legend, cell, 1e5f);
-    const float axis = kAxisWidthEm * font_unit();
-    height += has_named_x(panel)
-                  ? layout_category_labels(panel.categories, cell - axis, axis).height
-                  : kAxisEm * font_unit();
-    rows[i / columns] = std::max(rows[i / columns], height + 0.9f * font_unit());
-  }
   float sum = title_block(plot.title, {}, width, style, 1.18f, nullptr) + 1.6f * font_unit();
-  for (const float row : rows) sum += row;
+  for (const float row : readable_row_heights(plot, cell, style)) sum += row + 0.9f * font_unit();
   if (plot.shared_legend) sum += legend_height(plot.legend, width, 1e5f);
   return sum + (plot.note.empty() ? 0 : 1.8f * font_unit());
 }
@@ -311,7 +390,7 @@ void draw_plot(const PreparedPlot& plot, PlotState& state, ImVec2 size, const Ui
   state.hovered.reset();
   state.hovered_x.reset();
   state.clicked = false;
-  const std::vector<PanelFrame> frames = layout_panels(plot, min, rest);
+  const std::vector<PanelFrame> frames = layout_panels(plot, min, rest, style);
   for (size_t i = 0; i < plot.panels.size(); ++i) {
     HiddenNames& hidden = state.hidden[plot.shared_legend ? 0 : i];
     ImGui::PushID(static_cast<int>(i));

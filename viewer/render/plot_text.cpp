@@ -6,6 +6,8 @@
 
 #include <imgui_internal.h>
 
+#include "viewer/widgets/text.h"
+
 namespace moonshard::viewer {
 namespace {
 
@@ -44,6 +46,42 @@ std::string fit_text(const std::string& text, float max_width) {
       *std::ranges::partition_point(std::views::iota(size_t{1}, text.size() + 1), fits) - 1;
   while (kept > 0 && (static_cast<unsigned char>(text[kept]) & 0xC0) == 0x80) --kept;
   return text.substr(0, kept) + "...";
+}
+
+std::vector<std::string> fit_names(const std::vector<std::string>& names, float max_width) {
+  const auto shared = [](const std::string& a, const std::string& b) {
+    if (a == b) return size_t{0};
+    return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  };
+  const auto whole = [](const std::string& text, size_t at) {  // not inside of a character
+    while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80)
+      --at;
+    return at;
+  };
+  std::vector<std::string> fitting;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
+    if (text_size(name).x <= max_width) {
+      fitting.push_back(name);
+      continue;
+    }
+    size_t common = 0;
+    if (i > 0) common = shared(name, names[i - 1]);
+    if (i + 1 < names.size()) common = std::max(common, shared(name, names[i + 1]));
+    // The end stays; "begin...end" with as much of the shared beginning as fits.
+    const std::string end = name.substr(whole(name, common));
+    std::string found;
+    if (common > 4 && text_size("..." + end).x <= max_width) {
+      size_t kept = 0;
+      while (kept + 1 < common &&
+             text_size(name.substr(0, whole(name, kept + 1)) + "..." + end).x <= max_width) {
+        ++kept;
+      }
+      found = name.substr(0, whole(name, kept)) + "..." + end;
+    }
+    fitting.push_back(found.empty() ? shorten_middle(name, max_width) : found);
+  }
+  return fitting;
 }
 
 std::string fit_label(const std::string& label, float max_width) {

@@ -27,6 +27,10 @@ ImVec2 text_size(std::string_view text);
 /// The text, or its beginning and "..." when it is wider than max_width.
 std::string fit_text(const std::string& text, float max_width);
 
+/// Names of one list, each no wider than max_width. What a name shares with its neighbours gives
+/// way first, so that they are still told apart; then its middle.
+std::vector<std::string> fit_names(const std::vector<std::string>& names, float max_width);
+
 /// The same for a label that ends in its unit, "memory [MiB]": the unit stays.
 std::string fit_label(const std::string& label, float max_width);
 

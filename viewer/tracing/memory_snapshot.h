@@ -33,6 +33,22 @@ struct SnapshotAction {
   double bytes = 0;
 };
 
+/// Where memory was asked for.
+struct SnapshotSite {
+  std::string owner;  ///< what the file says, else what the stack says (snapshot_owner.h)
+  std::string where;  ///< innermost frames; may be empty
+};
+
+/// One allocation of the history, from the event that made it to the one that freed it. What was
+/// there before the history begins at its first event; what is never freed ends behind the last.
+struct SnapshotAllocation {
+  uint32_t begin = 0, end = 0;  ///< events
+  uint32_t site = 0;            ///< in MemorySnapshot::sites
+  uint64_t address = 0;
+  double bytes = 0;
+  double begin_us = 0, end_us = 0;  ///< since the first event; equal: not known
+};
+
 struct MemorySnapshot {
   double reserved = 0, allocated = 0, active = 0, requested = 0;  ///< bytes, all segments
   double free_in_segments = 0, largest_free = 0;                  ///< lost to fragmentation
@@ -41,6 +57,9 @@ struct MemorySnapshot {
   std::vector<SnapshotBlock> largest;     ///< allocated blocks, largest first, at most 100
   std::vector<SnapshotAction> actions;
   std::vector<double> history_bytes;  ///< allocated after each event (thinned to at most 4000)
+  std::vector<SnapshotSite> sites;
+  std::vector<SnapshotAllocation> allocations;  ///< by their begin; the largest, at most 8000
+  uint64_t num_allocations = 0;                 ///< all that there were
   std::vector<std::string> problems;
 };
 

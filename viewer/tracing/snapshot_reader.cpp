@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <functional>
 #include <map>
+#include <optional>
+#include <unordered_map>
 
 #include "viewer/input/json_fields.h"
 #include "viewer/tracing/pickle_reader.h"
+#include "viewer/tracing/snapshot_blocks.h"
+#include "viewer/tracing/snapshot_owner.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -16,6 +21,8 @@ using Kind = PickleValue::Kind;
 
 constexpr size_t kMaxSegments = 1000, kMaxBlocks = 100, kMaxHistory = 4000, kMaxFrames = 4;
 constexpr size_t kMaxActions = 100;
+constexpr size_t kMaxAllocations = 8000, kMaxSites = 4000, kMaxStack = 200;
+constexpr size_t kMaxHeld = 200'000;
 // A list may hold the same segment a million times: what is looked at is counted, too.
 constexpr uint64_t kMaxVisits = 5'000'000;
 constexpr double kMaxBytes = 1e18;  // of anything
@@ -29,6 +36,8 @@ double bytes_of(const PickleData& data, const PickleValue& dict, std::string_vie
 struct HistoryEvent {
   uint32_t action = 0;  // place of its text
   double bytes = 0, time_us = 0;
+  uint64_t address = 0;
+  PickleValue frames, said_owner;
 };
 
 using History = std::deque<HistoryEvent>;
@@ -38,8 +47,11 @@ bool take_event(const PickleData& data, const PickleValue& dict, History& histor
   const PickleValue action = data.get(dict, "action");
   if (action.kind != Kind::Text || data.get(dict, "size").kind != Kind::Int) return false;
   const double time_us = data.number(data.get(dict, "time_us"));
-  history.push_back(
-      {action.place, bytes_of(data, dict, "size"), std::isfinite(time_us) ? time_us : 0});
+  const PickleValue address = data.get(dict, "addr");
+  history.push_back({action.place, bytes_of(data, dict, "size"),
+                     std::isfinite(time_us) ? time_us : 0,
+                     address.kind == Kind::Int ? static_cast<uint64_t>(address.integer) : 0,
+                     data.get(dict, "frames"), data.get(dict, "user_metadata")});
   return true;
 }
 
@@ -54,6 +66,7 @@ class Summary {
     for (const PickleValue& segment : data_.items(segments)) add_segment(segment);
     keep_largest_segments();
     add_history(std::move(history));
+    keep_largest_allocations();
     if (visits_ > kMaxVisits) {
       made_.problems.push_back("too many blocks: the sums are of the first ones only");
     }
@@ -120,6 +133,7 @@ class Summary {
     }
     if (state == "active_allocated") {
       block.state = state;
+      if (held_.size() < kMaxHeld) held_.push_back({block.address, block.size, from});
       if (made_.largest.size() < kMaxBlocks || block.size > made_.largest.back().size) {
         block.where = frames_of(from);
         keep_largest(std::move(block));
@@ -136,11 +150,65 @@ class Summary {
     if (made_.largest.size() > kMaxBlocks) made_.largest.pop_back();
   }
 
-  // The innermost frames that say something: not the allocator's own.
+  // One site for each stack. Python shares equal frames, so that their places tell stacks apart;
+  // other writers repeat them, and their contents must be compared.
+  uint32_t site_of(const PickleValue& frames, const PickleValue& said_owner) {
+    const std::vector<PickleValue>& list = data_.items(frames);
+    const size_t depth = std::min(list.size(), kMaxStack);
+    uint64_t places = said_owner.place + 1, contents = places;
+    for (size_t i = 0; i < depth; ++i) places = mixed(places, list[i].place);
+    const auto known = sites_by_place_.find(places);
+    if (known != sites_by_place_.end()) return known->second;
+    if (!may_visit()) return unknown_site();
+    for (size_t i = 0; i < depth; ++i) {
+      contents = mixed(contents, data_.get(list[i], "name").place);
+      contents = mixed(contents, data_.get(list[i], "filename").place);
+      contents = mixed(contents, static_cast<uint64_t>(integer(list[i], "line")));
+    }
+    const auto [found, added] =
+        sites_.try_emplace(contents, static_cast<uint32_t>(made_.sites.size()));
+    if (added && made_.sites.size() >= kMaxSites) {
+      found->second = unknown_site();
+    } else if (added) {
+      std::string owner = said_owner.kind == Kind::Text ? short_text(said_owner) : "";
+      if (owner.empty()) owner = owner_of_frames(list);
+      made_.sites.push_back({std::move(owner), where_of(list)});
+    }
+    if (sites_by_place_.size() < kMaxHeld) sites_by_place_[places] = found->second;
+    return found->second;
+  }
+
+  static uint64_t mixed(uint64_t hash, uint64_t value) {
+    return (hash ^ value) * 0x9E3779B97F4A7C15ull + (hash >> 29);
+  }
+
+  uint32_t unknown_site() {
+    if (!unknown_site_) {
+      unknown_site_ = static_cast<uint32_t>(made_.sites.size());
+      made_.sites.push_back({"not recorded", ""});
+    }
+    return *unknown_site_;
+  }
+
+  std::string owner_of_frames(const std::vector<PickleValue>& list) {
+    std::vector<StackFrame> stack;
+    for (size_t i = 0; i < list.size() && i < kMaxStack && may_visit(); ++i) {
+      stack.push_back({data_.text(data_.get(list[i], "name")),
+                       data_.text(data_.get(list[i], "filename")),
+                       static_cast<long>(integer(list[i], "line"))});
+    }
+    return stack.empty() ? "not recorded" : owner_of_stack(stack);
+  }
+
   std::string frames_of(const PickleValue& block) const {
+    return where_of(data_.items(data_.get(block, "frames")));
+  }
+
+  // The innermost frames that say something: not the allocator's own.
+  std::string where_of(const std::vector<PickleValue>& frames) const {
     std::string where;
     size_t count = 0, seen = 0;
-    for (const PickleValue& frame : data_.items(data_.get(block, "frames"))) {
+    for (const PickleValue& frame : frames) {
       if (count >= kMaxFrames || ++seen > 200) break;
       const std::string name = short_text(data_.get(frame, "name"));
       const std::string file = short_text(data_.get(frame, "filename"));
@@ -173,7 +241,10 @@ class Summary {
     std::map<uint32_t, SnapshotAction> actions;
     std::vector<double> changes(events.size());
     double sum = 0;
+    AllocationReplay replay;
     for (size_t i = 0; i < events.size(); ++i) {
+      const HistoryEvent& event = events[i];
+      const auto number = static_cast<uint32_t>(std::min<size_t>(i, UINT32_MAX - 1));
       const std::string& name = data_.text(PickleValue::at(Kind::Text, events[i].action));
       if (actions.contains(events[i].action) || actions.size() < kMaxActions) {
         SnapshotAction& action = actions[events[i].action];
@@ -184,6 +255,22 @@ class Summary {
       // Allocated bytes fall when a free is asked for, not when the block is idle.
       sum += name == "alloc" ? events[i].bytes : name == "free_requested" ? -events[i].bytes : 0;
       changes[i] = sum;
+      if (event.address == 0) continue;
+      if (name == "alloc") {
+        replay.alloc(number, event.time_us, event.address, event.bytes,
+                     site_of(event.frames, event.said_owner));
+      } else if (name == "free_requested") {
+        replay.free(number, event.time_us, event.address, event.bytes, unknown_site());
+      }
+    }
+    for (const HeldBlock& block : held_) {
+      replay.hold(block.address, block.bytes,
+                  site_of(data_.get(block.from, "frames"), data_.get(block.from, "user_metadata")));
+    }
+    if (!events.empty()) {
+      made_.allocations =
+          replay.take(static_cast<uint32_t>(std::min<size_t>(events.size(), UINT32_MAX - 1)),
+                      events.back().time_us);
     }
     for (auto& [place, action] : actions) made_.actions.push_back(std::move(action));
     std::ranges::stable_sort(made_.actions, [](const SnapshotAction& a, const SnapshotAction& b) {
@@ -191,6 +278,17 @@ class Summary {
     });
     // The history may begin late; its end is what the segments hold now.
     thin(changes, made_.allocated - sum);
+  }
+
+  void keep_largest_allocations() {
+    std::vector<SnapshotAllocation>& list = made_.allocations;
+    made_.num_allocations = list.size();
+    if (list.size() <= kMaxAllocations) return;
+    std::vector<double> sizes;
+    for (const SnapshotAllocation& allocation : list) sizes.push_back(allocation.bytes);
+    std::ranges::nth_element(sizes, sizes.begin() + kMaxAllocations, std::greater());
+    const double least = sizes[kMaxAllocations];
+    std::erase_if(list, [&](const SnapshotAllocation& a) { return a.bytes <= least; });
   }
 
   // The largest of each stretch, so that peaks stay.
@@ -208,6 +306,14 @@ class Summary {
   const ReadControl& control_;
   MemorySnapshot made_;
   uint64_t visits_ = 0;
+  struct HeldBlock {
+    uint64_t address;
+    double bytes;
+    PickleValue from;
+  };
+  std::vector<HeldBlock> held_;
+  std::unordered_map<uint64_t, uint32_t> sites_, sites_by_place_;
+  std::optional<uint32_t> unknown_site_;
 };
 
 // Passes bytes on and reports how far the file was read.

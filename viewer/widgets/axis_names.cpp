@@ -1,6 +1,10 @@
 #include "viewer/widgets/axis_names.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -23,6 +27,33 @@ constexpr AxisWords kAxisWords[] = {
     {"nproc", "ranks", "", "", " ranks"},
     {"mode", "engine", "", "", ""},
 };
+
+// A reader looks for these even where they follow from the rest.
+constexpr std::array<std::string_view, 7> kAlwaysTold = {
+    "mode", "model", "sharding", "parallel", "batch_size", "seq_length", "grad_accum"};
+
+// Equal for equal values of one run, whose texts are shared.
+uint64_t mark_of(const Value& value) {
+  return (std::bit_cast<uint64_t>(value.number) ^ (static_cast<uint64_t>(value.text) << 20)) *
+             0x9E3779B97F4A7C15ull +
+         static_cast<uint64_t>(value.kind);
+}
+
+using Marks = std::vector<uint64_t>;  // one per point
+
+// Into how many groups these columns split the points.
+size_t count_groups(const std::vector<Marks>& columns, const std::vector<bool>& kept) {
+  if (columns.empty()) return 1;
+  std::unordered_set<uint64_t> seen;
+  for (size_t p = 0; p < columns[0].size(); ++p) {
+    uint64_t mark = 1469598103934665603ull;
+    for (size_t c = 0; c < columns.size(); ++c) {
+      if (kept[c]) mark = (mark ^ columns[c][p]) * 1099511628211ull + c;
+    }
+    seen.insert(mark);
+  }
+  return seen.size();
+}
 
 const AxisWords* words_of(std::string_view axis) {
   for (const AxisWords& words : kAxisWords) {
@@ -59,6 +90,43 @@ std::string axis_word(const RunData& run, const std::string& axis, const Value& 
   if (alone || text.empty()) return text;
   if (const AxisWords* words = words_of(axis)) return words->before + text + words->after;
   return value.kind == Value::Kind::Text ? text : fmt::format("{} {}", shown_name(axis), text);
+}
+
+std::vector<std::string> telling_axes(const RunData& run, const std::vector<size_t>& points) {
+  std::vector<std::string> axes;
+  std::vector<Marks> columns;
+  for (const std::string& axis : run.axes) {
+    const std::optional<size_t> place = run.options.find(axis);
+    if (!place || points.empty()) continue;
+    Marks marks;
+    for (const size_t point : points) marks.push_back(mark_of(run.options.at(point, *place)));
+    if (std::ranges::all_of(marks, [&](uint64_t mark) { return mark == marks[0]; })) continue;
+    axes.push_back(axis);
+    columns.push_back(std::move(marks));
+  }
+  std::vector<bool> kept(axes.size(), true);
+  const size_t groups = count_groups(columns, kept);
+  for (size_t c = axes.size(); c-- > 0;) {  // what stands last in a sweep matters least
+    if (std::ranges::find(kAlwaysTold, axes[c]) != kAlwaysTold.end()) continue;
+    kept[c] = false;
+    kept[c] = count_groups(columns, kept) < groups;
+  }
+  std::vector<std::string> telling;
+  for (size_t c = 0; c < axes.size(); ++c) {
+    if (kept[c]) telling.push_back(axes[c]);
+  }
+  return telling;
+}
+
+std::string words_of_axes(const RunData& run, size_t point, const std::vector<std::string>& axes,
+                          bool alone) {
+  std::string name;
+  for (const std::string& axis : axes) {
+    const bool single = alone && axes.size() == 1;
+    const std::string word = axis_word(run, axis, run.options.get(point, axis), single);
+    if (!word.empty()) name += (name.empty() ? "" : ", ") + word;
+  }
+  return name;
 }
 
 std::string axis_words(const RunData& run, size_t point,

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "viewer/data/run_data.h"
 
@@ -20,6 +21,16 @@ std::string axis_unit(const std::string& axis);
 /// A value as part of a point's name: "16 tokens", "batch 4", "ghost"; empty for defaults
 /// (none, a switch that is off). Alone, with its axis beside it, only the value: "16".
 std::string axis_word(const RunData& run, const std::string& axis, const Value& value, bool alone);
+
+/// The swept options that tell these points of a run apart, in the sweep's order. What all of them
+/// share is left out; so is what already follows from the others (the number of layers of a named
+/// model), except engine, model, batch and length, which a reader looks for.
+std::vector<std::string> telling_axes(const RunData& run, const std::vector<size_t>& points);
+
+/// The values of these axes in one line, e.g. "ghost, 16 tokens"; a single one stands alone where
+/// `alone`. May be empty.
+std::string words_of_axes(const RunData& run, size_t point, const std::vector<std::string>& axes,
+                          bool alone);
 
 /// The values of all axes of a point but some, e.g. "ghost, 16 tokens"; may be empty.
 std::string axis_words(const RunData& run, size_t point,

@@ -63,15 +63,18 @@ constexpr NamedColor kNamedColors[] = {
     {15, {"rest"}},
     // phases of a step; data is above
     {14, {"gather"}},
-    {0, {"graph", "forward"}},
+    {0, {"forward"}},
+    {6, {"graph"}},
     {5, {"backward"}},
-    {3, {"norms", "noise"}},
+    {3, {"norms"}},
+    {12, {"noise"}},
     {4, {"norm_reduce"}},
     {7, {"clip_factors"}},
     {2, {"clipped_sum"}},
     {8, {"second_backward"}},
     {9, {"reduce"}},
-    {10, {"optimizer", "update"}},
+    {10, {"update"}},
+    {1, {"optimizer"}},
     // shares of a step
     {0, {"compute"}},
     {4, {"exposed communication"}},
@@ -166,7 +169,9 @@ ImU32 series_color(size_t index, Theme theme) {
   return (theme == Theme::Light ? kLightSeries : kDarkSeries)[index % kNumSeriesColors];
 }
 
-std::optional<size_t> named_series_color(std::string_view name) {
+namespace {
+
+const NamedColor* find_named_color(std::string_view name) {
   // "optimizer state" and "temporaries ggT" are the same names as they are shown.
   const auto same = [](char a, char b) {
     const auto plain = [](char c) {
@@ -177,10 +182,22 @@ std::optional<size_t> named_series_color(std::string_view name) {
   for (const NamedColor& known : kNamedColors) {
     for (const std::string_view text : known.names) {
       if (!text.empty() && std::equal(name.begin(), name.end(), text.begin(), text.end(), same))
-        return known.index;
+        return &known;
     }
   }
-  return std::nullopt;
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<size_t> named_series_color(std::string_view name) {
+  const NamedColor* found = find_named_color(name);
+  return found ? std::optional<size_t>(found->index) : std::nullopt;
+}
+
+bool same_named_color(std::string_view a, std::string_view b) {
+  const NamedColor* found = find_named_color(a);
+  return found != nullptr && found == find_named_color(b);
 }
 
 ImU32 heat_color(double share) {

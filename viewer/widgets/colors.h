@@ -37,6 +37,9 @@ inline constexpr size_t kNumSeriesColors = 16;
 /// shard); nothing for other names.
 std::optional<size_t> named_series_color(std::string_view name);
 
+/// Two names of one thing ("none", "vanilla"), which have one colour in one picture.
+bool same_named_color(std::string_view a, std::string_view b);
+
 /// Colour of a heat map's cell, 0 (light) to 1 (dark); the same in both themes.
 ImU32 heat_color(double share);
 

@@ -16,6 +16,12 @@ M.noisy_share = 0.1
 --- A single computing thread that gets less than this share of a core waits for other programs, in percent.
 M.starved_cpu_percent = 80
 
+--- Other programs that took more than this share of the machine's cores during the measured steps disturbed them, in percent.
+M.busy_cores_percent = 50
+
+--- A GPU that another program used more than this before the experiment, in percent.
+M.busy_gpu_percent = 10
+
 --- Which statistic of the step times a figure is, and whether it is larger where steps are shorter.
 local timed = {
   median_time_ms = { statistic = "median" }, avg_time_ms = { statistic = "mean" },
@@ -194,8 +200,28 @@ function M.iqr_ms(point)
   return low and high - low or nil
 end
 
+--- What the record says of the machine at that time; nil where it was quiet, or nobody looked. With several ranks the others' own
+-- time is that of other processes, and says nothing.
+local function recorded_load(point)
+  local load, options = plot_points.part(point, "load"), plot_points.list(point.options)
+  local processes, used = plot_points.number(load.gpu_processes), plot_points.number(load.gpu_percent_before)
+  if processes and processes > 0 then
+    return ("%d other process%s on the GPU before it began%s"):format(processes, processes > 1 and "es" or "",
+      used and (", used %.0f %%"):format(used) or "")
+  end
+  if used and used > M.busy_gpu_percent then return ("the GPU was used %.0f %% before it began"):format(used) end
+  local cores, others = plot_points.number(load.cores), plot_points.number(load.other_cpu_percent)
+  if (plot_points.number(options.nproc) or 1) > 1 or not cores or not others then return nil end
+  if others > M.busy_cores_percent * cores then
+    return ("other processes used %.1f of %d cores%s"):format(others / 100, cores,
+      plot_points.number(load.load_before) and (", load average %.1f"):format(load.load_before) or "")
+  end
+end
+
 --- Why a point's times may be those of a busy machine; nil where nothing says so.
 local function sign_of_load(point)
+  local recorded = recorded_load(point)
+  if recorded then return recorded end
   local median, iqr = plot_points.metric(point, "median_time_ms"), M.iqr_ms(point)
   if median and median > 0 and iqr and iqr > M.noisy_share * median then
     local cold = plot_points.number(plot_points.list(point.options).warmup) == 0

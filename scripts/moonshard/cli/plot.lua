@@ -2,6 +2,7 @@
 local lists = require "moonshard.lists"
 local plots = require "moonshard.plots"
 local runs = require "moonshard.runs"
+local timeline = require "moonshard.snapshot.timeline"
 local usage = require "moonshard.usage"
 
 local function request_of(given)
@@ -21,8 +22,21 @@ local function request_of(given)
   return path, lists.extend(request, #rest > 0 and rest or { "all" })
 end
 
+--- A memory snapshot of PyTorch, whoever wrote it: memory over time by the places that allocate.
+local function draw_snapshot(path, request)
+  local ok, snapshot = pcall(timeline.load, path)
+  if not ok then
+    io.stderr:write("moonshard: plot: ", tostring(snapshot), "\n")
+    return 1
+  end
+  local name = (path:match("([^/]+)%.pickle$") or "snapshot") .. "_timeline"
+  print(plots.draw_spec(request.out or path:match("^(.*)/[^/]+$") or ".", name, timeline.spec(snapshot), request))
+  return 0
+end
+
 local function draw(given)
   local path, request = request_of(given)
+  if path:match("%.pickle$") then return draw_snapshot(path, request) end
   local results = usage.attempt("ms%.load:", "plot:", runs.load, path)
   local drawn, paths, refused = pcall(plots.draw, results, request)
   if not drawn then
@@ -38,9 +52,10 @@ local function draw(given)
 end
 
 return {
-  usage = "DIR [FIGURE…] [--out DIR] [--size WxH] [--scale 1..4] [--theme light|dark]",
+  usage = "DIR|SNAPSHOT.pickle [FIGURE…] [--out DIR] [--size WxH] [--scale 1..4] [--theme light|dark]",
   about = "Draws figures of a run folder as PNG, with their plot specs; without names all that the records allow.\n"
-    .. "A wrong name lists them; docs/plots.md says what each shows.",
+    .. "A wrong name lists them; docs/plots.md says what each shows. Of a memory snapshot of PyTorch: memory over time, by the places in the\n"
+    .. "program that allocate.",
   flags = {
     { name = "out", kind = "text", value = "DIR", doc = "folder for the pictures and their specs (DIR/visualizations)" },
     { name = "size", kind = "text", value = "WxH", doc = "at scale 1, instead of each figure's own" },

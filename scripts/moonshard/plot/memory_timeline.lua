@@ -1,10 +1,17 @@
---- Figure: memory through one step, stacked by owner, with the phases marked; one panel per engine (document 004).
+--- Figure: memory through the watched steps, stacked by owner, with the phases marked; one panel per engine (document 004). Of several
+-- steps in a row (watch_steps) the bands are the steps: their phases would be too narrow to read.
 -- Of many points the largest of each engine; above six engines one line of totals each.
 local lists = require "moonshard.lists"
 local plot_points = require "moonshard.plot_points"
 local plot_spec = require "moonshard.plot_spec"
 
 local most_panels = 6
+
+local function is_of_several_steps(found)
+  for _, entry in ipairs(found) do
+    if #plot_points.list(entry.timeline.step_begins_ms) > 1 then return true end
+  end
+end
 
 local function timeline_of(point)
   local timeline = point.status == "ok" and plot_points.part(point, "memory", "timeline")
@@ -16,9 +23,14 @@ local function timeline_of(point)
   return timeline
 end
 
---- Stretches of equal phase.
+--- Stretches of equal phase; of several steps one stretch each.
 local function bands_of(timeline, per_ms)
-  local bands, ms = {}, timeline.ms
+  local bands, ms, begins = {}, timeline.ms, plot_points.list(timeline.step_begins_ms)
+  if #begins > 1 then
+    return lists.map(begins, function(begin, i)
+      return { from = begin * per_ms, to = (begins[i + 1] or ms[#ms]) * per_ms, label = "step " .. i }
+    end)
+  end
   for i, phase in ipairs(plot_points.list(timeline.phase)) do
     local last = bands[#bands]
     if not ms[i] then break end
@@ -97,7 +109,7 @@ return { memory_timeline = function(results)
   end
   local unit, factor = plot_spec.memory_unit(largest)
   local time_unit, per_ms = plot_spec.time_unit(longest)
-  local panels = {}
+  local panels, several = {}, is_of_several_steps(found)
   if #found > most_panels then
     panels[1] = totals_panel(found, axes, per_ms, factor)
   else
@@ -107,10 +119,10 @@ return { memory_timeline = function(results)
     end
   end
   for _, panel in ipairs(panels) do
-    panel.x, panel.y = { label = "time in the step", unit = time_unit }, { label = "memory", unit = unit }
+    panel.x, panel.y = { label = several and "time" or "time in the step", unit = time_unit }, { label = "memory", unit = unit }
     if #panels > 1 then panel.y.min, panel.y.max = 0, largest * factor * 1.04 end
   end
-  return plot_spec.spec("Memory through a step", results, panels, {
+  return plot_spec.spec(several and "Memory through steps in a row" or "Memory through a step", results, panels, {
     columns = #panels > 1 and 2 or nil, width = #panels == 1 and 1000 or 1300,
     height = #panels == 1 and 560 or 90 + 360 * math.ceil(#panels / 2),
     note = #notes > 0 and table.concat(notes, " ") or nil })

@@ -1,8 +1,11 @@
 --- Claims of the documents as checks: functions of results that say whether a claim holds, with figures.
 -- A check returns true (confirmed), false (refuted), "undecided" (the interval of a time contains the bound) or nil (not
--- measured), and a text. Verdicts on figures without noise are those of runtime/analysis/claims.h.
+-- measured), and a text; of a refuted claim the text says why, and when it would hold (moonshard.studies.reasons). Verdicts on
+-- figures without noise are those of runtime/analysis/claims.h.
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local plot_points = require "moonshard.plot_points"
+local reasons = require "moonshard.studies.reasons"
 local scaling = require "moonshard.analyze.scaling"
 local statistics = require "moonshard.analyze.statistics"
 
@@ -64,10 +67,33 @@ local function weigh(claim, items, least, most, shown)
   return claim.holds, note and ("%s; %s"):format(claim.figures, note) or claim.figures
 end
 
+--- The first figure that is surely outside of the bounds, and the bound it passes.
+local function refuting(items, least, most)
+  for _, item in ipairs(items) do
+    local passed = least and item.value < least and least or most and item.value > most and most
+    if passed and not (item.interval and bound_inside(item.interval, least, most)) then return item, passed end
+  end
+end
+
+--- A verdict with the reason for a refutation, from the records of the pair that refutes it most clearly.
+local function with_reason(rule, items, least, most, holds, text)
+  if holds ~= false then return holds, text end
+  local item, passed = refuting(items, least, most)
+  local pair = item and item.pair
+  local wants_more = item and least ~= nil and passed == least
+  local reason = pair and reasons.of_ratio(pair.of, pair.to, rule.metric, wants_more, passed)
+  local own = type(rule.would_hold) == "function" and rule.would_hold(pair and pair.of, pair and pair.to) or rule.would_hold
+  for _, each in ipairs { reason or false, own or false } do
+    if each then text = ("%s; %s"):format(text, each) end
+  end
+  return holds, text
+end
+
 --- A check on the ratio of a figure between two values of an axis, at every point that has both.
 -- @tparam table rule axis, of, to, metric (a name, or a function of a point), least, most (bounds of the ratio; either may
 -- be absent; a bound of 1 means noticeably above or below it),
--- when ("all", the default, or "largest": only the last measured pair counts, as for claims about long sequences)
+-- when ("all", the default, or "largest": only the last measured pair counts, as for claims about long sequences),
+-- would_hold (more on when a refuted claim would hold: a text, or a function of both points)
 -- @treturn function a check
 function M.ratio(rule)
   return function(runs)
@@ -77,7 +103,7 @@ function M.ratio(rule)
       figures[i] = { of = of, to = to, at = pair.at }
       if type(of) == "number" and type(to) == "number" and to > 0 then
         local interval, reason = statistics.of_ratio(pair.of, pair.to, rule.metric)
-        items[#items + 1] = { value = of / to, interval = interval, reason = reason, at = pair.at }
+        items[#items + 1] = { value = of / to, interval = interval, reason = reason, at = pair.at, pair = pair }
       end
     end
     local claim = native.analysis.ratio_claim(rule, figures)
@@ -86,13 +112,24 @@ function M.ratio(rule)
     local least, most = rule.least, rule.most
     if least == 1 then least = 1 + M.noticeable end
     if most == 1 then most = 1 - M.noticeable end
-    return weigh(claim, items, least, most, statistics.ratio_digits)
+    return with_reason(rule, items, least, most, weigh(claim, items, least, most, statistics.ratio_digits))
   end
 end
 
 --- The same for step time and for peak memory of two engines.
-function M.time(of, to, least, most) return M.ratio { of = of, to = to, metric = "median_time_ms", least = least, most = most } end
-function M.memory(of, to, least, most) return M.ratio { of = of, to = to, metric = "peak_memory_bytes", least = least, most = most } end
+function M.time(of, to, least, most, would_hold)
+  return M.ratio { of = of, to = to, metric = "median_time_ms", least = least, most = most, would_hold = would_hold }
+end
+function M.memory(of, to, least, most, would_hold)
+  return M.ratio { of = of, to = to, metric = "peak_memory_bytes", least = least, most = most, would_hold = would_hold }
+end
+
+--- When flash norms cost less work than ghost norms, T^2 (d_in + d_out) against 2 T d_in d_out: of the model's square layers.
+function M.flash_is_cheaper(point)
+  local width = point and plot_points.number(point.options.hidden_dim)
+  if not width or width == 0 then return nil end
+  return ("by work, flash norms of a %d x %d layer are cheaper from %d positions on, ghost norms below"):format(width, width, width)
+end
 
 --- A check that a figure of every good point lies within bounds.
 -- @tparam table rule metric, least, most, unit, keep (function of a point)
@@ -104,12 +141,15 @@ function M.bound(rule)
       if type(figure) == "number" then
         local interval, reason = statistics.of_metric(point, rule.metric)
         figures[#figures + 1] = figure
-        items[#items + 1] = { value = figure, interval = interval, reason = reason }
+        items[#items + 1] = { value = figure, interval = interval, reason = reason,
+          at = plot_points.name(point, plot_points.varying(runs), true) }
       end
     end
     local claim = native.analysis.bound_claim(rule, figures)
     if claim.holds == nil then return answer(claim) end
-    return weigh(claim, items, rule.least, rule.most)
+    local holds, text = weigh(claim, items, rule.least, rule.most)
+    local reason = holds == false and reasons.of_bound(items, rule.least, rule.most)
+    return holds, reason and ("%s; %s"):format(text, reason) or text
   end
 end
 
@@ -139,7 +179,13 @@ function M.growth(rule)
     local text, is_short = without_short_fits(claim.figures, native.analysis.growth(runs, rule.axis or "seq_length"), rule.quantity)
     local is_hidden = claim.holds == nil and (is_short or text:find(", undecided;", 1, true) ~= nil)
     if is_hidden then return "undecided", text end
-    return claim.holds, text
+    local longest, options = 0, nil
+    for _, point in ipairs(runs:select("ok")) do
+      local length = plot_points.number(point.options.seq_length) or 0
+      if length >= longest then longest, options = length, point.options end
+    end
+    local reason = claim.holds == false and options and reasons.of_growth(rule.quantity, options, longest)
+    return claim.holds, reason and ("%s; %s"):format(text, reason) or text
   end
 end
 
@@ -165,6 +211,22 @@ local function doubt_of_tradeoff(best, points, holds)
   return doubt
 end
 
+--- What an engine lacks to the smallest product of time and memory.
+-- @tparam {table,...} costs name, time, memory of every engine
+function M.missing_to_best(name, costs)
+  local own, best
+  for _, cost in ipairs(costs) do
+    if not cost.time or not cost.memory then return nil end
+    local product = cost.time * cost.memory
+    if cost.name == name then own = { product = product, cost = cost } end
+    if not best or product < best.product then best = { product = product, cost = cost } end
+  end
+  if not own or own.product <= best.product then return nil end
+  local ahead = own.cost.time > best.cost.time and (own.cost.memory > best.cost.memory and "faster and smaller" or "faster") or "smaller"
+  return ("why: %s is %s; it would hold if %s took %.0f %% less time, or as much less memory"):format(best.cost.name, ahead, name,
+    100 * (1 - best.product / own.product))
+end
+
 --- A check on which engine trades time and memory best: the smallest product of both, as multiples of plain training's.
 -- @tparam table rule best (name of an engine), of (names of all engines that are compared)
 function M.tradeoff(rule)
@@ -180,7 +242,8 @@ function M.tradeoff(rule)
     local claim = native.analysis.tradeoff_claim(rule.best, costs)
     local doubt = claim.holds ~= nil and points[rule.best] and doubt_of_tradeoff(rule.best, points, claim.holds)
     if doubt then return "undecided", ("%s; %s"):format(claim.figures, doubt) end
-    return answer(claim)
+    local missing = claim.holds == false and M.missing_to_best(rule.best, costs)
+    return claim.holds, missing and ("%s; %s"):format(claim.figures, missing) or claim.figures
   end
 end
 

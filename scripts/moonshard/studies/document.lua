@@ -177,6 +177,8 @@ function M.main(spec, ...)
   if not runs then return nil end
   conclude(spec, runs, given, nil, plan)
   if given.output then write_single(spec, runs, given) end
+  local left = runs:count("planned")
+  if left > 0 then print(("%d points have not run: the same line with --resume %s runs them"):format(left, runs.path)) end
   return runs
 end
 

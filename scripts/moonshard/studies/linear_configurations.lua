@@ -1,20 +1,28 @@
 --- Configurations, tables and claims of the FSDP tutorial (document 003).
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local plot_points = require "moonshard.plot_points"
 local points_of = require "moonshard.sweep.points"
+local reasons = require "moonshard.studies.reasons"
 local shell = require "moonshard.shell"
 local stage_rows = require "moonshard.studies.stage_rows"
+local statistics = require "moonshard.analyze.statistics"
 local text_table = require "moonshard.text_table"
 
 local M = {}
 
---- The options that make a configuration, with the tutorial's defaults: no forward prefetch.
-M.keys = { "parallel", "wrap", "backward_prefetch", "forward_prefetch", "cpu_offload" }
-local defaults = { parallel = "fsdp", wrap = "module", backward_prefetch = "pre", forward_prefetch = false, cpu_offload = false }
+--- Rows of the tutorial's program in PyTorch (moonshard.studies.torch_memory); the script says whether they are measured.
+function M.torch_rows() return nil end
 
+--- The options that make a configuration, with the tutorial's defaults: no forward prefetch.
+M.keys = { "parallel", "wrap", "backward_prefetch", "forward_prefetch", "cpu_offload", "whole_first" }
+local defaults = { parallel = "fsdp", wrap = "module", backward_prefetch = "pre", forward_prefetch = false, cpu_offload = false,
+  whole_first = false }
+
+-- The nine of the tutorial, and its habit of making the whole model before it is cut, which its figures contain.
 local changes = {
   { parallel = "ddp" }, {}, { wrap = "size" }, { wrap = "none" }, { backward_prefetch = "post" }, { backward_prefetch = "none" },
-  { forward_prefetch = true }, { cpu_offload = true }, { forward_prefetch = true, backward_prefetch = "post" },
+  { forward_prefetch = true }, { cpu_offload = true }, { forward_prefetch = true, backward_prefetch = "post" }, { whole_first = true },
 }
 
 local function crossed()
@@ -72,6 +80,7 @@ function M.name_of(options)
   local words = { "fsdp", options.wrap, options.backward_prefetch }
   if options.forward_prefetch then words[#words + 1] = "prefetch" end
   if options.cpu_offload then words[#words + 1] = "offload" end
+  if options.whole_first then words[#words + 1] = "whole" end
   return table.concat(words, "_")
 end
 
@@ -86,16 +95,57 @@ function M.stage_report(runs, given)
   return table.concat(parts, "\n\n")
 end
 
---- Stages, time and communication side by side.
+--- Stages, peaks, what the allocator took from the device, time and communication side by side.
 function M.speed_table(runs)
   local rows = lists.map(runs.points, function(point)
     local metrics = point.status == "ok" and point.metrics or {}
-    local function mib(stage) return stage_rows.allocated_mib(point, stage) end
+    local function mib(stage, key) return stage_rows.mib(point, stage, key) end
     return { M.name_of(point.options), point.status, mib("after data"), mib("after model creation"), mib("after warmup"),
-      metrics.peak_memory_mb, metrics.median_time_ms, metrics.comm_work_ms, metrics.comm_exposed_ms }
+      mib("after warmup", "max_allocated_bytes"), mib("after warmup", "reserved_bytes"), mib("after warmup", "max_reserved_bytes"),
+      metrics.peak_memory_mb, metrics.median_time_ms, statistics.median_text(point), metrics.comm_work_ms, metrics.comm_exposed_ms }
   end)
-  return text_table.new { title = "MiB allocated on rank 0, and the step", rows = rows, columns = { "configuration", "status", "after data",
-    "after model", "after warmup", "peak", "step ms", "comm ms", "exposed ms" } }
+  return text_table.new { title = "MiB on rank 0, and the step", rows = rows, notes = { plot_points.modelled_note(runs) },
+    columns = { "configuration", "status", "after data", "after model", "after warmup", "max", "reserved", "max reserved", "peak", "step ms",
+      "95 % of median", "comm ms", "exposed ms" } }
+end
+
+--- What the tutorial prints, in GiB: allocated, the most allocated, reserved, the most reserved.
+local tutorial = {
+  { "ddp", "after model creation", 9.00048828125, 9.00048828125, 9.001953125, 9.001953125 },
+  { "ddp", "after warmup", 25.017333984375, 26.595459938049316, 29.015625, 29.015625 },
+  { "fsdp", "after model creation", 9.00048828125, 9.00048828125, 9.001953125, 9.001953125 },
+  { "fsdp", "after warmup", 3.0159912109375, 11.016174793243408, 16.15625, 16.15625 },
+}
+local stage_keys = { "allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes" }
+
+--- The tutorial's figures, those of the same program in PyTorch on this machine, and ours, stage by stage. PyTorch's are measured by
+-- scripts/studies/fsdp_linear_torch.py where Python has torch.
+-- @tparam Runs runs
+-- @tparam[opt] table torch rows of the program: parallel, stage, and the keys of stages
+function M.against_tutorial(runs, torch)
+  local rows = {}
+  local function add(parallel, stage, who, values) rows[#rows + 1] = lists.extend({ parallel, stage, who }, values) end
+  local function gib(bytes) return bytes and ("%.4f"):format(bytes / 2 ^ 30) or "-" end
+  for _, row in ipairs(tutorial) do
+    local parallel, stage = row[1], row[2]
+    add(parallel, stage, "the tutorial", lists.map({ row[3], row[4], row[5], row[6] }, function(value) return ("%.4f"):format(value) end))
+    for _, each in ipairs(torch or {}) do
+      if each.parallel == parallel and each.stage == stage then
+        add(parallel, stage, "PyTorch here", lists.map(stage_keys, function(key) return gib(each[key]) end))
+      end
+    end
+    for _, point in ipairs(runs:select("ok")) do
+      local name = M.name_of(point.options)
+      if name == "ddp" and parallel == "ddp" or parallel == "fsdp" and (name == "fsdp_module_pre" or name == "fsdp_module_pre_whole") then
+        local found = stage_rows.find(point, stage)
+        if found then add(parallel, stage, name, lists.map(stage_keys, function(key) return gib(found[key]) end)) end
+      end
+    end
+  end
+  return text_table.new { title = "GiB of one rank, against the tutorial's", rows = rows,
+    columns = { "", "stage", "", "allocated", "max allocated", "reserved", "max reserved" },
+    notes = { "The tutorial: 8 ranks, batch 8192, 8 x Linear(16384, 16384). PyTorch keeps gradients, and DDP its buckets, from step to step; "
+      .. "here gradients are gone when a step ends." } }
 end
 
 local function predicted(parallel)
@@ -114,7 +164,13 @@ function M.predicted_table()
     notes = { "The tutorial prints 9.00048828125 after model creation; after warm-up 25.017 (ddp) and 3.016 (fsdp)." } }
 end
 
---- Copies traces of points into traces/<configuration>/, where a viewer of traces finds them by name.
+--- "rank0.pt.trace.json.gz" for "trace.rank0.json.gz": names that TensorBoard's profiler plugin opens.
+function M.trace_name(name)
+  local rank, ending = name:match("^trace%.(rank%d+)(%.json.*)$")
+  return rank and ("%s.pt.trace%s"):format(rank, ending) or name
+end
+
+--- Copies traces of points into traces/<configuration>/, a run each for `tensorboard --logdir DIR/traces`.
 -- @treturn {string,...} paths
 function M.collect_traces(runs)
   local paths = {}
@@ -124,7 +180,7 @@ function M.collect_traces(runs)
     for _, name in ipairs(ok and names or {}) do
       local trace = name:match("^trace") and shell.read(folder .. "/" .. name)
       if trace then
-        paths[#paths + 1] = ("%s/traces/%s/%s"):format(runs.path, M.name_of(point.options), name)
+        paths[#paths + 1] = ("%s/traces/%s/%s"):format(runs.path, M.name_of(point.options), M.trace_name(name))
         native.files.write(paths[#paths], trace)
       end
     end
@@ -138,12 +194,22 @@ local function find(runs, name)
 end
 
 --- A check of two configurations by a figure; `accept` takes both.
-local function compare(of, to, read, accept, unit)
+-- @tparam[opt] string metric whose noise and reasons the records have
+local function compare(of, to, read, accept, unit, metric)
   return function(runs)
     local a, b = find(runs, of), find(runs, to)
     local x, y = a and read(a), b and read(b)
     if not x or not y then return nil, ("needs %s and %s with that figure"):format(of, to) end
-    return accept(x, y), ("%s %.4g %s, %s %.4g %s"):format(of, x, unit, to, y, unit)
+    local holds, text = accept(x, y), ("%s %.4g %s, %s %.4g %s"):format(of, x, unit, to, y, unit)
+    local interval, missing = statistics.of_ratio(a, b, metric or "")
+    if interval then
+      text = ("%s; %d %% interval of the ratio %s"):format(text, statistics.level, statistics.text(interval, statistics.ratio_digits))
+      if statistics.contains(interval, 1) then return "undecided", text .. " contains 1" end
+    elseif missing then
+      text = ("%s; %s, so noise is not in the verdict"):format(text, missing)
+    end
+    local reason = holds == false and metric and reasons.of_ratio(a, b, metric, false, 1)
+    return holds, reason and ("%s; %s"):format(text, reason) or text
   end
 end
 
@@ -153,24 +219,51 @@ local function stage(name)
 end
 local function device_peak(point) return point.options.device:match("^cuda") and point.metrics.peak_memory_mb or nil end
 
+--- What PyTorch holds at a stage on this machine, in GiB; nil where it was not measured at the tutorial's size.
+local function torch_gib(runs, parallel, stage_name)
+  for _, row in ipairs(M.torch_rows(runs) or {}) do
+    if row.parallel == parallel and row.stage == stage_name then return row.allocated_bytes / 2 ^ 30 end
+  end
+end
+
+--- Measured at full size on rank 0, in GiB; nil elsewhere: the tutorial's figures are of its own sizes.
+local function measured_gib(runs, name, stage_name)
+  local point = find(runs, name)
+  local is_full = point and point.options.model == "linear" and point.options.batch_size == 8192 and plot_points.ranks(point) == 8
+  return is_full and stage_rows.allocated_mib(point, stage_name) and stage_rows.allocated_mib(point, stage_name) / 1024 or nil
+end
+
 M.expect = {
-  { claim = "after model creation 9.00048828125 GiB are allocated (8 ranks, full size, predicted)", check = function()
-    local value = predicted("ddp").pytorch_after_model_bytes / 2 ^ 30
-    return value == 9.00048828125, stage_rows.python_number(value) .. " GiB"
+  { claim = "after model creation 9.00048828125 GiB are allocated, the whole model made first (measured)", check = function(runs)
+    local ddp, whole = measured_gib(runs, "ddp", "after model creation"), measured_gib(runs, "fsdp_module_pre_whole", "after model creation")
+    if not ddp or not whole then return nil, "needs ddp and fsdp_module_pre_whole at full size (8 ranks, batch 8192)" end
+    return ddp == 9.00048828125 and whole == 9.00048828125,
+      ("ddp %s GiB, fsdp %s GiB"):format(stage_rows.python_number(ddp), stage_rows.python_number(whole))
   end },
-  { claim = "after warm-up DDP holds 25.0 GiB and FSDP 3.0 GiB (8 ranks, full size, predicted; 0.1 GiB of slack)", check = function()
-    local ddp, fsdp = predicted("ddp").pytorch_after_warmup_bytes / 2 ^ 30, predicted("fsdp").pytorch_after_warmup_bytes / 2 ^ 30
-    return math.abs(ddp - 25) < 0.1 and math.abs(fsdp - 3) < 0.1, ("%.4f GiB and %.4f GiB"):format(ddp, fsdp)
+  { claim = "after model creation 9.00048828125 GiB are allocated (PyTorch on this machine, measured)", check = function(runs)
+    local said = ("our prediction: %s GiB"):format(stage_rows.python_number(predicted("ddp").pytorch_after_model_bytes / 2 ^ 30))
+    local ddp, fsdp = torch_gib(runs, "ddp", "after model creation"), torch_gib(runs, "fsdp", "after model creation")
+    if not ddp or not fsdp then return nil, "PyTorch was not measured (--with-torch, on a GPU, at full size); " .. said end
+    return ddp == 9.00048828125 and fsdp == 9.00048828125,
+      ("ddp %s GiB, fsdp %s GiB; %s"):format(stage_rows.python_number(ddp), stage_rows.python_number(fsdp), said)
   end },
-  { claim = "after model creation DDP and FSDP hold the same", check = compare("ddp", "fsdp_module_pre", stage "after model creation",
+  { claim = "after warm-up DDP holds 25.0 GiB and FSDP 3.0 GiB (PyTorch on this machine, measured; 0.1 GiB of slack)", check = function(runs)
+    local said = ("our prediction: %.4f GiB and %.4f GiB"):format(predicted("ddp").pytorch_after_warmup_bytes / 2 ^ 30,
+      predicted("fsdp").pytorch_after_warmup_bytes / 2 ^ 30)
+    local ddp, fsdp = torch_gib(runs, "ddp", "after warmup"), torch_gib(runs, "fsdp", "after warmup")
+    if not ddp or not fsdp then return nil, "PyTorch was not measured (--with-torch, on a GPU, at full size); " .. said end
+    return math.abs(ddp - 25) < 0.1 and math.abs(fsdp - 3) < 0.1, ("%.4f GiB and %.4f GiB; %s"):format(ddp, fsdp, said)
+  end },
+  { claim = "after model creation DDP and FSDP hold the same (the whole model made first, as the tutorial does)",
+    check = compare("ddp", "fsdp_module_pre_whole", stage "after model creation",
     function(x, y) return x == y end, "MiB") },
   { claim = "after warm-up FSDP holds less than DDP", check = compare("fsdp_module_pre", "ddp", stage "after warmup", less, "MiB") },
   { claim = "FSDP's peak is below DDP's", check = compare("fsdp_module_pre", "ddp", function(point) return point.metrics.peak_memory_mb end,
-    less, "MiB") },
+    less, "MiB", "peak_memory_bytes") },
   { claim = "memory-optimised (cpu_offload) needs the least GPU memory", check = compare("fsdp_module_pre_offload", "fsdp_module_pre",
-    device_peak, less, "MiB") },
+    device_peak, less, "MiB", "peak_memory_bytes") },
   { claim = "speed-optimised (forward prefetch, BACKWARD_POST) is faster than the default", check = compare("fsdp_module_post_prefetch",
-    "fsdp_module_pre", function(point) return point.metrics.median_time_ms end, less, "ms") },
+    "fsdp_module_pre", function(point) return point.metrics.median_time_ms end, less, "ms", "median_time_ms") },
 }
 
 return M

@@ -27,8 +27,8 @@ M.list = {
     variants = { { flash_algorithm = "input_length" }, { flash_algorithm = "width" }, { flash_algorithm = "auto" } } },
   { name = "tile_size", about = "flash norms with tiles of 32, 128 and 512, and the size that the runtime chooses (0)",
     variants = { { tile_size = 32 }, { tile_size = 128 }, { tile_size = 512 }, { tile_size = 0 } } },
-  { name = "fusion", about = "whole Gram matrices, then their product (ghost), against norms whose tiles never leave the kernel (flash)",
-    variants = { { mode = "ghost" }, { mode = "flash" } } },
+  { name = "fusion", about = "the same engine by plain operations, one launch each (kernels = reference), against fused kernels (auto); "
+      .. "on a CPU both run plain operations", variants = { { kernels = "reference" }, { kernels = "auto" } } },
 }
 
 --- Names, for the flag and its errors.
@@ -102,24 +102,44 @@ local function engines_of(runs)
   return lists.select(engines, function(engine) return engine ~= "none" end)
 end
 
---- Runs `moonshard verify` on the engines of results, alone and on two ranks, on the CPU: norms, factors, clipped sums and
--- weights against batch-of-one gradients by plain autograd, at most 1e-5 off in float32. Logs lie in the run folder.
+--- Where the engines are verified: on one rank where the results come from, and on two ranks over NCCL where there are two GPUs,
+-- else over Gloo on the CPU.
+-- @tparam Runs runs
+-- @tparam number gpus of this machine
+-- @treturn {table,...} ranks, device, transport
+function M.places(runs, gpus)
+  local on_gpu = gpus > 0 and tostring((runs.points[1] or { options = {} }).options.device):match("^cuda") ~= nil
+  return { { ranks = 1, device = on_gpu and "cuda" or "cpu" },
+    on_gpu and gpus >= 2 and { ranks = 2, device = "cuda", transport = "NCCL" } or { ranks = 2, device = "cpu", transport = "Gloo" } }
+end
+
+--- What verify found of the document's three questions, in its own words.
+local function diagnoses_in(said)
+  return lists.select(lists.matches(said, "[^\n]+"), function(line) return line:match("^norms [%a ]+: ") or line:match("^layers with a bias") end)
+end
+
+--- Runs `moonshard verify` on the engines of results, alone and on two ranks, on GPUs where there are: norms, factors, clipped sums
+-- and weights against batch-of-one gradients by plain autograd, at most 1e-5 off in float32. Logs lie in the run folder.
 -- @treturn boolean whether everything holds
 -- @treturn string what verify said
+-- @treturn {string,...} its diagnoses of ranks that disagree, with the engine before each
 function M.verify(runs)
-  local program, lines, good = native.launch.program("moonshard"), {}, true
+  local program, lines, good, diagnoses = native.launch.program("moonshard"), {}, true, {}
+  local places = M.places(runs, #(package.loaded["moonshard"].machine().gpus or {}))
   for _, engine in ipairs(engines_of(runs)) do
-    for _, ranks in ipairs { 1, 2 } do
-      local words = { program, "verify", "--model", "llama3-tiny", "--engine", engine, "--dtype", "float32", "--device", "cpu" }
-      if ranks > 1 then lists.extend(words, { "--nproc", tostring(ranks), "--parallel", "fsdp" }) end
-      local said, holds, ended = shell.run(words, ("%s/verify_%s_%d.txt"):format(runs.path, engine, ranks))
+    for _, place in ipairs(places) do
+      local words = { program, "verify", "--model", "llama3-tiny", "--engine", engine, "--dtype", "float32", "--device", place.device }
+      if place.ranks > 1 then lists.extend(words, { "--nproc", tostring(place.ranks), "--use-fsdp" }) end
+      local said, holds, ended = shell.run(words, ("%s/verify_%s_%d.txt"):format(runs.path, engine, place.ranks))
       good = good and holds
       local error_found = said:match(engine .. "%s+float32%s+%d+%s+%d+%s+(%S+)")
-      lines[#lines + 1] = ("%s on %d rank%s: %s; %s"):format(engine, ranks, ranks > 1 and "s" or "", holds and "holds" or "FAILS",
+      lines[#lines + 1] = ("%s on %d %s%s%s: %s; %s"):format(engine, place.ranks, place.device == "cuda" and "GPU" or "rank",
+        place.ranks > 1 and "s" or "", place.transport and " over " .. place.transport or "", holds and "holds" or "FAILS",
         error_found and ("largest error %s, allowed 1e-05"):format(error_found) or shell.last_words(said, ended))
+      for _, line in ipairs(diagnoses_in(said)) do diagnoses[#diagnoses + 1] = ("%s: %s"):format(engine, line) end
     end
   end
-  return good, table.concat(lines, "\n")
+  return good, table.concat(lines, "\n"), diagnoses
 end
 
 return M

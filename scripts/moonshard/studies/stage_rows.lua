@@ -29,7 +29,7 @@ function M.text(row, device)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
-local of_tutorial = { ["after data"] = true, ["after model creation"] = true, ["after warmup"] = true }
+local of_tutorial = { ["after data"] = true, ["after model creation"] = true, ["after wrapping"] = true, ["after warmup"] = true }
 
 --- Rows of a point as lines; nil where none were recorded.
 -- @tparam[opt] boolean all also the stages that the tutorial does not have
@@ -41,11 +41,22 @@ function M.lines(point, all)
   return #lines > 0 and table.concat(lines, "\n") or nil
 end
 
---- MiB allocated at a stage on rank 0; nil where it was not recorded.
-function M.allocated_mib(point, stage)
+--- The row of a stage on rank 0; nil where it was not recorded.
+function M.find(point, stage)
   for _, row in ipairs(point.result.memory_stages or {}) do
-    if row.stage == stage and (row.rank or 0) == 0 then return row.allocated_bytes and row.allocated_bytes / 2 ^ 20 end
+    if row.stage == stage and (row.rank or 0) == 0 then return row end
   end
 end
+
+--- MiB of a figure of that row.
+-- @tparam[opt="allocated_bytes"] string key
+function M.mib(point, stage, key)
+  local row = M.find(point, stage)
+  local bytes = row and row[key or "allocated_bytes"]
+  return bytes and bytes / 2 ^ 20
+end
+
+--- MiB allocated at a stage on rank 0; nil where it was not recorded.
+function M.allocated_mib(point, stage) return M.mib(point, stage) end
 
 return M

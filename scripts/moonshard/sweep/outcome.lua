@@ -99,6 +99,21 @@ local function gib(bytes)
   return ("%.1f MiB"):format(bytes / 2 ^ 20)
 end
 
+--- What would have saved memory, from the breakdown of a record that ran out of it: lines, the most first; none where it is not known.
+-- @tparam table result a record
+-- @tparam[opt=3] number most
+-- @treturn {string,...}
+function M.savings(result, most)
+  local lines = {}
+  for _, row in ipairs(type(result.savings) == "table" and result.savings or {}) do
+    if #lines == (most or 3) then break end
+    if type(row) == "table" and type(row.bytes) == "number" then
+      lines[#lines + 1] = ("%s saves %s: %s"):format(tostring(row.change), gib(row.bytes), tostring(row.reason))
+    end
+  end
+  return lines
+end
+
 --- One line on a record, and the end of its log where that says more.
 function M.describe(record)
   if record.status == "ok" then
@@ -112,6 +127,7 @@ function M.describe(record)
   end
   if type(result.bytes_free) == "number" and result.bytes_free >= 0 then details[#details + 1] = gib(result.bytes_free) .. " free" end
   if #details > 0 then text = text .. " (" .. table.concat(details, ", ") .. ")" end
+  for _, line in ipairs(M.savings(result)) do text = text .. "\n    -> " .. line end
   if M.has_failed(record) and type(result.log_tail) == "string" and result.log_tail ~= "" then
     text = text .. "\n    | " .. last_lines(result.log_tail, screen_lines, "\n    | ")
   end

@@ -80,9 +80,16 @@ function M.keep(job, point, record)
   native.records.write_status(job.folder.writer, point.id, record.status)
 end
 
+--- Whether a point that takes as long as the longest so far would not end within the budget of this call. The first may always
+-- begin.
+local function is_over_budget(job, began, longest)
+  local budget = job.options.budget
+  return budget and longest > 0 and native.launch.clock() - began + longest > budget
+end
+
 --- Runs all points of a job that have no result yet.
 -- @tparam table job { sweep, points, folder, options, bar, out_of_memory }
--- @treturn string|nil why it stopped early: "interrupted" or "fail-fast"
+-- @treturn string|nil why it stopped early: "interrupted", "fail-fast" or "budget"
 function M.run(job)
   local launch, known = native.launch, job.folder.known
   job.device = device.new(job.options, function(text) job.bar:say(text) end, function() return launch.interrupts() > 0 end)
@@ -90,12 +97,17 @@ function M.run(job)
     if not folders.is_settled(known[point.id], job.options) then job.bar:expect(kind_of(point)) end
     if known[point.id] and known[point.id].status == "oom" and not job.options.retry_oom then table.insert(job.out_of_memory, point) end
   end
+  local began, longest = launch.clock(), 0
   for _, point in ipairs(job.points) do
     if launch.interrupts() > 0 then return "interrupted" end
     local earlier = known[point.id]
     if folders.is_settled(earlier, job.options) then
       M.keep(job, point, earlier)
+    elseif is_over_budget(job, began, longest) then
+      job.bar:say(("budget: %g s are nearly over, the next point may not end within them"):format(job.options.budget))
+      return "budget"
     else
+      local began_point = launch.clock()
       local why = not job.options.all and outcome.predicted_oom(job, point)
       local record = why and skip_predicted(job, point, why)
       if not why then
@@ -109,6 +121,7 @@ function M.run(job)
         end
         job.bar:finish(outcome.describe(record), record.status ~= "ok")
       end
+      longest = math.max(longest, launch.clock() - began_point)
       M.call_each(job, record)
       if job.options.fail_fast and outcome.has_failed(record) then return "fail-fast" end
     end

@@ -3,6 +3,7 @@
 // is an error, never a silent difference.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <ATen/ATen.h>
 
@@ -176,6 +177,16 @@ class DecoderFamily : public Family {
   std::string preset_of_hub_name(const std::string& name) const override {
     const std::string text = name.starts_with("meta-") ? name.substr(5) : name;
     return text.starts_with("llama-") ? "llama" + text.substr(6) : text;
+  }
+
+  std::string hub_name_of_preset(const std::string& preset) const override {
+    static const std::map<std::string, std::string> names = {
+        {"llama3.1-8b", "meta-llama/Llama-3.1-8B-Instruct"},
+        {"llama3.2-1b", "meta-llama/Llama-3.2-1B-Instruct"},
+        {"qwen1.5-1.8b", "Qwen/Qwen1.5-1.8B"},
+        {"qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B"}};
+    const auto found = names.find(preset);
+    return found == names.end() ? "" : found->second;
   }
 
   void complete(ModelOptions& o, const ModelOptions& asked) const override {

@@ -69,6 +69,10 @@ class DitFamily : public Family {
     return name.substr(0, name.size() - latents_of_256.size()) + "/2";
   }
 
+  std::string hub_name_of_preset(const std::string& preset) const override {
+    return preset == "dit-xl/2" ? "facebook/DiT-XL-2-256" : "";
+  }
+
   void complete(ModelOptions& o, const ModelOptions&) const override { complete_head_dim(o, 1); }
 
   std::unique_ptr<Model> build(const ModelOptions& o) const override {
