@@ -139,23 +139,31 @@ const OptionSchema& doctor_flags() {
   return schema;
 }
 
+std::string size_text(double bytes) {
+  constexpr double kGiB = 1073741824.0;
+  if (bytes < 0) return "an unknown amount";
+  return bytes >= kGiB ? fmt::format("{:.2f} GiB", bytes / kGiB)
+                       : fmt::format("{:.1f} MiB", bytes / kMiB);
+}
+
 // Who held the memory, and what to change: computed from the breakdown of that moment.
 void print_savings(const Json& record) {
   if (!record.contains("savings")) return;
-  constexpr double kGiB = 1073741824.0;
-  const double missing = number_or(record, "bytes_asked", 0) - number_or(record, "bytes_free", 0);
-  fmt::print(stderr,
-             "moonshard: {:.2f} GiB were held in phase {}, {:.2f} GiB more were asked for\n",
-             number_or(record["memory"], "peak_bytes", 0) / kGiB, string_or(record, "phase", "?"),
-             std::max(missing, 0.0) / kGiB);
-  for (const Json& row : record["memory"]["breakdown"])
-    if (number_or(row, "bytes", 0) >= number_or(record["memory"], "peak_bytes", 0) / 50)
-      fmt::print(stderr, "    {:<20} {:8.3f} GiB\n", string_or(row, "owner", ""),
-                 number_or(row, "bytes", 0) / kGiB);
+  const Json& memory = record["memory"];
+  const double held = number_or(memory, "peak_bytes", 0);
+  fmt::print(stderr, "moonshard: {} were held in phase {}, {} more were asked for, {} were free\n",
+             size_text(held), string_or(record, "phase", "?"),
+             size_text(number_or(record, "bytes_asked", -1)),
+             size_text(number_or(record, "bytes_free", -1)));
+  for (const Json& row : memory["breakdown"]) {
+    const double bytes = number_or(row, "bytes", 0);
+    if (bytes >= held / 50)
+      fmt::print(stderr, "    {:<20} {:>12}\n", string_or(row, "owner", ""), size_text(bytes));
+  }
   fmt::print(stderr, "moonshard: what would save memory, of what was held then, each by itself:\n");
   for (const Json& row : record["savings"])
-    fmt::print(stderr, "    {:<32} {:8.3f} GiB  {}\n", string_or(row, "change", ""),
-               number_or(row, "bytes", 0) / kGiB, string_or(row, "reason", ""));
+    fmt::print(stderr, "    {:<32} {:>12}  {}\n", string_or(row, "change", ""),
+               size_text(number_or(row, "bytes", 0)), string_or(row, "reason", ""));
 }
 
 // The exit code of an experiment; one that ran out of memory is reported on stderr.
@@ -315,6 +323,11 @@ int examine_folders(const Words& paths, bool as_json) {
   Json list = Json::array();
   size_t defects = 0;
   for (const std::string& path : paths) {
+    std::error_code ignored;
+    MS_CHECK(std::filesystem::exists(path, ignored),
+             "doctor: expected a run folder, a folder of result files or a JSON file, got '{}', "
+             "which is not there",
+             path.substr(0, 200));
     const records::FolderCheck check = records::check_folder(path, &typed_options);
     defects += check.defects.size();
     list.push_back(records::to_json(check));

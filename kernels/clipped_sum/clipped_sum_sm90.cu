@@ -9,13 +9,21 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/clipped_sum/clipped_sum_sm90.cuh"
+#include "kernels/clipped_sum/clipped_sum_launch.h"
+#include "kernels/common/architecture.h"
+#include "kernels/common/sample_gemm_sm90.cuh"
 
 namespace moonshard::kernels {
 namespace {
 
 using sample_gemm::kValues;
 using sample_gemm::Work;
+
+// Accumulators hold the sum over c[next]. They may grow by the largest factor so far over c[next],
+// which leaves room for gradients up to 3e29; they may shrink as long as no significant digits
+// relative to the next sample are lost.
+constexpr float kMostGrowth = 1.0e9f;
+constexpr float kLeastRatio = 1.0e-18f;
 
 template <class Shape_>
 class ClippedSum {
@@ -33,28 +41,81 @@ class ClippedSum {
     int samples, splits;
     bool add;  // to what `out` holds
   };
-  using Shared = CountedSamples;
+  // The samples that count, in order.
+  struct Shared {
+    int count;
+    int sample[kClippedSumSamples];
+    float factor[kClippedSumSamples];
+  };
 
-  struct Segments : SumSegments {
+  // A tile sums over the split's share of all tiles of positions of the samples that count.
+  struct Segments {
     __device__ __forceinline__ Segments(const Params& params, const Shared& shared,
                                         const Work& work)
-        : SumSegments(shared, params.problem[work.problem].k_tiles, work.slice, params.splits) {}
+        : shared(shared), per_sample(params.problem[work.problem].k_tiles) {
+      const int all = shared.count * per_sample;
+      const int share = all / params.splits, rest = all - share * params.splits;
+      begin = work.slice * share + min(work.slice, rest);
+      end = begin + share + (work.slice < rest ? 1 : 0);
+      first = begin / per_sample;
+      count = begin == end ? 0 : (end - 1) / per_sample - first + 1;
+    }
+    __device__ __forceinline__ sample_gemm::Segment at(int index) const {
+      const int start = (first + index) * per_sample;
+      const int from = max(begin - start, 0), to = min(end - start, per_sample);
+      return {shared.sample[first + index], from, to - from};
+    }
+    __device__ __forceinline__ int k_tiles() const { return end - begin; }
+
+    const Shared& shared;
+    int per_sample, begin, end, first, count;
   };
 
   __device__ static void prepare(const Params& params, Shared& shared) {
-    shared.find(params.factors, params.samples);
+    if (threadIdx.x >= 32) return;
+    int count = 0;
+    for (int base = 0; base < params.samples; base += 32) {
+      const int sample = base + threadIdx.x;
+      const float factor = sample < params.samples ? params.factors[sample] : 0.0f;
+      const bool counts = factor != 0.0f;  // NaN counts: it must propagate
+      const uint32_t which = __ballot_sync(0xffffffffu, counts);
+      if (counts) {
+        const int place = count + __popc(which & ((1u << threadIdx.x) - 1));
+        shared.sample[place] = sample;
+        shared.factor[place] = factor;
+      }
+      count += __popc(which);
+    }
+    if (threadIdx.x == 0) shared.count = count;
   }
 
   __device__ __forceinline__ ClippedSum(const Params& params, const Shared& shared,
                                         const Work& work)
-      : params_(params),
-        work_(work),
-        factor_(shared, Segments(params, shared, work).first),
-        add_(params.add) {}
+      : params_(params), shared_(shared), work_(work) {
+    first_ = Segments(params, shared, work).first;
+    factor_ = first_ < shared.count ? shared.factor[first_] : 0.0f;
+    largest_ = factor_;
+    add_ = params.add;
+  }
 
   template <class Accumulators>
   __device__ __forceinline__ bool enter(Accumulators& sum, int segment) {
-    return factor_.move(sum, segment, [&] { put(sum); });
+    const float next = shared_.factor[first_ + segment];
+    const float ratio = factor_ / next;
+    // Written so that NaN and a change of sign also take the slow path.
+    const bool rescale = ratio >= kLeastRatio && largest_ / next <= kMostGrowth;
+    if (rescale) {
+      if (ratio != 1.0f) {
+        CUTLASS_PRAGMA_UNROLL
+        for (int v = 0; v < kValues; ++v) sum(v) *= ratio;
+      }
+      largest_ = fmaxf(largest_, next);
+    } else {
+      put(sum);
+      largest_ = next;
+    }
+    factor_ = next;
+    return !rescale;
   }
 
   template <class Accumulators>
@@ -63,7 +124,7 @@ class ClippedSum {
       if (add_) return;
       CUTLASS_PRAGMA_UNROLL
       for (int v = 0; v < kValues; ++v) sum(v) = 0.0f;
-      factor_.value = 0.0f;
+      factor_ = 0.0f;
     }
     put(sum);
   }
@@ -71,8 +132,7 @@ class ClippedSum {
  private:
   // factor * sum into the result; what is put later is added to it.
   template <class Accumulators>
-  __device__ __forceinline__ void put(Accumulators& sum) {
-    exchange_columns(sum);
+  __device__ __forceinline__ void put(const Accumulators& sum) {
     if (add_)
       store<true>(sum);
     else
@@ -83,8 +143,11 @@ class ClippedSum {
   template <bool kAdd, class Accumulators>
   __device__ __forceinline__ void store(const Accumulators& sum) const {
     const Problem& p = params_.problem[work_.problem];
+    const bool odd = (threadIdx.x & 1) != 0;
     const int row = work_.row + sample_gemm::thread_row<Shape>();
-    const int column = work_.column + exchanged_column();
+    // After the exchange below: even lanes hold 4 columns of the first of two groups of 8, odd
+    // lanes the same columns of the second.
+    const int column = work_.column + 8 * (threadIdx.x & 1) + 2 * (threadIdx.x & 2);
     float* const out = p.out + work_.slice * p.out_split + column;
     CUTLASS_PRAGMA_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -92,21 +155,28 @@ class ClippedSum {
       const bool inside = row + 8 * h < p.o;
       constexpr int kAtOnce = 4;  // loads in flight
       CUTLASS_PRAGMA_UNROLL
-      for (int first = 0; first < kValues / 8; first += kAtOnce) {
+      for (int first = 0; first < kValues / 4; first += 2 * kAtOnce) {
         float4 before[kAtOnce];
         CUTLASS_PRAGMA_UNROLL
         for (int n = 0; n < kAtOnce; ++n) {
+          const int group = first + 2 * n;
           before[n] = make_float4(0, 0, 0, 0);
-          if (kAdd && inside && column + 16 * (first + n) < p.i)
-            before[n] = *reinterpret_cast<const float4*>(line + 16 * (first + n));
+          if (kAdd && inside && column + 8 * group < p.i)
+            before[n] = *reinterpret_cast<const float4*>(line + 8 * group);
         }
         CUTLASS_PRAGMA_UNROLL
         for (int n = 0; n < kAtOnce; ++n) {
-          const int v = 8 * (first + n) + 2 * h;
-          const float4 value = make_float4(sum(v) * factor_.value, sum(v + 1) * factor_.value,
-                                           sum(v + 4) * factor_.value, sum(v + 5) * factor_.value);
-          if (inside && column + 16 * (first + n) < p.i)
-            __stcs(reinterpret_cast<float4*>(line + 16 * (first + n)),
+          const int group = first + 2 * n;
+          const float low[2] = {sum(4 * group + 2 * h) * factor_,
+                                sum(4 * group + 2 * h + 1) * factor_};
+          const float high[2] = {sum(4 * group + 4 + 2 * h) * factor_,
+                                 sum(4 * group + 4 + 2 * h + 1) * factor_};
+          const float got_0 = __shfl_xor_sync(0xffffffffu, odd ? low[0] : high[0], 1);
+          const float got_1 = __shfl_xor_sync(0xffffffffu, odd ? low[1] : high[1], 1);
+          const float4 value = odd ? make_float4(got_0, got_1, high[0], high[1])
+                                   : make_float4(low[0], low[1], got_0, got_1);
+          if (inside && column + 8 * group < p.i)
+            __stcs(reinterpret_cast<float4*>(line + 8 * group),
                    make_float4(before[n].x + value.x, before[n].y + value.y, before[n].z + value.z,
                                before[n].w + value.w));
         }
@@ -115,8 +185,10 @@ class ClippedSum {
   }
 
   const Params& params_;
+  const Shared& shared_;
   const Work work_;
-  RunningFactor factor_;
+  int first_;
+  float factor_, largest_;
   bool add_;
 };
 

@@ -37,28 +37,25 @@ MS_HOST_DEVICE ChaChaWords chacha_start(const ChaChaKey& key, uint64_t counter, 
   return start;
 }
 
-MS_HOST_DEVICE void chacha_two_rounds(ChaChaWords& x) {
-  chacha_quarter(x.word[0], x.word[4], x.word[8], x.word[12]);
-  chacha_quarter(x.word[1], x.word[5], x.word[9], x.word[13]);
-  chacha_quarter(x.word[2], x.word[6], x.word[10], x.word[14]);
-  chacha_quarter(x.word[3], x.word[7], x.word[11], x.word[15]);
-  chacha_quarter(x.word[0], x.word[5], x.word[10], x.word[15]);
-  chacha_quarter(x.word[1], x.word[6], x.word[11], x.word[12]);
-  chacha_quarter(x.word[2], x.word[7], x.word[8], x.word[13]);
-  chacha_quarter(x.word[3], x.word[4], x.word[9], x.word[14]);
-}
-
-/// Block `counter` of the stream that the two nonce words name. kUnroll: pairs of rounds that a GPU
-/// has side by side in its code, fewer where it is rarely run.
-template <int kRounds, int kUnroll = kRounds / 2>
+/// Block `counter` of the stream that the two nonce words name.
+template <int kRounds>
 MS_HOST_DEVICE ChaChaWords chacha(const ChaChaKey& key, uint64_t counter, uint32_t nonce_low,
                                   uint32_t nonce_high) {
   const ChaChaWords start = chacha_start(key, counter, nonce_low, nonce_high);
   ChaChaWords x = start;
 #if defined(__CUDA_ARCH__)
-#pragma unroll kUnroll
+#pragma unroll
 #endif
-  for (int twice = 0; twice < kRounds / 2; ++twice) chacha_two_rounds(x);
+  for (int twice = 0; twice < kRounds / 2; ++twice) {
+    chacha_quarter(x.word[0], x.word[4], x.word[8], x.word[12]);
+    chacha_quarter(x.word[1], x.word[5], x.word[9], x.word[13]);
+    chacha_quarter(x.word[2], x.word[6], x.word[10], x.word[14]);
+    chacha_quarter(x.word[3], x.word[7], x.word[11], x.word[15]);
+    chacha_quarter(x.word[0], x.word[5], x.word[10], x.word[15]);
+    chacha_quarter(x.word[1], x.word[6], x.word[11], x.word[12]);
+    chacha_quarter(x.word[2], x.word[7], x.word[8], x.word[13]);
+    chacha_quarter(x.word[3], x.word[4], x.word[9], x.word[14]);
+  }
   for (int i = 0; i < 16; ++i) x.word[i] += start.word[i];
   return x;
 }

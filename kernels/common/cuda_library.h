@@ -9,7 +9,6 @@
 #include <string>
 
 #include "kernels/clipped_sum/clipped_sum_launch.h"
-#include "kernels/clipped_update/clipped_update_launch.h"
 #include "kernels/common/architecture.h"
 #include "kernels/common/elementwise_launch.h"
 #include "kernels/counter_noise/counter_noise_launch.h"
@@ -28,8 +27,6 @@
   X(device_memory_bytes)             \
   X(plan_clipped_sum)                \
   X(launch_clipped_sum)              \
-  X(clipped_update_scratch)          \
-  X(launch_clipped_update)           \
   X(launch_counter_noise)            \
   X(launch_cross_entropy_forward)    \
   X(launch_cross_entropy_backward)   \

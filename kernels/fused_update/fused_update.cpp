@@ -5,8 +5,6 @@
 #include <cmath>
 #include <optional>
 
-#include "kernels/clipped_sum/clipped_sum.h"
-#include "kernels/clipped_update/clipped_update.h"
 #include "kernels/common/choice.h"
 #include "kernels/common/cuda_library.h"
 #include "kernels/fused_update/fused_update_cpu.h"
@@ -58,14 +56,6 @@ void check_part(const UpdatePart& part) {
            "fused_update: expected rows [B, {}] and factors [B], got {} and {}", count,
            c10::str(part.rows.sizes()),
            part.row_factors.defined() ? c10::str(part.row_factors.sizes()) : std::string("none"));
-  MS_CHECK(
-      !part.product_a.defined() || (part.product_a.dim() == 3 && part.product_g.dim() == 3 &&
-                                    part.product_factors.defined() &&
-                                    part.product_g.size(2) * part.product_a.size(2) == count),
-      "fused_update: expected a product of {} numbers from [B, T, i] and [B, T, o], got {} and "
-      "{}",
-      count, c10::str(part.product_a.sizes()),
-      part.product_g.defined() ? c10::str(part.product_g.sizes()) : std::string("none"));
   MS_CHECK(part.first_element >= 0, "fused_update: expected first_element >= 0, got {}",
            part.first_element);
 }
@@ -133,103 +123,20 @@ RawUpdatePart raw(const UpdatePart& part, const UpdateRule& rule, std::vector<at
   return to;
 }
 
-RawUpdateRule raw(const UpdateRule& rule, const UpdateNoise& noise, UpdateFormat format) {
-  RawUpdateRule told;
-  told.kind = rule.kind;
-  told.value_format = format;
-  told.lr = rule.lr, told.momentum = rule.momentum, told.beta1 = rule.beta1;
-  told.beta2 = rule.beta2, told.eps = rule.eps, told.decay = rule.weight_decay;
-  told.noise_std = noise.std, told.denominator = noise.denominator;
-  told.noise_key = noise.key, told.noise_step = noise.step;
-  told.is_secret = noise.secret != nullptr;
-  if (told.is_secret) told.secret_key = *noise.secret;
-  return told;
-}
-
-// Whether the product's kernel updates the part.
-bool by_product(const UpdatePart& part, const UpdateRule& rule, const UpdateNoise& noise) {
-  const bool grad_fits =
-      !part.grad.defined() || (part.grad.scalar_type() == at::kFloat && part.grad.is_contiguous());
-  return part.product_a.defined() && !part.rows.defined() && part.first_element == 0 && grad_fits &&
-         clipped_update_takes(raw(rule, noise, value_format(part))) &&
-         kernel_takes(part, rule.kind) && clipped_update_supports({part.product_a, part.product_g});
-}
-
-// Updates the parts among them that clipped_update takes, which leave the list of places.
-void update_by_products(const std::vector<UpdatePart>& parts, const UpdateRule& rule,
-                        const UpdateNoise& noise, std::vector<size_t>& places) {
-  // One launch has one format, and one list of factors.
-  const auto alike = [&](const UpdatePart& x, const UpdatePart& y) {
-    return value_format(x) == value_format(y) &&
-           x.product_factors.data_ptr() == y.product_factors.data_ptr() &&
-           x.product_g.size(0) == y.product_g.size(0);
-  };
-  std::vector<size_t> left, waiting;
-  for (const size_t i : places) (by_product(parts[i], rule, noise) ? waiting : left).push_back(i);
-  while (!waiting.empty()) {
-    const UpdatePart& first = parts[waiting.front()];
-    std::vector<size_t> others;
-    std::vector<ClippedUpdateProblem> told;
-    std::vector<at::Tensor> held;
-    for (const size_t i : waiting) {
-      if (!alike(first, parts[i])) {
-        others.push_back(i);
-        continue;
-      }
-      told.push_back(
-          {operands_of({parts[i].product_a, parts[i].product_g}), raw(parts[i], rule, held)});
-    }
-    const LaunchStream stream(first.value);
-    const at::Tensor scratch =
-        at::empty({cuda().clipped_update_scratch()}, first.value.options().dtype(at::kFloat));
-    const at::Tensor factors = first.product_factors.to(at::kFloat).contiguous();
-    cuda().launch_clipped_update(told.data(), static_cast<int>(told.size()),
-                                 factors.const_data_ptr<float>(),
-                                 raw(rule, noise, value_format(first)), GemmSchedule::Chosen,
-                                 scratch.data_ptr<float>(), stream);
-    waiting = std::move(others);
-  }
-  places = std::move(left);
-}
-
 }  // namespace
-
-bool update_takes_products(const UpdatePart& part, const UpdateRule& rule,
-                           const UpdateNoise& noise) {
-  return clipped_update_takes(raw(rule, noise, value_format(part))) &&
-         kernel_runs("clipped_update", part.value, Needs::Hopper);
-}
-
-void form_product(UpdatePart& part) {
-  if (!part.product_a.defined()) return;
-  const SampleProblem problem{part.product_a, part.product_g};
-  const bool goes_on = part.grad.defined();
-  if (!goes_on) {
-    const auto type = problem.g.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    part.grad = at::empty({problem.g.size(2), problem.a.size(2)}, problem.g.options().dtype(type));
-  }
-  std::vector<at::Tensor> sum{part.grad.view({problem.g.size(2), problem.a.size(2)})};
-  clipped_sum({problem}, part.product_factors.to(at::kFloat).contiguous(), sum, goes_on);
-  part.product_a = part.product_g = part.product_factors = at::Tensor();
-}
 
 void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
                   const UpdateNoise& noise) {
   const at::NoGradGuard no_grad;
-  std::vector<size_t> places;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    check_part(parts[i]);
-    if (parts[i].value.numel() > 0) places.push_back(i);
-  }
-  update_by_products(parts, rule, noise, places);
   std::vector<size_t> by_reference;
   std::vector<at::Tensor> held;
   constexpr size_t kFormats = 5;
   std::vector<RawUpdatePart> by_kernel[kFormats];  // by the values' format
   std::optional<LaunchStream> stream;
-  for (const size_t i : places) {
-    form_product(parts[i]);
+  for (size_t i = 0; i < parts.size(); ++i) {
     const UpdatePart& part = parts[i];
+    check_part(part);
+    if (part.value.numel() == 0) continue;
     if (!kernel_takes(part, rule.kind)) {
       by_reference.push_back(i);
       continue;
@@ -239,8 +146,17 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
   }
   for (size_t format = 0; format < kFormats; ++format) {
     if (by_kernel[format].empty()) continue;
+    RawUpdateRule told;
+    told.kind = rule.kind;
+    told.value_format = static_cast<UpdateFormat>(format);
+    told.lr = rule.lr, told.momentum = rule.momentum, told.beta1 = rule.beta1;
+    told.beta2 = rule.beta2, told.eps = rule.eps, told.decay = rule.weight_decay;
+    told.noise_std = noise.std, told.denominator = noise.denominator;
+    told.noise_key = noise.key, told.noise_step = noise.step;
+    told.is_secret = noise.secret != nullptr;
+    if (told.is_secret) told.secret_key = *noise.secret;
     cuda().launch_fused_update(by_kernel[format].data(), static_cast<int>(by_kernel[format].size()),
-                               raw(rule, noise, static_cast<UpdateFormat>(format)), *stream);
+                               told, *stream);
   }
   if (by_reference.empty()) return;
   std::vector<UpdatePart> rest;

@@ -1,11 +1,9 @@
 // Noise, scale and optimizer in one pass over a list of parameter parts. For element j of a part:
 //   g = grad[j] + sum over b of row_factors[b] x rows[b][j]
-//     + sum over b of product_factors[b] x (product_g[b]^T product_a[b])[j]
 //   g = (g + std z) / denominator     z: the normal of counter_noise for (key, step, parameter,
 //                                        first_element + j), same as add_counter_noise; with a
 //                                        secret key that of secure_noise, and its grid
 //   value, moments = update rule of g
-// A product is not formed in memory where clipped_update runs.
 // The reference is ATen operations in that order, wherever no kernel runs; it leaves g in the
 // part's grad. The GPU's kernel leaves grad and rows as they are; the CPU's is in
 // fused_update_cpu.h.
@@ -29,13 +27,11 @@ struct UpdatePart {
   at::Tensor low;    ///< where defined, value is the high half (split_float/split_float.h)
   at::Tensor grad;   ///< as many numbers as value, any float dtype; may be undefined
   at::Tensor rows, row_factors;  ///< [B, shape of value], [B]; a factor of 0 leaves the row out
-  /// Of a whole weight: [B, T, i], [B, T, o] and [B] float32; a factor of 0 leaves the sample out.
-  at::Tensor product_a, product_g, product_factors;
-  at::Tensor first_moment;    ///< Momentum: the sum; Adam: the mean
-  at::Tensor second_moment;   ///< Adam: the mean square
-  int64_t steps = 0;          ///< Adam: updates of this part, this one counted
-  uint32_t parameter = 0;     ///< names the noise stream
-  int64_t first_element = 0;  ///< of the part in its flattened parameter
+  at::Tensor first_moment;       ///< Momentum: the sum; Adam: the mean
+  at::Tensor second_moment;      ///< Adam: the mean square
+  int64_t steps = 0;             ///< Adam: updates of this part, this one counted
+  uint32_t parameter = 0;        ///< names the noise stream
+  int64_t first_element = 0;     ///< of the part in its flattened parameter
 };
 
 struct UpdateRule {
@@ -51,14 +47,6 @@ struct UpdateNoise {
   /// Where given, noise is drawn under this key, and sums are rounded to its grid (secure_noise).
   const ChaChaKey* secret = nullptr;
 };
-
-/// Whether products of such parts are updated from without being formed, where their shapes allow
-/// it (clipped_update).
-bool update_takes_products(const UpdatePart& part, const UpdateRule& rule,
-                           const UpdateNoise& noise);
-
-/// Adds the part's product to its grad, in float32 or wider, and drops it. Nothing without one.
-void form_product(UpdatePart& part);
 
 /// On the current stream. Parts of any dtypes and alignments may be mixed; they must not overlap. A
 /// part with neither grad nor rows is updated by noise alone.

@@ -48,62 +48,54 @@ inline int64_t blocks_of(const RawUpdatePart& part, int64_t aligned, int64_t per
   return (part.first_element + part.count - first + per_block - 1) / per_block;
 }
 
-template <class Acc>
-void set_rule(Rule<Acc>& to, const RawUpdateRule& rule) {
-  to.decoupled = rule.kind == UpdateKind::AdamW;
-  to.draws = rule.noise_std != 0;
-  to.noise_key = rule.noise_key;
-  to.noise_step = rule.noise_step;
-  to.lr = static_cast<Acc>(rule.lr);
-  to.momentum = static_cast<Acc>(rule.momentum);
-  to.beta1 = static_cast<Acc>(rule.beta1);
-  to.beta2 = static_cast<Acc>(rule.beta2);
-  to.one_minus_beta1 = static_cast<Acc>(1 - rule.beta1);
-  to.one_minus_beta2 = static_cast<Acc>(1 - rule.beta2);
-  to.eps = static_cast<Acc>(rule.eps);
-  to.decay = static_cast<Acc>(rule.decay);
-  to.noise = static_cast<Acc>(rule.noise_std / rule.denominator);
-  if (rule.is_secret) {
-    to.secret_key = rule.secret_key;
-    to.noise = static_cast<Acc>(float_at_least(rule.noise_std));
-    to.grid = static_cast<Acc>(secure_grid(rule.noise_std));
-    to.inverse_grid = Acc(1) / to.grid;
-  }
-  to.scale = static_cast<Acc>(1 / rule.denominator);
-}
-
-template <class Acc>
-Part<Acc> part_of(const RawUpdatePart& from, const RawUpdateRule& rule, int first_block) {
-  return {from.value,
-          from.low,
-          from.grad,
-          from.rows,
-          from.row_factors,
-          from.first_moment,
-          from.second_moment,
-          from.count,
-          from.row_stride,
-          from.first_element,
-          from.parameter,
-          from.num_rows,
-          first_block,
-          from.grad_format,
-          from.row_format,
-          moves_in_vectors(from, rule),
-          static_cast<Acc>(rule.lr / from.correction1),
-          static_cast<Acc>(1 / std::sqrt(from.correction2))};
-}
-
 template <class Kernels, class Acc>
 Table<Acc> table_of(const std::vector<const RawUpdatePart*>& parts, const RawUpdateRule& rule,
                     int& blocks) {
   Table<Acc> table{};
-  set_rule(table, rule);
   table.num_parts = static_cast<int>(parts.size());
+  table.decoupled = rule.kind == UpdateKind::AdamW;
+  table.draws = rule.noise_std != 0;
+  table.noise_key = rule.noise_key;
+  table.noise_step = rule.noise_step;
+  table.lr = static_cast<Acc>(rule.lr);
+  table.momentum = static_cast<Acc>(rule.momentum);
+  table.beta1 = static_cast<Acc>(rule.beta1);
+  table.beta2 = static_cast<Acc>(rule.beta2);
+  table.one_minus_beta1 = static_cast<Acc>(1 - rule.beta1);
+  table.one_minus_beta2 = static_cast<Acc>(1 - rule.beta2);
+  table.eps = static_cast<Acc>(rule.eps);
+  table.decay = static_cast<Acc>(rule.decay);
+  table.noise = static_cast<Acc>(rule.noise_std / rule.denominator);
+  if (rule.is_secret) {
+    table.secret_key = rule.secret_key;
+    table.noise = static_cast<Acc>(float_at_least(rule.noise_std));
+    table.grid = static_cast<Acc>(secure_grid(rule.noise_std));
+    table.inverse_grid = Acc(1) / table.grid;
+  }
+  table.scale = static_cast<Acc>(1 / rule.denominator);
   blocks = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
-    table.part[i] = part_of<Acc>(*parts[i], rule, blocks);
-    blocks += static_cast<int>(blocks_of(*parts[i], Kernels::kAligned, Kernels::kElementsPerBlock));
+    const RawUpdatePart& from = *parts[i];
+    Part<Acc>& part = table.part[i];
+    part = {from.value,
+            from.low,
+            from.grad,
+            from.rows,
+            from.row_factors,
+            from.first_moment,
+            from.second_moment,
+            from.count,
+            from.row_stride,
+            from.first_element,
+            from.parameter,
+            from.num_rows,
+            blocks,
+            from.grad_format,
+            from.row_format,
+            moves_in_vectors(from, rule),
+            static_cast<Acc>(rule.lr / from.correction1),
+            static_cast<Acc>(1 / std::sqrt(from.correction2))};
+    blocks += static_cast<int>(blocks_of(from, Kernels::kAligned, Kernels::kElementsPerBlock));
   }
   return table;
 }

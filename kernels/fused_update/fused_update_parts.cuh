@@ -40,9 +40,10 @@ struct Part {
   Acc step_size, inverse_root2;
 };
 
-// The rule and its noise.
 template <class Acc>
-struct Rule {
+struct Table {
+  Part<Acc> part[kPartsPerLaunch];
+  int num_parts;
   bool decoupled, draws;
   uint32_t noise_step;
   uint64_t noise_key;
@@ -50,12 +51,6 @@ struct Rule {
   Acc lr, momentum, beta1, beta2, one_minus_beta1, one_minus_beta2, eps, decay, scale;
   Acc noise;               // standard deviation, after the division; under a secret key before it
   Acc grid, inverse_grid;  // of noise under a secret key
-};
-
-template <class Acc>
-struct Table : Rule<Acc> {
-  Part<Acc> part[kPartsPerLaunch];
-  int num_parts;
 };
 static_assert(sizeof(Table<double>) <= 4096, "kernel parameters that every driver takes");
 
@@ -395,37 +390,31 @@ struct Moments {
   }
   // The lane's new value, by LibTorch's formulas (ATen/native/cuda/fused_adam_utils.cuh).
   __device__ __forceinline__ Acc update(int lane, Acc value, Acc g, const Part<Acc>& part,
-                                        const Rule<Acc>& rule) {
+                                        const Table<Acc>& table) {
     if constexpr (kind == UpdateKind::Replace) {
       return g;
     } else if constexpr (kind == UpdateKind::Sgd) {
-      return value - rule.lr * g;
+      return value - table.lr * g;
     } else if constexpr (kind == UpdateKind::Momentum) {
       Acc& sum = moment[0].number[lane];
-      sum = rule.momentum * sum + g;
-      return value - rule.lr * sum;
+      sum = table.momentum * sum + g;
+      return value - table.lr * sum;
     } else {
-      if (rule.decoupled) {
-        value -= rule.lr * rule.decay * value;
+      if (table.decoupled) {
+        value -= table.lr * table.decay * value;
       } else {
-        g += rule.decay * value;
+        g += table.decay * value;
       }
-      const Acc mean = rule.beta1 * as<Acc>(moment[0].number[lane]) + rule.one_minus_beta1 * g;
+      const Acc mean = table.beta1 * as<Acc>(moment[0].number[lane]) + table.one_minus_beta1 * g;
       const Acc square =
-          rule.beta2 * as<Acc>(moment[1].number[lane]) + rule.one_minus_beta2 * g * g;
+          table.beta2 * as<Acc>(moment[1].number[lane]) + table.one_minus_beta2 * g * g;
       moment[0].number[lane] = as<Format>(mean);
       moment[1].number[lane] = as<Format>(square);
-      const Acc spread = square_root(square) * part.inverse_root2 + rule.eps;
+      const Acc spread = square_root(square) * part.inverse_root2 + table.eps;
       return value - part.step_size * divided(mean, spread);
     }
   }
 };
-
-// Sum and noise under a secret key with one rounding, then the grid.
-template <class Acc>
-__device__ __forceinline__ Acc noised(Acc sum, Acc radius, float factor, const Rule<Acc>& rule) {
-  return on_grid(fma(radius, static_cast<Acc>(factor), sum), rule.grid, rule.inverse_grid);
-}
 
 template <class Acc>
 __device__ __forceinline__ const Part<Acc>& part_of_block(const Table<Acc>& table) {

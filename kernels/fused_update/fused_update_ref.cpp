@@ -87,7 +87,6 @@ void fused_update_ref(std::vector<UpdatePart>& parts, const UpdateRule& rule,
     }
   }
   for (UpdatePart& part : parts) {
-    form_product(part);
     finish_gradient(part, noise);
     if (rule.kind == UpdateKind::Replace) {
       part.value.copy_(part.grad);

@@ -1,17 +1,23 @@
-// The update with noise under a secret key. A warp takes two tiles at a time; a thread four groups
-// of four elements of one, whose noise is one ChaCha block. It issues the groups' loads
+// The update with noise under a secret key. A warp takes tiles of 512 elements; a thread four
+// groups of four elements of one, whose noise is one ChaCha block. It issues the groups' loads
 // before it draws, so that drawing overlaps with memory.
 #include "kernels/fused_update/fused_update_launchers.cuh"
 
 namespace moonshard::kernels {
 namespace {
 
-constexpr int kTilesPerBlock = 4 * kThreads / 32;
+constexpr int kTilesPerBlock = 2 * kThreads / 32;
 
 // Whether the gradient is a sum of rows that were kept.
 template <Inputs inputs>
 constexpr bool kHasRows =
     inputs == Inputs::HalfRows || inputs == Inputs::Bfloat16Rows || inputs == Inputs::FloatRows;
+
+// Sum and noise with one rounding, then the grid.
+template <class Acc>
+__device__ __forceinline__ Acc noised(Acc sum, Acc radius, float factor, const Table<Acc>& table) {
+  return on_grid(fma(radius, static_cast<Acc>(factor), sum), table.grid, table.inverse_grid);
+}
 
 template <class Value, UpdateKind kind, Inputs inputs, class Place, class Acc>
 __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<Acc>& part,
@@ -94,10 +100,9 @@ __global__ void __launch_bounds__(kThreads)
   const bool whole =
       part.vectors && first_tile * kTileElements >= part.first_element &&
       (first_tile + kTilesPerBlock) * kTileElements <= part.first_element + part.count;
-  const int of_thread = static_cast<int>(threadIdx.x / kTileBlocks);
-  const int lane = static_cast<int>(threadIdx.x % kTileBlocks);
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll 1
-  for (int done = of_thread; done < kTilesPerBlock; done += kThreads / kTileBlocks) {
+  for (int done = warp; done < kTilesPerBlock; done += kThreads / 32) {
     if (whole) {
       update_tile<Value, kind, inputs, WholeGroup>(table, part, first_tile + done, lane);
     } else {

@@ -1,4 +1,4 @@
-// One thread per ChaCha block of sixteen elements, half a warp per tile: groups of four elements of
+// One thread per ChaCha block of sixteen elements, a warp per tile: groups of four elements of
 // neighbouring threads lie side by side.
 #include <cuda_runtime.h>
 
@@ -15,11 +15,10 @@ __global__ void secure_noise_add_kernel(T* data, int64_t count, float std, T gri
                                         int64_t first_element) {
   const int64_t first_tile = first_element / kTileElements;
   const int64_t num_tiles = (first_element + count - 1) / kTileElements - first_tile + 1;
-  const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const auto lane = static_cast<int>(thread % kTileBlocks);
-  for (int64_t tile = first_tile + thread / kTileBlocks; tile < first_tile + num_tiles;
-       tile += threads / kTileBlocks) {
+  const int64_t warps = static_cast<int64_t>(gridDim.x) * blockDim.x / 32;
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  for (int64_t tile = first_tile + warp; tile < first_tile + num_tiles; tile += warps) {
     const auto block = static_cast<uint64_t>(tile * kTileBlocks + lane);
     const ChaChaWords words = noise_words(stream.key, block, stream.step, stream.parameter);
 #pragma unroll

@@ -1,4 +1,4 @@
-// The CPU's fast path: the reference's arithmetic on the blocks of a tile side by side, in plain
+// The CPU's fast path: the reference's arithmetic on the 32 blocks of a tile side by side, in plain
 // loops that the compiler turns into vector code. Normals stay in registers: words in, sums out.
 #include "kernels/secure_noise/secure_noise_cpu.h"
 
@@ -12,9 +12,9 @@
 namespace moonshard::kernels {
 namespace {
 
-constexpr int64_t kNoisePieceTiles = 128;  // what a thread takes at a time
+constexpr int64_t kNoisePieceTiles = 64;  // what a thread takes at a time
 
-// A row is a state word of all blocks of a tile.
+// A row is a state word of all 32 blocks.
 using TileRow = uint32_t[kTileBlocks];
 
 inline void tile_quarter(TileRow& a, TileRow& b, TileRow& c, TileRow& d) {
@@ -24,8 +24,7 @@ inline void tile_quarter(TileRow& a, TileRow& b, TileRow& c, TileRow& d) {
 inline void draw_words(TileRow (&word)[16], const SecureStream& stream, int64_t tile) {
   const auto first_block = static_cast<uint64_t>(tile * kTileBlocks);
   const ChaChaWords start = chacha_start(stream.key, first_block, stream.step, stream.parameter);
-  // A tile begins at a multiple of its number of blocks: the counter's low word does not overflow
-  // in it.
+  // A tile begins at a multiple of 32 blocks: the counter's low word does not overflow in it.
   TileRow counters;
   for (int64_t b = 0; b < kTileBlocks; ++b) counters[b] = start.word[12] + static_cast<uint32_t>(b);
   for (int w = 0; w < 16; ++w)
@@ -61,7 +60,7 @@ inline void add_tile(T* data, float std, T grid, const SecureStream& stream, int
   uint32_t smallest = ~0u;
   for (int even = 0; even < 16; even += 2)
     for (int64_t b = 0; b < kTileBlocks; ++b) smallest = std::min(smallest, word[even][b]);
-  const bool has_tail = smallest < kTailWord;  // one tile of 512 has one
+  const bool has_tail = smallest < kTailWord;  // one tile of 256 has one
   T before[kTileElements];
   if (has_tail) std::copy(data, data + kTileElements, before);
   const T inverse_grid = T(1) / grid;

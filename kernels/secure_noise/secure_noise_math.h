@@ -2,9 +2,8 @@
 // share.
 //
 // A ChaCha block gives sixteen words, and those sixteen normals by eight Box-Muller pairs. A tile
-// of 16 blocks covers 256 elements: element e of it is word 4 (e / 64) + e % 4 of block e % 64 / 4,
-// so that threads that take a block each move whole lines of memory together, and that a row of a
-// product's tile (clipped_update) has whole blocks.
+// of 32 blocks covers 512 elements: element e of it is word 4 (e / 128) + e % 4 of block e % 128 /
+// 4, so that a warp whose threads take a block each moves whole lines of memory.
 #pragma once
 
 #include <cmath>
@@ -16,7 +15,7 @@ namespace moonshard::kernels {
 
 // Of 20. The best published attack reaches 7 rounds, at 2^230 and more (docs/privacy.md).
 inline constexpr int kNoiseRounds = 8;
-inline constexpr int64_t kTileBlocks = 16, kTileElements = 256, kTileRow = 64;
+inline constexpr int64_t kTileBlocks = 32, kTileElements = 512, kTileRow = 128;
 
 struct NoisePlace {
   uint64_t block;
@@ -32,11 +31,6 @@ MS_HOST_DEVICE NoisePlace noise_place(int64_t element) {
 MS_HOST_DEVICE ChaChaWords noise_words(const ChaChaKey& key, uint64_t block, uint32_t step,
                                        uint32_t parameter) {
   return chacha<kNoiseRounds>(key, block, step, parameter);
-}
-
-/// Further bits of words in the tail come from a block that no element has.
-MS_HOST_DEVICE uint64_t tail_block(uint64_t block) {
-  return block | uint64_t{1} << 63;
 }
 
 /// Two normals: radius x cosine and radius x sine. They stay factors, so that a sum with their
@@ -63,19 +57,17 @@ MS_HOST_DEVICE SineCosine noise_turn(uint32_t word) {
 /// largest is 9.5 instead of 6.7 (beyond it lie 2^-65 of all pairs).
 inline constexpr uint32_t kTailWord = 1u << 16;
 
-MS_HOST_DEVICE float radius_in_tail(uint32_t word, uint32_t more) {
-  return radius_of_uniform(
-      (static_cast<float>(word) + (static_cast<float>(more) + 0.5f) * 0x1p-32f) * 0x1p-32f);
-}
-
-/// The radius of a word in the tail.
+/// The radius of a word in the tail. Its further bits come from blocks that no element has.
 #if defined(__CUDACC__)
 __device__ __host__ __noinline__
 #endif
     inline float
     tail_radius(uint32_t word, const ChaChaKey& key, uint64_t block, uint32_t step,
                 uint32_t parameter, int index) {
-  return radius_in_tail(word, noise_words(key, tail_block(block), step, parameter).word[index]);
+  const uint64_t apart = uint64_t{1} << 63;
+  const auto more =
+      static_cast<float>(noise_words(key, block | apart, step, parameter).word[index]);
+  return radius_of_uniform((static_cast<float>(word) + (more + 0.5f) * 0x1p-32f) * 0x1p-32f);
 }
 
 /// `index` is even: words index and index + 1 of the block.

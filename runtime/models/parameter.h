@@ -23,13 +23,6 @@ struct Parameter {
   /// [B, shape of value] in any float dtype, factors [B] float32. A factor of 0 leaves the row out
   /// even where it is not finite. Undefined when there is none.
   at::Tensor rows, row_factors;
-  /// Another such part, of a linear layer's weight: sum over b of factors[b] x g_b^T a_b, of a
-  /// [B, T, i], g [B, T, o] and factors [B] float32, where an update can form it on the way.
-  struct Product {
-    at::Tensor a, g, factors;
-    bool defined() const { return a.defined(); }
-  };
-  Product product;
   bool trainable = true;
 };
 
@@ -104,9 +97,6 @@ struct Seam {
   at::Tensor anchor;
   at::Tensor no_anchor;  ///< the same without gradients: for layers that need none
   at::ScalarType compute_type = at::kFloat;  ///< compute dtype; weights are cast to it
-  /// What the consumer adds in this micro-batch is updated from at once, by an update that forms
-  /// products itself: a sum may be left as Parameter::product.
-  bool takes_products = false;
   /// Layers are plain LibTorch operations on the parameters' own values, which autograd then
   /// differentiates by itself: no seam, no consumer. For references to compare engines with.
   bool plain_autograd = false;

@@ -33,11 +33,8 @@ namespace {
 
 bool is_updated(const models::Parameter& parameter, const NoiseSpec& noise) {
   if (parameter.value.numel() == 0) return false;
-  return sharding::has_gradient(parameter) || (noise.updates_all && parameter.trainable);
-}
-
-kernels::UpdateNoise told_noise(const NoiseSpec& noise) {
-  return {noise.std, noise.denominator, noise.key, noise.step, noise.secret.get()};
+  return parameter.grad.defined() || parameter.rows.defined() ||
+         (noise.updates_all && parameter.trainable);
 }
 
 }  // namespace
@@ -95,9 +92,6 @@ void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& n
     told.grad = parameter.grad;
     told.rows = parameter.rows;
     told.row_factors = parameter.row_factors;
-    told.product_a = parameter.product.a;
-    told.product_g = parameter.product.g;
-    told.product_factors = parameter.product.factors;
     told.parameter = parameter.index;
     told.first_element = part.first_element;
     if (state_names_.empty()) continue;
@@ -108,14 +102,8 @@ void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& n
     told.second_moment = state.tensors[1];
     told.steps = state.updates;
   }
-  kernels::fused_update(list, rule_, told_noise(noise));
-}
-
-bool Optimizer::takes_products(const models::Parameter& part, const NoiseSpec& noise) const {
-  kernels::UpdatePart told;
-  told.value = part.value;
-  told.low = part.low;
-  return kernels::update_takes_products(told, rule_, told_noise(noise));
+  kernels::fused_update(list, rule_,
+                        {noise.std, noise.denominator, noise.key, noise.step, noise.secret.get()});
 }
 
 void Optimizer::end_step() {

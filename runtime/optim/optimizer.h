@@ -53,10 +53,7 @@ class Optimizer {
   /// `sums` is the dtype of gradients that do not exist yet.
   void prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise,
                at::ScalarType sums = at::kFloat);
-  /// Whether such a part is updated from its product without forming it.
-  bool takes_products(const models::Parameter& part, const NoiseSpec& noise) const;
-  /// One update from the parts' gradients, in any form (Parameter), whose contents are undefined
-  /// afterwards.
+  /// One update from the parts' grad and rows, whose contents are undefined afterwards.
   void update(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise);
   void end_step();
   /// A whole step on whole parameters, without noise.

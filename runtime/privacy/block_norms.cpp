@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "kernels/clipped_sum/clipped_sum.h"
-#include "kernels/clipped_update/clipped_update.h"
 #include "kernels/common/choice.h"
 #include "kernels/flash_norm/flash_norm.h"
 #include "kernels/ghost_norm/ghost_norm.h"
@@ -97,33 +96,6 @@ at::Tensor bounded_norms(const std::vector<LinearTask>& tasks, const Sorted& whi
   std::vector<kernels::FoundSquares> in_order;
   for (const int64_t place : which.bounded) in_order.push_back(found[static_cast<size_t>(place)]);
   return kernels::bounded_squares(problems_of(tasks, which.bounded), in_order);
-}
-
-// Leaves sums to an update that forms them itself, where one waits for them and it pays; returns
-// the tasks that are left.
-std::vector<LinearTask> leave_products(const std::vector<LinearTask>& tasks,
-                                       const at::Tensor& factors) {
-  std::vector<LinearTask> left;
-  std::vector<const LinearTask*> fit;
-  std::vector<SampleProblem> problems;
-  const bool asked =
-      tasks.front().layer->seam != nullptr && tasks.front().layer->seam->takes_products;
-  for (const LinearTask& task : tasks) {
-    const models::Parameter& weight = *task.layer->weight;
-    const SampleProblem problem{task.a_BTi, task.g_BTo};
-    if (asked && !weight.rows.defined() && !weight.product.defined() &&
-        (stands_in(task.g_BTo) || kernels::clipped_update_supports(problem))) {
-      fit.push_back(&task);
-      problems.push_back(problem);
-    } else {
-      left.push_back(task);
-    }
-  }
-  if (fit.empty()) return left;
-  if (!stands_in(tasks.front().g_BTo) && !kernels::clipped_update_pays(problems)) return tasks;
-  for (const LinearTask* task : fit)
-    task->layer->weight->product = {task->a_BTi, task->g_BTo, factors};
-  return left;
 }
 
 }  // namespace
@@ -222,9 +194,8 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
   return result;
 }
 
-void add_clipped(const std::vector<LinearTask>& all, const at::Tensor& factors) {
+void add_clipped(const std::vector<LinearTask>& tasks, const at::Tensor& factors) {
   const at::Tensor narrow = factors.to(at::kFloat);
-  const std::vector<LinearTask> tasks = leave_products(all, narrow);
   std::vector<bool> goes_on;  // asked before any of them is made
   for (const LinearTask& task : tasks) goes_on.push_back(task.layer->weight->grad.defined());
   // One launch for sums that are new, one for those that go on (an earlier micro-batch's).

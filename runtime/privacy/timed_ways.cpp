@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "kernels/clipped_update/clipped_update.h"
 #include "kernels/common/choice.h"
 #include "kernels/fused_update/fused_update.h"
 #include "runtime/core/tuning.h"
@@ -23,26 +22,7 @@ namespace {
 
 // Raised when a kernel becomes faster or slower: what was remembered of the others is then timed
 // again.
-constexpr int kKernels = 4;
-
-constexpr std::pair<const char*, double WayTimes::*> kTimedFields[] = {
-    {"ghost", &WayTimes::ghost},
-    {"flash", &WayTimes::flash},
-    {"sum", &WayTimes::sum},
-    {"keep", &WayTimes::keep},
-    {"update", &WayTimes::update},
-    {"sum_update", &WayTimes::sum_update},
-    {"update_rows", &WayTimes::update_rows}};
-
-// What is missing stays 0.
-WayTimes ways_of(const std::map<std::string, double>& ms) {
-  WayTimes times;
-  for (const auto& [name, field] : kTimedFields) {
-    const auto found = ms.find(name);
-    if (found != ms.end()) times.*field = found->second;
-  }
-  return times;
-}
+constexpr int kKernels = 3;
 
 // Multiplications of one kernel, beyond which nothing is timed: a tenth of a second on an H200.
 constexpr double kMostWork = 5e13;
@@ -120,25 +100,14 @@ class Trial {
       for (const auto& weight : weights_) weight->grad = at::Tensor();
       add_clipped(tasks_, factors_);
     });
-    ms["update"] = update_ms(From::Sum);
+    ms["update"] = update_ms(/*rows=*/false);
     for (const auto& weight : weights_) weight->grad = at::Tensor();
-    ms["sum_update"] = takes_products() ? update_ms(From::Product) : ms.at("sum") + ms.at("update");
     ms["keep"] = norms(NormMethod::Width, Keep::Gradients);
-    ms["update_rows"] = update_ms(From::Rows);
+    ms["update_rows"] = update_ms(/*rows=*/true);
     return ms;
   }
 
-  bool takes_products() const {
-    std::vector<kernels::SampleProblem> problems;
-    for (const LinearTask& task : tasks_) {
-      problems.push_back({task.a_BTi, task.g_BTo});
-      if (!kernels::clipped_update_supports(problems.back())) return false;
-    }
-    return kernels::clipped_update_pays(problems);
-  }
-
-  enum class From { Sum, Rows, Product };
-  double update_ms(From from) {
+  double update_ms(bool rows) {
     const kernels::ChaChaKey secret{{1, 2, 3, 4, 5, 6, 7, 8}};
     kernels::UpdateNoise noise;
     noise.std = 1;
@@ -149,13 +118,9 @@ class Trial {
         parts[i].value = values_[i];
         parts[i].low = lows_[i];
         parts[i].parameter = static_cast<uint32_t>(i);
-        if (from == From::Rows) {
+        if (rows) {
           parts[i].rows = found_.rows[i];
           parts[i].row_factors = factors_;
-        } else if (from == From::Product) {
-          parts[i].product_a = tasks_[i].a_BTi;
-          parts[i].product_g = tasks_[i].g_BTo;
-          parts[i].product_factors = factors_;
         } else {
           parts[i].grad = weights_[i]->grad;
         }
@@ -181,8 +146,8 @@ std::string UnitShape::text() const {
                      fmt::join(out, ","));
 }
 
-double WayTimes::inputs(bool one_pass) const {
-  return std::min(ghost, flash) + (one_pass ? sum_update : sum + update);
+double WayTimes::inputs() const {
+  return std::min(ghost, flash) + sum + update;
 }
 
 double WayTimes::rows() const {
@@ -190,13 +155,8 @@ double WayTimes::rows() const {
 }
 
 WayTimes WayTimes::scaled(double samples) const {
-  return {ghost * samples,
-          flash * samples,
-          sum * samples,
-          keep * samples,
-          update,
-          std::max(update, sum_update * samples),
-          std::max(update, update_rows * samples)};
+  return {ghost * samples, flash * samples, sum * samples,
+          keep * samples,  update,          std::max(update, update_rows * samples)};
 }
 
 std::optional<WayTimes> timed_ways(const UnitShape& shape, const at::Tensor& like) {
@@ -211,13 +171,21 @@ std::optional<WayTimes> timed_ways(const UnitShape& shape, const at::Tensor& lik
     const at::NoGradGuard no_grad;
     TunedChoice timed;
     timed.ms = Trial(shape, like).times(with_ghost);
-    const WayTimes ways = ways_of(timed.ms);
-    timed.choice = ways.rows() < ways.inputs(/*one_pass=*/true) ? "keep gradients" : "keep inputs";
+    const WayTimes ways{timed.ms["ghost"], timed.ms["flash"],  timed.ms["sum"],
+                        timed.ms["keep"],  timed.ms["update"], timed.ms["update_rows"]};
+    timed.choice = ways.rows() < ways.inputs() ? "keep gradients" : "keep inputs";
     return timed;
   });
-  const WayTimes times = ways_of(known.ms);
-  for (const auto& [name, field] : kTimedFields)
-    if (!(times.*field > 0)) return {};  // another version's
+  WayTimes times;
+  const std::pair<const char*, double WayTimes::*> fields[] = {
+      {"ghost", &WayTimes::ghost},   {"flash", &WayTimes::flash},
+      {"sum", &WayTimes::sum},       {"keep", &WayTimes::keep},
+      {"update", &WayTimes::update}, {"update_rows", &WayTimes::update_rows}};
+  for (const auto& [name, field] : fields) {
+    const auto found = known.ms.find(name);
+    if (found == known.ms.end() || !(found->second > 0)) return {};  // another version's
+    times.*field = found->second;
+  }
   return times;
 }
 

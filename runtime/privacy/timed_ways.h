@@ -26,12 +26,10 @@ struct WayTimes {
   double sum = 0;               ///< the clipped sum from the kept (a, g)
   double keep = 0;              ///< norms, with each sample's gradient kept in 16 bits
   double update = 0;            ///< from the sum
-  double sum_update = 0;        ///< both in one pass, or one after the other where that cannot be
   double update_rows = 0;       ///< from the kept gradients
 
-  /// The whole way through the kept (a, g); `one_pass`: the update takes products.
-  double inputs(bool one_pass) const;
-  double rows() const;  ///< the whole way through kept gradients
+  double inputs() const;  ///< the whole way through the kept (a, g)
+  double rows() const;    ///< the whole way through kept gradients
   /// Of as many samples as `samples` times those that were timed.
   WayTimes scaled(double samples) const;
 };

@@ -76,13 +76,15 @@ std::vector<Json> step_rows(const Json& record) {
 std::vector<Json> memory_rows(const Json& record) {
   std::vector<Json> rows = list(record, "memory_stages");
   if (!record.contains("memory") || !record["memory"].contains("timeline")) return rows;
-  const Json& timeline = record["memory"]["timeline"];
-  const size_t count = timeline["ms"].size();
+  // at() instead of operator[]: records of others are read here, too.
+  const Json& timeline = record["memory"].at("timeline");
+  const size_t count = timeline.at("ms").size();
+  const Json owners = timeline.value("owners", Json::object());
   for (size_t i = 0; i < count; ++i) {
-    Json row{{"stage", "timeline " + timeline["phase"][i].get<std::string>()},
-             {"ms", timeline["ms"][i]},
-             {"allocated_bytes", timeline["total"][i]}};
-    for (const auto& [owner, bytes] : timeline["owners"].items()) row[owner + "_bytes"] = bytes[i];
+    Json row{{"stage", "timeline " + timeline.at("phase").at(i).get<std::string>()},
+             {"ms", timeline.at("ms").at(i)},
+             {"allocated_bytes", timeline.at("total").at(i)}};
+    for (const auto& [owner, bytes] : owners.items()) row[owner + "_bytes"] = bytes.at(i);
     rows.push_back(std::move(row));
   }
   return rows;

@@ -205,7 +205,11 @@ void ShardedUnit::reduce_alone(bool last, bool keeps_rows) {
     const Piece& piece = trained_.layout.pieces[i];
     models::Parameter &from = *piece.parameter, &to = *trained_.updated[i];
     if (!keeps_rows || context_.works_beside) settle_rows(from);
-    pass_on_unsummed(from, to);
+    if (from.rows.defined()) {
+      to.rows = from.rows.flatten(1);
+      to.row_factors = from.row_factors;
+      from.rows = from.row_factors = at::Tensor();
+    }
     at::Tensor gradient = from.grad;
     from.grad = at::Tensor();
     if (!gradient.defined()) continue;

@@ -43,11 +43,8 @@ void StepUpdate::begin(bool others_follow) {
   // Taken and given back: the allocator keeps it, and units to come find it.
   if (others_follow && updated.front()->value.is_cuda()) {
     int64_t held = 0;  // by the first unit: the next have that, too
-    for (const auto& part : updated) {
-      // What is updated from a product needs no gradient, here and in the next.
-      if (part->product.defined()) held += part->value.numel();
+    for (const auto& part : updated)
       if (part->grad.defined()) held += part->grad.numel();
-    }
     const int64_t missing = parallel_.most_completed() - held;
     if (missing > 0) at::empty({missing}, updated.front()->value.options().dtype(sums_));
   }

@@ -35,7 +35,6 @@ class StepGuard {
   }
   ~StepGuard() {
     model_.seam().consumer = nullptr;
-    model_.seam().takes_products = false;
     hooks_.end_step(model_);
     for (const auto& parameter : model_.parameters()) sharding::forget_gradient(*parameter);
     parallel_.on_complete({});

@@ -138,7 +138,6 @@ class Trainer {
   void run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
                          StepProgress& progress);
   void update_early(profile::PhaseTimer& timer, StepProgress& progress);
-  bool takes_products(const StepProgress& progress);
   /// One of `count` micro-batches, between what the wrapper does before and after it.
   void pass_micro_batch(const Batch& batch, bool stand_in, size_t index, size_t count,
                         profile::PhaseTimer& timer, StepProgress& progress);

@@ -81,7 +81,7 @@ bool Trainer::capture_graph(const std::vector<Batch>& batches, StepProgress& pro
       pass_micro_batch(inputs[i], /*stand_in=*/false, i, inputs.size(), clock, inside);
     parallel_->finish_gradients();
     for (size_t i = 0; i < updated.size(); ++i)
-      if (sharding::has_gradient(*updated[i])) take(i);
+      if (updated[i]->grad.defined() || updated[i]->rows.defined()) take(i);
     made.losses = inside.losses;
     made.norms = inside.norms;
     made.factors = inside.factors;

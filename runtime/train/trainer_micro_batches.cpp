@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "runtime/core/device.h"
-#include "runtime/privacy/joined_by_references.h"
 #include "runtime/sharding/settle_rows.h"
 #include "runtime/train/step_finish.h"
 #include "runtime/train/trainer.h"
@@ -49,26 +48,11 @@ void Trainer::pass_micro_batch(const Batch& batch, bool stand_in, size_t index, 
                                profile::PhaseTimer& timer, StepProgress& progress) {
   progress.is_last = index + 1 == count;
   parallel_->begin_micro_batch(progress.is_last);
-  model().seam().takes_products = takes_products(progress);
   run_micro_batch(batch, stand_in, static_cast<int64_t>(index), timer, progress);
-  model().seam().takes_products = false;
   parallel_->end_micro_batch();
   if (progress.is_last) return;
   // A later one brings rows of its own.
   for (const auto& parameter : model().parameters()) sharding::settle_rows(*parameter);
-}
-
-// Whether sums of this micro-batch go to no one but the update of this rank. While a graph is
-// captured there is none.
-bool Trainer::takes_products(const StepProgress& progress) {
-  if (!progress.is_last || !progress.update || !finish_->updates_early() || gradient_observer_ ||
-      parts_.world->size() > 1 || parallel_->works_beside())
-    return false;
-  for (const auto& part : parallel_->updated()) {
-    if (part->trainable && part->value.numel() > 0)
-      return privacy::stands_in(part->value) || optimizer_.takes_products(*part, progress.noise);
-  }
-  return false;
 }
 
 // No gradient observer: each unit is updated as soon as its sum is complete, and the model's

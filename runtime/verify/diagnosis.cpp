@@ -13,13 +13,13 @@ bool are_identical(const std::vector<double>& a, const std::vector<double>& b) {
   return !a.empty() && a == b;
 }
 
-const Cell* first_failure(const std::vector<Cell>& cells, const std::string& what,
-                          const std::string& layer = "") {
-  for (const Cell& cell : cells)
-    if (!cell.ok && cell.worst.find(what) != std::string::npos &&
-        cell.layer.find(layer) != std::string::npos)
-      return &cell;
-  return nullptr;
+constexpr const char* kDiffer = "gathered norms differ between ranks";
+
+template <class Accept>
+const Cell* first_failure(const std::vector<Cell>& cells, const Accept& accept) {
+  const auto found = std::find_if(cells.begin(), cells.end(),
+                                  [&](const Cell& cell) { return !cell.ok && accept(cell); });
+  return found == cells.end() ? nullptr : &*found;
 }
 
 std::string place_of(const Cell& cell) {
@@ -60,14 +60,15 @@ std::vector<Diagnosis> NormDiagnosis::conclude(const std::vector<Cell>& cells) c
            : fmt::format("NO: identical on {}: these ranks train the same samples, or layers are "
                          "not sharded as they should be",
                          identical_title_)});
-  const Cell* differ = first_failure(cells, "gathered norms differ between ranks");
+  const Cell* differ = first_failure(cells, [](const Cell& c) { return c.worst == kDiffer; });
   list.push_back({"norms afterwards are the same on all ranks", differ == nullptr,
                   differ == nullptr
                       ? "yes"
                       : fmt::format("NO: {}: the collective does not synchronise the ranks",
                                     place_of(*differ))});
-  const Cell* wrong = first_failure(cells, "norm");
-  if (wrong == differ) wrong = nullptr;
+  const Cell* wrong = first_failure(cells, [](const Cell& c) {
+    return c.worst != kDiffer && c.worst.find("norm") != std::string::npos;
+  });
   list.push_back(
       {"norms are those of one process", wrong == nullptr,
        wrong == nullptr
@@ -75,7 +76,9 @@ std::vector<Diagnosis> NormDiagnosis::conclude(const std::vector<Cell>& cells) c
                          largest_title_.empty() ? "" : " (" + largest_title_ + ")")
            : fmt::format("NO: {}: {} off by {:.1e}", place_of(*wrong), wrong->worst,
                          wrong->max_rel_err)});
-  if (const Cell* bias = first_failure(cells, "", "bias"))
+  const Cell* bias =
+      first_failure(cells, [](const Cell& c) { return c.layer.find("bias") != std::string::npos; });
+  if (bias != nullptr)
     list.push_back({"layers with a bias hold", false,
                     fmt::format("NO: {}: {}: look at the bias term of its norm rule first",
                                 place_of(*bias), bias->worst)});

@@ -22,8 +22,8 @@ local key_words = { string = "text", table = "table { option = { values } }", ["
 
 --- Options of sweep:run with their types.
 local run_keys = { resume = "string", dry_run = "boolean", retry = "number", timeout = "number", fail_fast = "boolean", all = "boolean",
-  only = "table", budget = "number", shuffle = "shuffle", launcher = "string", slurm_args = "string", lock = "boolean", retry_oom = "boolean",
-  drain_timeout = "number" }
+  only = "table", budget = "number", shuffle = "shuffle", launcher = "string", slurm_args = "string", lock = "boolean",
+  retry_oom = "boolean", drain_timeout = "number" }
 M.run_options = lists.keys(run_keys)
 
 --- Types of the sweep's own keys; the experiment's are the schema's business.
@@ -222,7 +222,8 @@ end
 
 --- Runs the points that have no good result yet.
 -- @tparam[opt] table options resume = folder to go on with; dry_run = true only lists the points; retry, timeout (seconds per
--- point), budget (seconds for this call: no point begins that is not expected to end within), fail_fast, all, only, shuffle, launcher = "local" | "slurm", slurm_args, lock, retry_oom, drain_timeout
+-- point), budget (seconds for this call: no point begins that is not expected to end within), fail_fast, all, only, shuffle,
+-- launcher = "local" | "slurm", slurm_args, lock, retry_oom, drain_timeout
 -- @treturn Runs the results; failed points are among them with their status
 function Sweep:run(options)
   options = read_run_options(self, options)

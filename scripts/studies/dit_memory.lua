@@ -21,15 +21,15 @@ end
 return document.main({
   name = "dit_memory",
   about = "Memory by component and time of five ways to train a diffusion transformer.\n"
-    .. "Preset full: DiT-L/8 on 256-pixel images (1024 tokens), batch 16, with warm-up; document: the document's own batch 2 and three steps\n"
-    .. "without warm-up; xl2: DiT-XL/2 on latents; tiny: a small DiT on the CPU; against_llm, against_llm_tiny: a DiT and a language model\n"
-    .. "with as many tokens in a step (8192).\n"
+    .. "Preset full: DiT-L/8 on 256-pixel images (1024 tokens), batch 16, with warm-up; document: the document's own batch 2 and three\n"
+    .. "steps without warm-up; xl2: DiT-XL/2 on latents; tiny: a small DiT on the CPU; against_llm, against_llm_tiny: a DiT and a language\n"
+    .. "model with as many tokens in a step (8192).\n"
     .. "Variants by flags: --image-size 128, --patch-size 4 8, --num-layers 12, --grad-accum 1 2 4, --nproc 2,\n"
     .. "--attention flash standard, --model dit-xl/2, --hidden-dim, --num-heads, --num-classes, --in-channels.",
   output_dir = "memory_profiling_results",
   presets = {
-    tiny = { model = "dit-tiny", task = "denoise", optimizer = "adam", image_size = 64, batch_size = 2, iters = 5, warmup = 2, watch_steps = 3,
-      threads = 2, grid = { mode = experiments } },
+    tiny = { model = "dit-tiny", task = "denoise", optimizer = "adam", image_size = 64, batch_size = 2, iters = 5, warmup = 2,
+      watch_steps = 3, threads = 2, grid = { mode = experiments } },
     full = full_size "dit-l/8", xl2 = full_size "dit-xl/2",
     document = lists.merged(full_size "dit-l/8", { batch_size = 2, iters = 3, warmup = 0, watch_steps = 1 }),
     against_llm = llm_against_dit.plan(experiments), against_llm_tiny = llm_against_dit.tiny_plan(experiments),

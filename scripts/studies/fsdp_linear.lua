@@ -23,7 +23,7 @@ local spec = {
     { name = "crossed", kind = "boolean", doc = "every combination of choices (37 points) instead of one change at a time" },
     { name = "no_traces", kind = "boolean", doc = "no traces (profile = phases)" },
     { name = "with_torch", kind = "boolean",
-      doc = "measure the tutorial's program in PyTorch, too; the default at full size on a GPU where python3 (or MOONSHARD_PYTHON) has torch" },
+      doc = "measure the tutorial's program in PyTorch, too; the default at full size on a GPU; python3, or MOONSHARD_PYTHON, runs it" },
   },
   presets = {
     tiny = { model = "linear-tiny", task = "regress", min_num_params = 131072, nproc = 2, threads = 1, batch_size = 1024, iters = 3,

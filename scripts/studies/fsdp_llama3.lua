@@ -20,8 +20,8 @@ local wide = lists.merged(full, { grid = { mode = all_modes, seq_length = { 512,
 return document.main({
   name = "fsdp_llama3",
   about = "Memory and time of training modes over sequence lengths, one process per experiment, with FSDP on two ranks.\n"
-    .. "Preset full: Llama 3.1 8B at 1024, 2048, 4096 tokens, six modes; document: the document's three modes, three steps each; wide: five\n"
-    .. "lengths; tiny: a small Llama on two CPU ranks. Models may have their names on the Hugging Face Hub.",
+    .. "Preset full: Llama 3.1 8B at 1024, 2048, 4096 tokens, six modes; document: the document's three modes, three steps each; wide:\n"
+    .. "five lengths; tiny: a small Llama on two CPU ranks. Models may have their names on the Hugging Face Hub.",
   presets = {
     tiny = { model = "llama3-tiny", task = "classify", optimizer = "adamw", parallel = "fsdp", nproc = 2, threads = 1, batch_size = 2,
       iters = 3, warmup = 1, grid = { mode = modes, seq_length = { 128, 256, 512 } } },

@@ -1,7 +1,7 @@
 --- Question: what does ZeRO-3 save in memory over ZeRO-2, and what does it cost in communication and speed? (document 002)
 -- Inputs: sample text that it makes, or --data-folder with .txt, .json and .jsonl. Outputs: comparison_results/ with a run folder,
--- comparison_table.csv, raw_metrics.json, {strategy}_bs{B}_accum{A}_result.json, five figures, what bounds each configuration and what to do
--- about it, the largest batch of each strategy, and what became of the document's claims.
+-- comparison_table.csv, raw_metrics.json, {strategy}_bs{B}_accum{A}_result.json, five figures, what bounds each configuration and what to
+-- do about it, the largest batch of each strategy, and what became of the document's claims.
 -- Run: moonshard sweep zero_compare [2] [--batch_sizes 2 4 8 16] [--grad_accum_steps 1 2 4] [--num_steps=50] [--strategy zero2] [--help]
 local ms = require "moonshard"
 local claims = require "moonshard.studies.claims"
@@ -17,7 +17,8 @@ local zero_tables = require "moonshard.studies.zero_tables"
 local grid = { sharding = { "zero2", "zero3" }, batch_size = { 2, 4, 8, 16 }, grad_accum = { 1, 2, 4 } }
 
 local function zero_ratio(metric, least, most, would_hold)
-  return claims.ratio { axis = "sharding", of = "zero3", to = "zero2", metric = metric, least = least, most = most, would_hold = would_hold }
+  return claims.ratio { axis = "sharding", of = "zero3", to = "zero2", metric = metric, least = least, most = most,
+    would_hold = would_hold }
 end
 
 --- ZeRO-3 can save no more than the parameters that ZeRO-2 holds whole beyond its part.
@@ -27,8 +28,8 @@ local function what_zero3_can_save(_, zero2)
     if row.owner == "gathered_parameters" then gathered = row.bytes end
   end
   if not peak or peak == 0 then return nil end
-  return ("ZeRO-3 saves of ZeRO-2's peak at most its gathered parameters, here %.0f %%: 40 to 60 %% less needs a model and a batch at which they "
-    .. "are that much"):format(100 * gathered / peak)
+  return ("ZeRO-3 saves of ZeRO-2's peak at most its gathered parameters, here %.0f %%: 40 to 60 %% less needs a model and a batch at "
+    .. "which they are that much"):format(100 * gathered / peak)
 end
 
 --- Does tokens/s rise with every larger batch, at each accumulation and strategy? A doubling whose interval contains 1 decides nothing.
@@ -56,8 +57,8 @@ local function rises_with_batch(runs)
   if all == 0 then return nil, "no two batch sizes were run" end
   local text = ("%d of %d doublings of the batch raise tokens/s, %d lower it, %d within noise"):format(risen, all, fallen, unsure)
   if fallen > 0 then
-    return false, ("%s; why: %s: the GPU is full already, and a larger batch adds work, not use; it would hold at smaller batches"):format(text,
-      first)
+    return false, ("%s; why: %s: the GPU is full already, and a larger batch adds work, not use; it would hold at smaller batches")
+      :format(text, first)
   end
   if unsure > 0 then return "undecided", text end
   return true, text
@@ -148,8 +149,7 @@ return document.main({
     { claim = "ZeRO-3 needs 40 to 60 % less memory than ZeRO-2", check = zero_ratio("peak_memory_bytes", 0.4, 0.6, what_zero3_can_save) },
     { claim = "ZeRO-3 needs less memory than ZeRO-2", check = zero_ratio("peak_memory_bytes", nil, 0.999) },
     { claim = "ZeRO-3 communicates 2 to 3 times as long as ZeRO-2", check = zero_ratio("comm_work_ms", 2, 3,
-      "by bytes, ZeRO-3 gathers parameters twice and reduces gradients once, ZeRO-2 gathers once: 1.5 times as much where both are in one dtype")
-    },
+      "by bytes, ZeRO-3 gathers parameters twice and reduces gradients once, ZeRO-2 gathers once: 1.5 times as much in one dtype") },
     { claim = "ZeRO-3 sends more bytes than ZeRO-2", check = zero_ratio("comm_bytes", 1.001) },
     { claim = "ZeRO-2 is generally faster", check = zero_ratio("tokens_per_s", nil, 1) },
     { claim = "the GPU is used above 70 %", check = claims.bound { metric = "gpu_utilization_percent", least = 70, unit = "%" } },

@@ -28,7 +28,8 @@ TEST_F(AutoGpu, MeasuresItsWaysUnlessItMustBeDeterministic) {
   const auto timed = [&] {
     size_t count = 0;
     if (!std::filesystem::exists(file)) return count;
-    for (const auto& entry : read_json_file(file)["choices"].items())
+    const Json all = read_json_file(file);  // outlives the loop over its items
+    for (const auto& entry : all["choices"].items())
       count += entry.key().find("clipped sum") != std::string::npos ? 1 : 0;
     return count;
   };
@@ -37,8 +38,7 @@ TEST_F(AutoGpu, MeasuresItsWaysUnlessItMustBeDeterministic) {
   EXPECT_EQ(timed(), 0u);
   options.deterministic = false;
   EXPECT_EQ(experiment::run_experiment(options)["status"], "ok");
-  EXPECT_GT(timed(), 0u) << (std::filesystem::exists(file) ? to_text(read_json_file(file))
-                                                           : "no file");
+  EXPECT_GT(timed(), 0u);
   ::unsetenv("MOONSHARD_TUNING");
 }
 

@@ -2,8 +2,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <tuple>
-
 #include "kernels/fused_update/fused_update.h"
 #include "tests/kernels/on_gpu.h"
 #include "tests/kernels/update_parts.h"
@@ -55,56 +53,6 @@ TEST_F(FusedUpdateGpu, SumsRowsAsTheReferenceDoes) {
     EXPECT_TRUE(at::allclose(got.cpu(), want, 1e-5, 1e-5)) << c10::toString(type);
     const at::Tensor alone = add_weighted_rows({}, rows.cuda(), factors.cuda());
     EXPECT_TRUE(at::allclose(alone.cpu(), add_weighted_rows_ref({}, rows, factors), 1e-5, 1e-5));
-  }
-}
-
-// Rows that no tile divides, dropped samples, sums that go on: each beside the reference, which
-// forms the product first. Noise is on a grid: where the last bits of two sums fall on different
-// sides, they differ by a grid point.
-TEST_F(FusedUpdateGpu, FormsProductsOnTheWay) {
-  const ChaChaKey secret{{1, 2, 3, 4, 5, 6, 7, 8}};
-  UpdateNoise noise;
-  noise.std = 0.5, noise.denominator = 4, noise.step = 9, noise.secret = &secret;
-  for (const bool halves : {true, false}) {
-    for (const UpdateKind kind : kKinds) {
-      for (const bool goes_on : {false, true}) {
-        std::vector<UpdatePart> parts;
-        const at::Tensor factors = at::tensor({0.5f, 0.0f, 1.0f});
-        for (const auto& [i, o, positions] :
-             {std::tuple<int64_t, int64_t, int64_t>{256, 72, 130}, {768, 264, 65}, {40, 16, 70}}) {
-          UpdatePart& part = parts.emplace_back();
-          part.value = at::randn({o * i}, halves ? at::kFloat : at::kBFloat16);
-          part.product_a = at::randn({3, positions, i}, at::kBFloat16);
-          part.product_g = at::randn({3, positions, o}, at::kBFloat16) * 0.1;
-          part.product_a[1].fill_(NAN);
-          part.product_factors = factors;
-          if (goes_on) part.grad = at::randn({o, i});
-          const at::ScalarType moments =
-              halves || kind == UpdateKind::Momentum ? at::kFloat : at::kBFloat16;
-          if (kind != UpdateKind::Sgd) part.first_moment = at::randn({o * i}, moments);
-          if (kind == UpdateKind::Adam || kind == UpdateKind::AdamW)
-            part.second_moment = at::rand({o * i}, moments) + 0.1;
-          part.steps = 3;
-          part.parameter = static_cast<uint32_t>(i);
-        }
-        if (halves) parts = in_halves(parts);
-        auto want = copied(parts, c10::kCPU), got = copied(parts, c10::kCUDA);
-        fused_update_ref(want, rule_of(kind), noise);
-        const at::Tensor on_gpu = factors.cuda();
-        for (UpdatePart& part : got) part.product_factors = on_gpu;
-        fused_update(got, rule_of(kind), noise);
-        const double relative = halves ? 1e-5 : 1.6e-2;
-        for (size_t n = 0; n < parts.size(); ++n) {
-          const at::Tensor a = value_of(got[n]).cpu().to(at::kDouble),
-                           b = value_of(want[n]).to(at::kDouble);
-          const at::Tensor off = (a - b).abs() > relative * (1 + b.abs());
-          EXPECT_LT(off.to(at::kDouble).mean().item<double>(), 1e-3)
-              << (halves ? "halves" : "bfloat16") << " rule " << static_cast<int>(kind) << " part "
-              << n << (goes_on ? " goes on" : "");
-          EXPECT_LT((a - b).abs().max().item<double>(), 0.1);
-        }
-      }
-    }
   }
 }
 

@@ -62,9 +62,8 @@ inline at::Tensor value_of(const UpdatePart& part) {
 inline std::vector<UpdatePart> copied(const std::vector<UpdatePart>& parts, c10::Device device) {
   std::vector<UpdatePart> copies = parts;
   for (UpdatePart& part : copies) {
-    for (at::Tensor* tensor :
-         {&part.value, &part.low, &part.grad, &part.rows, &part.row_factors, &part.product_a,
-          &part.product_g, &part.product_factors, &part.first_moment, &part.second_moment})
+    for (at::Tensor* tensor : {&part.value, &part.low, &part.grad, &part.rows, &part.row_factors,
+                               &part.first_moment, &part.second_moment})
       if (tensor->defined()) *tensor = tensor->to(device, tensor->scalar_type(), false, true);
   }
   return copies;

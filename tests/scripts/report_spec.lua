@@ -152,7 +152,7 @@ describe("report.html", function()
     local _, text = checked(report.page(runs))
     assert.matches("Modelled: all points ran as one rank of 4; memory and computation are measured, times of communication are modelled "
       .. "from link = pcie4.", text, 1, true)
-    assert.matches("Peak memory: llama3-tiny, batch 2, fsdp, communication modelled", text, 1, true)
+    assert.matches("Peak memory: llama3-tiny, batch 2, fsdp, one rank of 4, communication modelled", text, 1, true)
     assert.matches("Modelled: all points", (runs:summary()), 1, true)
   end)
 

@@ -149,6 +149,22 @@ describe("tables", function()
     runs.points[1].metrics.cpu_percent = 40
     assert.matches("only 40 % of one core", statistics.warning(runs), 1, true)
   end)
+
+  it("warn of a machine that was busy when the record was made", function()
+    local function with(load, options)
+      local point = timed("none", times(100, 0.05), options)
+      point.result = point.result or {}
+      point.result.load = load
+      return statistics.warning(fake.make(folder .. "/" .. tostring(load):match("%x+$"), { "mode" }, { point }))
+    end
+    assert.is_nil(with { cores = 4, other_cpu_percent = 150, load_before = 9, load_after = 9 })
+    assert.matches("other processes used 3.0 of 4 cores, load average 3.5 before and 4.5 after",
+      with { cores = 4, other_cpu_percent = 300, load_before = 3.5, load_after = 4.5 }, 1, true)
+    assert.is_nil(with({ cores = 4, other_cpu_percent = 300 }, { nproc = 4 }))
+    assert.matches("2 other processes on the GPU before it began, used 30 %", with { gpu_processes = 2, gpu_percent_before = 30 }, 1, true)
+    assert.matches("the GPU was used 40 % before it began", with { gpu_processes = 0, gpu_percent_before = 40 }, 1, true)
+    assert.is_nil(with { gpu_processes = 0, gpu_percent_before = 5 })
+  end)
 end)
 
 describe("moonshard compare", function()

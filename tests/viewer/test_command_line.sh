@@ -38,6 +38,9 @@ expect 0 "" --version
 expect 0 "" --help
 expect 2 "expected a run folder" --screenshot "$work/x.png"
 expect 2 "--panel" "$work/run" --screenshot "$work/x.png" --panel nonsense
+expect 2 "did you mean 'memory'" "$work/run" --screenshot "$work/x.png" --panel memry
+expect 2 "--select" "$work/run" --screenshot "$work/x.png" --select nobody
+expect 2 "--filter" "$work/run" --screenshot "$work/x.png" --filter "nothing = 1"
 expect 2 "see --help" --no-such-option
 expect 2 "theme" "$work" --theme blue
 expect 2 "--size" "$work" --screenshot "$work/x.png" --size huge
@@ -60,6 +63,11 @@ mkdir "$work/pictures"
 expect 1 "bad.plot.json" --render "$work/bad.plot.json" "$work/good.plot.json" \
   --out-dir "$work/pictures"
 [ -s "$work/pictures/good.png" ] || { echo "FAILED: --out-dir drew nothing"; failed=1; }
+
+# A list of paths may hold others' files.
+echo text >"$work/README.md"
+expect 0 "" "$work/README.md" "$work/nothing" "$work/run" --screenshot "$work/listed.png"
+expect 1 "sweep.json" "$work/README.md" --screenshot "$work/x.png"
 
 # Without a display the window says what to do.
 unset DISPLAY WAYLAND_DISPLAY

@@ -98,5 +98,60 @@ TEST_F(Screenshot, SaysWhatAFolderWithoutSweepIs) {
   }
 }
 
+TEST_F(Screenshot, AWrongRequestFailsWithWhatWasProbablyMeant) {
+  const auto error_of = [&] {
+    try {
+      draw_screenshot(options_, 1.0f);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  options_.panel = "memry";
+  EXPECT_TRUE(has(error_of(), "did you mean 'memory'")) << error_of();
+  options_.panel = "memory";
+  options_.point_id = "p9";
+  EXPECT_TRUE(has(error_of(), "--select") && has(error_of(), "did you mean 'p")) << error_of();
+  options_.point_id = "p1";
+  options_.filter = "mod = ghost";
+  EXPECT_TRUE(has(error_of(), "--filter") && has(error_of(), "did you mean 'mode'")) << error_of();
+  options_.filter = "mode = gost";
+  EXPECT_TRUE(has(error_of(), "none of them") && has(error_of(), "did you mean 'ghost'"))
+      << error_of();
+  options_.filter = "mode = ghost";
+  EXPECT_EQ(error_of(), "");
+}
+
+TEST_F(Screenshot, APointIsSelectedOnOpening) {
+  options_.panel = "details";
+  const Image by_itself = draw_screenshot(options_, 1.0f);
+  options_.point_id = "p0";
+  EXPECT_EQ(by_itself.rgba, draw_screenshot(options_, 1.0f).rgba);
+}
+
+TEST_F(Screenshot, FilesThatAreNoRunsArePassedOver) {
+  options_.panel = "run_table";
+  const Image one = draw_screenshot(options_, 1.0f);
+  write_text(root_.path() / "README.md", "read me");
+  std::filesystem::create_directory(root_.path() / "pictures");
+  options_.folders = {root_.path() / "README.md", root_.path() / "pictures", options_.folders[0]};
+  EXPECT_EQ(draw_screenshot(options_, 1.0f).rgba, one.rgba);
+  options_.folders = {root_.path() / "README.md"};
+  EXPECT_THROW(draw_screenshot(options_, 1.0f), IoError) << "nothing is left";
+}
+
+TEST_F(Screenshot, ASnapshotOpensByItself) {
+  const std::filesystem::path source = MOONSHARD_SOURCE_DIR;
+  options_.panel = "memory_snapshot";
+  const Image none = draw_screenshot(options_, 1.0f);
+  options_.folders = {source / "tests/data/viewer/snapshot_torch.pickle"};
+  const Image image = draw_screenshot(options_, 1.0f);
+  EXPECT_NE(image.rgba, none.rgba);
+  EXPECT_GT(num_colors(image), 60u);
+}
+
 }  // namespace
 }  // namespace moonshard::viewer

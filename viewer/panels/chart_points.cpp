@@ -50,10 +50,8 @@ std::vector<std::string> all_figures(const Workspace& workspace) {
 }  // namespace
 
 std::string figure_label(const std::string& key) {
-  // The memory panels show the peak of another step, the watched one.
-  if (key == "peak_memory_bytes") return "measured peak memory";
   const OverheadFigure* overhead = overhead_figure(key);
-  return overhead ? overhead->label : metric_format(key).title;
+  return overhead ? overhead->label : metric_title(key);
 }
 
 double figure_of(const Workspace& workspace, PointRef ref, const std::string& key) {

@@ -109,7 +109,7 @@ class DetailsPanel final : public Panel {
       for (const size_t at : group.keys) {
         const std::string& key = present[at];
         const Value& value = run.metrics.at(point, places[at]);
-        lines.push_back({key, metric_format(key).title, metric_text(run, key, value)});
+        lines.push_back({key, metric_title(key), metric_text(run, key, value)});
       }
       draw_lines(group.title, std::move(lines), style);
     }

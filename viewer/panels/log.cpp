@@ -30,7 +30,8 @@ class LogPanel final : public Panel {
 
   void draw(const PanelContext& context) override {
     const std::optional<SelectedFiles> selected = selected_files(
-        context, &PointDetail::logs, "This point has no log", "Logs appear when the point starts.");
+        context, &PointDetail::logs, "This point has no log",
+        "Logs appear when the point starts; folders that are passed on may come without them.");
     if (!selected) return;
     const auto& [folder, id, logs] = *selected;
     if (std::ranges::find(logs, log_) == logs.end()) log_ = logs.front();

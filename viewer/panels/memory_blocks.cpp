@@ -253,7 +253,8 @@ void MemoryBlocks::draw_block(size_t index, ImU32 color, const UiStyle& style, b
     if (box.max.y - box.min.y < 0.3f) return;  // thinner than can be seen: the grey stands for it
     if (box.max.x - last_right < 0.5f) continue;  // no wider than the pixel that was drawn last
     last_right = box.max.x;
-    draw->AddRectFilled(box.min, box.max, color);
+    // Half a pixel over its end: steps of one block join without a seam.
+    draw->AddRectFilled(box.min, box.max + ImVec2(0.5f, 0), color);
     // Along top and foot only: where a block sinks it goes on.
     if (framed || box.max.y - box.min.y > 4) {
       const float weight = framed ? 2.0f : 1.0f;

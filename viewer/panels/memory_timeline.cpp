@@ -184,7 +184,7 @@ void make_timeline_chart(const std::vector<NamedDetail>& points, Chart& chart) {
     panel.y.min = 0.0;
     panel.y.max = highest * unit.factor * 1.04;
   }
-  chart.spec.title = "Memory through a step";
+  chart.spec.title = "Memory through the watched step";
   chart.spec.columns = 1;
   chart.spec.width = 1000;
   chart.spec.height = chart.spec.panels.size() > 1 ? 820 : 560;

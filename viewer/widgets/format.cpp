@@ -174,6 +174,10 @@ MetricFormat metric_format(const std::string& key) {
   return format;
 }
 
+std::string metric_title(const std::string& key) {
+  return key == "peak_memory_bytes" ? "measured peak memory" : metric_format(key).title;
+}
+
 std::string with_unit(const std::string& title, const std::string& unit) {
   return unit.empty() ? title : fmt::format("{} [{}]", title, unit);
 }

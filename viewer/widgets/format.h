@@ -52,6 +52,10 @@ struct MetricFormat {
 };
 MetricFormat metric_format(const std::string& key);
 
+/// What a metric is called where others like it stand beside it: the peak of the measured steps is
+/// not that of the watched step, which the memory panels show.
+std::string metric_title(const std::string& key);
+
 /// "title [unit]", or only the title.
 std::string with_unit(const std::string& title, const std::string& unit);
 

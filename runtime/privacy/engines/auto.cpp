@@ -52,7 +52,7 @@ class AutoEngine : public NormEngine {
     std::vector<const Unit*> upgrades;
     for (auto& [first, unit] : units) {
       if (const auto times = times_of(unit, const_cast<models::Model&>(model).seam().anchor)) {
-        unit.inputs.cost = times->inputs(const_cast<models::Model&>(model).seam().takes_products);
+        unit.inputs.cost = times->inputs();
         unit.rows.cost = times->rows();
         for (const uint32_t layer : unit.layers)
           ghost_is_faster_[layer] = times->ghost < times->flash;

@@ -213,8 +213,9 @@ local function recorded_load(point)
   local cores, others = plot_points.number(load.cores), plot_points.number(load.other_cpu_percent)
   if (plot_points.number(options.nproc) or 1) > 1 or not cores or not others then return nil end
   if others > M.busy_cores_percent * cores then
+    local before, after = plot_points.number(load.load_before), plot_points.number(load.load_after)
     return ("other processes used %.1f of %d cores%s"):format(others / 100, cores,
-      plot_points.number(load.load_before) and (", load average %.1f"):format(load.load_before) or "")
+      before and after and (", load average %.1f before and %.1f after"):format(before, after) or "")
   end
 end
 

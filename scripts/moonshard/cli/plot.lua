@@ -54,8 +54,8 @@ end
 return {
   usage = "DIR|SNAPSHOT.pickle [FIGURE…] [--out DIR] [--size WxH] [--scale 1..4] [--theme light|dark]",
   about = "Draws figures of a run folder as PNG, with their plot specs; without names all that the records allow.\n"
-    .. "A wrong name lists them; docs/plots.md says what each shows. Of a memory snapshot of PyTorch: memory over time, by the places in the\n"
-    .. "program that allocate.",
+    .. "A wrong name lists them; docs/plots.md says what each shows. Of a memory snapshot of PyTorch:\n"
+    .. "memory over time, by the places in the program that allocate.",
   flags = {
     { name = "out", kind = "text", value = "DIR", doc = "folder for the pictures and their specs (DIR/visualizations)" },
     { name = "size", kind = "text", value = "WxH", doc = "at scale 1, instead of each figure's own" },

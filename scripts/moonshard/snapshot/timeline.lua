@@ -15,7 +15,8 @@ local function number_of(value) return type(value) == "number" and value == valu
 
 --- Whether a frame is the allocator's or the unwinder's own: every stack begins with some of those.
 local function is_machinery(name)
-  return name:find("torch::unwind", 1, true) or name:find("CUDACachingAllocator", 1, true) or name:find("^c10::") or name:find("^at::detail")
+  return name:find("torch::unwind", 1, true) or name:find("CUDACachingAllocator", 1, true) or name:find("^c10::")
+    or name:find("^at::detail")
 end
 
 --- "train.py:30 forward": the innermost frame of the user's own code; of a stack without one the innermost that is Python's or that is not
@@ -117,8 +118,8 @@ function M.load(path)
   local events, device = busiest(content.device_traces)
   local at_end, reserved = held_at_end(content.segments, device)
   if #events == 0 then
-    error(("%s: expected a history of allocations, got none; record it with torch.cuda.memory._record_memory_history, or memory_history = true")
-      :format(path), 0)
+    error(("%s: expected a history of allocations, got none; record it with torch.cuda.memory._record_memory_history, or with "
+      .. "memory_history = true"):format(path), 0)
   end
   local shown, before, num_places = survey(events, at_end)
   local is_shown, now, total, samples, start, peak = lists.set(shown), {}, before, {}, nil, before

@@ -60,8 +60,9 @@ function M.seed_result(record, point)
     optimizer = options.optimizer, dtype = options.dtype }
   for _, key in ipairs { "image_size", "patch_size", "in_channels", "num_classes", "hidden_dim", "num_layers", "num_heads", "attention",
     "grad_accum", "seed" } do config[key] = options[key] end
-  local world = type(options.world) == "string" and options.world:match("^fake:%d+$")
-  return name .. "_result.json", { experiment = experiment, config = config, modelled_world = world, peak_memory_mb = metrics.peak_memory_mb,
+  local world = type(options.world) == "string" and options.world:match("^fake:%d+$") or nil
+  return name .. "_result.json", { experiment = experiment, config = config, modelled_world = world,
+    peak_memory_mb = metrics.peak_memory_mb,
     avg_time_ms = metrics.avg_time_ms, breakdown = breakdown_of(result), snapshots = snapshots_of(result) }
 end
 

@@ -38,7 +38,8 @@ M.of_sweep = {
   { name = "retry", kind = "int", doc = "times that a failed point is tried again" },
   { name = "timeout", kind = "number", doc = "seconds that a point may take" },
   { name = "fail_fast", kind = "boolean", doc = "stop at the first point that fails" },
-  { name = "only", kind = "pair", value = "KEY=GLOB", doc = "run these points of the plan now, e.g. mode=flash*; --resume runs the others" },
+  { name = "only", kind = "pair", value = "KEY=GLOB",
+    doc = "run these points of the plan now, e.g. mode=flash*; --resume runs the others" },
   { name = "budget", kind = "number", value = "S", doc = "begin no point that may not end within S seconds; --resume goes on" },
 }
 

@@ -105,8 +105,8 @@ function M.speed_table(runs)
       metrics.peak_memory_mb, metrics.median_time_ms, statistics.median_text(point), metrics.comm_work_ms, metrics.comm_exposed_ms }
   end)
   return text_table.new { title = "MiB on rank 0, and the step", rows = rows, notes = { plot_points.modelled_note(runs) },
-    columns = { "configuration", "status", "after data", "after model", "after warmup", "max", "reserved", "max reserved", "peak", "step ms",
-      "95 % of median", "comm ms", "exposed ms" } }
+    columns = { "configuration", "status", "after data", "after model", "after warmup", "max", "reserved", "max reserved", "peak",
+      "step ms", "95 % of median", "comm ms", "exposed ms" } }
 end
 
 --- What the tutorial prints, in GiB: allocated, the most allocated, reserved, the most reserved.
@@ -144,8 +144,8 @@ function M.against_tutorial(runs, torch)
   end
   return text_table.new { title = "GiB of one rank, against the tutorial's", rows = rows,
     columns = { "", "stage", "", "allocated", "max allocated", "reserved", "max reserved" },
-    notes = { "The tutorial: 8 ranks, batch 8192, 8 x Linear(16384, 16384). PyTorch keeps gradients, and DDP its buckets, from step to step; "
-      .. "here gradients are gone when a step ends." } }
+    notes = { "The tutorial: 8 ranks, batch 8192, 8 x Linear(16384, 16384). PyTorch keeps gradients, and DDP its buckets, from step to "
+      .. "step; here gradients are gone when a step ends." } }
 end
 
 local function predicted(parallel)
@@ -235,7 +235,8 @@ end
 
 M.expect = {
   { claim = "after model creation 9.00048828125 GiB are allocated, the whole model made first (measured)", check = function(runs)
-    local ddp, whole = measured_gib(runs, "ddp", "after model creation"), measured_gib(runs, "fsdp_module_pre_whole", "after model creation")
+    local ddp = measured_gib(runs, "ddp", "after model creation")
+    local whole = measured_gib(runs, "fsdp_module_pre_whole", "after model creation")
     if not ddp or not whole then return nil, "needs ddp and fsdp_module_pre_whole at full size (8 ranks, batch 8192)" end
     return ddp == 9.00048828125 and whole == 9.00048828125,
       ("ddp %s GiB, fsdp %s GiB"):format(stage_rows.python_number(ddp), stage_rows.python_number(whole))
@@ -247,7 +248,8 @@ M.expect = {
     return ddp == 9.00048828125 and fsdp == 9.00048828125,
       ("ddp %s GiB, fsdp %s GiB; %s"):format(stage_rows.python_number(ddp), stage_rows.python_number(fsdp), said)
   end },
-  { claim = "after warm-up DDP holds 25.0 GiB and FSDP 3.0 GiB (PyTorch on this machine, measured; 0.1 GiB of slack)", check = function(runs)
+  { claim = "after warm-up DDP holds 25.0 GiB and FSDP 3.0 GiB (PyTorch on this machine, measured; 0.1 GiB of slack)",
+    check = function(runs)
     local said = ("our prediction: %.4f GiB and %.4f GiB"):format(predicted("ddp").pytorch_after_warmup_bytes / 2 ^ 30,
       predicted("fsdp").pytorch_after_warmup_bytes / 2 ^ 30)
     local ddp, fsdp = torch_gib(runs, "ddp", "after warmup"), torch_gib(runs, "fsdp", "after warmup")

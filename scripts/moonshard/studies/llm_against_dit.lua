@@ -51,7 +51,9 @@ function M.table(results)
   if not has.dit or not has.llm then return nil end
   local rows = {}
   local plain = by_mode[order[1]] or {}
-  local function tokens(point) return (plot_points.number(point.options.batch_size) or 0) * (plot_points.number(point.options.seq_length) or 0) end
+  local function tokens(point)
+    return (plot_points.number(point.options.batch_size) or 0) * (plot_points.number(point.options.seq_length) or 0)
+  end
   local function whole(value) return ("%.0f"):format(value) end
   rows[1] = row_of("tokens in a step", plain.llm, plain.dit, tokens, whole)
   rows[2] = row_of("parameters", plain.llm, plain.dit, function(point) return plot_points.metric(point, "num_parameters") end, whole)

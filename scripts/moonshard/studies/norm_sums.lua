@@ -21,7 +21,9 @@ end
 --- Answers for one point; nil where it has no sums of norms.
 -- @treturn table before (different on every rank), after (the same on all), is_sum (after is the sum of before), rows
 function M.judge(point)
-  local rows = lists.select(plot_points.part(point, "norm_sum"), function(row) return type(row) == "table" and type(row.before) == "table" end)
+  local rows = lists.select(plot_points.part(point, "norm_sum"), function(row)
+    return type(row) == "table" and type(row.before) == "table" and type(row.after) == "table"
+  end)
   if #rows == 0 then return nil end
   local answer = { rows = rows, before = true, after = true, is_sum = true }
   for a = 1, #rows do
@@ -54,12 +56,11 @@ end
 -- @tparam {string,...} verified what moonshard verify says of the same questions
 function M.describe(results, verified)
   local lines = { "Norms before and after ranks put them together" }
-  local largest, answer
+  local largest, answer, longest = nil, nil, -1
   for _, point in ipairs(results:select("ok")) do
     local found = M.judge(point)
-    if found and (not largest or (plot_points.number(point.options.seq_length) or 0) > (plot_points.number(largest.options.seq_length) or 0)) then
-      largest, answer = point, found
-    end
+    local length = plot_points.number(point.options.seq_length) or 0
+    if found and length > longest then largest, answer, longest = point, found, length end
   end
   if largest then
     lines[#lines + 1] = ("%s, squared norms of the watched step:"):format(plot_points.name(largest, plot_points.varying(results), true))

@@ -115,7 +115,9 @@ end
 
 --- What verify found of the document's three questions, in its own words.
 local function diagnoses_in(said)
-  return lists.select(lists.matches(said, "[^\n]+"), function(line) return line:match("^norms [%a ]+: ") or line:match("^layers with a bias") end)
+  return lists.select(lists.matches(said, "[^\n]+"), function(line)
+    return line:match("^norms [%a ]+: ") or line:match("^layers with a bias")
+  end)
 end
 
 --- Runs `moonshard verify` on the engines of results, alone and on two ranks, on GPUs where there are: norms, factors, clipped sums

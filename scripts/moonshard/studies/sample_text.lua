@@ -7,15 +7,15 @@ local M = {}
 --- Bytes of text, and merges of the tokenizer: with the 256 bytes and the end of text still below every preset's vocabulary.
 M.text_bytes, M.merges = 2 ^ 21, 500
 
-local subjects = { "the model", "a small network", "the optimizer", "one rank", "the scheduler", "every worker", "the reader", "a long sequence",
-  "the gradient", "this experiment", "the cluster", "a careful engineer", "the second layer", "the profiler" }
+local subjects = { "the model", "a small network", "the optimizer", "one rank", "the scheduler", "every worker", "the reader",
+  "a long sequence", "the gradient", "this experiment", "the cluster", "a careful engineer", "the second layer", "the profiler" }
 local verbs = { "waits for", "measures", "keeps", "shards", "gathers", "sends", "clips", "repeats", "explains", "compares", "predicts",
   "remembers", "divides", "collects" }
 local objects = { "the parameters", "a batch of samples", "its neighbours", "the memory of a step", "the noise", "two thousand tokens",
   "the next unit", "an old result", "the learning rate", "the activations", "a table of figures", "the slowest link", "the whole state",
   "the first answer" }
-local endings = { "before the step ends", "without a copy", "in the background", "once per epoch", "on every device", "as the document says",
-  "for the third time", "while others compute", "until memory is short", "and writes it down" }
+local endings = { "before the step ends", "without a copy", "in the background", "once per epoch", "on every device",
+  "as the document says", "for the third time", "while others compute", "until memory is short", "and writes it down" }
 local joints = { "; then ", ", and ", ", although ", ". ", ". ", ". " }
 
 --- Lehmer's generator, as in analyze/statistics: the same text on every machine.

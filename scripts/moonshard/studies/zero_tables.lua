@@ -90,7 +90,8 @@ end
 function M.write(runs, max_batch, with_copies)
   local list = lists.map(runs.points, function(point)
     return { key = M.key(point), strategy = point.options.sharding, num_gpus = plot_points.ranks(point),
-      modelled = plot_points.modelled_ranks(point) and "communication" or nil, id = point.id, status = point.status, error = point.error ~= "" and point.error or nil, options = point.options,
+      modelled = plot_points.modelled_ranks(point) and "communication" or nil, id = point.id, status = point.status,
+      error = point.error ~= "" and point.error or nil, options = point.options,
       metrics = point.metrics, time = point.result.time, comm = point.result.comm, ranks = point.result.ranks }
   end)
   local csv = M.table(runs):to("csv")

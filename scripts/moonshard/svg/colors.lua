@@ -23,8 +23,9 @@ for _, row in ipairs {
   { 2, "activations" }, { 14, "output_gradients" }, { 11, "engine_kept" }, { 7, "norm_samples" }, { 1, "temporaries_ggt" },
   { 3, "temporaries_aat" }, { 9, "engine_temporaries" }, { 4, "communication" }, { 13, "data" }, { 10, "step_temporaries" },
   { 15, "rest" },
-  { 14, "gather" }, { 0, "graph", "forward" }, { 5, "backward" }, { 3, "norms", "noise" }, { 4, "norm_reduce" }, { 7, "clip_factors" },
-  { 2, "clipped_sum" }, { 8, "second_backward" }, { 9, "reduce" }, { 10, "optimizer", "update" }, { 0, "compute" },
+  { 14, "gather" }, { 0, "forward" }, { 6, "graph" }, { 5, "backward" }, { 3, "norms" }, { 12, "noise" }, { 4, "norm_reduce" },
+  { 7, "clip_factors" }, { 2, "clipped_sum" }, { 8, "second_backward" }, { 9, "reduce" }, { 10, "update" }, { 1, "optimizer" },
+  { 0, "compute" },
   { 4, "exposed communication" },
 } do
   for i = 2, #row do M.named[row[i]:gsub("_", " ")] = row[1] end

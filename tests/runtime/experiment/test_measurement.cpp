@@ -7,6 +7,7 @@
 
 #include "runtime/experiment/experiment.h"
 #include "runtime/experiment/measurement.h"
+#include "runtime/profile/ledger.h"
 #include "runtime/profile/timeline.h"
 #include "runtime/profile/utilization.h"
 #include "runtime/records/csv.h"
@@ -75,6 +76,102 @@ TEST(Ledger, NamesWhatEachEngineNeeds) {
   EXPECT_EQ(most("none", "engine_kept"), 0);
   EXPECT_GT(most("bookkeeping", "engine_kept"), 10 * most("ghost", "engine_kept"));
   EXPECT_GT(most("bookkeeping", "norm_samples"), 0);
+}
+
+TEST(Measurement, SeveralWatchedStepsMakeOneTimeline) {
+  ExperimentOptions options = tiny("flash");
+  options.watch_steps = 3;
+  const Json timeline = run_experiment(options)["memory"]["timeline"];
+  ASSERT_EQ(timeline["step_begins_ms"].size(), 3u);
+  EXPECT_EQ(timeline["step_begins_ms"][0], 0);
+  EXPECT_LT(timeline["step_begins_ms"][1], timeline["step_begins_ms"][2]);
+  const auto ms = timeline["ms"].get<std::vector<double>>();
+  EXPECT_TRUE(std::is_sorted(ms.begin(), ms.end()));
+  EXPECT_LE(ms.size(), profile::kTimelineSamples + 3);
+  for (const auto& [owner, values] : timeline["owners"].items())
+    EXPECT_EQ(values.size(), ms.size()) << owner;
+  EXPECT_FALSE(run_experiment(tiny("flash"))["memory"]["timeline"].contains("step_begins_ms"));
+}
+
+TEST(Measurement, MemoryIsAveragedOverTime) {
+  const Json metrics = run_experiment(tiny("none"))["metrics"];
+  EXPECT_GT(metrics["avg_memory_bytes"], metrics["parameter_bytes"]);
+  EXPECT_LT(metrics["avg_memory_bytes"], metrics["peak_memory_bytes"]);
+}
+
+TEST(Measurement, TimedLayersHaveTheirSizes) {
+  ExperimentOptions options = tiny("ghost");
+  options.profile = "layers";
+  bool found = false;
+  for (const Json& row : run_experiment(options)["layers"]) {
+    if (row["layer"] != "model.layers.0.mlp.up_proj") continue;
+    found = true;
+    EXPECT_EQ(row["in_features"], 128);
+    EXPECT_EQ(row["out_features"], 384);
+    EXPECT_EQ(row["parameters"], 128 * 384);
+    EXPECT_EQ(row["tokens"], 2 * 64);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Measurement, APointWithoutMemoryHasItsBreakdownRanksAndAdvice) {
+  ExperimentOptions options = tiny("bookkeeping");
+  options.parallel = "fsdp";
+  options.world = "fake:4";
+  options.batch_size = 16;
+  options.seq_length = 512;
+  options.memory_limit_mb = 100;
+  const Json record = run_experiment(options);
+  ASSERT_EQ(record["status"], "oom");
+  EXPECT_EQ(record["sharding"]["world"], 4);
+  EXPECT_EQ(record["sharding"]["fake"], true);
+  EXPECT_FALSE(record["modelled"].get<std::string>().empty());
+  EXPECT_EQ(record["memory_stages"].back()["stage"], "after model creation");
+  int64_t sum = 0;
+  for (const Json& row : record["memory"]["breakdown"]) sum += row["bytes"].get<int64_t>();
+  EXPECT_EQ(sum, record["memory"]["peak_bytes"]);
+  EXPECT_GT(sum, 50 << 20) << "of a limit of 100 MiB";
+  EXPECT_EQ(record["memory"]["peak_phase"], record["phase"]);
+  ASSERT_FALSE(record["savings"].empty());
+  EXPECT_EQ(record["savings"][0]["change"], "batch_size = 8, grad_accum = 2");
+  options.profile = "off";
+  EXPECT_FALSE(run_experiment(options).contains("savings")) << "nobody asked to look";
+}
+
+TEST(Measurement, TheWholeModelMayBeMadeFirst) {
+  ExperimentOptions options = tiny("none");
+  options.parallel = "fsdp";
+  options.world = "fake:4";
+  const auto after_model = [&] {
+    for (const Json& row : run_experiment(options)["memory_stages"])
+      if (row["stage"] == "after model creation") return row["allocated_bytes"].get<int64_t>();
+    return int64_t{0};
+  };
+  const int64_t parts = after_model();
+  options.whole_first = true;
+  const int64_t whole = after_model();
+  EXPECT_GT(whole, 3 * (parts - 2048)) << "a quarter of the parameters, and the data";
+  const Json record = run_experiment(options);
+  EXPECT_EQ(record["memory_stages"][3]["stage"], "after wrapping");
+  EXPECT_EQ(record["memory_stages"][3]["allocated_bytes"], parts);
+}
+
+TEST(Measurement, NormsBeforeTheirSumOverRanksAreKept) {
+  ExperimentOptions options = tiny("flash");
+  options.parallel = "fsdp";
+  options.world = "fake:2";
+  EXPECT_FALSE(run_experiment(options).contains("norm_sum"));
+  options.norm_reduce = "sum";
+  const Json rows = run_experiment(options)["norm_sum"];
+  ASSERT_EQ(rows.size(), 1u) << "the other rank is modelled";
+  EXPECT_EQ(rows[0]["before"].size(), 2u);
+  EXPECT_EQ(rows[0]["after"].size(), 2u);
+}
+
+TEST(Measurement, TheLoadOfTheMachineIsInTheRecord) {
+  const Json load = run_experiment(tiny("none"))["load"];
+  EXPECT_GE(load["cores"], 1);
+  EXPECT_GE(load["load_before"], 0);
 }
 
 TEST(Ledger, WhatCheckpointingComputesAgainAreActivations) {

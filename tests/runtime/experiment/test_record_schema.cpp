@@ -79,6 +79,13 @@ std::vector<ExperimentOptions> kinds(const std::filesystem::path& text_folder) {
   starved.seq_length = 512;
   starved.batch_size = 8;
   list.push_back(starved);
+  ExperimentOptions summed = small("flash");
+  summed.parallel = "fsdp";
+  summed.world = "fake:2";
+  summed.norm_reduce = "sum";
+  summed.watch_steps = 2;
+  summed.iters = 8;  // long enough for the load of the machine to be told
+  list.push_back(summed);
   return list;
 }
 
@@ -92,6 +99,8 @@ const std::map<std::string, std::string>& written_elsewhere() {
       {"metrics.mfu_percent", "runtime/experiment/measurement.cpp"},
       {"metrics.gpu_utilization_percent", "runtime/experiment/measurement.cpp"},
       {"ranks", "runtime/experiment/measurement.cpp"},
+      {"load.gpu_percent_before", "runtime/experiment/measurement.cpp"},
+      {"load.gpu_processes", "runtime/experiment/measurement.cpp"},
   };
   return places;
 }

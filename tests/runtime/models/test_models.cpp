@@ -120,6 +120,14 @@ TEST(Presets, AreFoundUnderTheirNamesOnTheHub) {
   for (const auto& [name, preset] : names)
     EXPECT_EQ(models::find_preset(name).sizes.model, preset) << name;
   EXPECT_THROW(models::find_preset("meta-llama/Llama-3.1-70B"), UsageError);
+  EXPECT_EQ(models::hub_name("llama3.1-8b"), "meta-llama/Llama-3.1-8B-Instruct");
+  EXPECT_EQ(models::hub_name("llama3-tiny"), "llama3-tiny") << "the hub has no such model";
+  for (const models::Preset& preset : models::presets())
+    EXPECT_EQ(models::find_preset(models::hub_name(preset.sizes.model)).sizes.model,
+              preset.sizes.model);
+  const std::string said = models::hub_suggestion("meta-llama/Llama-3.1-70B-Instruct");
+  EXPECT_NE(said.find("did you mean 'meta-llama/Llama-3.1-8B-Instruct'?"), std::string::npos)
+      << said;
 }
 
 TEST(Presets, ResolveWithoutAnOpenChoice) {

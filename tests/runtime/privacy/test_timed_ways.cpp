@@ -16,13 +16,11 @@ namespace {
 using testing::HasSubstr;
 
 TEST(TimedWays, AddUpToWholeWaysAndScaleWithTheSamples) {
-  const WayTimes times{5, 3, 7, 8, 2, 7.5, 4};
-  EXPECT_EQ(times.inputs(/*one_pass=*/false), 3 + 7 + 2) << "the faster norm, the sum, the update";
-  EXPECT_EQ(times.inputs(/*one_pass=*/true), 3 + 7.5) << "sum and update in one";
+  const WayTimes times{5, 3, 7, 8, 2, 4};
+  EXPECT_EQ(times.inputs(), 3 + 7 + 2) << "the faster norm, the sum, the update";
   EXPECT_EQ(times.rows(), 8 + 4);
   const WayTimes twice = times.scaled(2);
-  EXPECT_EQ(twice.inputs(/*one_pass=*/true), 6 + 15);
-  EXPECT_EQ(twice.inputs(/*one_pass=*/false), 6 + 14 + 2) << "the update reads one sum, however many samples";
+  EXPECT_EQ(twice.inputs(), 6 + 14 + 2) << "the update reads one sum, however many samples";
   EXPECT_EQ(twice.rows(), 16 + 8);
   EXPECT_EQ(times.scaled(0.25).update_rows, 2) << "never less than weights alone";
 }
@@ -39,8 +37,7 @@ TEST(TimedWays, AreTimedOnceAndRemembered) {
   for (const double ms :
        {first->ghost, first->flash, first->sum, first->keep, first->update, first->update_rows})
     EXPECT_GT(ms, 0);
-  EXPECT_EQ(first->sum_update, first->sum + first->update) << "no kernel here does both at once";
-  EXPECT_EQ(first->inputs(false), second->inputs(false)) << "the second is the first, remembered";
+  EXPECT_EQ(first->inputs(), second->inputs()) << "the second is the first, remembered";
   const Json choices = read_json_file(file)["choices"];
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_THAT(choices.begin().key(), HasSubstr("B 2 T 24 in 16 out 8,32"));

@@ -108,6 +108,24 @@ TEST_F(Fitting, ALabelKeepsItsUnit) {
   });
 }
 
+TEST_F(Fitting, NamesAreCutWhereTheyAreAlike) {
+  frame(600, [&] {
+    const std::vector<std::string> names = {"a_rather_long_run_name: ghost, 1024 tokens",
+                                            "a_rather_long_run_name: flash, 1024 tokens", "short"};
+    const float width = ImGui::CalcTextSize("a_rather...ghost, 1024 tokens").x;
+    const std::vector<std::string> cut = fit_names(names, width);
+    EXPECT_TRUE(cut[0].ends_with("...ghost, 1024 tokens")) << cut[0];
+    EXPECT_TRUE(cut[1].ends_with("...flash, 1024 tokens")) << cut[1];
+    EXPECT_TRUE(cut[0].starts_with("a_")) << cut[0];
+    EXPECT_EQ(cut[2], "short");
+    for (const std::string& name : cut) EXPECT_LE(ImGui::CalcTextSize(name.c_str()).x, width);
+    EXPECT_EQ(fit_names(names, 1000), names);
+    for (const std::string& name : fit_names(names, 40)) {
+      EXPECT_LE(ImGui::CalcTextSize(name.c_str()).x, 41);
+    }
+  });
+}
+
 TEST_F(Fitting, AFigureKeepsAReadableSizeInANarrowPanel) {
   records::PlotSpec spec;
   records::PlotPanel panel;

@@ -8,6 +8,7 @@
 #include "viewer/panels/detail_charts.h"
 #include "viewer/render/plot_layout.h"
 #include "viewer/render/plot_table.h"
+#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -335,6 +336,30 @@ TEST_F(PanelCharts, NormsStandAroundTheBoundOnALogAxis) {
   chart_ = Chart();
   make_privacy_chart(named(2), chart_);
   EXPECT_EQ(chart_.spec.panels.size(), 1u) << "falling edges are no histogram";
+}
+
+TEST_F(PanelCharts, AxesAreCutOnlyWhenAsked) {
+  records::PlotPanel panel;
+  panel.kind = PlotKind::Lines;
+  panel.series.push_back({"s", {1, 2}, {9.04, 9.09}});
+  chart_.spec.panels.push_back(panel);
+  EXPECT_TRUE(has_zero_axes(chart_.spec));
+  EXPECT_EQ(prepare_plot(chart_.spec).panels[0].y_range.min, 0);
+  cut_axes(chart_.spec);
+  EXPECT_GT(prepare_plot(chart_.spec).panels[0].y_range.min, 9);
+  panel.kind = PlotKind::Bars;
+  chart_.spec.panels = {panel};
+  EXPECT_FALSE(has_zero_axes(chart_.spec));
+  cut_axes(chart_.spec);
+  EXPECT_FALSE(chart_.spec.panels[0].y.min) << "bars stand on zero";
+}
+
+TEST_F(PanelCharts, BothPeaksAreNamedAsWhatTheyAre) {
+  detail(0).memory.breakdown = {{"parameters", kMiB}};
+  make_memory_chart(workspace_, points_, {}, chart_);
+  EXPECT_NE(chart_.spec.title.find("watched step"), std::string::npos);
+  EXPECT_NE(chart_.spec.note.find("measured peak"), std::string::npos);
+  EXPECT_EQ(metric_title("peak_memory_bytes"), "measured peak memory");
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Every panel as a picture: a real folder of the CPU (two ranks, failed points, trace, snapshot)
-// and one of an H200, drawn without a display and compared with stored pictures.
+// and a made-up grid, drawn without a display and compared with stored pictures.
 #include <gtest/gtest.h>
 
 #include "tests/viewer/golden.h"
+#include "tests/viewer/grid_run.h"
 #include "tests/viewer/headless.h"
+#include "tests/viewer/sample_run.h"
 #include "viewer/app.h"
 #include "viewer/context.h"
 #include "viewer/panels/panel.h"
@@ -61,7 +63,8 @@ TEST_F(PanelPictures, AScreenOf4KShowsTheSameTwiceAsFine) {
 }
 
 TEST_F(PanelPictures, AHeatMapOfManyPointsLooksAsStored) {
-  options_.folders = {"examples/results/document_002_qwen1.5_1.8b"};
+  TemporaryFolder root;
+  options_.folders = {make_sharding_grid(root.path())};
   options_.point_id.clear();
   for (const char* panel : {"heat_map", "run_table", "tradeoff"}) {
     options_.panel = panel;

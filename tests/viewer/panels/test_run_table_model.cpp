@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/viewer/grid_run.h"
 #include "tests/viewer/sample_run.h"
 
 namespace moonshard::viewer {
@@ -44,7 +45,8 @@ class RunTableModel : public ::testing::Test {
 
 TEST_F(RunTableModel, HasAxesAndMetricsWithUnitsAsColumns) {
   ASSERT_TRUE(column("peak_memory_bytes") && column("seq_length") && column("mode"));
-  EXPECT_EQ(column("peak_memory_bytes")->title, "peak memory [MiB]");
+  EXPECT_EQ(column("peak_memory_bytes")->title, "measured peak [MiB]")
+      << "the memory panels show that of the watched step";
   EXPECT_EQ(column("avg_time_ms")->title, "avg time [ms]");
   EXPECT_TRUE(column("seq_length")->numeric);
   EXPECT_FALSE(column("mode")->numeric);
@@ -57,6 +59,31 @@ TEST_F(RunTableModel, OffersEveryOptionAndKnowsWhichDiffer) {
   EXPECT_FALSE(column("noise_multiplier")->differs);
   EXPECT_TRUE(column("mode")->differs);
   EXPECT_EQ(cell_text(workspace_, *column("noise_multiplier"), {0, 0}), "0.8");
+}
+
+TEST_F(RunTableModel, WhatDiffersAndTheMainFiguresComeFirst) {
+  const auto main_keys = [&] {
+    std::vector<std::string> keys;
+    for (const TableColumn& each : columns_) {
+      if (each.main) keys.push_back(each.key);
+    }
+    return keys;
+  };
+  load({make_engine_grid(root_.path())});
+  std::vector<std::string> keys = main_keys();
+  ASSERT_GE(keys.size(), 6u);
+  keys.resize(6);
+  EXPECT_EQ(keys, (std::vector<std::string>{"mode", "seq_length", "median_time_ms",
+                                            "peak_memory_bytes", "time_ratio", "memory_percent"}))
+      << "what all points share is no main column";
+  EXPECT_FALSE(column("num_layers")->main);
+  // Of several sweeps many options differ: their words stand in one column.
+  load({make_engine_grid(root_.path()), make_sharding_grid(root_.path())});
+  keys = main_keys();
+  keys.resize(4);
+  EXPECT_EQ(keys,
+            (std::vector<std::string>{"run", "point", "median_time_ms", "peak_memory_bytes"}));
+  EXPECT_EQ(cell_text(workspace_, *column("point"), {0, 1}), "ghost, 1024 tokens");
 }
 
 TEST_F(RunTableModel, KeepsFailedAndPlannedPointsAsRows) {

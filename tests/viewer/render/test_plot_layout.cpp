@@ -2,6 +2,7 @@
 #include "viewer/render/plot_layout.h"
 
 #include <cmath>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -133,6 +134,84 @@ TEST(PlotLayout, UsesFewDistinctXValuesAsTicks) {
   const PreparedPanel dense = prepare_plot(lines_spec(x, y)).panels[0];
   EXPECT_TRUE(dense.x_ticks.empty());
   EXPECT_FALSE(dense.markers);
+}
+
+TEST(PlotLayout, BarsCloseUpWhereASeriesIsAbsent) {
+  records::PlotSpec spec;
+  records::PlotPanel panel;
+  panel.x.categories = {"a", "b", "c"};
+  panel.series.push_back({"s", {0}, {1.0}});
+  panel.series.push_back({"t", {1}, {2.0}});
+  panel.series.push_back({"u", {2}, {std::nullopt}, {}, {"oom"}});
+  spec.panels.push_back(panel);
+  const PreparedPanel single = prepare_plot(spec).panels[0];
+  EXPECT_GT(single.bar_width, 0.4) << "one bar in each category, not a third of it";
+  EXPECT_DOUBLE_EQ(single.series[1].x[0], 1.0);
+  EXPECT_DOUBLE_EQ(single.series[2].missing[0].x, 2.0);
+  spec.panels[0].series[0] = {"s", {0, 1}, {1.0, 1.0}};
+  const PreparedPanel pair = prepare_plot(spec).panels[0];
+  EXPECT_NEAR(pair.series[1].x[0] - pair.series[0].x[1], pair.bar_width, 1e-12);
+  EXPECT_DOUBLE_EQ(pair.series[0].x[0], 0.0) << "alone in its category";
+}
+
+TEST(PlotLayout, HeatMapsOfOneFigureShareAScale) {
+  records::PlotSpec spec;
+  for (const double value : {10.0, 500.0}) {
+    records::PlotPanel panel;
+    panel.kind = PlotKind::HeatMap;
+    panel.x.categories = {"a", "b"};
+    panel.value = {"speed", "tokens/s"};
+    panel.series.push_back({"row", {0, 1}, {value, 2 * value}});
+    spec.panels.push_back(panel);
+  }
+  PreparedPlot plot = prepare_plot(spec);
+  for (const PreparedPanel& panel : plot.panels) {
+    EXPECT_EQ(panel.value_range.min, 10);
+    EXPECT_EQ(panel.value_range.max, 1000);
+  }
+  spec.panels[1].value.label = "something else";
+  plot = prepare_plot(spec);
+  EXPECT_EQ(plot.panels[0].value_range.max, 20);
+}
+
+TEST(PlotLayout, AxesOfAmountsBeginAtZeroUnlessTheSpecSaysOtherwise) {
+  records::PlotSpec spec = lines_spec({1, 2}, {9.04, 9.09});
+  EXPECT_EQ(prepare_plot(spec).panels[0].y_range.min, 0);
+  spec.panels[0].kind = PlotKind::Scatter;
+  EXPECT_EQ(prepare_plot(spec).panels[0].x_range.min, 0);
+  EXPECT_GT(prepare_plot(spec).panels[0].x_range.max, 2.05) << "marks at the edge stay whole";
+  spec.panels[0].y.min = 9.0;
+  EXPECT_EQ(prepare_plot(spec).panels[0].y_range.min, 9);
+  EXPECT_LT(prepare_plot(lines_spec({1, 2}, {-1.0, 3.0})).panels[0].y_range.min, -1);
+}
+
+TEST(PlotLayout, TwoThingsNeverShareAColourInOnePicture) {
+  records::PlotSpec spec;
+  records::PlotPanel panel;
+  panel.kind = PlotKind::StackedBars;
+  panel.x.categories = {"a"};
+  for (const char* name : {"ghost", "zero3", "update", "optimizer", "norms", "noise", "none"}) {
+    panel.series.push_back({name, {0}, {1.0}});
+  }
+  spec.panels.push_back(panel);
+  std::set<size_t> colors;
+  for (const PreparedSeries& series : prepare_plot(spec).panels[0].series) {
+    EXPECT_TRUE(colors.insert(series.color).second) << series.name;
+  }
+}
+
+TEST(PlotLayout, ALegendNamesOnlyWhatCanBeSeen) {
+  records::PlotSpec spec;
+  records::PlotPanel panel;
+  panel.kind = PlotKind::StackedBars;
+  panel.x.categories = {"a", "b"};
+  panel.series.push_back({"large", {0, 1}, {100.0, 90.0}});
+  panel.series.push_back({"sliver", {0, 1}, {0.05, 0.1}});
+  panel.series.push_back({"small", {0, 1}, {0.0, 2.0}});
+  spec.panels.push_back(panel);
+  std::vector<std::string> names;
+  for (const LegendEntry& entry : prepare_plot(spec).legend.entries) names.push_back(entry.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"large", "small"}));
 }
 
 }  // namespace

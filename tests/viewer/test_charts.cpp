@@ -1,0 +1,127 @@
+// Charts of whole folders, as the program makes them: the plot specs behind the pictures.
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tests/viewer/grid_run.h"
+#include "tests/viewer/headless.h"
+#include "tests/viewer/sample_run.h"
+#include "viewer/application.h"
+
+namespace moonshard::viewer {
+namespace {
+
+class Charts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_not_drawn(); !why.empty()) GTEST_SKIP() << why;
+  }
+
+  records::PlotSpec chart(const std::vector<std::filesystem::path>& folders,
+                          const std::string& panel) {
+    ApplicationOptions options;
+    options.folders = folders;
+    options.panel = panel;
+    Application app(options);
+    const auto backend = make_headless_backend();
+    backend->resize(900, 600, 1.0f);
+    app.set_density(1.0f);
+    app.document().load_now();
+    for (int frame = 0; frame < 12; ++frame) {
+      backend->begin_frame(0);
+      app.draw_frame();
+      backend->end_frame();
+      app.store().wait_idle();
+    }
+    for (const std::unique_ptr<Panel>& each : app.panels()) {
+      if (each->name() == panel && each->shown_plot()) return *each->shown_plot();
+    }
+    return {};
+  }
+
+  TemporaryFolder root_;
+};
+
+TEST_F(Charts, ManyBarsLieWithNamesInLinesOfTheirOwn) {
+  const records::PlotSpec spec = chart({make_sharding_grid(root_.path())}, "comparison");
+  ASSERT_EQ(spec.panels.size(), 3u);
+  const records::PlotPanel& time = spec.panels[0];
+  EXPECT_TRUE(time.horizontal);
+  EXPECT_EQ(time.x.categories.size(), 12u);
+  EXPECT_EQ(time.x.categories[0], "accum 1, batch 2");
+  ASSERT_EQ(time.series.size(), 2u);
+  EXPECT_EQ(time.series[0].name, "zero2");
+  EXPECT_EQ(time.series[1].name, "zero3");
+}
+
+TEST_F(Charts, FewBarsStand) {
+  const records::PlotSpec spec = chart({make_engine_grid(root_.path())}, "comparison");
+  ASSERT_EQ(spec.panels.size(), 3u);
+  EXPECT_FALSE(spec.panels[0].horizontal);
+  EXPECT_EQ(spec.panels[0].x.categories,
+            (std::vector<std::string>{"1024 tokens", "2048 tokens", "4096 tokens"}));
+}
+
+TEST_F(Charts, SeveralRunsAreFacetsInRows) {
+  const records::PlotSpec spec =
+      chart({make_engine_grid(root_.path()), make_sharding_grid(root_.path())}, "comparison");
+  ASSERT_EQ(spec.panels.size(), 6u);
+  EXPECT_EQ(spec.columns, 3);
+  EXPECT_EQ(spec.panels[0].title, "engines");
+  EXPECT_EQ(spec.panels[3].title, "zero_compare");
+  EXPECT_EQ(spec.panels[3].x.categories[0], "accum 1, batch 2") << "the title names the run";
+  EXPECT_NE(spec.title.find("modelled"), std::string::npos);
+}
+
+TEST_F(Charts, SmallDifferencesOfNoisyStepsAreWithinNoise) {
+  const std::vector<GridPoint> points = {
+      {{{"mode", "none"}}, 100, 4e9, {90, 95, 100, 105, 110}},
+      {{{"mode", "ghost"}}, 101, 4e9, {91, 96, 101, 106, 111}},
+      {{{"mode", "flash"}}, 150, 4e9, {149, 149.5, 150, 150.5, 151}}};
+  const records::PlotSpec spec =
+      chart({make_grid_run(root_.path(), "run", {"mode"}, points)}, "comparison");
+  ASSERT_FALSE(spec.panels.empty());
+  EXPECT_NE(spec.note.find("within noise"), std::string::npos);
+  for (const records::PlotSeries& series : spec.panels[0].series) {
+    ASSERT_EQ(series.texts.size(), 1u);
+    EXPECT_EQ(series.texts[0], series.name == "ghost" ? "~" : "") << series.name;
+    if (series.name == "flash") {
+      EXPECT_GT(*series.low[0], 1);
+    }
+  }
+}
+
+TEST_F(Charts, TwoLengthsGiveNoExponent) {
+  records::PlotSpec spec = chart({make_engine_grid(root_.path(), {1024, 2048})}, "scaling");
+  ASSERT_EQ(spec.panels.size(), 1u);
+  EXPECT_TRUE(spec.panels[0].references.empty());
+  EXPECT_NE(spec.note.find("no exponent"), std::string::npos);
+  spec = chart({make_engine_grid(root_.path() / "three")}, "scaling");
+  ASSERT_EQ(spec.panels[0].references.size(), 3u);
+  EXPECT_NE(spec.panels[0].references[0].text.find("O(T)"), std::string::npos);
+}
+
+TEST_F(Charts, FiguresOfModelledRunsSayIt) {
+  const auto modelled = make_sharding_grid(root_.path());
+  const auto measured = make_engine_grid(root_.path());
+  for (const char* panel : {"comparison", "tradeoff", "heat_map", "scaling", "samples"}) {
+    EXPECT_NE(chart({modelled}, panel).title.find("modelled"), std::string::npos) << panel;
+    EXPECT_EQ(chart({measured}, panel).title.find("modelled"), std::string::npos) << panel;
+  }
+}
+
+TEST_F(Charts, HeatMapsFollowWhatVaries) {
+  records::PlotSpec spec = chart({make_sharding_grid(root_.path())}, "heat_map");
+  ASSERT_EQ(spec.panels.size(), 2u);
+  EXPECT_EQ(spec.panels[0].title, "zero2");
+  EXPECT_EQ(spec.panels[0].x.label, "batch size");
+  EXPECT_EQ(spec.panels[0].y.label, "accumulation steps");
+  spec = chart({make_engine_grid(root_.path())}, "heat_map");
+  ASSERT_EQ(spec.panels.size(), 1u);
+  EXPECT_EQ(spec.panels[0].y.label, "engine");
+  EXPECT_EQ(spec.panels[0].x.categories.size(), 3u);
+}
+
+}  // namespace
+}  // namespace moonshard::viewer
