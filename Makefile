@@ -2,13 +2,15 @@
 #   make demo   set up, build, run the first experiment on any CPU
 #   make test   set up, build, run all tests
 #   make bench-gpu   the private step beside PyTorch's plain one, on this machine's GPU
+#   make wheel       dist/moonshard-…whl: for machines without a compiler, beside PyPI's torch
+#   make bundle      dist/moonshard-…-bundle.tar.gz: to build on machines without network; make packages: .deb and .tar.gz
 BUILD ?= build
 PRESET ?= release
 export PATH := $(CURDIR)/.deps/venv/bin:$(PATH)
 
-.PHONY: help setup build demo test lint format clean bench-gpu
+.PHONY: help setup build demo test lint format clean bench-gpu wheel bundle packages
 help:
-	@sed -n '2,5p' Makefile
+	@sed -n '2,7p' Makefile
 
 setup:
 	@cmake/bootstrap
@@ -29,6 +31,16 @@ test: build
 bench-gpu: setup
 	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET) moonshard moonshard_gpu
 	@$(BUILD)/bin/moonshard run scripts/bench/gpu.lua
+
+wheel: setup
+	@cmake/timed build cmake/configure_and_build $(BUILD) $(PRESET) moonshard moonshard-view moonshard_module moonshard_gpu
+	@bindings/python/make_wheel $(BUILD) dist
+
+bundle: setup
+	@cmake/bundle dist
+
+packages: build
+	@cd $(BUILD) && cpack -G "DEB;TGZ" -B $(CURDIR)/dist | grep generated
 
 lint: setup
 	@cmake/lint

@@ -20,3 +20,14 @@ configure_package_config_file(cmake/moonshardConfig.cmake.in ${CMAKE_BINARY_DIR}
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/moonshardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/moonshardConfig.cmake ${CMAKE_BINARY_DIR}/moonshardConfigVersion.cmake
               cmake/FindLibTorch.cmake cmake/FindLuaJIT.cmake cmake/versions.ini DESTINATION ${package_dir})
+
+# make packages: the installed tree as .deb and .tar.gz. LibTorch is no Debian package: it is found as CMakeLists.txt says.
+set(CPACK_PACKAGE_CONTACT "the moonshard developers <moonshard@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
+set(CPACK_PACKAGE_FILE_NAME moonshard-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGING_INSTALL_PREFIX /opt/moonshard)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34), libstdc++6, libedit2, libpcre2-8-0, libutf8proc2 | libutf8proc3, zlib1g, libglfw3, libegl1, libopengl0")
+set(CPACK_STRIP_FILES ON)
+include(CPack)

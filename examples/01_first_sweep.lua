@@ -13,4 +13,4 @@ print()
 print(runs:overhead { baseline = "none" })
 print()
 for _, path in ipairs(runs:plot "all") do print("picture: " .. path) end
-print("look at it: build/bin/moonshard view " .. runs.path)
+print(("look at it: %s view %s"):format(arg and arg[-1] or "moonshard", runs.path))

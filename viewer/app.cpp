@@ -1,9 +1,13 @@
 #include "viewer/app.h"
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 
+#include <fmt/format.h>
 #include <imgui.h>
+
+#include "runtime/base/check.h"
 
 #include "viewer/folder_dialog.h"
 #include "viewer/widgets/format.h"
@@ -13,10 +17,11 @@ namespace {
 
 // ImGui needs a few frames after an event until windows, tables and plots have settled.
 constexpr int kSettleFrames = 4;
-constexpr double kIdleWait_s = 1.0;
+// Tooltips come a while after the mouse rests: for so long frames go on, a few in a second. Then
+// nothing is drawn until there is input or something new to show.
+constexpr double kLively_s = 1.5, kLivelyWait_s = 0.1, kIdleWait_s = 1.0;
 constexpr double kBusyWait_s = 0.03;  // while something is read, for its progress bar
 constexpr int kWidth = 1440, kHeight = 900;
-// A screenshot is done when nothing is read any more; what is read may ask for more to be read.
 constexpr int kMaxScreenshotRounds = 20;
 
 ApplicationOptions application_options(const AppOptions& options, const Settings& settings) {
@@ -82,15 +87,26 @@ void run_window(const AppOptions& options) {
     ImGui::GetIO().WantSaveIniSettings = false;
   };
   int busy_frames = kSettleFrames;
+  const auto seconds = [start = std::chrono::steady_clock::now()] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  double lively_until = kLively_s;
   for (int frame = 0; options.max_frames == 0 || frame < options.max_frames; ++frame) {
-    const bool idle = busy_frames <= 0 && options.max_frames == 0;
+    if (busy_frames <= 0 && options.max_frames == 0) {
+      const bool lively = seconds() < lively_until;
+      const double wait = app.busy() ? kBusyWait_s : lively ? kLivelyWait_s : kIdleWait_s;
+      if (backend->wait(wait)) {
+        busy_frames = kSettleFrames;
+        lively_until = seconds() + kLively_s;
+      } else if (!lively && !app.busy()) {
+        continue;  // the picture on the screen is still right
+      }
+    }
+    --busy_frames;
     app.set_density(backend->density());
-    const auto before = ImGui::GetTime();
-    const double wait = !idle ? 0 : app.busy() ? kBusyWait_s : kIdleWait_s;
-    if (!backend->begin_frame(wait)) break;
-    // A wait that ended early was ended by input or by new data.
-    busy_frames = idle && ImGui::GetTime() - before < wait * 0.98 ? kSettleFrames : busy_frames - 1;
-    if (ImGui::IsAnyMouseDown() || ImGui::GetIO().WantTextInput) busy_frames = kSettleFrames;
+    if (!backend->begin_frame(0)) break;
+    if (ImGui::IsAnyMouseDown()) busy_frames = kSettleFrames;
+    if (ImGui::GetIO().WantTextInput) lively_until = seconds() + kLively_s;  // a blinking cursor
     app.open(backend->take_dropped());
     app.draw_frame();
     backend->end_frame();
@@ -100,26 +116,49 @@ void run_window(const AppOptions& options) {
   remember();
 }
 
-Image draw_screenshot(const AppOptions& options, float scale) {
-  Settings settings;
-  Application app(application_options(options, settings));
-  const std::unique_ptr<HeadlessBackend> backend = make_headless_backend();
-  backend->resize(first_positive(options.width, 0, kWidth),
-                  first_positive(options.height, 0, kHeight), scale);
+namespace {
+
+// Draws until nothing is read any more; what is read may ask for more to be read.
+void draw_until_settled(Application& app, HeadlessBackend& backend) {
   app.set_density(1.0f);
   app.document().load_now();
   app.check_request();
   for (int round = 0; round < kMaxScreenshotRounds; ++round) {
     const uint64_t before = app.store().revision();
     for (int frame = 0; frame < kSettleFrames; ++frame) {
-      backend->begin_frame(0);
+      backend.begin_frame(0);
       app.draw_frame();
-      backend->end_frame();
+      backend.end_frame();
     }
     if (!app.store().busy() && app.store().revision() == before) break;
     app.store().wait_idle();
   }
+}
+
+}  // namespace
+
+Image draw_screenshot(const AppOptions& options, float scale) {
+  Settings settings;
+  Application app(application_options(options, settings));
+  const std::unique_ptr<HeadlessBackend> backend = make_headless_backend();
+  backend->resize(first_positive(options.width, 0, kWidth),
+                  first_positive(options.height, 0, kHeight), scale);
+  draw_until_settled(app, *backend);
   return backend->read_pixels();
+}
+
+records::PlotSpec chart_of_panel(const AppOptions& options) {
+  Application app(application_options(options, Settings()));
+  const std::unique_ptr<HeadlessBackend> backend = make_headless_backend();
+  backend->resize(kWidth, kHeight, 1.0f);
+  draw_until_settled(app, *backend);
+  for (const std::unique_ptr<Panel>& panel : app.panels()) {
+    if (panel->name() == options.panel && panel->shown_plot()) return *panel->shown_plot();
+  }
+  throw UsageError(fmt::format(
+      "--figure: expected a panel with a chart, got '{}', which shows none here; look at it with "
+      "--screenshot",
+      options.panel));
 }
 
 }  // namespace moonshard::viewer

@@ -22,4 +22,8 @@ void run_window(const AppOptions& options);
 /// The window's content without a display. Nothing is remembered.
 Image draw_screenshot(const AppOptions& options, float scale);
 
+/// The chart of options.panel as its Export saves it. Throws UsageError where that panel shows
+/// none.
+records::PlotSpec chart_of_panel(const AppOptions& options);
+
 }  // namespace moonshard::viewer

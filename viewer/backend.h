@@ -19,6 +19,8 @@ struct Image {
 class Backend {
  public:
   virtual ~Backend() = default;
+  /// Waits up to wait_s for input; true when some came, or a wake.
+  virtual bool wait(double /*wait_s*/) { return true; }
   /// Takes input and starts an ImGui frame; waits up to wait_s for input first. False: the user
   /// closed the window, and no frame was started.
   virtual bool begin_frame(double wait_s) = 0;
@@ -28,7 +30,7 @@ class Backend {
   virtual float density() const { return 1.0f; }
   /// Files and folders that were dropped on the window since the last call.
   virtual std::vector<std::filesystem::path> take_dropped() { return {}; }
-  /// Ends a wait in begin_frame; may be called from any thread.
+  /// Ends a wait; may be called from any thread.
   virtual void wake() {}
 };
 

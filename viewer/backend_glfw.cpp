@@ -69,6 +69,13 @@ class Window final : public Backend {
     glfwDestroyWindow(window_);
   }
 
+  bool wait(double wait_s) override {
+    const double before = glfwGetTime();
+    glfwWaitEventsTimeout(wait_s);
+    // A wait that ended early was ended by something.
+    return glfwGetTime() - before < 0.98 * wait_s || glfwWindowShouldClose(window_);
+  }
+
   bool begin_frame(double wait_s) override {
     wait_s > 0 ? glfwWaitEventsTimeout(wait_s) : glfwPollEvents();
     if (glfwWindowShouldClose(window_)) return false;

@@ -25,7 +25,7 @@ constexpr int kExitError = 1, kExitUsage = 2;
 struct Arguments {
   std::vector<std::string> folders;  ///< words without a flag
   std::vector<std::string> render, output;
-  std::string out_dir, screenshot, panel, point, filter, size, theme;
+  std::string out_dir, screenshot, figure, panel, point, filter, size, theme;
   double text_scale = 0;
   int64_t scale = 0;  ///< 0: 2 for specs, 1 for screenshots
   int64_t frames = 0;
@@ -58,13 +58,16 @@ moonshard::OptionSchema arguments_schema() {
     MS_CHECK(file != "", "--screenshot: expected the name of a PNG file, got an empty one");
     static_cast<A*>(to)->screenshot = file;
   };
-  s.text<A>("panel", &A::panel, "").doc = "only this panel of a screenshot: " + panel_names();
+  s.text<A>("figure", &A::figure,
+            "save the chart of --panel to a PNG, as its Export does, without a display");
+  s.text<A>("panel", &A::panel, "").doc =
+      "only this panel of a screenshot, or the one whose figure is saved: " + panel_names();
   s.text<A>("select", &A::point, "id of the point to select");
   s.text<A>("filter", &A::filter, "what the run table shows, e.g. 'mode = ghost'");
   s.real<A>("text_scale", &A::text_scale, 0.5, 3, "size of all text, e.g. --text-scale 1.25");
   s.text<A>("size", &A::size, "window size (1440x900, or as it was last)");
   s.integer<A>("scale", &A::scale, 1, 4,
-               "pixels per logical pixel (2 for --render, 1 for --screenshot)");
+               "pixels per logical pixel (2 for --render and --figure, 1 for --screenshot)");
   s.choice<A>("theme", &A::theme, {"light", "dark"},
               "light is the default of --render, dark that of the window");
   s.integer<A>("frames", &A::frames, 0, 1e9, "close the window after this many frames");
@@ -82,8 +85,12 @@ Arguments read_arguments(const moonshard::OptionSchema& schema, const moonshard:
              "--output, --out-dir: expected --render with plot specs, got none");
     MS_CHECK(!draws || arguments.screenshot.empty(),
              "--screenshot: expected it without --render, got both");
-    MS_CHECK(arguments.panel.empty() || !arguments.screenshot.empty(),
-             "--panel: expected --screenshot beside it, got none");
+    MS_CHECK(arguments.figure.empty() || (!draws && arguments.screenshot.empty()),
+             "--figure: expected it without --render and --screenshot, got both");
+    MS_CHECK(arguments.figure.empty() || !arguments.panel.empty(),
+             "--figure: expected --panel beside it, got none; e.g. --panel comparison");
+    MS_CHECK(arguments.panel.empty() || !arguments.screenshot.empty() || !arguments.figure.empty(),
+             "--panel: expected --screenshot or --figure beside it, got none");
   } catch (const moonshard::UsageError& error) {
     throw moonshard::UsageError(std::string(error.what()) + "; see --help");
   }
@@ -144,9 +151,10 @@ int render_specs(const Arguments& arguments) {
 }
 
 int show_folders(const Arguments& arguments) {
-  MS_CHECK(!arguments.folders.empty() || arguments.screenshot.empty(),
-           "--screenshot: expected a run folder to draw, got none; e.g. moonshard-view "
-           "results/run_20260131_120000 --screenshot window.png");
+  MS_CHECK(!arguments.folders.empty() || (arguments.screenshot.empty() && arguments.figure.empty()),
+           "{}: expected a run folder to draw, got none; e.g. moonshard-view "
+           "results/run_20260131_120000 --screenshot window.png",
+           arguments.figure.empty() ? "--screenshot" : "--figure");
   view::AppOptions options;
   options.folders.assign(arguments.folders.begin(), arguments.folders.end());
   if (!arguments.theme.empty()) options.theme = theme_or(arguments.theme, view::Theme::Dark);
@@ -156,7 +164,14 @@ int show_folders(const Arguments& arguments) {
   options.panel = arguments.panel;
   options.point_id = arguments.point;
   if (!arguments.size.empty()) read_size(arguments.size, options.width, options.height);
-  if (arguments.screenshot.empty()) {
+  if (!arguments.figure.empty()) {
+    moonshard::records::PlotSpec spec = view::chart_of_panel(options);
+    if (options.width > 0) spec.width = options.width;
+    if (options.height > 0) spec.height = options.height;
+    view::PlotExporter exporter(theme_or(arguments.theme, view::Theme::Light));
+    const float scale = static_cast<float>(arguments.scale == 0 ? 2 : arguments.scale);
+    view::write_png(arguments.figure, exporter.draw(spec, scale));
+  } else if (arguments.screenshot.empty()) {
     view::run_window(options);
   } else {
     const float scale = static_cast<float>(arguments.scale == 0 ? 1 : arguments.scale);

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include <lua.hpp>
@@ -19,6 +20,15 @@
 
 namespace moonshard::host {
 namespace {
+
+// What a user may type to run this program again: relative where that is shorter.
+std::string program_as_typed() {
+  std::error_code error;
+  const auto file = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return "moonshard";
+  const auto near = std::filesystem::proximate(file, error);
+  return !error && near.native().size() < file.native().size() ? near.string() : file.string();
+}
 
 lua_State* interrupted_state = nullptr;
 
@@ -115,6 +125,8 @@ int LuaHost::run_file(const std::string& path, const Words& arguments) {
   lua_newtable(state_);
   lua_pushstring(state_, path.c_str());
   lua_rawseti(state_, -2, 0);
+  lua_pushstring(state_, program_as_typed().c_str());
+  lua_rawseti(state_, -2, -1);  // Lua's own convention: the interpreter
   int index = 0;
   for (const std::string& argument : arguments) {
     lua_pushlstring(state_, argument.data(), argument.size());

@@ -29,7 +29,9 @@ class Savings {
     add_length();
     double sum = 0;
     for (const auto& [owner, bytes] : bytes_) sum += bytes;
-    std::erase_if(list_, [&](const auto& saving) { return saving.bytes < kWorthSaying * sum; });
+    std::erase_if(list_, [&](const auto& saving) {
+      return saving.bytes <= 0 || saving.bytes < kWorthSaying * sum;
+    });
     std::stable_sort(list_.begin(), list_.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
     return std::move(list_);

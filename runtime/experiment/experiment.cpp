@@ -211,8 +211,10 @@ void record_world(const ExperimentOptions& options, const comm::World& world,
 }
 
 void run_steps(const ExperimentOptions& asked, const StepObserver& observer,
-               const std::filesystem::path& folder, Measurement& measurement,
+               const std::filesystem::path& folder, std::optional<Measurement>& begun,
                records::Result& record) try {
+  // Here and not earlier: the first touch of a device may find it full.
+  Measurement& measurement = begun.emplace(asked, resolve_device(asked.device));
   measurement.add_stage("start");
   const auto world = comm::make_world(asked.world, asked.link);
   record_world(asked, *world, record);
@@ -374,14 +376,14 @@ records::Result measure_experiment(const ExperimentOptions& options, const StepO
   {
     // While what filled the memory is still there.
     const profile::OutOfMemoryWatch watch([&] { snapshot.save_first(); });
-    Measurement measurement(resolved, resolve_device(resolved.device));
+    std::optional<Measurement> measurement;
     try {
       run_steps(resolved, observer, folder, measurement, record);
       snapshot.save();
     } catch (const OutOfMemoryError& error) {
       is_out_of_memory = true;
       record_out_of_memory(error, watch, record);
-      measurement.leave_stages(record);
+      if (measurement) measurement->leave_stages(record);
     }
   }
   snapshot.tell(record);

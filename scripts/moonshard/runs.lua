@@ -139,6 +139,11 @@ end
 function Runs:tabulate(which)
   if which == "overhead" or which == "memory" or which == "phases" then return require("moonshard.analyze")[which](self) end
   local columns, rows = self:rows()
+  -- A file goes without the note below a summary.
+  if plot_points.is_modelled(self) then
+    columns[#columns + 1] = "modelled"
+    for i, point in ipairs(self.points) do rows[i][#columns] = plot_points.modelled_ranks(point) and "communication" or "" end
+  end
   return text_table.new { columns = columns, rows = rows }
 end
 

@@ -22,8 +22,8 @@ return document.main({
   name = "dit_memory",
   about = "Memory by component and time of five ways to train a diffusion transformer.\n"
     .. "Preset full: DiT-L/8 on 256-pixel images (1024 tokens), batch 16, with warm-up; document: the document's own batch 2 and three\n"
-    .. "steps without warm-up; xl2: DiT-XL/2 on latents; tiny: a small DiT on the CPU; against_llm, against_llm_tiny: a DiT and a language\n"
-    .. "model with as many tokens in a step (8192).\n"
+    .. "steps without warm-up; xl2: DiT-XL/2 on latents; tiny: a small DiT on the CPU; against_llm, against_llm_tiny: a DiT and a\n"
+    .. "language model with as many tokens in a step (8192).\n"
     .. "Variants by flags: --image-size 128, --patch-size 4 8, --num-layers 12, --grad-accum 1 2 4, --nproc 2,\n"
     .. "--attention flash standard, --model dit-xl/2, --hidden-dim, --num-heads, --num-classes, --in-channels.",
   output_dir = "memory_profiling_results",

@@ -154,6 +154,8 @@ describe("report.html", function()
       .. "from link = pcie4.", text, 1, true)
     assert.matches("Peak memory: llama3-tiny, batch 2, fsdp, one rank of 4, communication modelled", text, 1, true)
     assert.matches("Modelled: all points", (runs:summary()), 1, true)
+    assert.matches("^id,status,modelled,mode,[^\n]*\n%x+,ok,communication,none,", support.read(runs.path .. "/index.csv"))
+    assert.matches("modelled\n[^\n]*,communication\n$", runs:tabulate():to "csv")
   end)
 
   it("keeps figures that the folder holds under other names, and says which cannot be drawn", function()

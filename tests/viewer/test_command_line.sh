@@ -64,6 +64,17 @@ expect 1 "bad.plot.json" --render "$work/bad.plot.json" "$work/good.plot.json" \
   --out-dir "$work/pictures"
 [ -s "$work/pictures/good.png" ] || { echo "FAILED: --out-dir drew nothing"; failed=1; }
 
+# A chart by itself, as Export saves it.
+expect 2 "--panel" "$work/run" --figure "$work/x.png"
+expect 2 "shows none" "$work/run" --panel comparison --figure "$work/x.png"
+mkdir -p "$work/chart/points/p0"
+printf '%s' '{"schema_version": 1, "axes": [], "points": [{"id": "p0", "options": {"mode": "none"}}]}' \
+  >"$work/chart/sweep.json"
+printf '%s' '{"schema_version": 1, "status": "ok", "options": {"mode": "none"},
+ "metrics": {"median_time_ms": 5, "peak_memory_bytes": 1000000}}' >"$work/chart/points/p0/result.json"
+expect 0 "" "$work/chart" --panel tradeoff --figure "$work/figure.png"
+[ -s "$work/figure.png" ] || { echo "FAILED: --figure saved nothing"; failed=1; }
+
 # A list of paths may hold others' files.
 echo text >"$work/README.md"
 expect 0 "" "$work/README.md" "$work/nothing" "$work/run" --screenshot "$work/listed.png"

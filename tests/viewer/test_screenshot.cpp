@@ -8,6 +8,7 @@
 #include "viewer/app.h"
 #include "viewer/context.h"
 #include "viewer/panels/panel.h"
+#include "viewer/render/render_file.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -151,6 +152,21 @@ TEST_F(Screenshot, ASnapshotOpensByItself) {
   const Image image = draw_screenshot(options_, 1.0f);
   EXPECT_NE(image.rgba, none.rgba);
   EXPECT_GT(num_colors(image), 60u);
+}
+
+TEST_F(Screenshot, AWideFigureHasLargerText) {
+  EXPECT_EQ(page_text_scale(480), 1.0f);
+  EXPECT_EQ(page_text_scale(900), 1.0f);
+  EXPECT_GT(page_text_scale(1300), 1.3f);
+  EXPECT_LE(page_text_scale(10000), 1.5f);
+  options_.panel = "tradeoff";
+  records::PlotSpec spec = chart_of_panel(options_);
+  PlotExporter exporter(Theme::Light);
+  spec.width = 1300;
+  spec.height = 400;
+  const Image image = exporter.draw(spec, 1.0f);
+  EXPECT_EQ(image.width, 1300);
+  EXPECT_EQ(image.height, 400);
 }
 
 }  // namespace

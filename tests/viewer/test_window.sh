@@ -14,6 +14,27 @@ SWEEP
 printf 'running\n' >"$work/run/points/p0/status"
 xvfb-run -a "$view" "$work/run" --frames 10 2>"$work/err"
 code=$?
-[ "$code" = 0 ] && [ ! -s "$work/err" ] && exit 0
-echo "FAILED: exit $code: $(cat "$work/err")"
+if [ "$code" != 0 ] || [ -s "$work/err" ]; then
+  echo "FAILED: exit $code: $(cat "$work/err")"
+  exit 1
+fi
+
+# A window that nobody touches rests: at most 2 % of a core.
+cat >"$work/rest.sh" <<'REST'
+"$1" "$2" &
+pid=$!
+ticks() { awk '{ print $14 + $15 }' "/proc/$pid/stat"; }
+sleep 6
+before=$(ticks)
+sleep 5
+after=$(ticks)
+kill "$pid"
+wait "$pid" 2>/dev/null
+echo "$((after - before))" >"$3"
+REST
+XDG_CONFIG_HOME="$work/config" xvfb-run -a sh "$work/rest.sh" "$view" "$work/run" "$work/ticks"
+used=$(cat "$work/ticks")
+allowed=$(($(getconf CLK_TCK) * 5 * 2 / 100))
+[ -n "$used" ] && [ "$used" -le "$allowed" ] && exit 0
+echo "FAILED: $used ticks of processor time in 5 s of rest, at most $allowed were expected"
 exit 1

@@ -102,12 +102,69 @@ TEST_F(Ui, SortsByAClickOnAHeaderAndSelectsByAClickOnARow) {
 
 TEST_F(Ui, StepsThroughPointsByKeys) {
   start({folder_});
+  run([&](ImGuiTestContext* ctx) { ctx->Yield(2); });
+  EXPECT_EQ(workspace().selected().id, "p0") << "selected on opening";
   run([&](ImGuiTestContext* ctx) {
     ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_DownArrow);
     ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_DownArrow);
     ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_UpArrow);
   });
-  EXPECT_EQ(workspace().selected().id, "p0");
+  EXPECT_EQ(workspace().selected().id, "p1");
+}
+
+TEST_F(Ui, PinsAColumnToTheLeftEnd) {
+  start({folder_});
+  const auto place = [&](const char* key) {
+    return panel("run_table").script(workspace()).find(key);
+  };
+  run([&](ImGuiTestContext* ctx) {
+    ctx->SetRef("Runs");
+    ctx->Yield(2);
+  });
+  EXPECT_LT(place("point.options[\"mode\"]"), place("point.metrics[\"peak_memory_bytes\"]"));
+  run([&](ImGuiTestContext* ctx) {
+    ctx->SetRef("Runs");
+    ctx->ItemClick("**/measured peak [MiB]##metric:peak_memory_bytes", ImGuiMouseButton_Right);
+    ctx->ItemClick("//$FOCUSED/Pin this column");
+    ctx->Yield(3);
+  });
+  EXPECT_GT(place("point.options[\"mode\"]"), place("point.metrics[\"peak_memory_bytes\"]"));
+}
+
+TEST_F(Ui, AxesBeginAtZeroUntilTheUserCutsThem) {
+  start({folder_});
+  const auto cut = [&] { return panel("tradeoff").shown_plot()->panels[0].y.min.has_value(); };
+  run([&](ImGuiTestContext* ctx) {
+    ctx->WindowFocus("Trade-off");
+    ctx->SetRef("Trade-off");
+    ctx->ComboClick("##x/avg time##avg_time_ms");
+    ctx->Yield(3);
+  });
+  ASSERT_NE(panel("tradeoff").shown_plot(), nullptr);
+  EXPECT_FALSE(cut());
+  run([&](ImGuiTestContext* ctx) {
+    ctx->SetRef("Trade-off");
+    ctx->ItemClick("from zero");
+    ctx->Yield(3);
+  });
+  EXPECT_TRUE(cut());
+}
+
+TEST_F(Ui, ColoursAndFacetsAreTheUsersToChoose) {
+  start({folder_});
+  run([&](ImGuiTestContext* ctx) {
+    ctx->WindowFocus("Comparison");
+    ctx->SetRef("Comparison");
+    ctx->ComboClick("##what/time, memory");
+    ctx->ComboClick("colour/seq_length##seq_length");
+    ctx->ComboClick("facets/mode##mode");
+    ctx->Yield(3);
+  });
+  const records::PlotSpec* spec = panel("comparison").shown_plot();
+  ASSERT_NE(spec, nullptr);
+  EXPECT_EQ(spec->panels[0].title, "none");
+  ASSERT_EQ(spec->panels[0].series.size(), 2u);
+  EXPECT_EQ(spec->panels[0].series[0].name, "64 tokens");
 }
 
 TEST_F(Ui, AKeyWorksAsSoonAsItsCommandDoes) {
@@ -123,8 +180,8 @@ TEST_F(Ui, AKeyWorksAsSoonAsItsCommandDoes) {
 TEST_F(Ui, PicksABaselineAndTheCostIsThereAtOnce) {
   start({folder_});
   run([&](ImGuiTestContext* ctx) {
-    ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_DownArrow);  // p0
-    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_B);
+    ctx->Yield(2);
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_B);  // p0, selected on opening
     ctx->Yield(3);
   });
   EXPECT_EQ(workspace().baseline().kind, Baseline::Kind::Point);

@@ -47,8 +47,10 @@ class ScalingPanel final : public ChartPanel {
     for (const analysis::Quantity& each : analysis::quantities()) names.emplace_back(each.name);
     if (choose_name("over##quantity", quantity_, names)) remake();
     if (std::ranges::find(axes, axis_) == axes.end()) {
-      const auto length = std::ranges::find(axes, "seq_length");
-      axis_ = length != axes.end() ? *length : axes.front();
+      axis_ = axes.front();
+      for (const char* usual : {"batch_size", "seq_length"}) {
+        if (std::ranges::find(axes, usual) != axes.end()) axis_ = usual;
+      }
       remake();
     }
     if (choose_name("##axis", axis_, axes)) remake();

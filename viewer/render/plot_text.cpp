@@ -48,38 +48,64 @@ std::string fit_text(const std::string& text, float max_width) {
   return text.substr(0, kept) + "...";
 }
 
+namespace {
+
+// Bytes that two names share from their beginnings, or from their ends.
+size_t shared_start(std::string_view a, std::string_view b) {
+  return a == b ? 0 : static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+size_t shared_end(std::string_view a, std::string_view b) {
+  size_t count = 0;
+  while (a != b && count < std::min(a.size(), b.size()) &&
+         a[a.size() - 1 - count] == b[b.size() - 1 - count]) {
+    ++count;
+  }
+  return count;
+}
+
+// The nearest place before that is not inside of a character.
+size_t whole(std::string_view text, size_t at) {
+  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
+}
+
+std::string fit_among(const std::string& name, size_t start, size_t end, float max_width) {
+  constexpr size_t kWorthCutting = 4;
+  // The end stays whole, with as much of the shared beginning as fits before it.
+  const std::string rest = name.substr(whole(name, start));
+  if (start > kWorthCutting && text_size("..." + rest).x <= max_width) {
+    size_t kept = 0;
+    while (kept + 1 < start &&
+           text_size(name.substr(0, whole(name, kept + 1)) + "..." + rest).x <= max_width) {
+      ++kept;
+    }
+    return name.substr(0, whole(name, kept)) + "..." + rest;
+  }
+  // Else only what differs, without the end that it shares.
+  if (start + end < name.size() && start + end > kWorthCutting) {
+    const size_t from = whole(name, start), to = whole(name, name.size() - end);
+    std::string core = (from > 0 ? "..." : "") + name.substr(from, to - from);
+    if (to < name.size()) core += "...";
+    if (text_size(core).x <= max_width) return core;
+  }
+  return shorten_middle(name, max_width);
+}
+
+}  // namespace
+
 std::vector<std::string> fit_names(const std::vector<std::string>& names, float max_width) {
-  const auto shared = [](const std::string& a, const std::string& b) {
-    if (a == b) return size_t{0};
-    return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
-  };
-  const auto whole = [](const std::string& text, size_t at) {  // not inside of a character
-    while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80)
-      --at;
-    return at;
-  };
   std::vector<std::string> fitting;
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& name = names[i];
-    if (text_size(name).x <= max_width) {
-      fitting.push_back(name);
-      continue;
+    size_t start = 0, end = 0;
+    for (const size_t beside : {i - 1, i + 1}) {
+      if (beside >= names.size()) continue;  // also before the first
+      start = std::max(start, shared_start(name, names[beside]));
+      end = std::max(end, shared_end(name, names[beside]));
     }
-    size_t common = 0;
-    if (i > 0) common = shared(name, names[i - 1]);
-    if (i + 1 < names.size()) common = std::max(common, shared(name, names[i + 1]));
-    // The end stays; "begin...end" with as much of the shared beginning as fits.
-    const std::string end = name.substr(whole(name, common));
-    std::string found;
-    if (common > 4 && text_size("..." + end).x <= max_width) {
-      size_t kept = 0;
-      while (kept + 1 < common &&
-             text_size(name.substr(0, whole(name, kept + 1)) + "..." + end).x <= max_width) {
-        ++kept;
-      }
-      found = name.substr(0, whole(name, kept)) + "..." + end;
-    }
-    fitting.push_back(found.empty() ? shorten_middle(name, max_width) : found);
+    const bool fits = text_size(name).x <= max_width;
+    fitting.push_back(fits ? name : fit_among(name, start, end, max_width));
   }
   return fitting;
 }

@@ -1,5 +1,7 @@
 #include "viewer/render/render_file.h"
 
+#include <algorithm>
+
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #define STB_IMAGE_WRITE_STATIC
 #define STBI_WRITE_NO_STDIO
@@ -42,8 +44,14 @@ std::string png_name_for(const std::filesystem::path& spec_path) {
   return name + ".png";
 }
 
+float page_text_scale(int width) {
+  constexpr float kPlainWidth = 900, kLargest = 1.4f;
+  return std::clamp(static_cast<float>(width) / kPlainWidth, 1.0f, kLargest);
+}
+
 Image PlotExporter::draw(const records::PlotSpec& spec, float scale) {
   const PreparedPlot plot = prepare_plot(spec);
+  context_.set_theme(context_.style().theme, page_text_scale(spec.width));
   backend_->resize(spec.width, spec.height, scale);
   PlotState state;
   // The first frame measures the axes and is not drawn, the second has their final places.

@@ -18,6 +18,10 @@ records::PlotSpec load_plot_spec(const std::filesystem::path& path);
 /// "a/x.plot.json" -> "x.png".
 std::string png_name_for(const std::filesystem::path& spec_path);
 
+/// How much larger text is in a wide figure: on a page all figures have one width, and the text of
+/// a wide one must not become too small to read.
+float page_text_scale(int width);
+
 /// Draws specs one after the other; starting EGL is the slow part and happens once.
 class PlotExporter {
  public:

@@ -13,7 +13,8 @@ function M.slowest(point)
     local ms = plot_points.number(plot_points.list(layer).norm_ms)
     if ms then
       layers[#layers + 1] = { layer = tostring(layer.layer), kind = layer.kind, norm_ms = ms,
-        parameters = plot_points.number(layer.parameters), in_features = plot_points.number(layer.in_features), out_features = plot_points.number(layer.out_features),
+        parameters = plot_points.number(layer.parameters), in_features = plot_points.number(layer.in_features),
+        out_features = plot_points.number(layer.out_features),
         tokens = plot_points.number(layer.tokens) }
       sum = sum + ms
     end

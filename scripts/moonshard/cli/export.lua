@@ -2,6 +2,7 @@
 local label_of = require("moonshard.analyze.memory").label_of
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local plot_points = require "moonshard.plot_points"
 local usage = require "moonshard.usage"
 
 local formats = { "csv", "md", "latex", "json", "tensorboard" }
@@ -59,7 +60,7 @@ end
 local function as_json(runs)
   local points = lists.map(runs.points, function(point)
     return { id = point.id, status = point.status, options = point.options, metrics = point.metrics,
-      error = point.error ~= "" and point.error or nil }
+      error = point.error ~= "" and point.error or nil, modelled = plot_points.modelled_ranks(point) and "communication" or nil }
   end)
   return native.records.to_json { name = runs.name, axes = runs.axes, points = points }
 end

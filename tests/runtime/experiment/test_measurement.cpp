@@ -103,7 +103,8 @@ TEST(Measurement, TimedLayersHaveTheirSizes) {
   ExperimentOptions options = tiny("ghost");
   options.profile = "layers";
   bool found = false;
-  for (const Json& row : run_experiment(options)["layers"]) {
+  const Json record = run_experiment(options);
+  for (const Json& row : record["layers"]) {
     if (row["layer"] != "model.layers.0.mlp.up_proj") continue;
     found = true;
     EXPECT_EQ(row["in_features"], 128);
@@ -143,7 +144,8 @@ TEST(Measurement, TheWholeModelMayBeMadeFirst) {
   options.parallel = "fsdp";
   options.world = "fake:4";
   const auto after_model = [&] {
-    for (const Json& row : run_experiment(options)["memory_stages"])
+    const Json record = run_experiment(options);
+    for (const Json& row : record["memory_stages"])
       if (row["stage"] == "after model creation") return row["allocated_bytes"].get<int64_t>();
     return int64_t{0};
   };

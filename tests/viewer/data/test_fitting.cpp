@@ -120,6 +120,8 @@ TEST_F(Fitting, NamesAreCutWhereTheyAreAlike) {
     EXPECT_EQ(cut[2], "short");
     for (const std::string& name : cut) EXPECT_LE(ImGui::CalcTextSize(name.c_str()).x, width);
     EXPECT_EQ(fit_names(names, 1000), names);
+    const float core = ImGui::CalcTextSize("...ghost...").x;
+    EXPECT_EQ(fit_names(names, core)[0], "...ghost...");
     for (const std::string& name : fit_names(names, 40)) {
       EXPECT_LE(ImGui::CalcTextSize(name.c_str()).x, 41);
     }
