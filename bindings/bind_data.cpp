@@ -113,6 +113,8 @@ void bind_tokenizer(sol::table ms) {
     return fmt::format("Tokenizer {} ({} ids)", handle.tokenizer->name(),
                        handle.tokenizer->vocab_size());
   });
+  document_options<EncodeOptions>("Tokenizer:encode", encode_schema());
+  document_options<DecodeOptions>("Tokenizer:decode", decode_schema());
   define(ms, "ms", "tokenizer", "(\"bytes\" | path) -> Tokenizer",
          "The tokenizer of bytes, of a tokenizer.json (byte-level BPE: Llama 3, Qwen 2, GPT-2), or "
          "of a folder that has one.",
@@ -223,6 +225,9 @@ void bind_dataset(lua_State* L, sol::table sources) {
   type.text([](const DatasetHandle& handle) {
     return fmt::format("Dataset of {} examples", handle.dataset->size());
   });
+  document_options<data::TextOptions>("ms.data.text", data::text_schema());
+  document_options<data::ClassificationOptions>("ms.data.classification",
+                                                data::classification_schema());
   define(sources, "ms.data", "text",
          "{ folder, max_length, tokenizer, packing, invalid_utf8, end_of_text, cache, model } -> "
          "Dataset",
@@ -369,6 +374,8 @@ void bind_loader(sol::table ms) {
     return fmt::format("Data ({} of {} examples)", handle.loader.sampler, handle.dataset->size());
   });
   sol::table sources(L, sol::create);
+  document_options<DataOptions>("ms.data.synthetic", data_schema());
+  document_options<data::LoaderOptions>("ms.data.loader", loader_schema());
   define(sources, "ms.data", "synthetic", "{ batch_size, seq_length, model } -> Data",
          "Random batches of the model's shapes. No privacy claim comes with them.", make_data);
   define(sources, "ms.data", "loader",

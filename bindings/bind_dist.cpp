@@ -197,6 +197,12 @@ void bind_dist(sol::table ms) {
          "What one rank of so many holds between steps, without running anything; beside it what "
          "the same job holds in PyTorch.",
          rank_memory);
+  const std::vector<std::string> fsdp_alone{
+      "sharding",          "wrap",        "min_num_params", "backward_prefetch", "forward_prefetch",
+      "limit_all_gathers", "cpu_offload", "parallel"};
+  document_options<sharding::ShardingOptions>("ms.ddp", sharding::sharding_schema(), fsdp_alone);
+  document_options<sharding::ShardingOptions>("ms.fsdp", sharding::sharding_schema(),
+                                              {"bucket_mb", "parallel"});
   define(ms, "ms", "ddp", "{ bucket_mb, reduce_dtype, no_sync, … } -> table",
          "For ms.trainer's `parallel`: whole copies, gradients summed over ranks.",
          [](const Arguments& args) { return checked_parallel(args, "ddp"); });

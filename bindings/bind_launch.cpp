@@ -294,6 +294,7 @@ void bind_experiment(sol::table ms, sol::table native) {
          "Runs one experiment here and returns its record. Out of memory is a status, not an "
          "error. ms.options() lists all options.",
          run);
+  document_options<experiment::ExperimentOptions>("ms.run", experiment::experiment_schema());
   define(ms, "ms", "resolve", "{ options } -> { options, id }",
          "Checks options without running: the effective ones, and the id that names them.",
          resolve);

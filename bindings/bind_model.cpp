@@ -216,6 +216,7 @@ void bind_model(sol::table ms) {
       "Builds a model with random weights from its seed, or with `weights` from a file or folder. "
       "ms.models() lists the names; a folder with config.json is a name, too.",
       make_model);
+  document_options<models::ModelOptions>("ms.model", models::model_schema(), {"model"});
   define(ms, "ms", "models", "() -> list", "The model presets with their sizes.", list_models);
 }
 
@@ -251,6 +252,7 @@ void bind_weights(sol::table ms) {
          "Builds the model of a Hugging Face folder and loads its weights; options given here win "
          "over its config.json.",
          load_folder);
+  document_options<models::ModelOptions>("ms.weights.load", load_schema(), {"model"});
   ms["weights"] = table;
   document(table, "ms.weights", "ms.weights", "Files of weights: open, save, config, load.");
 }

@@ -152,10 +152,14 @@ sol::object run_verify(const Arguments& args) {
   return to_lua(args.state(), verify::to_json(verify::verify(options)));
 }
 
-sol::object run_audit(const Arguments& args) {
+const OptionSchema& audit_schema() {
   static const OptionSchema schema = audit::audit_schema<audit::AuditOptions>("ms.audit");
+  return schema;
+}
+
+sol::object run_audit(const Arguments& args) {
   audit::AuditOptions options;
-  schema.assign_all(&options, args.options(1));
+  audit_schema().assign_all(&options, args.options(1));
   return to_lua(args.state(), audit::to_json(audit::audit(options), options));
 }
 
@@ -178,12 +182,14 @@ void bind_privacy(sol::table ms) {
          add_rule);
   define(ms, "ms", "rules", "() -> list", "The kinds of layers that have a gradient rule.",
          [](const Arguments&) { return Json(privacy::ruled_kinds()); });
+  document_options<verify::VerifyOptions>("ms.verify", verify_schema());
   define(ms, "ms", "verify", "{ model, engine, options, dtype, device } -> { cells, failed }",
          "Compares engines with batch-of-one gradients by plain autograd, cell by cell.",
          run_verify);
 }
 
 void bind_audit(sol::table ms) {
+  document_options<audit::AuditOptions>("ms.audit", audit_schema());
   define(
       ms, "ms", "audit",
       "{ engine, clipping, seeds, canaries, trials, sigma, delta, … } -> { audits, exceeded, … }",

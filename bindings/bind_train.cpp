@@ -311,6 +311,12 @@ void bind_train(sol::table ms) {
                        handle.trainer->engine().name());
   });
 
+  document_options<checkpoint::ResumeOptions>("Trainer:resume", resume_schema());
+  document_options<TrainerOptions>("ms.trainer", trainer_schema());
+  document_options<privacy::PrivacyOptions>("ms.trainer.privacy", privacy_schema());
+  document_options<privacy::ClipOptions>("ms.clip", clip_schema(), {"mode"});
+  for (const char* name : {"ms.optim.sgd", "ms.optim.adam", "ms.optim.adamw"})
+    document_options<optim::OptimizerOptions>(name, optimizer_schema(), {"optimizer"});
   define(ms, "ms", "trainer",
          "{ model, clip, optimizer, data, parallel, privacy, grad_accum, expected_batch_size, "
          "deterministic, "

@@ -4,11 +4,13 @@
 
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "bindings/arguments.h"
 #include "bindings/convert.h"
 #include "bindings/lua_error.h"
 #include "runtime/base/check.h"
+#include "runtime/base/options.h"
 
 namespace moonshard::bindings {
 
@@ -31,6 +33,7 @@ class CallDepth {
 };
 
 /// Stores the documentation of a Lua value (function, table or userdata) for as long as it lives.
+/// What has no value of its own (a field, a version) is documented by its name, a text.
 void document(const sol::object& value, const std::string& name, const std::string& signature,
               const std::string& text);
 
@@ -46,11 +49,27 @@ void define(sol::table target, const std::string& owner, const char* name, const
 template <class F>
 sol::object make_function(lua_State* L, const char* name, F function);
 
+/// Says which options a function takes, by its name: "ms.clip". T's member initialisers are the
+/// defaults; the schema lives as long as the program. Without `left_out`, which the function sets
+/// itself.
+template <class T>
+void document_options(const char* name, const OptionSchema& schema,
+                      const std::vector<std::string>& left_out = {});
+void document_options(const char* name, const OptionSchema& schema, const Json& defaults,
+                      const std::vector<std::string>& left_out);
+
 /// A copy of a name for error messages, e.g. "ms.zeros", that lives as long as the program.
 const char* keep_name(const std::string& name);
 
-/// ms.doc_of and ms.document.
-void bind_docs(sol::table ms);
+/// ms.doc_of and ms.document; native.docs, from which reference, help and completion are made.
+void bind_docs(sol::table ms, sol::table native);
+
+template <class T>
+void document_options(const char* name, const OptionSchema& schema,
+                      const std::vector<std::string>& left_out) {
+  const T defaults;
+  document_options(name, schema, schema.to_json(&defaults), left_out);
+}
 
 template <class T>
 void push_result(lua_State* L, T&& value) {

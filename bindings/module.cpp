@@ -86,7 +86,7 @@ class PlainGlobals {
 
 sol::table bind_all(lua_State* L, sol::table native) {
   sol::table ms(L, sol::create);
-  bind_docs(ms);
+  bind_docs(ms, native);
   document(
       ms, "ms", "local ms = require \"moonshard\"",
       "moonshard: experiments on private and sharded training. help(ms.NAME) explains a function.");

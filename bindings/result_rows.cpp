@@ -58,6 +58,8 @@ std::shared_ptr<const records::Result> detail_of(const sol::object& table) {
   read(field(memory, "timeline"), "total", result->memory.timeline.total);
   read(table, "norms_ms", result->norms_ms);
   read(table, "layers", result->layers);
+  const sol::object fake = field(field(table, "sharding"), "fake");
+  result->sharding.fake = fake.get_type() == sol::type::boolean && fake.as<bool>();
   return result;
 }
 
@@ -106,8 +108,11 @@ analysis::Row row_of(const sol::object& point, const analysis::Table& table, boo
   for (const std::string& axis : table.axes) {
     const analysis::Value word = value_of(field(asked, axis));
     const bool has_word = word != analysis::Value() && word != analysis::Value(false);
-    row.shown.push_back(analysis::text_of(has_word ? word : value_of(field(options, axis))));
-    row.label += (row.label.empty() ? "" : " ") + row.shown.back();
+    const analysis::Value shown = has_word ? word : value_of(field(options, axis));
+    row.shown.push_back(analysis::text_of(shown));
+    // A bare number or truth value says nothing without its option.
+    const bool speaks = std::holds_alternative<std::string>(shown);
+    row.label += (row.label.empty() ? "" : ", ") + (speaks ? "" : axis + " ") + row.shown.back();
   }
   if (table.axes.empty()) row.label = row.mode;
   LuaPart metrics(field(point, "metrics"));

@@ -61,6 +61,7 @@ Application::Application(const ApplicationOptions& options)
   }
   workspace_.select(PointKey{"", options.point_id});
   workspace_.set_filter(options.filter);
+  then_to_front_ = options.front;
   for (const std::unique_ptr<Panel>& panel : panels_) {
     const auto& closed = settings_.closed_panels;
     panel->open = std::ranges::find(closed, panel->name()) == closed.end();
@@ -144,11 +145,14 @@ std::string Application::select_error() const {
 }
 
 void Application::check_request() {
-  if (!options_.panel.empty() && !find_panel(options_.panel)) {
+  const auto check_panel = [&](const char* flag, const std::string& wanted) {
+    if (find_panel(wanted)) return;
     std::vector<std::string> names;
     for (const std::unique_ptr<Panel>& panel : panels_) names.emplace_back(panel->name());
-    fail_unknown_name("--panel", options_.panel, names);
-  }
+    fail_unknown_name(flag, wanted, names);
+  };
+  if (!options_.panel.empty()) check_panel("--panel", options_.panel);
+  for (const std::string& name : options_.front) check_panel("--front", name);
   workspace_.update(document_.snapshot());
   if (const std::string problem = select_error(); !problem.empty()) throw UsageError(problem);
   const std::string wrong = workspace_.filter_problem();
@@ -215,6 +219,10 @@ void Application::draw_panels(const PanelContext& context) {
   }
   const Panel* front = find_panel(std::exchange(bring_to_front_, ""));
   if (front) ImGui::SetWindowFocus(front->title());
+  if (!then_to_front_.empty()) {
+    show_panel(then_to_front_.front());
+    then_to_front_.erase(then_to_front_.begin());
+  }
 }
 
 Panel* Application::find_panel(std::string_view name) const {

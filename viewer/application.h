@@ -22,9 +22,10 @@ namespace moonshard::viewer {
 
 struct ApplicationOptions {
   std::vector<std::filesystem::path> folders;
-  std::string point_id;  ///< point that is selected at first; empty means none
-  std::string panel;     ///< only this panel, filling the window; empty means all
-  std::string filter;    ///< of the run table, at first
+  std::string point_id;                 ///< point that is selected at first; empty means none
+  std::string panel;                    ///< only this panel, filling the window; empty means all
+  std::vector<std::string> front = {};  ///< panels whose tabs are in front at first
+  std::string filter;                   ///< of the run table, at first
   std::vector<std::filesystem::path> snapshots = {};  ///< memory snapshots outside of run folders
   Settings settings;                                  ///< where the last session left off
   std::function<void()> wake = {};  ///< called from other threads when there is something new
@@ -93,6 +94,7 @@ class Application {
   std::vector<Panel*> closed_;  // for undo, the latest last
   Panel* focused_ = nullptr;
   std::string bring_to_front_;
+  std::vector<std::string> then_to_front_;  // one in a frame, behind it
   std::string notice_, status_;
   double notice_until_ = 0;
   uint64_t generation_ = 0;

@@ -24,7 +24,7 @@ constexpr int kExitError = 1, kExitUsage = 2;
 
 struct Arguments {
   std::vector<std::string> folders;  ///< words without a flag
-  std::vector<std::string> render, output;
+  std::vector<std::string> render, output, front;
   std::string out_dir, screenshot, figure, panel, point, filter, size, theme;
   double text_scale = 0;
   int64_t scale = 0;  ///< 0: 2 for specs, 1 for screenshots
@@ -62,6 +62,7 @@ moonshard::OptionSchema arguments_schema() {
             "save the chart of --panel to a PNG, as its Export does, without a display");
   s.text<A>("panel", &A::panel, "").doc =
       "only this panel of a screenshot, or the one whose figure is saved: " + panel_names();
+  s.texts<A>("front", &A::front, "panels whose tabs are in front, e.g. --front trace layers");
   s.text<A>("select", &A::point, "id of the point to select");
   s.text<A>("filter", &A::filter, "what the run table shows, e.g. 'mode = ghost'");
   s.real<A>("text_scale", &A::text_scale, 0.5, 3, "size of all text, e.g. --text-scale 1.25");
@@ -161,6 +162,7 @@ int show_folders(const Arguments& arguments) {
   options.filter = arguments.filter;
   options.text_scale = static_cast<float>(arguments.text_scale);
   options.max_frames = static_cast<int>(arguments.frames);
+  options.front = arguments.front;
   options.panel = arguments.panel;
   options.point_id = arguments.point;
   if (!arguments.size.empty()) read_size(arguments.size, options.width, options.height);

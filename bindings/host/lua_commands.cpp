@@ -213,13 +213,20 @@ int run_command(const Verb& verb, const Words& words) {
 
 std::string repl_help(const Verb& verb) {
   return usage_text(
-      verb, "", "A prompt with the module as `ms`; reads a pipe, too. .help lists its commands.");
+      verb, "[--json]",
+      "A prompt with the module as `ms`; reads a pipe, too. .help lists its commands. --json is "
+      "for programs:\nrequests and answers as one JSON object per line (docs/notebook.md).");
 }
 
 int repl_command(const Verb&, const Words& words) {
-  MS_CHECK(words.empty(), "command line: expected no more words, got '{}'", words[0]);
+  const bool json = words.size() == 1 && words[0] == "--json";
+  MS_CHECK(words.empty() || json, "command line: expected --json or no more words, got '{}'",
+           words.back());
   LuaHost lua;
-  return run_repl(lua.state(), default_repl_options((launch::shared_files() / "scripts").string()));
+  ReplOptions options = default_repl_options((launch::shared_files() / "scripts").string());
+  options.json = json;
+  if (json) options.interactive = false;
+  return run_repl(lua.state(), options);
 }
 
 int lua_command(const Verb& verb, const Words& words) {

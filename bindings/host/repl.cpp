@@ -13,6 +13,7 @@
 
 #include "bindings/host/history_file.h"
 #include "bindings/host/line_editor.h"
+#include "bindings/host/repl_server.h"
 #include "bindings/host/repl_session.h"
 #include "runtime/base/interrupt.h"
 
@@ -169,8 +170,10 @@ ReplOptions default_repl_options(const std::string& scripts_dir) {
 }
 
 int run_repl(lua_State* L, const ReplOptions& options) {
-  const IgnoreInterrupt ignore_interrupt(options.interactive);
-  if (options.interactive) turn_jit_off(L);
+  const bool must_stop = options.interactive || options.json;
+  const IgnoreInterrupt ignore_interrupt(must_stop);
+  if (must_stop) turn_jit_off(L);
+  if (options.json) return serve_repl(L, options);
   return Repl(L, options).run();
 }
 

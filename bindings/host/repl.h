@@ -13,6 +13,7 @@ struct ReplOptions {
   std::string history_file;  ///< empty: history lives in memory only
   std::string startup_file;  ///< Lua file run before the first prompt; empty or missing: none
   bool interactive = false;  ///< stdin is a terminal
+  bool json = false;         ///< requests and answers as JSON, see repl_server.h
 };
 
 /// Options from the surroundings: a terminal on stdin or not, MOONSHARD_HISTORY and

@@ -14,9 +14,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "runtime/base/interrupt.h"
@@ -152,6 +154,35 @@ int width(lua_State* L) {
   return 1;
 }
 
+// ask_terminal(query, last): writes a query to the terminal and returns its answer up to the byte
+// `last`, or nil when it is no terminal or says nothing for a moment. Echo is off meanwhile.
+int ask_terminal(lua_State* L) {
+  constexpr int kPatienceMs = 300;
+  size_t length = 0;
+  const char* query = luaL_checklstring(L, 1, &length);
+  const char last = luaL_checkstring(L, 2)[0];
+  struct termios before = {};
+  if (::isatty(STDOUT_FILENO) == 0 || ::tcgetattr(STDIN_FILENO, &before) != 0) return 0;
+  struct termios raw = before;
+  raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  raw.c_cc[VMIN] = 0;
+  raw.c_cc[VTIME] = 0;
+  std::fflush(stdout);
+  ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+  char answer[512];
+  size_t size = 0;
+  bool whole = ::write(STDOUT_FILENO, query, length) != static_cast<ssize_t>(length);
+  while (!whole && size < sizeof answer) {
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    if (::poll(&input, 1, kPatienceMs) <= 0 || ::read(STDIN_FILENO, answer + size, 1) != 1) break;
+    whole = answer[size++] == last;
+  }
+  ::tcsetattr(STDIN_FILENO, TCSANOW, &before);
+  if (size == 0) return 0;
+  lua_pushlstring(L, answer, size);
+  return 1;
+}
+
 // list_dir(path): names in a folder, folders with a slash at the end; empty when unreadable.
 int list_dir(lua_State* L) {
   const char* path = luaL_checkstring(L, 1);
@@ -242,6 +273,8 @@ int ReplSession::open_in_lua(lua_State* L) {
   lua_setfield(L, -2, "width");
   lua_pushcfunction(L, list_dir);
   lua_setfield(L, -2, "list_dir");
+  lua_pushcfunction(L, ask_terminal);
+  lua_setfield(L, -2, "ask_terminal");
   lua_pushlightuserdata(L, const_cast<void*>(request->history));
   lua_pushcclosure(L, history, 1);
   lua_setfield(L, -2, "history");
@@ -316,6 +349,13 @@ Completion ReplSession::complete(const std::string& before_cursor) {
   Request request;
   if (!call("complete", before_cursor, &request)) return {};
   return {take(request.first), take(request.second)};
+}
+
+std::string ReplSession::answer(const char* method, const std::string& text) {
+  Request request;
+  if (!call(method, text, &request)) return {};
+  take(request.second);
+  return take(request.first);
 }
 
 std::string ReplSession::banner() {

@@ -41,6 +41,8 @@ class ReplSession {
   Outcome run_file(const std::string& path);
   Completion complete(const std::string& before_cursor);
   std::string banner();
+  /// What the method gives for a text: JSON, empty when it failed.
+  std::string answer(const char* method, const std::string& text);
 
  private:
   struct Request;

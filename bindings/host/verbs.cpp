@@ -16,6 +16,7 @@ constexpr Verb kVerbs[] = {
      /*may_be_rank=*/true},
     {"sweep", "run a sweep script by name or path", &lua_command, &lua_help, /*runs_script=*/true},
     {"repl", "explore at a prompt", &repl_command, &repl_help},
+    {"kernel", "moonshard in Jupyter notebooks", &kernel_command, &lua_help},
     {"view", "look at run folders in a window, or render them to PNG", &view_command},
     {"plot", "draw the figures of a run folder", &lua_command, &lua_help},
     {"compare", "show what differs between results, and their figures side by side", &lua_command,

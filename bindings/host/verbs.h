@@ -82,6 +82,9 @@ std::string repl_help(const Verb& verb);
 int lua_command(const Verb& verb, const Words& words);
 std::string lua_help(const Verb& verb);
 
+/// moonshard kernel: the Lua verb; `start` becomes a Python process that runs the kernel.
+int kernel_command(const Verb& verb, const Words& words);
+
 /// moonshard completion: the Lua verb, given the names of all verbs.
 int completion_command(const Verb& verb, const Words& words);
 

@@ -1,7 +1,6 @@
 #include "runtime/records/folder_check.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <set>
 #include <system_error>
@@ -9,6 +8,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/records/csv.h"
+#include "runtime/records/file_check.h"
 #include "runtime/records/plot_spec.h"
 #include "runtime/records/reader.h"
 #include "runtime/records/writer.h"
@@ -21,50 +21,8 @@ namespace fs = std::filesystem;
 constexpr size_t kMostText = 64u << 20;  // of a table or a page
 constexpr size_t kMostFolders = 100'000;
 
-// First and last bytes of a file: enough to tell a whole one from one that was cut off.
-struct FileEnds {
-  std::string first, last;
-  uintmax_t size = 0;
-};
-
-FileEnds ends_of(const fs::path& path) {
-  constexpr std::streamoff kBytes = 64;
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in) throw IoError(path.string() + ": cannot be opened");
-  const std::streamoff size = in.tellg();
-  const std::streamoff count = std::min(size, kBytes);
-  FileEnds ends;
-  ends.size = static_cast<uintmax_t>(size);
-  ends.first.resize(static_cast<size_t>(count));
-  ends.last.resize(static_cast<size_t>(count));
-  in.seekg(0);
-  in.read(ends.first.data(), count);
-  in.seekg(size - count);
-  in.read(ends.last.data(), count);
-  return ends;
-}
-
 std::string without(const std::string& text, const std::string& prefix) {
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
-}
-
-// The first cell in which two tables differ; "" for equal ones. Columns that only `made` has are
-// those of a newer version.
-std::string first_difference(const CsvTable& found, const CsvTable& made) {
-  if (found.rows.size() != made.rows.size())
-    return fmt::format("expected {} rows, got {}", made.rows.size(), found.rows.size());
-  for (size_t c = 0; c < found.columns.size(); ++c) {
-    const auto own = std::find(made.columns.begin(), made.columns.end(), found.columns[c]);
-    if (own == made.columns.end())
-      return fmt::format("column '{}' is not in the record", found.columns[c]);
-    const auto at = static_cast<size_t>(own - made.columns.begin());
-    for (size_t r = 0; r < found.rows.size(); ++r) {
-      if (found.rows[r][c] == made.rows[r][at]) continue;
-      return fmt::format("row {}, column '{}': expected '{}', got '{}'", r + 1, found.columns[c],
-                         made.rows[r][at].substr(0, 60), found.rows[r][c].substr(0, 60));
-    }
-  }
-  return "";
 }
 
 class FolderDoctor {
@@ -170,9 +128,16 @@ class FolderDoctor {
 
   void examine_run() {
     sweep_ = read(path_ / "sweep.json");
+    if (!sweep_.is_object() && !sweep_.is_null()) add(path_ / "sweep.json", "expected an object");
     if (sweep_.is_object()) {
       check_sweep();
-      for (const Json& planned : points()) examine_point(planned);
+      for (const Json& planned : points()) {
+        try {
+          examine_point(planned);
+        } catch (const std::exception& error) {  // whatever a record of others may hold
+          add(path_ / "points" / string_or(planned, "id", "?"), error.what());
+        }
+      }
       check_index();
       check_points_folder();
     }
@@ -243,6 +208,9 @@ class FolderDoctor {
     ++check_.points;
     for (const std::string& defect : check_record(record)) add(file, defect);
     if (!record.is_object()) return;
+    if (const Json options = part_of(record, "options"); !typed_(options))
+      check_.notes.push_back("point " + id +
+                             ": its record has options of another version, or of another kind");
     if (record.contains("id") && string_or(record, "id", "") != id)
       add(file, fmt::format("id: expected {}, the folder's name, got '{}'", id,
                             string_or(record, "id", "")));
@@ -253,17 +221,20 @@ class FolderDoctor {
     check_copy(planned, record);
   }
 
+  // An object's member that should be an object; an empty one where it is not.
+  static Json part_of(const Json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_object() ? *found : Json::object();
+  }
+
   // What the sweep varies must be what ran; other options may have been filled in by the run.
   void check_axes(const fs::path& file, const Json& record, const Json& planned) {
-    if (!record.contains("options") || !planned.contains("options") || !sweep_.contains("axes") ||
-        !sweep_["axes"].is_array())
-      return;
+    if (!sweep_.contains("axes") || !sweep_["axes"].is_array()) return;
+    const Json wanted = part_of(planned, "options"), had = part_of(record, "options");
     for (const Json& axis : sweep_["axes"]) {
       if (!axis.is_string()) continue;
       const std::string name = axis.get<std::string>();
-      const Json asked = planned["options"].value(name, Json());
-      const Json ran =
-          record["options"].is_object() ? record["options"].value(name, Json()) : Json();
+      const Json asked = wanted.value(name, Json()), ran = had.value(name, Json());
       if (asked != ran)
         add(file, fmt::format("options.{}: expected {} as in sweep.json, got {}", name,
                               one_line(asked), one_line(ran)));
@@ -316,17 +287,9 @@ class FolderDoctor {
       if (is_temporary_name(name)) {
         add(entry.path(), "left over by a writer that was killed; it can be removed");
       } else if (name.ends_with(".gz")) {
-        guarded(entry.path(), [&] {
-          const FileEnds ends = ends_of(entry.path());
-          if (ends.size < 18 || !ends.first.starts_with("\x1f\x8b"))
-            throw IoError("expected a gzip file, got something else");
-        });
+        guarded(entry.path(), [&] { expect_gzip(entry.path()); });
       } else if (name.ends_with(".pickle")) {
-        guarded(entry.path(), [&] {
-          const FileEnds ends = ends_of(entry.path());
-          if (ends.size < 3 || ends.first[0] != '\x80' || ends.last.back() != '.')
-            throw IoError("expected a whole pickle, got something else or a part of one");
-        });
+        guarded(entry.path(), [&] { expect_pickle(entry.path()); });
       }
     }
   }
@@ -341,7 +304,7 @@ class FolderDoctor {
     if (!copy.is_object()) return;
     copies_.insert(name);
     check_suite_result(file, copy);
-    const Json metrics = record.value("metrics", Json::object());
+    const Json metrics = part_of(record, "metrics");
     for (const char* key : {"peak_memory_mb", "avg_time_ms"}) {
       const double own = number_or(copy, key, NAN), wanted = number_or(metrics, key, NAN);
       if (own != wanted && own == own && wanted == wanted)
@@ -420,14 +383,9 @@ class FolderDoctor {
                                       table.rows.size()));
         });
       } else if (name == "summary.txt" || name == "summary.md") {
-        guarded(file, [&] {
-          if (ends_of(file).size == 0) throw IoError("it is empty");
-        });
+        guarded(file, [&] { expect_some_text(file); });
       } else if (name == "report.html") {
-        guarded(file, [&] {
-          if (ends_of(file).last.find("</html>") == std::string::npos)
-            throw IoError("expected a whole page, got one without its end");
-        });
+        guarded(file, [&] { expect_page(file); });
       }
     }
   }
@@ -442,11 +400,7 @@ class FolderDoctor {
       } else if (name.ends_with(".plot.json")) {
         guarded(file, [&] { plot_spec_from_json(read_json_file(file), file.string()); });
       } else if (name.ends_with(".png")) {
-        guarded(file, [&] {
-          const FileEnds ends = ends_of(file);
-          if (!ends.first.starts_with("\x89PNG") || ends.last.find("IEND") == std::string::npos)
-            throw IoError("expected a whole PNG, got something else or a part of one");
-        });
+        guarded(file, [&] { expect_png(file); });
       }
     }
   }

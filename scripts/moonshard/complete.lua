@@ -67,15 +67,17 @@ end
 
 --- Names that may stand after `value.` or `value:`.
 -- @tparam boolean methods_only after a colon: only what can be called, as far as that is known
+-- @tparam[opt] function is_field of a native type's name and a member: whether that is a field
 -- @treturn table set of names
-function M.members(value, methods_only)
+function M.members(value, methods_only, is_field)
   local names = {}
   for _ = 1, MAX_INDEX_CHAIN do
     if type(value) == "table" then collect_table(names, value, methods_only) end
     local meta = metatable_of(value)
     if not meta then break end
     for _, name in ipairs(listed_members(meta)) do
-      if type(name) == "string" then names[name] = true end
+      local is_wanted = not (methods_only and is_field and is_field(rawget(meta, "__metatable"), name))
+      if type(name) == "string" and is_wanted then names[name] = true end
     end
     -- Native classes often keep their methods in the metatable itself.
     if type(value) == "userdata" then collect_table(names, meta, true) end
@@ -134,61 +136,107 @@ local function open_brackets(tokens)
   return stack
 end
 
--- The call whose table argument the cursor is in: `f{ |`, `f(x, { |`, `f{ grid = { |`.
-local function callee_path(tokens, stack)
+-- The call whose argument the cursor is in: `f{ |`, `f(x, { |`, `f{ grid = { |`, `f("|`.
+-- @treturn table path of what is called; nil when it is no call, or of something that would have to run
+-- @treturn table names of the tables between, outermost first: { "grid" }
+-- @treturn number which argument
+local function call_around(tokens, stack)
+  local keys = {}
   for level = #stack, 1, -1 do
     local at = stack[level]
     local before = tokens[at - 1]
-    if tokens[at].text ~= "{" or not before then return nil end
-    if before.kind == "name" or before.text == "]" then return path_ending_at(tokens, at - 1) end
-    if before.text == "(" or before.text == "," then
-      local paren = stack[level - 1]
-      if paren and tokens[paren].text == "(" then return path_ending_at(tokens, paren - 1) end
-      return nil
-    end
-    if before.text ~= "=" then return nil end
-  end
-end
-
--- Is this function one of ours? Options are only offered for calls into the module.
-local function belongs_to(module, value)
-  for _, member in next, module do
-    if rawequal(member, value) then return true end
-    if type(member) == "table" then
-      for _, inner in next, member do
-        if rawequal(inner, value) then return true end
+    if not before then return nil end
+    if tokens[at].text == "(" then
+      local position, depth = 1, 0
+      for index = at + 1, #tokens do
+        local text = tokens[index].kind == "op" and tokens[index].text or ""
+        depth = depth + (CLOSER[text] and 1 or (text == ")" or text == "}" or text == "]") and -1 or 0)
+        if text == "," and depth == 0 then position = position + 1 end
       end
+      return path_ending_at(tokens, at - 1), keys, position
     end
+    if tokens[at].text ~= "{" then return nil end
+    if before.kind == "name" or before.text == "]" then return path_ending_at(tokens, at - 1), keys, 1 end
+    if before.text == "=" and tokens[at - 2] then table.insert(keys, 1, tokens[at - 2].text) end
+    if not (before.text == "=" or before.text == "(" or before.text == "," or before.text == "{") then return nil end
   end
-  return false
 end
 
-local function option_names(context, path)
-  local module = context.module
-  local ask = type(module) == "table" and M.field(module, "option_names")
+-- The module's function of that path and its documented name; nil for what is not ours.
+local function our_function(context, path)
   local callee = path and M.resolve(context.env, path)
-  if not ask or callee == nil then return nil end
-  local is_ours = rawequal(M.resolve(context.env, { path[1] }), module)
-  if not is_ours and not belongs_to(module, callee) then return nil end
-  -- By function, by name, or one list for all: whichever the module understands.
-  for _, arguments in ipairs { { callee }, { table.concat(path, ".") }, {} } do
-    local ok, list = pcall(ask, unpack(arguments))
-    if ok and type(list) == "table" then return list end
-  end
+  local ask = type(context.module) == "table" and M.field(context.module, "doc_of")
+  if type(callee) ~= "function" or type(ask) ~= "function" then return nil end
+  local ok, doc = pcall(ask, callee)
+  return ok and type(doc) == "table" and type(doc.name) == "string" and doc.name or nil
+end
+
+-- Tables inside an option table whose keys are options of an experiment.
+local NESTED = lists.set { "grid", "zip", "baseline", "only" }
+
+--- Options that may stand in a call's table.
+-- @treturn table list of { name, choices, … }; nil where there are none
+local function options_in(context, name, keys)
+  local ask = name and M.field(context.module, "options_of")
+  if type(ask) ~= "function" then return nil end
+  local inner = keys[1]
+  if inner and NESTED[inner] then name = "ms.run" end
+  if inner and not NESTED[inner] then name = name .. "." .. inner end
+  local ok, list = pcall(ask, name)
+  return ok and type(list) == "table" and list or nil
 end
 
 local function complete_option(tokens, prefix, context)
   local stack = open_brackets(tokens)
   local last = tokens[#tokens]
   local at_key = last.text == "{" or last.text == "," or last.text == ";"
-  if #stack == 0 or not at_key then return nil end
-  local list = option_names(context, callee_path(tokens, stack))
+  if #stack == 0 or not at_key or tokens[stack[#stack]].text ~= "{" then return nil end
+  local path, keys = call_around(tokens, stack)
+  -- `grid = { mode = { |`: a list of values.
+  if keys and #keys > 1 then return nil end
+  local list = options_in(context, our_function(context, path), keys or {})
   if not list then return nil end
-  local names = lists.set(lists.select(list, function(name) return type(name) == "string" end))
+  local names = lists.set(lists.column(list, "name"))
   for at = stack[#stack] + 1, #tokens - 1 do
     if tokens[at + 1].text == "=" then names[tokens[at].text] = nil end
   end
   return matching(names, prefix)
+end
+
+-- The option whose value the string at the end is: `mode = "|`, `grid = { mode = { "none", "|`.
+local function option_of_string(tokens, context)
+  local rest = {}
+  for at = 1, #tokens - 1 do rest[at] = tokens[at] end
+  local before = rest[#rest]
+  if not before then return nil end
+  -- ms.model "lla|: a call without parentheses.
+  if before.kind == "name" or before.text == "]" then return nil, our_function(context, path_ending_at(rest, #rest)), 1 end
+  local stack = open_brackets(rest)
+  local path, keys, position = call_around(rest, stack)
+  local name = our_function(context, path)
+  if not name then return nil end
+  local key
+  if before.text == "=" and rest[#rest - 1] then
+    key = rest[#rest - 1].text
+  elseif #keys > 0 and rest[stack[#stack]].text == "{" then
+    key = table.remove(keys)
+  end
+  if not key then return nil, name, position end
+  for _, option in ipairs(options_in(context, name, keys) or {}) do
+    if option.name == key then return option end
+  end
+end
+
+-- Words that a string of a call into the module may be; nil when it may be anything.
+local function string_values(tokens, context)
+  local option, name, position = option_of_string(tokens, context)
+  if option and option.choices then return option.choices end
+  local ask = type(context.module) == "table" and M.field(context.module, "values_of")
+  if type(ask) ~= "function" then return nil end
+  local subject = option and option.name or name
+  if not subject then return nil end
+  local ok, list = pcall(ask, subject, position)
+  return ok and type(list) == "table" and list or nil
 end
 
 local function complete_global(prefix, env)
@@ -215,12 +263,16 @@ local function complete_dotted(text, context)
     prefix
 end
 
--- The cursor is inside a string: the name of something for help "...", a file name otherwise.
+-- The cursor is inside a string: the name of something for help "...", a value that the call takes, else a file name.
 local function complete_string(tokens, text, context)
   local inside = text:sub(tokens[#tokens].content)
   local before = tokens[#tokens - 1]
   before = before and before.text == "(" and tokens[#tokens - 2] or before
   if before and before.text == "help" then return complete_dotted(inside, context) end
+  local values = string_values(tokens, context)
+  local found = values and matching(lists.set(values), inside)
+  -- A model or a tokenizer may also be a folder.
+  if found and #found > 0 then return found, inside end
   return complete_path(inside, context), inside
 end
 
@@ -228,6 +280,16 @@ end
 local function ends_in_string(tokens, at)
   if tokens[at] and tokens[at].text == ")" then at = at - 1 end
   return tokens[at] ~= nil and tokens[at].kind == "string"
+end
+
+-- Fields are documented by name, methods by their function: "Tensor.shape".
+local function field_test(context)
+  local ask = type(context.module) == "table" and M.field(context.module, "doc_of")
+  if type(ask) ~= "function" then return nil end
+  return function(type_name, member)
+    local ok, doc = pcall(ask, ("%s.%s"):format(tostring(type_name), member))
+    return ok and doc ~= nil
+  end
 end
 
 local function complete_code(text, context)
@@ -250,7 +312,7 @@ local function complete_code(text, context)
     local path = path_ending_at(tokens, #tokens - 1)
     local value = path and M.resolve(context.env, path)
     if value == nil then return {}, prefix end
-    return matching(M.members(value, last.text == ":"), prefix), prefix
+    return matching(M.members(value, last.text == ":", field_test(context)), prefix), prefix
   end
   local options = last and complete_option(tokens, prefix, context)
   if options and #options > 0 then return options, prefix end

@@ -28,4 +28,6 @@ return function(ms)
   ms.document(ms.snapshot, "ms.snapshot", "ms.snapshot(file) -> table",
     "Memory over time of a PyTorch memory snapshot (.pickle), whoever wrote it: ms, total, places, order, peak_bytes.")
   analyze.document(ms.document)
+  analyze.document = nil
+  require("moonshard.reference").attach(ms)
 end

@@ -4,9 +4,9 @@ local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 
-local M = {}
 local Profile = {}
 Profile.__index = Profile
+local M = { class = Profile }
 
 function Profile:__tostring()
   local rows = {}

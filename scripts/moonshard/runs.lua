@@ -5,12 +5,13 @@ local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
 local overhead_of = require "moonshard.analyze.overhead"
 local plot_points = require "moonshard.plot_points"
+local shown = require "moonshard.reference.shown"
 local statistics = require "moonshard.analyze.statistics"
 local text_table = require "moonshard.text_table"
 
-local M = {}
 local Runs = {}
 Runs.__index = Runs
+local M = { class = Runs }
 
 --- What the sweep's script asked of each point, in its own spelling ("no_dp"): only sweep.json has it.
 local function attach_requests(loaded)
@@ -30,6 +31,12 @@ local function attach_requests(loaded)
   end
 end
 
+--- Results as an object; its list part are the points, so that #runs counts them.
+local function as_runs(loaded)
+  for i, point in ipairs(loaded.points) do loaded[i] = shown.as_record(point) end
+  return setmetatable(loaded, Runs)
+end
+
 --- The results in a run folder, also of a sweep that still runs; or in a folder that has only result files of the
 -- profiling suites ({mode}_seq{N}_result.json and the like).
 -- @tparam string path
@@ -37,12 +44,12 @@ end
 function M.load(path)
   if type(path) == "string" and not native.launch.exists(path .. "/sweep.json") then
     local loaded = require("moonshard.seed_results").load(path)
-    if loaded then return setmetatable(loaded, Runs) end
+    if loaded then return as_runs(loaded) end
   end
   local ok, loaded = pcall(native.records.load, path)
   if not ok then error((tostring(loaded):gsub("^records%.load:", "ms.load:")), 2) end
   attach_requests(loaded)
-  return setmetatable(loaded, Runs)
+  return as_runs(loaded)
 end
 
 --- Number of points of a status.
@@ -51,6 +58,35 @@ function Runs:count(status) return #self:select(status) end
 --- Points of one status, or all that a function accepts.
 function Runs:select(filter)
   return lists.select(self.points, type(filter) == "function" and filter or function(point) return point.status == filter end)
+end
+
+-- More of these is better; of all other metrics less is.
+local function is_gain(metric)
+  for _, part in ipairs { "_per_s$", "utilization", "overlap", "^mfu_percent$", "accuracy" } do
+    if metric:find(part) then return true end
+  end
+  return false
+end
+
+--- The good point with the least of a metric; with the most of it where more is better.
+-- @tparam[opt="median_time_ms"] string metric
+-- @treturn table point; nil when no point is good
+function Runs:best(metric)
+  metric = metric or "median_time_ms"
+  local known, best = {}, nil
+  for _, point in ipairs(self:select("ok")) do
+    for key, value in pairs(point.metrics) do known[key] = type(value) == "number" or nil end
+    local value, before = point.metrics[metric], best and best.metrics[metric]
+    if type(value) == "number" then
+      local is_better = not best or is_gain(metric) and value > before or not is_gain(metric) and value < before
+      best = is_better and point or best
+    end
+  end
+  if not best and next(known) then
+    local hint = guard.hint(tostring(metric), lists.keys(known), '; ms.fields "metrics" lists them')
+    error(("runs:best: expected a metric of these points, got '%s'%s"):format(tostring(metric), hint), 2)
+  end
+  return best
 end
 
 --- Table of all points: axes, status, time with its spread, memory, throughput, loss, and what may be claimed of privacy.

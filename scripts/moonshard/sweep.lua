@@ -15,6 +15,7 @@ local runs = require "moonshard.runs"
 local M = {}
 local Sweep = {}
 Sweep.__index = Sweep
+M.class = Sweep
 
 local own_keys = { name = "string", out = "string", grid = "table", zip = "table", when = "function", each = "function", expect = "table",
   seed_result = "function", growing = "table", baseline = "baseline" }
@@ -24,7 +25,7 @@ local key_words = { string = "text", table = "table { option = { values } }", ["
 local run_keys = { resume = "string", dry_run = "boolean", retry = "number", timeout = "number", fail_fast = "boolean", all = "boolean",
   only = "table", budget = "number", shuffle = "shuffle", launcher = "string", slurm_args = "string", lock = "boolean",
   retry_oom = "boolean", drain_timeout = "number" }
-M.run_options = lists.keys(run_keys)
+M.run_options, M.own_options = lists.keys(run_keys), lists.keys(own_keys)
 
 --- Types of the sweep's own keys; the experiment's are the schema's business.
 local function check_own_keys(spec)

@@ -98,6 +98,7 @@ end
 
 local Table = {}
 Table.__index = Table
+M.class = Table
 
 --- Text of the whole: title, table, notes.
 function Table:__tostring()

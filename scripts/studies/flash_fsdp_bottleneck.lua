@@ -62,7 +62,7 @@ local spec = {
     tiny = { model = "llama3-tiny", task = "classify", parallel = "fsdp", nproc = 2, threads = 1, batch_size = 4, norm_reduce = "sum",
       profile = "layers", iters = 5, warmup = 1, grid = { mode = flash_modes, seq_length = { 64, 128, 256, 512, 1024 } } },
     full = { model = "llama3.2-1b", task = "classify", dtype = "bfloat16", parallel = "fsdp", nproc = 2, batch_size = 4,
-      norm_reduce = "sum", profile = "layers", iters = 5, warmup = 1,
+      norm_reduce = "sum", profile = "layers", iters = 5, warmup = 1, compile = "no",
       grid = { mode = flash_modes, seq_length = { 1024, 2048, 4096, 8192, 16384 } } },
   },
   baseline = "flash_fsdp",

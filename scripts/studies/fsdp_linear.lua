@@ -28,7 +28,8 @@ local spec = {
   presets = {
     tiny = { model = "linear-tiny", task = "regress", min_num_params = 131072, nproc = 2, threads = 1, batch_size = 1024, iters = 3,
       warmup = 1 },
-    full = { model = "linear", task = "regress", min_num_params = 100000000, nproc = 8, batch_size = 8192, iters = 3, warmup = 2 },
+    full = { model = "linear", task = "regress", min_num_params = 100000000, nproc = 8, batch_size = 8192, iters = 3, warmup = 2,
+      compile = "no" },
   },
   figures = { "stage_memory" },
   seed_result = function() return nil end,

@@ -23,9 +23,27 @@ def read_memory(torch, parallel, stage):
     }
 
 
+def device_of(torch):
+    return "cuda:0" if torch.cuda.is_available() else "cpu"
+
+
+def no_communication(torch):
+    """A hook for DDP's buckets: the fake group's own all-reduce has no result to hand on."""
+
+    def hook(_, bucket):
+        buffer = bucket.buffer()
+        future = torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future()
+        future.set_result(buffer)
+        return future
+
+    return hook
+
+
 def wrap(torch, model, parallel):
     if parallel == "ddp":
-        return torch.nn.parallel.DistributedDataParallel(model, device_ids=[0])
+        model = torch.nn.parallel.DistributedDataParallel(model)
+        model.register_comm_hook(None, no_communication(torch))
+        return model
     from torch.distributed.fsdp import FullyShardedDataParallel, BackwardPrefetch
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
@@ -34,19 +52,21 @@ def wrap(torch, model, parallel):
         auto_wrap_policy=ModuleWrapPolicy({torch.nn.Linear}),
         backward_prefetch=BackwardPrefetch.BACKWARD_PRE,
         forward_prefetch=False,
-        device_id=0,
+        device_id=torch.device(device_of(torch)),
     )
 
 
 def measure(torch, parallel, args):
     gc.collect()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     rows = []
     shape = (args.batch_size, args.width)
-    data, target = torch.randn(shape, device="cuda"), torch.randn(shape, device="cuda")
+    device = device_of(torch)
+    data, target = torch.randn(shape, device=device), torch.randn(shape, device=device)
     rows.append(read_memory(torch, parallel, "after data"))
-    layers = [torch.nn.Linear(args.width, args.width, device="cuda") for _ in range(args.layers)]
+    layers = [torch.nn.Linear(args.width, args.width, device=device) for _ in range(args.layers)]
     model = torch.nn.Sequential(*layers)
     del layers
     rows.append(read_memory(torch, parallel, "after model creation"))
@@ -56,7 +76,8 @@ def measure(torch, parallel, args):
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(data), target).backward()
         optimizer.step()
-    torch.cuda.synchronize()
+    if device != "cpu":
+        torch.cuda.synchronize()
     rows.append(read_memory(torch, parallel, "after warmup"))
     return rows
 
@@ -69,13 +90,14 @@ def main():
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--output", default="")
+    parser.add_argument("--on_cpu", action="store_true", help="only to see that the program runs: all figures are 0")
     args = parser.parse_args()
     import torch
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    if not torch.cuda.is_available():
-        sys.exit("needs a GPU that PyTorch can use")
+    if not torch.cuda.is_available() and not args.on_cpu:
+        sys.exit("needs a GPU that PyTorch can use: PyTorch counts no memory of the CPU")
     os.environ.setdefault("MASTER_ADDR", "localhost")
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=args.ranks)
     rows = []

@@ -74,7 +74,7 @@ local function add_data(plan, given)
   plan.data_folder = folder
   if folder then return end
   local tokenizer
-  plan.data_folder, tokenizer = sample_text.write((given.output_dir or "comparison_results") .. "/sample_text")
+  plan.data_folder, tokenizer = sample_text.write((given.output_dir or "comparison_results") .. "/sample_text", given.dry_run)
   if not given.tokenizer then plan.tokenizer = tokenizer end
   print(("zero_compare: sample text in %s, tokenizer %s; --data-folder DIR for your own, --data-folder none for random tokens"):format(
     plan.data_folder, plan.tokenizer))

@@ -212,6 +212,16 @@ describe("ms.analyze.bottleneck", function()
     assert.are.same({ "communication" }, names(found))
     assert.matches("35 %% of the step is exposed communication, GPU used 40 %%", found.findings[1].evidence[1].text)
     assert.matches("advice    overlap it", tostring(found), 1, true)
+    found = report({ comm_share_percent = 35 }, { sharding = { fake = true, world = 2 } })
+    assert.matches("exposed communication (modelled from a link)", found.findings[1].evidence[1].text, 1, true)
+  end)
+
+  it("calls points by their words, and numbers by their option", function()
+    local metrics = fake.metrics(100, 100)
+    metrics.comm_share_percent = 35
+    local found = ms.analyze.bottleneck(fake.make(folder, { "mode", "batch_size" }, { { options = { mode = "flash", batch_size = 4 },
+      metrics = metrics } }))
+    assert.are.equal("flash, batch_size 4", found.findings[1].evidence[1].point)
   end)
 
   it("does not when the GPU is busy, or below the threshold", function()
@@ -225,6 +235,9 @@ describe("ms.analyze.bottleneck", function()
     local found = report({ engine_kept_bytes = 30 * 2 ^ 20 }, { memory = { timeline = timeline, breakdown = {} } })
     assert.are.same({ "kept_activations" }, names(found))
     assert.matches("keeps 30.0 MiB, 30 % of the peak, memory rises by 20.0 MiB", found.findings[1].evidence[1].text, 1, true)
+    local plain = fake.make(folder .. "/plain", { "mode" }, { { options = { mode = "none" }, metrics = fake.metrics(100, 100),
+      result = { memory = { timeline = timeline, breakdown = {} } } } })
+    assert.are.same({}, names(ms.analyze.bottleneck(plain)))
   end)
 
   it("names norms and the layer that takes more than its share", function()

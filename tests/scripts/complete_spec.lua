@@ -5,7 +5,18 @@ local function fake_module()
   local ms = { optim = { adamw = function() end, sgd = function() end }, version = "0" }
   function ms.run() end
   function ms.model() end
-  function ms.option_names() return { "batch_size", "backward_prefetch", "mode", "model" } end
+  function ms.sweep() end
+  local names = { [ms.run] = "ms.run", [ms.model] = "ms.model", [ms.sweep] = "ms.sweep" }
+  function ms.doc_of(value)
+    if value == "Tensor.shape" then return { name = value } end
+    return names[value] and { name = names[value] }
+  end
+  local shared = { { name = "batch_size" }, { name = "backward_prefetch" }, { name = "model" },
+    { name = "mode", choices = { "none", "ghost", "ghost_too" } } }
+  local options = { ["ms.run"] = shared, ["ms.model"] = shared, ["ms.sweep"] = { { name = "grid" }, { name = "growing" } },
+    ["ms.run.inner"] = { { name = "inside" } } }
+  function ms.options_of(name) return options[name] end
+  function ms.values_of(name) return (name == "ms.model" or name == "model") and { "llama3-tiny", "linear-tiny" } or nil end
   return ms
 end
 
@@ -73,6 +84,9 @@ describe("complete.candidates", function()
     }
     assert.same({ "shape", "sum" }, words("tensor."))
     assert.same({ "sum" }, words("tensor:su"))
+    debug.getmetatable(env.tensor).__metatable = "Tensor"
+    assert.same({ "shape", "sum" }, words("tensor."))
+    assert.same({ "sum" }, words("tensor:"))
   end)
 
   it("offers methods from a userdata's __index table", function()
@@ -98,7 +112,9 @@ describe("complete.candidates", function()
     assert.same({ "backward_prefetch", "batch_size" }, words("ms.run({ ba"))
     assert.same({ "mode", "model" }, words('ms.model("llama3-tiny", { mode'))
     assert.same({ "batch_size" }, words("ms.run{ mode = 1,\n  bat"))
-    assert.same({ "batch_size" }, words("ms.run{ grid = { bat"))
+    assert.same({ "grid" }, words("ms.sweep{ gri"))
+    assert.same({ "batch_size" }, words("ms.sweep{ grid = { bat"))
+    assert.same({ "inside" }, words("ms.run{ inner = { in"))
   end)
 
   it("offers options when the function has another name", function()
@@ -115,9 +131,20 @@ describe("complete.candidates", function()
     assert.same({}, words("print{ batch"))
   end)
 
-  it("works without option_names", function()
-    context.module.option_names = nil
+  it("works without options_of", function()
+    context.module.options_of = nil
     assert.same({}, words("ms.run{ batch"))
+    assert.same({}, words('ms.run{ mode = "gh'))
+  end)
+
+  it("offers the values of an option and of an argument", function()
+    assert.same({ "ghost", "ghost_too" }, words('ms.run{ mode = "gh'))
+    assert.same({ "none" }, words('ms.run{ batch_size = 2, mode = "n'))
+    assert.same({ "ghost", "ghost_too" }, words('ms.sweep{ grid = { mode = { "none", "gh'))
+    assert.same({ "llama3-tiny" }, words('ms.model("lla'))
+    assert.same({ "llama3-tiny" }, words('ms.model "lla'))
+    assert.same({ "linear-tiny" }, words("ms.run{ model = 'lin"))
+    assert.same({ "demo.lua" }, words('ms.model("de'))
   end)
 
   it("completes file names inside strings", function()
@@ -128,7 +155,7 @@ describe("complete.candidates", function()
 
   it("completes names inside help strings", function()
     assert.same({ "adamw" }, words('help "ms.optim.ad'))
-    assert.same({ "optim", "option_names" }, words('help("ms.opt'))
+    assert.same({ "optim", "options_of" }, words('help("ms.opt'))
   end)
 
   it("completes commands and their arguments", function()

@@ -225,6 +225,21 @@ describe("the tutorial's configurations", function()
     assert.are.equal("rank12.pt.trace.json", linear.trace_name "trace.rank12.json")
   end)
 
+  it("run in PyTorch, too, where Python has it", function()
+    local python = support.root() .. "/.deps/venv/bin/python"
+    if not support.exists(python) or support.run(support.shell_quoted(python) .. " -c 'import torch'", { folder = folder }).code ~= 0 then
+      pending("no Python with torch")
+      return
+    end
+    local result = support.run(("%s %s/scripts/studies/fsdp_linear_torch.py --on_cpu --width 16 --batch_size 4 --output rows.json"):format(
+      support.shell_quoted(python), support.root()), { folder = folder, seconds = 120 })
+    assert.are.equal(0, result.code, result.err)
+    local rows = support.parse_json(support.read(folder .. "/rows.json"))
+    assert.are.equal(6, #rows)
+    assert.are.equal("fsdp", rows[6].parallel)
+    assert.are.equal("after warmup", rows[6].stage)
+  end)
+
   it("are set beside the tutorial's peaks and reserved memory, and PyTorch's", function()
     local stage = { stage = "after warmup", rank = 0, allocated_bytes = 2 ^ 30, max_allocated_bytes = 2 ^ 31, reserved_bytes = 3 * 2 ^ 30,
       max_reserved_bytes = 2 ^ 32 }

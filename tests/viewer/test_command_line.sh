@@ -39,6 +39,7 @@ expect 0 "" --help
 expect 2 "expected a run folder" --screenshot "$work/x.png"
 expect 2 "--panel" "$work/run" --screenshot "$work/x.png" --panel nonsense
 expect 2 "did you mean 'memory'" "$work/run" --screenshot "$work/x.png" --panel memry
+expect 2 "did you mean 'layers'" "$work/run" --screenshot "$work/x.png" --front layer
 expect 2 "--select" "$work/run" --screenshot "$work/x.png" --select nobody
 expect 2 "--filter" "$work/run" --screenshot "$work/x.png" --filter "nothing = 1"
 expect 2 "see --help" --no-such-option

@@ -89,7 +89,8 @@ class MemorySnapshotPanel final : public Panel {
     if (files.size() < 2) return;
     ImGui::SetNextItemWidth(
         std::min(20 * ImGui::GetFontSize(), ImGui::GetContentRegionAvail().x * 0.6f));
-    pick_name("##file", file_, files);
+    pick_name("##file", file_, files,
+              [&](const std::string& file) { return telling_part(file, files); });
   }
 
   // Memory by owner, or all of it where the snapshot has no history of allocations.

@@ -54,8 +54,9 @@ class TracePanel final : public Panel {
     const std::string all = fmt::format("all {} files", names.size());
     std::vector<std::string> choices = names;
     choices.insert(choices.begin(), "");
-    pick_name("##file", file_, choices,
-              [&](const std::string& name) { return name.empty() ? all : name; });
+    pick_name("##file", file_, choices, [&](const std::string& name) {
+      return name.empty() ? all : telling_part(name, names);
+    });
     ImGui::SameLine();
     const auto now = std::ranges::find(names, file_);
     if (now != names.end()) files = {files[static_cast<size_t>(now - names.begin())]};

@@ -116,6 +116,15 @@ inline bool is_stacked(records::PlotKind kind) {
   return kind == records::PlotKind::StackedBars || kind == records::PlotKind::StackedArea;
 }
 
+// Steps of prepare_plot, in bar_places.cpp.
+
+/// Different x values, of points without a figure too; stops beyond `limit`.
+std::set<double> distinct_x(const PreparedPanel& panel, size_t limit);
+
+/// Puts bars side by side, stacks on each other, into categories: the spec's own, or one for each
+/// different x.
+void place_bars(PreparedPanel& panel, const records::PlotPanel& spec);
+
 // Steps of prepare_plot, in plot_ranges.cpp.
 
 /// A value safe for every later computation: neither huge nor denormal.

@@ -126,6 +126,30 @@ CategoryLabels layout_category_labels(const std::vector<std::string>& names, flo
 /// Draws them below the current ImPlot plot (between BeginPlot and EndPlot) at its tick positions.
 void draw_category_labels(ImDrawList* draw, const CategoryLabels& labels, float top, ImU32 color);
 
+// figure_layout.cpp: how a figure is divided into panels
+
+/// Width of the y axis with its label, before ImPlot has measured it. Only the choice between level
+/// and turned text depends on it.
+inline constexpr float kAxisWidthEm = 5.0f;
+
+struct PanelFrame {
+  ImVec2 min, size;  ///< the panel's share of the figure
+  float footer = 0;  ///< below the plot: category names and x label; equal in a row
+  float ruler = 0;   ///< of bands on top of the plot; equal for all panels
+  float title = 0;   ///< height of the panel's title; equal in a row
+  float names = 0;  ///< the most that texts beside the plot take; 0: the panel at its left has them
+  CategoryLabels labels;
+};
+
+/// Height of a centred title that may wrap; draws it when draw is given.
+float title_block(const std::string& text, ImVec2 top_left, float width, const UiStyle& style,
+                  float factor, ImDrawList* draw);
+
+/// Splits the figure into columns and rows; the plots of one row end at the same height. Rows of
+/// lying bars are as high as their number of bars asks for.
+std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVec2 size,
+                                      const UiStyle& style);
+
 // legend.cpp: its own rows above the plot, so that it never covers data. Own code instead of
 // ImPlot's, because names from files are shown literally and long lists must wrap.
 

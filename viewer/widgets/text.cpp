@@ -55,6 +55,29 @@ std::string shorten_middle(const std::string& text, float max_width) {
   return shortened(low);
 }
 
+std::string telling_part(const std::string& name, const std::vector<std::string>& names) {
+  constexpr std::string_view kBreaks = "._-/";
+  size_t start = name.size(), end = name.size();  // that all names share
+  bool others = false;
+  for (const std::string& other : names) {
+    if (other == name) continue;
+    others = true;
+    size_t count = 0;
+    while (count < std::min(name.size(), other.size()) && name[count] == other[count]) ++count;
+    start = std::min(start, count);
+    count = 0;
+    while (count < std::min(name.size(), other.size()) &&
+           name[name.size() - 1 - count] == other[other.size() - 1 - count]) {
+      ++count;
+    }
+    end = std::min(end, count);
+  }
+  if (!others) return name;
+  while (start > 0 && kBreaks.find(name[start - 1]) == std::string_view::npos) --start;
+  while (end > 0 && kBreaks.find(name[name.size() - end]) == std::string_view::npos) --end;
+  return start + end < name.size() ? name.substr(start, name.size() - end - start) : name;
+}
+
 void show_header(const char* label, bool right) {
   if (right) {
     // ImGui draws the arrow of a sorted column at its right end.

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "viewer/context.h"
 
@@ -21,6 +22,11 @@ void show_right(std::string_view text);
 /// The text, or its beginning and end with "..." between them when it is wider than max_width:
 /// names that begin alike differ at their ends.
 std::string shorten_middle(const std::string& text, float max_width);
+
+/// Of a list of file names what tells one from the others: "rank1" of "trace.rank1.json.gz" beside
+/// "trace.rank0.json.gz". Whole words between '.', '_', '-' and '/'; the name itself where there is
+/// no other, or nothing would be left.
+std::string telling_part(const std::string& name, const std::vector<std::string>& names);
 
 /// The head of a table's column, over figures at the right end as they are.
 void show_header(const char* label, bool right);

@@ -215,6 +215,7 @@ end
 
 local Comparison = {}
 Comparison.__index = Comparison
+M.class = Comparison
 function Comparison:__tostring()
   local parts = lists.map(self.tables, function(each) return #each.rows > 0 and tostring(each) or each.title .. "\n\n(none)" end)
   return table.concat(parts, "\n\n")

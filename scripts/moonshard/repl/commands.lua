@@ -160,6 +160,8 @@ function M.names() return lists.keys(commands) end
 -- @treturn ?string its argument, or the unknown command's name when the command is false
 function M.find(text)
   local asked = text:match("^%s*%?%s*(.-)%s*$")
+  -- "x?" is no Lua either: a question mark stands in strings and comments only.
+  asked = asked or text:match("^%s*([%a_][%w_.:]*)%?%s*$")
   if asked then return question, asked end
   -- ".5" is a number; no Lua entry starts with a dot and a letter, or with a percent sign.
   local name, argument = text:match("^%s*([.%%][%a_]+)%s*(.-)%s*$")

@@ -6,9 +6,16 @@ local lists = require "moonshard.lists"
 
 local M = {}
 
+local MAX_TYPE = 44  -- bytes of an option's type
+local MAX_OPTIONS = 40  -- of one function
+-- Those of an experiment that one sets first.
+local USUAL = lists.set { "model", "task", "mode", "batch_size", "seq_length", "max_grad_norm", "noise_multiplier", "target_epsilon", "optimizer",
+  "lr", "iters", "warmup", "device", "dtype", "parallel", "nproc", "data_folder", "profile", "seed" }
+
 local GENERAL = [[
 Type Lua. An expression is printed; _ is the last value; an open block goes on at the ".. " prompt.
-  help(ms)   ?ms.run   help "ms.run"     what there is and how it is used
+  help(ms)   ?ms.run   x?   ?x:method    what there is and how it is used
+  help "seq_length"                      options, functions and fields by a part of their names
   Tab                                    completes names, options of a call, file names
   Ctrl-R  Ctrl-C  Ctrl-D                 search the history, stop what runs, leave
   .help                                  the commands that are not Lua]]
@@ -25,12 +32,97 @@ local function first_line(text)
   return type(text) == "string" and text:match("^%s*([^\n]*)") or ""
 end
 
-local function entry_text(doc)
+-- A function of the module that a fake one in a test may lack.
+local function ask(module, name, ...)
+  local fn = type(module) == "table" and complete.field(module, name)
+  if type(fn) ~= "function" then return nil end
+  local ok, found = pcall(fn, ...)
+  return ok and found or nil
+end
+
+local function indented(text, margin) return margin .. text:gsub("%s+$", ""):gsub("\n", "\n" .. margin) end
+
+local function default_text(value)
+  if value == nil then return "" end
+  return value == "" and '""' or tostring(value)
+end
+
+-- One line per option: name, type, default, meaning.
+local function option_lines(list)
+  local widest, widest_type, widest_default = 0, 0, 0
+  local rows = lists.map(list, function(option)
+    local kind = #option.type > MAX_TYPE and option.type:sub(1, MAX_TYPE - 3) .. "..." or option.type
+    local row = { option.name, kind, default_text(option.default), option.doc }
+    widest, widest_type = math.max(widest, #row[1]), math.max(widest_type, #kind)
+    widest_default = math.max(widest_default, #row[3])
+    return row
+  end)
+  local shape = ("  %%-%ds  %%-%ds  %%-%ds  %%s"):format(widest, widest_type, widest_default)
+  return lists.map(rows, function(row) return (shape:format(unpack(row)):gsub("%s+$", "")) end)
+end
+
+-- An experiment's options would fill the screen behind each function that takes them.
+local function options_text(module, name)
+  local list = ask(module, "options_of", name)
+  if not list then return nil end
+  local shown = list
+  if #list > MAX_OPTIONS then
+    local shared = lists.set(lists.column(ask(module, "options_of", "ms.run") or {}, "name"))
+    shown = lists.select(list, function(option) return not shared[option.name] or name == "ms.run" and USUAL[option.name] end)
+  end
+  local lines = { "options:  (name, type, default, meaning)" }
+  lists.extend(lines, option_lines(shown))
+  if #shown < #list then lines[#lines + 1] = "  and those of an experiment: ms.options() lists them, help \"NAME\" explains one" end
+  return table.concat(lines, "\n")
+end
+
+local function example_text(name)
+  local ok, examples = pcall(require, "moonshard.reference.examples")
+  local example = ok and type(name) == "string" and examples[name]
+  return example and "example:\n" .. indented(example, "  ") or nil
+end
+
+local function entry_text(doc, module)
   local parts = { doc.signature or doc.name or "(no name)" }
-  if type(doc.text) == "string" and doc.text ~= "" then
-    parts[#parts + 1] = "  " .. doc.text:gsub("%s+$", ""):gsub("\n", "\n  ")
+  if type(doc.text) == "string" and doc.text ~= "" then parts[#parts + 1] = indented(doc.text, "  ") end
+  if module and type(doc.name) == "string" and complete.field(module, "options_of") then
+    parts[#parts + 1] = options_text(module, doc.name)
+    parts[#parts + 1] = example_text(doc.name)
   end
   return table.concat(parts, "\n")
+end
+
+-- The type of an object that the module documents: native ones name it in their metatable, ours in their class.
+local function type_name(value)
+  local meta = debug.getmetatable(value)
+  if type(meta) ~= "table" then return nil end
+  local name = rawget(meta, type(value) == "userdata" and "__metatable" or "__name")
+  return type(name) == "string" and name or nil
+end
+
+-- What an object of a documented type is and has.
+local function object_lines(module, value, name, kind)
+  local doc = M.doc_of(module, kind)
+  if not doc then return nil end
+  local lines, fields, methods, widest = { ("%s: a %s"):format(name, kind), indented(doc.text, "  ") }, {}, {}, 0
+  for member in pairs(complete.members(value, false)) do
+    local field = M.doc_of(module, ("%s.%s"):format(kind, member))
+    local method = not field and M.doc_of(module, complete.field(value, member))
+    if field then fields[#fields + 1] = { (field.signature:gsub("^" .. kind .. "%.", "")), field.text } end
+    if method then methods[#methods + 1] = { (method.signature:gsub("^" .. kind .. ":", "")), first_line(method.text) } end
+  end
+  for _, group in ipairs { fields, methods } do
+    table.sort(group, function(a, b) return a[1] < b[1] end)
+    for _, row in ipairs(group) do widest = math.max(widest, math.min(#row[1], 44)) end
+  end
+  for title, group in pairs { ["fields:"] = fields, ["methods:"] = methods } do
+    if #group > 0 then
+      local part = lists.map(group, function(row) return (("  %-" .. widest .. "s  %s"):format(row[1], row[2])) end)
+      table.insert(part, 1, title)
+      lines[title] = table.concat(part, "\n")
+    end
+  end
+  return lists.extend(lines, { lines["fields:"] }, { lines["methods:"] })
 end
 
 -- Members of a table: documented ones with their first line, the names of the others after them.
@@ -86,9 +178,13 @@ end
 -- @tparam table session has `module` and `env`
 -- @tparam[opt] string name what the user called it
 function M.on_value(session, value, name)
-  local doc = M.doc_of(session.module, value)
-  local lines = { doc and entry_text(doc) }
+  local is_name = type(value) == "string"
+  local doc = not is_name and M.doc_of(session.module, value) or nil
+  local lines = { doc and entry_text(doc, session.module) }
   name = name or name_in(session.env, value)
+  local kind = type_name(value)
+  local object = kind and object_lines(session.module, value, name, kind)
+  if object then return table.concat(object, "\n") end
   if type(value) == "table" or type(value) == "userdata" then
     local members = member_lines(session.module, value)
     if not doc then lines[1] = name .. ": a " .. type(value) .. (#members > 0 and " with" or "") end
@@ -99,14 +195,40 @@ function M.on_value(session, value, name)
   return table.concat(lines, "\n")
 end
 
---- Help on a dotted name, e.g. "ms.run" or "string.format".
+-- An option by its name: type, default, meaning, and who takes it.
+local function on_option(name)
+  local ok, reference = pcall(require, "moonshard.reference")
+  if not ok then return nil end
+  local parts = {}
+  for _, found in ipairs(reference.find_options(function(option) return option.name == name or lists.contains(option.aliases, name) end)) do
+    local option = found.option
+    local default = option.default ~= nil and (", default %s"):format(default_text(option.default)) or ""
+    parts[#parts + 1] = ("%s: option of %s\n  %s%s\n  %s"):format(option.name, table.concat(found.of, ", "), option.type, default, option.doc)
+  end
+  return #parts > 0 and table.concat(parts, "\n") or nil
+end
+
+--- Help on a dotted name, e.g. "ms.run", "runs:plot" or "string.format"; on an option; or what a text is part of.
 -- @treturn boolean whether the name was known
 function M.on_name(session, name)
   local path = lists.matches(name, "[^.:%s]+")
   local value = #path > 0 and complete.resolve(session.env, path)
-  if value ~= nil and value ~= false then return M.on_value(session, value, name), true end
   local doc = M.doc_of(session.module, name)
-  if doc then return entry_text(doc), true end
+  if doc then return entry_text(doc, session.module), true end
+  if value ~= nil and value ~= false then return M.on_value(session, value, name), true end
+  -- Type:method without an object of that type.
+  for _, entry in ipairs(path[2] and ask(session.module, "search", name) or {}) do
+    if entry.name == name then
+      local ok, found = pcall(function() return require("moonshard.reference").entry(name) end)
+      if ok and found then return entry_text(found, session.module), true end
+    end
+  end
+  if complete.field(session.module or {}, "search") then
+    local option = on_option(name)
+    if option then return option, true end
+    local found = ask(session.module, "search", name)
+    if found and #found > 0 then return tostring(found), true end
+  end
   return ("help: expected a known name or a value, got '%s'; try help(ms) for the module, "
     .. "help() for the prompt, or Tab after a dot"):format(name), false
 end

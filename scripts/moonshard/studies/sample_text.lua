@@ -135,10 +135,12 @@ end
 
 --- A folder with sample_data.txt, and a tokenizer.json beside it; made where they are missing.
 -- @tparam string folder
+-- @tparam[opt] boolean only_name where they would be, and make nothing
 -- @treturn string folder of the text
 -- @treturn string path of the tokenizer
-function M.write(folder)
+function M.write(folder, only_name)
   local data, tokenizer = folder .. "/data", folder .. "/tokenizer.json"
+  if only_name then return data, tokenizer end
   local text
   if not native.launch.exists(data .. "/sample_data.txt") then
     text = M.text(M.text_bytes)

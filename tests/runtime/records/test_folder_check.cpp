@@ -161,6 +161,22 @@ TEST_F(DoctorOfFolders, PicturesSpecsAndTracesMustBeWhole) {
   EXPECT_THAT(only_defect(), HasSubstr("expected a gzip file"));
 }
 
+TEST_F(DoctorOfFolders, AnythingMayStandAnywhere) {
+  const Json good = good_record(id_, options_);
+  for (const Json& odd : {Json(), Json("x"), Json(3), Json::array({1}), Json::object({{"a", 1}})}) {
+    for (const auto& [key, value] : good.items()) {
+      Json record = good;
+      record[key] = odd;
+      writer_.write_result(id_, record);
+      EXPECT_NO_THROW(check()) << key << " " << odd;
+    }
+  }
+  for (const char* text : {"[]", "3", "{\"points\": [3, {\"id\": 3}], \"axes\": {}}", "{}"}) {
+    write("sweep.json", text);
+    EXPECT_FALSE(check().defects.empty()) << text;
+  }
+}
+
 TEST_F(DoctorOfFolders, LinksThatLeadOutAreNotRead) {
   const TemporaryFolder outside;
   std::ofstream(outside.path() / "secret.json") << "{}";

@@ -1,5 +1,6 @@
 // Units, numbers and the cleaning of text that others wrote.
 #include "viewer/widgets/format.h"
+#include "viewer/widgets/text.h"
 
 #include <gtest/gtest.h>
 
@@ -92,6 +93,15 @@ TEST(Colors, TheFirstSeriesAllDiffer) {
 TEST(Colors, GoodAndBadStatusDiffer) {
   EXPECT_NE(status_color("ok", Theme::Dark), status_color("failed", Theme::Dark));
   EXPECT_NE(status_color("oom", Theme::Dark), status_color("failed", Theme::Dark));
+}
+
+TEST(Format, AFileIsNamedByWhatTellsItFromTheOthers) {
+  const std::vector<std::string> traces = {"trace.rank0.json.gz", "trace.rank1.json.gz"};
+  EXPECT_EQ(telling_part(traces[1], traces), "rank1");
+  EXPECT_EQ(telling_part("snapshot.pickle", {"snapshot.pickle"}), "snapshot.pickle");
+  EXPECT_EQ(telling_part("a", {"a", "ab"}), "a");
+  EXPECT_EQ(telling_part("x.pickle", {"x.pickle", "x.oom.pickle"}), "x.pickle")
+      << "nothing would be left of it";
 }
 
 }  // namespace

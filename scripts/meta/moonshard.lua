@@ -1,0 +1,1605 @@
+---@meta moonshard
+-- Made by `moonshard run scripts/docs/meta.lua`; a test compares it with the module.
+-- luacheck: ignore
+
+---@class moonshard.run_options
+---@field model? string model preset; 'moonshard models' lists them (llama3-tiny)
+---@field task? "auto"|"classify"|"lm"|"denoise"|"regress" what is learned: a sequence's class, the next token, an image's noise, a vector (auto)
+---@field weights? string safetensors file or Hugging Face folder to start from; empty starts at random
+---@field device? "auto"|"cpu"|"cuda" where it runs; auto takes a GPU when there is one (auto)
+---@field dtype? "float32"|"float64"|"bfloat16" dtype that weights are kept in (float32)
+---@field param_dtype? "auto"|"float32"|"float64"|"bfloat16" compute dtype; auto is dtype, bfloat16 gives mixed precision (auto)
+---@field attention? "flash"|"standard" fused attention, or scores as a matrix (flash)
+---@field checkpointing? "none"|"block"|"keep_attention" block keeps a block's input only and runs it again in backward; keep_attention keeps the output of its attention, too: faster in long contexts (none)
+---@field checkpoint_every? integer with checkpointing: every n-th block (1)
+---@field frozen? string globs of parameters that are not trained, separated by commas
+---@field hidden_dim? integer model width; 0 takes the preset's (0)
+---@field intermediate_dim? integer width inside the MLP; 0 takes the preset's (0)
+---@field num_layers? integer blocks or layers; 0 takes the preset's (0)
+---@field num_heads? integer attention heads; 0 takes the preset's (0)
+---@field head_dim? integer width of an attention head; 0 takes the preset's (0)
+---@field norm_eps? number added under a norm's root; 0 takes the preset's (0)
+---@field num_labels? integer classes of task classify; 0 takes the preset's 3 (0)
+---@field vocab_size? integer rows of the embedding; 0 takes the preset's (0)
+---@field pad_token_id? integer id whose embedding is never trained; -1 means none (-1)
+---@field num_kv_heads? integer key and value heads (grouped-query attention); 0 takes the preset's (0)
+---@field tie_embeddings? "auto"|"yes"|"no"|boolean input and output embedding are one parameter (auto)
+---@field qkv_bias? "auto"|"yes"|"no"|boolean query, key and value projections have a bias (auto)
+---@field rope_base? number base of rotary positions; 0 takes the preset's (0)
+---@field rope_scaling? "auto"|"none"|"llama3" stretching of rotary frequencies for long contexts (auto)
+---@field rope_factor? number llama3 scaling: stretch of low frequencies (0)
+---@field rope_low_freq_factor? number llama3 scaling: wavelengths above original/this are stretched (0)
+---@field rope_high_freq_factor? number llama3 scaling: wavelengths below original/this stay (0)
+---@field rope_original_length? integer llama3 scaling: context of the pre-training (0)
+---@field image_size? integer pixels, or latent cells, along an image's side; 0 takes the preset's (0)
+---@field patch_size? integer side of a patch; tokens = (image_size / patch_size)^2 (0)
+---@field in_channels? integer 3 for pixels, 4 for latents (0)
+---@field num_classes? integer image classes; 0 takes the preset's (0)
+---@field positions? "auto"|"learned"|"sincos" positions of patches: a trained table, or fixed sines and cosines (auto)
+---@field norm_affine? "auto"|"yes"|"no"|boolean layer norms of a DiT have weight and bias (auto)
+---@field label_dropout? number share of labels replaced by the null class; -1 takes the preset's (-1)
+---@field seed? integer start of every random number of the run that is not secret; -1 draws one from the operating system, the same for everything in a job (-1)
+---@field mode? "none"|"materialize"|"ghost"|"flash"|"bookkeeping"|"flash_bookkeeping"|"auto" clipping engine; none trains without privacy (none)
+---@field clipping? "flat"|"per_layer"|"automatic"|"adaptive" how norms become factors: one bound, one per layer, normalising, or a quantile (flat)
+---@field max_grad_norm? number clipping bound C of each sample's gradient norm; adaptive clipping starts there (1)
+---@field noise_multiplier? number noise std over C, added once to the summed gradient (1)
+---@field stability? number automatic clipping: gamma in C / (norm + gamma) (0.01)
+---@field target_quantile? number adaptive clipping: share of samples that should stay unclipped (0.5)
+---@field quantile_lr? number adaptive clipping: how fast C moves (0.2)
+---@field quantile_noise? number adaptive clipping: noise std of the count; 0 takes batch / 20 (0)
+---@field tile_size? integer flash norms: positions or rows at a time; 0 chooses (0)
+---@field flash_algorithm? "auto"|"input_length"|"width" flash norms: by tiles of positions, by tiles of width, or the cheaper (auto)
+---@field memory_budget_mb? integer engine auto: what it may keep across layers; 0: half of what a GPU has beside the weights and a copy of them, elsewhere no limit (0)
+---@field optimizer? "sgd"|"adam"|"adamw" update rule (sgd)
+---@field lr? number learning rate (1e-05)
+---@field lr_schedule? "constant"|"linear"|"cosine" how the learning rate falls after its warm-up (constant)
+---@field lr_warmup_steps? integer steps over which the learning rate rises from 0 (0)
+---@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own (0)
+---@field lr_min_ratio? number share of the learning rate that is left at the schedule's end (0)
+---@field momentum? number sgd: decay of the running sum (0)
+---@field weight_decay? number adamw: decoupled decay; adam: added to the gradient; -1 takes 0.1 and 0 (-1)
+---@field beta1? number adam, adamw: decay of the mean (0.9)
+---@field beta2? number adam, adamw: decay of the mean square (0.95)
+---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+---@field grad_accum? integer micro-batches per step, each of batch_size samples (1)
+---@field expected_batch_size? integer what the sum is divided by; 0 takes the samples of the step (0)
+---@field deterministic? boolean only operations that give the same digits every time (false)
+---@field compile? "auto"|"yes"|"no"|boolean on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer apart; auto does so where launching kernels takes 80 % of a step (auto)
+---@field parallel? "none"|"ddp"|"fsdp" how ranks share the work: not at all, whole copies, or parts of parameters and state (none)
+---@field sharding? "zero3"|"zero2"|"zero2_replicated" fsdp: parameters whole only where they are used; from forward to backward; always (zero3)
+---@field wrap? "module"|"size"|"none" fsdp: a unit per block, per min_num_params parameters, or one for all (module)
+---@field min_num_params? number fsdp, wrap = size: parameters that make a unit (100000000)
+---@field backward_prefetch? "pre"|"post"|"none" fsdp: gather the next unit before this one's backward, after it, or when it is used (pre)
+---@field forward_prefetch? boolean fsdp: gather the next unit while this one's forward runs (true)
+---@field limit_all_gathers? boolean fsdp: at most one unit is gathered ahead; without it two (true)
+---@field cpu_offload? boolean fsdp: parameters, gradients and optimizer state live in host memory (false)
+---@field reduce_dtype? "auto"|"float32"|"float64"|"bfloat16" dtype in which gradients travel; auto is that of the sums (auto)
+---@field no_sync? boolean reduce gradients after the last micro-batch of a step only (false)
+---@field bucket_mb? number ddp: MiB of gradients per all-reduce (25)
+---@field norm_reduce? "local"|"sum" norms of a rank's own samples, or summed over ranks: for timing, not private (local)
+---@field world? string auto: the ranks that were launched; fake:N: one rank of N on this device (auto)
+---@field link? "nvlink"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
+---@field target_epsilon? number budget: noise_multiplier is chosen so that the run's steps stay within it; 0 leaves noise_multiplier as it is (0)
+---@field delta? number delta of the claimed epsilon (1e-05)
+---@field epochs? number length of the run in passes over the data; 0 counts in steps (0)
+---@field budget_steps? integer steps that the budget must last for; 0 takes the epochs (0)
+---@field accountant? "rdp"|"prv"|"pld" how epsilon is computed: all three are guarantees, pld the tightest (pld)
+---@field secure? boolean noise and sampling from a secret of the operating system, on a grid that resists floating-point attacks; false: reproducible noise from the seed, for verification and debugging: not private, no epsilon is claimed (true)
+---@field nproc? integer ranks on this machine; parallel says what they share (1)
+---@field batch_size? integer samples per micro-batch and rank; 0 takes the model preset's (0)
+---@field seq_length? integer tokens per sample; 0 takes the model preset's (0)
+---@field iters? integer measured steps (3)
+---@field warmup? integer steps before measuring; recorded apart (1)
+---@field profile? "off"|"phases"|"layers"|"trace" what is looked at after the measured steps: nothing; memory by owner and communication; norms by layer, too; a Chrome trace, too (phases)
+---@field watch_steps? integer steps in a row whose memory is followed after the measured ones (1)
+---@field kernels? "auto"|"reference" on a GPU: fused kernels where there are, or plain operations alone (auto)
+---@field whole_first? boolean fsdp: every rank makes the whole model before it is cut into parts, as PyTorch programs do; otherwise its own part alone (false)
+---@field data_folder? string folder with .txt, .json or .jsonl text for task lm; empty takes synthetic batches
+---@field data_file? string .jsonl file with text and label on every line, for task classify
+---@field tokenizer? string bytes, a tokenizer.json (byte-level BPE), or a folder that has one (bytes)
+---@field packing? "packed"|"padded" documents end to end in samples of seq_length, or one document per sample (packed)
+---@field invalid_utf8? "error"|"replace" what becomes of bytes that are no text (error)
+---@field sampler? "fixed"|"shuffled"|"poisson" which samples a step takes: in order, in a new order each epoch, or by Poisson subsampling, which an epsilon requires; batch_size is then the most of a micro-batch (fixed)
+---@field prefetch? integer steps whose data is fetched ahead; 0: none (2)
+---@field memory_history? boolean record PyTorch's GPU memory history: snapshot.pickle, also when memory runs out (false)
+---@field threads? integer CPU threads; 0 takes all cores (0)
+---@field memory_limit_mb? integer cap on host tensors, beyond it the point is out of memory; 0 means none (0)
+
+---@class moonshard.trainer_privacy_options
+---@field target_epsilon? number budget: noise_multiplier is chosen so that the run's steps stay within it; 0 leaves noise_multiplier as it is (0)
+---@field delta? number delta of the claimed epsilon (1e-05)
+---@field epochs? number length of the run in passes over the data; 0 counts in steps (0)
+---@field budget_steps? integer steps that the budget must last for; 0 takes the epochs (0)
+---@field accountant? "rdp"|"prv"|"pld" how epsilon is computed: all three are guarantees, pld the tightest (pld)
+---@field secure? boolean noise and sampling from a secret of the operating system, on a grid that resists floating-point attacks; false: reproducible noise from the seed, for verification and debugging: not private, no epsilon is claimed (true)
+
+---@class moonshard.Runs_overhead_options
+---@field baseline? any value of the axis that the others are compared with; the sweep's own, else "none"
+---@field axis? string the option that the baseline is a value of (mode)
+
+---@class moonshard.Runs_plot_options
+---@field out? string another folder than visualizations in the run folder
+---@field size? string WIDTHxHEIGHT in pixels, e.g. 1200x600
+---@field scale? number pixels per point, 1 to 4
+---@field theme? "light"|"dark" colours
+
+---@class moonshard.Sweep_run_options
+---@field resume? string run folder to go on with
+---@field dry_run? boolean list the points only (false)
+---@field retry? integer more attempts of a point that failed (0)
+---@field timeout? number seconds per point; 0: no limit (0)
+---@field budget? number seconds for this call: no point begins that is not expected to end within
+---@field fail_fast? boolean stop at the first failure (false)
+---@field all? boolean skip no point for lack of memory (false)
+---@field only? table option = glob: points that are run
+---@field shuffle? any true or a seed: in another order (false)
+---@field launcher? "local"|"slurm" where points run (local)
+---@field slurm_args? string words for sbatch
+---@field lock? boolean wait for the lock of each GPU; false does not (true)
+---@field retry_oom? boolean with resume: run points again that were out of memory (false)
+---@field drain_timeout? number seconds a stopped point has to end (30)
+
+---@class moonshard.Tokenizer_decode_options
+---@field skip_special? boolean leave special tokens out (false)
+
+---@class moonshard.Tokenizer_encode_options
+---@field special_tokens? boolean put the tokens around a whole text (true)
+
+---@class moonshard.Trainer_resume_options
+---@field if_any? boolean return nil when there is no checkpoint (false)
+---@field other_seed? boolean go on with this model's seed: other noise, other data (false)
+
+---@class moonshard.analyze_bottleneck_options
+---@field thresholds? table where a share counts as high, by name
+
+---@class moonshard.analyze_overhead_options
+---@field baseline? any value of the axis that the others are compared with; the sweep's own, else "none"
+---@field axis? string the option that the baseline is a value of (mode)
+
+---@class moonshard.analyze_scaling_options
+---@field axis? string the option that grows (seq_length)
+
+---@class moonshard.arange_options
+---@field dtype? "float32"|"float64"|"bfloat16"|"float16"|"int64"|"int32"|"uint8"|"int8"|"bool" number format (float32)
+---@field device? "cpu"|"cuda"|"auto" where it lies (cpu)
+
+---@class moonshard.audit_options
+---@field engine? string one private engine, or all (all)
+---@field clipping? "flat"|"per_layer"|"automatic"|"adaptive" style of clipping that is audited (flat)
+---@field seeds? integer audits of each engine, with other coins and noise (1)
+---@field canaries? integer samples that are put in by a coin each (4000)
+---@field trials? integer steps of tiny batches: do they tell their size? (120)
+---@field sigma? number noise multiplier that is audited (1)
+---@field delta? number of the claim and of the bounds (1e-05)
+---@field significance? number chance that a correct engine is accused, over all bounds of an audit (0.05)
+---@field secure? boolean noise from the operating system, as experiments have it with secure (false)
+---@field device? "auto"|"cpu"|"cuda" where it runs (auto)
+---@field seed? integer of weights, noise and coins (1)
+
+---@class moonshard.clip_options
+---@field clipping? "flat"|"per_layer"|"automatic"|"adaptive" how norms become factors: one bound, one per layer, normalising, or a quantile (flat)
+---@field max_grad_norm? number clipping bound C of each sample's gradient norm; adaptive clipping starts there (1)
+---@field noise_multiplier? number noise std over C, added once to the summed gradient (1)
+---@field stability? number automatic clipping: gamma in C / (norm + gamma) (0.01)
+---@field target_quantile? number adaptive clipping: share of samples that should stay unclipped (0.5)
+---@field quantile_lr? number adaptive clipping: how fast C moves (0.2)
+---@field quantile_noise? number adaptive clipping: noise std of the count; 0 takes batch / 20 (0)
+---@field tile_size? integer flash norms: positions or rows at a time; 0 chooses (0)
+---@field flash_algorithm? "auto"|"input_length"|"width" flash norms: by tiles of positions, by tiles of width, or the cheaper (auto)
+---@field memory_budget_mb? integer engine auto: what it may keep across layers; 0: half of what a GPU has beside the weights and a copy of them, elsewhere no limit (0)
+
+---@class moonshard.compare_options
+---@field all? boolean also what agrees (false)
+---@field metrics? string[] figures to show
+---@field only? table option = glob: points that count
+
+---@class moonshard.data_classification_options
+---@field labels? string[] names of the classes in order; those of the file, sorted
+---@field model? Model checks that its vocabulary and number of labels fit
+---@field file? string .jsonl file with "text" and "label" on every line
+---@field tokenizer? string bytes, a tokenizer.json, or a folder that has one (bytes)
+---@field max_length? integer tokens of a sample (0)
+---@field part? "all"|"train"|"test" which lines (all)
+---@field test_share? number share of the lines that part test has (0.2)
+---@field split_seed? integer draws the lines of part test (0)
+---@field invalid_utf8? "error"|"replace" what to do with bytes that are no UTF-8 (error)
+
+---@class moonshard.data_loader_options
+---@field dataset? Dataset what is drawn from: ms.data.text or ms.data.classification; needed
+---@field sampler? "fixed"|"shuffled"|"poisson" in order, in a new order each epoch, or by Poisson subsampling, which an epsilon requires (fixed)
+---@field batch_size? integer samples per micro-batch and rank; poisson: the most of them (0)
+---@field expected_batch_size? integer poisson: samples per step over all ranks; 0: batch_size x grad_accum x ranks (0)
+---@field prefetch? integer steps that are fetched ahead; 0: none (2)
+
+---@class moonshard.data_synthetic_options
+---@field model? Model gives the shapes, so that data:next() works before a trainer has it
+---@field batch_size? integer samples per step; 0 takes the model preset's (0)
+---@field seq_length? integer tokens per sample; 0 takes the model preset's (0)
+
+---@class moonshard.data_text_options
+---@field model? Model checks that its vocabulary and task fit
+---@field folder? string folder with .txt, .json and .jsonl files, also in folders below
+---@field tokenizer? string bytes, a tokenizer.json, or a folder that has one (bytes)
+---@field packing? "packed"|"padded" samples cut from all documents joined, or one per document (packed)
+---@field max_length? integer tokens of a sample (0)
+---@field invalid_utf8? "error"|"replace" what to do with bytes that are no UTF-8 (error)
+---@field end_of_text? string token between documents; empty takes the tokenizer's own
+---@field cache? string auto, none, or a folder for the file of tokens (auto)
+
+---@class moonshard.ddp_options
+---@field reduce_dtype? "auto"|"float32"|"float64"|"bfloat16" dtype in which gradients travel; auto is that of the sums (auto)
+---@field no_sync? boolean reduce gradients after the last micro-batch of a step only (false)
+---@field bucket_mb? number ddp: MiB of gradients per all-reduce (25)
+---@field norm_reduce? "local"|"sum" norms of a rank's own samples, or summed over ranks: for timing, not private (local)
+---@field world? string auto: the ranks that were launched; fake:N: one rank of N on this device (auto)
+---@field link? "nvlink"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
+
+---@class moonshard.find_max_batch_options: moonshard.run_options
+---@field low? integer first size that is tried (1)
+---@field high? integer largest size; on a CPU it or memory_limit_mb is needed
+---@field verify? boolean run the answer once more with all iterations (true)
+---@field timeout? number seconds per try; 0: no limit (0)
+---@field name? string part of the folder's name (max_batch)
+---@field out? string folder of the run folder (results)
+---@field resume? string run folder to go on with
+---@field lock? boolean wait for the lock of each GPU; false does not (true)
+---@field quiet? boolean say nothing (false)
+
+---@class moonshard.fsdp_options
+---@field sharding? "zero3"|"zero2"|"zero2_replicated" fsdp: parameters whole only where they are used; from forward to backward; always (zero3)
+---@field wrap? "module"|"size"|"none" fsdp: a unit per block, per min_num_params parameters, or one for all (module)
+---@field min_num_params? number fsdp, wrap = size: parameters that make a unit (100000000)
+---@field backward_prefetch? "pre"|"post"|"none" fsdp: gather the next unit before this one's backward, after it, or when it is used (pre)
+---@field forward_prefetch? boolean fsdp: gather the next unit while this one's forward runs (true)
+---@field limit_all_gathers? boolean fsdp: at most one unit is gathered ahead; without it two (true)
+---@field cpu_offload? boolean fsdp: parameters, gradients and optimizer state live in host memory (false)
+---@field reduce_dtype? "auto"|"float32"|"float64"|"bfloat16" dtype in which gradients travel; auto is that of the sums (auto)
+---@field no_sync? boolean reduce gradients after the last micro-batch of a step only (false)
+---@field norm_reduce? "local"|"sum" norms of a rank's own samples, or summed over ranks: for timing, not private (local)
+---@field world? string auto: the ranks that were launched; fake:N: one rank of N on this device (auto)
+---@field link? "nvlink"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
+
+---@class moonshard.model_options
+---@field task? "auto"|"classify"|"lm"|"denoise"|"regress" what is learned: a sequence's class, the next token, an image's noise, a vector (auto)
+---@field weights? string safetensors file or Hugging Face folder to start from; empty starts at random
+---@field device? "auto"|"cpu"|"cuda" where it runs; auto takes a GPU when there is one (auto)
+---@field dtype? "float32"|"float64"|"bfloat16" dtype that weights are kept in (float32)
+---@field param_dtype? "auto"|"float32"|"float64"|"bfloat16" compute dtype; auto is dtype, bfloat16 gives mixed precision (auto)
+---@field attention? "flash"|"standard" fused attention, or scores as a matrix (flash)
+---@field checkpointing? "none"|"block"|"keep_attention" block keeps a block's input only and runs it again in backward; keep_attention keeps the output of its attention, too: faster in long contexts (none)
+---@field checkpoint_every? integer with checkpointing: every n-th block (1)
+---@field frozen? string globs of parameters that are not trained, separated by commas
+---@field hidden_dim? integer model width; 0 takes the preset's (0)
+---@field intermediate_dim? integer width inside the MLP; 0 takes the preset's (0)
+---@field num_layers? integer blocks or layers; 0 takes the preset's (0)
+---@field num_heads? integer attention heads; 0 takes the preset's (0)
+---@field head_dim? integer width of an attention head; 0 takes the preset's (0)
+---@field norm_eps? number added under a norm's root; 0 takes the preset's (0)
+---@field num_labels? integer classes of task classify; 0 takes the preset's 3 (0)
+---@field vocab_size? integer rows of the embedding; 0 takes the preset's (0)
+---@field pad_token_id? integer id whose embedding is never trained; -1 means none (-1)
+---@field num_kv_heads? integer key and value heads (grouped-query attention); 0 takes the preset's (0)
+---@field tie_embeddings? "auto"|"yes"|"no"|boolean input and output embedding are one parameter (auto)
+---@field qkv_bias? "auto"|"yes"|"no"|boolean query, key and value projections have a bias (auto)
+---@field rope_base? number base of rotary positions; 0 takes the preset's (0)
+---@field rope_scaling? "auto"|"none"|"llama3" stretching of rotary frequencies for long contexts (auto)
+---@field rope_factor? number llama3 scaling: stretch of low frequencies (0)
+---@field rope_low_freq_factor? number llama3 scaling: wavelengths above original/this are stretched (0)
+---@field rope_high_freq_factor? number llama3 scaling: wavelengths below original/this stay (0)
+---@field rope_original_length? integer llama3 scaling: context of the pre-training (0)
+---@field image_size? integer pixels, or latent cells, along an image's side; 0 takes the preset's (0)
+---@field patch_size? integer side of a patch; tokens = (image_size / patch_size)^2 (0)
+---@field in_channels? integer 3 for pixels, 4 for latents (0)
+---@field num_classes? integer image classes; 0 takes the preset's (0)
+---@field positions? "auto"|"learned"|"sincos" positions of patches: a trained table, or fixed sines and cosines (auto)
+---@field norm_affine? "auto"|"yes"|"no"|boolean layer norms of a DiT have weight and bias (auto)
+---@field label_dropout? number share of labels replaced by the null class; -1 takes the preset's (-1)
+---@field seed? integer start of every random number of the run that is not secret; -1 draws one from the operating system, the same for everything in a job (-1)
+
+---@class moonshard.ones_options
+---@field dtype? "float32"|"float64"|"bfloat16"|"float16"|"int64"|"int32"|"uint8"|"int8"|"bool" number format (float32)
+---@field device? "cpu"|"cuda"|"auto" where it lies (cpu)
+
+---@class moonshard.optim_adam_options
+---@field lr? number learning rate (1e-05)
+---@field lr_schedule? "constant"|"linear"|"cosine" how the learning rate falls after its warm-up (constant)
+---@field lr_warmup_steps? integer steps over which the learning rate rises from 0 (0)
+---@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own (0)
+---@field lr_min_ratio? number share of the learning rate that is left at the schedule's end (0)
+---@field momentum? number sgd: decay of the running sum (0)
+---@field weight_decay? number adamw: decoupled decay; adam: added to the gradient; -1 takes 0.1 and 0 (-1)
+---@field beta1? number adam, adamw: decay of the mean (0.9)
+---@field beta2? number adam, adamw: decay of the mean square (0.95)
+---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+
+---@class moonshard.optim_adamw_options
+---@field lr? number learning rate (1e-05)
+---@field lr_schedule? "constant"|"linear"|"cosine" how the learning rate falls after its warm-up (constant)
+---@field lr_warmup_steps? integer steps over which the learning rate rises from 0 (0)
+---@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own (0)
+---@field lr_min_ratio? number share of the learning rate that is left at the schedule's end (0)
+---@field momentum? number sgd: decay of the running sum (0)
+---@field weight_decay? number adamw: decoupled decay; adam: added to the gradient; -1 takes 0.1 and 0 (-1)
+---@field beta1? number adam, adamw: decay of the mean (0.9)
+---@field beta2? number adam, adamw: decay of the mean square (0.95)
+---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+
+---@class moonshard.optim_sgd_options
+---@field lr? number learning rate (1e-05)
+---@field lr_schedule? "constant"|"linear"|"cosine" how the learning rate falls after its warm-up (constant)
+---@field lr_warmup_steps? integer steps over which the learning rate rises from 0 (0)
+---@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own (0)
+---@field lr_min_ratio? number share of the learning rate that is left at the schedule's end (0)
+---@field momentum? number sgd: decay of the running sum (0)
+---@field weight_decay? number adamw: decoupled decay; adam: added to the gradient; -1 takes 0.1 and 0 (-1)
+---@field beta1? number adam, adamw: decay of the mean (0.9)
+---@field beta2? number adam, adamw: decay of the mean square (0.95)
+---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+
+---@class moonshard.privacy_calibrate_options
+---@field method? "prv"|"rdp"|"pld"|"gaussian"|"gdp" accountant (prv)
+---@field q? number sampling rate; leave out what is looked for
+---@field sigma? number noise multiplier
+---@field steps? number noised steps
+---@field delta? number delta of the claim; needed
+---@field target_epsilon? number the budget; needed
+---@field epsilon_tolerance? number how far below the target the answer may stay
+
+---@class moonshard.privacy_epsilon_options
+---@field method? "prv"|"rdp"|"pld"|"gaussian"|"gdp" accountant; gdp is no guarantee, gaussian needs q = 1 (prv)
+---@field q? number sampling rate: batch size over samples
+---@field sigma? number noise multiplier
+---@field steps? number noised steps
+---@field delta? number delta of the claim; needed
+---@field orders? table rdp: list of orders above 1
+---@field phases? table list of { q, sigma, steps } instead of the three
+
+---@class moonshard.profile_options
+---@field iters? integer measured steps (5)
+---@field warmup? integer steps before them (1)
+
+---@class moonshard.randn_options
+---@field dtype? "float32"|"float64"|"bfloat16"|"float16"|"int64"|"int32"|"uint8"|"int8"|"bool" number format (float32)
+---@field device? "cpu"|"cuda"|"auto" where it lies (cpu)
+
+---@class moonshard.rank_memory_options: moonshard.run_options
+---@field ranks? integer number of ranks (1)
+
+---@class moonshard.register_engine_options
+---@field norms? function (layer, a, g) -> squared norms [B]; needed
+---@field keep? "inputs"|"nothing" sum from what was kept, or by a second backward pass (inputs)
+---@field doc? string what ms.engines() says of it (registered by a script)
+
+---@class moonshard.register_rule_options
+---@field per_sample? function (layer, a, g) -> gradients [B, shape of the weight]; needed
+---@field squares? function (layer, a, g) -> squared norms [B]; without it from per_sample
+
+---@class moonshard.report_options
+---@field output? string another file than report.html in the folder
+
+---@class moonshard.resolve_options: moonshard.run_options
+
+---@class moonshard.sweep_options: moonshard.run_options
+---@field name? string name of the sweep, part of its folder's name
+---@field out? string folder of the run folder (results)
+---@field grid? table option = { values }: all combinations
+---@field zip? table option = { values }: values that change together
+---@field when? function of effective options and the axes' values: false drops a point
+---@field each? function of a record, after each point, good or bad
+---@field expect? table list of claims that are judged at the end (docs/sweeps.md)
+---@field baseline? any a mode, or { option = value }, that overheads are taken against
+---@field growing? table axes along which a point needs more memory: larger ones than one that ran out are skipped
+---@field seed_result? function of a record and a point: name and content of the result file at the top of the run folder
+
+---@class moonshard.tensor_options
+---@field dtype? "float32"|"float64"|"bfloat16"|"float16"|"int64"|"int32"|"uint8"|"int8"|"bool" number format (float32)
+---@field device? "cpu"|"cuda"|"auto" where it lies (cpu)
+
+---@class moonshard.trainer_options
+---@field model? Model the model to train: ms.model(…); needed
+---@field clip? table the clipping engine: ms.clip(…); without it plain training
+---@field optimizer? table the update rule: ms.optim.sgd {…}, adam or adamw; sgd
+---@field data? Data batches: ms.data.loader {…} or ms.data.synthetic {…}; synthetic ones
+---@field parallel? table how ranks share the work: ms.ddp {…} or ms.fsdp {…}; not at all
+---@field privacy? moonshard.trainer_privacy_options the budget and its accountant: { target_epsilon, delta, epochs, … }, see below
+---@field grad_accum? integer micro-batches per step, each of batch_size samples (1)
+---@field expected_batch_size? integer what the sum is divided by; 0 takes the samples of the step (0)
+---@field deterministic? boolean only operations that give the same digits every time (false)
+---@field compile? "auto"|"yes"|"no"|boolean on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer apart; auto does so where launching kernels takes 80 % of a step (auto)
+---@field record_layers? boolean put each layer's norms into the step's report (false)
+---@field record_timeline? boolean put what happened when into the step's report (false)
+---@field record_details? boolean put memory by owner, norm times and communication into the report (false)
+
+---@class moonshard.verify_options
+---@field model? string one preset instead of every tiny one
+---@field engine? string one engine instead of all
+---@field options? string one way to train, e.g. accumulation
+---@field dtype? string float64, float32 or bfloat16
+---@field device? "auto"|"cpu"|"cuda" where it runs (auto)
+---@field seed? integer of weights and data (11)
+
+---@class moonshard.weights_load_options
+---@field task? "auto"|"classify"|"lm"|"denoise"|"regress" what is learned: a sequence's class, the next token, an image's noise, a vector (auto)
+---@field weights? string safetensors file or Hugging Face folder to start from; empty starts at random
+---@field device? "auto"|"cpu"|"cuda" where it runs; auto takes a GPU when there is one (auto)
+---@field dtype? "float32"|"float64"|"bfloat16" dtype that weights are kept in (float32)
+---@field param_dtype? "auto"|"float32"|"float64"|"bfloat16" compute dtype; auto is dtype, bfloat16 gives mixed precision (auto)
+---@field attention? "flash"|"standard" fused attention, or scores as a matrix (flash)
+---@field checkpointing? "none"|"block"|"keep_attention" block keeps a block's input only and runs it again in backward; keep_attention keeps the output of its attention, too: faster in long contexts (none)
+---@field checkpoint_every? integer with checkpointing: every n-th block (1)
+---@field frozen? string globs of parameters that are not trained, separated by commas
+---@field hidden_dim? integer model width; 0 takes the preset's (0)
+---@field intermediate_dim? integer width inside the MLP; 0 takes the preset's (0)
+---@field num_layers? integer blocks or layers; 0 takes the preset's (0)
+---@field num_heads? integer attention heads; 0 takes the preset's (0)
+---@field head_dim? integer width of an attention head; 0 takes the preset's (0)
+---@field norm_eps? number added under a norm's root; 0 takes the preset's (0)
+---@field num_labels? integer classes of task classify; 0 takes the preset's 3 (0)
+---@field vocab_size? integer rows of the embedding; 0 takes the preset's (0)
+---@field pad_token_id? integer id whose embedding is never trained; -1 means none (-1)
+---@field num_kv_heads? integer key and value heads (grouped-query attention); 0 takes the preset's (0)
+---@field tie_embeddings? "auto"|"yes"|"no"|boolean input and output embedding are one parameter (auto)
+---@field qkv_bias? "auto"|"yes"|"no"|boolean query, key and value projections have a bias (auto)
+---@field rope_base? number base of rotary positions; 0 takes the preset's (0)
+---@field rope_scaling? "auto"|"none"|"llama3" stretching of rotary frequencies for long contexts (auto)
+---@field rope_factor? number llama3 scaling: stretch of low frequencies (0)
+---@field rope_low_freq_factor? number llama3 scaling: wavelengths above original/this are stretched (0)
+---@field rope_high_freq_factor? number llama3 scaling: wavelengths below original/this stay (0)
+---@field rope_original_length? integer llama3 scaling: context of the pre-training (0)
+---@field image_size? integer pixels, or latent cells, along an image's side; 0 takes the preset's (0)
+---@field patch_size? integer side of a patch; tokens = (image_size / patch_size)^2 (0)
+---@field in_channels? integer 3 for pixels, 4 for latents (0)
+---@field num_classes? integer image classes; 0 takes the preset's (0)
+---@field positions? "auto"|"learned"|"sincos" positions of patches: a trained table, or fixed sines and cosines (auto)
+---@field norm_affine? "auto"|"yes"|"no"|boolean layer norms of a DiT have weight and bias (auto)
+---@field label_dropout? number share of labels replaced by the null class; -1 takes the preset's (-1)
+---@field seed? integer start of every random number of the run that is not secret; -1 draws one from the operating system, the same for everything in a job (-1)
+
+---@class moonshard.zeros_options
+---@field dtype? "float32"|"float64"|"bfloat16"|"float16"|"int64"|"int32"|"uint8"|"int8"|"bool" number format (float32)
+---@field device? "cpu"|"cuda"|"auto" where it lies (cpu)
+
+---Numbers on a device. + - * / work with tensors and numbers; dimensions and positions count from 1.
+---@class Tensor
+---@operator add(Tensor|number): Tensor
+---@operator sub(Tensor|number): Tensor
+---@operator mul(Tensor|number): Tensor
+---@operator div(Tensor|number): Tensor
+---@operator unm: Tensor
+---@field shape integer[] sizes of its dimensions
+---@field dtype string number format, e.g. float32
+---@field device string where it lies, e.g. cpu or cuda:0
+---@field bytes integer bytes of its elements
+---@field dims integer number of dimensions
+---@field numel integer number of elements
+---@field freed boolean whether free() gave its memory back
+local Tensor = {}
+
+---Absolute values.
+---```lua
+---print((-t):abs():sum():item())  --> 10
+---```
+---@return Tensor
+function Tensor:abs() end
+
+---Sum; other is a tensor or a number.
+---```lua
+---print(t:add(1):sum():item(), (t + t):sum():item())  --> 14	20
+---```
+---@param other Tensor|number
+---@return Tensor
+function Tensor:add(other) end
+
+---A copy.
+---```lua
+---local copy = t:clone()
+---copy:free()
+---print(t.freed)  --> false
+---```
+---@return Tensor
+function Tensor:clone() end
+
+---Quotient, element by element.
+---```lua
+---print(t:div(2):sum():item(), (t / t):sum():item())  --> 5	4
+---```
+---@param other Tensor|number
+---@return Tensor
+function Tensor:div(other) end
+
+---Exponentials.
+---```lua
+---print(ms.tensor({ 0 }):exp():item())  --> 1
+---```
+---@return Tensor
+function Tensor:exp() end
+
+---Gives the memory back now; the handle is empty afterwards.
+---```lua
+---local large = ms.zeros { 1024 }
+---large:free()
+---print(large.freed)  --> true
+---```
+function Tensor:free() end
+
+---The one element of a one-element tensor.
+---```lua
+---print(t:sum():item())  --> 10
+---```
+---@return number
+function Tensor:item() end
+
+---Natural logarithms.
+---```lua
+---print(ms.tensor({ 1 }):log():item())  --> 0
+---```
+---@return Tensor
+function Tensor:log() end
+
+---Matrix product.
+---```lua
+---print(t:matmul(t):tolist()[1][1])  --> 7
+---```
+---@param other Tensor|number
+---@return Tensor
+function Tensor:matmul(other) end
+
+---Largest element, or along a dimension.
+---```lua
+---print(t:max():item(), t:max(1):tolist()[1])  --> 4	3
+---```
+---@param dim? integer
+---@return Tensor
+function Tensor:max(dim) end
+
+---Mean of all elements, or along a dimension.
+---```lua
+---print(t:mean():item(), t:mean(2):tolist()[1])  --> 2.5	1.5
+---```
+---@param dim? integer
+---@return Tensor
+function Tensor:mean(dim) end
+
+---Smallest element, or along a dimension.
+---```lua
+---print(t:min():item(), t:min(2):tolist()[2])  --> 1	3
+---```
+---@param dim? integer
+---@return Tensor
+function Tensor:min(dim) end
+
+---Product, element by element.
+---```lua
+---print(t:mul(t):sum():item(), (2 * t):sum():item())  --> 30	20
+---```
+---@param other Tensor|number
+---@return Tensor
+function Tensor:mul(other) end
+
+---Minus.
+---```lua
+---print(t:neg():sum():item(), (-t):max():item())  --> -10	-1
+---```
+---@return Tensor
+function Tensor:neg() end
+
+---Euclidean norm, or along a dimension.
+---```lua
+---print(ms.tensor({ 3, 4 }):norm():item())  --> 5
+---```
+---@param dim? integer
+---@return Tensor
+function Tensor:norm(dim) end
+
+---The same elements in another shape.
+---```lua
+---print(t:reshape({ 4 }):tolist()[4])  --> 4
+---```
+---@param sizes integer|integer[]
+---@return Tensor
+function Tensor:reshape(sizes) end
+
+---One slice along a dimension; both count from 1.
+---```lua
+---print(t:select(1, 2):tolist()[1])  --> 3
+---```
+---@param dim integer
+---@param position integer
+---@return Tensor
+function Tensor:select(dim, position) end
+
+---Square roots.
+---```lua
+---print(ms.tensor({ 9 }):sqrt():item())  --> 3
+---```
+---@return Tensor
+function Tensor:sqrt() end
+
+---Difference.
+---```lua
+---print(t:sub(1):sum():item(), (t - t):sum():item())  --> 6	0
+---```
+---@param other Tensor|number
+---@return Tensor
+function Tensor:sub(other) end
+
+---Sum of all elements, or along a dimension.
+---```lua
+---print(t:sum():item(), t:sum(1):tolist()[2])  --> 10	6
+---```
+---@param dim? integer
+---@return Tensor
+function Tensor:sum(dim) end
+
+---The same numbers in another format or on another device.
+---```lua
+---print(t:to("bfloat16").bytes)  --> 8
+---```
+---@param format string
+---@return Tensor
+function Tensor:to(format) end
+
+---All elements as nested tables.
+---```lua
+---print(t:tolist()[2][1])  --> 3
+---```
+---@return table
+function Tensor:tolist() end
+
+---Two dimensions swapped; without arguments the last two.
+---```lua
+---print(t:transpose():tolist()[1][2])  --> 3
+---```
+---@param dim integer
+---@param other Tensor|number
+---@return Tensor
+function Tensor:transpose(dim, other) end
+
+---A model with its parameters, made by ms.model or ms.weights.load.
+---@class Model
+---@field name string the preset's name
+---@field num_parameters integer how many numbers its parameters have
+---@field bytes integer bytes of its parameters
+---@field options table effective options; ms.model(m.name, m.options) builds the same model
+---@field parameters string[] names of all parameters
+---@field trainable string[] names of those that are trained
+---@field layers table[] layers with parameters: name, kind, weight, bias, trainable
+local Model = {}
+
+---Scores of a batch, without gradients.
+---```lua
+---print(model:forward(data:next()).shape[1])  --> 2
+---```
+---@param batch table<string, Tensor>
+---@return Tensor
+function Model:forward(batch) end
+
+---Leaves the parameters that match out of training; returns how many did.
+---```lua
+---local own = ms.model("linear-tiny", { hidden_dim = 8, device = "cpu" })
+---print(own:freeze("layers.0.*"), #own.parameters - #own.trainable)  --> 2	2
+---```
+---@param glob string
+---@return integer
+function Model:freeze(glob) end
+
+---One loss per sample, without gradients.
+---```lua
+---print(model:losses(data:next()).shape[1])  --> 2
+---```
+---@param batch table<string, Tensor>
+---@return Tensor
+function Model:losses(batch) end
+
+---The parameter of that name; the tensor shares the model's memory.
+---```lua
+---print(model:parameter("model.norm.weight").shape[1])  --> 16
+---```
+---@param name string
+---@return Tensor
+function Model:parameter(name) end
+
+---Writes config.json and the weights as safetensors; transformers opens the folder.
+---```lua
+---print(model:save("saved")[1])  --> config.json
+---```
+---@param folder string
+---@return string[]
+function Model:save(folder) end
+
+---A model, an engine, an optimizer, data and a wrapper together; made by ms.trainer.
+---@class Trainer
+---@field model Model the model that it trains
+---@field engine string name of its clipping engine
+---@field private boolean whether that engine clips and adds noise
+---@field privacy_steps integer noised steps so far
+---@field planned_steps integer steps that its budget lasts for; 0 without a budget
+---@field noise_multiplier number noise std over the clipping bound, as given or as found for a budget
+---@field clip_bound number the clipping bound now; adaptive clipping moves it
+---@field units string[] units that are gathered together under fsdp
+local Trainer = {}
+
+---Gives the optimizer's and the engine's memory back now.
+---```lua
+---local short = ms.trainer { model = ms.model("linear-tiny", { hidden_dim = 8, device = "cpu" }) }
+---short:close()
+---print(short)  --> Trainer (closed)
+---```
+function Trainer:close() end
+
+---Makes the parameters whole in the model, until the next step, for saving or reading them; all ranks together.
+---```lua
+---trainer:gather()
+---print(model:parameter("model.norm.weight").numel)  --> 16
+---```
+function Trainer:gather() end
+
+---What the run has spent so far, and all that the claim rests on; without a claim the reason.
+---```lua
+---print(trainer:privacy().why_no_epsilon ~= nil)  --> true
+---```
+---@return table
+function Trainer:privacy() end
+
+---Goes on from a checkpoint, or from the newest in a folder: of any number of ranks and any sharding. All ranks together.
+---```lua
+---trainer:save("checkpoints")
+---print(trainer:resume("checkpoints") == trainer.privacy_steps)  --> true
+---```
+---@param folder string
+---@param options? moonshard.Trainer_resume_options
+---@return integer?
+function Trainer:resume(folder, options) end
+
+---Writes a checkpoint of all that the next step depends on; it is there as a whole or not at all. All ranks together.
+---```lua
+---print(trainer:save("checkpoints") ~= nil)  --> true
+---```
+---@param folder string
+---@return string
+function Trainer:save(folder) end
+
+---One training step on the data's next batch, or on a batch of your own: a table of tensors as data:next() gives.
+---```lua
+---local report = trainer:step()
+---print(report.batch_size, #report.norms)  --> 2	2
+---```
+---@param batch? table<string, Tensor>
+---@return table
+function Trainer:step(batch) end
+
+---The next steps (1) go into a Chrome trace, which is written after the last of them; a name that ends in .gz is compressed. Perfetto opens it.
+---```lua
+---trainer:trace("step.json.gz", 1)
+---trainer:step()  -- step.json.gz opens in Perfetto
+---```
+---@param file string
+---@param steps? integer
+function Trainer:trace(file, steps) end
+
+---Where a trainer's batches come from: ms.data.synthetic or ms.data.loader.
+---@class Data
+local Data = {}
+
+---The next batch, a table of tensors.
+---```lua
+---print(data:next().input_ids.shape[2])  --> 8
+---```
+---@return table<string
+---@return Tensor>
+function Data:next() end
+
+---Examples read from files: ms.data.text or ms.data.classification.
+---@class Dataset
+local Dataset = {}
+
+---These examples (numbers from 1) in this order, a table of tensors on the CPU.
+---```lua
+---print(ms.data.text { folder = "corpus", max_length = 8 }:batch({ 1, 2 }).input_ids.shape[1])  --> 2
+---```
+---@param examples integer[]
+---@return table<string
+---@return Tensor>
+function Dataset:batch(examples) end
+
+---What was read and how: files, documents, tokens, what was passed over and repaired, the cache, the unit of privacy.
+---```lua
+---print(ms.data.text { folder = "corpus", max_length = 8 }:facts().documents)  --> 1
+---```
+---@return table
+function Dataset:facts() end
+
+---How many examples there are.
+---```lua
+---print(ms.data.text { folder = "corpus", max_length = 8 }:size() > 0)  --> true
+---```
+---@return number
+function Dataset:size() end
+
+---Turns text into ids and back; made by ms.tokenizer.
+---@class Tokenizer
+local Tokenizer = {}
+
+---The bytes that ids stand for, special tokens written out.
+---```lua
+---print(ms.tokenizer("bytes"):decode { 72, 105 })  --> Hi
+---```
+---@param ids integer[]
+---@param options? moonshard.Tokenizer_decode_options
+---@return string
+function Tokenizer:decode(ids, options) end
+
+---The ids of a text, with the tokens that this tokenizer puts around a whole text unless special_tokens = false.
+---```lua
+---print(ms.tokenizer("bytes"):encode("A", { special_tokens = false })[1])  --> 65
+---```
+---@param text string
+---@param options? moonshard.Tokenizer_encode_options
+---@return integer[]
+function Tokenizer:encode(text, options) end
+
+---The id of exactly this token.
+---```lua
+---print(ms.tokenizer("bytes"):id("A"))  --> 65
+---```
+---@param token string
+---@return integer?
+function Tokenizer:id(token) end
+
+---One more than the largest id.
+---```lua
+---print(ms.tokenizer("bytes"):vocab_size() >= 256)  --> true
+---```
+---@return number
+function Tokenizer:vocab_size() end
+
+---Open files of weights; made by ms.weights.open.
+---@class Weights
+---@field path string the file or folder
+---@field count integer number of tensors
+---@field metadata table texts of the file's header
+local Weights = {}
+
+---Closes the files; what was read stays valid.
+---```lua
+---ms.weights.save("t.safetensors", { t = t })
+---local file = ms.weights.open("t.safetensors")
+---file:close()
+---print(file)  --> Weights (closed)
+---```
+function Weights:close() end
+
+---The names of all tensors, sorted.
+---```lua
+---ms.weights.save("t.safetensors", { b = t, a = t })
+---print(ms.weights.open("t.safetensors"):names()[1])  --> a
+---```
+---@return table[]
+function Weights:names() end
+
+---Reads a tensor, as it is in the file, onto the CPU.
+---```lua
+---ms.weights.save("t.safetensors", { t = t })
+---print(ms.weights.open("t.safetensors"):tensor("t"):sum():item())  --> 10
+---```
+---@param name string
+---@return Tensor
+function Weights:tensor(name) end
+
+---Experiments over a grid, checked and not yet run; made by ms.sweep.
+---@class Sweep
+---@field name string name of the sweep, part of its folder's name
+---@field points table[] planned points: id, options, asked, label
+---@field axes string[] options that vary
+local Sweep = {}
+
+---Runs the points that have no good result yet, each in a process of its own, and returns all results.
+---```lua
+---local sweep = ms.sweep { model = "linear-tiny", hidden_dim = 8, device = "cpu", threads = 1, grid = { mode = { "none" } } }
+---print(#sweep:run { timeout = 60 })  --> 1
+---```
+---@param options? moonshard.Sweep_run_options
+---@return Runs
+function Sweep:run(options) end
+
+---Results of a run folder; made by ms.load or sweep:run(). #runs counts points, runs[1] is the first.
+---@class Runs
+---@field [integer] table points
+---@field path string the run folder
+---@field name string name of the sweep
+---@field points table[] points: id, status, options, metrics, error, result (the whole record: ms.fields())
+---@field axes string[] options that vary
+---@field environment table the machine that it ran on
+local Runs = {}
+
+---The good point with the least median_time_ms, or with the best of another metric: the most of rates and shares of use, the least of all others. nil when no point is good.
+---```lua
+---print(runs:best("peak_memory_mb").options.batch_size)  --> 8
+---```
+---@param metric? string
+---@return table?
+function Runs:best(metric) end
+
+---How many points have a status: ok, oom, failed, timeout, skipped.
+---```lua
+---print(runs:count "ok")  --> 4
+---```
+---@param status string
+---@return number
+function Runs:count(status) end
+
+---Cost of each point against the baseline with the same other options.
+---```lua
+---print(runs:overhead { baseline = "none" }.columns[4])  --> time x
+---```
+---@param options? moonshard.Runs_overhead_options
+---@return Table
+function Runs:overhead(options) end
+
+---Draws figures of these results as PNG files; all that they allow when none is named.
+---```lua
+---print(runs:plot("time_comparison")[1]:match("time_comparison"))  --> time_comparison
+---```
+---@param options? moonshard.Runs_plot_options|string
+---@return string[]
+function Runs:plot(options) end
+
+---Titles and rows of runs:table().
+---```lua
+---local columns, rows = runs:rows()
+---print(columns[1], #rows)  --> mode	4
+---```
+---@return string[]
+---@return table[]
+function Runs:rows() end
+
+---Points of one status, or all that a function of a point accepts.
+---```lua
+---print(#runs:select(function(point) return point.options.mode == "ghost" end))  --> 2
+---```
+---@param filter string|fun(point: table): boolean
+---@return table[]
+function Runs:select(filter) end
+
+---What a sweep writes to summary.txt and summary.md.
+---```lua
+---print((runs:summary():match("4 points, 4 ok")))  --> 4 points, 4 ok
+---```
+---@return string
+---@return string
+function Runs:summary() end
+
+---All points as aligned text: axes, status, time with its spread, memory, throughput, loss, epsilon.
+---```lua
+---print(runs:table():match("median ms"))  --> median ms
+---```
+---@return string
+function Runs:table() end
+
+---The points as a table object: points, overhead, phases or memory.
+---```lua
+---print(#runs:tabulate("phases").rows > 0)  --> true
+---```
+---@param which? "points"|"overhead"|"phases"|"memory"
+---@return Table
+function Runs:tabulate(which) end
+
+---Rows that print as aligned text: what analyses return.
+---@class Table
+---@field columns string[] titles
+---@field rows table[] rows, each a list of values
+---@field title string? line above it
+---@field notes string[]? lines below it
+local Table = {}
+
+---The table in another format: text, md, latex, csv or json.
+---```lua
+---print(runs:overhead():to("csv"):match("^[^,]+"))  --> mode
+---```
+---@param format "text"|"md"|"latex"|"csv"|"json"
+---@return string
+function Table:to(format) end
+
+---Results side by side; made by ms.compare. Prints as tables.
+---@class Comparison
+---@field tables Table[] options that differ, then figures with ratios
+---@field items table[] the results: name, status, options, metrics
+local Comparison = {}
+
+---Times of a trainer's steps; made by ms.profile. Prints as a table.
+---@class Profile
+---@field time table of a step in ms: count, mean, median, min, max, p95, iqr
+---@field phases table the same of each phase, by name
+---@field phase_order string[] phases in the order of a step
+---@field loss number loss of the last step
+---@field peak_memory_bytes integer most memory of any measured step
+---@field warmup integer steps before measuring
+local Profile = {}
+
+---@class moonshard
+---@field version string the version of moonshard
+---@field libtorch_version string the version of LibTorch that it runs with
+local ms = {}
+
+---Analyses of results: overhead, memory, stages, phases, scaling, tradeoff, bottleneck.
+ms.analyze = {}
+
+---Data: synthetic, text, classification, loader.
+ms.data = {}
+
+---Ranks of this job: rank, world, barrier, all_reduce, all_gather, broadcast. Start several with 'moonshard run --nproc N SCRIPT', torchrun, srun or mpirun.
+ms.dist = {}
+
+---Optimizers: sgd, adam, adamw.
+ms.optim = {}
+
+---Budgets of differential privacy: what noised steps cost, and what a budget allows.
+ms.privacy = {}
+
+---Files of weights: open, save, config, load.
+ms.weights = {}
+
+---What bounds each point: cause, evidence, advice.
+---```lua
+---print(ms.analyze.bottleneck(runs).findings ~= nil)  --> true
+---```
+---@param runs Runs
+---@return table
+function ms.analyze.bottleneck(runs) end
+
+---The fit that ms.analyze.scaling uses, of two lists.
+---```lua
+---print(("%.1f"):format(ms.analyze.fit({ 1, 2, 4 }, { 2, 4, 8 }).exponent))  --> 1.0
+---```
+---@param x number[]
+---@param y number[]
+---@return table
+function ms.analyze.fit(x, y) end
+
+---Memory by owner at the moment of the peak.
+---```lua
+---print(#ms.analyze.memory(runs).rows > 0)  --> true
+---```
+---@param runs Runs
+---@return Table
+function ms.analyze.memory(runs) end
+
+---Memory in GiB and time in % beyond the baseline with the same other options.
+---```lua
+---print(#ms.analyze.overhead(runs, { baseline = "none" }).rows > 0)  --> true
+---```
+---@param runs Runs
+---@param options? moonshard.analyze_overhead_options
+---@return Table
+function ms.analyze.overhead(runs, options) end
+
+---Median time of each phase of a step.
+---```lua
+---print(#ms.analyze.phases(runs).rows > 0)  --> true
+---```
+---@param runs Runs
+---@return Table
+function ms.analyze.phases(runs) end
+
+---How time, memory and communication grow with an axis: exponent, its error, O(T) or O(T^2).
+---```lua
+---print(ms.analyze.scaling(runs, { axis = "batch_size" }).axis)  --> batch_size
+---```
+---@param runs Runs
+---@param options? moonshard.analyze_scaling_options
+---@return Table
+function ms.analyze.scaling(runs, options) end
+
+---Memory at the stages of each run.
+---```lua
+---print(#ms.analyze.stages(runs).rows > 0)  --> true
+---```
+---@param runs Runs
+---@return Table
+function ms.analyze.stages(runs) end
+
+---Time and memory of each point, and which points no other one beats in both.
+---```lua
+---print(#ms.analyze.tradeoff(runs).rows)  --> 4
+---```
+---@param runs Runs
+---@return Table
+function ms.analyze.tradeoff(runs) end
+
+---The numbers 0 to n - 1.
+---```lua
+---print(ms.arange(4):tolist()[4])  --> 3
+---```
+---@param n integer
+---@param options? moonshard.arange_options
+---@return Tensor
+function ms.arange(n, options) end
+
+---Puts canaries into real training steps by coin flips, guesses the coins from the weights, and gives lower bounds on epsilon beside the claim. A bound above it is a broken promise.
+---```lua
+---local found = ms.audit { engine = "ghost", seeds = 1, canaries = 20, trials = 4, secure = false, seed = 1, device = "cpu" }
+---print(#found.audits)  --> 1
+---```
+---@param options moonshard.audit_options
+---@return table
+function ms.audit(options) end
+
+---A clipping engine's options, checked. ms.engines() lists the engines.
+---```lua
+---print(ms.clip("flash", { max_grad_norm = 0.5, clipping = "per_layer" }).max_grad_norm)  --> 0.5
+---```
+---@param engine string
+---@param options? moonshard.clip_options
+---@return table
+function ms.clip(engine, options) end
+
+---Results side by side: the options that differ, then figures with ratios.
+---```lua
+---print(#ms.compare({ runs.path }, { metrics = { "median_time_ms" } }).items)  --> 4
+---```
+---@param paths string|string[]
+---@param options? moonshard.compare_options
+---@return Comparison
+function ms.compare(paths, options) end
+
+---Labelled texts of a .jsonl file with "text" and "label" on every line.
+---```lua
+---local reviews = ms.data.classification { file = "reviews.jsonl", max_length = 16, part = "all" }
+---print(reviews:size())  --> 4
+---```
+---@param options moonshard.data_classification_options
+---@return Dataset
+function ms.data.classification(options) end
+
+---Batches of a dataset for ms.trainer: fixed, shuffled or drawn by Poisson sampling, which alone carries an epsilon.
+---```lua
+---local texts = ms.data.text { folder = "corpus", max_length = 8 }
+---print(ms.data.loader { dataset = texts, sampler = "poisson", batch_size = 2 })  --> Data (poisson of … examples)
+---```
+---@param options moonshard.data_loader_options
+---@return Data
+function ms.data.loader(options) end
+
+---Random batches of the model's shapes. No privacy claim comes with them.
+---```lua
+---print(ms.data.synthetic { model = model, batch_size = 3, seq_length = 4 }:next().input_ids.shape[1])  --> 3
+---```
+---@param options moonshard.data_synthetic_options
+---@return Data
+function ms.data.synthetic(options) end
+
+---The text of a folder (.txt, .json, .jsonl) as samples for a language model.
+---```lua
+---local texts = ms.data.text { folder = "corpus", max_length = 8, tokenizer = "bytes" }
+---print(texts)  --> Dataset of … examples
+---```
+---@param options moonshard.data_text_options
+---@return Dataset
+function ms.data.text(options) end
+
+---For ms.trainer's `parallel`: whole copies, gradients summed over ranks.
+---```lua
+---print(ms.ddp { bucket_mb = 10 }.parallel)  --> ddp
+---```
+---@param options moonshard.ddp_options
+---@return table
+function ms.ddp(options) end
+
+---Every rank's value, by rank: numbers, lists of numbers or Tensors of one size.
+---```lua
+---print(ms.dist.all_gather(ms.dist.rank())[1])  --> 0
+---```
+---@param value any
+---@return table[]
+function ms.dist.all_gather(value) end
+
+---The sum over ranks (or mean, max, min) of a number, a list of numbers or a Tensor.
+---```lua
+---print(ms.dist.all_reduce(3), ms.dist.all_reduce({ 1, 2 }, "max")[2])  --> 3	2
+---```
+---@param value any
+---@param reduction? "sum"|"mean"|"max"|"min"
+---@return any
+function ms.dist.all_reduce(value, reduction) end
+
+---Waits until every rank is here.
+---```lua
+---ms.dist.barrier()
+---```
+function ms.dist.barrier() end
+
+---The value of rank `root` (0) on every rank; all give one of the same kind and size.
+---```lua
+---print(ms.dist.broadcast(7, 0))  --> 7
+---```
+---@param value any
+---@param root? integer
+---@return any
+function ms.dist.broadcast(value, root) end
+
+---This process's rank on its machine.
+---```lua
+---print(ms.dist.local_rank())  --> 0
+---```
+---@return number
+function ms.dist.local_rank() end
+
+---This process's rank, from 0.
+---```lua
+---print(ms.dist.rank())  --> 0
+---```
+---@return number
+function ms.dist.rank() end
+
+---The number of ranks; 1 without a launcher.
+---```lua
+---print(ms.dist.world())  --> 1
+---```
+---@return number
+function ms.dist.world() end
+
+---Documentation of a function or table of this module.
+---```lua
+---print(ms.doc_of(ms.zeros).name)  --> ms.zeros
+---```
+---@param value any
+---@return table?
+function ms.doc_of(value) end
+
+---Documents a function or table of your own, so that help() knows it; a text documents what it names.
+---```lua
+---local function double(x) return 2 * x end
+---ms.document(double, "double", "double(x) -> number", "Twice a number.")
+---print(ms.doc_of(double).signature)  --> double(x) -> number
+---```
+---@param value any
+---@param name string
+---@param signature string
+---@param text string
+function ms.document(value, name, signature, text) end
+
+---The clipping engines, each with the layers, models, options and dtypes that moonshard verify proves it on. print shows a table.
+---```lua
+---print(ms.engines()[3].name, ms.engines()[3].private)  --> ghost	true
+---```
+---@return table[]
+function ms.engines() end
+
+---What each field of a result.json means; with a text, those whose path contains it. print shows a table.
+---```lua
+---print(ms.fields("median_time_ms")[1].unit)  --> ms
+---```
+---@param text? string
+---@return table[]
+function ms.fields(text) end
+
+---The largest batch_size that fits, by trying, each try in a process of its own. Other keys are experiment options.
+---```lua
+---local found = ms.find_max_batch { model = "linear-tiny", hidden_dim = 8, device = "cpu", high = 2, verify = false, quiet = true }
+---print(found.batch_size)  --> 2
+---```
+---@param options moonshard.find_max_batch_options
+---@return table
+function ms.find_max_batch(options) end
+
+---For ms.trainer's `parallel`: parameters, gradients and optimizer state in parts.
+---```lua
+---print(ms.fsdp { sharding = "zero2", cpu_offload = true }.parallel)  --> fsdp
+---```
+---@param options moonshard.fsdp_options
+---@return table
+function ms.fsdp(options) end
+
+---GPUs as the driver sees them: name, memory, utilisation, processes. Makes no CUDA context; absence says why there are none.
+---```lua
+---print(ms.gpus().gpus ~= nil)  --> true
+---```
+---@return table
+function ms.gpus() end
+
+---The results in a run folder: runs:overhead{}, runs:plot(name), runs:table().
+---```lua
+---print(#ms.load(runs.path))  --> 4
+---```
+---@param folder string
+---@return Runs
+function ms.load(folder) end
+
+---This machine and program: versions, CPU, memory, GPUs.
+---```lua
+---print(ms.machine().moonshard == ms.version)  --> true
+---```
+---@return table
+function ms.machine() end
+
+---Bytes held now: by host tensors (with their peak), by this process, by Lua.
+---```lua
+---print(ms.memory().cpu_allocated_bytes > 0)  --> true
+---```
+---@return table
+function ms.memory() end
+
+---Builds a model with random weights from its seed, or with `weights` from a file or folder. ms.models() lists the names; a folder with config.json is a name, too.
+---```lua
+---print(ms.model("llama3-tiny", { task = "lm", num_layers = 1, device = "cpu" }))  --> Model llama3-tiny (lm, …
+---```
+---@param name string
+---@param options? moonshard.model_options
+---@return Model
+function ms.model(name, options) end
+
+---The model presets with their sizes. print shows a table.
+---```lua
+---print(ms.models()[1].name)  --> llama3.1-8b
+---```
+---@return table[]
+function ms.models() end
+
+---A tensor of ones.
+---```lua
+---print(ms.ones({ 2, 3 }, { dtype = "float64" }):sum():item())  --> 6
+---```
+---@param sizes integer|integer[]
+---@param options? moonshard.ones_options
+---@return Tensor
+function ms.ones(sizes, options) end
+
+---Adam, fused; weight decay is added to the gradient.
+---```lua
+---print(ms.optim.adam { lr = 1e-3 }.optimizer)  --> adam
+---```
+---@param options moonshard.optim_adam_options
+---@return table
+function ms.optim.adam(options) end
+
+---AdamW, fused.
+---```lua
+---print(ms.optim.adamw { lr = 1e-3, weight_decay = 0.1 }.optimizer)  --> adamw
+---```
+---@param options moonshard.optim_adamw_options
+---@return table
+function ms.optim.adamw(options) end
+
+---Stochastic gradient descent.
+---```lua
+---print(ms.optim.sgd { lr = 0.1, momentum = 0.9 }.momentum)  --> 0.9
+---```
+---@param options moonshard.optim_sgd_options
+---@return table
+function ms.optim.sgd(options) end
+
+---Names of all experiment options.
+---```lua
+---print(ms.option_names()[1])  --> model
+---```
+---@return table[]
+function ms.option_names() end
+
+---All experiment options with type, default and meaning. print shows a table.
+---```lua
+---print(ms.options()[1].name, ms.options()[1].default)  --> model	llama3-tiny
+---```
+---@return table[]
+function ms.options() end
+
+---The options of a function or method: name, kind, type, default, choices, doc.
+---```lua
+---print(ms.options_of(ms.clip)[1].name)  --> clipping
+---```
+---@param of function|string
+---@return table[]?
+function ms.options_of(of) end
+
+---Finds the one of q, sigma and steps that is left out: the least noise, or the most steps or the largest rate, whose epsilon is at most the target.
+---```lua
+---local found = ms.privacy.calibrate { q = 0.01, steps = 1000, delta = 1e-5, target_epsilon = 2 }
+---print(("%.1f"):format(found.sigma))  --> 1.0
+---```
+---@param options moonshard.privacy_calibrate_options
+---@return table
+function ms.privacy.calibrate(options) end
+
+---Epsilon of Poisson-sampled steps: q is batch size over samples, sigma the noise multiplier. method is rdp, prv (the default), pld, gaussian (q = 1 alone) or gdp, which is an approximation and no guarantee. phases = { { q, sigma, steps }, ... } instead of the three is a history; orders are of rdp.
+---```lua
+---local spent = ms.privacy.epsilon { q = 0.01, sigma = 1, steps = 1000, delta = 1e-5 }
+---print(("%.1f"):format(spent.epsilon))  --> 1.8
+---```
+---@param options moonshard.privacy_epsilon_options
+---@return table
+function ms.privacy.epsilon(options) end
+
+---Times a trainer's steps: median, IQR and share of each phase, memory, loss. print it.
+---```lua
+---print(ms.profile(trainer, { iters = 2, warmup = 1 }).time.count)  --> 2
+---```
+---@param trainer Trainer
+---@param options? moonshard.profile_options
+---@return Profile
+function ms.profile(trainer, options) end
+
+---Normal random numbers; the same seed gives the same numbers.
+---```lua
+---print(ms.randn({ 2 }, 1):sub(ms.randn({ 2 }, 1)):norm():item())  --> 0
+---```
+---@param sizes integer|integer[]
+---@param seed? integer
+---@param options? moonshard.randn_options
+---@return Tensor
+function ms.randn(sizes, seed, options) end
+
+---What one rank of so many holds between steps, without running anything; beside it what the same job holds in PyTorch.
+---```lua
+---print(ms.rank_memory({ ranks = 8, model = "llama3.2-1b", parallel = "fsdp" }).parameter_bytes > 0)  --> true
+---```
+---@param options moonshard.rank_memory_options
+---@return table<string
+---@return integer>
+function ms.rank_memory(options) end
+
+---Adds a clipping engine: norms(layer, a, g) gives each sample's squared norm [B] of a layer; keep = "inputs" sums from what was kept, "nothing" by a second backward pass. false takes it away.
+---```lua
+---ms.register_engine("mine", { norms = function(_, a, g) return a:to("float32"):mul(0):sum(2):sum(2) + g:norm(2):norm(2) end, doc = "a sketch" })
+---print(ms.clip("mine").mode)  --> mine
+---ms.register_engine("mine", false)
+---```
+---@param name string
+---@param options moonshard.register_engine_options|false
+function ms.register_engine(name, options) end
+
+---Sets the gradient rule of a kind of layers: per_sample(layer, a, g) gives each sample's gradient [B, shape of the weight], squares(layer, a, g) its squared norm [B]. false removes the rule.
+---```lua
+---ms.register_rule("my_linear", { per_sample = function(_, a, g) return g:transpose():matmul(a) end })
+---ms.register_rule("my_linear", false)
+---```
+---@param kind string
+---@param options moonshard.register_rule_options|false
+function ms.register_rule(kind, options) end
+
+---One self-contained page of a run, report.html: tables, verdicts, figures, failures, environment, commands.
+---```lua
+---print(ms.report(runs, { output = "report.html" }))  --> report.html
+---```
+---@param folder string
+---@param options? moonshard.report_options
+---@return string
+function ms.report(folder, options) end
+
+---Checks options without running: the effective ones, and the id that names them.
+---```lua
+---print(ms.resolve({ model = "llama3-tiny", device = "cpu" }).options.seq_length)  --> 128
+---```
+---@param options moonshard.resolve_options
+---@return table
+function ms.resolve(options) end
+
+---The kinds of layers that have a gradient rule.
+---```lua
+---print(#ms.rules() > 5)  --> true
+---```
+---@return table[]
+function ms.rules() end
+
+---Runs one experiment here and returns its record. Out of memory is a status, not an error. ms.options() lists all options. print shows a table.
+---```lua
+---local result = ms.run { model = "linear-tiny", hidden_dim = 8, mode = "ghost", device = "cpu", iters = 2 }
+---print(result.status, result.options.mode)  --> ok	ghost
+---```
+---@param options moonshard.run_options
+---@return table
+function ms.run(options) end
+
+---Calls fn; frees the tensors made inside, except those it returns.
+---```lua
+---print(ms.scope(function() return (t + 1):sum() end):item())  --> 14
+---```
+---@param fn function
+---@return any
+function ms.scope(fn) end
+
+---Functions, options and fields of records that a text is part of, by name or meaning. print shows a table.
+---```lua
+---print(ms.search("lr_schedule")[1].name)  --> option lr_schedule of ms.optim.adam, …
+---```
+---@param text string
+---@return table[]
+function ms.search(text) end
+
+---Memory over time of a PyTorch memory snapshot (.pickle), whoever wrote it: ms, total, places, order, peak_bytes.
+---```lua
+---print(ms.snapshot("snapshot.pickle").peak_bytes > 0)  --> true
+---```
+---@param file string
+---@return table
+function ms.snapshot(file) end
+
+---A grid of experiments, each run in a process of its own. sweep:run { resume, retry, timeout, … } returns the results; every other key is an experiment option (ms.options()).
+---```lua
+---local sweep = ms.sweep { model = "llama3-tiny", device = "cpu", grid = { mode = { "none", "ghost", "flash" }, seq_length = { 64, 128 } } }
+---print(sweep)  --> Sweep : 6 points over mode x seq_length
+---```
+---@param options moonshard.sweep_options
+---@return Sweep
+function ms.sweep(options) end
+
+---A tensor from a number or nested tables. Methods: add sub mul div matmul neg abs sqrt exp log sum mean max min norm item tolist reshape transpose select to clone free.
+---```lua
+---print(ms.tensor({ { 1, 2 }, { 3, 4 } }).shape[2])  --> 2
+---```
+---@param numbers number|table
+---@param options? moonshard.tensor_options
+---@return Tensor
+function ms.tensor(numbers, options) end
+
+---The tokenizer of bytes, of a tokenizer.json (byte-level BPE: Llama 3, Qwen 2, GPT-2), or of a folder that has one.
+---```lua
+---print(ms.tokenizer "bytes")  --> Tokenizer bytes (… ids)
+---```
+---@param name "bytes"|string
+---@return Tokenizer
+function ms.tokenizer(name) end
+
+---Puts a model, a clipping engine, an optimizer, data and a wrapper together.
+---```lua
+---local private = ms.trainer { model = model, data = data, clip = ms.clip("ghost", { max_grad_norm = 1 }), optimizer = ms.optim.adamw { lr = 1e-3 } }
+---print(private.engine, private.private)  --> ghost	true
+---```
+---@param options moonshard.trainer_options
+---@return Trainer
+function ms.trainer(options) end
+
+---Compares engines with batch-of-one gradients by plain autograd, cell by cell.
+---```lua
+---print(ms.verify { model = "linear-tiny", engine = "ghost", options = "default", dtype = "float64", device = "cpu" }.failed)  --> 0
+---```
+---@param options moonshard.verify_options
+---@return table
+function ms.verify(options) end
+
+---Model options from a folder's config.json (llama, qwen2, dit, linear).
+---```lua
+---model:save("saved")
+---print(ms.weights.config("saved").hidden_dim)  --> 16
+---```
+---@param folder string
+---@return table
+function ms.weights.config(folder) end
+
+---Builds the model of a Hugging Face folder and loads its weights; options given here win over its config.json.
+---```lua
+---model:save("saved")
+---print(ms.weights.load("saved", { device = "cpu" }).num_parameters == model.num_parameters)  --> true
+---```
+---@param folder string
+---@param options? moonshard.weights_load_options
+---@return Model
+function ms.weights.load(folder, options) end
+
+---Opens a .safetensors file, an index of shards, or a folder with such files.
+---```lua
+---model:save("saved")
+---print(ms.weights.open("saved").count == #model.parameters)  --> true
+---```
+---@param path string
+---@return Weights
+function ms.weights.open(path) end
+
+---Writes one safetensors file, whole or not at all. Metadata are texts.
+---```lua
+---ms.weights.save("t.safetensors", { t = t }, { author = "me" })
+---print(ms.weights.open("t.safetensors").metadata.author)  --> me
+---```
+---@param path string
+---@param tensors table<string, Tensor>
+---@param metadata? table<string, string>
+function ms.weights.save(path, tensors, metadata) end
+
+---A tensor of zeros.
+---```lua
+---print(ms.zeros({ 2, 3 }).numel)  --> 6
+---```
+---@param sizes integer|integer[]
+---@param options? moonshard.zeros_options
+---@return Tensor
+function ms.zeros(sizes, options) end
+
+return ms
