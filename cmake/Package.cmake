@@ -5,6 +5,9 @@ include(CMakePackageConfigHelpers)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/moonshard)
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/scripts ${CMAKE_BINARY_DIR}/share/moonshard/scripts SYMBOLIC)
 install(DIRECTORY scripts/ DESTINATION ${CMAKE_INSTALL_DATADIR}/moonshard/scripts)
+# The notebook's kernel, which `moonshard kernel start` runs.
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/bindings/python/moonshard ${CMAKE_BINARY_DIR}/share/moonshard/python SYMBOLIC)
+install(FILES bindings/python/moonshard/kernel.py DESTINATION ${CMAKE_INSTALL_DATADIR}/moonshard/python)
 
 # The C++ library: find_package(moonshard), then link moonshard::runtime, or moonshard::bindings for Lua.
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moonshard)

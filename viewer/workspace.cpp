@@ -177,29 +177,55 @@ void Workspace::set_baseline(Baseline baseline) {
   changed();
 }
 
-const std::vector<std::string>& Workspace::numeric_axes() const {
-  if (numeric_axes_of_ == shown_revision_) return numeric_axes_;
-  numeric_axes_of_ = shown_revision_;
-  numeric_axes_.clear();
+const Workspace::ShownAxes& Workspace::shown_axes() const {
+  if (shown_axes_.of == shown_revision_) return shown_axes_;
+  shown_axes_ = {};
+  shown_axes_.of = shown_revision_;
+  const auto same = [&](const RunData& run_a, const Value& a, const RunData& run_b,
+                        const Value& b) {
+    if (a.kind != b.kind) return false;
+    if (a.kind != Value::Kind::Text) return a.number == b.number;
+    return &run_a == &run_b ? a.text == b.text : run_a.text_of(a) == run_b.text_of(b);
+  };
+  static const Value kNothing;
   for (const std::string& axis : keys_.axes) {
     std::optional<double> first;
-    bool numbers = true, several = false;
+    bool numbers = true, several = false, varies = false;
     std::optional<size_t> place;
-    const RunData* last = nullptr;
+    const RunData *last = nullptr, *first_run = nullptr;
+    const Value* first_value = nullptr;
     for (const PointRef ref : shown_) {
       const RunData& data = run(ref);
       if (&data != last) place = data.options.find_near(axis, place);
+      shown_axes_.several_runs = shown_axes_.several_runs || (last && &data != last);
       last = &data;
-      if (!place) continue;
-      const Value& value = data.options.at(ref.point, *place);
+      const Value& value = place ? data.options.at(ref.point, *place) : kNothing;
+      if (!first_value) {
+        first_value = &value;
+        first_run = &data;
+      }
+      varies = varies || !same(*first_run, *first_value, data, value);
       numbers = numbers && (value.kind == Value::Kind::Number || value.kind == Value::Kind::None);
       if (value.kind != Value::Kind::Number) continue;
       if (!first) first = value.number;
       several = several || value.number != *first;
     }
-    if (numbers && several) numeric_axes_.push_back(axis);
+    if (numbers && several) shown_axes_.numeric.push_back(axis);
+    if (varies) shown_axes_.varying.push_back(axis);
   }
-  return numeric_axes_;
+  return shown_axes_;
+}
+
+const std::vector<std::string>& Workspace::numeric_axes() const {
+  return shown_axes().numeric;
+}
+
+const std::vector<std::string>& Workspace::varying_axes() const {
+  return shown_axes().varying;
+}
+
+bool Workspace::shows_several_runs() const {
+  return shown_axes().several_runs;
 }
 
 std::string Workspace::baseline_text() const {

@@ -99,6 +99,9 @@ class Workspace {
   const std::vector<std::string>& metric_keys() const { return metric_keys_; }
   /// Swept options whose values are numbers, two or more among the shown points.
   const std::vector<std::string>& numeric_axes() const;
+  /// Swept options in which the shown points differ, and whether these are of several runs.
+  const std::vector<std::string>& varying_axes() const;
+  bool shows_several_runs() const;
 
   /// Changes whenever shown points, baseline or selection change, and with every new snapshot.
   uint64_t revision() const { return revision_; }
@@ -134,8 +137,13 @@ class Workspace {
   mutable std::vector<std::vector<PointNames>> names_;  // per run, made when asked for
   FilterKeys keys_;
   std::vector<std::string> metric_keys_;
-  mutable std::vector<std::string> numeric_axes_;  // made when asked for
-  mutable uint64_t numeric_axes_of_ = 0;           // shown_revision
+  struct ShownAxes {
+    std::vector<std::string> numeric, varying;
+    bool several_runs = false;
+    uint64_t of = 0;  ///< shown_revision
+  };
+  const ShownAxes& shown_axes() const;
+  mutable ShownAxes shown_axes_;  // made when asked for
   std::string filter_text_, filter_error_;
   Filter filter_;
   std::set<PointKey> pinned_, hidden_;

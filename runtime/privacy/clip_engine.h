@@ -42,6 +42,9 @@ struct MicroBatch {
   /// A rank without samples of its own runs a zero-weight dummy sample, so that it joins the
   /// others' collectives.
   bool stand_in = false;
+  /// Other ranks, a later micro-batch or the host need the sums: no update takes kept rows as they
+  /// are.
+  bool needs_sums = false;
 };
 
 /// Applied to squared norms [B] before they become factors.

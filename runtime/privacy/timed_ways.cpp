@@ -22,7 +22,23 @@ namespace {
 
 // Raised when a kernel becomes faster or slower: what was remembered of the others is then timed
 // again.
-constexpr int kKernels = 3;
+constexpr int kKernels = 4;
+
+constexpr std::pair<const char*, double WayTimes::*> kTimedFields[] = {
+    {"ghost", &WayTimes::ghost},      {"flash", &WayTimes::flash},
+    {"sum", &WayTimes::sum},          {"keep", &WayTimes::keep},
+    {"update", &WayTimes::update},    {"update_rows", &WayTimes::update_rows},
+    {"sum_rows", &WayTimes::sum_rows}};
+
+// What is missing stays 0.
+WayTimes ways_of(const std::map<std::string, double>& ms) {
+  WayTimes times;
+  for (const auto& [name, field] : kTimedFields) {
+    const auto found = ms.find(name);
+    if (found != ms.end()) times.*field = found->second;
+  }
+  return times;
+}
 
 // Multiplications of one kernel, beyond which nothing is timed: a tenth of a second on an H200.
 constexpr double kMostWork = 5e13;
@@ -104,6 +120,9 @@ class Trial {
     for (const auto& weight : weights_) weight->grad = at::Tensor();
     ms["keep"] = norms(NormMethod::Width, Keep::Gradients);
     ms["update_rows"] = update_ms(/*rows=*/true);
+    ms["sum_rows"] = profile::best_ms(device_, kRepeats, [&] {
+      for (const at::Tensor& rows : found_.rows) kernels::add_weighted_rows({}, rows, factors_);
+    });
     return ms;
   }
 
@@ -150,13 +169,14 @@ double WayTimes::inputs() const {
   return std::min(ghost, flash) + sum + update;
 }
 
-double WayTimes::rows() const {
-  return keep + update_rows;
+double WayTimes::rows(bool summed) const {
+  return keep + (summed ? sum_rows + update : update_rows);
 }
 
 WayTimes WayTimes::scaled(double samples) const {
-  return {ghost * samples, flash * samples, sum * samples,
-          keep * samples,  update,          std::max(update, update_rows * samples)};
+  return {ghost * samples,   flash * samples, sum * samples,
+          keep * samples,    update,          std::max(update, update_rows * samples),
+          sum_rows * samples};
 }
 
 std::optional<WayTimes> timed_ways(const UnitShape& shape, const at::Tensor& like) {
@@ -171,21 +191,13 @@ std::optional<WayTimes> timed_ways(const UnitShape& shape, const at::Tensor& lik
     const at::NoGradGuard no_grad;
     TunedChoice timed;
     timed.ms = Trial(shape, like).times(with_ghost);
-    const WayTimes ways{timed.ms["ghost"], timed.ms["flash"],  timed.ms["sum"],
-                        timed.ms["keep"],  timed.ms["update"], timed.ms["update_rows"]};
-    timed.choice = ways.rows() < ways.inputs() ? "keep gradients" : "keep inputs";
+    const WayTimes ways = ways_of(timed.ms);
+    timed.choice = ways.rows(/*summed=*/false) < ways.inputs() ? "keep gradients" : "keep inputs";
     return timed;
   });
-  WayTimes times;
-  const std::pair<const char*, double WayTimes::*> fields[] = {
-      {"ghost", &WayTimes::ghost},   {"flash", &WayTimes::flash},
-      {"sum", &WayTimes::sum},       {"keep", &WayTimes::keep},
-      {"update", &WayTimes::update}, {"update_rows", &WayTimes::update_rows}};
-  for (const auto& [name, field] : fields) {
-    const auto found = known.ms.find(name);
-    if (found == known.ms.end() || !(found->second > 0)) return {};  // another version's
-    times.*field = found->second;
-  }
+  const WayTimes times = ways_of(known.ms);
+  for (const auto& [name, field] : kTimedFields)
+    if (!(times.*field > 0)) return {};  // another version's
   return times;
 }
 

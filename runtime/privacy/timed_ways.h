@@ -27,9 +27,11 @@ struct WayTimes {
   double keep = 0;              ///< norms, with each sample's gradient kept in 16 bits
   double update = 0;            ///< from the sum
   double update_rows = 0;       ///< from the kept gradients
+  double sum_rows = 0;          ///< the sum of the kept gradients
 
   double inputs() const;  ///< the whole way through the kept (a, g)
-  double rows() const;    ///< the whole way through kept gradients
+  /// The whole way through kept gradients; `summed`: other ranks need their sum before the update.
+  double rows(bool summed) const;
   /// Of as many samples as `samples` times those that were timed.
   WayTimes scaled(double samples) const;
 };

@@ -66,9 +66,11 @@ void Trainer::update_early(profile::PhaseTimer& timer, StepProgress& progress) {
 
 void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
                               profile::PhaseTimer& timer, StepProgress& progress) {
-  engine_->begin(*parts_.model, {batch.size(), parts_.model->count_tokens(batch) / batch.size(),
-                                 index, record_layers_, statistics_.counts().most_samples,
-                                 statistics_.counts().most_tokens_per_sample, stand_in});
+  engine_->begin(
+      *parts_.model,
+      {batch.size(), parts_.model->count_tokens(batch) / batch.size(), index, record_layers_,
+       statistics_.counts().most_samples, statistics_.counts().most_tokens_per_sample, stand_in,
+       parts_.world->size() > 1 || !progress.is_last || parallel_->works_beside()});
   // Factors come from the first pass, sums from the second: output gradients must be the same to
   // the last bit, and a GPU's attention has kernels whose backward sums in no fixed order.
   const DeterminismGuard same_twice(device_.is_cuda() && engine_->is_private() &&

@@ -711,7 +711,7 @@ function Model:save(folder) end
 ---@class Trainer
 ---@field model Model the model that it trains
 ---@field engine string name of its clipping engine
----@field private boolean whether that engine clips and adds noise
+---@field ["private"] boolean whether that engine clips and adds noise
 ---@field privacy_steps integer noised steps so far
 ---@field planned_steps integer steps that its budget lasts for; 0 without a budget
 ---@field noise_multiplier number noise std over the clipping bound, as given or as found for a budget
@@ -785,8 +785,7 @@ local Data = {}
 ---```lua
 ---print(data:next().input_ids.shape[2])  --> 8
 ---```
----@return table<string
----@return Tensor>
+---@return table<string, Tensor>
 function Data:next() end
 
 ---Examples read from files: ms.data.text or ms.data.classification.
@@ -798,8 +797,7 @@ local Dataset = {}
 ---print(ms.data.text { folder = "corpus", max_length = 8 }:batch({ 1, 2 }).input_ids.shape[1])  --> 2
 ---```
 ---@param examples integer[]
----@return table<string
----@return Tensor>
+---@return table<string, Tensor>
 function Dataset:batch(examples) end
 
 ---What was read and how: files, documents, tokens, what was passed over and repaired, the cache, the unit of privacy.
@@ -1432,13 +1430,13 @@ function ms.randn(sizes, seed, options) end
 ---print(ms.rank_memory({ ranks = 8, model = "llama3.2-1b", parallel = "fsdp" }).parameter_bytes > 0)  --> true
 ---```
 ---@param options moonshard.rank_memory_options
----@return table<string
----@return integer>
+---@return table<string, integer>
 function ms.rank_memory(options) end
 
 ---Adds a clipping engine: norms(layer, a, g) gives each sample's squared norm [B] of a layer; keep = "inputs" sums from what was kept, "nothing" by a second backward pass. false takes it away.
 ---```lua
----ms.register_engine("mine", { norms = function(_, a, g) return a:to("float32"):mul(0):sum(2):sum(2) + g:norm(2):norm(2) end, doc = "a sketch" })
+---local function norms(_, a, g) return a:norm(2):norm(2):mul(g:norm(2):norm(2)) end  -- an upper bound, for the sake of shortness
+---ms.register_engine("mine", { norms = norms, doc = "an upper bound" })
 ---print(ms.clip("mine").mode)  --> mine
 ---ms.register_engine("mine", false)
 ---```
@@ -1540,16 +1538,27 @@ function ms.tokenizer(name) end
 
 ---Puts a model, a clipping engine, an optimizer, data and a wrapper together.
 ---```lua
----local private = ms.trainer { model = model, data = data, clip = ms.clip("ghost", { max_grad_norm = 1 }), optimizer = ms.optim.adamw { lr = 1e-3 } }
+---local clip, optimizer = ms.clip("ghost", { max_grad_norm = 1 }), ms.optim.adamw { lr = 1e-3 }
+---local private = ms.trainer { model = model, data = data, clip = clip, optimizer = optimizer }
 ---print(private.engine, private.private)  --> ghost	true
 ---```
 ---@param options moonshard.trainer_options
 ---@return Trainer
 function ms.trainer(options) end
 
+---Words that completion offers for a text: of an option by its name, of a function's argument by the function's.
+---```lua
+---print(ms.values_of("tokenizer")[1])  --> bytes
+---```
+---@param name string
+---@param position? integer
+---@return table[]?
+function ms.values_of(name, position) end
+
 ---Compares engines with batch-of-one gradients by plain autograd, cell by cell.
 ---```lua
----print(ms.verify { model = "linear-tiny", engine = "ghost", options = "default", dtype = "float64", device = "cpu" }.failed)  --> 0
+---local found = ms.verify { model = "linear-tiny", engine = "ghost", options = "default", dtype = "float64", device = "cpu" }
+---print(found.failed)  --> 0
 ---```
 ---@param options moonshard.verify_options
 ---@return table

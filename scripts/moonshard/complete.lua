@@ -1,91 +1,13 @@
 --- Completion candidates for a line of Lua that stops at the cursor.
--- Nothing of the user's runs here: names are looked up with rawget and through `__index` tables.
--- One exception is made for native objects: a field that the metatable lists in `__members` may be
--- read through a native `__index`, because such a getter is ours and only reports.
-local lists = require "moonshard.lists"
+-- Nothing of the user's runs here.
 local lexer = require "moonshard.repl.lexer"
+local lists = require "moonshard.lists"
+local members = require "moonshard.repl.members"
 
 local M = {}
 
-local MAX_INDEX_CHAIN = 8
-
-local function is_c_function(value)
-  return type(value) == "function" and debug.getinfo(value, "S").what == "C"
-end
-
-local function metatable_of(value)
-  local meta = debug.getmetatable(value)
-  return type(meta) == "table" and meta or nil
-end
-
-local function listed_members(meta)
-  local members = rawget(meta, "__members")
-  return type(members) == "table" and members or {}
-end
-
---- Look a field up without running user code.
--- @param value table, userdata or string
--- @return the field or nil
-function M.field(value, key)
-  for _ = 1, MAX_INDEX_CHAIN do
-    if type(value) == "table" then
-      local found = rawget(value, key)
-      if found ~= nil then return found end
-    end
-    local meta = metatable_of(value)
-    local index = meta and rawget(meta, "__index")
-    if type(value) == "userdata" and is_c_function(index) and lists.contains(listed_members(meta), key) then
-      local ok, found = pcall(index, value, key)
-      return ok and found or nil
-    end
-    if type(index) ~= "table" then return nil end
-    value = index
-  end
-  return nil
-end
-
---- Follow a list of keys from an environment.
--- @tparam table path keys, e.g. `{ "ms", "optim" }`
--- @return the value or nil
-function M.resolve(env, path)
-  local value = env
-  for _, key in ipairs(path) do
-    value = M.field(value, key)
-    if value == nil then return nil end
-  end
-  return value
-end
-
-local function collect_table(names, source, methods_only)
-  for key, value in next, source do
-    if type(key) == "string" and lexer.is_name(key) and key:sub(1, 2) ~= "__"
-      and (not methods_only or type(value) == "function") then
-      names[key] = true
-    end
-  end
-end
-
---- Names that may stand after `value.` or `value:`.
--- @tparam boolean methods_only after a colon: only what can be called, as far as that is known
--- @tparam[opt] function is_field of a native type's name and a member: whether that is a field
--- @treturn table set of names
-function M.members(value, methods_only, is_field)
-  local names = {}
-  for _ = 1, MAX_INDEX_CHAIN do
-    if type(value) == "table" then collect_table(names, value, methods_only) end
-    local meta = metatable_of(value)
-    if not meta then break end
-    for _, name in ipairs(listed_members(meta)) do
-      local is_wanted = not (methods_only and is_field and is_field(rawget(meta, "__metatable"), name))
-      if type(name) == "string" and is_wanted then names[name] = true end
-    end
-    -- Native classes often keep their methods in the metatable itself.
-    if type(value) == "userdata" then collect_table(names, meta, true) end
-    value = rawget(meta, "__index")
-    if type(value) ~= "table" then break end
-  end
-  return names
-end
+--- Look-ups that run nothing, see moonshard.repl.members.
+M.field, M.resolve, M.members = members.field, members.resolve, members.members
 
 local function matching(names, prefix)
   return lists.select(lists.keys(names), function(name) return name:sub(1, #prefix) == prefix end)
@@ -137,7 +59,7 @@ local function open_brackets(tokens)
 end
 
 -- The call whose argument the cursor is in: `f{ |`, `f(x, { |`, `f{ grid = { |`, `f("|`.
--- @treturn table path of what is called; nil when it is no call, or of something that would have to run
+-- @treturn number index of the token that what is called ends with; nil when it is no call
 -- @treturn table names of the tables between, outermost first: { "grid" }
 -- @treturn number which argument
 local function call_around(tokens, stack)
@@ -153,10 +75,10 @@ local function call_around(tokens, stack)
         depth = depth + (CLOSER[text] and 1 or (text == ")" or text == "}" or text == "]") and -1 or 0)
         if text == "," and depth == 0 then position = position + 1 end
       end
-      return path_ending_at(tokens, at - 1), keys, position
+      return at - 1, keys, position
     end
     if tokens[at].text ~= "{" then return nil end
-    if before.kind == "name" or before.text == "]" then return path_ending_at(tokens, at - 1), keys, 1 end
+    if before.kind == "name" or before.text == "]" then return at - 1, keys, 1 end
     if before.text == "=" and tokens[at - 2] then table.insert(keys, 1, tokens[at - 2].text) end
     if not (before.text == "=" or before.text == "(" or before.text == "," or before.text == "{") then return nil end
   end
@@ -169,6 +91,32 @@ local function our_function(context, path)
   if type(callee) ~= "function" or type(ask) ~= "function" then return nil end
   local ok, doc = pcall(ask, callee)
   return ok and type(doc) == "table" and type(doc.name) == "string" and doc.name or nil
+end
+
+local OPENER = { [")"] = "(", ["}"] = "{", ["]"] = "[" }
+local function_name
+
+-- The type of what a call gives that ends at a token, as its signature says: `ms.sweep{ … }` is a Sweep.
+local function type_of_call(tokens, last, context)
+  if not context.result_of or not tokens[last] or not OPENER[tokens[last].text] then return nil end
+  local depth, at = 0, last
+  repeat
+    local text = tokens[at].kind == "op" and tokens[at].text or ""
+    depth = depth + (OPENER[text] and 1 or CLOSER[text] and -1 or 0)
+    at = at - 1
+  until depth == 0 or at < 1
+  local name = depth == 0 and at >= 1 and function_name(context, tokens, at)
+  return name and context.result_of(name) or nil
+end
+
+-- The documented name of the function that ends at a token: of a path, or a method of what a call of ours gives. Nothing runs.
+function function_name(context, tokens, last)
+  local path = path_ending_at(tokens, last)
+  if path then return our_function(context, path) end
+  local mark = tokens[last - 1]
+  if not mark or mark.text ~= ":" or tokens[last].kind ~= "name" then return nil end
+  local kind = type_of_call(tokens, last - 2, context)
+  return kind and ("%s:%s"):format(kind, tokens[last].text) or nil
 end
 
 -- Tables inside an option table whose keys are options of an experiment.
@@ -191,10 +139,10 @@ local function complete_option(tokens, prefix, context)
   local last = tokens[#tokens]
   local at_key = last.text == "{" or last.text == "," or last.text == ";"
   if #stack == 0 or not at_key or tokens[stack[#stack]].text ~= "{" then return nil end
-  local path, keys = call_around(tokens, stack)
+  local callee, keys = call_around(tokens, stack)
   -- `grid = { mode = { |`: a list of values.
-  if keys and #keys > 1 then return nil end
-  local list = options_in(context, our_function(context, path), keys or {})
+  if not callee or #keys > 1 then return nil end
+  local list = options_in(context, function_name(context, tokens, callee), keys)
   if not list then return nil end
   local names = lists.set(lists.column(list, "name"))
   for at = stack[#stack] + 1, #tokens - 1 do
@@ -210,10 +158,10 @@ local function option_of_string(tokens, context)
   local before = rest[#rest]
   if not before then return nil end
   -- ms.model "lla|: a call without parentheses.
-  if before.kind == "name" or before.text == "]" then return nil, our_function(context, path_ending_at(rest, #rest)), 1 end
+  if before.kind == "name" or before.text == "]" then return nil, function_name(context, rest, #rest), 1 end
   local stack = open_brackets(rest)
-  local path, keys, position = call_around(rest, stack)
-  local name = our_function(context, path)
+  local callee, keys, position = call_around(rest, stack)
+  local name = callee and function_name(context, rest, callee)
   if not name then return nil end
   local key
   if before.text == "=" and rest[#rest - 1] then
@@ -311,7 +259,10 @@ local function complete_code(text, context)
     if ends_in_string(tokens, #tokens - 1) then return matching(string, prefix), prefix end
     local path = path_ending_at(tokens, #tokens - 1)
     local value = path and M.resolve(context.env, path)
-    if value == nil then return {}, prefix end
+    if value == nil then
+      local kind = not path and type_of_call(tokens, #tokens - 1, context)
+      return kind and matching(context.members_of(kind, last.text == ":"), prefix) or {}, prefix
+    end
     return matching(M.members(value, last.text == ":", field_test(context)), prefix), prefix
   end
   local options = last and complete_option(tokens, prefix, context)
@@ -329,10 +280,36 @@ local function complete_command(text, context)
   if code then return complete_code(code, context) end
 end
 
+--- What a text that stops at the cursor is about: the name it ends with, else the call it is in.
+-- @treturn string dotted, as it was typed: "runs:plot"; nil where there is neither
+function M.subject(text)
+  local tokens = lexer.code_tokens(text)
+  local last = tokens[#tokens]
+  if not last then return nil end
+  local from, to
+  if last.kind == "name" and path_ending_at(tokens, #tokens) then
+    to = #tokens
+  else
+    local stack = open_brackets(tokens)
+    if not call_around(tokens, stack) then return nil end
+    for level = #stack, 1, -1 do
+      local before = tokens[stack[level] - 1]
+      if before and before.kind == "name" then
+        to = stack[level] - 1
+        break
+      end
+    end
+  end
+  from = to
+  while from and from > 2 and (tokens[from - 1].text == "." or tokens[from - 1].text == ":") do from = from - 2 end
+  return to and text:sub(tokens[from].first, tokens[to].last) or nil
+end
+
 --- Candidates for the word before the cursor.
 -- @tparam string text everything before the cursor, earlier lines of the entry included
 -- @tparam table context `env` (table), and where there are: `module`, `commands` (list of names),
---   `list_dir(path)` (names in a folder, folders with a slash at the end)
+--   `list_dir(path)` (names in a folder, folders with a slash at the end), `result_of(function's name)` (the type that it gives) with
+--   `members_of(type, methods_only)` (set of names)
 -- @treturn table sorted list of whole words
 -- @treturn string the part of the word that is already there
 function M.candidates(text, context)

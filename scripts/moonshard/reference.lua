@@ -52,6 +52,19 @@ function M.members(owner, kind)
   return lists.select(M.entries(), function(entry) return entry.owner == owner and entry.kind == kind end)
 end
 
+--- The type that a function gives, as its signature says; nil for a plain value.
+function M.result_of(name)
+  local entry = M.entry(name)
+  local kind = entry and entry.signature:match("%->%s*(%a+)%s*$")
+  return kind and is_type[kind] and kind or nil
+end
+
+--- Names of a type's methods and fields as a set.
+function M.members_of(kind, methods_only)
+  local names = lists.extend(M.members(kind, "method"), methods_only and {} or M.members(kind, "field"))
+  return lists.set(lists.map(names, function(entry) return entry.name:match("[%w_]+$") end))
+end
+
 --- ms.options_of: options of a function.
 -- @tparam function|string value the function, or its name: "ms.clip", "Sweep:run"
 -- @treturn table list of { name, kind, type, default, choices, doc }; nil when it takes none

@@ -5,8 +5,10 @@
 local chunk_of = require "moonshard.repl.chunk"
 local commands = require "moonshard.repl.commands"
 local complete = require "moonshard.complete"
+local figures = require "moonshard.repl.figures"
 local help = require "moonshard.repl.help"
 local pretty = require "moonshard.pretty"
+local protocol = require "moonshard.repl.protocol"
 
 local M = {}
 local Session = {}
@@ -38,7 +40,8 @@ function M.error_info(value, boundary)
       frames[#frames + 1] = "..."
       break
     end
-    if info.func ~= xpcall and info.func ~= error then frames[#frames + 1] = frame_text(info) end
+    local is_ours = info.source:find("/scripts/moonshard/", 1, true) ~= nil
+    if info.func ~= xpcall and info.func ~= error and not is_ours then frames[#frames + 1] = frame_text(info) end
   end
   return { value = value, frames = frames }
 end
@@ -60,6 +63,11 @@ local DEFAULT_HOST = {
   now = os.clock,
   width = function() return 80 end,
   list_dir = function() return {} end,
+  ask_terminal = function() return nil end,
+  is_terminal = function()
+    local ok, native = pcall(require, "moonshard.native")
+    return ok and native.launch.is_terminal()
+  end,
   out = function(text) io.stdout:write(text) end,
   err = function(text)
     io.stdout:flush()  -- what was printed before the error is read before it
@@ -80,7 +88,8 @@ end
 --- Start a session.
 -- @tparam[opt] table host what the program offers, each with a stand-in: `call(fn, ...)` (protected
 --   and interruptible; true and results, or false, error info, interrupted), `now()` (wall clock in
---   seconds), `width()` (columns), `list_dir(path)`, `history(count)`, `out(text)`, `err(text)`
+--   seconds), `width()` (columns), `list_dir(path)`, `history(count)`, `is_terminal()`, `ask_terminal(query,
+--   last)`, `out(text)`, `err(text)`
 function M.new(host)
   local session = setmetatable({ good = {}, entries = {}, count = 0 }, Session)
   session.host = setmetatable(host or {}, { __index = DEFAULT_HOST })
@@ -137,6 +146,7 @@ function Session:show_error(info, interrupted)
     local is_plain = type(value) == "table" and not (debug.getmetatable(value) or {}).__tostring
     message = (is_plain and "error value: " or "") .. (formatted[1] and formatted[2] or type(value))
   end
+  self.was_interrupted = interrupted or self.was_interrupted
   if interrupted then
     message = message:find("interrupted", 1, true) and "interrupted" or "interrupted: " .. message
   end
@@ -173,6 +183,8 @@ function Session:echo(chunk, results)
   local printed = self:call(texts_of, results, options)
   if not printed[1] then return self:show_error(printed[2], printed[3]) end
   self.host.out(printed[2] .. "\n")
+  self.printed = results[2]
+  for index = 2, results.n do figures.show(self, results[index]) end
   return true
 end
 
@@ -191,7 +203,7 @@ local function is_blank(text) return not text:find("%S") end
 function Session:is_complete(text)
   local command, argument = commands.find(text)
   if command == false then return true end
-  if command and not command.code then return true end
+  if command and (not command.code or command.is_whole and command.is_whole(argument)) then return true end
   local code = command and argument or text
   if is_blank(code) then return true end
   local chunk, _, incomplete = self:compile(code)
@@ -234,20 +246,26 @@ function Session:run_file(path)
   return true
 end
 
+--- What completion looks at.
+function Session:completion_context()
+  local ok, reference = pcall(require, "moonshard.reference")
+  return { env = self.env, module = self.module, commands = commands.names(), list_dir = self.host.list_dir,
+    result_of = ok and reference.result_of or nil, members_of = ok and reference.members_of or nil }
+end
+
 --- What Tab does.
 -- @tparam string text everything before the cursor
 -- @treturn string text to insert
 -- @treturn string lines to show, empty when there is nothing to choose from
 function Session:complete(text)
   if not text:match("[^\n]*$"):find("%S") then return "  ", "" end
-  local words, prefix = complete.candidates(text, {
-    env = self.env, module = self.module, commands = commands.names(),
-    list_dir = self.host.list_dir,
-  })
+  local words, prefix = complete.candidates(text, self:completion_context())
   local insert = complete.common_prefix(words):sub(#prefix + 1)
   if #words < 2 or insert ~= "" then return insert, "" end
   return "", complete.columns(words, self.host.width())
 end
+
+for name, answer in pairs(protocol) do Session[name] = answer end
 
 --- The two lines shown when a terminal session starts.
 function Session:banner()

@@ -142,7 +142,9 @@ describe("documentation", function()
     local mine = function() end
     ms.document(mine, "mine", "mine() -> nothing", "Does nothing.")
     assert.are.same({ name = "mine", signature = "mine() -> nothing", text = "Does nothing." }, ms.doc_of(mine))
-    assert.matches("ms.document: argument 1: expected a function or a table, got 1", message_of(ms.document, 1, "a", "b", "c"))
+    assert.matches("ms.document: argument 1: expected a function, a table or a name, got 1", message_of(ms.document, 1, "a", "b", "c"))
+    ms.document("mine.limit", "mine.limit", "mine.limit: number", "What has no value of its own.")
+    assert.are.equal("mine.limit: number", ms.doc_of("mine.limit").signature)
   end)
 end)
 

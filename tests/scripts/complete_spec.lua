@@ -137,6 +137,17 @@ describe("complete.candidates", function()
     assert.same({}, words('ms.run{ mode = "gh'))
   end)
 
+  it("knows what a call into the module gives, without running it", function()
+    context.result_of = function(name) return name == "ms.sweep" and "Sweep" or nil end
+    context.members_of = function(_, methods_only) return { run = true, points = not methods_only or nil } end
+    assert.same({ "run" }, words("ms.sweep{ grid = { 1 } }:"))
+    assert.same({ "points", "run" }, words("ms.sweep({ grid = f(1) })."))
+    assert.same({}, words("print{}:"))
+    local options_of = context.module.options_of
+    context.module.options_of = function(name) return name == "Sweep:run" and { { name = "resume" } } or options_of(name) end
+    assert.same({ "resume" }, words("ms.sweep{ grid = {} }:run{ re"))
+  end)
+
   it("offers the values of an option and of an argument", function()
     assert.same({ "ghost", "ghost_too" }, words('ms.run{ mode = "gh'))
     assert.same({ "none" }, words('ms.run{ batch_size = 2, mode = "n'))

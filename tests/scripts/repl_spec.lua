@@ -185,6 +185,20 @@ describe("the session", function()
       assert.matches("without a text: .*undocumented", out)
     end)
 
+    it("answers a question mark behind a name, and asks for no second line after ?x:method", function()
+      local expected = "ms.run(options) -> Result\n  Run it.\n  More.\n"
+      assert.equal(expected, (entered("ms.run?")))
+      entered("object = { go = ms.run }")
+      assert.is_true(session:is_complete("?object:go"))
+      assert.equal(expected, (entered("?object:go")))
+    end)
+
+    it("breaks long texts at the width of the terminal", function()
+      session.host.width = function() return 40 end
+      session.module.doc_of = function() return { name = "f", signature = "f()", text = ("word "):rep(20) } end
+      for line in entered("help(ms.run)"):gmatch("[^\n]+") do assert.is_true(#line <= 40, line) end
+    end)
+
     it("says what can be done about an unknown name", function()
       local _, err, outcome = entered("?ms.nothing")
       assert.is_false(outcome)
@@ -268,6 +282,20 @@ describe("the session", function()
       os.remove(path)
       assert.equal(40, env.c)
       assert.equal(21, env._)
+    end)
+
+    it(".save writes a length as an expression, and leaves help out", function()
+      entered("list = { 1, 2 }")
+      assert.equal("2\n", (entered("#list")))
+      entered("help(ms.run)")
+      local path = os.tmpname()
+      entered(".save " .. path)
+      local file = assert(io.open(path))
+      local script = file:read("*a")
+      file:close()
+      os.remove(path)
+      assert.matches("\n_ = #list\n%-%- help%(ms%.run%)\n", script)
+      assert.is_function(load(script))
     end)
 
     it(".save says why a file cannot be written", function()

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/viewer/grid_run.h"
 #include "tests/viewer/headless.h"
 #include "tests/viewer/sample_run.h"
 #include "tests/viewer/ui_session.h"
@@ -148,6 +149,25 @@ TEST_F(Ui, AxesBeginAtZeroUntilTheUserCutsThem) {
     ctx->Yield(3);
   });
   EXPECT_TRUE(cut());
+}
+
+TEST_F(Ui, HeatMapsHaveOneScaleUntilTheUserSplitsIt) {
+  start({make_sharding_grid(root_.path() / "grid")});
+  const auto split = [&] {
+    return panel("heat_map").shown_plot()->panels[0].value.min.has_value();
+  };
+  run([&](ImGuiTestContext* ctx) {
+    ctx->WindowFocus("Heat map");
+    ctx->Yield(3);
+  });
+  ASSERT_NE(panel("heat_map").shown_plot(), nullptr);
+  EXPECT_FALSE(split());
+  run([&](ImGuiTestContext* ctx) {
+    ctx->SetRef("Heat map");
+    ctx->ItemClick("one scale");
+    ctx->Yield(3);
+  });
+  EXPECT_TRUE(split());
 }
 
 TEST_F(Ui, ColoursAndFacetsAreTheUsersToChoose) {

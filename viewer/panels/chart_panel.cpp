@@ -194,16 +194,17 @@ void name_modelled(const Workspace& workspace, Chart& chart, bool of_selected) {
     for (const std::vector<PointRef>& series : panel) std::ranges::for_each(series, look_at);
   }
   if (of_selected && workspace.selected_point()) look_at(*workspace.selected_point());
-  if (modelled.empty()) return;
+  // A script's own figure says it already.
+  if (modelled.empty() || chart.spec.title.find("modelled") != std::string::npos) return;
   const bool whole = modelled.size() == all.size();
   chart.spec.title += fmt::format("{}{}", chart.spec.title.empty() ? "" : " ",
                                   whole ? "(communication modelled)" : "(some modelled)");
+  const std::string who =
+      whole ? "" : fmt::format("{} of {} points: ", modelled.size(), all.size());
   add_note(chart,
-           fmt::format("Modelled: {} one rank of a larger world; memory and computation are "
+           fmt::format("Modelled: {}one rank of a larger world ran; memory and computation are "
                        "measured, times of communication are modelled from link = {}.",
-                       whole ? std::string(all.size() == 1 ? "this point is" : "all are")
-                             : fmt::format("{} of {} points are", modelled.size(), all.size()),
-                       fmt::join(links, ", ")));
+                       who, fmt::join(links, ", ")));
 }
 
 bool has_zero_axes(const records::PlotSpec& spec) {

@@ -91,13 +91,9 @@ void unite_engines(const std::vector<bool>& is_mode, std::vector<std::string>& n
 
 std::vector<std::string> grouping_choices(const Workspace& workspace) {
   std::vector<std::string> choices{kByItself, kByNothing};
-  const PointsOfRuns points = points_by_run(workspace.shown());
-  if (points.size() > 1) choices.emplace_back(kByRun);
-  for (const std::string& axis : workspace.keys().axes) {
-    std::set<std::string> values;
-    for (const auto& [run, list] : points) values.merge(values_of(workspace.run(run), list, axis));
-    if (values.size() > 1) choices.push_back(axis);
-  }
+  if (workspace.shows_several_runs()) choices.emplace_back(kByRun);
+  const std::vector<std::string>& axes = workspace.varying_axes();
+  choices.insert(choices.end(), axes.begin(), axes.end());
   return choices;
 }
 

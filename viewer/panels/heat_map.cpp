@@ -12,6 +12,7 @@
 #include "viewer/panels/grouping.h"
 #include "viewer/script.h"
 #include "viewer/widgets/axis_names.h"
+#include "viewer/widgets/choice.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -58,6 +59,12 @@ class HeatMapPanel final : public ChartPanel {
     }
     if (choose_name("x##x", x_axis_, axes)) remake();
     if (choose_name("y##y", y_axis_, axes)) remake();
+    if (num_maps_ > 1 && choose_whether({"one scale",
+                                         "Equal colours mean equal values in all maps. Without it "
+                                         "each map spans its own values."},
+                                        one_scale_)) {
+      remake();
+    }
   }
 
   void make_chart(const PanelContext& context, Chart& chart) override {
@@ -85,6 +92,8 @@ class HeatMapPanel final : public ChartPanel {
       }
       add_map(workspace, map, chart);
     }
+    num_maps_ = chart.spec.panels.size();
+    if (!one_scale_) split_scales(chart.spec);
     const int count = static_cast<int>(chart.spec.panels.size());
     if (count == 0) return;
     chart.spec.columns = std::min(count, 2);
@@ -167,6 +176,18 @@ class HeatMapPanel final : public ChartPanel {
     return maps.size();
   }
 
+  static void split_scales(records::PlotSpec& spec) {
+    for (records::PlotPanel& panel : spec.panels) {
+      for (const records::PlotSeries& series : panel.series) {
+        for (const std::optional<double>& y : series.y) {
+          if (!y) continue;
+          panel.value.min = std::min(panel.value.min.value_or(*y), *y);
+          panel.value.max = std::max(panel.value.max.value_or(*y), *y);
+        }
+      }
+    }
+  }
+
   void add_map(const Workspace& workspace, const Map& map, Chart& chart) const {
     const std::vector<PointRef>& points = map.points;
     std::vector<std::string> columns, rows;
@@ -197,6 +218,8 @@ class HeatMapPanel final : public ChartPanel {
 
   std::string figure_ = "tokens_per_s", x_axis_ = kByItself, y_axis_ = kByItself;
   Unit unit_;
+  size_t num_maps_ = 0;
+  bool one_scale_ = true;
 };
 
 }  // namespace

@@ -97,6 +97,20 @@ float title_block(const std::string& text, ImVec2 top_left, float width, const U
   return (static_cast<float>(lines.size()) + 0.35f) * line_height;
 }
 
+std::vector<std::string> note_lines(const std::string& note, float width) {
+  std::vector<std::string> lines = wrap_text(note, width, 4);
+  return lines.empty() ? std::vector{fit_text(note, width)} : lines;
+}
+
+float note_height(const std::string& note, float width) {
+  if (note.empty()) return 0;
+  push_small_font();
+  const float lines = static_cast<float>(note_lines(note, width).size());
+  const float height = lines * ImGui::GetTextLineHeight() * kNoteLine;
+  ImGui::PopFont();
+  return height + 0.45f * font_unit();
+}
+
 std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVec2 size,
                                       const UiStyle& style) {
   const ImVec2 gap(1.2f * font_unit(), 0.9f * font_unit());
@@ -171,7 +185,7 @@ float readable_height(const PreparedPlot& plot, float width, const UiStyle& styl
   float sum = title_block(plot.title, {}, width, style, 1.18f, nullptr) + 1.6f * font_unit();
   for (const float row : readable_row_heights(plot, cell, style)) sum += row + 0.9f * font_unit();
   if (plot.shared_legend) sum += legend_height(plot.legend, width, 1e5f);
-  return sum + (plot.note.empty() ? 0 : 1.8f * font_unit());
+  return sum + note_height(plot.note, width - 1.6f * font_unit());
 }
 
 }  // namespace moonshard::viewer

@@ -145,6 +145,13 @@ struct PanelFrame {
 float title_block(const std::string& text, ImVec2 top_left, float width, const UiStyle& style,
                   float factor, ImDrawList* draw);
 
+/// Distance of a note's lines, in line heights.
+inline constexpr float kNoteLine = 1.15f;
+/// The lines of the small text below a figure of the given width, in the small font; and the room
+/// that they need.
+std::vector<std::string> note_lines(const std::string& note, float width);
+float note_height(const std::string& note, float width);
+
 /// Splits the figure into columns and rows; the plots of one row end at the same height. Rows of
 /// lying bars are as high as their number of bars asks for.
 std::vector<PanelFrame> layout_panels(const PreparedPlot& plot, ImVec2 min, ImVec2 size,

@@ -172,9 +172,8 @@ bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& fram
 float draw_note(const PreparedPlot& plot, ImVec2 min, ImVec2 size, const UiStyle& style) {
   if (plot.note.empty()) return 0;
   push_small_font();
-  std::vector<std::string> lines = wrap_text(plot.note, size.x, 3);
-  if (lines.empty()) lines = {fit_text(plot.note, size.x)};
-  const float line_height = ImGui::GetTextLineHeight() * 1.15f;
+  const std::vector<std::string> lines = note_lines(plot.note, size.x);
+  const float line_height = ImGui::GetTextLineHeight() * kNoteLine;
   const float height = static_cast<float>(lines.size()) * line_height;
   float y = min.y + size.y - height;
   for (const std::string& line : lines) {
@@ -183,7 +182,7 @@ float draw_note(const PreparedPlot& plot, ImVec2 min, ImVec2 size, const UiStyle
     y += line_height;
   }
   ImGui::PopFont();
-  return height + 0.45f * font_unit();
+  return note_height(plot.note, size.x);
 }
 
 }  // namespace

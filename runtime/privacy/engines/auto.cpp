@@ -53,7 +53,7 @@ class AutoEngine : public NormEngine {
     for (auto& [first, unit] : units) {
       if (const auto times = times_of(unit, const_cast<models::Model&>(model).seam().anchor)) {
         unit.inputs.cost = times->inputs();
-        unit.rows.cost = times->rows();
+        unit.rows.cost = times->rows(micro.needs_sums);
         for (const uint32_t layer : unit.layers)
           ghost_is_faster_[layer] = times->ghost < times->flash;
       }

@@ -53,7 +53,8 @@ function M.compile(text, name, env)
   local expression = marked or text
   local fn, as_expression = load("return " .. expression, "=" .. name, "t", env)
   if fn then
-    local quiet = not marked and load(expression, "=" .. name, "t", env) ~= nil
+    -- load skips a first line that starts with '#', as a shell's; here it is a length, and no statement.
+    local quiet = not marked and not expression:find("^#") and load(expression, "=" .. name, "t", env) ~= nil
     return { fn = fn, kind = "expression", source = expression, quiet = quiet }
   end
   if marked then return nil, as_expression, ends_early(as_expression, text) end

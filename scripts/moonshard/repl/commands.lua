@@ -2,6 +2,7 @@
 -- A command is `{ usage, text, run(session, argument) }`; `code = true` says that the argument is
 -- Lua and may span several lines. `run` returns false after an error, "exit" to leave.
 local chunk_of = require "moonshard.repl.chunk"
+local figures = require "moonshard.repl.figures"
 local help = require "moonshard.repl.help"
 local lists = require "moonshard.lists"
 local measure = require "moonshard.repl.measure"
@@ -71,7 +72,8 @@ commands["%jit"] = {
 local function script_of(session)
   local lines = { "-- Saved by the moonshard prompt.", 'local ms = require "moonshard"', "" }
   for _, chunk in ipairs(session.good) do
-    local text = chunk_of.as_script(chunk)
+    -- help is the prompt's own.
+    local text = chunk.source:match("^%s*help%s*[%(\"']") and "-- " .. chunk.source:gsub("\n", "\n-- ") or chunk_of.as_script(chunk)
     if text:match("^%s*%(") then lines[#lines] = lines[#lines] .. (#lines > 3 and "\n;" or "") end
     lines[#lines + 1] = text
   end
@@ -95,6 +97,20 @@ commands[".save"] = {
     file:close()
     session.host.out(("%d entries written to %s\n"):format(#session.good, path))
     return compiles and true or session:fail(".save: the script needs a look before it runs: " .. tostring(problem))
+  end,
+}
+
+commands[".open"] = {
+  usage = ".open [FILE]", text = "open the last figure, or a PNG or SVG file, in a window",
+  run = function(session, argument)
+    local path = argument:match("^['\"](.*)['\"]$") or argument
+    if path == "" then path = session.last_picture end
+    if not path then return session:fail(".open: expected a figure, got none yet; draw one: runs:plot \"time_comparison\"") end
+    local ok, native = pcall(require, "moonshard.native")
+    local opened, text = figures.open(path, ok and native.launch or nil)
+    if not opened then return session:fail(".open: " .. text) end
+    session.host.out("opened: " .. text .. "\n")
+    return true
   end,
 }
 
@@ -137,6 +153,7 @@ end)
 -- ?x: a dotted name is looked up, anything else is evaluated.
 local question = {
   usage = "?NAME", text = "help", code = true,
+  is_whole = function(argument) return argument == "" or argument:match("^[%a_][%w_.:]*$") ~= nil end,
   run = function(session, argument)
     if argument == "" then
       session.host.out(help.general() .. "\n")

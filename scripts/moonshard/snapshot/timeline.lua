@@ -109,8 +109,9 @@ end
 -- @treturn table path, device, events, peak_bytes, reserved_bytes, before_bytes, num_places, ms, total, places (name -> bytes per sample),
 -- order (names of places, the largest first)
 function M.load(path)
+  if type(path) ~= "string" then error(("ms.snapshot: expected a file's path, got a %s"):format(type(path)), 2) end
   local text = shell.read(path)
-  if not text then error(("%s: expected a memory snapshot, got nothing that can be read"):format(path), 0) end
+  if not text then error(("%s: expected a memory snapshot, got nothing that can be read"):format(path:sub(1, 200)), 0) end
   local content = pickle.parse(text, path)
   if type(content) ~= "table" or type(content.segments) ~= "table" then
     error(("%s: expected a memory snapshot of PyTorch (segments, device_traces), got another pickle"):format(path), 0)

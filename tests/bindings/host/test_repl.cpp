@@ -292,6 +292,45 @@ TEST_F(Repl, TabCompletesFieldsOptionsKeywordsAndFiles) {
   EXPECT_TRUE(terminal.shows("\ntrue\n"));
 }
 
+TEST_F(Repl, DrawsAFigureWhereTheTerminalSaysItCan) {
+  std::ofstream(folder_ / "figure.png") << "stands for a picture";
+  Terminal terminal(history(), "");
+  EXPECT_TRUE(terminal.shows("ms> "));
+  terminal.enter("'" + (folder_ / "figure.png").string() + "'");
+  // The question: kitty's graphics, then the terminal's attributes.
+  ASSERT_TRUE(terminal.shows("_Gi=31"));
+  terminal.type("\x1b_Gi=31;OK\x1b\\\x1b[?62c");
+  EXPECT_TRUE(terminal.shows("_Ga=T,f=100,q=2,m=0;c3RhbmRzIGZvciBhIHBpY3R1cmU="));
+  EXPECT_TRUE(terminal.shows("ms> "));
+  terminal.enter("6 * 7");
+  EXPECT_TRUE(terminal.shows("\n42\n"));
+}
+
+TEST_F(Repl, NamesAFigureWhereTheTerminalSaysNothing) {
+  std::ofstream(folder_ / "figure.png") << "stands for a picture";
+  Terminal terminal(history(), "");
+  EXPECT_TRUE(terminal.shows("ms> "));
+  terminal.enter("'" + (folder_ / "figure.png").string() + "'");
+  EXPECT_TRUE(terminal.shows(".open shows the first in a window"));
+  terminal.enter("6 * 7");
+  EXPECT_TRUE(terminal.shows("\n42\n"));
+}
+
+TEST_F(Repl, TabKnowsTheCallThatItIsIn) {
+  Terminal terminal(history(), "");
+  terminal.type("ms.trainer{ cl\t");
+  EXPECT_TRUE(terminal.shows("ms.trainer{ clip"));
+  terminal.type(kCtrlC);
+  terminal.type("ms.sweep{ gri\t");
+  EXPECT_TRUE(terminal.shows("ms.sweep{ grid"));
+  terminal.type(kCtrlC);
+  terminal.type("ms.run{ mode = \"materi\t");
+  EXPECT_TRUE(terminal.shows("mode = \"materialize"));
+  terminal.type(kCtrlC);
+  terminal.type("ms.model(\"qwen2.5-t\t");
+  EXPECT_TRUE(terminal.shows("ms.model(\"qwen2.5-tiny"));
+}
+
 TEST_F(Repl, TabListsWhatThereIsToChooseFrom) {
   Terminal terminal(history(), "");
   terminal.enter("t = { left_side = 1, left_wing = 2 }");

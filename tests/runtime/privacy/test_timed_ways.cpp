@@ -16,12 +16,14 @@ namespace {
 using testing::HasSubstr;
 
 TEST(TimedWays, AddUpToWholeWaysAndScaleWithTheSamples) {
-  const WayTimes times{5, 3, 7, 8, 2, 4};
+  const WayTimes times{5, 3, 7, 8, 2, 4, 6};
   EXPECT_EQ(times.inputs(), 3 + 7 + 2) << "the faster norm, the sum, the update";
-  EXPECT_EQ(times.rows(), 8 + 4);
+  EXPECT_EQ(times.rows(/*summed=*/false), 8 + 4);
+  EXPECT_EQ(times.rows(/*summed=*/true), 8 + 6 + 2) << "several ranks: kept, summed, updated";
   const WayTimes twice = times.scaled(2);
   EXPECT_EQ(twice.inputs(), 6 + 14 + 2) << "the update reads one sum, however many samples";
-  EXPECT_EQ(twice.rows(), 16 + 8);
+  EXPECT_EQ(twice.rows(/*summed=*/false), 16 + 8);
+  EXPECT_EQ(twice.rows(/*summed=*/true), 16 + 12 + 2);
   EXPECT_EQ(times.scaled(0.25).update_rows, 2) << "never less than weights alone";
 }
 
@@ -34,8 +36,8 @@ TEST(TimedWays, AreTimedOnceAndRemembered) {
   const auto first = timed_ways(shape, like), second = timed_ways(shape, like);
   ::unsetenv("MOONSHARD_TUNING");
   ASSERT_TRUE(first && second);
-  for (const double ms :
-       {first->ghost, first->flash, first->sum, first->keep, first->update, first->update_rows})
+  for (const double ms : {first->ghost, first->flash, first->sum, first->keep, first->update,
+                          first->update_rows, first->sum_rows})
     EXPECT_GT(ms, 0);
   EXPECT_EQ(first->inputs(), second->inputs()) << "the second is the first, remembered";
   const Json choices = read_json_file(file)["choices"];

@@ -150,6 +150,10 @@ TEST_F(Fitting, AFigureKeepsAReadableSizeInANarrowPanel) {
     const float one_row = readable_height(plot, 60 * em, context_->style());
     plot.columns = 1;
     EXPECT_GT(readable_height(plot, 60 * em, context_->style()), 2 * one_row);
+    const float without = readable_height(plot, 30 * em, context_->style());
+    plot.note =
+        "a note that is much too long for a single line of a figure of this width, surely so";
+    EXPECT_GT(readable_height(plot, 30 * em, context_->style()), without + 2 * em) << "both lines";
   });
 }
 

@@ -1,16 +1,18 @@
-// Overhead against a baseline: the figures of `runs:overhead()` on the stored results, partners in
-// other runs, and points that have none.
+// Overhead against a baseline: figures that are known by hand, partners in other runs, and points
+// that have none.
 #include "viewer/data/overhead.h"
+
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/viewer/grid_run.h"
 #include "tests/viewer/run_data_of_records.h"
+#include "tests/viewer/sample_run.h"
 
 namespace moonshard::viewer {
 namespace {
-
-const std::filesystem::path kResults = MOONSHARD_SOURCE_DIR "/examples/results";
 
 Baseline on_axis(const std::string& axis, const std::string& value) {
   return {Baseline::Kind::Axis, "", "", axis, value};
@@ -38,68 +40,76 @@ void expect_figures(const RunData& run, const std::vector<Expected>& expected) {
   }
 }
 
-// The numbers of these three were printed by runs:overhead() of scripts/moonshard/runs.lua.
+constexpr double kGiB = 1 << 30;
+
+// Three engines at two lengths, under the names that the sweep's document has for them.
+std::filesystem::path make_llama(const std::filesystem::path& root) {
+  std::vector<GridPoint> points;
+  for (const auto& [mode, factor, more_gib] :
+       {std::tuple{"none", 1.0, 0.0}, {"ghost", 1.625, -4.0}, {"flash", 1.5, 1.0}}) {
+    for (const int length : {1024, 2048}) {
+      points.push_back({{{"mode", mode}, {"seq_length", length}},
+                        0.25 * length * factor,
+                        (length / 64.0 + more_gib) * kGiB});
+    }
+  }
+  return make_grid_run(root, "fsdp_llama3", {"mode", "seq_length"}, points,
+                       {{"axis", "mode"}, {"value", "no_dp"}});
+}
+
+std::filesystem::path make_dit(const std::filesystem::path& root) {
+  const std::vector<GridPoint> points = {{{{"mode", "none"}}, 128, 8 * kGiB},
+                                         {{{"mode", "ghost"}}, 272, 11 * kGiB},
+                                         {{{"mode", "flash"}}, 160, 8 * kGiB}};
+  return make_grid_run(root, "dit_memory", {"mode"}, points,
+                       {{"axis", "mode"}, {"value", "vanilla"}});
+}
+
 TEST(Overhead, OfAnAxisThatTheSweepNamedInItsOwnWords) {
-  const RunData run = run_data_of_records(kResults / "document_000_llama3.1_8b");
+  const TemporaryFolder root;
+  const RunData run = run_data_of_records(make_llama(root.path()));
   EXPECT_EQ(run.baseline_value, "no_dp");
   EXPECT_EQ(default_baseline({&run}), on_axis("mode", "none"));
   expect_figures(run, {{1, 0, 0},
                        {1, 0, 0},
-                       {1, 0, 0},
-                       {1.6375063591270789, -5768.14111328125, -16.776026109537696},
-                       {1.6971521305674222, 560.01806640625, 1.5429492575785042},
-                       {1.8687547306276828, 1120.00244140625, 2.1449510622855024},
-                       {1.643368577960107, -5768.14111328125, -16.776026109537696},
-                       {1.6952383629883792, 560.01806640625, 1.5429492575785042},
-                       {1.873867930423027, 1120.00244140625, 2.1449510622855024}});
+                       {1.625, -4096, -25},
+                       {1.625, -4096, -12.5},
+                       {1.5, 1024, 6.25},
+                       {1.5, 1024, 3.125}});
 }
 
 TEST(Overhead, OfThreeAxesWithPointsOutOfMemory) {
-  const Expected none{NAN, NAN, NAN};
-  expect_figures(run_data_of_records(kResults / "document_002_qwen1.5_1.8b"),
-                 {{1, 0, 0},
-                  {1, 0, 0},
-                  {1, 0, 0},
-                  {1, 0, 0},
-                  {1.0136182660382582, -2212.892578125, -7.7743233265483607},
-                  {1.0047642590924515, -2216.130859375, -5.1774289433572598},
-                  {1.0043760239731643, -2219.94921875, -3.1037233066119048},
-                  {1.0094488655443552, -2220.326171875, -1.7215767077072954},
-                  {1, 0, 0},
-                  {1, 0, 0},
-                  {1, 0, 0},
-                  none,
-                  {1.0075316427404277, -2212.533203125, -6.4065095222515342},
-                  {1.0062968166387818, -2215.79296875, -4.5336523087150011},
-                  {1.002438098894733, -2219.94921875, -2.8609014611869199},
-                  none,
-                  {1, 0, 0},
-                  {1, 0, 0},
-                  {1, 0, 0},
-                  none,
-                  {1.0085959921981262, -2215.087890625, -5.6665175539195722},
-                  {1.0070856045040464, -2216.83203125, -4.1490717362304022},
-                  {1.0027869434581238, -2219.94921875, -2.7022575227901355},
-                  none});
+  const TemporaryFolder root;
+  std::vector<Expected> expected;
+  for (const double accum : {1, 2, 4}) {
+    for (const bool zero3 : {false, true}) {
+      for (const double batch : {2, 4, 8, 16}) {
+        const bool failed = batch == 16 && accum > 1;
+        const double percent = -100 * 2 / (18 + 6.5 * batch + accum);
+        expected.push_back(failed  ? Expected{NAN, NAN, NAN}
+                           : zero3 ? Expected{1.01, -2048, percent}
+                                   : Expected{1, 0, 0});
+      }
+    }
+  }
+  expect_figures(run_data_of_records(make_sharding_grid(root.path())), expected);
 }
 
 TEST(Overhead, OfOneAxis) {
-  expect_figures(run_data_of_records(kResults / "document_004_dit_l"),
-                 {{1, 0, 0},
-                  {2.1260409764686226, 3406.8740234375, 38.408165260496844},
-                  {2.2809923478656358, 3406.8740234375, 38.408165260496844},
-                  {1.514685499264984, 10.76220703125, 0.12133017639638423},
-                  {1.3974771479677577, 9.76220703125, 0.1100564501017608}});
+  const TemporaryFolder root;
+  expect_figures(run_data_of_records(make_dit(root.path())),
+                 {{1, 0, 0}, {2.125, 3072, 37.5}, {1.25, 0, 0}});
 }
 
 TEST(Overhead, AgainstOnePointIsTheSameForAllRuns) {
-  const RunData a = run_data_of_records(kResults / "document_000_llama3.1_8b");
-  const RunData b = run_data_of_records(kResults / "document_004_dit_l");
+  const TemporaryFolder root;
+  const RunData a = run_data_of_records(make_llama(root.path()));
+  const RunData b = run_data_of_records(make_dit(root.path()));
   const Baseline one{Baseline::Kind::Point, b.path, b.points[0].id, "", ""};
   const auto all = overheads({&a, &b}, one);
   for (const auto& run : all)
     for (const Overhead& overhead : run) EXPECT_EQ(overhead.baseline, (PointPlace{1, 0}));
-  EXPECT_DOUBLE_EQ(all[0][0].time_ratio, 198.43465832388029 / 115.72662580013275);
+  EXPECT_DOUBLE_EQ(all[0][0].time_ratio, 256.0 / 128);
   EXPECT_DOUBLE_EQ(all[1][0].time_ratio, 1);
   EXPECT_EQ(describe(one, {&a, &b}), "point " + b.points[0].id + " of dit_memory");
   const auto gone = overheads({&a}, one);

@@ -7,6 +7,7 @@
 
 #include "tests/viewer/grid_run.h"
 #include "tests/viewer/sample_run.h"
+#include "viewer/panels/chart_panel.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -106,6 +107,25 @@ TEST_F(Grouping, EverySweepIsComparedWithItsOwnBaseline) {
   EXPECT_NEAR(workspace_.overhead({0, 1}).time_ratio, 1.6, 1e-9);
   EXPECT_NEAR(workspace_.overhead({1, 4}).time_ratio, 1.01, 1e-9) << "zero3 against zero2";
   EXPECT_TRUE(workspace_.overhead({1, 0}).is_baseline);
+}
+
+TEST_F(Grouping, AModelledWorldIsNamedOnce) {
+  open({make_engine_grid(root_.path()), make_sharding_grid(root_.path())});
+  Chart chart;
+  chart.spec.title = "Times";
+  chart.refs = {{{{0, 0}, {0, 1}}}};
+  name_modelled(workspace_, chart, false);
+  EXPECT_EQ(chart.spec.title, "Times") << "all is measured";
+  chart.refs[0].push_back({{1, 0}});
+  name_modelled(workspace_, chart, false);
+  EXPECT_EQ(chart.spec.title, "Times (some modelled)");
+  EXPECT_NE(chart.spec.note.find("1 of 3 points"), std::string::npos) << chart.spec.note;
+  name_modelled(workspace_, chart, false);
+  EXPECT_EQ(chart.spec.title, "Times (some modelled)") << "as a script's own figure has it";
+  chart = Chart();
+  chart.refs = {{{{1, 0}}}};
+  name_modelled(workspace_, chart, false);
+  EXPECT_EQ(chart.spec.title, "(communication modelled)");
 }
 
 TEST_F(Grouping, WhatOnlyOneEngineReadsKeepsNoPointFromItsBaseline) {
