@@ -380,8 +380,8 @@ void bind_loader(sol::table ms) {
          "Random batches of the model's shapes. No privacy claim comes with them.", make_data);
   define(sources, "ms.data", "loader",
          "{ dataset, sampler, batch_size, expected_batch_size, prefetch } -> Data",
-         "Batches of a dataset for ms.trainer: fixed, shuffled or drawn by Poisson sampling, which "
-         "alone carries an epsilon.",
+         "Batches of a dataset for ms.trainer: fixed, shuffled or drawn by Poisson sampling, "
+         "without which there is no epsilon.",
          make_loader);
   ms["data"] = sources;
   document(sources, "ms.data", "ms.data", "Data: synthetic, text, classification, loader.");

@@ -19,6 +19,7 @@
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_ranks.h"
 #include "runtime/profile/memory.h"
+#include "runtime/records/schema_json.h"
 #include "runtime/records/writer.h"
 
 namespace moonshard::bindings {
@@ -181,10 +182,79 @@ void bind_waiting(sol::table launch_table) {
         lua_pushboolean(args.state(), 1);
         lua_setfield(args.state(), LUA_REGISTRYINDEX, kFailedPointsNote);
       });
+  add("has_own_parts", "() -> boolean", "Whether this state has registered an engine or a rule.",
+      [](const Arguments& args) {
+        lua_getfield(args.state(), LUA_REGISTRYINDEX, kOwnPartsNote);
+        const bool has = lua_toboolean(args.state(), -1) != 0;
+        lua_pop(args.state(), 1);
+        return has;
+      });
   add("host_name", "() -> text", "Of this machine.", [](const Arguments&) { return host_name(); });
 }
 
 // Whole experiments for Lua: one option table in, one result out.
+
+// A line on a terminal that tells how far a run is; gone when the run ends.
+class StepLine {
+ public:
+  explicit StepLine(int64_t total) : total_(total), shown_(::isatty(2) != 0 && !comm::is_rank()) {}
+  ~StepLine() {
+    if (drawn_) fmt::print(stderr, "\r\033[K");
+  }
+  StepLine(const StepLine&) = delete;
+  StepLine& operator=(const StepLine&) = delete;
+  void show(const train::StepReport& report, bool is_warmup) {
+    ++done_;
+    const auto now = std::chrono::steady_clock::now();
+    if (!shown_ || (drawn_ && now - last_ < std::chrono::milliseconds(100))) return;
+    last_ = now;
+    drawn_ = true;
+    fmt::print(stderr, "\r\033[Kms.run: step {} of {}{}, loss {:.4f}, {:.1f} ms", done_, total_,
+               is_warmup ? " (warm-up)" : "", report.loss, report.time_ms);
+    std::fflush(stderr);
+  }
+
+ private:
+  int64_t total_, done_ = 0;
+  bool shown_, drawn_ = false;
+  std::chrono::steady_clock::time_point last_;
+};
+
+constexpr const char* kInterruptedRun = "moonshard.interrupted_run";
+
+// What ms.last_run() gives: the record of a run that Ctrl-C ended, as text.
+void keep_interrupted(lua_State* L, const Json& record) {
+  const std::string text = record.dump();
+  lua_pushlstring(L, text.data(), text.size());
+  lua_setfield(L, LUA_REGISTRYINDEX, kInterruptedRun);
+}
+
+sol::object last_run(const Arguments& args) {
+  lua_State* L = args.state();
+  lua_getfield(L, LUA_REGISTRYINDEX, kInterruptedRun);
+  size_t length = 0;
+  const char* text = lua_tolstring(L, -1, &length);
+  const Json record = text == nullptr ? Json() : Json::parse(std::string(text, length));
+  lua_pop(L, 1);
+  MS_CHECK(record.is_object(),
+           "{}: expected a call of ms.run that was interrupted after its first step, got none",
+           args.function_name());
+  return to_lua(L, record);
+}
+
+Json run_here(const Arguments& args, const experiment::ExperimentOptions& options) {
+  const experiment::ExperimentOptions resolved = experiment::resolve_experiment(options);
+  StepLine line(resolved.warmup + resolved.iters);
+  try {
+    return experiment::run_experiment(
+        options,
+        [&](const train::StepReport& report, bool is_warmup) { line.show(report, is_warmup); });
+  } catch (const experiment::InterruptedExperiment& stopped) {
+    keep_interrupted(args.state(), records::json_of(stopped.record));
+    throw experiment::InterruptedExperiment(
+        fmt::format("{}; ms.last_run() has their record", stopped.what()), stopped.record);
+  }
+}
 
 sol::object run(const Arguments& args) {
   experiment::ExperimentOptions options;
@@ -202,7 +272,7 @@ sol::object run(const Arguments& args) {
     return to_lua(args.state(),
                   launch::run_experiment_ranks(table, static_cast<int>(options.nproc)));
   }
-  const Json record = experiment::run_experiment(options);
+  const Json record = run_here(args, options);
   // Out of memory is a status only in a single process: one of several ranks that continued alone
   // would receive data of the others' next experiment.
   if (comm::is_rank() && record["status"] == "oom")
@@ -272,6 +342,8 @@ void bind_launch(sol::table ms, sol::table native) {
   bind_waiting(launch_table);
   add("program", "(name) -> path", "A program that lies beside this one.",
       [](const Arguments& args) { return launch::sibling_program(args.text(1, "name")).string(); });
+  add("program_as_typed", "() -> text", "What starts this program from here: a name or a path.",
+      [](const Arguments&) { return launch::program_as_typed(); });
   add("shared_files", "() -> path", "Folder of scripts and fonts.",
       [](const Arguments&) { return launch::shared_files().string(); });
   add("clock", "() -> seconds", "Monotonic time.", [](const Arguments&) {
@@ -292,8 +364,13 @@ void bind_experiment(sol::table ms, sol::table native) {
          "The candidate nearest to a misspelt name.", nearest);
   define(ms, "ms", "run", "{ model, mode, batch_size, … } -> result",
          "Runs one experiment here and returns its record. Out of memory is a status, not an "
-         "error. ms.options() lists all options.",
+         "error. ms.options() lists all options. Ctrl-C raises an error; ms.last_run() has the "
+         "steps until then.",
          run);
+  define(ms, "ms", "last_run", "() -> result",
+         "The record of the last ms.run that was interrupted: status interrupted, its steps and "
+         "what they measured.",
+         last_run);
   document_options<experiment::ExperimentOptions>("ms.run", experiment::experiment_schema());
   define(ms, "ms", "resolve", "{ options } -> { options, id }",
          "Checks options without running: the effective ones, and the id that names them.",

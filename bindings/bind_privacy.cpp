@@ -70,7 +70,14 @@ void expect_keys(const Arguments& args, const sol::table& table,
   }
 }
 
+// Processes that a sweep starts know such parts only by running the script again.
+void note_own_part(lua_State* L) {
+  lua_pushboolean(L, 1);
+  lua_setfield(L, LUA_REGISTRYINDEX, kOwnPartsNote);
+}
+
 void add_engine(const Arguments& args) {
+  note_own_part(args.state());
   const std::string name = args.text(1, "name");
   if (args.value(2).get_type() == sol::type::boolean && !args.boolean(2, "engine")) {
     privacy::unregister_engine(name);
@@ -116,6 +123,7 @@ class LuaRule : public privacy::LayerRule {
 };
 
 void add_rule(const Arguments& args) {
+  note_own_part(args.state());
   const std::string kind = args.text(1, "kind");
   if (args.value(2).get_type() == sol::type::boolean && !args.boolean(2, "rule")) {
     privacy::register_rule(kind, nullptr);

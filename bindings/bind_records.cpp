@@ -152,6 +152,16 @@ void bind_records(sol::table native) {
       });
   add("open", "(path) -> folder", "Opens a run folder to go on with it.",
       [](const Arguments& args) { return RunFolderWriter::open(args.path(1, "folder")); });
+  add("attach", "(path) -> folder", "The same for the process of one of its points.",
+      [](const Arguments& args) { return RunFolderWriter::attach(args.path(1, "folder")); });
+  add("write_point", "(folder, id, record)", "A point's tables, then its record: it is done.",
+      [](const Arguments& args) {
+        const std::string id = args.text(2, "id");
+        const Json record = args.json(3);
+        for (const auto& [name, text] : records::point_tables(record))
+          writer(args).write_file("points/" + id + "/" + name, text);
+        writer(args).write_result(id, record);
+      });
   add("path", "(folder) -> text", "Where it lies.",
       [](const Arguments& args) { return writer(args).path().string(); });
   add("point_folder", "(folder, id) -> text", "Folder of one point.",
@@ -199,6 +209,10 @@ void bind_records(sol::table native) {
         return records::read_log_tail(args.path(1, "folder"), args.text(2, "id"),
                                       static_cast<size_t>(args.integer(3, "bytes")));
       });
+  add("parse_json", "(text) -> value", "The value of JSON text.",
+      [](const Arguments& args) { return parse_json(args.text(1, "text"), "records.parse_json"); });
+  add("options_hash", "(options) -> text", "The id of a point of these options.",
+      [](const Arguments& args) { return records::options_hash(args.json(1)); });
   add("to_json", "(value) -> text", "JSON text of a value.",
       [](const Arguments& args) { return to_text(args.json(1)); });
   add("summarize", "(numbers) -> table", "count, mean, median, min, max, p95, iqr.",

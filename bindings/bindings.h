@@ -30,6 +30,8 @@ void add_library_searcher(lua_State* L);
 /// Registry key of the flag set by launch.note_failed_points: a sweep of this state has points that
 /// failed.
 inline constexpr const char* kFailedPointsNote = "moonshard.failed_points";
+/// The same for a script that has registered an engine or a rule.
+inline constexpr const char* kOwnPartsNote = "moonshard.own_parts";
 
 /// Opens the module in a state and pushes its table; what luaopen_moonshard does.
 int open_module(lua_State* L);

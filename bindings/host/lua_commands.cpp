@@ -21,15 +21,6 @@
 namespace moonshard::host {
 namespace {
 
-// What a user may type to run this program again: relative where that is shorter.
-std::string program_as_typed() {
-  std::error_code error;
-  const auto file = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return "moonshard";
-  const auto near = std::filesystem::proximate(file, error);
-  return !error && near.native().size() < file.native().size() ? near.string() : file.string();
-}
-
 lua_State* interrupted_state = nullptr;
 
 void stop_script(lua_State* L, lua_Debug*) {
@@ -68,6 +59,31 @@ int requested_exit_code(lua_State* L) {
   return failed ? 5 : 0;
 }
 
+// Takes `--resume DIR` out of a script's words: run folders for its sweeps to go on with. A script
+// that looks at its words may mean something else by it: then DIR decides.
+Words take_resumed_folders(const std::string& source, Words& words) {
+  const bool reads_words =
+      source.find("...") != std::string::npos || source.find("arg") != std::string::npos;
+  Words folders, rest;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool is_joined = words[i].starts_with("--resume=");
+    std::string folder;
+    if (is_joined) folder = words[i].substr(words[i].find('=') + 1);
+    if (words[i] == "--resume" && i + 1 < words.size()) folder = words[i + 1];
+    std::error_code ignored;
+    const bool is_run =
+        std::filesystem::exists(std::filesystem::path(folder) / "sweep.json", ignored);
+    if (folder.empty() || (reads_words && !is_run)) {
+      rest.push_back(words[i]);
+      continue;
+    }
+    folders.push_back(folder);
+    if (!is_joined) ++i;
+  }
+  words = std::move(rest);
+  return folders;
+}
+
 // The program's Lua state: standard libraries, no byte code, moonshard preloaded, interruptible by
 // Ctrl-C.
 class LuaHost {
@@ -82,7 +98,7 @@ class LuaHost {
   /// Runs a file with its arguments (global `arg` and `...`). An error is printed with its
   /// traceback. Returns the exit code: 0, 1, 3 (out of memory), 5 (a sweep had failed points), 130
   /// (interrupted).
-  int run_file(const std::string& path, const Words& arguments);
+  int run_file(const std::string& path, Words arguments);
   /// Runs the verb NAME of the Lua module moonshard.cli; same exit codes, and the one that it
   /// returns. Wrong arguments give 2.
   int call_command(const char* name, const Words& words);
@@ -112,9 +128,10 @@ LuaHost::~LuaHost() {
   lua_close(state_);
 }
 
-int LuaHost::run_file(const std::string& path, const Words& arguments) {
+int LuaHost::run_file(const std::string& path, Words arguments) {
   const std::string source = read_text_file(path, 64u << 20);
   bindings::refuse_byte_code(source, path);
+  const Words resumed = take_resumed_folders(source, arguments);
   // A first line "#!…" is the shell's; the line break stays, so that line numbers are right.
   const size_t start = source.rfind("#", 0) == 0 ? std::min(source.find('\n'), source.size()) : 0;
   if (luaL_loadbuffer(state_, source.data() + start, source.size() - start, ("@" + path).c_str()) !=
@@ -125,8 +142,15 @@ int LuaHost::run_file(const std::string& path, const Words& arguments) {
   lua_newtable(state_);
   lua_pushstring(state_, path.c_str());
   lua_rawseti(state_, -2, 0);
-  lua_pushstring(state_, program_as_typed().c_str());
+  lua_pushstring(state_, launch::program_path().c_str());
   lua_rawseti(state_, -2, -1);  // Lua's own convention: the interpreter
+  // What `moonshard run` was asked of the script's sweeps: moonshard.sweep reads it.
+  lua_newtable(state_);
+  for (size_t i = 0; i < resumed.size(); ++i) {
+    lua_pushlstring(state_, resumed[i].data(), resumed[i].size());
+    lua_rawseti(state_, -2, static_cast<int>(i) + 1);
+  }
+  lua_setfield(state_, -2, "resume");
   int index = 0;
   for (const std::string& argument : arguments) {
     lua_pushlstring(state_, argument.data(), argument.size());
@@ -195,7 +219,8 @@ std::string run_help(const Verb& verb) {
   return usage_text(
       verb, "[--nproc N] [--log-dir DIR] SCRIPT.lua [arguments]",
       "Runs a Lua script; its arguments are in `arg` and `...`. With --nproc, N ranks of one job "
-      "run it\n(ms.dist says which is which): rank 0 here, the others into DIR/log.rank<r>.txt.");
+      "run it\n(ms.dist says which is which): rank 0 here, the others into DIR/log.rank<r>.txt.\n"
+      "--resume DIR behind the script: its sweep goes on in that run folder.");
 }
 
 int run_command(const Verb& verb, const Words& words) {

@@ -231,8 +231,13 @@ void run_steps(const ExperimentOptions& asked, const StepObserver& observer,
   record_choices(asked, options, *trainer, record);
   measurement.add_stage(options.whole_first ? "after wrapping" : "after model creation");
   profile::set_current_phase("");
-  run_measured_steps(options, *trainer, observer, measurement);
-  run_watched_steps(options, *trainer, folder, measurement);
+  try {
+    run_measured_steps(options, *trainer, observer, measurement);
+    run_watched_steps(options, *trainer, folder, measurement);
+  } catch (const Interrupted&) {
+    measurement.stop(*trainer, record);
+    throw;
+  }
   measurement.finish(*trainer, record);
 } catch (...) {
   rethrow_memory_errors();
@@ -384,6 +389,13 @@ records::Result measure_experiment(const ExperimentOptions& options, const StepO
       is_out_of_memory = true;
       record_out_of_memory(error, watch, record);
       if (measurement) measurement->leave_stages(record);
+    } catch (const Interrupted&) {
+      profile::set_current_phase("");
+      if (record.steps.empty()) throw;
+      record.status = "interrupted";
+      record.error = fmt::format("interrupted after {} of {} steps", record.steps.size(),
+                                 resolved.warmup + resolved.iters);
+      throw InterruptedExperiment(record.error, record);
     }
   }
   snapshot.tell(record);

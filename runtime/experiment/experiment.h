@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "runtime/base/errors.h"
 #include "runtime/experiment/experiment_options.h"
 #include "runtime/records/schema.h"
 #include "runtime/train/trainer.h"
@@ -18,8 +19,21 @@ Json resolve_experiment_table(const Json& table);
 
 using StepObserver = std::function<void(const train::StepReport& report, bool is_warmup)>;
 
+/// The user stopped an experiment that had made steps: their record, with the status "interrupted".
+class InterruptedExperiment : public Interrupted {
+ public:
+  InterruptedExperiment(std::string text, records::Result steps_so_far)
+      : record(std::move(steps_so_far)), text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+  records::Result record;
+
+ private:
+  std::string text_;
+};
+
 /// Runs warm-up and measured steps. Running out of memory is an outcome, not an error: status "oom"
-/// with the phase, bytes asked for and bytes free. Other errors are thrown. Traces and snapshots,
+/// with the phase, bytes asked for and bytes free. Other errors are thrown; Interrupted
+/// after the first step is an InterruptedExperiment. Traces and snapshots,
 /// where the options ask for them, go into `folder`.
 records::Result measure_experiment(const ExperimentOptions& options,
                                    const StepObserver& observer = {},

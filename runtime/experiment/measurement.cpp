@@ -76,6 +76,7 @@ void Measurement::begin_measured_steps() {
 void Measurement::end_measured_steps() {
   add_stage("end");
   utilization_ = sampler_->finish();
+  sampler_.reset();
   parts_.load.other_cpu_percent = utilization_.other_cpu_percent.value_or(NAN);
   parts_.load.load_after = profile::machine_load(device_).load_average.value_or(NAN);
 }
@@ -316,6 +317,17 @@ std::vector<records::NormSum> Measurement::norm_sums(const train::Trainer& train
 void Measurement::leave_stages(records::Result& record) {
   record.memory_stages = parts_.memory_stages;
   record.load = parts_.load;
+}
+
+void Measurement::stop(train::Trainer& trainer, records::Result& record) {
+  const bool has_peers = trainer.world().size() > 1 && !trainer.world().is_fake();
+  if (times_ms_.empty() || has_peers) {
+    leave_stages(record);
+    record.steps = parts_.steps;
+    return;
+  }
+  if (sampler_ != nullptr) end_measured_steps();
+  finish(trainer, record);
 }
 
 void Measurement::finish(train::Trainer& trainer, records::Result& record) {

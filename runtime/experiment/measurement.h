@@ -32,6 +32,8 @@ class Measurement {
   /// What is known so far of memory and of the machine: all that there will be when memory runs
   /// out.
   void leave_stages(records::Result& record);
+  /// The steps so far into the record, after an interrupt. Asks no other rank: they may have gone.
+  void stop(train::Trainer& trainer, records::Result& record);
   /// All of it into the record; with several ranks all of them together.
   void finish(train::Trainer& trainer, records::Result& record);
 

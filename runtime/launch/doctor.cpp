@@ -14,6 +14,7 @@
 #include "runtime/core/tuning.h"
 #include "runtime/launch/machine.h"
 #include "runtime/launch/process.h"
+#include "runtime/profile/utilization.h"
 
 namespace moonshard::launch {
 namespace {
@@ -128,12 +129,11 @@ Finding disk() {
 Finding shared_memory() {
   const double free = free_gib("/dev/shm");
   const bool tight = free < 0.25;
-  return {
-      "/dev/shm", tight ? Health::Problem : Health::Good,
-      free < 0 ? "not there" : fmt::format("{:.1f} GiB free", free),
-      tight
-          ? "several ranks on one machine need it: in a container give --shm-size=2g or --ipc=host"
-          : ""};
+  return {"/dev/shm", tight ? Health::Problem : Health::Good,
+          free < 0 ? "not there" : fmt::format("{:.1f} GiB free", free),
+          tight ? "several GPUs on one machine exchange data through it: in a container give "
+                  "--shm-size=2g or --ipc=host"
+                : ""};
 }
 
 Finding memory() {
@@ -145,15 +145,22 @@ Finding memory() {
           "out of memory in a run: lower batch_size or seq_length, or take a smaller model"};
 }
 
-Finding weights() {
-  const bool token = std::getenv("HF_TOKEN") != nullptr;
-  return {"weights", Health::Good,
-          token ? "HF_TOKEN is set"
-                : "HF_TOKEN is not set; models start from random weights, which is all that "
-                  "profiling needs",
-          token
-              ? ""
-              : "gated models (Llama): accept the licence on the model's page, then set HF_TOKEN"};
+// Times that are measured beside other work are those of a busy machine.
+Finding load() {
+  const profile::MachineLoad now = profile::machine_load(c10::Device(c10::kCPU));
+  std::string text = now.load_average
+                         ? fmt::format("{:.1f} on average over the last minute, {:.0f} cores",
+                                       *now.load_average, now.cores)
+                         : fmt::format("not known, {:.0f} cores", now.cores);
+  bool busy = now.load_average.value_or(0) > 0.5 * now.cores;
+  for (const profile::Gpu& gpu : usable_gpus().gpus) {
+    const double percent = gpu.utilization_percent.value_or(0);
+    text +=
+        fmt::format("; GPU {}: {:.0f} %, {} processes", gpu.index, percent, gpu.processes.size());
+    busy = busy || percent > 10 || !gpu.processes.empty();
+  }
+  return {"load", busy ? Health::Note : Health::Good, text,
+          busy ? "times measured now include waiting for other programs: end them, or wait" : ""};
 }
 
 Finding tuning() {
@@ -186,8 +193,17 @@ Finding tuning() {
 }  // namespace
 
 std::vector<Finding> examine_machine() {
-  return {compiler_and_program(), libtorch(), cuda(),  gpus(), nccl(), graphics(), disk(), memory(),
-          shared_memory(),        weights(),  tuning()};
+  return {compiler_and_program(),
+          libtorch(),
+          cuda(),
+          gpus(),
+          nccl(),
+          graphics(),
+          disk(),
+          memory(),
+          load(),
+          shared_memory(),
+          tuning()};
 }
 
 Json to_json(const std::vector<Finding>& findings) {

@@ -1,11 +1,13 @@
 #include "runtime/launch/process.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <set>
+#include <string_view>
 #include <thread>
 
 #include <fcntl.h>
@@ -228,6 +230,29 @@ std::string describe(const ProcessResult& result) {
   if (result.signal != 0)
     return fmt::format("signal {} ({})", result.signal, strsignal(result.signal));
   return fmt::format("exit code {}", result.exit_code);
+}
+
+std::string program_path() {
+  std::error_code error;
+  const auto file = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return "moonshard";
+  const auto near = std::filesystem::proximate(file, error);
+  return !error && near.native().size() < file.native().size() ? near.string() : file.string();
+}
+
+std::string program_as_typed() {
+  const std::string path = program_path();
+  const char* variable = std::getenv("PATH");
+  std::string_view rest = variable != nullptr ? variable : "";
+  while (!rest.empty()) {
+    const std::string_view folder = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(rest.size(), folder.size() + 1));
+    const auto file = std::filesystem::path(folder) / "moonshard";
+    if (folder.empty() || ::access(file.c_str(), X_OK) != 0) continue;
+    std::error_code ignored;
+    return std::filesystem::equivalent(file, path, ignored) ? "moonshard" : path;
+  }
+  return path;
 }
 
 std::filesystem::path sibling_program(const std::string& name) {

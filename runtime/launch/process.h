@@ -62,6 +62,11 @@ void die_with_parent();
 /// "exit code 1" or "signal 9 (Killed)".
 std::string describe(const ProcessResult& result);
 
+/// A path of this program to type or to start it again: relative where that is shorter.
+std::string program_path();
+/// The same for a line to type: the bare name where the shell finds this very program by it.
+std::string program_as_typed();
+
 /// <prefix>/bin/NAME
 std::filesystem::path sibling_program(const std::string& name);
 

@@ -25,10 +25,12 @@ local function source_of(path, only)
   local name = path:gsub("/+$", ""):match("([^/]+)$") or path
   if path:match("%.json$") then return { name = name, items = { compare.read(path) } } end
   local runs = require("moonshard.runs").load(path)
-  return { name = name, environment = runs.environment, items = lists.map(points_of.matching(runs.points, only or {}), function(point)
+  local tags = #(runs.tags or {}) > 0 and table.concat(runs.tags, ", ") or nil
+  local items = lists.map(points_of.matching(runs.points, only or {}), function(point)
     return { name = memory.label_of(runs, point), path = path, status = point.status, options = point.options, metrics = point.metrics,
       result = point.result }
-  end) }
+  end)
+  return { name = name, environment = runs.environment, tags = tags, note = runs.note, items = items }
 end
 
 --- Results of folders and files side by side; only what differs.

@@ -15,6 +15,7 @@ local own_keys = { name = "string", out = "string", low = "number", high = "numb
 
 local function check(options)
   if type(options) ~= "table" then blame("ms.find_max_batch: expected a table, got %s", type(options)) end
+  points_of.check_keys("ms.find_max_batch", options, lists.keys(own_keys))
   for key, wanted in pairs(own_keys) do
     if options[key] ~= nil and type(options[key]) ~= wanted then
       blame("ms.find_max_batch: option '%s': expected a %s, got %s", key, wanted, tostring(options[key]))

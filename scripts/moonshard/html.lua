@@ -56,14 +56,16 @@ end
 
 --- Columns and rows as a table; numbers stand to the right.
 -- @tparam[opt] function class of a row's index: the class of that row
-function M.table(columns, rows, class)
+-- @tparam[opt] string unit of all numbers, where the titles do not say it
+function M.table(columns, rows, class, unit)
   local has_numbers = lists.map(columns, function(_, c)
     return #lists.select(rows, function(row) return type(row[c]) == "number" end) > 0
   end)
   local function cell(value, c)
     local is_number = type(value) == "number" or value == nil and has_numbers[c]
     local tag = c == 1 and 'th scope="row"' or "td"
-    return ("<%s%s>%s</%s>"):format(tag, is_number and ' class="n"' or "", M.escape(text_table.cell_text(value)), tag:match("^%w+"))
+    local text = M.escape(text_table.cell_text(value, unit or columns[c]))
+    return ("<%s%s>%s</%s>"):format(tag, is_number and ' class="n"' or "", text, tag:match("^%w+"))
   end
   local head = table.concat(lists.map(columns, function(title, c)
     return ('<th scope="col"%s>%s</th>'):format(has_numbers[c] and ' class="n"' or "", M.escape(title))

@@ -58,14 +58,37 @@ function M.axis_value(point, axis)
   return M.list(point.options)[axis]
 end
 
---- Axes with more than one value, in the sweep's order.
+-- How many different points these axes tell apart.
+local function count_told(results, axes)
+  local seen, count = {}, 0
+  for _, point in ipairs(results.points) do
+    local parts = lists.map(axes, function(axis) return tostring(M.axis_value(point, axis)) end)
+    local key = table.concat(parts, "\0")
+    if not seen[key] then seen[key], count = true, count + 1 end
+  end
+  return count
+end
+
+-- Never dropped: what figures are about.
+local always_told = lists.set { "mode", "model", "sharding", "parallel", "batch_size", "seq_length", "grad_accum" }
+
+--- Axes with more than one value, in the sweep's order, without those that follow from the others (a budget that only one
+-- engine has): the last of a sweep matter least. The viewer's rule, too (viewer/widgets/axis_names.cpp).
 function M.varying(results)
-  return lists.select(M.list(results.axes), function(axis)
+  local axes = lists.select(M.list(results.axes), function(axis)
     local first = tostring(M.axis_value(results.points[1] or {}, axis))
     for _, point in ipairs(results.points) do
       if tostring(M.axis_value(point, axis)) ~= first then return true end
     end
   end)
+  local told = count_told(results, axes)
+  for at = #axes, 1, -1 do
+    if not always_told[axes[at]] then
+      local rest = lists.select(axes, function(axis) return axis ~= axes[at] end)
+      if count_told(results, rest) == told then axes = rest end
+    end
+  end
+  return axes
 end
 
 --- The axis whose values are series: engines, ways to shard, or the first one of words.

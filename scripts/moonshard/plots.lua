@@ -17,7 +17,7 @@ M.figures = {
   "memory_comparison", "time_comparison", "memory_vs_time_tradeoff", "overhead_analysis",
   "scaling", "bottleneck", "layer_norm_times", "before_after",
   "throughput_vs_batch", "memory_vs_batch", "communication_comparison", "gpu_utilization_heatmap", "overhead_breakdown",
-  "stage_memory", "memory_breakdown_comparison", "memory_timeline", "performance_tradeoff", "phases",
+  "stage_memory", "memory_breakdown_comparison", "memory_timeline", "performance_tradeoff", "phases", "own_metrics",
 }
 
 -- Drawn when asked for by name only: in most folders they would repeat another figure.

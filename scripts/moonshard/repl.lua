@@ -148,7 +148,8 @@ function Session:show_error(info, interrupted)
   end
   self.was_interrupted = interrupted or self.was_interrupted
   if interrupted then
-    message = message:find("interrupted", 1, true) and "interrupted" or "interrupted: " .. message
+    local told = message:match("interrupted after [^\n]*") -- by ms.run
+    message = told or message:find("interrupted", 1, true) and "interrupted" or "interrupted: " .. message
   end
   self:fail(message)
   -- One frame is the entry itself, and the message has its line.

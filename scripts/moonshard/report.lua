@@ -43,6 +43,7 @@ local function header(results, sweep)
   local parts = lists.map(lists.keys(count), function(status) return ("%d %s"):format(count[status], status) end)
   local lines = { html.text("h1", name), html.text("p", plot_points.subject(results)),
     html.text("p.muted", ("%d points: %s. %s"):format(#results.points, table.concat(parts, ", "), when(results, sweep) or "")) }
+  if results.labels and results:labels() then lines[#lines + 1] = html.text("p.muted", results:labels()) end
   local boxes = { plot_points.modelled_note(results) or false, statistics.warning(results) or false }
   if #results.points > results:count("ok") then
     boxes[#boxes + 1] = ("%d of %d points have no result; see Failures."):format(#results.points - results:count("ok"), #results.points)

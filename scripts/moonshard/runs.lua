@@ -18,7 +18,10 @@ local function attach_requests(loaded)
   local function part(of, key) return type(of) == "table" and type(of[key]) == "table" and of[key] or nil end
   local ok, sweep = pcall(native.files.read_json, loaded.path .. "/sweep.json")
   sweep = ok and sweep
-  loaded.baseline = part(part(sweep, "request"), "baseline")
+  local request = part(sweep, "request")
+  loaded.baseline = part(request, "baseline")
+  loaded.tags = lists.select(part(request, "tags") or {}, function(tag) return type(tag) == "string" end)
+  loaded.note = request and type(request.note) == "string" and request.note or nil
   local by_id = {}
   for _, planned in ipairs(part(sweep, "points") or {}) do
     if type(planned) == "table" and planned.id then by_id[planned.id] = planned end
@@ -37,19 +40,58 @@ local function as_runs(loaded)
   return setmetatable(loaded, Runs)
 end
 
---- The results in a run folder, also of a sweep that still runs; or in a folder that has only result files of the
--- profiling suites ({mode}_seq{N}_result.json and the like).
--- @tparam string path
--- @treturn Runs
-function M.load(path)
+local function load_one(path, level)
   if type(path) == "string" and not native.launch.exists(path .. "/sweep.json") then
     local loaded = require("moonshard.seed_results").load(path)
     if loaded then return as_runs(loaded) end
   end
   local ok, loaded = pcall(native.records.load, path)
-  if not ok then error((tostring(loaded):gsub("^records%.load:", "ms.load:")), 2) end
+  if not ok then error((tostring(loaded):gsub("^records%.load:", "ms.load:")), level + 1) end
   attach_requests(loaded)
   return as_runs(loaded)
+end
+
+--- Several folders as one: all points, all axes, and the axis "run", which names each point's folder. Figures and reports are of
+-- folders: they go into the first.
+local function joined(paths, level)
+  local all = { points = {}, axes = { "run" }, plots = {}, problems = {}, environment = {}, request = {}, created = "", parts = {} }
+  local names = {}
+  for i, path in ipairs(paths) do
+    local part = load_one(path, level + 1)
+    all.parts[i], names[i] = part, part.name ~= "" and part.name or part.path:match("([^/]+)/*$")
+    if lists.contains({ unpack(names, 1, i - 1) }, names[i]) then names[i] = part.path:match("([^/]+)/*$") end
+    for _, axis in ipairs(part.axes) do
+      if not lists.contains(all.axes, axis) then all.axes[#all.axes + 1] = axis end
+    end
+    for _, point in ipairs(part.points) do
+      point.options.run, point.asked = names[i], lists.merged(point.asked or {}, { run = names[i] })
+      all.points[#all.points + 1] = point
+    end
+    lists.extend(all.problems, part.problems or {})
+    all.baseline = all.baseline or part.baseline
+  end
+  all.path, all.name, all.created = all.parts[1].path, table.concat(names, " + "), all.parts[1].created
+  return as_runs(all)
+end
+
+--- The results in a run folder, also of a sweep that still runs; or in a folder that has only result files of the
+-- profiling suites ({mode}_seq{N}_result.json and the like).
+-- @tparam string|table path a folder, or a list of folders: their points together, with the axis "run"
+-- @tparam string ... more folders
+-- @treturn Runs
+function M.load(path, ...)
+  local paths = type(path) == "table" and path or { path, ... }
+  local loaded
+  if #paths > 1 then loaded = joined(paths, 2) else loaded = load_one(paths[1], 2) end
+  return loaded
+end
+
+--- Results of no point: what a dry run gives, so that a script may go on with them.
+-- @tparam table parts path, name, axes, baseline
+-- @treturn Runs
+function M.none(parts)
+  local nothing = { points = {}, plots = {}, problems = {}, environment = {}, request = {}, created = "", is_dry = true }
+  return as_runs(lists.merged(nothing, parts))
 end
 
 --- Number of points of a status.
@@ -59,6 +101,9 @@ function Runs:count(status) return #self:select(status) end
 function Runs:select(filter)
   return lists.select(self.points, type(filter) == "function" and filter or function(point) return point.status == filter end)
 end
+
+-- Metrics that have columns of their own names in Runs:rows.
+local is_usual = lists.set { "median_time_ms", "peak_memory_mb", "tokens_per_s", "final_loss", "epsilon" }
 
 -- More of these is better; of all other metrics less is.
 local function is_gain(metric)
@@ -89,19 +134,49 @@ function Runs:best(metric)
   return best
 end
 
+--- Names of figures that only the scripts' own functions have measured, sorted.
+local function own_names(self)
+  local seen = {}
+  for _, point in ipairs(self.points) do
+    for _, name in ipairs(outcome.own_metrics(point)) do seen[name] = not is_usual[name] or nil end
+  end
+  return lists.keys(seen)
+end
+
+--- Columns behind the first few that some row has a value in.
+local function without_empty_columns(columns, rows, kept)
+  local places = {}
+  for c = 1, #columns do
+    local is_used = c <= kept
+    for _, row in ipairs(rows) do is_used = is_used or row[c] ~= nil end
+    if is_used then places[#places + 1] = c end
+  end
+  local function chosen(list)
+    local result = {}
+    for i, c in ipairs(places) do result[i] = list[c] end
+    return result
+  end
+  return chosen(columns), lists.map(rows, chosen)
+end
+
 --- Table of all points: axes, status, time with its spread, memory, throughput, loss, and what may be claimed of privacy.
 -- @treturn {string,...} columns
 -- @treturn {table,...} rows
 function Runs:rows()
   local titles = { "status", "median ms", "IQR ms", "95 % of median", "peak MiB", "tokens/s", "loss", "epsilon" }
-  local columns, rows = text_table.of_points(self, self.points, titles, function(point)
+  local own = own_names(self)
+  local columns, rows = text_table.of_points(self, self.points, lists.extend({}, titles, own), function(point)
     local metrics = point.metrics
     local is_good = point.status == "ok"
-    return { point.status, metrics.median_time_ms, is_good and statistics.iqr_ms(point) or nil,
+    local is_experiment = #outcome.own_metrics(point) == 0
+    local row = { point.status, metrics.median_time_ms, is_good and statistics.iqr_ms(point) or nil,
       is_good and statistics.median_text(point) or nil, metrics.peak_memory_mb, metrics.tokens_per_s, metrics.final_loss,
-      metrics.epsilon or is_good and "not private" or nil }
+      metrics.epsilon or is_good and is_experiment and "not private" or nil }
+    for i, name in ipairs(own) do row[#titles + i] = metrics[name] end
+    return row
   end)
-  return columns, rows
+  if #own == 0 then return columns, rows end
+  return without_empty_columns(columns, rows, #self.axes + 1)
 end
 
 --- The same as aligned text.
@@ -123,19 +198,29 @@ function Runs:overhead(options)
     return { point.metrics.median_time_ms, cost.time_ratio, overhead_of.noise_text(point, cost), point.metrics.peak_memory_mb,
       cost.memory_bytes and cost.memory_bytes / 2 ^ 20, cost.memory_percent }
   end)
-  if not found then
+  if not found and not self.is_dry then
     error(("runs:overhead: expected a point with %s = '%s' as the baseline, got none"):format(axis, tostring(baseline)), 2)
   end
   return text_table.new { columns = columns, rows = rows, axis = axis, baseline = baseline,
     is_baseline = overhead_of.baseline_rows(self, costs) }
 end
 
+--- Tags and note of the sweep in one line; nil where it has none.
+function Runs:labels()
+  local parts = {}
+  if self.tags and #self.tags > 0 then parts[1] = "tags: " .. table.concat(self.tags, ", ") end
+  if self.note then parts[#parts + 1] = "note: " .. self.note end
+  return #parts > 0 and table.concat(parts, "; ") or nil
+end
+
 --- Text and Markdown for summary.txt and summary.md.
 function Runs:summary()
   local columns, rows = self:rows()
   local title = ("%s: %d points, %d ok"):format(self.name ~= "" and self.name or self.path, #self.points, self:count("ok"))
+  local words = self:labels()
+  if words then title = title .. "\n" .. words end
   local text = { title, "", text_table.format(columns, rows) }
-  local markdown = { "# " .. title, "", text_table.markdown(columns, rows) }
+  local markdown = { "# " .. title:gsub("\n", "\n\n"), "", text_table.markdown(columns, rows) }
   for _, line in ipairs { statistics.warning(self) or false, plot_points.modelled_note(self) or false } do
     if line then
       text[#text + 1] = line
@@ -165,6 +250,7 @@ end
 -- @tparam[opt="all"] string|table name of a figure (docs/plots.md), a list of names (with `out` = another folder), or "all"
 -- @treturn {string,...} paths of the PNG files; of the plot specs where nothing can draw them
 function Runs:plot(name)
+  if self.is_dry then return {} end
   local paths = require("moonshard.plots").draw(self, name or "all") -- no tail call: errors count this level
   return paths
 end

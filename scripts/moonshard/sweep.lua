@@ -11,6 +11,7 @@ local points_of = require "moonshard.sweep.points"
 local progress = require "moonshard.progress"
 local reports = require "moonshard.report"
 local runs = require "moonshard.runs"
+local scripts = require "moonshard.sweep.script"
 
 local M = {}
 local Sweep = {}
@@ -18,7 +19,7 @@ Sweep.__index = Sweep
 M.class = Sweep
 
 local own_keys = { name = "string", out = "string", grid = "table", zip = "table", when = "function", each = "function", expect = "table",
-  seed_result = "function", growing = "table", baseline = "baseline" }
+  seed_result = "function", growing = "table", baseline = "baseline", run = "function", tags = "table", note = "string" }
 local key_words = { string = "text", table = "table { option = { values } }", ["function"] = "function" }
 
 --- Options of sweep:run with their types.
@@ -36,7 +37,7 @@ local function check_own_keys(spec)
         blame("ms.sweep: option 'baseline': expected a mode or { option = value }, got %s", tostring(value))
       end
     elseif value ~= nil and type(value) ~= wanted then
-      local words = (key == "expect" or key == "growing") and "list" or key_words[wanted]
+      local words = (key == "expect" or key == "growing" or key == "tags") and "list" or key_words[wanted]
       blame("ms.sweep: option '%s': expected a %s, got %s", key, words, tostring(value))
     end
   end
@@ -50,7 +51,13 @@ local function check_own_keys(spec)
       end
     end
   end
+  for key, tag in pairs(spec.tags or {}) do
+    if type(key) ~= "number" or type(tag) ~= "string" then
+      blame("ms.sweep: option 'tags': expected a list of texts, got %s", type(key) ~= "number" and tostring(key) or tostring(tag))
+    end
+  end
   expectations.check(spec.expect or {})
+  points_of.check_keys("ms.sweep", spec, M.own_options)
 end
 
 --- The baseline as { axis, value }, in the schema's own words.
@@ -79,6 +86,8 @@ end
 
 local function new(spec, request)
   if type(spec) ~= "table" then blame("ms.sweep: expected a table, got %s", type(spec)) end
+  -- In the process of one point the grid is in sweep.json.
+  if scripts.own_task() then return setmetatable({ own_run = spec.run, by_command = request }, Sweep) end
   check_own_keys(spec)
   local shared = {}
   for key, value in pairs(spec) do
@@ -91,10 +100,16 @@ local function new(spec, request)
 
   local self = setmetatable({ name = spec.name or "", out = request.out or spec.out or "results", each = spec.each,
     expect = spec.expect or {}, seed_result = spec.seed_result, by_command = request }, Sweep)
+  self.own_run = spec.run
+  if spec.run and not request.words then
+    blame("ms.sweep: option 'run': expected a script that moonshard run or moonshard sweep has started, got the prompt or another program; "
+      .. "each point runs the script again in a process of its own")
+  end
   self.baseline, self.growing = read_baseline(spec.baseline), read_growing(spec.growing)
   local all
-  all, self.axes = points_of.make(grid, zip, shared, spec.when)
+  all, self.axes = points_of.make(grid, zip, shared, spec.when, spec.run ~= nil)
   self.request = { shared = shared, grid = grid, zip = zip, growing = self.growing, baseline = self.baseline,
+    tags = spec.tags, note = spec.note,
     command = request.again and again.without_secrets(request.again) }
   self.points = points_of.matching(all, points_of.with_own_names(request.only))
   if #self.points == 0 then
@@ -110,11 +125,14 @@ end
 function M.maker(request) return function(spec) return new(spec, request) end end
 
 --- A sweep: checks every point now, before any work starts.
--- @tparam table spec name, out, grid, zip, when, each, baseline, expect, seed_result, growing, and experiment options that
--- all points share
+-- @tparam table spec name, out, grid, zip, when, each, run, baseline, expect, seed_result, growing, tags, note, and experiment
+-- options that all points share
 -- @treturn Sweep
 -- @usage ms.sweep { model = "llama3-tiny", grid = { mode = { "none", "materialize" } } }:run()
-M.new = M.maker { set = {}, only = {}, run = {} }
+function M.new(spec)
+  local sweep = new(spec, scripts.request()) -- no tail call: errors name the caller's line
+  return sweep
+end
 
 local function read_run_options(self, given)
   local options = guard.check("sweep:run", given, M.run_options, 3)
@@ -214,7 +232,7 @@ local function report(self, job, results, stopped)
   if job.claims_text then job.bar:say("\n" .. job.claims_text) end
   if stopped then
     local command = self.by_command.again
-    job.bar:say(("go on with: %s"):format(command and command .. " --resume " .. job.folder.path
+    job.bar:say(("go on with: %s"):format(command and scripts.as_typed(command, job.folder.path)
       or ("sweep:run { resume = \"%s\" }"):format(job.folder.path)))
   end
   if (count.ok or 0) < #job.points then native.launch.note_failed_points() end
@@ -233,14 +251,20 @@ function Sweep:run(options)
     blame("sweep:run: expected one process, got %d ranks, each of which would run the whole sweep; "
       .. "put nproc into the sweep's options instead", world)
   end
+  local in_point = not options.dry_run and scripts.begin(self)
+  if in_point then return in_point end
   local points, resume = chosen_points(self, options), folder_to_resume(self, options)
   if options.dry_run then
     print_plan(points, resume, options)
-    return nil
+    return runs.none { path = resume or self.out, name = self.name, axes = self.axes, baseline = self.baseline }
+  end
+  if options.launcher == "slurm" and self.own_run then
+    blame("sweep:run: launcher = slurm: expected points that are experiments, got a function of the script; use launcher = local")
   end
   local runner = require(options.launcher == "slurm" and "moonshard.sweep.slurm" or "moonshard.sweep.runner")
   if runner.check then runner.check() end
   local folder = resume and folders.open(self, resume) or folders.create(self)
+  scripts.note_folder(folder.path)
   local bar = progress.new(#points, native.launch.is_terminal(), function(text)
     native.records.write_file(folder.writer, "progress.json", text)
   end)

@@ -5,15 +5,15 @@ local native = require "moonshard.native"
 
 local M = {}
 
---- A value as tables show it.
-local function cell_text(value)
+--- A value as tables show it, under the title of its column: sizes and shares have two decimals and no exponent.
+local function cell_text(value, title)
   if value == nil then return "-" end
   if type(value) ~= "number" then return (tostring(value):gsub("%s*\n%s*", " ")) end
   if value == math.floor(value) and math.abs(value) < 1e15 then return ("%d"):format(value) end
   local magnitude = math.abs(value)
   if magnitude >= 1e15 then return ("%.3g"):format(value) end
   if magnitude >= 100 then return ("%.1f"):format(value) end
-  if magnitude >= 1 then return ("%.2f"):format(value) end
+  if magnitude >= 1 or title and (title:find("[KMG]iB") or title:find("%%$")) then return ("%.2f"):format(value) end
   return ("%.3g"):format(value)
 end
 
@@ -43,15 +43,17 @@ end
 --- A table of texts from columns and rows.
 -- @tparam {string,...} columns titles
 -- @tparam {table,...} rows each a list of values; numbers are right-aligned
+-- @tparam[opt] string unit of all numbers, where the titles do not say it
 -- @treturn string text that ends without a newline
-function M.format(columns, rows)
+function M.format(columns, rows, unit)
   local widths, numeric = {}, numeric_columns(columns, rows)
   for c, title in ipairs(columns) do
     widths[c] = width_of(title)
-    for _, row in ipairs(rows) do widths[c] = math.max(widths[c], width_of(cell_text(row[c]))) end
+    for _, row in ipairs(rows) do widths[c] = math.max(widths[c], width_of(cell_text(row[c], unit or title))) end
   end
   local function line(values)
-    return table.concat(lists.map(columns, function(_, c) return pad(cell_text(values[c]), widths[c], numeric[c]) end), "  ")
+    local cells = lists.map(columns, function(title, c) return pad(cell_text(values[c], unit or title), widths[c], numeric[c]) end)
+    return table.concat(cells, "  ")
   end
   local rules = lists.map(widths, function(width) return ("-"):rep(width) end)
   local lines = { line(columns), table.concat(rules, "  ") }
@@ -60,9 +62,9 @@ function M.format(columns, rows)
 end
 
 --- The same as a Markdown table.
-function M.markdown(columns, rows)
+function M.markdown(columns, rows, unit)
   local function line(values)
-    local parts = lists.map(columns, function(_, c) return (cell_text(values[c]):gsub("|", "\\|")) end)
+    local parts = lists.map(columns, function(title, c) return (cell_text(values[c], unit or title):gsub("|", "\\|")) end)
     return "| " .. table.concat(parts, " | ") .. " |"
   end
   local rules = lists.map(columns, function() return "---" end)
@@ -72,13 +74,13 @@ end
 local latex_marks = { ["\\"] = "\\textbackslash{}", ["&"] = "\\&", ["%"] = "\\%", ["$"] = "\\$", ["#"] = "\\#", ["_"] = "\\_",
   ["{"] = "\\{", ["}"] = "\\}", ["~"] = "\\textasciitilde{}", ["^"] = "\\textasciicircum{}" }
 
-local function latex_text(value) return (cell_text(value):gsub("[\\&%%$#_{}~^]", latex_marks)) end
+local function latex_text(value, title) return (cell_text(value, title):gsub("[\\&%%$#_{}~^]", latex_marks)) end
 
 --- The same as a LaTeX tabular with the rules of booktabs.
-function M.latex(columns, rows)
+function M.latex(columns, rows, unit)
   local shape = lists.map(numeric_columns(columns, rows), function(numeric) return numeric and "r" or "l" end)
   local function line(values)
-    return table.concat(lists.map(columns, function(_, c) return latex_text(values[c]) end), " & ") .. " \\\\"
+    return table.concat(lists.map(columns, function(title, c) return latex_text(values[c], unit or title) end), " & ") .. " \\\\"
   end
   local head = { "% needs \\usepackage{booktabs}", ("\\begin{tabular}{%s}"):format(table.concat(shape)), "\\toprule", line(columns),
     "\\midrule" }
@@ -102,7 +104,7 @@ M.class = Table
 
 --- Text of the whole: title, table, notes.
 function Table:__tostring()
-  local parts = lists.extend({ M.format(self.columns, self.rows) }, self.notes or {})
+  local parts = lists.extend({ M.format(self.columns, self.rows, self.unit) }, self.notes or {})
   if self.title then table.insert(parts, 1, self.title .. "\n") end
   return table.concat(parts, "\n")
 end
@@ -120,12 +122,12 @@ function Table:to(format)
     return native.records.to_json { title = self.title, columns = self.columns, rows = rows, notes = self.notes }
   end
   local makers = { text = M.format, md = M.markdown, latex = M.latex, csv = M.csv }
-  local text = makers[format](self.columns, self.rows)
+  local text = makers[format](self.columns, self.rows, self.unit)
   return text:match("\n$") and text or text .. "\n"
 end
 
 --- A table that prints itself: what an analysis returns.
--- @tparam table parts columns, rows, title, notes; any other field is kept
+-- @tparam table parts columns, rows, title, notes, unit (of all numbers); any other field is kept
 function M.new(parts) return setmetatable(parts, Table) end
 
 --- Columns and rows of points: the axes of their sweep, then figures.

@@ -162,7 +162,9 @@ describe("snippets of", function()
     local unknown = {}
     for _, page in ipairs(pages()) do
       for _, block in ipairs(snippets.blocks(support.read(root .. "/" .. page))) do
-        if not check[block.language] and not block.not_run then unknown[#unknown + 1] = ("%s:%d %s"):format(page, block.line, block.language) end
+        if not check[block.language] and not block.not_run then
+          unknown[#unknown + 1] = ("%s:%d %s"):format(page, block.line, block.language)
+        end
       end
     end
     assert.are.same({}, unknown)

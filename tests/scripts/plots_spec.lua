@@ -170,6 +170,20 @@ describe("figures", function()
 end)
 
 describe("a figure's contents", function()
+  it("name a point by what tells it apart, not by what follows from it", function()
+    local results = { axes = { "mode", "memory_budget_mb", "seq_length", "profile" }, points = {} }
+    for _, mode in ipairs { "none", "auto" } do
+      for _, length in ipairs { 64, 128 } do
+        table.insert(results.points, { options = { mode = mode, memory_budget_mb = mode == "auto" and 10 * length or 0, seq_length = length,
+          profile = length == 64 and mode == "auto" and "trace" or "layers" } })
+      end
+    end
+    local varying = require("moonshard.plot_points").varying
+    assert.are.same({ "mode", "seq_length" }, varying(results))
+    results.points[5] = { options = { mode = "auto", memory_budget_mb = 5, seq_length = 64, profile = "layers" } }
+    assert.are.same({ "mode", "memory_budget_mb", "seq_length" }, varying(results))
+  end)
+
   it("units follow the size of the figures", function()
     local large = plots.spec(made_up.llama(), "memory_comparison").panels[1]
     assert.are.equal("GiB", large.y.unit)

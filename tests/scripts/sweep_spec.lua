@@ -157,6 +157,8 @@ describe("a sweep's mistakes", function()
 
   it("are raised at the caller's line before any folder is made", function()
     refused({ modle = "linear-tiny" }, "ms.sweep: unknown option 'modle'; did you mean 'model'?")
+    refused({ gird = { mode = { "none" } } }, "ms.sweep: unknown option 'gird'; did you mean 'grid'? known: baseline, each, expect, grid,")
+    refused({ tags = { 1 } }, "option 'tags': expected a list of texts, got 1")
     refused({ grid = { mdoe = { "none" } } }, "ms.sweep: unknown option 'mdoe'; did you mean 'mode'?")
     refused({ grid = { mode = { "none", "materialise" } } }, "got 'materialise'; did you mean 'materialize'?")
     refused({ grid = { iters = { 1, 0 } } }, "ms.sweep: option 'iters': expected an integer from 1 to 1000000000, got 0")

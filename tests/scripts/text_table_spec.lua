@@ -71,6 +71,23 @@ describe("text tables", function()
     }, "\n"), text_table.latex({ "a_b", "50 %" }, { { "x\\y & {z} $#~^", 1.5 } }))
   end)
 
+  it("sizes and shares have no exponent, by the column's title or the table's unit", function()
+    local columns, rows = { "x", "peak MiB", "memory +%" }, { { 1.53e-05, 1.53e-05, -2e-7 } }
+    for _, format in ipairs { "format", "markdown", "latex" } do
+      local text = text_table[format](columns, rows)
+      assert.matches("1.53e-05", text, 1, true)
+      assert.matches("0.00", text, 1, true)
+      assert.is_nil(text:match("1.53e%-05.*1.53e%-05"), text)
+      assert.is_nil(text:find("e-07", 1, true), text)
+    end
+    local sized = text_table.new { columns = { "owner", "none" }, rows = { { "inputs", 1.53e-05 } }, unit = "MiB" }
+    assert.is_nil(tostring(sized):find("e-05", 1, true))
+    assert.is_nil(sized:to("md"):find("e-05", 1, true))
+    assert.matches("e-05", sized:to "csv", 1, true)
+    local page = require("moonshard.html").table({ "peak MiB" }, { { 1.53e-05 } })
+    assert.matches(">0.00<", page, 1, true)
+  end)
+
   it("CSV keeps every digit, quotes where it must, and leaves a missing value empty", function()
     local text = text_table.csv({ "a", "b,c" }, { { 0.1, 'say "x"' }, { 2 ^ 40, nil } })
     assert.are.equal('a,"b,c"\n0.10000000000000001,"say ""x"""\n1099511627776,\n', (text:gsub("\r\n", "\n")))

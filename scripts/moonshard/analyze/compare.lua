@@ -2,6 +2,7 @@
 local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local outcome = require "moonshard.sweep.outcome"
 local statistics = require "moonshard.analyze.statistics"
 local text_table = require "moonshard.text_table"
 
@@ -69,6 +70,15 @@ local function shown(value)
   return tostring(value)
 end
 
+--- Figures that scripts' own functions gave.
+local function own_of(items)
+  local is_usual, names = lists.set(M.usual), {}
+  for _, item in ipairs(items) do
+    for _, name in ipairs(outcome.own_metrics(item)) do names[name] = not is_usual[name] or nil end
+  end
+  return lists.keys(names)
+end
+
 --- Figures that some item has, in a fixed order.
 function M.metrics_of(items, options)
   local known = sorted_keys(items, "metrics")
@@ -77,7 +87,7 @@ function M.metrics_of(items, options)
     if not has[name] then error(("compare: no result has the figure '%s'%s"):format(name, guard.hint(name, known)), 0) end
   end
   if options.metrics or options.all then return options.metrics or known end
-  return lists.select(M.usual, function(name) return has[name] end)
+  return lists.extend(lists.select(M.usual, function(name) return has[name] end), own_of(items))
 end
 
 local function is_number(value) return type(value) == "number" and value == value end
@@ -134,8 +144,9 @@ end
 local function few_of(items)
   local has = lists.set(sorted_keys(items, "metrics"))
   -- Files of the suites have the mean only.
-  return lists.select({ has.median_time_ms and "median_time_ms" or "avg_time_ms", "peak_memory_mb", "tokens_per_s" },
+  local few = lists.select({ has.median_time_ms and "median_time_ms" or "avg_time_ms", "peak_memory_mb", "tokens_per_s" },
     function(name) return has[name] end)
+  return lists.extend(few, own_of(items))
 end
 
 --- Many results: a row per result.
@@ -181,6 +192,7 @@ local function folders_side_by_side(folders, options)
     for key, value in pairs(folder.items[1].options) do
       if not is_varying[key] then heads[f].options[key] = value end
     end
+    heads[f].options.tags, heads[f].options.note = folder.tags, folder.note
     for _, item in ipairs(folder.items) do
       local parts = lists.map(varying, function(name) return ("%s=%s"):format(name, tostring(item.options[name])) end)
       local key = #parts > 0 and table.concat(parts, " ") or "point"

@@ -36,7 +36,7 @@ function M.analyze(results, options)
   if #rows > 0 then
     rows[#rows + 1], note = peak, "Peak: " .. table.concat(phases, ", ") .. "."
   end
-  return text_table.new { title = "Memory by owner", columns = columns, rows = rows, notes = { note } }
+  return text_table.new { title = "Memory by owner", unit = "MiB", columns = columns, rows = rows, notes = { note } }
 end
 
 --- Memory of every point at the stages of its run, GiB.
@@ -51,7 +51,7 @@ function M.stages(results)
         gib(row.reserved_bytes), gib(row.max_reserved_bytes), gib(row.rss_bytes) }
     end
   end
-  return text_table.new { title = "Memory by stage, GiB", rows = rows,
+  return text_table.new { title = "Memory by stage, GiB", unit = "GiB", rows = rows,
     columns = { "point", "stage", "rank", "allocated", "max allocated", "reserved", "max reserved", "process" } }
 end
 

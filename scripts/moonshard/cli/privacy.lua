@@ -41,6 +41,13 @@ local function required(given, names)
   end
 end
 
+--- Without noise there is no epsilon, and a table of infinities looks like an answer.
+local function refuse_no_noise(given)
+  if given.sigma and given.sigma <= 0 then
+    usage.fail("privacy: option '--sigma': expected a noise multiplier above 0, got %g; without noise no epsilon holds", given.sigma)
+  end
+end
+
 --- The library's own message, as the user's mistake.
 local function call(f, options)
   local ok, result = pcall(f, options)
@@ -75,6 +82,7 @@ local function digits(number) return number and ("%.6g"):format(number) or "" en
 
 local function epsilon(given, privacy)
   required(given, { "q", "sigma", "steps", "delta" })
+  refuse_no_noise(given)
   local schedule = { q = given.q, sigma = given.sigma, steps = given.steps }
   return ask(given, privacy.epsilon, { orders = given.orders }, schedule, { "method", "epsilon", "" }, function(found)
     local detail = found.best_order and "order " .. digits(found.best_order)
@@ -86,6 +94,7 @@ end
 
 local function calibrate(given, privacy)
   required(given, { "delta", "target_epsilon" })
+  refuse_no_noise(given)
   if given.orders then usage.fail("privacy: option '--orders': expected beside epsilon alone, got it beside calibrate") end
   local columns = { "method", "q", "sigma", "steps", "epsilon", "" }
   return ask(given, privacy.calibrate, { target_epsilon = given.target_epsilon }, nil, columns, function(found)

@@ -1,6 +1,7 @@
 --- moonshard sweep: its own flags, then a script with all other words.
 local arguments = require "moonshard.arguments"
 local guard = require "moonshard.options_guard"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local points_of = require "moonshard.sweep.points"
 local shell = require "moonshard.shell"
@@ -100,6 +101,7 @@ local function run(given, words, owners)
   local request = request_of(given, words, owners)
   local path = find_script(given.script)
   check_script_words(path, given.rest)
+  request.words = lists.extend({ path }, given.rest)
   local chunk, reason = loadfile(path)
   if not chunk then usage.fail("%s", reason) end
   -- For this script ms.sweep knows the request; what it was before comes back.

@@ -2,6 +2,7 @@
 local layer_norms = require "moonshard.analyze.layer_norms"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local outcome = require "moonshard.sweep.outcome"
 local overhead = require "moonshard.analyze.overhead"
 local plot_points = require "moonshard.plot_points"
 local plot_spec = require "moonshard.plot_spec"
@@ -22,6 +23,22 @@ function M.time_comparison(results, options)
     value = plot_points.step_ms, spread = plot_points.time_quartiles })
   if not panel then return nil, "needs points with status ok and a step time" end
   return plot_spec.spec("Step time", results, { panel }, { note = plot_spec.time_note(results.points) })
+end
+
+--- Figure: what the script's own function of a point returned, a panel per number.
+function M.own_metrics(results, options)
+  local names, panels = {}, {}
+  for _, point in ipairs(results.points) do
+    for _, name in ipairs(outcome.own_metrics(point)) do
+      if plot_points.metric(point, name) then names[name] = true end
+    end
+  end
+  for _, name in ipairs(lists.keys(names)) do
+    panels[#panels + 1] = plot_spec.grouped(results, { series = options.series, title = name, label = name, measure = "",
+      value = function(point) return plot_points.metric(point, name) end })
+  end
+  if #panels == 0 then return nil, "needs points of a function of the script (ms.sweep { run = function … }) that returned numbers" end
+  return plot_spec.spec("Own metrics", results, panels, { columns = math.min(3, #panels) })
 end
 
 --- Figure: communication of a step: time of the collectives, what of it nothing hides, and bytes (document 002).

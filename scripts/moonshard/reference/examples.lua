@@ -167,6 +167,7 @@ local experiments = {
   ["ms.run"] = [[
 local result = ms.run { model = "linear-tiny", hidden_dim = 8, mode = "ghost", device = "cpu", iters = 2 }
 print(result.status, result.options.mode)  --> ok	ghost]],
+  ["ms.last_run"] = [[print((pcall(ms.last_run)))  --> false]],
   ["ms.resolve"] = [[print(ms.resolve({ model = "llama3-tiny", device = "cpu" }).options.seq_length)  --> 128]],
   ["ms.options"] = [[print(ms.options()[1].name, ms.options()[1].default)  --> model	llama3-tiny]],
   ["ms.option_names"] = [[print(ms.option_names()[1])  --> model]],
@@ -183,7 +184,9 @@ print(#sweep:run { timeout = 60 })  --> 1]],
 local found = ms.find_max_batch { model = "linear-tiny", hidden_dim = 8, device = "cpu", high = 2, verify = false, quiet = true }
 print(found.batch_size)  --> 2]],
   ["ms.rank_memory"] = [[print(ms.rank_memory({ ranks = 8, model = "llama3.2-1b", parallel = "fsdp" }).parameter_bytes > 0)  --> true]],
-  ["ms.load"] = [[print(#ms.load(runs.path))  --> 4]],
+  ["ms.load"] = [[
+print(#ms.load(runs.path))  --> 4
+print(#ms.load(runs.path, runs.path))  --> 8]],
   ["ms.fields"] = [[print(ms.fields("median_time_ms")[1].unit)  --> ms]],
   ["ms.report"] = [[print(ms.report(runs, { output = "report.html" }))  --> report.html]],
   ["ms.compare"] = [[print(#ms.compare({ runs.path }, { metrics = { "median_time_ms" } }).items)  --> 4]],
@@ -199,6 +202,7 @@ local columns, rows = runs:rows()
 print(columns[1], #rows)  --> mode	4]],
   ["Runs:table"] = [[print(runs:table():match("median ms"))  --> median ms]],
   ["Runs:overhead"] = [[print(runs:overhead { baseline = "none" }.columns[4])  --> time x]],
+  ["Runs:labels"] = [[print(runs:labels())  --> nil]],
   ["Runs:summary"] = [[print((runs:summary():match("4 points, 4 ok")))  --> 4 points, 4 ok]],
   ["Runs:plot"] = [[print(runs:plot("time_comparison")[1]:match("time_comparison"))  --> time_comparison]],
   ["Runs:tabulate"] = [[print(#runs:tabulate("phases").rows > 0)  --> true]],

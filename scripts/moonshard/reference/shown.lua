@@ -94,8 +94,11 @@ function M.as_record(point) return setmetatable(point, metas.run) end
 --- A function that gives what another gives, but printable.
 function M.wrapped(name, fn)
   return function(...)
-    local result = fn(...)
-    return setmetatable(result, metas[name])
+    local ok, result = pcall(fn, ...)
+    if ok then return setmetatable(result, metas[name]) end
+    -- The line is the caller's, not one of this file.
+    if type(result) == "string" then error(result:gsub("^[^\n]-shown%.lua:%d+: ", ""), 2) end
+    error(result, 0)
   end
 end
 

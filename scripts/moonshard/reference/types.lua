@@ -59,6 +59,9 @@ return {
       { "points", "table[]", "points: id, status, options, metrics, error, result (the whole record: ms.fields())" },
       { "axes", "string[]", "options that vary" },
       { "environment", "table", "the machine that it ran on" },
+      { "tags", "string[]", "tags of the sweep" },
+      { "note", "string?", "its note" },
+      { "is_dry", "boolean?", "true after a dry run, which has no points" },
     },
     methods = {
       { "count", "(status) -> number", "How many points have a status: ok, oom, failed, timeout, skipped." },
@@ -68,6 +71,7 @@ return {
       { "rows", "() -> columns, rows", "Titles and rows of runs:table()." },
       { "table", "() -> text", "All points as aligned text: axes, status, time with its spread, memory, throughput, loss, epsilon." },
       { "overhead", "([{ baseline, axis }]) -> Table", "Cost of each point against the baseline with the same other options." },
+      { "labels", "() -> text or nil", "Tags and note of the sweep in one line." },
       { "summary", "() -> text, markdown", "What a sweep writes to summary.txt and summary.md." },
       { "plot", "([name or { names…, out, size, scale, theme }]) -> list of paths",
         "Draws figures of these results as PNG files; all that they allow when none is named." },

@@ -31,7 +31,7 @@ local function html_of(value)
   for _, each in ipairs(tables) do
     if type(each) ~= "table" or type(each.columns) ~= "table" or type(each.rows) ~= "table" then return nil end
     if each.title then parts[#parts + 1] = html.text("p", each.title) end
-    parts[#parts + 1] = html.table(each.columns, each.rows)
+    parts[#parts + 1] = html.table(each.columns, each.rows, nil, each.unit)
     for _, note in ipairs(each.notes or {}) do parts[#parts + 1] = html.text("p", note) end
   end
   return table.concat(parts, "\n")

@@ -174,7 +174,7 @@ function M.main(spec, ...)
   local options = {}
   for _, flag in ipairs(document_flags.of_sweep) do options[flag.name] = given[flag.name] end
   local runs = module_table().sweep(plan):run(options)
-  if not runs then return nil end
+  if runs.is_dry then return nil end
   conclude(spec, runs, given, nil, plan)
   if given.output then write_single(spec, runs, given) end
   local left = runs:count("planned")

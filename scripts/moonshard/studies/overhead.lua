@@ -2,7 +2,7 @@
 -- @tparam table plan as ms.sweep takes it
 return function(plan)
   local runs = package.loaded["moonshard"].sweep(plan):run()
-  if not runs then return end  -- after --dry-run
+  if runs.is_dry then return end
   print()
   print(runs:overhead { baseline = "none" })
   for _, path in ipairs(runs:plot "all") do print("picture: " .. path) end

@@ -49,6 +49,8 @@ function M.write_seed(job, point, record)
       return
     end
     if name == nil then return end
+  elseif job.sweep.own_run then
+    return -- the suites have no such result
   else
     name, content = point.file, records.seed_result(job.folder.path, point.id)
     if point.asked.mode then content.mode = point.asked.mode end
@@ -114,10 +116,29 @@ function M.savings(result, most)
   return lines
 end
 
+--- One line on a good record: figures of the script's own function, or time and memory.
+local function describe_good(record)
+  local metrics, parts = record.metrics, {}
+  for _, name in ipairs(M.own_metrics(record)) do
+    local value = metrics[name]
+    parts[#parts + 1] = ("%s %s"):format(name, type(value) == "number" and ("%.6g"):format(value) or tostring(value))
+  end
+  if #parts > 0 then return table.concat(parts, ", ") end
+  if metrics.median_time_ms then parts[1] = ("%.1f ms"):format(metrics.median_time_ms) end
+  if metrics.peak_memory_mb then parts[#parts + 1] = ("peak %.1f MiB"):format(metrics.peak_memory_mb) end
+  return #parts > 0 and table.concat(parts, ", ") or "done"
+end
+
+--- Names of the metrics that a script's own function gave.
+function M.own_metrics(record)
+  local names = type(record.result) == "table" and record.result.own_metrics
+  return type(names) == "table" and lists.select(names, function(name) return type(name) == "string" end) or {}
+end
+
 --- One line on a record, and the end of its log where that says more.
 function M.describe(record)
   if record.status == "ok" then
-    return ("%.1f ms, peak %.1f MiB"):format(record.metrics.median_time_ms, record.metrics.peak_memory_mb)
+    return describe_good(record)
   end
   local result, text = record.result, record.status .. ": " .. record.error:match("^[^\n]*")
   local details = {}

@@ -1,5 +1,6 @@
 --- The points of a sweep: a grid crossed with lists that advance together, each checked before any work starts.
 local blame = require "moonshard.sweep.blame"
+local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 
@@ -29,6 +30,23 @@ function M.with_own_names(options)
     renamed[name] = value
   end
   return renamed
+end
+
+--- Raises unless every key is a key of the function's own or an experiment option, and names all of both.
+-- @tparam string where opens the message
+-- @tparam table given what the user wrote
+-- @tparam {string,...} own_keys
+function M.check_keys(where, given, own_keys)
+  local names, is_own = M.own_names(), lists.set(own_keys)
+  local known = lists.extend({}, own_keys, module_table().option_names())
+  for key in pairs(given) do
+    local name = tostring(key)
+    if not is_own[key] and not (type(key) == "string" and names[(key:gsub("-", "_"))]) then
+      local candidates = lists.extend({}, known, lists.keys(names))
+      blame("%s", ("%s: unknown option '%s'%s known: %s"):format(where, name:sub(1, 60),
+        guard.hint(name:sub(1, 60), candidates, ";"), table.concat(known, ", ")))
+    end
+  end
 end
 
 local function check_list(where, key, values)
@@ -97,7 +115,7 @@ function M.label(axes, point)
   for _, axis in ipairs(axes) do
     if point.asked[axis] ~= nil then parts[#parts + 1] = ("%s=%s"):format(axis, tostring(point.asked[axis])) end
   end
-  return #parts > 0 and table.concat(parts, " ") or point.options.model
+  return #parts > 0 and table.concat(parts, " ") or point.options.model or "point"
 end
 
 --- Points that match all of { option = glob }, by their effective value or as the user wrote it.
@@ -115,7 +133,8 @@ end
 local function name_files(points)
   local seen = {}
   for _, point in ipairs(points) do
-    local name = ("%s_seq%s"):format(tostring(point.asked.mode or point.options.mode), tostring(point.options.seq_length))
+    local mode = point.asked.mode or point.options.mode
+    local name = mode and ("%s_seq%s"):format(tostring(mode), tostring(point.options.seq_length)) or "point_" .. point.id
     point.file = name
     seen[name] = (seen[name] or 0) + 1
   end
@@ -140,9 +159,23 @@ function M.defaults()
   return defaults
 end
 
-local function resolve_point(asked, shared, when)
+--- Options of a point of the script's own function: what the sweep names, with all that experiment options imply where it
+-- names some. Other names are the function's.
+local function resolve_own(options)
+  local own_names, known, others = M.own_names(), {}, {}
+  for key, value in pairs(options) do
+    if own_names[key] then known[key] = value else others[key] = value end
+  end
+  local resolved, problem = { options = {} }, nil
+  if next(known) ~= nil then resolved, problem = M.resolve(known) end
+  if not resolved then return nil, problem end
+  local all = lists.merged(resolved.options, others)
+  return { options = all, id = native.records.options_hash(all) }
+end
+
+local function resolve_point(asked, shared, when, is_own)
   local options = lists.merged(shared, asked)
-  local resolved, problem = M.resolve(options)
+  local resolved, problem = (is_own and resolve_own or M.resolve)(options)
   -- Options that cannot be resolved may be just the ones that `when` excludes.
   if when and not when(resolved and resolved.options or lists.merged(M.defaults(), options), asked) then return nil end
   if not resolved then blame("%s", problem) end
@@ -153,14 +186,15 @@ end
 --- All points of a sweep.
 -- @tparam table grid and zip with the schema's own names
 -- @tparam table shared options of all points
+-- @tparam[opt] boolean is_own whether the points are of a function of the script
 -- @treturn {table,...} points { id, options, asked, file, label, gpu }
 -- @treturn {string,...} axes
-function M.make(grid, zip, shared, when)
+function M.make(grid, zip, shared, when, is_own)
   local list = dimensions(grid, zip)
   local axes = lists.extend({}, unpack(lists.column(list, "names")))
   local points, ids = {}, {}
   for _, asked in ipairs(M.cartesian(list)) do
-    local point = resolve_point(asked, shared, when)
+    local point = resolve_point(asked, shared, when, is_own)
     if point then
       point.label = M.label(axes, point)
       if ids[point.id] then blame("ms.sweep: expected different points, got two of the same effective options (%s)", point.label) end

@@ -1,8 +1,10 @@
 --- Runs points on this machine, one process (or one group of ranks) after the other.
 local device = require "moonshard.sweep.device"
 local folders = require "moonshard.sweep.folder"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
+local scripts = require "moonshard.sweep.script"
 
 local M = {}
 
@@ -30,11 +32,12 @@ local function attempt(job, point, number)
     file:close()
   end
   local kills = outcome.oom_kills()
-  local ok, ended = pcall(launch.run, { launch.program("moonshard"), "point", job.folder.path, point.id }, log, function()
+  local words, variables = scripts.child(job, point)
+  local ok, ended = pcall(launch.run, words, log, function()
     note_first_interrupt(job)
     job.bar:tick()
     return launch.interrupts() < 2
-  end, { timeout = job.options.timeout, variables = held.variables, stops_on_interrupt = false })
+  end, { timeout = job.options.timeout, variables = lists.merged(held.variables, variables), stops_on_interrupt = false })
   job.device.release(held)
   if not ok then error(ended, 0) end
   ended.oom_kills_before = kills

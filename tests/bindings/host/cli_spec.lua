@@ -368,6 +368,12 @@ describe("queries", function()
     end
   end)
 
+  it("doctor tells the load, and nothing about what no code reads", function()
+    local out = run("doctor").out
+    assert.matches("load +[%d.]+ on average over the last minute, %d+ cores", out)
+    assert.is_nil(out:find("HF_TOKEN", 1, true))
+  end)
+
   it("and tables for people", function()
     assert.matches("llama3-tiny", run("models").out, 1, true)
     assert.matches("materialize", run("engines").out, 1, true)
@@ -492,6 +498,23 @@ describe("a full disk", function()
   end)
 end)
 
+describe("ms.run", function()
+  it("tells how far it is on a terminal, and only there", function()
+    script([[
+      local ms = require "moonshard"
+      print(ms.run({ model = "linear-tiny", device = "cpu", hidden_dim = 16, num_layers = 1, iters = 3, warmup = 0 }).status)]])
+    local code = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+    local shown = support.run(("python3 -c '%s' %s run script.lua"):format(code, program), { folder = folder })
+    assert.matches("ms.run: step 1 of 3, loss ", shown.out, 1, true)
+    assert.is_nil(run("run script.lua").err:find("ms.run:", 1, true))
+  end)
+
+  it("names the line of the script in its errors", function()
+    script("local ms = require 'moonshard'\nprint(pcall(function() ms.run { modle = 'x' } end))")
+    assert.matches("script.lua:2: experiment: unknown option 'modle'", run("run script.lua").out, 1, true)
+  end)
+end)
+
 describe("an interrupt", function()
   it("twice stops a sweep with exit code 130, says how to go on, and leaves a readable folder", function()
     script(([[
@@ -517,6 +540,22 @@ describe("an interrupt", function()
     table.sort(words)
     assert.are.same({ "interrupted\n", "ok\n" }, words)
     assert.matches(",interrupted,", support.read(path .. "/index.csv"), 1, true)
+  end)
+
+  it("of ms.run keeps its steps", function()
+    script([[
+      local ms = require "moonshard"
+      local ok, message = pcall(ms.run, { model = "linear-tiny", device = "cpu", hidden_dim = 16, num_layers = 1,
+        iters = 100000000, warmup = 1 })
+      local record = ms.last_run()
+      print(ok, message)
+      print(record.status, record.error, #record.steps > 2, record.metrics.median_time_ms > 0)]])
+    os.execute(("cd %s && { sh -c 'echo $$ >pid; exec %s run script.lua' >out 2>err; echo $? >code; } &"):format(folder, program))
+    os.execute("sleep 3; kill -INT $(cat " .. folder .. "/pid)")
+    assert.is_true(support.wait_for(function() return (support.read(folder .. "/code") or "") ~= "" end, 20))
+    local out = support.read(folder .. "/out")
+    assert.matches("false\t[^\n]*interrupted after %d+ of 100000001 steps; ms.last_run%(%) has their record", out)
+    assert.matches("interrupted\tinterrupted after %d+ of 100000001 steps\ttrue\ttrue", out)
   end)
 
   it("stops a script in a loop of its own with exit code 130", function()

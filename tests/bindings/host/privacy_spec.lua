@@ -36,6 +36,8 @@ describe("moonshard privacy", function()
     for words, text in pairs {
       [""] = "expected epsilon or calibrate, got nothing",
       ["spend"] = "got 'spend'",
+      ["epsilon --q 0.1 --sigma 0 --steps 1 --delta 1e-5"] = "'--sigma': expected a noise multiplier above 0, got 0; without noise",
+      ["calibrate --q 0.1 --sigma 0 --delta 1e-5 --target-epsilon 1"] = "expected a noise multiplier above 0, got 0",
       ["epsilon --q 0.1 --sigma 1 --delta 1e-5"] = "expected --steps, got nothing",
       ["epsilon --q 2 --sigma 1 --steps 1 --delta 1e-5"] = "sampling rate q from 0 to 1, got 2",
       ["epsilon --q 0.1 --batch-size 3 --dataset-size 9 --sigma 1 --steps 1 --delta 1e-5"] = "either --q or --batch-size, got both",

@@ -103,6 +103,39 @@ TEST(Experiment, AnInterruptStopsBetweenLayers) {
   EXPECT_EQ(run_experiment(tiny())["status"], "ok");
 }
 
+TEST(Experiment, AnInterruptKeepsTheStepsBeforeIt) {
+  ExperimentOptions options = tiny();
+  options.warmup = 1;
+  options.iters = 5;
+  int64_t steps = 0;
+  try {
+    measure_experiment(options, [&](const train::StepReport&, bool) {
+      if (++steps == 4) request_interrupt();
+    });
+    ADD_FAILURE() << "it went on";
+  } catch (const InterruptedExperiment& stopped) {
+    EXPECT_EQ(std::string(stopped.what()), "interrupted after 4 of 6 steps");
+    EXPECT_EQ(stopped.record.status, "interrupted");
+    EXPECT_EQ(stopped.record.steps.size(), 4u);
+    EXPECT_EQ(stopped.record.time.samples_ms.size(), 3u);
+    EXPECT_GT(stopped.record.metrics.median_time_ms, 0);
+  }
+  clear_interrupt();
+  EXPECT_EQ(run_experiment(options)["status"], "ok");
+}
+
+TEST(Experiment, AnInterruptInTheWarmUpKeepsItsStepsToo) {
+  ExperimentOptions options = tiny();
+  options.warmup = 2;
+  try {
+    measure_experiment(options, [](const train::StepReport&, bool) { request_interrupt(); });
+    ADD_FAILURE() << "it went on";
+  } catch (const InterruptedExperiment& stopped) {
+    EXPECT_EQ(stopped.record.steps.size(), 1u);
+  }
+  clear_interrupt();
+}
+
 TEST(Experiment, SeedResultHasTheSuitesKeysExactly) {
   const Json seed = seed_result(run_experiment(tiny()));
   std::vector<std::string> keys;

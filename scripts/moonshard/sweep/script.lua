@@ -1,0 +1,75 @@
+--- The script that a sweep belongs to: the line that goes on with it, and points that run it again.
+--
+-- A point of one's own (`run = function …`), and one that needs an engine or rule that the script has registered, is a process that
+-- runs the script again up to the sweep. There it runs the point and ends. Sweeps before it give their results, which the
+-- parent has on disk.
+local lists = require "moonshard.lists"
+local native = require "moonshard.native"
+local own_point = require "moonshard.sweep.own_point"
+local runs = require "moonshard.runs"
+local shell = require "moonshard.shell"
+
+local M = {}
+
+local variable = "MOONSHARD_SCRIPT_POINT"
+local state = { count = 0, folders = {} } -- sweeps of this process that have run
+
+--- What `moonshard run SCRIPT --resume DIR` asks of the script's sweeps: as moonshard.sweep.maker takes it. The program leaves the
+-- folders in `arg.resume`; elsewhere nothing is asked.
+function M.request()
+  local given = rawget(_G, "arg")
+  if type(given) ~= "table" or type(given.resume) ~= "table" then return { set = {}, only = {}, run = {} } end
+  if not state.request or state.given ~= given then
+    local words = lists.map(lists.extend({ given[0] }, given), tostring)
+    state.given, state.request = given, { set = {}, only = {}, run = {}, words = words,
+      again = "moonshard run " .. table.concat(lists.map(words, shell.readable), " "),
+      resume = #given.resume > 0 and given.resume or nil }
+  end
+  return state.request
+end
+
+--- The line to type in this folder that goes on with a sweep.
+-- @tparam string command "moonshard sweep …", as records keep it
+function M.as_typed(command, folder)
+  local program = shell.readable(native.launch.program_as_typed())
+  return ("%s --resume %s"):format((command:gsub("^moonshard", (program:gsub("%%", "%%%%")))), shell.readable(folder))
+end
+
+--- The program and its words for a point's process, and the variable that tells it which point.
+-- @tparam table job a sweep at work
+-- @treturn {string,...} words
+-- @treturn table variables
+function M.child(job, point)
+  local words = job.sweep.by_command and job.sweep.by_command.words
+  if not words or not (job.sweep.own_run or native.launch.has_own_parts()) then
+    return { native.launch.program("moonshard"), "point", job.folder.path, point.id }, {}
+  end
+  local told = { script = words[1], number = state.count, folder = job.folder.path, id = point.id, earlier = state.folders }
+  return lists.extend({ native.launch.program("moonshard"), "run" }, words), { [variable] = native.records.to_json(told) }
+end
+
+--- The point that this process is for; nil in all others.
+function M.own_task()
+  if state.task == nil then
+    local text, given = os.getenv(variable), rawget(_G, "arg")
+    local task = text and text ~= "" and native.records.parse_json(text)
+    state.task = task and type(given) == "table" and given[0] == task.script and task or false
+  end
+  return state.task or nil
+end
+
+--- Called by every sweep:run that is no dry run. In a point's process it runs the point and ends the process, or gives the results
+-- of a sweep before that one.
+-- @treturn Runs nil where the sweep is to run
+function M.begin(sweep)
+  state.count = state.count + 1
+  local task = M.own_task()
+  if not task then return nil end
+  if state.count < task.number then return runs.load(task.earlier[state.count]) end
+  os.exit(own_point.run(sweep.own_run, task.folder, task.id))
+end
+
+--- Notes the folder of a sweep that has begun.
+function M.note_folder(path) state.folders[state.count] = path end
+
+return M
