@@ -281,6 +281,19 @@ sol::object run(const Arguments& args) {
   return to_lua(args.state(), record);
 }
 
+// The same for a point of a sweep in a script's process: steps go to its log, files to its folder.
+sol::object run_point(const Arguments& args) {
+  experiment::ExperimentOptions options;
+  experiment::experiment_schema().assign_all(&options, args.options(1));
+  const auto tell = [](const train::StepReport& report, bool is_warmup) {
+    fmt::print("step {}{}: loss {:.4f}, {:.2f} ms\n", report.step, is_warmup ? " (warm-up)" : "",
+               report.loss, report.time_ms);
+    std::fflush(stdout);
+  };
+  return to_lua(args.state(),
+                experiment::run_experiment(options, tell, args.path(2, "the point's folder")));
+}
+
 sol::object resolve(const Arguments& args) {
   const Json effective = experiment::resolve_experiment_table(args.options(1));
   sol::table result(args.state(), sol::create);
@@ -362,6 +375,8 @@ void bind_launch(sol::table ms, sol::table native) {
 void bind_experiment(sol::table ms, sol::table native) {
   define(native, "native", "nearest", "(name, candidates) -> text or nil",
          "The candidate nearest to a misspelt name.", nearest);
+  define(native, "native", "run_point", "({ options }, folder) -> result",
+         "Runs an experiment whose files belong into a folder.", run_point);
   define(ms, "ms", "run", "{ model, mode, batch_size, … } -> result",
          "Runs one experiment here and returns its record. Out of memory is a status, not an "
          "error. ms.options() lists all options. Ctrl-C raises an error; ms.last_run() has the "

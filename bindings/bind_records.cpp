@@ -243,6 +243,8 @@ void bind_export(sol::table native) {
       [](const Arguments& args) { return read_json_file(args.path(1, "file")); });
   add("write", "(path, text)", "A file, whole or not at all; missing folders are made.",
       [](const Arguments& args) { write_bytes(args.path(1, "file"), args.text(2, "text")); });
+  add("append_private", "(path, text)", "Adds to a file that its owner alone may read.",
+      [](const Arguments& args) { append_private(args.path(1, "file"), args.text(2, "text")); });
   add("list", "(folder) -> list", "Names in a folder, sorted; those of folders end in '/'.",
       list_folder);
   add("write_events", "(path, events)", "A TensorBoard event file.", write_events);

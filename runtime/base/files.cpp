@@ -111,14 +111,26 @@ void fail_to_write(const std::filesystem::path& path, const char* action, int er
       fmt::format("{}: cannot {}: {}; {}", path.string(), action, std::strerror(error), advice));
 }
 
-StagedFile::StagedFile(const std::filesystem::path& target, OnInterrupt on_interrupt)
+void create_private_folders(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
+  const std::filesystem::path above = folder.parent_path();
+  if (above != folder) create_private_folders(above);
+  if (::mkdir(folder.c_str(), 0700) == 0) return;
+  const int reason = errno;  // another process may have been faster
+  if (!std::filesystem::is_directory(folder, ignored))
+    fail_to_write(folder, "make the folder", reason);
+}
+
+StagedFile::StagedFile(const std::filesystem::path& target, OnInterrupt on_interrupt, Access access)
     : target_(target), on_interrupt_(on_interrupt) {
   static std::atomic<unsigned> counter{0};
   check_path_length(target);
   aside_ = target;
   // The process id in the name lets a later run tell a dead writer's leftovers from a live one's.
   aside_ += fmt::format("{}{}.{}", kTemporaryMark, ::getpid(), counter.fetch_add(1));
-  file_ = Descriptor(::open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  file_ = Descriptor(
+      ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file_mode(access)));
   if (file_.number() < 0) {
     const int error = errno;
     aside_.clear();
@@ -159,7 +171,8 @@ void StagedFile::commit() {
   aside_.clear();
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes,
+                           Access access) {
   std::error_code unknown;
   const std::filesystem::file_status there = std::filesystem::status(path, unknown);
   // The rename would put a plain file in the place of a device or a pipe.
@@ -168,11 +181,19 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
         fmt::format("{}: expected the name of a file, got {}; choose another name", path.string(),
                     std::filesystem::is_directory(there) ? "a folder" : "a device or a pipe"));
   }
-  StagedFile file(path, StagedFile::OnInterrupt::GoOn);
+  StagedFile file(path, StagedFile::OnInterrupt::GoOn, access);
   file.write(bytes.data(), static_cast<int64_t>(bytes.size()));
   file.finish();
   file.commit();
   sync_folder(path.parent_path());
+}
+
+void append_private(const std::filesystem::path& path, std::string_view bytes) {
+  const Descriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, file_mode(Access::Private)));
+  if (file.number() < 0) fail_to_write(path, "open", errno);
+  if (::write(file.number(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    fail_to_write(path, "add to", errno);
 }
 
 void sync_folder(const std::filesystem::path& folder) {

@@ -60,6 +60,18 @@ class ReadOnlyFile {
 /// Throws IoError "PATH: cannot ACTION: REASON; ADVICE" for an errno of a write.
 [[noreturn]] void fail_to_write(const std::filesystem::path& path, const char* action, int error);
 
+/// Who may read what is written: the umask decides, or the owner alone whatever the umask is, from
+/// the moment it is created. Private: copies of a user's data, weights, logs, what noise comes
+/// from.
+enum class Access { Shared, Private };
+
+constexpr unsigned file_mode(Access access) {
+  return access == Access::Private ? 0600 : 0644;
+}
+
+/// Makes the folder and those above it that are missing, all for the owner alone. Throws IoError.
+void create_private_folders(const std::filesystem::path& folder);
+
 /// A file that is being written: write, finish, commit. What is not committed vanishes.
 class StagedFile {
  public:
@@ -67,7 +79,7 @@ class StagedFile {
   enum class OnInterrupt { Stop, GoOn };
 
   explicit StagedFile(const std::filesystem::path& target,
-                      OnInterrupt on_interrupt = OnInterrupt::Stop);
+                      OnInterrupt on_interrupt = OnInterrupt::Stop, Access access = Access::Shared);
   ~StagedFile();
   StagedFile(StagedFile&& other) noexcept;
   StagedFile& operator=(StagedFile&&) = delete;
@@ -86,7 +98,12 @@ class StagedFile {
 };
 
 /// Writes bytes to path atomically and durably. Throws IoError; the old file then stands as it was.
-void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes,
+                           Access access = Access::Shared);
+
+/// Adds to the end of a file, which is made for the owner alone where it is missing. For logs: not
+/// atomic, not synced. Throws IoError.
+void append_private(const std::filesystem::path& path, std::string_view bytes);
 
 /// Makes renames in a folder last through a power cut.
 void sync_folder(const std::filesystem::path& folder);

@@ -46,7 +46,7 @@ std::string random_id() {
 // Held while a checkpoint is written: partial folders that are there meanwhile are dead ones. The
 // system lets go of it with the process, however that ends.
 Descriptor lock(const fs::path& folder, bool& is_held) {
-  Descriptor file(::open((folder / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  Descriptor file(::open((folder / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   is_held = file.number() >= 0 && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
   return file;
 }
@@ -99,9 +99,7 @@ void sweep_partial_checkpoints(const fs::path& folder) {
 
 PartialCheckpoint::PartialCheckpoint(const fs::path& folder, int64_t step)
     : folder_(folder), target_(folder / checkpoint_name(step)), id_(random_id()) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail_to_write(folder, "make the folder", error.value());
+  create_private_folders(folder);
   bool is_held = false;
   lock_ = lock(folder, is_held);
   if (lock_.number() < 0) fail_to_write(folder, "write to the folder", errno);
@@ -126,7 +124,7 @@ PartialCheckpoint::~PartialCheckpoint() {
 }
 
 void PartialCheckpoint::publish(const std::string& index_text) {
-  write_file_atomically(partial_ / kIndexName, index_text);
+  write_file_atomically(partial_ / kIndexName, index_text, Access::Private);
   if (::rename(partial_.c_str(), target_.c_str()) == 0) {
     partial_.clear();
   } else if (errno == ENOTEMPTY || errno == EEXIST) {
@@ -141,7 +139,7 @@ void PartialCheckpoint::publish(const std::string& index_text) {
     fail_to_write(target_, "rename the finished checkpoint to it", errno);
   }
   sync_folder(folder_);
-  write_file_atomically(folder_ / kLatest, target_.filename().string() + "\n");
+  write_file_atomically(folder_ / kLatest, target_.filename().string() + "\n", Access::Private);
 }
 
 }  // namespace moonshard::checkpoint

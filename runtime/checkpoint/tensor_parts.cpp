@@ -69,7 +69,8 @@ std::string write_rank_file(const fs::path& folder, const std::string& id, int r
     weights::Metadata metadata = weights::kPortableMetadata;
     metadata[kIdKey] = id;
     Sha256 sum;  // of what was to be written: what the disk makes of it is found at the resume
-    weights::write_safetensors(folder / rank_file_name(rank), tensors, metadata, &sum, low_halves);
+    weights::write_safetensors(folder / rank_file_name(rank), tensors, metadata, &sum, low_halves,
+                               Access::Private);
     answer["sum"] = {{"bytes", sum.bytes()}, {"sha256", sum.hex()}};
   }
   return one_line(answer);

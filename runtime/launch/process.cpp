@@ -45,7 +45,7 @@ class SpawnSettings {
       posix_spawn_file_actions_addopen(&files_, 0, "/dev/null", O_RDONLY, 0);
     if (!log.empty()) {
       posix_spawn_file_actions_addopen(&files_, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND,
-                                       0644);
+                                       0600);
       posix_spawn_file_actions_adddup2(&files_, 1, 2);
     }
     posix_spawnattr_init(&attributes_);
@@ -134,7 +134,7 @@ pid_t start_process(const ProcessRequest& request) {
   // Opened here first: posix_spawn would blame the program for a log that cannot be written.
   if (!request.log.empty()) {
     const int log_file =
-        ::open(request.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        ::open(request.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log_file < 0) {
       throw IoError(fmt::format("{}: cannot write the log: {}; check the folder",
                                 request.log.string(), std::strerror(errno)));

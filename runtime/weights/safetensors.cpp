@@ -83,7 +83,8 @@ void check_tensors(const NamedTensors& tensors, const std::string& where) {
 
 // Writes header and data to a temporary beside the path; the caller gives it its name.
 StagedFile stage(const fs::path& path, const NamedTensors& tensors, const Metadata& metadata,
-                 Sha256* sum = nullptr, const LowHalves& low_halves = {}) {
+                 Sha256* sum = nullptr, const LowHalves& low_halves = {},
+                 Access access = Access::Shared) {
   const at::NoGradGuard no_grad;
   std::vector<TensorEntry> entries;
   int64_t position = 0;
@@ -94,7 +95,7 @@ StagedFile stage(const fs::path& path, const NamedTensors& tensors, const Metada
     position = end;
   }
   const std::string header = make_safetensors_header(entries, metadata, path.string());
-  StagedFile file(path);
+  StagedFile file(path, StagedFile::OnInterrupt::Stop, access);
   const auto write = [&](const void* data, int64_t bytes) {
     if (sum != nullptr) sum->add(data, static_cast<size_t>(bytes));
     file.write(data, bytes);
@@ -308,10 +309,10 @@ void SafetensorsFile::fill(const TensorEntry& entry, const at::Tensor& target,
 }
 
 void write_safetensors(const fs::path& path, const NamedTensors& tensors, const Metadata& metadata,
-                       Sha256* sum, const LowHalves& low_halves) {
+                       Sha256* sum, const LowHalves& low_halves, Access access) {
   check_tensors(tensors, path.string());
   try {
-    StagedFile file = stage(path, tensors, metadata, sum, low_halves);
+    StagedFile file = stage(path, tensors, metadata, sum, low_halves, access);
     file.commit();
   } catch (...) {
     rethrow_memory_errors();

@@ -110,7 +110,7 @@ inline const Metadata kPortableMetadata = {{"format", "pt"}};
 /// on its way to the disk.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        const Metadata& metadata = kPortableMetadata, Sha256* sum = nullptr,
-                       const LowHalves& low_halves = {});
+                       const LowHalves& low_halves = {}, Access access = Access::Shared);
 
 /// Fills a folder: model.safetensors when all fits into `max_shard_bytes`, else
 /// model-00001-of-0000N.safetensors … and model.safetensors.index.json. Replaces the weights that

@@ -386,6 +386,9 @@
 ---@field zip? table option = { values }: values that change together
 ---@field when? function of effective options and the axes' values: false drops a point
 ---@field each? function of a record, after each point, good or bad
+---@field run? function of a point and log: a point of your own; returns { metric = value } (docs/sweeps.md)
+---@field tags? table list of texts that sweep.json keeps; compare and the report show them
+---@field note? string a text that is kept and shown in the same way
 ---@field expect? table list of claims that are judged at the end (docs/sweeps.md)
 ---@field baseline? any a mode, or { option = value }, that overheads are taken against
 ---@field growing? table axes along which a point needs more memory: larger ones than one that ran out are skipped
@@ -908,6 +911,9 @@ function Sweep:run(options) end
 ---@field points table[] points: id, status, options, metrics, error, result (the whole record: ms.fields())
 ---@field axes string[] options that vary
 ---@field environment table the machine that it ran on
+---@field tags string[] tags of the sweep
+---@field note string? its note
+---@field is_dry boolean? true after a dry run, which has no points
 local Runs = {}
 
 ---The good point with the least median_time_ms, or with the best of another metric: the most of rates and shares of use, the least of all others. nil when no point is good.
@@ -925,6 +931,13 @@ function Runs:best(metric) end
 ---@param status string
 ---@return number
 function Runs:count(status) end
+
+---Tags and note of the sweep in one line.
+---```lua
+---print(runs:labels())  --> nil
+---```
+---@return string?
+function Runs:labels() end
 
 ---Cost of each point against the baseline with the same other options.
 ---```lua
@@ -1149,7 +1162,7 @@ function ms.compare(paths, options) end
 ---@return Dataset
 function ms.data.classification(options) end
 
----Batches of a dataset for ms.trainer: fixed, shuffled or drawn by Poisson sampling, which alone carries an epsilon.
+---Batches of a dataset for ms.trainer: fixed, shuffled or drawn by Poisson sampling, without which there is no epsilon.
 ---```lua
 ---local texts = ms.data.text { folder = "corpus", max_length = 8 }
 ---print(ms.data.loader { dataset = texts, sampler = "poisson", batch_size = 2 })  --> Data (poisson of … examples)
@@ -1295,11 +1308,19 @@ function ms.fsdp(options) end
 ---@return table
 function ms.gpus() end
 
----The results in a run folder: runs:overhead{}, runs:plot(name), runs:table().
+---The record of the last ms.run that was interrupted: status interrupted, its steps and what they measured.
+---```lua
+---print((pcall(ms.last_run)))  --> false
+---```
+---@return table
+function ms.last_run() end
+
+---The results in a run folder: runs:overhead{}, runs:plot(name), runs:table(). A list of folders: all their points, with the axis run.
 ---```lua
 ---print(#ms.load(runs.path))  --> 4
+---print(#ms.load { runs.path, runs.path })  --> 8
 ---```
----@param folder string
+---@param folder string|string[]
 ---@return Runs
 function ms.load(folder) end
 
@@ -1477,7 +1498,7 @@ function ms.resolve(options) end
 ---@return table[]
 function ms.rules() end
 
----Runs one experiment here and returns its record. Out of memory is a status, not an error. ms.options() lists all options. print shows a table.
+---Runs one experiment here and returns its record. Out of memory is a status, not an error. ms.options() lists all options. Ctrl-C raises an error; ms.last_run() has the steps until then. print shows a table.
 ---```lua
 ---local result = ms.run { model = "linear-tiny", hidden_dim = 8, mode = "ghost", device = "cpu", iters = 2 }
 ---print(result.status, result.options.mode)  --> ok	ghost
@@ -1510,7 +1531,7 @@ function ms.search(text) end
 ---@return table
 function ms.snapshot(file) end
 
----A grid of experiments, each run in a process of its own. sweep:run { resume, retry, timeout, … } returns the results; every other key is an experiment option (ms.options()).
+---A grid of experiments, or of points of your own (run), each in a process of its own. sweep:run { resume, retry, timeout, … } returns the results; every other key is an experiment option (ms.options()).
 ---```lua
 ---local sweep = ms.sweep { model = "llama3-tiny", device = "cpu", grid = { mode = { "none", "ghost", "flash" }, seq_length = { 64, 128 } } }
 ---print(sweep)  --> Sweep : 6 points over mode x seq_length

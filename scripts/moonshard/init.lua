@@ -12,13 +12,13 @@ return function(ms)
   ms.snapshot = require("moonshard.snapshot.timeline").load
 
   ms.document(ms.sweep, "ms.sweep", "ms.sweep { name, grid = { option = { values } }, zip, when, each, run, expect, … } -> Sweep",
-    "A grid of experiments, or of points of your own (run), each in a process of its own. sweep:run { resume, retry, timeout, … } returns the results;"
-    .. " every other key is an experiment option (ms.options()).")
+    "A grid of experiments, or of points of your own (run), each in a process of its own. sweep:run { resume, retry, timeout, … } "
+    .. "returns the results; every other key is an experiment option (ms.options()).")
   ms.document(ms.find_max_batch, "ms.find_max_batch",
     "ms.find_max_batch { low, high, verify, timeout, … } -> { batch_size, failed_at, tries }",
     "The largest batch_size that fits, by trying, each try in a process of its own. Other keys are experiment options.")
-  ms.document(ms.load, "ms.load", "ms.load(folder, …) -> Runs",
-    "The results in a run folder: runs:overhead{}, runs:plot(name), runs:table(). Several folders: all their points, with the axis "
+  ms.document(ms.load, "ms.load", "ms.load(folder or folders) -> Runs",
+    "The results in a run folder: runs:overhead{}, runs:plot(name), runs:table(). A list of folders: all their points, with the axis "
     .. "run.")
   ms.document(ms.profile, "ms.profile", "ms.profile(trainer, { iters, warmup }) -> Profile",
     "Times a trainer's steps: median, IQR and share of each phase, memory, loss. print it.")

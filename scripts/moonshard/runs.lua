@@ -77,10 +77,9 @@ end
 --- The results in a run folder, also of a sweep that still runs; or in a folder that has only result files of the
 -- profiling suites ({mode}_seq{N}_result.json and the like).
 -- @tparam string|table path a folder, or a list of folders: their points together, with the axis "run"
--- @tparam string ... more folders
 -- @treturn Runs
-function M.load(path, ...)
-  local paths = type(path) == "table" and path or { path, ... }
+function M.load(path)
+  local paths = type(path) == "table" and path or { path }
   local loaded
   if #paths > 1 then loaded = joined(paths, 2) else loaded = load_one(paths[1], 2) end
   return loaded

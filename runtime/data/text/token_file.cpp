@@ -131,10 +131,14 @@ std::optional<fs::path> user_cache() {
   return fs::path(home) / ".cache" / "moonshard" / "tokens";
 }
 
+// Private: tokens are a copy of the texts, which others may not be allowed to read.
 bool can_write(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  return !error && ::access(folder.c_str(), W_OK | X_OK) == 0;
+  try {
+    create_private_folders(folder);
+  } catch (const IoError&) {
+    return false;
+  }
+  return ::access(folder.c_str(), W_OK | X_OK) == 0;
 }
 
 std::vector<fs::path> places(const CacheRequest& request) {
@@ -158,7 +162,7 @@ fs::path file_in(const fs::path& folder, const TokenKey& key) {
 class MakingLock {
  public:
   explicit MakingLock(const fs::path& path)
-      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
     if (file_.number() < 0) return;
     while (::flock(file_.number(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR) return;
@@ -198,7 +202,7 @@ CachedTokens make_in(const fs::path& folder, const CacheRequest& request) {
   const bool found = tokens != nullptr;
   if (!found) {
     hide_from_git(folder);
-    StagedFile staged(path);
+    StagedFile staged(path, StagedFile::OnInterrupt::Stop, Access::Private);
     write_all(request, [&](const void* data, int64_t bytes) { staged.write(data, bytes); });
     staged.finish();
     staged.commit();

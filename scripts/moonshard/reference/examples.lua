@@ -186,7 +186,7 @@ print(found.batch_size)  --> 2]],
   ["ms.rank_memory"] = [[print(ms.rank_memory({ ranks = 8, model = "llama3.2-1b", parallel = "fsdp" }).parameter_bytes > 0)  --> true]],
   ["ms.load"] = [[
 print(#ms.load(runs.path))  --> 4
-print(#ms.load(runs.path, runs.path))  --> 8]],
+print(#ms.load { runs.path, runs.path })  --> 8]],
   ["ms.fields"] = [[print(ms.fields("median_time_ms")[1].unit)  --> ms]],
   ["ms.report"] = [[print(ms.report(runs, { output = "report.html" }))  --> report.html]],
   ["ms.compare"] = [[print(#ms.compare({ runs.path }, { metrics = { "median_time_ms" } }).items)  --> 4]],

@@ -11,13 +11,13 @@ local parameters = {
   batch = "table<string, Tensor>", glob = "string", folder = "string", file = "string", steps = "integer", path = "string", name = "string",
   value = "any", signature = "string", engine = "string", trainer = "Trainer", runs = "Runs", x = "number[]", y = "number[]",
   fn = "function", kind = "string", reduction = '"sum"|"mean"|"max"|"min"', root = "integer", ['"bytes" | path'] = '"bytes"|string',
-  ["function or name"] = "function|string",
+  ["function or name"] = "function|string", ["folder or folders"] = "string|string[]",
   status = "string", ["status or function"] = "string|fun(point: table): boolean",
   metric = "string", which = '"points"|"overhead"|"phases"|"memory"', format = '"text"|"md"|"latex"|"csv"|"json"',
 }
 -- Names in Lua for those that are no names.
 local spelled = { ["dtype or device"] = "format", ['"bytes" | path'] = "name", ["function or name"] = "of",
-  ["status or function"] = "filter" }
+  ["status or function"] = "filter", ["folder or folders"] = "folder" }
 
 local tables = { paths = "string|string[]", tensors = "table<string, Tensor>", metadata = "table<string, string>" }
 
@@ -25,7 +25,7 @@ local results = {
   number = "number", text = "string", table = "table", list = "table[]", path = "string", ids = "integer[]",
   batch = "table<string, Tensor>",
   ["id or nil"] = "integer?", step = "integer?", count = "integer", ["list of files"] = "string[]", ["list of paths"] = "string[]",
-  point = "table?",
+  point = "table?", ["text or nil"] = "string?",
   ["columns, rows"] = { "string[]", "table[]" }, ["text, markdown"] = { "string", "string" }, result = "table", value = "any",
   ["what fn returns"] = "any", report = "table", ["table of bytes"] = "table<string, integer>", ["list or nil"] = "table[]?",
 }

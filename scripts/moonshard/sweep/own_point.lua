@@ -64,19 +64,14 @@ local function record_of_function(own_run, point)
   return { status = "ok", metrics = all, own_metrics = lists.keys(metrics), steps = steps, time = time }
 end
 
-local function record_of_experiment(point)
-  local record = package.loaded["moonshard"].run(point.options)
-  for _, row in ipairs(record.steps or {}) do print(("step %d: loss %.4f, %.2f ms"):format(row.step, row.loss, row.time_ms)) end
-  return record
-end
-
 --- Runs a point and writes its record.
 -- @tparam[opt] function own_run the sweep's own; without it the point is an experiment
 -- @treturn number exit code of the process
 function M.run(own_run, folder, id)
   local point = planned(folder, id)
   local ok, record = xpcall(function()
-    return own_run and record_of_function(own_run, point) or record_of_experiment(point)
+    if own_run then return record_of_function(own_run, point) end
+    return native.run_point(point.options, ("%s/points/%s"):format(folder, id))
   end, function(message)
     if native.launch.interrupted() then return message end
     print(type(message) == "string" and debug.traceback(message, 2) or tostring(message))

@@ -26,11 +26,8 @@ local function attempt(job, point, number)
   records.remove_result(job.folder.writer, point.id)
   records.write_status(job.folder.writer, point.id, "running")
   local log = records.point_folder(job.folder.writer, point.id) .. "/log.rank0.txt"
-  local file = io.open(log, "ab")
-  if file then
-    file:write(("=== %s, attempt %d, %s\n"):format(point.label, number, os.date("!%Y-%m-%dT%H:%M:%SZ")))
-    file:close()
-  end
+  -- The child says what is wrong with a log that cannot be written.
+  pcall(native.files.append_private, log, ("=== %s, attempt %d, %s\n"):format(point.label, number, os.date("!%Y-%m-%dT%H:%M:%SZ")))
   local kills = outcome.oom_kills()
   local words, variables = scripts.child(job, point)
   local ok, ended = pcall(launch.run, words, log, function()

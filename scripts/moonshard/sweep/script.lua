@@ -41,7 +41,8 @@ end
 -- @treturn table variables
 function M.child(job, point)
   local words = job.sweep.by_command and job.sweep.by_command.words
-  if not words or not (job.sweep.own_run or native.launch.has_own_parts()) then
+  local ranks = point.options.nproc or 1
+  if not words or not (job.sweep.own_run or native.launch.has_own_parts() and ranks == 1) then
     return { native.launch.program("moonshard"), "point", job.folder.path, point.id }, {}
   end
   local told = { script = words[1], number = state.count, folder = job.folder.path, id = point.id, earlier = state.folders }

@@ -26,6 +26,33 @@ TEST(AtomicFile, ReplacesTheWholeFile) {
   EXPECT_EQ(read_text_file(file, 100), "second");
 }
 
+// With an umask that would let everybody read and write.
+TEST(AtomicFile, PrivateFilesAndFoldersAreSoFromTheirCreation) {
+  const TemporaryFolder folder;
+  const auto inner = folder.path() / "a" / "b";
+  const mode_t before = ::umask(0);
+  create_private_folders(inner);
+  write_file_atomically(inner / "private", "x", Access::Private);
+  write_file_atomically(inner / "shared", "x");
+  StagedFile staged(inner / "staged", StagedFile::OnInterrupt::Stop, Access::Private);
+  ::umask(before);
+  const auto mode = [](const std::filesystem::path& path) {
+    struct stat status {};
+    EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+    return status.st_mode & 0777;
+  };
+  EXPECT_EQ(mode(inner.parent_path()), 0700u);
+  EXPECT_EQ(mode(inner), 0700u);
+  EXPECT_EQ(mode(inner / "private"), 0600u);
+  EXPECT_EQ(mode(inner / "shared"), 0644u);
+  for (const auto& entry : std::filesystem::directory_iterator(inner)) {
+    if (is_temporary_name(entry.path().filename().string()))
+      EXPECT_EQ(mode(entry.path()), 0600u) << "also while it is written";
+  }
+  create_private_folders(inner);  // there already
+  EXPECT_THROW(create_private_folders(inner / "private" / "below"), IoError);
+}
+
 // A child writes numbered results and reports each one that was acknowledged; it is killed at a
 // random moment. The file must be whole and no older than the last acknowledged one.
 TEST(AtomicFile, SurvivesAKillAtAnyMoment) {

@@ -103,3 +103,33 @@ describe("ms.data", function()
     fails("size, facts, batch", function() return data.length end)
   end)
 end)
+
+describe("private data", function()
+  local folder
+  before_each(function() folder = support.temporary_folder() end)
+  after_each(function() support.remove(folder) end)
+
+  -- Whatever the umask is: tokens are a copy of the texts, a checkpoint has weights and what noise comes from, a log may quote data.
+  it("is readable by its owner alone in caches, checkpoints and logs", function()
+    os.execute(("mkdir -m 755 %s/texts"):format(folder))
+    write(folder .. "/texts/one.txt", ("All happy families are alike. "):rep(100))
+    write(folder .. "/train.lua", [[
+      local ms = require "moonshard"
+      local model = ms.model("llama3-tiny", { task = "lm" })
+      local text = ms.data.text { folder = "texts", max_length = 16, model = model }
+      local trainer = ms.trainer { model = model, clip = ms.clip("flash"), data = ms.data.loader { dataset = text, batch_size = 2 } }
+      trainer:step()
+      trainer:save "new/checkpoints"
+      ms.sweep { name = "logs", model = "linear-tiny", iters = 1, warmup = 0, grid = { mode = { "none" } } }:run()
+    ]])
+    local done = support.run(("umask 000; %s run train.lua"):format(support.shell_quoted(support.program())), { folder = folder })
+    assert.are.equal(0, done.code, done.err)
+    local open = support.run(table.concat({
+      "find texts/.moonshard -name '*.tokens' -perm /077", "find texts/.moonshard new -type d -perm /077",
+      "find new -perm /077", "find results -name 'log*' -perm /077",
+      "ls texts/.moonshard/*.tokens new/checkpoints/latest results/*/points/*/log* | wc -l" }, "\n"), { folder = folder })
+    local readable, files = open.out:match "^(.-)(%d+)\n$"
+    assert.are.equal("", readable)
+    assert.are.equal("3", files)
+  end)
+end)

@@ -51,10 +51,13 @@ describe("a function of the script", function()
     local compared = place:run("compare " .. path .. " " .. others).out
     assert.matches("tags +x, y", compared)
     assert.matches("\nscore\n", compared, 1, true)
-    local both = ms.load(path, others)
+    local both = ms.load { path, others }
     assert.are.equal(5, #both)
     assert.are.equal("run", both.axes[1])
-    assert.are.equal(5, #ms.load { path, others })
+    assert.are.equal("own", both.points[1].options.run)
+    local ok, message = pcall(ms.load, { path, place.path .. "/nowhere" })
+    assert.is_false(ok)
+    assert.matches("nowhere", message, 1, true)
   end)
 
   it("that fails, runs out of memory, takes too long or returns no table has a status", function()
@@ -86,6 +89,31 @@ describe("a function of the script", function()
     assert.are.equal(5, ms.load(path):count("ok"), result.out .. result.err)
   end)
 
+  it("dies with its parent, and a resumed sweep runs it again", function()
+    place:script([[
+      ms.sweep { out = "OUT", grid = { way = { 1, 2 } }, run = function(point, log)
+        log(1, { loss = 1 })
+        if point.way == 2 and not io.open("well") then while true do end end
+        return { value = point.way }
+      end }:run()]])
+    local parent = place:start("run sweep.lua")
+    local function is_at_second()
+      local path = place:run_path()
+      return path and ms.load(path).points[2].status == "running"
+    end
+    assert.is_true(support.wait_for(is_at_second, 20))
+    local function children() return support.read(("/proc/%d/task/%d/children"):format(parent, parent)) or "" end
+    assert.is_true(support.wait_for(function() return children():match("%d+") ~= nil end, 10))
+    local child = tonumber(children():match("%d+"))
+    support.kill(parent)
+    assert.is_true(support.wait_end(child, 10), "the point lives on")
+    support.write(place.path .. "/well", "")
+    local result = place:run("run sweep.lua --resume " .. place:run_path())
+    assert.are.equal(0, result.code, result.out .. result.err)
+    assert.matches("resume: 1 done, 1 to do: way=2 (was cut off)", result.out, 1, true)
+    assert.are.equal(2, ms.load(place:run_path()):count("ok"))
+  end)
+
   it("needs a script", function()
     local ok, message = pcall(ms.sweep, { grid = { way = { 1 } }, run = function() return {} end })
     assert.is_false(ok)
@@ -96,12 +124,14 @@ end)
 it("points know the engines that their script has registered", function()
   place:script([[
     ms.register_engine("mine", { norms = function(_, a, g) return g:mul(g):sum(2) end, doc = "test" })
-    local runs = ms.sweep { out = "OUT", TINY, grid = { mode = { "none", "mine" } } }:run()
+    local runs = ms.sweep { out = "OUT", TINY, profile = "trace", grid = { mode = { "none", "mine" } } }:run()
     for _, point in ipairs(runs.points) do print(point.options.mode, point.status, point.error) end]])
   local result = place:run("run sweep.lua")
   assert.is_nil(result.out:find("unknown", 1, true), result.out)
   assert.matches("none\tok", result.out, 1, true)
   assert.matches("mine\tok", result.out, 1, true)
+  local files = support.list(("%s/points/%s"):format(place:run_path(), ms.load(place:run_path()).points[2].id))
+  assert.matches("trace", table.concat(files, " "), 1, true)
 end)
 
 describe("moonshard run", function()
