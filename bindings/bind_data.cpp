@@ -248,6 +248,7 @@ struct DataOptions {
 const OptionSchema& data_schema() {
   static const OptionSchema schema("data.synthetic", [](OptionSchema& s) {
     using T = DataOptions;
+    s.also_known({"model"});
     s.integer<T>("batch_size", &T::batch_size, 0, 1e9,
                  "samples per step; 0 takes the model preset's");
     s.integer<T>("seq_length", &T::seq_length, 0, 1e8,

@@ -139,8 +139,13 @@ sol::object rank_memory(const Arguments& args) {
     ranks = table["ranks"].get<int64_t>();
     table.erase("ranks");
   }
+  static const OptionSchema schema = [] {
+    OptionSchema all = experiment::experiment_schema();
+    all.also_known({"ranks"});
+    return all;
+  }();
   experiment::ExperimentOptions asked;
-  experiment::experiment_schema().assign_all(&asked, table);
+  schema.assign_all(&asked, table);
   const experiment::ExperimentOptions options = experiment::resolve_experiment(asked);
   const int states = options.optimizer != "sgd" ? 2 : options.momentum > 0 ? 1 : 0;
   const plan::RankMemory memory = plan::rank_memory(options, options, static_cast<int>(ranks),

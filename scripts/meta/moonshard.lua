@@ -1308,7 +1308,7 @@ function ms.fsdp(options) end
 ---@return table
 function ms.gpus() end
 
----The record of the last ms.run that was interrupted: status interrupted, its steps and what they measured.
+---The record of the last ms.run that was interrupted: status interrupted, its steps and what they measured. print shows a table.
 ---```lua
 ---print((pcall(ms.last_run)))  --> false
 ---```

@@ -149,7 +149,7 @@ end
 function M.attach(ms)
   document_types(ms.document)
   local shown = require "moonshard.reference.shown"
-  for _, name in ipairs { "models", "engines", "options", "run" } do
+  for _, name in ipairs { "models", "engines", "options", "run", "last_run" } do
     local doc, wrapped = ms.doc_of(ms[name]), shown.wrapped(name, ms[name])
     -- Both, or the text would depend on which of the two the garbage collector has left.
     for _, each in ipairs { wrapped, ms[name] } do ms.document(each, doc.name, doc.signature, doc.text .. " print shows a table.") end

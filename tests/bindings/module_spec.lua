@@ -373,6 +373,8 @@ describe("the trainer", function()
     assert.matches("unknown option 'optimizer'", message_of(ms.optim.adamw, { optimizer = "sgd" }))
     assert.matches("clip: option 'mode': expected one of none, materialize", message_of(ms.clip, "gohst"))
     assert.matches("ms.clip: argument 1: expected a text %(engine%), got nothing", message_of(ms.clip))
+    assert.matches("did you mean 'model'? known: model, batch_size,", message_of(ms.data.synthetic, { modle = 2 }), 1, true)
+    assert.matches("did you mean 'ranks'? known: ranks, model,", message_of(ms.rank_memory, { rank = 2 }), 1, true)
     assert.matches("unknown option 'batch_sizes'; did you mean 'batch_size'", message_of(ms.data.synthetic, { batch_sizes = 2 }))
   end)
 

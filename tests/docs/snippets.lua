@@ -31,7 +31,7 @@ end
 
 --- The text without what differs from run to run and machine to machine: figures, names with dates, and the widths of columns.
 function M.masked(line)
-  line = line:gsub("run_%d+_%d+", "run_#"):gsub("%-%-%-+", "---")
+  line = line:gsub(", within noise", ""):gsub("run_%d+_%d+", "run_#"):gsub("%-%-%-+", "---")
   line = line:gsub("%f[%w_]%-?%d[%d%.]*[eE][%+%-]?%d+", "#"):gsub("%-?%f[%d]%d[%d%.,]*%d", "#"):gsub("%-?%f[%d]%d", "#")
   line = line:gsub("[KMGT]iB", "MiB"):gsub("[%+%-]#", "#")
   return (line:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", ""))

@@ -27,14 +27,16 @@ end
 
 --- Figure: what the script's own function of a point returned, a panel per number.
 function M.own_metrics(results, options)
-  local names, panels = {}, {}
+  local names, panels, axes = {}, {}, plot_points.varying(results)
+  local series = options.series or plot_points.series_axis(results, options)
+  if #axes > 1 and not lists.contains(axes, series) then series = axes[1] end -- all axes are numbers
   for _, point in ipairs(results.points) do
     for _, name in ipairs(outcome.own_metrics(point)) do
       if plot_points.metric(point, name) then names[name] = true end
     end
   end
   for _, name in ipairs(lists.keys(names)) do
-    panels[#panels + 1] = plot_spec.grouped(results, { series = options.series, title = name, label = name, measure = "",
+    panels[#panels + 1] = plot_spec.grouped(results, { series = series, title = name, label = name, measure = "",
       value = function(point) return plot_points.metric(point, name) end })
   end
   if #panels == 0 then return nil, "needs points of a function of the script (ms.sweep { run = function … }) that returned numbers" end

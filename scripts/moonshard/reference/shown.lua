@@ -71,7 +71,7 @@ local function record(result)
     notes = { ".metrics, .time, .memory, .options … have the rest; ms.fields() explains them." } }
 end
 
-local makers = { models = models, engines = engines, options = options, matches = matches, run = record }
+local makers = { models = models, engines = engines, options = options, matches = matches, run = record, last_run = record }
 local metas = {}
 
 --- What a printed list shows, as a table object; nil for any other value.

@@ -113,6 +113,16 @@ TEST_F(DoctorOfFolders, RecordsAreComparedWithTheSchema) {
   EXPECT_EQ(defects.size(), 4u) << all;
 }
 
+TEST_F(DoctorOfFolders, FiguresOfAScriptsOwnFunctionAreNoDefects) {
+  Json record = good_record(id_, options_);
+  record["metrics"]["score"] = 3;
+  record["own_metrics"] = {"score"};
+  record["steps"] = Json::array({{{"step", 1}, {"anything", 2}}});
+  EXPECT_TRUE(check_record(record).empty());
+  record["metrics"]["scroe"] = 3;
+  EXPECT_EQ(check_record(record).size(), 1u);
+}
+
 TEST_F(DoctorOfFolders, FiguresThatContradictEachOtherAreNamed) {
   Json record = good_record(id_, options_);
   record["metrics"]["peak_memory_mb"] = 2.0;
