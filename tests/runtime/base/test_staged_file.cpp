@@ -46,8 +46,9 @@ TEST(AtomicFile, PrivateFilesAndFoldersAreSoFromTheirCreation) {
   EXPECT_EQ(mode(inner / "private"), 0600u);
   EXPECT_EQ(mode(inner / "shared"), 0644u);
   for (const auto& entry : std::filesystem::directory_iterator(inner)) {
-    if (is_temporary_name(entry.path().filename().string()))
+    if (is_temporary_name(entry.path().filename().string())) {
       EXPECT_EQ(mode(entry.path()), 0600u) << "also while it is written";
+    }
   }
   create_private_folders(inner);  // there already
   EXPECT_THROW(create_private_folders(inner / "private" / "below"), IoError);
