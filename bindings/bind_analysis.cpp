@@ -3,6 +3,7 @@
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "bindings/result_rows.h"
+#include "runtime/analysis/bootstrap.h"
 #include "runtime/analysis/bottleneck.h"
 #include "runtime/analysis/claims.h"
 #include "runtime/analysis/overhead.h"
@@ -214,10 +215,24 @@ Json efficient(const Arguments& args) {
   return list;
 }
 
+Numbers numbers_of(const sol::object& list) {
+  Numbers numbers;
+  each_item(list, [&](const sol::object& item) { numbers.push_back(number_of(item)); });
+  return numbers;
+}
+
 Json quartiles(const Arguments& args) {
-  Numbers samples;
-  each_item(args.value(1), [&](const sol::object& item) { samples.push_back(number_of(item)); });
+  const Numbers samples = numbers_of(args.value(1));
   return {an::quantile(samples, 0.25), an::quantile(samples, 0.75)};
+}
+
+an::Statistic statistic_named(const Arguments& args, int place) {
+  return args.text(place, "statistic") == "mean" ? an::Statistic::Mean : an::Statistic::Median;
+}
+
+Json interval_table(const std::optional<an::Interval>& found) {
+  if (!found) return nullptr;
+  return {{"value", found->value}, {"low", found->low}, {"high", found->high}};
 }
 
 Json quantity_list() {
@@ -263,6 +278,18 @@ void bind_analysis(sol::table native) {
       &growth_claim);
   add("efficient", "(costs) -> list", "Which of { time, memory } no other one beats.", &efficient);
   add("quartiles", "(samples) -> list", "First and third quartile.", &quartiles);
+  add("statistic", "(samples, name) -> number", "Median or mean.", [](const Arguments& args) {
+    return Json(an::statistic_of(numbers_of(args.value(1)), statistic_named(args, 2)));
+  });
+  add("interval", "(samples, statistic) -> { value, low, high } or nil",
+      "Bootstrap of the median or mean.", [](const Arguments& args) {
+        return interval_table(an::interval_of(numbers_of(args.value(1)), statistic_named(args, 2)));
+      });
+  add("ratio_interval", "(of, to, statistic) -> { value, low, high } or nil",
+      "Bootstrap of a ratio of two.", [](const Arguments& args) {
+        return interval_table(an::ratio_interval(
+            numbers_of(args.value(1)), numbers_of(args.value(2)), statistic_named(args, 3)));
+      });
   add("tradeoff_claim", "(expected, costs) -> table", "Whether it has the smallest product.",
       [](const Arguments& args) {
         return claim_table(an::judge_tradeoff(args.text(1, "name"), costs_of(args.value(2))));
@@ -274,6 +301,9 @@ void bind_analysis(sol::table native) {
   add("canonical_mode", "(name) -> name", "The engine that a name or alias stands for.",
       [](const Arguments& args) { return Json(privacy::canonical_engine(args.text(1, "name"))); });
   table["thresholds"] = to_lua(L, threshold_table());
+  table["bootstrap"] = to_lua(L, {{"level", an::kIntervalLevel},
+                                  {"resamples", an::kResamples},
+                                  {"least_samples", an::kLeastSamples}});
   table["quantities"] = to_lua(L, quantity_list());
   native["analysis"] = table;
 }

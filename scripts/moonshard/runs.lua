@@ -167,10 +167,11 @@ function Runs:rows()
   local columns, rows = text_table.of_points(self, self.points, lists.extend({}, titles, own), function(point)
     local metrics = point.metrics
     local is_good = point.status == "ok"
-    local is_experiment = #outcome.own_metrics(point) == 0
+    local own_here = outcome.own_metrics(point)
+    local is_experiment = #own_here == 0
     local row = { point.status, metrics.median_time_ms, is_good and statistics.iqr_ms(point) or nil,
       is_good and statistics.median_text(point) or nil, metrics.peak_memory_mb, metrics.tokens_per_s,
-      metrics.loss == nil and metrics.final_loss or nil, -- a loss of one's own has its own column
+      not lists.contains(own_here, "loss") and metrics.final_loss or nil, -- a loss of one's own has its own column
       metrics.epsilon or is_good and is_experiment and "not private" or nil }
     for i, name in ipairs(own) do row[#titles + i] = metrics[name] end
     return row

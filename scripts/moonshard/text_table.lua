@@ -98,6 +98,17 @@ function M.csv(columns, rows)
   end))
 end
 
+--- A number by the unit that leaves the fewest digits: with_unit(7.5e9, { "", " k", " M", " G" }) is "7.5 G".
+-- @tparam[opt=1000] number base how many of a unit make the next
+function M.with_unit(number, units, base)
+  base = base or 1000
+  local unit = 1
+  while number >= base and unit < #units do
+    number, unit = number / base, unit + 1
+  end
+  return ("%.4g%s"):format(number, units[unit])
+end
+
 local Table = {}
 Table.__index = Table
 M.class = Table

@@ -1,14 +1,16 @@
 --- Noise of measured times: confidence intervals of medians and of their ratios, and signs of a busy machine.
 -- Intervals are percentile bootstraps over the measured steps of a record (docs/analysis.md says what they cover). The
--- generator is fixed, so equal records have equal intervals. What takes no sample per step (memory, bytes) has none.
+-- generator is fixed, so equal records have equal intervals; the viewer has the same ones (runtime/analysis/bootstrap.h). What
+-- takes no sample per step (memory, bytes) has none.
 local lists = require "moonshard.lists"
+local native = require("moonshard.native").analysis
 local plot_points = require "moonshard.plot_points"
 local text_table = require "moonshard.text_table"
 
 local M = {}
 
 --- Share of resamples inside an interval, in percent; how many resamples; fewer steps than `least_steps` have no interval.
-M.level, M.resamples, M.least_steps = 95, 2000, 3
+M.level, M.resamples, M.least_steps = native.bootstrap.level, native.bootstrap.resamples, native.bootstrap.least_samples
 
 --- An IQR above this share of the median is a sign of other work on the machine.
 M.noisy_share = 0.1
@@ -28,70 +30,9 @@ local timed = {
   tokens_per_s = { statistic = "mean", is_rate = true }, samples_per_s = { statistic = "mean", is_rate = true },
 }
 
---- Lehmer's generator with the multiplier of minstd: exact in doubles, the same on every machine.
-local function generator()
-  local state = 20261116
-  return function(count)
-    state = state * 48271 % 2147483647
-    return math.floor(state / 2147483647 * count) + 1
-  end
-end
-
---- Median of n draws from a sorted list, by counting: no resample is sorted.
-local function drawn_median(sorted, draw)
-  local n, count = #sorted, {}
-  for i = 1, n do count[i] = 0 end
-  for _ = 1, n do
-    local i = draw(n)
-    count[i] = count[i] + 1
-  end
-  local lower, upper, seen = math.floor((n + 1) / 2), math.floor(n / 2) + 1, 0
-  local low
-  for i = 1, n do
-    seen = seen + count[i]
-    if not low and seen >= lower then low = sorted[i] end
-    if seen >= upper then return (low + sorted[i]) / 2 end
-  end
-end
-
-local function drawn_mean(sorted, draw)
-  local n, sum = #sorted, 0
-  for _ = 1, n do sum = sum + sorted[draw(n)] end
-  return sum / n
-end
-
-local drawn = { median = drawn_median, mean = drawn_mean }
-
-local function sorted_copy(samples)
-  local copy = lists.extend({}, samples)
-  table.sort(copy)
-  return copy
-end
-
-local function quantile(sorted, share)
-  local place = 1 + (#sorted - 1) * share
-  local below = math.floor(place)
-  local above = math.min(below + 1, #sorted)
-  return sorted[below] + (place - below) * (sorted[above] - sorted[below])
-end
-
 --- Median or mean of samples.
 -- @tparam string statistic "median" or "mean"
-function M.value(samples, statistic)
-  if statistic == "median" then return quantile(sorted_copy(samples), 0.5) end
-  local sum = 0
-  for _, sample in ipairs(samples) do sum = sum + sample end
-  return sum / #samples
-end
-
---- The middle 95 % of what a function gives when it is called for every resample.
-local function percentiles(resample)
-  local results = {}
-  for i = 1, M.resamples do results[i] = resample() end
-  table.sort(results)
-  local outside = (1 - M.level / 100) / 2
-  return quantile(results, outside), quantile(results, 1 - outside)
-end
+M.value = native.statistic
 
 local function no_interval(count) return nil, ("n = %d, no interval"):format(count) end
 
@@ -102,10 +43,10 @@ local function no_interval(count) return nil, ("n = %d, no interval"):format(cou
 -- @treturn string why there is none: "n = 2, no interval"
 function M.interval(samples, statistic)
   statistic = statistic or "median"
-  if #samples < M.least_steps then return no_interval(#samples) end
-  local sorted, draw = sorted_copy(samples), generator()
-  local low, high = percentiles(function() return drawn[statistic](sorted, draw) end)
-  return { value = M.value(samples, statistic), low = low, high = high, count = #samples }
+  local found = native.interval(samples, statistic)
+  if not found then return no_interval(#samples) end
+  found.count = #samples
+  return found
 end
 
 --- Interval of the ratio of two medians or means; both lists are resampled, independently.
@@ -114,10 +55,10 @@ end
 function M.ratio_interval(of, to, statistic)
   statistic = statistic or "median"
   local count = math.min(#of, #to)
-  if count < M.least_steps then return no_interval(count) end
-  local first, second, draw = sorted_copy(of), sorted_copy(to), generator()
-  local low, high = percentiles(function() return drawn[statistic](first, draw) / drawn[statistic](second, draw) end)
-  return { value = M.value(of, statistic) / M.value(to, statistic), low = low, high = high, count = count }
+  local found = native.ratio_interval(of, to, statistic)
+  if not found then return no_interval(count) end
+  found.count = count
+  return found
 end
 
 --- Times of a point's measured steps in ms, in their order; empty where the record has none.

@@ -3,20 +3,12 @@ local lists = require "moonshard.lists"
 local listing = require "moonshard.cli.listing"
 local text_table = require "moonshard.text_table"
 
-local function with_unit(number, units)
-  local unit = 1
-  while number >= 1000 and unit < #units do
-    number, unit = number / 1000, unit + 1
-  end
-  return ("%.4g %s"):format(number, units[unit])
-end
-
 local columns = { "model", "task", "parameters", "FLOPs/token", "GiB at batch 1", "batch", "tokens", "" }
 
 return listing("models", "Lists the model presets.", function(models)
   print(text_table.format(columns, lists.map(models, function(model)
-    return { model.name, model.task, with_unit(model.num_parameters, { "", "k", "M", "G" }),
-      with_unit(model.flops_per_token, { "", "k", "M", "G", "T" }), ("%.3g"):format(model.memory_batch_1_bytes / 2 ^ 30),
+    return { model.name, model.task, text_table.with_unit(model.num_parameters, { "", " k", " M", " G" }),
+      text_table.with_unit(model.flops_per_token, { "", " k", " M", " G", " T" }), ("%.3g"):format(model.memory_batch_1_bytes / 2 ^ 30),
       model.batch_size, model.seq_length, model.doc }
   end)))
   print("\nFLOPs: forward and backward of one token at the preset's length. Memory: parameters, gradients and activations of a")

@@ -4,22 +4,7 @@ local text_table = require "moonshard.text_table"
 
 local M = {}
 
-local function with_unit(number, units)
-  local unit = 1
-  while number >= 1000 and unit < #units do
-    number, unit = number / 1000, unit + 1
-  end
-  return ("%.4g%s"):format(number, units[unit])
-end
-
-local function size(bytes)
-  if not bytes then return nil end
-  local unit = 1
-  while bytes >= 1024 and unit < 4 do
-    bytes, unit = bytes / 1024, unit + 1
-  end
-  return ("%.4g %s"):format(bytes, ({ "bytes", "KiB", "MiB", "GiB" })[unit])
-end
+local function size(bytes) return bytes and text_table.with_unit(bytes, { " bytes", " KiB", " MiB", " GiB" }, 1024) end
 
 local function number(value) return value and text_table.cell_text(value) end
 
@@ -27,7 +12,8 @@ local function short(text, length) return #text > length and text:sub(1, length 
 
 local function models(list)
   return { columns = { "model", "task", "parameters", "batch", "tokens", "" }, rows = lists.map(list, function(each)
-    return { each.name, each.task, with_unit(each.num_parameters, { "", " k", " M", " G" }), each.batch_size, each.seq_length, each.doc }
+    local parameters = text_table.with_unit(each.num_parameters, { "", " k", " M", " G" })
+    return { each.name, each.task, parameters, each.batch_size, each.seq_length, each.doc }
   end) }
 end
 
