@@ -77,6 +77,16 @@ std::vector<GaussianPhase> phases_of(const Arguments& args, const Json& options)
       .phases();
 }
 
+// Without noise there is no epsilon, and an infinite one looks like an answer.
+void refuse_no_noise(const Arguments& args, const std::vector<GaussianPhase>& phases) {
+  for (const GaussianPhase& phase : phases) {
+    MS_CHECK(phase.sigma > 0 || phase.steps == 0,
+             "{}: option 'sigma': expected a noise multiplier above 0, got {}; without noise no "
+             "epsilon holds",
+             args.function_name(), phase.sigma);
+  }
+}
+
 Json epsilon_row(const Epsilon& found, const std::string& method) {
   Json result{{"method", method}, {"epsilon", found.epsilon}, {"guarantee", found.guarantee}};
   if (!std::isnan(found.best_order)) result["best_order"] = found.best_order;
@@ -90,8 +100,10 @@ sol::object compute_epsilon(const Arguments& args) {
   const Json options = args.options(1);
   expect_names(args, options, {"method", "q", "sigma", "steps", "delta", "orders", "phases"});
   const std::string method = method_of(args, options);
-  const Epsilon found = accountant::epsilon_of(
-      method, phases_of(args, options), number(args, options, "delta"), orders_of(args, options));
+  const std::vector<GaussianPhase> phases = phases_of(args, options);
+  refuse_no_noise(args, phases);
+  const Epsilon found = accountant::epsilon_of(method, phases, number(args, options, "delta"),
+                                               orders_of(args, options));
   return to_lua(args.state(), epsilon_row(found, method));
 }
 
@@ -120,6 +132,7 @@ sol::object calibrate(const Arguments& args) {
   if (wanted != "q") phase.q = number(args, options, "q");
   if (wanted != "sigma") phase.sigma = number(args, options, "sigma");
   if (wanted != "steps") phase.steps = number(args, options, "steps");
+  if (wanted != "sigma") refuse_no_noise(args, {{phase.q, phase.sigma, 1}});
   if (wanted == "sigma") {
     phase.sigma =
         accountant::calibrate_sigma(method, phase.q, phase.steps, delta, target, settings);

@@ -1,4 +1,4 @@
-// Processes, locks, interrupts, GPUs, memory and the machine for Lua.
+// Experiments, GPUs, memory and the machine for Lua.
 #include <chrono>
 #include <thread>
 
@@ -11,6 +11,7 @@
 #include "bindings/tensor_handle.h"
 #include "bindings/usertype.h"
 #include "runtime/base/check.h"
+#include "runtime/base/files.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/comm/world.h"
 #include "runtime/experiment/experiment.h"
@@ -24,48 +25,6 @@
 
 namespace moonshard::bindings {
 namespace {
-
-// Calls a Lua function without arguments. False when it returns false.
-bool call_plainly(const sol::object& callback) {
-  // A plain call: sol2's protected one looks for its handler among the script's globals.
-  lua_State* L = callback.lua_state();
-  callback.push(L);
-  if (lua_pcall(L, 0, 1, 0) != 0) {
-    const char* text = lua_tostring(L, -1);
-    const std::string message = text != nullptr ? text : "an error object";
-    lua_pop(L, 1);
-    throw Error(message);
-  }
-  const bool said_no = lua_isboolean(L, -1) && lua_toboolean(L, -1) == 0;
-  lua_pop(L, 1);
-  return !said_no;
-}
-
-sol::object run_program(const Arguments& args) {
-  launch::ProcessRequest request;
-  request.arguments = args.json(1).get<std::vector<std::string>>();
-  MS_CHECK(!request.arguments.empty(),
-           "{}: expected a program and its arguments, got an empty list", args.function_name());
-  request.log = args.path(2, "log file");
-  launch::ProcessWatch watch;
-  if (!args.missing(3)) {
-    watch.keep_going = [callback = args.function(3, "called while waiting")] {
-      return call_plainly(callback);
-    };
-  }
-  const Json options = args.options(4);
-  watch.timeout_s = options.value("timeout", 0.0);
-  watch.stops_on_interrupt = options.value("stops_on_interrupt", true);
-  const Json variables = options.value("variables", Json::object());
-  for (const auto& [name, value] : variables.items())
-    request.variables.emplace_back(name, value.get<std::string>());
-  const launch::ProcessResult result = launch::run_process(request, watch);
-  static constexpr const char* kEndedBy[] = {"itself", "timeout", "caller"};
-  return to_lua(args.state(), Json{{"exit_code", result.exit_code},
-                                   {"signal", result.signal},
-                                   {"ended_by", kEndedBy[static_cast<int>(result.ended_by)]},
-                                   {"text", launch::describe(result)}});
-}
 
 Json gpu_row(const profile::Gpu& gpu) {
   Json processes = Json::array();
@@ -91,34 +50,20 @@ sol::object gpus(const Arguments& args) {
   return to_lua(args.state(), Json{{"gpus", std::move(list)}, {"absence", listing.absence}});
 }
 
-// ms.resolve for a parent that must not touch CUDA: NVML tells whether there is a GPU; whether a
-// GPU of that number exists is left to the child.
+// ms.resolve for a parent that must not touch CUDA: NVML tells whether there is a GPU. Only the two
+// words that may mean one are taken out of the schema's hands; it refuses all that is no device.
 sol::object plan_point(const Arguments& args) {
   static const bool has_gpu = !launch::usable_gpus().gpus.empty();
   Json table = args.options(1);
-  const std::string device = string_or(table, "device", "auto");
-  const bool names_gpu = device == "cuda" || device.starts_with("cuda:");
-  if (names_gpu || device == "auto") table["device"] = "cpu";
+  const Json device = table.value("device", Json("auto"));
+  const bool names_gpu = device == "cuda", leaves_it = device == "auto";
+  if (names_gpu || leaves_it) table["device"] = "cpu";
   Json effective = experiment::resolve_experiment_table(table);
-  if (names_gpu || (device == "auto" && has_gpu)) effective["device"] = "cuda";
+  if (names_gpu || (leaves_it && has_gpu)) effective["device"] = "cuda";
   sol::table result(args.state(), sol::create);
   result["id"] = records::options_hash(effective);
   result["options"] = to_lua(args.state(), effective);
   return result;
-}
-
-// The lock, or a text that says who holds it.
-sol::object take_lock(const Arguments& args) {
-  std::string holder;
-  const auto lock =
-      launch::FileLock::try_take(args.path(1, "lock file"), args.text(2, "text"), holder);
-  if (lock) return sol::make_object(args.state(), *lock);
-  return sol::make_object(args.state(), holder);
-}
-
-std::string host_name() {
-  char name[256] = "";
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
 bool file_exists(const std::string& path) {
@@ -134,62 +79,6 @@ sol::object memory(const Arguments& args) {
              {"lua_tensor_bytes", live_tensor_bytes()},
              {"lua_heap_bytes", static_cast<int64_t>(lua_gc(args.state(), LUA_GCCOUNT, 0)) * 1024}};
   return to_lua(args.state(), table);
-}
-
-// What a parent does while it waits: sleeps, counts interrupts, holds locks.
-void bind_waiting(sol::table launch_table) {
-  lua_State* L = launch_table.lua_state();
-  ObjectType<launch::FileLock> lock(L, "FileLock");
-  lock.fields({}, [](const Arguments&) -> sol::object {
-    throw UsageError("FileLock: expected launch.unlock(lock), got a field");
-  });
-  lock.text([](const launch::FileLock&) { return std::string("FileLock"); });
-  const auto add = [&](const char* name, const char* signature, const char* text, auto function) {
-    define(launch_table, "launch", name, signature, text, function);
-  };
-  add("lock", "(file, text) -> lock or the holder's text", "Takes a lock that dies with us.",
-      take_lock);
-  add("unlock", "(lock)", "Gives a lock back.",
-      [](const Arguments& args) { args.object<launch::FileLock>(1, "lock").release(); });
-  add("gpu_lock_folder", "() -> path", "Folder of the locks of GPUs.",
-      [](const Arguments&) { return launch::gpu_lock_folder(); });
-  add("sleep", "(seconds)", "Waits; a signal ends it early.", [](const Arguments& args) {
-    const double seconds = args.number(1, "seconds");
-    MS_CHECK(seconds >= 0 && seconds <= 60, "{}: expected 0 to 60 seconds, got {}",
-             args.function_name(), seconds);
-    const auto whole = static_cast<time_t>(seconds);
-    const timespec time{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
-    ::nanosleep(&time, nullptr);
-  });
-  add("begin_interrupts", "()", "From now on Ctrl-C is counted instead of raising an error.",
-      [](const Arguments&) { launch::begin_counting_interrupts(); });
-  add("end_interrupts", "()", "Ctrl-C has its old meaning again.",
-      [](const Arguments&) { launch::end_counting_interrupts(); });
-  add("interrupts", "() -> number", "Presses of Ctrl-C since begin_interrupts; SIGTERM counts 2.",
-      [](const Arguments&) { return launch::num_interrupts(); });
-  add("repeat_interrupt", "()", "Hands the last counted signal to whoever handled it before.",
-      [](const Arguments&) { launch::repeat_interrupt(); });
-  add("process_id", "() -> number", "Of this process.",
-      [](const Arguments&) { return static_cast<int>(::getpid()); });
-  add("is_alive", "(pid) -> boolean", "Whether a process of that number is there.",
-      [](const Arguments& args) {
-        const auto pid = static_cast<pid_t>(args.integer(1, "pid"));
-        return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
-      });
-  add("note_failed_points", "()",
-      "A sweep of this state has points that failed: the program will end with exit code 5.",
-      [](const Arguments& args) {
-        lua_pushboolean(args.state(), 1);
-        lua_setfield(args.state(), LUA_REGISTRYINDEX, kFailedPointsNote);
-      });
-  add("has_own_parts", "() -> boolean", "Whether this state has registered an engine or a rule.",
-      [](const Arguments& args) {
-        lua_getfield(args.state(), LUA_REGISTRYINDEX, kOwnPartsNote);
-        const bool has = lua_toboolean(args.state(), -1) != 0;
-        lua_pop(args.state(), 1);
-        return has;
-      });
-  add("host_name", "() -> text", "Of this machine.", [](const Arguments&) { return host_name(); });
 }
 
 // Whole experiments for Lua: one option table in, one result out.
@@ -345,14 +234,10 @@ void bind_launch(sol::table ms, sol::table native) {
   const auto add = [&](const char* name, const char* signature, const char* text, auto function) {
     define(launch_table, "launch", name, signature, text, function);
   };
-  add("run",
-      "(words, log, on_tick, { timeout, variables, stops_on_interrupt }) -> { exit_code, signal, "
-      "ended_by, text }",
-      "Runs a program to its end, to its timeout, or until on_tick returns false.", run_program);
   add("plan_point", "{ options } -> { options, id }",
       "Effective options and id of an experiment that a child will run; touches no GPU.",
       plan_point);
-  bind_waiting(launch_table);
+  bind_processes(launch_table);
   add("program", "(name) -> path", "A program that lies beside this one.",
       [](const Arguments& args) { return launch::sibling_program(args.text(1, "name")).string(); });
   add("program_as_typed", "() -> text", "What starts this program from here: a name or a path.",

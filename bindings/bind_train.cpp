@@ -5,9 +5,9 @@
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "bindings/handles.h"
+#include "bindings/trainer_methods.h"
 #include "bindings/usertype.h"
 #include "runtime/base/check.h"
-#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/experiment/measurement.h"
 #include "runtime/records/schema_json.h"
 
@@ -139,13 +139,6 @@ sol::object make_trainer(const Arguments& args) {
   return sol::make_object(args.state(), std::move(handle));
 }
 
-train::Trainer& open_trainer(const Arguments& args) {
-  const TrainerHandle& handle = args.self<TrainerHandle>("Trainer");
-  MS_CHECK(handle.trainer != nullptr, "{}: expected a trainer, got one that was closed",
-           args.function_name());
-  return *handle.trainer;
-}
-
 Json norms_by_layer(const train::StepReport& report) {
   Json list = Json::array();
   for (const privacy::LayerNorms& layer : report.layers) {
@@ -159,8 +152,15 @@ Json norms_by_layer(const train::StepReport& report) {
 
 sol::object run_step(const Arguments& args) {
   train::Trainer& trainer = open_trainer(args);
+  const std::shared_ptr<checkpoint::DurableRun> durable =
+      args.self<TrainerHandle>("Trainer").durable;
+  if (durable != nullptr) durable->before_step();
   const train::StepReport report =
       args.missing(2) ? trainer.step() : trainer.step(read_batch(args, 2, trainer.model()));
+  if (durable != nullptr) {
+    durable->after_step(report.step);
+    print_warnings(*durable);
+  }
   Json phases = Json::object();
   for (const auto& [phase, ms] : report.phases) phases[phase] = ms;
   Json result{{"step", report.step},
@@ -217,36 +217,14 @@ void trace_steps(const Arguments& args) {
   trainer.trace(steps, file);
 }
 
-sol::object save_checkpoint(const Arguments& args) {
-  train::Trainer& trainer = open_trainer(args);
-  return sol::make_object(args.state(), checkpoint::save(trainer, args.path(2, "folder")).string());
-}
-
-const OptionSchema& resume_schema() {
-  static const OptionSchema schema("Trainer:resume", [](OptionSchema& s) {
-    using T = checkpoint::ResumeOptions;
-    s.boolean<T>("if_any", &T::if_any, "return nil when there is no checkpoint");
-    s.boolean<T>("other_seed", &T::other_seed,
-                 "go on with this model's seed: other noise, other data");
-  });
-  return schema;
-}
-
-sol::object resume_checkpoint(const Arguments& args) {
-  train::Trainer& trainer = open_trainer(args);
-  checkpoint::ResumeOptions options;
-  resume_schema().assign_all(&options, args.options(3));
-  const auto step = checkpoint::resume(trainer, args.path(2, "folder"), options);
-  if (!step) return sol::make_object(args.state(), sol::lua_nil);
-  return sol::make_object(args.state(), static_cast<double>(*step));
-}
-
 sol::object read_trainer_field(const Arguments& args) {
   const std::string name = args.text(2, "field");
   train::Trainer& trainer = open_trainer(args);
   if (name == "model")
     return sol::make_object(args.state(), ModelHandle{args.self<TrainerHandle>("Trainer").model});
   if (name == "engine") return sol::make_object(args.state(), std::string(trainer.engine().name()));
+  if (name == "steps")
+    return sol::make_object(args.state(), static_cast<double>(trainer.state().step));
   if (name == "clip_bound") return sol::make_object(args.state(), trainer.clip_bound());
   if (name == "privacy_steps")
     return sol::make_object(args.state(), static_cast<double>(trainer.privacy_steps()));
@@ -257,9 +235,9 @@ sol::object read_trainer_field(const Arguments& args) {
   if (name == "planned_steps")
     return sol::make_object(args.state(), static_cast<double>(trainer.account().planned_steps()));
   throw UsageError(fmt::format(
-      "Trainer: expected a field (model, engine, private, privacy_steps, planned_steps, "
-      "noise_multiplier, clip_bound, units) or a method (step, privacy, gather, save, resume, "
-      "trace, close), got '{}'",
+      "Trainer: expected a field (model, engine, private, steps, privacy_steps, "
+      "planned_steps, noise_multiplier, clip_bound, units) or a method (step, privacy, gather, "
+      "save, finish_save, durable, resume, trace, close), got '{}'",
       name));
 }
 
@@ -287,22 +265,16 @@ void bind_train(sol::table ms) {
                  "The next steps (1) go into a Chrome trace, which is written after the last of "
                  "them; a name that ends in .gz is compressed. Perfetto opens it.",
                  &trace_steps);
-  trainer.method("save", "(folder) -> path",
-                 "Writes a checkpoint of all that the next step depends on; it is there as a whole "
-                 "or not at all. All ranks together.",
-                 &save_checkpoint);
-  trainer.method(
-      "resume", "(folder[, { if_any, other_seed }]) -> step",
-      "Goes on from a checkpoint, or from the newest in a folder: of any number of ranks "
-      "and any sharding. All ranks together.",
-      &resume_checkpoint);
+  add_checkpoint_methods(trainer);
   trainer.method("close", "()", "Gives the optimizer's and the engine's memory back now.",
                  [](const Arguments& args) {
                    TrainerHandle& handle = args.self<TrainerHandle>("Trainer");
+                   handle.durable.reset();
+                   handle.saver.reset();
                    handle.trainer.reset();
                    handle.model.reset();
                  });
-  trainer.fields({"model", "engine", "private", "privacy_steps", "planned_steps",
+  trainer.fields({"model", "engine", "private", "steps", "privacy_steps", "planned_steps",
                   "noise_multiplier", "clip_bound", "units"},
                  &read_trainer_field);
   trainer.text([](const TrainerHandle& handle) {
@@ -311,7 +283,6 @@ void bind_train(sol::table ms) {
                        handle.trainer->engine().name());
   });
 
-  document_options<checkpoint::ResumeOptions>("Trainer:resume", resume_schema());
   document_options<TrainerOptions>("ms.trainer", trainer_schema());
   document_options<privacy::PrivacyOptions>("ms.trainer.privacy", privacy_schema());
   document_options<privacy::ClipOptions>("ms.clip", clip_schema(), {"mode"});

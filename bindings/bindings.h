@@ -20,6 +20,7 @@ void bind_experiment(sol::table ms,
 void bind_records(sol::table native);     // run folders, for the Lua library
 void bind_analysis(sol::table native);    // analysis of results, for the Lua library
 void bind_export(sol::table native);      // file formats of other programs, for the Lua library
+void bind_processes(sol::table launch);   // processes, locks and interrupts, for the Lua library
 void bind_launch(sol::table ms,
                  sol::table native);  // ms.memory, ms.machine; processes for the Lua library
 
@@ -30,6 +31,8 @@ void add_library_searcher(lua_State* L);
 /// Registry key of the flag set by launch.note_failed_points: a sweep of this state has points that
 /// failed.
 inline constexpr const char* kFailedPointsNote = "moonshard.failed_points";
+/// The same for a result file that could not be written (launch.note_unwritten).
+inline constexpr const char* kUnwrittenNote = "moonshard.unwritten";
 /// The same for a script that has registered an engine or a rule.
 inline constexpr const char* kOwnPartsNote = "moonshard.own_parts";
 

@@ -9,6 +9,7 @@
 #include "bindings/arguments.h"
 #include "bindings/convert.h"
 #include "bindings/lua_error.h"
+#include "bindings/native_memory.h"
 #include "runtime/base/check.h"
 #include "runtime/base/options.h"
 
@@ -90,6 +91,7 @@ int call_bound(lua_State* L) {
   int results = -1;
   try {
     const CallDepth depth(name);
+    const CollectableCall collectable(L);
     const Arguments args(L, name);
     if constexpr (std::is_void_v<decltype(function(args))>) {
       function(args);
@@ -105,6 +107,7 @@ int call_bound(lua_State* L) {
   } catch (const std::exception& error) {
     push_error_text(L, error);
   }
+  collect_if_grown(L);
   return results < 0 ? lua_error(L) : results;
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "runtime/checkpoint/durable.h"
 #include "runtime/comm/world.h"
 #include "runtime/data/dataset_source.h"
 #include "runtime/models/model.h"
@@ -30,6 +31,8 @@ struct DataHandle {
 struct TrainerHandle {
   std::shared_ptr<train::Trainer> trainer;  ///< null after close()
   std::shared_ptr<models::Model> model;
+  std::shared_ptr<checkpoint::Saver> saver = {};         ///< from the first save
+  std::shared_ptr<checkpoint::DurableRun> durable = {};  ///< from durable()
 };
 
 // Opens the data source that a trainer's option `data` describes.

@@ -12,6 +12,7 @@
 #include "bindings/lua_error.h"
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
+#include "runtime/checkpoint/examine.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/launch/doctor.h"
 #include "runtime/launch/process.h"
@@ -175,13 +176,20 @@ int report_out_of_memory(const Json& record) {
   return kExitOutOfMemory;
 }
 
-// The entry of a point in sweep.json: id, file, asked, options.
+// The point that this process is for: id and options. A sweep's parent hands them over, because
+// reading the grid of 100,000 points would take longer than many a point; started by hand, they
+// are looked up in sweep.json.
 Json planned_point(const std::string& folder, const std::string& id) {
-  const Json sweep = read_json_file(std::filesystem::path(folder) / "sweep.json");
-  for (const Json& point : sweep.at("points")) {
-    if (string_or(point, "id", "") == id) return point;
+  if (const char* told = std::getenv("MOONSHARD_POINT"); told != nullptr && *told != '\0') {
+    Json point = parse_json(told, "MOONSHARD_POINT");
+    if (string_or(point, "id", "") == id && point.contains("options")) return point;
   }
-  throw UsageError(fmt::format("point: expected an id of {}/sweep.json, got '{}'", folder, id));
+  const records::RunTable table(folder);
+  const std::optional<size_t> place = table.find(id);
+  if (!place)
+    throw UsageError(fmt::format("point: expected an id of {}/sweep.json, got '{}'", folder, id));
+  const records::PlannedPoint planned = table.planned(*place);
+  return {{"id", planned.id}, {"options", planned.options}};
 }
 
 // Runs one point as several ranks: this process is their launcher, rank 0 writes to its log.
@@ -260,8 +268,8 @@ int point_command(const Verb&, const Words& words) {
       records::RunFolderWriter writer = records::RunFolderWriter::attach(folder);
       return run_point_ranks(writer, id, options, static_cast<int>(read.nproc));
     }
-    const std::filesystem::path place = std::filesystem::path(folder) / "points" / id;
-    std::filesystem::create_directories(place);
+    const std::filesystem::path place =
+        records::RunFolderWriter::attach(folder).make_point_folder(id);
     record = experiment::run_experiment(read, &print_step, place);
     if (record["status"] == "oom") code = kExitOutOfMemory;
   } catch (const Interrupted&) {
@@ -300,7 +308,8 @@ std::string doctor_help(const Verb& verb) {
              "Looks at this machine and says what to do about each problem. With run folders, "
              "folders of result files\nor single files: reads every file, compares records with "
              "their schema, ids with the options, tables with\nthe records, and names each defect. "
-             "Exit code 1 when there is one.") +
+             "With checkpoints or weights: reads every byte and compares\nit with its checksum. "
+             "Exit code 1 when there is a defect.") +
          describe_flags(doctor_flags(), &flags);
 }
 
@@ -325,10 +334,11 @@ int examine_folders(const Words& paths, bool as_json) {
   for (const std::string& path : paths) {
     std::error_code ignored;
     MS_CHECK(std::filesystem::exists(path, ignored),
-             "doctor: expected a run folder, a folder of result files or a JSON file, got '{}', "
-             "which is not there",
+             "doctor: expected a run folder, a folder of result files, a JSON file, checkpoints or "
+             "weights, got '{}', which is not there",
              path.substr(0, 200));
-    const records::FolderCheck check = records::check_folder(path, &typed_options);
+    const auto kept = checkpoint::examine(path);
+    const records::FolderCheck check = kept ? *kept : records::check_folder(path, &typed_options);
     defects += check.defects.size();
     list.push_back(records::to_json(check));
     if (as_json) continue;

@@ -16,6 +16,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/json.h"
+#include "runtime/comm/world.h"
 #include "runtime/launch/process.h"
 
 namespace moonshard::host {
@@ -45,18 +46,36 @@ int add_traceback(lua_State* L) {
   return 1;
 }
 
-std::string text_of(lua_State* L, int index) {
-  if (luaL_callmeta(L, index, "__tostring") != 0) index = -1;  // an error object with a text
-  const char* text = lua_tostring(L, index);
-  return text != nullptr ? text : std::string("an error object of type ") + luaL_typename(L, index);
+// An error object may have a text of its own.
+int own_text(lua_State* L) {
+  if (luaL_callmeta(L, 1, "__tostring") == 0) lua_settop(L, 1);
+  return 1;
 }
 
-// A sweep with failed points leaves a note in its state's registry (launch.note_failed_points).
-int requested_exit_code(lua_State* L) {
-  lua_getfield(L, LUA_REGISTRYINDEX, bindings::kFailedPointsNote);
-  const bool failed = lua_toboolean(L, -1) != 0;
+std::string text_of(lua_State* L, int index) {
+  const std::string type = luaL_typename(L, index);
+  lua_pushvalue(L, index);
+  lua_pushcfunction(L, &own_text);
+  lua_insert(L, -2);
+  const bool fails = lua_pcall(L, 1, 1, 0) != 0;  // __tostring is the script's and may raise
+  const char* text = fails ? nullptr : lua_tostring(L, -1);
+  const std::string result = text != nullptr ? text : "an error object of type " + type;
   lua_pop(L, 1);
-  return failed ? 5 : 0;
+  return fails ? result + ", whose __tostring raises an error itself" : result;
+}
+
+bool has_note(lua_State* L, const char* key) {
+  lua_getfield(L, LUA_REGISTRYINDEX, key);
+  const bool is_there = lua_toboolean(L, -1) != 0;
+  lua_pop(L, 1);
+  return is_there;
+}
+
+// A sweep with failed points, or one whose files could not be written, leaves a note in its state's
+// registry (launch.note_failed_points, launch.note_unwritten).
+int requested_exit_code(lua_State* L) {
+  if (has_note(L, bindings::kUnwrittenNote)) return 1;
+  return has_note(L, bindings::kFailedPointsNote) ? 5 : 0;
 }
 
 // Takes `--resume DIR` out of a script's words: run folders for its sweeps to go on with. A script
@@ -203,10 +222,12 @@ int LuaHost::run(int argument_count, bool is_command) {
     }
     std::string message = text_of(state_, -1);
     // Our own commands: a traceback would not help the user.
-    if (is_command) message = message.substr(0, message.find("\nstack traceback:"));
+    if (is_command || was_stopped())
+      message = message.substr(0, message.find("\nstack traceback:"));
     std::fprintf(stderr, "moonshard: %s\n", message.c_str());
     // Before the state is closed: closing may wait in a collective that the other ranks never join.
     end_rank(message.substr(0, message.find("\nstack traceback:")));
+    if (was_stopped()) return kExitToContinue;
     return message.find("memory: ") != std::string::npos ? 3 : 1;
   }
   if (is_command && lua_isnumber(state_, -1)) return static_cast<int>(lua_tointeger(state_, -1));
@@ -217,9 +238,11 @@ int LuaHost::run(int argument_count, bool is_command) {
 
 std::string run_help(const Verb& verb) {
   return usage_text(
-      verb, "[--nproc N] [--log-dir DIR] SCRIPT.lua [arguments]",
+      verb, "[--nproc N] [--log-dir DIR] [--max-restarts N [--min-nproc M]] SCRIPT.lua [arguments]",
       "Runs a Lua script; its arguments are in `arg` and `...`. With --nproc, N ranks of one job "
       "run it\n(ms.dist says which is which): rank 0 here, the others into DIR/log.rank<r>.txt.\n"
+      "--max-restarts: after a rank or the job was lost it starts again, to go on from its newest\n"
+      "checkpoint (trainer:durable); with --min-nproc with fewer ranks, if one cannot be had.\n"
       "--resume DIR behind the script: its sweep goes on in that run folder.");
 }
 
@@ -231,7 +254,8 @@ int run_command(const Verb& verb, const Words& words) {
   Words script = words;
   const RanksOptions ranks = take_ranks_options(script);
   MS_CHECK(!script.empty(), "command line: expected a script, got the end of the line");
-  if (must_start_ranks(ranks.nproc)) return start_ranks(ranks, verb, script);
+  const bool may_restart = ranks.max_restarts > 0 && !comm::is_rank();
+  if (must_start_ranks(ranks.nproc) || may_restart) return start_ranks(ranks, verb, script);
   LuaHost lua;
   return lua.run_file(script[0], Words(script.begin() + 1, script.end()));
 }

@@ -60,14 +60,55 @@ std::filesystem::path this_program() {
   return !error && std::filesystem::exists(file, error) ? file : "/proc/self/exe";
 }
 
-RanksOptions checked_ranks(const RanksFlags& flags) {
-  const std::string& text = flags.nproc;
+int64_t checked_count(const char* flag, const std::string& text, int64_t least, int64_t most) {
   int64_t count = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  MS_CHECK(error == std::errc() && stop == text.data() + text.size() && count >= 1 && count <= 4096,
-           "command line: option '--nproc': expected an integer from 1 to 4096, got '{}'", text);
-  return {count, flags.log_dir};
+  const bool is_number = error == std::errc() && stop == text.data() + text.size();
+  MS_CHECK(is_number && count >= least && count <= most,
+           "command line: option '{}': expected an integer from {} to {}, got '{}'", flag, least,
+           most, text);
+  return count;
 }
+
+RanksOptions checked_ranks(const RanksFlags& flags) {
+  return {checked_count("--nproc", flags.nproc, 1, 4096), flags.log_dir};
+}
+
+// What a script's own words may be led by.
+struct ScriptFlags : RanksFlags {
+  std::string max_restarts = "0", min_nproc;
+};
+
+// A start that fails this soon, twice in a row, does so for a reason that another start does not
+// mend: a GPU that is gone.
+constexpr std::chrono::seconds kTooSoon(60);
+
+// Decides whether and with how many ranks a job is started again.
+class Restarts {
+ public:
+  explicit Restarts(const RanksOptions& options) : options_(options), count_(options.nproc) {}
+
+  int count() const { return static_cast<int>(count_); }
+  int64_t done() const { return done_; }
+
+  bool start_again(int exit_code, std::chrono::steady_clock::duration ran) {
+    // The command line, and who asked the job to end, would say the same once more.
+    if (exit_code == 0 || exit_code == 2 || exit_code == kExitToContinue) return false;
+    if (done_ == options_.max_restarts) return false;
+    soon_ = ran < kTooSoon ? soon_ + 1 : 0;
+    if (soon_ >= 2 && options_.min_nproc > 0 && count_ > options_.min_nproc) {
+      --count_;
+      soon_ = 0;
+    }
+    ++done_;
+    return true;
+  }
+
+ private:
+  RanksOptions options_;
+  int64_t count_, done_ = 0;
+  int soon_ = 0;
+};
 
 bool told_others = false, failed_as_rank = false;
 
@@ -107,15 +148,28 @@ int start_ranks(const RanksOptions& options, const Verb& verb, const Words& word
   program.program = this_program();
   program.words = {verb.name};
   program.words.insert(program.words.end(), words.begin(), words.end());
-  program.count = static_cast<int>(options.nproc);
-  program.log_dir = options.log_dir;
+  program.ending_signal = [] { return ending_signal.load(); };
+  Restarts restarts(options);
   const SignalWatch watch;
   try {
-    const launch::ProgramRanksResult result = launch::run_program_ranks(program);
-    std::fflush(stdout);
-    if (!result.report.empty()) fmt::print(stderr, "moonshard: {}\n", result.report);
-    fmt::print(stderr, "moonshard: logs of the other ranks: {}\n", result.log_dir.string());
-    return result.exit_code;
+    while (true) {
+      const auto began = std::chrono::steady_clock::now();
+      program.count = restarts.count();
+      program.log_dir = options.log_dir;
+      if (!options.log_dir.empty() && restarts.done() > 0)
+        program.log_dir /= fmt::format("restart_{}", restarts.done());
+      const launch::ProgramRanksResult result = launch::run_program_ranks(program);
+      std::fflush(stdout);
+      if (!result.report.empty()) fmt::print(stderr, "moonshard: {}\n", result.report);
+      if (!result.log_dir.empty() && program.count > 1)
+        fmt::print(stderr, "moonshard: logs of the other ranks: {}\n", result.log_dir.string());
+      if (!restarts.start_again(result.exit_code, std::chrono::steady_clock::now() - began))
+        return result.exit_code;
+      throw_if_interrupted();
+      fmt::print(stderr, "moonshard: restart {} of {}, {} rank{}\n", restarts.done(),
+                 options.max_restarts, restarts.count(), restarts.count() == 1 ? "" : "s");
+      ::setenv("MOONSHARD_RESTARTS", std::to_string(restarts.done()).c_str(), 1);
+    }
   } catch (const Interrupted&) {
     const int signal = ending_signal.load();
     if (signal == 0 || signal == SIGINT) throw;
@@ -132,14 +186,25 @@ std::optional<int> start_ranks_if_asked(const RanksFlags& flags, const Verb& ver
 }
 
 RanksOptions take_ranks_options(Words& words) {
-  static const OptionSchema schema("run", add_ranks_flags<RanksFlags>);
-  RanksFlags flags;
+  static const OptionSchema schema("run", [](OptionSchema& flags) {
+    add_ranks_flags<ScriptFlags>(flags);
+    flags.text<ScriptFlags>("max_restarts", &ScriptFlags::max_restarts,
+                            "starts after a rank or the job was lost");
+    flags.text<ScriptFlags>("min_nproc", &ScriptFlags::min_nproc,
+                            "ranks to go on with where a restart fails at once");
+  });
+  ScriptFlags flags;
   const size_t taken = read_leading_flags({schema, &flags}, words);
   MS_CHECK(taken == words.size() || !words[taken].starts_with("--"),
-           "command line: expected a script, or --nproc or --log-dir before it, got '{}'",
+           "command line: expected a script, or --nproc, --log-dir, --max-restarts or --min-nproc "
+           "before it, got '{}'",
            words[taken].substr(0, words[taken].find('=')));
   words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(taken));
-  return checked_ranks(flags);
+  RanksOptions options = checked_ranks(flags);
+  options.max_restarts = checked_count("--max-restarts", flags.max_restarts, 0, 1'000'000);
+  if (!flags.min_nproc.empty())
+    options.min_nproc = checked_count("--min-nproc", flags.min_nproc, 1, options.nproc);
+  return options;
 }
 
 bool is_first_rank() {

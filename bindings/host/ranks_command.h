@@ -20,10 +20,12 @@ void add_ranks_flags(OptionSchema& schema) {
   schema.text<T>("log_dir", &T::log_dir, "folder for the logs of ranks other than 0");
 }
 
-/// The same, checked.
+/// The same, checked; a script may also be started again.
 struct RanksOptions {
   int64_t nproc = 1;
-  std::string log_dir;  ///< empty: a new folder, named at the end
+  std::string log_dir;       ///< empty: a temporary one, named after a failure
+  int64_t max_restarts = 0;  ///< after a rank or the job was lost
+  int64_t min_nproc = 0;     ///< ranks to go on with if a restart fails at once; 0: all of them
 };
 
 /// True when this process has to start ranks instead of doing the work. Throws UsageError when the
@@ -31,15 +33,16 @@ struct RanksOptions {
 bool must_start_ranks(int64_t nproc);
 
 /// Starts this program as ranks with the verb and these arguments; returns the job's exit code.
-/// Rank 0 uses our terminal; a failure is reported and the logs are named on stderr.
+/// Rank 0 uses our terminal; a failure is reported and the logs are named on stderr. Ranks of a
+/// restarted job see how often in MOONSHARD_RESTARTS.
 int start_ranks(const RanksOptions& options, const Verb& verb, const Words& words);
 /// The same if the flags ask for ranks and this process is not one; empty when it has to do the
 /// work.
 std::optional<int> start_ranks_if_asked(const RanksFlags& flags, const Verb& verb,
                                         const Words& words);
 
-/// Removes "--nproc N", "--nproc=N" and "--log-dir D" from the front of arguments that end in a
-/// script and its own arguments.
+/// Removes "--nproc N", "--nproc=N", "--log-dir D", "--max-restarts N" and "--min-nproc N" from the
+/// front of arguments that end in a script and its own arguments.
 RanksOptions take_ranks_options(Words& words);
 
 /// In a rank of another launcher (mpirun, srun, torchrun): ends this process when that launcher was

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -56,19 +57,42 @@ Names joined_without(const Names& a, const Names& b, const std::string& axis) {
   return {all.begin(), all.end()};
 }
 
+// Options that say how a point is measured, or that only one engine reads: a point of another value
+// is still the same training.
+bool is_side_option(const std::string& option, const std::string& axis) {
+  constexpr std::string_view kMeasuring[] = {"profile", "iters", "warmup", "memory_history"};
+  constexpr std::string_view kOfEngines[] = {"memory_budget_mb", "tile_size", "flash_algorithm"};
+  return std::ranges::find(kMeasuring, option) != std::end(kMeasuring) ||
+         (axis == "mode" && std::ranges::find(kOfEngines, option) != std::end(kOfEngines));
+}
+
+bool sweeps_side_options(const std::vector<Table>& tables, const std::string& axis) {
+  return std::ranges::any_of(tables, [&](const Table& table) {
+    return std::ranges::any_of(table.axes,
+                               [&](const std::string& name) { return is_side_option(name, axis); });
+  });
+}
+
 // Finds the partner of each row for a baseline on an axis. Tables that sweep the same options share
 // their indices: a thousand runs have a few of them.
 class AxisPartners {
  public:
-  AxisPartners(const std::vector<Table>& tables, const AxisBaseline& baseline)
+  /// With `loosely`, options on the side may differ.
+  AxisPartners(const std::vector<Table>& tables, const AxisBaseline& baseline, bool loosely)
       : tables_(tables), axis_(baseline.axis), value_(baseline.value) {
-    for (size_t t = 0; t < tables.size(); ++t) by_axes_[tables[t].axes].push_back(t);
+    for (size_t t = 0; t < tables.size(); ++t) {
+      Names axes = tables[t].axes;
+      if (loosely)
+        std::erase_if(axes, [&](const std::string& name) { return is_side_option(name, axis_); });
+      by_axes_[axes].push_back(t);
+      axes_.push_back(std::move(axes));
+    }
   }
 
   Partners of_table(size_t t) {
     const size_t count = tables_[t].rows.size();
     Partners partners(count), others(count);
-    const Group& group = group_of(tables_[t].axes);
+    const Group& group = group_of(axes_[t]);
     PlaceIndex own;
     add_to(own, t, group.axes);
     look_up(t, group.axes, own, partners);
@@ -133,6 +157,7 @@ class AxisPartners {
   const std::vector<Table>& tables_;
   const std::string& axis_;
   const Value& value_;
+  std::vector<Names> axes_;  // of each table
   std::map<Names, std::vector<size_t>> by_axes_;
   std::map<std::pair<Names, Names>, PlaceIndex> shared_;
   std::map<Names, Group> groups_;
@@ -196,11 +221,21 @@ Overheads all_overheads(const std::vector<Table>& tables,
 }  // namespace
 
 Overheads overheads_on_axis(const std::vector<Table>& tables, const AxisBaseline& baseline) {
-  AxisPartners partners(tables, baseline);
-  return all_overheads(
-      tables, [&](size_t t) { return partners.of_table(t); },
-      fmt::format("no point with {} = {} and the same other options", baseline.axis,
-                  baseline.shown));
+  AxisPartners exact(tables, baseline, false);
+  std::optional<AxisPartners> loose;
+  if (sweeps_side_options(tables, baseline.axis)) loose.emplace(tables, baseline, true);
+  const auto partners_of = [&](size_t t) {
+    Partners found = exact.of_table(t);
+    if (!loose || std::all_of(found.begin(), found.end(), [](const auto& p) { return bool(p); }))
+      return found;
+    const Partners others = loose->of_table(t);
+    for (size_t r = 0; r < found.size(); ++r)
+      if (!found[r]) found[r] = others[r];
+    return found;
+  };
+  return all_overheads(tables, partners_of,
+                       fmt::format("no point with {} = {} and the same other options",
+                                   baseline.axis, baseline.shown));
 }
 
 Overheads overheads_against(const std::vector<Table>& tables, const std::optional<Place>& baseline,

@@ -40,6 +40,9 @@ struct AxisBaseline {
 
 /// A point's partner is the first point of its table that has the axis's value and the same other
 /// axes; where its table has none, that of another table which agrees in what is swept in either.
+/// Who finds none so may take one that was measured otherwise (profile, iters, warmup,
+/// memory_history) or, between engines, has another value of an option that only one engine reads
+/// (memory_budget_mb, tile_size, flash_algorithm).
 Overheads overheads_on_axis(const std::vector<Table>& tables, const AxisBaseline& baseline);
 
 /// One point for all. Without one, `why_none` says why.

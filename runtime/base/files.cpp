@@ -15,6 +15,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
+#include "runtime/base/reclaim.h"
 
 namespace moonshard {
 namespace {
@@ -69,7 +70,7 @@ ReadOnlyFile ReadOnlyFile::open(const std::filesystem::path& path) {
   ReadOnlyFile result;
   result.path_ = path;
   // Without O_NONBLOCK the opening of a pipe would wait for its writer.
-  result.file_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  result.file_ = Descriptor(open_or_reclaim(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (result.file_.number() < 0) fail_to_read(path, "read", errno);
   struct stat status {};
   if (::fstat(result.file_.number(), &status) != 0) fail_to_read(path, "read", errno);
@@ -106,20 +107,49 @@ void fail_to_write(const std::filesystem::path& path, const char* action, int er
   const char* advice = error == ENOSPC || error == EDQUOT  ? "free space on that disk"
                        : error == EROFS || error == EACCES ? "choose a folder you may write to"
                        : error == EMFILE                   ? "raise 'ulimit -n'"
-                                                           : "check the folder";
+                       : error == ELOOP ? "it is a link, which is not followed: remove it"
+                                        : "check the folder";
   throw IoError(
       fmt::format("{}: cannot {}: {}; {}", path.string(), action, std::strerror(error), advice));
 }
 
-void create_private_folders(const std::filesystem::path& folder) {
+void create_folders(const std::filesystem::path& folder, Access access) {
   std::error_code ignored;
   if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
   const std::filesystem::path above = folder.parent_path();
-  if (above != folder) create_private_folders(above);
-  if (::mkdir(folder.c_str(), 0700) == 0) return;
+  if (above != folder) create_folders(above, access);
+  if (::mkdir(folder.c_str(), access == Access::Private ? 0700 : 0777) == 0) {
+    sync_folder(above);
+    return;
+  }
   const int reason = errno;  // another process may have been faster
   if (!std::filesystem::is_directory(folder, ignored))
     fail_to_write(folder, "make the folder", reason);
+}
+
+void create_private_folders(const std::filesystem::path& folder) {
+  create_folders(folder, Access::Private);
+}
+
+std::filesystem::path user_folder() {
+  const char* given = std::getenv("MOONSHARD_LOCK_DIR");
+  const std::string folder =
+      given != nullptr && *given != '\0' ? given : fmt::format("/tmp/moonshard-{}", ::getuid());
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw IoError(
+        fmt::format("{}: cannot make the folder for locks and sockets: {}; set MOONSHARD_LOCK_DIR",
+                    folder, std::strerror(errno)));
+  }
+  // /tmp is shared: another user may have created the folder first, or a symlink in its place.
+  struct stat info {};
+  if (::lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::getuid() ||
+      (given == nullptr && (info.st_mode & 077) != 0)) {
+    throw IoError(
+        fmt::format("{}: expected a folder of this user alone for locks and sockets, got another's "
+                    "or one that others may enter; set MOONSHARD_LOCK_DIR",
+                    folder));
+  }
+  return folder;
 }
 
 StagedFile::StagedFile(const std::filesystem::path& target, OnInterrupt on_interrupt, Access access)
@@ -130,7 +160,7 @@ StagedFile::StagedFile(const std::filesystem::path& target, OnInterrupt on_inter
   // The process id in the name lets a later run tell a dead writer's leftovers from a live one's.
   aside_ += fmt::format("{}{}.{}", kTemporaryMark, ::getpid(), counter.fetch_add(1));
   file_ = Descriptor(
-      ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file_mode(access)));
+      open_or_reclaim(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file_mode(access)));
   if (file_.number() < 0) {
     const int error = errno;
     aside_.clear();
@@ -157,6 +187,19 @@ void StagedFile::write(const void* data, int64_t bytes) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_to_write(target_, "write", errno);
     from += written;
+    bytes -= written;
+  }
+}
+
+void StagedFile::write_at(int64_t position, const void* data, int64_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::pwrite(
+        file_.number(), from, static_cast<size_t>(std::min(bytes, kMaxWriteBytes)), position);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_to_write(target_, "write", errno);
+    from += written;
+    position += written;
     bytes -= written;
   }
 }
@@ -188,12 +231,20 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
   sync_folder(path.parent_path());
 }
 
-void append_private(const std::filesystem::path& path, std::string_view bytes) {
-  const Descriptor file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, file_mode(Access::Private)));
+void append_to_file(const std::filesystem::path& path, std::string_view bytes, Access access) {
+  // A folder from elsewhere may hold a link to anything; O_NONBLOCK refuses a pipe without a
+  // reader.
+  const Descriptor file(::open(path.c_str(),
+                               O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                               file_mode(access)));
   if (file.number() < 0) fail_to_write(path, "open", errno);
-  if (::write(file.number(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
-    fail_to_write(path, "add to", errno);
+  const ssize_t written = ::write(file.number(), bytes.data(), bytes.size());
+  if (written < 0) fail_to_write(path, "add to", errno);
+  if (written != static_cast<ssize_t>(bytes.size())) fail_to_write(path, "add to", ENOSPC);
+}
+
+void append_private(const std::filesystem::path& path, std::string_view bytes) {
+  append_to_file(path, bytes, Access::Private);
 }
 
 void sync_folder(const std::filesystem::path& folder) {

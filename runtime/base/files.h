@@ -69,8 +69,16 @@ constexpr unsigned file_mode(Access access) {
   return access == Access::Private ? 0600 : 0644;
 }
 
-/// Makes the folder and those above it that are missing, all for the owner alone. Throws IoError.
+/// Makes the folder and those above it that are missing, and syncs each into the one above it: a
+/// power cut does not take a new folder with all that was synced in it. Throws IoError.
+void create_folders(const std::filesystem::path& folder, Access access);
+/// The same for the owner alone.
 void create_private_folders(const std::filesystem::path& folder);
+
+/// Folder for locks and sockets of this user's processes on this machine: MOONSHARD_LOCK_DIR, or a
+/// per-user one in /tmp. Made when missing, for this user alone. Throws IoError when it is
+/// another's.
+std::filesystem::path user_folder();
 
 /// A file that is being written: write, finish, commit. What is not committed vanishes.
 class StagedFile {
@@ -86,6 +94,8 @@ class StagedFile {
 
   const std::filesystem::path& target() const { return target_; }
   void write(const void* data, int64_t bytes);
+  /// Over bytes that were written before; the next write() still goes to the end.
+  void write_at(int64_t position, const void* data, int64_t bytes);
   /// Brings all bytes to the disk and closes the file.
   void finish();
   /// Takes the target's name.
@@ -101,8 +111,10 @@ class StagedFile {
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes,
                            Access access = Access::Shared);
 
-/// Adds to the end of a file, which is made for the owner alone where it is missing. For logs: not
-/// atomic, not synced. Throws IoError.
+/// Adds to the end of a file, which is made where it is missing. For logs and what can be made
+/// again: not atomic, not synced. A link in the file's place is not followed. Throws IoError.
+void append_to_file(const std::filesystem::path& path, std::string_view bytes, Access access);
+/// The same for the owner alone.
 void append_private(const std::filesystem::path& path, std::string_view bytes);
 
 /// Makes renames in a folder last through a power cut.

@@ -140,7 +140,9 @@ class Judge {
 
 }  // namespace
 
-Json parse_json(std::string_view text, const std::string& where, const JsonLimits& limits) {
+namespace {
+
+void check_json(std::string_view text, const std::string& where, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
     throw IoError(fmt::format("{}: expected at most {} bytes of JSON, got {}; it is not a record",
                               where, limits.max_bytes, text.size()));
@@ -157,7 +159,33 @@ Json parse_json(std::string_view text, const std::string& where, const JsonLimit
     throw IoError(fmt::format("{}: expected JSON, got {}; the file is damaged or foreign", where,
                               checker.problem));
   }
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& where, const JsonLimits& limits) {
+  check_json(text, where, limits);
   return Json::parse(text.begin(), text.end());
+}
+
+Json parse_json_list(std::string_view text, const std::string& where, const std::string& list,
+                     const std::function<void(Json&&)>& take, const JsonLimits& limits) {
+  check_json(text, where, limits);
+  std::string key;
+  bool is_in_list = false;
+  return Json::parse(text.begin(), text.end(),
+                     [&](int depth, Json::parse_event_t event, Json& parsed) {
+                       if (depth == 1 && event == Json::parse_event_t::key)
+                         key = parsed.get_ref<const std::string&>();
+                       if (depth == 1 && event == Json::parse_event_t::array_start)
+                         is_in_list = key == list;
+                       if (depth == 1 && event == Json::parse_event_t::array_end)
+                         is_in_list = false;
+                       if (depth != 2 || !is_in_list || event != Json::parse_event_t::object_end)
+                         return true;
+                       take(std::move(parsed));
+                       return false;
+                     });
 }
 
 std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) {
@@ -220,7 +248,7 @@ void write_value(std::string& text, const Json& value, size_t depth) {
 }  // namespace
 
 std::string one_line(const Json& value) {
-  return value.dump();
+  return on_one_line(value);
 }
 
 std::string to_text(const Json& value) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -29,13 +30,20 @@ struct JsonLimits {
 /// Parses text. Throws IoError "where: …" on malformed, too deep, too large or duplicate-key input.
 Json parse_json(std::string_view text, const std::string& where, const JsonLimits& limits = {});
 
+/// Parses text whose outermost object has a long list: each object in it is handed over and not
+/// kept, so that memory does not grow with the list. The value that is returned has the list
+/// without them.
+Json parse_json_list(std::string_view text, const std::string& where, const std::string& list,
+                     const std::function<void(Json&&)>& take, const JsonLimits& limits = {});
+
 /// Reads and parses one file; a file above the limit is refused before it is read.
 Json read_json_file(const std::filesystem::path& path, const JsonLimits& limits = {});
 
 /// Text with two-space indentation and a final newline. NaN and infinities become null.
 std::string to_text(const Json& value);
 
-/// Text on one line. json's own dump() would be compiled again in every file that calls it.
+/// Text on one line, bad UTF-8 replaced. json's own dump() would be compiled again in every file
+/// that calls it.
 std::string one_line(const Json& value);
 
 /// Whole small file as bytes. Throws IoError naming the path and the system's reason.

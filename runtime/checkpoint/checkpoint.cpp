@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/ranges.h>
 
 #include "runtime/base/check.h"
@@ -18,6 +17,7 @@
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/checkpoint_index.h"
 #include "runtime/checkpoint/integrity.h"
+#include "runtime/checkpoint/run_parts.h"
 #include "runtime/checkpoint/tensor_parts.h"
 #include "runtime/core/device.h"
 #include "runtime/models/model_options.h"
@@ -26,25 +26,6 @@
 
 namespace moonshard::checkpoint {
 namespace {
-
-// The options that weights depend on, by name.
-Json architecture(const models::ModelOptions& options) {
-  Json all = models::model_schema().to_json(&options);
-  // How it computes, where its weights came from, what it is called; seed and frozen are apart.
-  for (const char* name : {"model", "weights", "device", "param_dtype", "attention",
-                           "checkpointing", "checkpoint_every", "frozen", "seed"})
-    all.erase(name);
-  return all;
-}
-
-// Parameters that are not trained, sorted.
-std::vector<std::string> frozen_names(const models::Model& model) {
-  std::vector<std::string> names;
-  for (const auto& parameter : model.parameters())
-    if (!parameter->trainable) names.push_back(parameter->name);
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 std::map<std::string, std::vector<int64_t>> shapes_of(const models::Model& model) {
   std::map<std::string, std::vector<int64_t>> shapes;
@@ -144,43 +125,6 @@ void check_fits(const CheckpointIndex& index, const train::Trainer& trainer, boo
 
 namespace fs = std::filesystem;
 
-// The worker's thread has streams of its own.
-void finish_device_work(const models::Model& model) {
-  const c10::Device device = resolve_device(model.options().device);
-  if (!device.is_cuda()) return;
-  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-}
-
-CheckpointIndex index_of(const train::Trainer& trainer, const std::string& id) {
-  const train::RunState state = trainer.state();
-  const models::ModelOptions& model = trainer.model().options();
-  const sharding::ShardingOptions& sharding = trainer.sharding_options();
-  CheckpointIndex index;
-  index.id = id;
-  index.step = state.step;
-  index.seed = model.seed;
-  index.world = trainer.world().size();
-  index.parallel = {
-      {"parallel", sharding.parallel}, {"sharding", sharding.sharding}, {"wrap", sharding.wrap}};
-  index.model = architecture(model);
-  index.model["model"] = model.model;
-  index.frozen = frozen_names(trainer.model());
-  index.optimizer = trainer.optimizer_options().optimizer;
-  index.optimizer_states = trainer.optimizer().state_names();
-  index.data_position = state.data_position;
-  index.is_private = trainer.engine().is_private();
-  index.engine = trainer.clip_options().mode;
-  index.clipping = trainer.clip_options().clipping;
-  index.noise_multiplier = trainer.clip_options().noise_multiplier;
-  index.clip_bound = state.clip_bound;
-  index.privacy_steps = state.spent.private_steps;
-  index.privacy_history = state.spent.history.to_json();
-  index.noised_steps = state.spent.noised_steps;
-  index.secret_steps = state.spent.secret_steps;
-  index.why_no_epsilon = state.spent.why_no_epsilon;
-  return index;
-}
-
 train::RunState state_of(const CheckpointIndex& index, const std::string& where) {
   train::RunState state;
   state.step = index.step;
@@ -191,6 +135,7 @@ train::RunState state_of(const CheckpointIndex& index, const std::string& where)
   state.spent.noised_steps = index.noised_steps;
   state.spent.secret_steps = index.secret_steps;
   state.spent.why_no_epsilon = index.why_no_epsilon;
+  state.checkpoint = index.seal;
   return state;
 }
 
@@ -221,13 +166,15 @@ std::vector<StateOf> wanted_states(const CheckpointIndex& index, const sharding:
   return states;
 }
 
-// Every byte of the files that this rank reads from, whatever part of them it needs: each once.
+// Everything that this rank will read, before anything changes. Reading checks again: what is
+// changed in between is found, too.
 void check_sums(const CheckpointIndex& index, const fs::path& folder,
                 const std::vector<const PartReader*>& readers) {
   if (!index.has_sums) return;
   std::set<std::string> names;
   for (const PartReader* reader : readers) reader->add_files(names);
   check_files(folder, index.files, names);
+  for (const PartReader* reader : readers) reader->check_blocks();
 }
 
 // A key that some ranks have and others lack would let some of them claim what others do not.
@@ -255,42 +202,6 @@ std::string choose_checkpoint(const fs::path& where, bool if_any) {
 }
 
 }  // namespace
-
-fs::path save(train::Trainer& trainer, const fs::path& folder) {
-  comm::World& world = trainer.world();
-  MS_CHECK(!world.is_fake(),
-           "checkpoint: expected real ranks, got world = {}; one rank of {} "
-           "has only its own part",
-           trainer.sharding_options().world, world.size());
-  MS_CHECK(trainer.half_done().empty(),
-           "checkpoint: expected whole weights, got those of a {} that failed on its way",
-           trainer.half_done());
-  AllOrNone ranks(world.group("checkpoint", c10::kCPU), "checkpoint save");
-  // With ddp every rank has the same: one writes.
-  const bool writes = trainer.sharding_options().parallel != "ddp" || world.rank() == 0;
-  const RankState own = writes ? rank_state(trainer.parallel(), trainer.optimizer()) : RankState{};
-  finish_device_work(trainer.model());
-
-  const int64_t step = trainer.state().step;
-  std::unique_ptr<PartialCheckpoint> partial;  // on rank 0, like the key
-  std::string key;
-  const std::string name = ranks.run_on_first([&] {
-    key = checkpoint_key();
-    partial = std::make_unique<PartialCheckpoint>(folder, step);
-    return partial->path().filename().string();
-  });
-  const std::string id = name.substr(name.rfind('-') + 1);
-  const std::vector<std::string> answers =
-      ranks.run([&] { return write_rank_file(folder / name, id, world.rank(), own); });
-  ranks.run_on_first([&] {
-    CheckpointIndex index = index_of(trainer, id);
-    for (size_t rank = 0; rank < answers.size(); ++rank)
-      add_rank(index, static_cast<int>(rank), answers[rank]);
-    partial->publish(index_text(index, key));
-    return std::string();
-  });
-  return folder / checkpoint_name(step);
-}
 
 std::optional<int64_t> resume(train::Trainer& trainer, const fs::path& where,
                               const ResumeOptions& options) {

@@ -1,17 +1,14 @@
 // Checkpoints of a training run: everything that the next step depends on, as a folder that is
-// written atomically. docs/checkpoints.md has the format.
+// written atomically. docs/checkpoints.md has the format; saver.h writes them.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 
+#include "runtime/checkpoint/saver.h"
 #include "runtime/train/trainer.h"
 
 namespace moonshard::checkpoint {
-
-/// Writes a checkpoint into a folder of them and returns its path. All ranks together; an error on
-/// one is an error on all.
-std::filesystem::path save(train::Trainer& trainer, const std::filesystem::path& folder);
 
 struct ResumeOptions {
   bool if_any = false;      ///< no error if there is nothing to resume from

@@ -5,10 +5,12 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/check.h"
@@ -69,24 +71,30 @@ std::string checkpoint_name(int64_t step) {
   return fmt::format("step_{:08}", step);
 }
 
+std::vector<std::string> checkpoints_newest_first(const fs::path& folder) {
+  std::vector<std::pair<int64_t, std::string>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const int64_t step = step_of(name);
+    if (step >= 0 && is_complete(entry.path())) found.emplace_back(step, name);
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> names;
+  for (const auto& [step, name] : found) names.push_back(name);
+  if (!fs::exists(folder / kLatest, error)) return names;
+  std::string latest = read_text_file(folder / kLatest, 4096);
+  latest.resize(latest.find_last_not_of(" \r\n") + 1);
+  // An untrusted name never leads out of the folder: it must be one of those that were found.
+  const auto place = std::find(names.begin(), names.end(), latest);
+  if (place != names.end()) std::rotate(names.begin(), place, place + 1);
+  return names;
+}
+
 fs::path find_checkpoint(const fs::path& where) {
   if (is_complete(where)) return where;
-  std::error_code error;
-  if (fs::exists(where / kLatest, error)) {
-    std::string name = read_text_file(where / kLatest, 4096);
-    name.resize(name.find_last_not_of(" \r\n") + 1);
-    // An untrusted name never leads out of the folder.
-    if (step_of(name) >= 0 && is_complete(where / name)) return where / name;
-  }
-  fs::path newest;
-  int64_t highest = -1;
-  for (const auto& entry : fs::directory_iterator(where, error)) {
-    const int64_t step = step_of(entry.path().filename().string());
-    if (step <= highest || !is_complete(entry.path())) continue;
-    highest = step;
-    newest = entry.path();
-  }
-  return newest;
+  const std::vector<std::string> names = checkpoints_newest_first(where);
+  return names.empty() ? fs::path() : where / names.front();
 }
 
 void sweep_partial_checkpoints(const fs::path& folder) {
@@ -95,6 +103,27 @@ void sweep_partial_checkpoints(const fs::path& folder) {
   bool is_held = false;
   const Descriptor held = lock(folder, is_held);
   if (is_held) sweep(folder);
+}
+
+void prune_checkpoints(const fs::path& folder, const std::string& newest, int64_t keep,
+                       int64_t keep_every) {
+  if (keep == 0) return;
+  std::vector<std::pair<int64_t, fs::path>> older;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const int64_t step = step_of(name);
+    if (step >= 0 && name != newest) older.emplace_back(step, entry.path());
+  }
+  std::sort(older.rbegin(), older.rend());
+  for (size_t i = static_cast<size_t>(keep - 1); i < older.size(); ++i) {
+    const auto& [step, path] = older[i];
+    if (keep_every > 0 && step % keep_every == 0) continue;
+    // Under the name of a partial one: readers never see a part of it, and the next save sweeps.
+    const fs::path aside =
+        folder / fmt::format(".{}.partial-{}", path.filename().string(), random_id());
+    if (::rename(path.c_str(), aside.c_str()) == 0) fs::remove_all(aside, ignored);
+  }
 }
 
 PartialCheckpoint::PartialCheckpoint(const fs::path& folder, int64_t step)

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "runtime/base/files.h"
 
@@ -19,8 +20,18 @@ std::string checkpoint_name(int64_t step);
 /// one with the highest step. Empty when there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& where);
 
+/// Names of all complete ones in a folder: the one that `latest` names, then by step, the highest
+/// first.
+std::vector<std::string> checkpoints_newest_first(const std::filesystem::path& folder);
+
 /// Removes what dead writers left in a folder of checkpoints, unless a save is in progress there.
 void sweep_partial_checkpoints(const std::filesystem::path& folder);
+
+/// Removes older checkpoints but the `keep` newest (0: removes none) and those of steps that
+/// `keep_every` divides; `newest` always stays. A kill leaves each whole or gone. What cannot be
+/// removed stays.
+void prune_checkpoints(const std::filesystem::path& folder, const std::string& newest, int64_t keep,
+                       int64_t keep_every);
 
 /// A checkpoint being written, on the leading rank. Removed by the destructor unless published.
 class PartialCheckpoint {

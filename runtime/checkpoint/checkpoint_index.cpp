@@ -156,9 +156,17 @@ std::map<std::string, FileSum> read_sums(const Fields& files) {
     if (!is_rank_file(name))
       files.fail("files", "names like rank00000.safetensors", in_quotes(name));
     const Fields fields = files.object(name.c_str());
-    const FileSum sum{fields.integer("bytes", 0), fields.text("sha256")};
-    if (sum.sha256.size() != 64) fields.fail("sha256", "64 digits", in_quotes(sum.sha256));
-    sums[name] = sum;
+    const auto digits = [&](const char* key) {
+      if (!fields.raw().contains(key)) return std::string();
+      const std::string sum = fields.text(key);
+      if (sum.size() != 64) fields.fail(key, "64 digits", in_quotes(sum));
+      return sum;
+    };
+    FileSum sum{fields.integer("bytes", 0), digits("header_sha256"), digits("data_sha256"),
+                digits("sha256")};
+    if (sum.header_sha256.empty() && sum.sha256.empty())
+      fields.fail("header_sha256", "64 digits", "none");
+    sums[name] = std::move(sum);
   }
   return sums;
 }
@@ -183,7 +191,7 @@ void check_tensors_of(const CheckpointIndex& index, const std::string& where) {
 
 // The text of an index with its seal checked, parsed. Says so in `seal`; none for version 1.
 json read_sealed(const std::filesystem::path& path, const std::string& key,
-                 std::optional<Seal>& seal) {
+                 std::optional<Seal>& seal, std::string& digits) {
   const std::string where = path.string();
   const std::string text = read_foreign_text(path, kLimits);
   json whole = parse_foreign_json(text, where, kLimits);
@@ -200,6 +208,7 @@ json read_sealed(const std::filesystem::path& path, const std::string& key,
   // A newer one that says it is old is not.
   if (version > 1 || whole.contains("sha256")) {
     seal = check_seal(text, key, where);
+    digits = seal_of(text);
   } else if (!key.empty()) {
     refuse_missing_hmac(where);
   }
@@ -237,6 +246,7 @@ std::string index_text(CheckpointIndex& index, const std::string& key) {
   Json head{{"schema_version", kCheckpointVersion},
             {"kind", "moonshard checkpoint"},
             {"id", index.id},
+            {"previous", index.previous},
             {"step", index.step},
             {"seed", index.seed},
             {"world", index.world},
@@ -264,7 +274,9 @@ std::string index_text(CheckpointIndex& index, const std::string& key) {
                            : "the seed gives the noise: with it, nothing here is private"}}},
             {"files", Json::object()}};
   for (const auto& [name, sum] : index.files)
-    head["files"][name] = {{"bytes", sum.bytes}, {"sha256", sum.sha256}};
+    head["files"][name] = {{"bytes", sum.bytes}, {"header_sha256", sum.header_sha256}};
+  for (const auto& [name, sum] : index.files)
+    if (!sum.data_sha256.empty()) head["files"][name]["data_sha256"] = sum.data_sha256;
   // One line for each key and each tensor: readable, and a tenth of the indented text's length.
   std::string text = "{\n";
   for (const auto& [name, value] : head.items())
@@ -293,10 +305,11 @@ CheckpointIndex read_index(const std::filesystem::path& folder, const std::strin
   const std::filesystem::path path = folder / kIndexName;
   const std::string where = path.string();
   std::optional<Seal> seal;
-  const json whole = read_sealed(path, key, seal);
-  const Fields fields(whole, where);
   CheckpointIndex index;
+  const json whole = read_sealed(path, key, seal, index.seal);
+  const Fields fields(whole, where);
   index.id = fields.text("id");
+  if (whole.contains("previous")) index.previous = fields.text("previous");
   index.step = fields.integer("step", 0);
   index.seed = fields.integer("seed", 0);
   index.world = fields.integer("world", 1);
@@ -329,6 +342,11 @@ CheckpointIndex read_index(const std::filesystem::path& folder, const std::strin
   if (index.why_no_epsilon.empty()) index.why_no_epsilon = why_unsealed(seal);
   index.has_sums = seal.has_value();
   if (index.has_sums) index.files = read_sums(fields.object("files"));
+  for (const auto& [name, sum] : index.files) {
+    // Whoever has no key can meet a CRC-32C.
+    if (seal == Seal::CheckedHmac && sum.data_sha256.empty() && sum.sha256.empty())
+      fields.fail("files", "the SHA-256 of data under an HMAC", "none");
+  }
   for (const json& tensor : fields.array("tensors"))
     index.tensors.push_back(read_tensor(tensor, where));
   std::sort(index.tensors.begin(), index.tensors.end(),

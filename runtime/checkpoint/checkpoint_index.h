@@ -16,9 +16,10 @@
 
 namespace moonshard::checkpoint {
 
-/// Of the folder's format. Readers refuse a newer one. Version 2 has checksums; version 1 is read,
-/// but an edit of it would go unseen, so that a run that resumes from it claims no epsilon.
-inline constexpr int64_t kCheckpointVersion = 2;
+/// Of the folder's format. Readers refuse a newer one. Version 2 has checksums of whole files,
+/// version 3 of every tensor; version 1 is read, but an edit of it would go unseen, so that a run
+/// that resumes from it claims no epsilon.
+inline constexpr int64_t kCheckpointVersion = 3;
 inline constexpr const char* kIndexName = "index.json";
 
 /// Elements first … first + count - 1 of a flattened tensor, under its name in a file.
@@ -35,7 +36,9 @@ struct StoredTensor {
 };
 
 struct CheckpointIndex {
-  std::string id;  ///< its files carry it too: files of two checkpoints never mix
+  std::string id;        ///< its files carry it too: files of two checkpoints never mix
+  std::string previous;  ///< seal of the index that this run saved or resumed from before; or empty
+  std::string seal;      ///< its own, of an index that was read
   int64_t step = 0, seed = 0, world = 1;
   Json parallel = Json::object();   ///< how it was sharded; informative
   Json model = Json::object();      ///< options that the weights depend on

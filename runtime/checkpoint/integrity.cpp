@@ -8,12 +8,12 @@
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/base/sha256.h"
+#include "runtime/weights/safetensors.h"
 
 namespace moonshard::checkpoint {
 namespace {
 
 constexpr int64_t kLeastKeyBytes = 16, kMostKeyBytes = 1 << 16;
-constexpr int64_t kPieceBytes = 4 << 20;
 constexpr size_t kHexDigits = 64;
 
 // Lines of the index: no text in it can look like them, since JSON has no new lines in texts.
@@ -24,17 +24,6 @@ std::string sha256_of_text(std::string_view text) {
   Sha256 hash;
   hash.add(text);
   return hash.hex();
-}
-
-FileSum sum_of(const ReadOnlyFile& file) {
-  Sha256 hash;
-  std::vector<char> piece(static_cast<size_t>(std::min(kPieceBytes, file.size())));
-  for (int64_t position = 0; position < file.size(); position += kPieceBytes) {
-    const int64_t bytes = std::min(kPieceBytes, file.size() - position);
-    file.read_at(position, piece.data(), bytes, "checksum");
-    hash.add(piece.data(), static_cast<size_t>(bytes));
-  }
-  return {hash.bytes(), hash.hex()};
 }
 
 [[noreturn]] void refuse_seal(const std::string& where, const std::string& expected,
@@ -112,22 +101,31 @@ void refuse_missing_hmac(const std::string& where) {
       where, kKeyVariable));
 }
 
+std::string seal_of(const std::string& text) {
+  const size_t line = text.rfind(kSumLine);
+  return line == std::string::npos ? "" : text.substr(line + kSumLine.size(), kHexDigits);
+}
+
 void check_files(const std::filesystem::path& folder, const std::map<std::string, FileSum>& sums,
                  const std::set<std::string>& names) {
   for (const std::string& name : names) {
     const std::filesystem::path path = folder / name;
     const FileSum& saved = sums.at(name);
-    const ReadOnlyFile file = ReadOnlyFile::open(path);
     const auto refuse = [&](const std::string& expected, const std::string& got) {
       throw IoError(
           fmt::format("{}: expected {}, as the index says, got {}; the file was changed or damaged "
                       "after the save: copy it again, or take another checkpoint",
                       path.string(), expected, got));
     };
-    if (file.size() != saved.bytes)
-      refuse(fmt::format("{} bytes", saved.bytes), fmt::format("{}", file.size()));
-    const FileSum found = sum_of(file);
-    if (found.sha256 != saved.sha256) refuse(fmt::format("SHA-256 {}", saved.sha256), found.sha256);
+    const auto compare = [&](const char* what, const std::string& told, const std::string& found) {
+      if (told != found) refuse(fmt::format("SHA-256 {} of its {}", told, what), found);
+    };
+    const auto file = weights::SafetensorsFile::open(path);
+    if (file.bytes() != saved.bytes)
+      refuse(fmt::format("{} bytes", saved.bytes), fmt::format("{}", file.bytes()));
+    if (!saved.sha256.empty()) compare("bytes", saved.sha256, file.whole_sha256());
+    if (!saved.header_sha256.empty()) compare("header", saved.header_sha256, file.header_sha256());
+    if (!saved.data_sha256.empty()) compare("data", saved.data_sha256, file.data_sha256());
   }
 }
 

@@ -7,7 +7,6 @@
 #include "kernels/split_float/split_float.h"
 #include "runtime/base/check.h"
 #include "runtime/base/json.h"
-#include "runtime/base/sha256.h"
 #include "runtime/base/utf8.h"
 #include "runtime/checkpoint/integrity.h"
 #include "runtime/core/device.h"
@@ -47,14 +46,14 @@ RankState rank_state(sharding::Parallel& parallel, const optim::Optimizer& optim
 }
 
 std::string write_rank_file(const fs::path& folder, const std::string& id, int rank,
-                            const RankState& state) {
+                            const RankState& state, bool has_key) {
   Json parts = Json::array();
   weights::NamedTensors tensors;
-  weights::LowHalves low_halves;
+  weights::WriteOptions options{{}, Access::Private, has_key};
   for (const TensorPart& part : state.parts) {
     const bool is_whole = part.values.numel() == c10::multiply_integers(part.shape);
     tensors.emplace_back(part.name, is_whole ? part.values.view(part.shape) : part.values);
-    if (part.low.defined()) low_halves[part.name] = part.low;
+    if (part.low.defined()) options.low_halves[part.name] = part.low;
     const at::ScalarType type = part.low.defined() ? at::kFloat : part.values.scalar_type();
     parts.push_back({part.name, weights::dtype_label(type, part.name), part.shape, part.first,
                      part.values.numel()});
@@ -68,10 +67,12 @@ std::string write_rank_file(const fs::path& folder, const std::string& id, int r
              folder.string());
     weights::Metadata metadata = weights::kPortableMetadata;
     metadata[kIdKey] = id;
-    Sha256 sum;  // of what was to be written: what the disk makes of it is found at the resume
-    weights::write_safetensors(folder / rank_file_name(rank), tensors, metadata, &sum, low_halves,
-                               Access::Private);
-    answer["sum"] = {{"bytes", sum.bytes()}, {"sha256", sum.hex()}};
+    // Of what was to be written: what the disk makes of it is found at the resume.
+    const weights::WrittenFile written =
+        weights::write_safetensors(folder / rank_file_name(rank), tensors, metadata, options);
+    answer["sum"] = {{"bytes", written.bytes},
+                     {"header_sha256", written.header_sha256},
+                     {"data_sha256", written.data_sha256}};
   }
   return one_line(answer);
 }
@@ -95,7 +96,9 @@ void add_rank(CheckpointIndex& index, int rank, const std::string& answer) {
   if (told.contains("sum")) {
     const Json& sum = told["sum"];
     index.files[rank_file_name(rank)] = {sum["bytes"].get<int64_t>(),
-                                         sum["sha256"].get<std::string>()};
+                                         sum["header_sha256"].get<std::string>(),
+                                         sum["data_sha256"].get<std::string>(),
+                                         {}};
   }
   for (const auto& [name, steps] : told["steps"].items())
     index.optimizer_steps[name] = steps.get<int64_t>();
@@ -153,6 +156,14 @@ void PartReader::check() const {
           where, in_quotes(piece.tensor->name), piece.count, dtype_name(piece.tensor->dtype),
           entry == nullptr ? "no such tensor" : "others"));
     }
+  }
+}
+
+void PartReader::check_blocks() const {
+  for (const auto& [name, wanted] : files_) {
+    const auto file = weights::SafetensorsFile::open(folder_ / name);
+    for (const Wanted& piece : wanted)
+      file.check_range(piece.tensor->name, piece.position, piece.target.numel());
   }
 }
 

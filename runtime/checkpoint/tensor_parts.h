@@ -35,9 +35,9 @@ struct RankState {
 RankState rank_state(sharding::Parallel& parallel, const optim::Optimizer& optimizer);
 
 /// Writes the rank's file, if it has anything to write, and returns what the leading rank must know
-/// of it for the index.
+/// of it for the index. Under a key that includes the SHA-256 of its data.
 std::string write_rank_file(const std::filesystem::path& folder, const std::string& id, int rank,
-                            const RankState& state);
+                            const RankState& state, bool has_key = false);
 /// Adds a rank's answer to the index.
 void add_rank(CheckpointIndex& index, int rank, const std::string& answer);
 
@@ -53,9 +53,10 @@ class PartReader {
   /// one of another dtype or number of elements.
   void add(const std::string& name, int64_t first, const at::Tensor& target,
            const at::Tensor& low = {});
-  /// Throws IoError when a file is missing, truncated, or does not hold what the index says. Looks
-  /// at headers alone; check_files reads every byte.
+  /// Throws IoError when a file is missing, truncated, or does not hold what the index says: at
+  /// first by headers alone, then every block of what was requested, if the file has checksums.
   void check() const;
+  void check_blocks() const;
   void read() const;
   /// Those that read() opens are added.
   void add_files(std::set<std::string>& names) const;

@@ -46,6 +46,7 @@ struct Pending::State {
   Watchdog* watchdog = nullptr;
   int64_t sequence = 0;
   std::string label;  ///< "all_gather blocks.3"
+  bool in_background = false;
 
   bool is_done() {
     const std::lock_guard lock(mutex);
@@ -82,8 +83,8 @@ namespace {
 class CommSpan {
  public:
   CommSpan(const std::string& lane, const std::string& name, const at::Tensor& tensor,
-           int64_t bytes = 0)
-      : timeline_(profile::recording_timeline()) {
+           bool in_background, int64_t bytes = 0)
+      : timeline_(in_background ? nullptr : profile::recording_timeline()) {
     if (timeline_ == nullptr) return;
     const bool on_host = timeline_->device().is_cuda() && !tensor.is_cuda();
     span_ = timeline_->begin((on_host ? profile::kHostLane : "") + lane, name, on_host);
@@ -108,7 +109,8 @@ void Pending::wait() {
   if (state_ == nullptr) return;
   const std::shared_ptr<State> state = std::move(state_);
   state_ = nullptr;
-  const CommSpan exposed(profile::kExposedLane, state->label, state->tensors[0]);
+  const CommSpan exposed(profile::kExposedLane, state->label, state->tensors[0],
+                         state->in_background);
   try {
     if (state->work != nullptr) state->work->wait();
   } catch (const c10::OutOfMemoryError&) {
@@ -138,12 +140,13 @@ Pending Communicator::track(const char* operation, const std::string& about, int
   auto state = std::make_shared<Pending::State>();
   state->tensors = std::move(tensors);
   state->watchdog = watchdog_;
+  state->in_background = in_background_;
   if (watchdog_ != nullptr)
     state->sequence = watchdog_->begin(operation, about, [state] { return state->is_done(); });
   state->label = std::string(operation) + " " + about;
   // Groups do not wait for each other: each has a lane.
   const CommSpan working(profile::kCommLane + (name_.empty() ? "" : " " + name_), state->label,
-                         state->tensors[0], bytes);
+                         state->tensors[0], in_background_, bytes);
   Started work;
   try {
     work = start();

@@ -67,6 +67,8 @@ class Communicator {
   int rank() const { return rank_; }
   /// For the lanes of timelines: "" is the group that trains.
   void set_name(std::string name) { name_ = std::move(name); }
+  /// Its collectives are another thread's, and in no timeline.
+  void set_in_background() { in_background_ = true; }
   int size() const { return size_; }
   /// "single", "gloo", "nccl" or "fake".
   virtual const char* transport() const = 0;
@@ -102,6 +104,7 @@ class Communicator {
 
   int rank_, size_;
   std::string name_;
+  bool in_background_ = false;
   Watchdog* watchdog_;
   c10::Device device_;
   std::vector<Traffic> traffic_;

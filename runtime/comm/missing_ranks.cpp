@@ -66,11 +66,27 @@ std::string list_ranks(const std::vector<int>& ranks) {
   return text;
 }
 
+// The board is lost: what this process has kept of the rank, and what it can see of its process.
+Verdict judge_without_board(const Sighting& sighting) {
+  if (sighting.life == Life::Gone && !sighting.ended_after_board)
+    return {Absence::Dead, true, "its process is gone; " + last_seen(sighting)};
+  const std::string seen = sighting.pulse ? last_seen(sighting) : "not seen before";
+  if (sighting.hosted_board && sighting.life != Life::Alive) {
+    return {
+        Absence::Silent, true,
+        fmt::format("hosted the job's board, which is gone: killed, ended or cut off; {}", seen)};
+  }
+  return {Absence::Unknown, sighting.ended_after_board,
+          fmt::format("unknown: the board is lost with {}; {}{}", sighting.lost_with,
+                      sighting.ended_after_board ? "its process has ended since; " : "", seen)};
+}
+
 }  // namespace
 
 Verdict judge(const Collective& collective, const Sighting& sighting) {
   if (sighting.pulse && sighting.pulse->state != RankState::Running)
     return judge_ended(collective, sighting);
+  if (!sighting.lost_with.empty() && sighting.end.empty()) return judge_without_board(sighting);
   if (!sighting.end.empty())
     return {Absence::Dead, true, fmt::format("ended: {}; {}", sighting.end, last_seen(sighting))};
   if (!sighting.pulse) return {Absence::NotJoined, false, "has not joined the job"};
@@ -121,7 +137,7 @@ Report report_missing(const std::string& headline, const Collective& collective,
   if (!board_trouble.empty()) report.text += "\n  " + board_trouble;
   for (const auto& [verdict, rank] : verdicts) {
     const bool is_missing =
-        verdict.absence == verdicts[0].first.absence && verdict.absence != Absence::GaveUp;
+        verdict.absence == verdicts[0].first.absence && verdict.absence < Absence::GaveUp;
     if (is_missing) report.missing.push_back(rank);
     report.text +=
         fmt::format("\n  rank {}{}: {}", rank, is_missing ? " is missing" : "", verdict.text);

@@ -16,6 +16,12 @@ struct Sighting {
   std::string end;             ///< how its process ended; empty if not known to have ended
   Life life = Life::Unknown;
   double silent_s = 0;  ///< since its pulse was last seen to beat
+  /// Not empty: the board is lost, the pulse is the last that this process has kept. Says with
+  /// whom.
+  std::string lost_with;
+  bool hosted_board = false;  ///< the board was lost with this rank
+  /// Its process ended when the board was gone already: as a survivor, for all that can be known.
+  bool ended_after_board = false;
 };
 
 /// From the worst to none. The missing ranks are those of the worst kind among the first eight.
@@ -29,6 +35,7 @@ enum class Absence {
   Behind,
   Differs,
   GaveUp,
+  Unknown,  ///< the board is lost: nobody to blame
   None
 };
 

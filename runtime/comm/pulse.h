@@ -20,6 +20,8 @@ class Board {
   virtual std::optional<std::string> read(const std::string& key) = 0;
   /// Which process hosts the board, for reports: "the launcher", "rank 0".
   virtual std::string host() const { return "the launcher"; }
+  /// Its rank; -1 when no rank hosts it. With that rank the board is lost.
+  virtual int host_rank() const { return -1; }
 };
 
 /// Identifies a process, so that ranks of the same machine can check whether it still runs.

@@ -96,10 +96,11 @@ std::optional<RankEnvironment> from_plain_variables(const Variables& variables) 
   result.world = variables.number("WORLD_SIZE", 1, kMaxWorld);
   result.rank = variables.number("RANK", 0, kMaxWorld);
   // A token alone proves nothing: users who start ranks on several machines by hand may set one.
-  const bool is_ours = variables.has("MOONSHARD_STORE_IS_HOSTED");
+  result.store_socket = variables.text("MOONSHARD_STORE");
+  const bool is_ours = !result.store_socket.empty();
   result.source = is_ours ? "moonshard" : "torchrun";
   result.store_is_hosted = is_ours || variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  if (result.world > 1) {
+  if (result.world > 1 && !is_ours) {
     for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
       MS_CHECK(variables.has(name),
                "environment: RANK and WORLD_SIZE are set, expected {} as well, got none; set it to "

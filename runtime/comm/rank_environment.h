@@ -14,7 +14,8 @@ struct RankEnvironment {
   int local_rank = 0, local_world = 1;  ///< on this machine
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 0;
-  std::string token;            ///< of the job; keeps other processes that reach the port out
+  std::string store_socket;     ///< of our launcher's store; empty for others
+  std::string token;            ///< of the job; keeps other processes that reach the store out
   std::string source;           ///< "moonshard", "torchrun", "srun", "mpirun"
   bool store_is_hosted = true;  ///< by the launcher; else rank 0 hosts the rendezvous itself
 };

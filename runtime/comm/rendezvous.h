@@ -1,8 +1,8 @@
-// Where the processes of a job meet: a key-value store at one address and port. The header needs no
-// LibTorch, so that launcher and watchdog need none.
+// Where the processes of a job meet: a key-value store (job_store.h). The header needs no LibTorch,
+// so that launcher and watchdog need none.
 #pragma once
 
-#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -15,12 +15,12 @@ class Store;
 
 namespace moonshard::comm {
 
-/// The launcher's side: a store on the loopback interface at a free port. It outlives any rank.
+/// The launcher's side: a store at a socket of this user alone. It outlives any rank.
 class RendezvousHost {
  public:
   explicit RendezvousHost(const std::string& token);
   ~RendezvousHost();
-  uint16_t port() const;
+  std::filesystem::path socket() const;
   /// The job's board, as the ranks see it.
   std::shared_ptr<Board> board() const;
 
@@ -30,7 +30,7 @@ class RendezvousHost {
 };
 
 /// A rank's side: its own connection to the job's store; rank 0 hosts the store unless the launcher
-/// does. Keys are prefixed with the job's token.
+/// does. From here on the process ignores SIGPIPE.
 class Rendezvous {
  public:
   explicit Rendezvous(const RankEnvironment& environment);

@@ -30,7 +30,10 @@ constexpr double kTick = 0.1;
 constexpr double kPatience = 1.0;    // a collective open for longer: check the other ranks
 constexpr double kBoardGrace = 2.0;  // how long a board may be out of reach
 constexpr double kLastWords = 3.0;   // how long explain waits for the others
-constexpr size_t kRecent = 16;       // collectives listed in a pulse
+// What others posted is kept here too, for the case that the board is lost with its host. Each look
+// asks for every rank: the more ranks, the less often.
+constexpr double kLooksPerSecond = 32;
+constexpr size_t kRecent = 16;  // collectives listed in a pulse
 
 void print_and_end(const std::string& report) {
   fmt::print(stderr, "moonshard: {}\n", report);
@@ -193,14 +196,39 @@ struct Watchdog::State {
     }
   }
 
+  // The board cannot be reached: what was kept stands, and processes of this machine can be seen.
+  // When its host is gone the others end one after another, and can no longer say why: only one
+  // that was seen to be gone before is a cause.
+  void look_without_board() {
+    const std::lock_guard lock(mutex);
+    const int host = board->host_rank();
+    bool host_is_gone = false;
+    if (host >= 0) {
+      const auto& pulse = sightings[static_cast<size_t>(host)].pulse;
+      host_is_gone = !pulse || look_at(pulse->process) != Life::Alive;
+    }
+    for (int rank = 0; rank < options.world; ++rank) {
+      if (rank == options.rank) continue;
+      Sighting& seen = sightings[static_cast<size_t>(rank)];
+      seen.lost_with = board->host();
+      seen.hosted_board = rank == host;
+      if (!seen.pulse || seen.life == Life::Gone) continue;
+      seen.life = look_at(seen.pulse->process);
+      seen.ended_after_board = seen.life == Life::Gone && host_is_gone && rank != host;
+    }
+  }
+
   void run_messenger() {
+    const double between_looks = std::max(options.interval_s, options.world / kLooksPerSecond);
+    Clock::time_point last_look{};
     Clock::time_point last_post{};
     std::unique_lock lock(mutex);
     while (true) {
       const bool due = Seconds(Clock::now() - last_post).count() >= options.interval_s;
       const bool news = posted_version < version;
       const int64_t looks = looks_asked;
-      const bool look = look_wanted || looks_done < looks;
+      const bool look = look_wanted || looks_done < looks ||
+                        Seconds(Clock::now() - last_look).count() >= between_looks;
       if (stop && !news) break;
       if (due || news || look) {
         ++beat;
@@ -213,8 +241,10 @@ struct Watchdog::State {
           if (look) look_at_all();
         } catch (const std::exception& problem) {
           trouble = problem.what();
+          look_without_board();
         }
         last_post = Clock::now();
+        if (look) last_look = last_post;
         lock.lock();
         if (trouble.empty()) {
           posted_version = posting;

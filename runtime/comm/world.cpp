@@ -56,33 +56,10 @@ class JobWorld : public World {
   int size() const override { return environment_.world; }
 
   std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) override {
-    const std::lock_guard lock(mutex_);
-    std::shared_ptr<Communicator>& known = groups_[name + "/" + device.str()];
-    if (known != nullptr) return known;
-    GroupOptions options;
-    options.name = name;
-    options.rank = environment_.rank;
-    options.size = environment_.world;
-    options.timeout_s = timeout_s_;
-    options.loopback = environment_.local_world == environment_.world;
-    options.watchdog = &watchdog_;
-    options.device = device;
-    const int64_t sequence = watchdog_.begin("connect", name, [] { return false; });
-    try {
-      if (device.is_cuda()) {
-        share_device_if_needed();
-        known = make_nccl(rendezvous_.store(), options);
-      } else {
-        known = make_gloo(rendezvous_.store(), options);
-      }
-    } catch (const UsageError&) {
-      throw;
-    } catch (const std::exception& error) {
-      throw CommError(watchdog_.explain(sequence, error.what()));
-    }
-    if (name != "train") known->set_name(name);
-    watchdog_.end(sequence);
-    return known;
+    return connect(name, device, &watchdog_);
+  }
+  std::shared_ptr<Communicator> background_group(const std::string& name) override {
+    return connect(name, c10::kCPU, nullptr);
   }
 
   int64_t agree_on_seed(int64_t own) {
@@ -99,6 +76,38 @@ class JobWorld : public World {
   }
 
  private:
+  std::shared_ptr<Communicator> connect(const std::string& name, c10::Device device,
+                                        Watchdog* watchdog) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Communicator>& known = groups_[name + "/" + device.str()];
+    if (known != nullptr) return known;
+    GroupOptions options;
+    options.name = name;
+    options.rank = environment_.rank;
+    options.size = environment_.world;
+    options.timeout_s = timeout_s_;
+    options.loopback = environment_.local_world == environment_.world;
+    options.watchdog = watchdog;
+    options.device = device;
+    const int64_t sequence = watchdog_.begin("connect", name, [] { return false; });
+    try {
+      if (device.is_cuda()) {
+        share_device_if_needed();
+        known = make_nccl(rendezvous_.store(), options);
+      } else {
+        known = make_gloo(rendezvous_.store(), options);
+      }
+    } catch (const UsageError&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw CommError(watchdog_.explain(sequence, error.what()));
+    }
+    if (name != "train") known->set_name(name);
+    if (watchdog == nullptr) known->set_in_background();
+    watchdog_.end(sequence);
+    return known;
+  }
+
   // NCCL refuses two ranks on one GPU unless it believes that they are on two machines.
   void share_device_if_needed() const {
     if (environment_.local_world <= cuda_device_count()) return;

@@ -20,8 +20,14 @@ class World {
   bool is_fake() const { return is_fake_; }
   /// The group of that name for tensors on this device, connected at its first use; all ranks must
   /// ask in the same order. Names in use: "train", "statistics", "script",
-  /// "checkpoint", "verify".
+  /// "checkpoint", "checkpoint behind", "verify".
   virtual std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) = 0;
+  /// The same for host tensors, for a thread beside the training. Its collectives have no numbers:
+  /// their order among the others differs from rank to rank. A rank that is gone is an error here,
+  /// too; one that hangs is found by the training's collectives.
+  virtual std::shared_ptr<Communicator> background_group(const std::string& name) {
+    return group(name, c10::kCPU);
+  }
 
  protected:
   bool is_fake_ = false;

@@ -1,6 +1,8 @@
 #include "runtime/core/device.h"
 
 #include <array>
+#include <atomic>
+#include <charconv>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -36,7 +38,14 @@ __attribute__((constructor)) void choose_blas_kernels() {
 namespace moonshard {
 namespace {
 
+// oneDNN would leave a perf-PID.map in the temporary folder for every process that multiplies; who
+// runs perf sets the variable.
+__attribute__((constructor)) void leave_no_perf_maps() {
+  setenv("ONEDNN_JIT_PROFILE", "0", 0);
+}
+
 int default_gpu = 0;
+std::atomic<bool> gpu_was_named{false};
 
 struct CudaState {
   int devices = 0;
@@ -106,9 +115,9 @@ c10::Device resolve_device(const std::string& name) {
   if (name == "cpu") return c10::Device(c10::kCPU);
   if (name == "meta") return c10::Device(c10::kMeta);
   if (name == "auto") {
-    return cuda_device_count() > 0
-               ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(default_gpu))
-               : c10::Device(c10::kCPU);
+    if (cuda_device_count() == 0) return c10::Device(c10::kCPU);
+    gpu_was_named = true;
+    return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(default_gpu));
   }
   const bool is_cuda = name == "cuda" || name.rfind("cuda:", 0) == 0;
   MS_CHECK(is_cuda, "device: expected auto, cpu, cuda or cuda:N, got '{}'", name);
@@ -116,10 +125,17 @@ c10::Device resolve_device(const std::string& name) {
            "device: expected a GPU for '{}', got none: {}; use device = \"cpu\" or run "
            "'moonshard doctor'",
            name, cuda_absence_reason());
-  const int index = name == "cuda" ? default_gpu : std::atoi(name.c_str() + 5);
-  MS_CHECK(index >= 0 && index < cuda_device_count(),
+  int index = default_gpu;
+  const char* end = name.data() + name.size();
+  const bool is_number = name == "cuda" || std::from_chars(name.data() + 5, end, index).ptr == end;
+  MS_CHECK(is_number && index >= 0 && index < cuda_device_count(),
            "device: expected cuda:0 to cuda:{}, got '{}'", cuda_device_count() - 1, name);
+  gpu_was_named = true;
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+bool has_named_gpu() {
+  return gpu_was_named;
 }
 
 c10::ScalarType dtype_from_name(const std::string& name) {

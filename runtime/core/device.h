@@ -18,6 +18,9 @@ c10::Device resolve_device(const std::string& name);
 int cuda_device_count();
 std::string cuda_absence_reason();
 
+/// Whether resolve_device has given out a GPU; asks nothing of the driver.
+bool has_named_gpu();
+
 /// "float32", "float64", "bfloat16", "float16", "int64", "bool", … and back.
 c10::ScalarType dtype_from_name(const std::string& name);
 std::string dtype_name(c10::ScalarType type);

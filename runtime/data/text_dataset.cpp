@@ -127,18 +127,17 @@ TextDataset::TextDataset(const TextOptions& options, const models::ModelOptions*
 
 void TextDataset::choose_documents() {
   int64_t truncated = 0, lost = 0, too_short = 0;
-  for (int64_t i = 0; i < tokens_->num_documents(); ++i) {
-    const int64_t length = tokens_->document_length(i);
+  tokens_->each_document([&](int64_t begin, int64_t length) {
     if (length < 2) {  // nothing follows its only token: nothing to learn
       ++too_short;
-      continue;
+      return;
     }
-    documents_.push_back(i);
+    documents_.emplace_back(begin, std::min(length, options_.max_length));
     if (length > options_.max_length) {
       ++truncated;
       lost += length - options_.max_length;
     }
-  }
+  });
   samples_ = static_cast<int64_t>(documents_.size());
   facts_["documents_truncated"] = truncated;
   facts_["tokens_dropped"] = lost;
@@ -152,8 +151,7 @@ int64_t TextDataset::size() const {
 std::pair<int64_t, int64_t> TextDataset::place_of(int64_t sample) const {
   const int64_t most = options_.max_length;
   if (options_.packing == "packed") return {sample * most, most};
-  const int64_t document = documents_[static_cast<size_t>(sample)];
-  return {tokens_->document_begin(document), std::min(tokens_->document_length(document), most)};
+  return documents_[static_cast<size_t>(sample)];
 }
 
 Batch TextDataset::batch(const std::vector<int64_t>& examples) const {

@@ -1,5 +1,5 @@
 // Text of a folder as samples for language models: documents become tokens once, the tokens lie in
-// a memory-mapped file (token_file.h), and a sample is a stretch of it.
+// a file (token_file.h), and a sample is a stretch of it.
 //
 // Note on the unit of privacy. What is clipped, drawn by a sampler and protected is one SAMPLE.
 // Packed samples hold parts of one or many documents, and a long document is in many samples: an
@@ -50,8 +50,9 @@ class TextDataset : public Dataset {
   TextOptions options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::shared_ptr<const TokenFile> tokens_;
-  int64_t separator_ = 0;           ///< id between documents, and of padding
-  std::vector<int64_t> documents_;  ///< padded: those that are samples
+  int64_t separator_ = 0;  ///< id between documents, and of padding
+  std::vector<std::pair<int64_t, int64_t>>
+      documents_;  ///< padded: places of those that are samples
   int64_t samples_ = 0;
   Json facts_;
 };

@@ -50,7 +50,8 @@ const OptionSchema& experiment_schema() {
                  "record PyTorch's GPU memory history: snapshot.pickle, also when memory runs out");
     s.integer<T>("threads", &T::threads, 0, 4096, "CPU threads; 0 takes all cores");
     s.integer<T>("memory_limit_mb", &T::memory_limit_mb, 0, 1e9,
-                 "cap on host tensors, beyond it the point is out of memory; 0 means none");
+                 "cap on host tensors, beyond it the point is out of memory; 0 takes what the "
+                 "machine and its control group leave free");
   });
   return schema;
 }

@@ -1,20 +1,16 @@
 #include "runtime/launch/machine.h"
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include <dlfcn.h>
 #include <link.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <torch/csrc/api/include/torch/version.h>
 #include <unistd.h>
 
 #include "moonshard_build.h"
-#include "runtime/base/check.h"
 #include "runtime/base/plugin.h"
 
 namespace moonshard::launch {
@@ -102,25 +98,6 @@ profile::GpuListing usable_gpus() {
   listing.gpus = profile::visible_gpus(listing.gpus, std::getenv("CUDA_VISIBLE_DEVICES"));
   if (listing.gpus.empty()) listing.absence = "CUDA_VISIBLE_DEVICES hides all GPUs";
   return listing;
-}
-
-std::string gpu_lock_folder() {
-  const char* given = std::getenv("MOONSHARD_LOCK_DIR");
-  const std::string folder =
-      given != nullptr && *given != '\0' ? given : fmt::format("/tmp/moonshard-{}", ::getuid());
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw IoError(
-        fmt::format("{}: cannot make the folder for GPU locks: {}; set MOONSHARD_LOCK_DIR", folder,
-                    std::strerror(errno)));
-  }
-  // /tmp is shared: another user may have created the folder first, or a symlink in its place.
-  struct stat info {};
-  if (::lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::getuid()) {
-    throw IoError(fmt::format(
-        "{}: expected a folder of this user for GPU locks, got another's; set MOONSHARD_LOCK_DIR",
-        folder));
-  }
-  return folder;
 }
 
 }  // namespace moonshard::launch

@@ -24,8 +24,4 @@ std::string libtorch_version();
 /// The GPUs that a child process of ours could use, in CUDA's order.
 profile::GpuListing usable_gpus();
 
-/// Folder of the "one run per GPU" locks: MOONSHARD_LOCK_DIR, or a per-user one in /tmp. Created
-/// when missing, accessible to this user only. Throws IoError.
-std::string gpu_lock_folder();
-
 }  // namespace moonshard::launch

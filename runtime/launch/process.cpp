@@ -33,8 +33,8 @@ constexpr const char* kParentVariable = "MOONSHARD_PARENT_PID";
 // Set by our launcher for a rank. A process that a rank starts is not a rank and must not see
 // these.
 constexpr const char* kRankVariables[] = {
-    "RANK",        "WORLD_SIZE",  "LOCAL_RANK",          "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR", "MASTER_PORT", "MOONSHARD_JOB_TOKEN", "MOONSHARD_STORE_IS_HOSTED"};
+    "RANK",           "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MOONSHARD_JOB_TOKEN",
+    "MOONSHARD_STORE"};
 
 // Owns posix_spawn's attributes.
 class SpawnSettings {
@@ -44,8 +44,8 @@ class SpawnSettings {
     if (!log.empty() || ::isatty(0) != 0)
       posix_spawn_file_actions_addopen(&files_, 0, "/dev/null", O_RDONLY, 0);
     if (!log.empty()) {
-      posix_spawn_file_actions_addopen(&files_, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND,
-                                       0600);
+      posix_spawn_file_actions_addopen(&files_, 1, log.c_str(),
+                                       O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
       posix_spawn_file_actions_adddup2(&files_, 1, 2);
     }
     posix_spawnattr_init(&attributes_);
@@ -80,7 +80,7 @@ std::string name_in(const char* entry) {
 std::vector<std::string> child_environment(
     const std::vector<std::pair<std::string, std::string>>& added) {
   std::set<std::string> hidden{kParentVariable};
-  if (std::getenv("MOONSHARD_STORE_IS_HOSTED") != nullptr)
+  if (std::getenv("MOONSHARD_STORE") != nullptr)
     hidden.insert(std::begin(kRankVariables), std::end(kRankVariables));
   std::vector<std::string> variables{fmt::format("{}={}", kParentVariable, ::getpid())};
   for (const auto& [name, value] : added) {
@@ -134,7 +134,7 @@ pid_t start_process(const ProcessRequest& request) {
   // Opened here first: posix_spawn would blame the program for a log that cannot be written.
   if (!request.log.empty()) {
     const int log_file =
-        ::open(request.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        ::open(request.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (log_file < 0) {
       throw IoError(fmt::format("{}: cannot write the log: {}; check the folder",
                                 request.log.string(), std::strerror(errno)));

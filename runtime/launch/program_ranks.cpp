@@ -29,7 +29,7 @@ MeetingPoint make_store(const std::string& token) {
     std::shared_ptr<comm::Board> board;
   };
   const auto kept = std::make_shared<Kept>(token);
-  return {kept->host.port(), std::shared_ptr<comm::Board>(kept, kept->board.get())};
+  return {kept->host.socket(), std::shared_ptr<comm::Board>(kept, kept->board.get())};
 }
 
 }  // namespace
@@ -40,12 +40,19 @@ ProgramRanksResult run_program_ranks(const ProgramRanks& program) {
       (program.program.empty() ? sibling_program("moonshard") : program.program).string()};
   request.arguments.insert(request.arguments.end(), program.words.begin(), program.words.end());
   request.count = program.count;
-  request.log_dir = program.log_dir.empty() ? make_temporary_folder() : program.log_dir;
+  const bool is_temporary = program.log_dir.empty();
+  request.log_dir = is_temporary ? make_temporary_folder() : program.log_dir;
   request.rank_0_has_log = program.rank_0_has_log;
+  request.ending_signal = program.ending_signal;
   request.make_meeting_point = &make_store;
   ProgramRanksResult result;
   static_cast<RanksResult&>(result) = launch_ranks(request);
-  result.log_dir = request.log_dir;
+  if (is_temporary && result.exit_code == 0) {
+    std::error_code ignored;
+    std::filesystem::remove_all(request.log_dir, ignored);
+  } else {
+    result.log_dir = request.log_dir;
+  }
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,18 @@ struct ProgramRanks {
   std::vector<std::string> words;  ///< after the program's name
   int count = 1;
   std::filesystem::path program;  ///< empty: the program that lies beside our code
-  std::filesystem::path log_dir;  ///< empty: a new folder among the temporary files
+  /// Empty: a new folder among the temporary files, which is removed after a job without failure.
+  std::filesystem::path log_dir;
   bool rank_0_has_log = false;
+  std::function<int()> ending_signal = {};  ///< see RanksRequest
 };
 
 struct ProgramRanksResult : RanksResult {
   std::filesystem::path log_dir;
 };
 
-/// Runs the job to its end; see launch_ranks. The rendezvous is on the loopback interface.
+/// Runs the job to its end; see launch_ranks. The rendezvous is a socket of this user
+/// alone.
 ProgramRanksResult run_program_ranks(const ProgramRanks& program);
 
 /// An experiment's options, run by `count` ranks: rank 0's record. Out of memory on any rank is the

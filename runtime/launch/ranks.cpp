@@ -1,8 +1,10 @@
 #include "runtime/launch/ranks.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include <thread>
 
 #include "runtime/base/check.h"
+#include "runtime/base/files.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/comm/pulse.h"
 #include "runtime/profile/trace_request.h"
@@ -66,6 +69,67 @@ std::string tail_of(const std::filesystem::path& file) {
   return text;
 }
 
+// Ends the ranks' process groups when this process is killed: the ranks end by themselves then
+// (die_with_parent), what they have started would not. A child that only reads a pipe; the pipe's
+// end is this process's end. Children that have left their rank's group are not found.
+class GroupGuard {
+ public:
+  GroupGuard() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) fail("pipe");
+    child_ = ::fork();
+    if (child_ == 0) keep_watch(ends[0]);
+    ::close(ends[0]);
+    tell_ = Descriptor(ends[1]);
+    if (child_ < 0) fail("process");
+  }
+  ~GroupGuard() {
+    tell_.close();
+    while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  GroupGuard(const GroupGuard&) = delete;
+  GroupGuard& operator=(const GroupGuard&) = delete;
+
+  /// A group that has begun, or all of whose processes have ended.
+  void add(pid_t group) { tell(group); }
+  void remove(pid_t group) { tell(-group); }
+
+ private:
+  [[noreturn]] static void fail(const char* what) {
+    throw IoError(
+        fmt::format("launch: no {} to guard the ranks: {}; raise 'ulimit -n' or 'ulimit -u'", what,
+                    std::strerror(errno)));
+  }
+  void tell(pid_t number) {
+    const ssize_t written = ::write(tell_.number(), &number, sizeof number);
+    (void)written;  // a guard that was killed guards nothing; the job goes on
+  }
+  // After fork in a process with threads: system calls only.
+  [[noreturn]] static void keep_watch(int pipe) {
+    ::setsid();  // the terminal's Ctrl-C is not for us
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
+    ::dup2(pipe, 0);
+    ::syscall(SYS_close_range, 1u, ~0u, 0u);  // the launcher's output and sockets end with it
+    static pid_t groups[kMaxRanks];
+    int count = 0;
+    pid_t number = 0;
+    while (true) {
+      const ssize_t got = ::read(0, &number, sizeof number);
+      if (got < 0 && errno == EINTR) continue;
+      if (got != sizeof number) break;
+      if (number > 0 && count < kMaxRanks) groups[count++] = number;
+      for (int i = 0; number < 0 && i < count; ++i)
+        if (groups[i] == -number) groups[i] = groups[--count];
+    }
+    for (int i = 0; i < count; ++i) ::kill(-groups[i], SIGKILL);
+    ::_exit(0);
+  }
+
+  pid_t child_ = -1;
+  Descriptor tell_;
+};
+
 struct Rank {
   pid_t pid = 0;
   bool has_ended = false;
@@ -99,15 +163,14 @@ class Job {
                            {"WORLD_SIZE", count},
                            {"LOCAL_RANK", number},
                            {"LOCAL_WORLD_SIZE", count},
-                           {"MASTER_ADDR", "127.0.0.1"},
-                           {"MASTER_PORT", std::to_string(meeting_.port)},
                            {"MOONSHARD_JOB_TOKEN", token},
-                           {"MOONSHARD_STORE_IS_HOSTED", "1"}};
+                           {"MOONSHARD_STORE", meeting_.socket.string()}};
       // Each rank would take all cores, and all would be slow.
       if (std::getenv("OMP_NUM_THREADS") == nullptr)
         process.variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
       Rank started;
       started.pid = start_process(process);
+      guard_.add(started.pid);
       ranks_.push_back(started);
     }
   }
@@ -166,7 +229,10 @@ class Job {
                          [](const Rank& rank) { return ::kill(-rank.pid, 0) == 0; });
     };
     while (some_left() && Clock::now() < deadline) std::this_thread::sleep_for(kPoll);
-    for (const Rank& rank : ranks_) ::kill(-rank.pid, SIGKILL);
+    for (const Rank& rank : ranks_) {
+      ::kill(-rank.pid, SIGKILL);
+      guard_.remove(rank.pid);
+    }
     ranks_.clear();
   }
 
@@ -180,6 +246,10 @@ class Job {
     result.exit_code = failed.end.signal != 0 ? 128 + failed.end.signal : failed.end.exit_code;
     // A rank that reported a failure, and then hung on exit or ended with code 0.
     if (failed.was_made_to_end || result.exit_code == 0) result.exit_code = 1;
+    if (result.exit_code == kExitToContinue) {
+      result.report = "the job was asked to end, and has saved a checkpoint";
+      return result;
+    }
     std::string where;
     if (pulses[index]) {
       where = ", " + comm::describe_position(*pulses[index]);
@@ -271,6 +341,7 @@ class Job {
   }
 
   const RanksRequest& request_;
+  GroupGuard guard_;
   MeetingPoint meeting_;
   std::vector<Rank> ranks_;
   std::vector<int> failures_;  // in the order they were seen
@@ -297,9 +368,12 @@ RanksResult launch_ranks(const RanksRequest& request) {
   try {
     job.watch();
   } catch (const Interrupted&) {
-    job.send(SIGINT);
-    job.wait_for_all(milliseconds(request.interrupt_s));
+    const bool may_save = request.ending_signal && request.ending_signal() == SIGTERM;
+    job.send(may_save ? SIGTERM : SIGINT);
+    job.wait_for_all(milliseconds(may_save ? request.save_s : request.interrupt_s));
+    const RanksResult result = job.result();
     job.end_all();
+    if (result.exit_code == kExitToContinue) return result;
     throw;
   }
   job.wind_up();

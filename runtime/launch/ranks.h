@@ -17,7 +17,7 @@ namespace moonshard::launch {
 
 /// The job's rendezvous. Valid as long as the board lives.
 struct MeetingPoint {
-  uint16_t port = 0;  ///< on the loopback interface
+  std::filesystem::path socket;  ///< of the store
   std::shared_ptr<comm::Board> board;
 };
 
@@ -31,6 +31,10 @@ struct RanksRequest {
   double last_words_s = 3;  ///< from the first failure to SIGTERM for the others: time to report
   double terminate_s = 2;   ///< from SIGTERM to SIGKILL
   double interrupt_s = 5;   ///< from an interrupt to SIGKILL
+  /// What an interrupt is sent to the ranks as: SIGINT, or SIGTERM for what the system asks. Null:
+  /// SIGINT.
+  std::function<int()> ending_signal = {};
+  double save_s = 3600;  ///< from that SIGTERM to SIGKILL: ranks that keep checkpoints save one
 };
 
 struct RanksResult {
@@ -42,8 +46,9 @@ struct RanksResult {
 
 std::filesystem::path rank_log(const std::filesystem::path& log_dir, int rank);
 
-/// Runs the job to its end. When an interrupt is requested, every rank gets SIGINT once;
-/// Interrupted is thrown when all have ended. Must be called on a thread that outlives the job: the
+/// Runs the job to its end. When an interrupt is requested, every rank gets SIGINT (or SIGTERM)
+/// once; Interrupted is thrown when all have ended, unless they saved a checkpoint and ended with
+/// kExitToContinue. Must be called on a thread that outlives the job: the
 /// ranks die with it. Throws IoError when a rank cannot be started.
 RanksResult launch_ranks(const RanksRequest& request);
 

@@ -183,6 +183,17 @@ void Account::count_step(double noise_multiplier) {
   if (reason_.empty()) spent_.history.add({sampling_.rate, noise_multiplier, 1});
 }
 
+void Account::charge(const accountant::History& steps) {
+  for (const accountant::GaussianPhase& phase : steps.phases()) {
+    const auto count = static_cast<int64_t>(phase.steps);
+    spent_.history.add(phase);
+    spent_.private_steps += count;
+    spent_.noised_steps += count;
+    if (options_.secure) spent_.secret_steps += count;
+  }
+  best_order_ = 0;
+}
+
 void Account::invalidate_claim(const std::string& reason) {
   if (reason_.empty()) reason_ = reason;
 }
@@ -213,12 +224,7 @@ SpentSteps Account::spent() const {
 void Account::go_on_from(const SpentSteps& spent) {
   const accountant::History lost = spent_.history.beyond(spent.history);
   spent_ = spent;
-  for (const accountant::GaussianPhase& phase : lost.phases()) {
-    spent_.history.add(phase);
-    spent_.private_steps += static_cast<int64_t>(phase.steps);
-    spent_.noised_steps += static_cast<int64_t>(phase.steps);
-    if (options_.secure) spent_.secret_steps += static_cast<int64_t>(phase.steps);
-  }
+  charge(lost);
   best_order_ = 0;
   reason_ = first_reason_;  // the weights are the checkpoint's, whatever came before
   last_trainer_->exchange(trainer_);

@@ -71,6 +71,8 @@ class Account {
   /// one trainer's steps, and two trainers of one model and seed would draw the same noise.
   void take_model();
   void count_step(double noise_multiplier);
+  /// Steps with secret noise that another process did.
+  void charge(const accountant::History& steps);
   /// No epsilon from here on, for this reason; the first reason stays.
   void invalidate_claim(const std::string& reason);
 

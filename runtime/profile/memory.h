@@ -21,12 +21,16 @@ struct MemoryReading {
 /// programs call it first.
 void install_cpu_memory_hook();
 
-/// Limits the bytes of the process's host tensors; above it an allocation fails as it would on a
-/// full machine. 0 means no limit.
+/// Limits the bytes of the process's host tensors; above it an allocation throws OutOfMemoryError.
+/// 0, as at the start: what the machine and its control groups leave free, asked again as memory is
+/// taken (host_memory.h); the kernel would grant more and then kill.
 void set_cpu_memory_limit(int64_t bytes);
 
 MemoryReading read_memory(c10::Device device);
 void reset_peak_memory(c10::Device device);
+
+/// By all tensors, on the host and on GPUs that are in use. Quick, and starts no GPU.
+int64_t held_bytes();
 
 /// Free device memory by the driver; -1 for the host.
 int64_t free_device_bytes(c10::Device device);

@@ -1,10 +1,10 @@
 #include "runtime/profile/trace.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
 #include <set>
-#include <sstream>
+#include <string_view>
 
 #include <torch/csrc/autograd/profiler_kineto.h>
 #ifdef MOONSHARD_HAS_ZLIB
@@ -25,33 +25,74 @@ using torch::profiler::impl::ActivityType;
 std::atomic<bool> records_now{false};
 thread_local bool records_here = false;
 
-std::string with_rank(std::string text, const TraceInfo& info) {
+// What goes behind the file's first brace.
+std::string about_text(const TraceInfo& info) {
   const Json about{{"rank", info.rank}, {"world_size", info.world}, {"backend", info.transport}};
   const Json what{{"what", info.what}};
-  const size_t brace = text.find('{');
-  if (brace == std::string::npos) return text;
-  return text.insert(brace + 1, "\n  \"distributedInfo\": " + one_line(about) +
-                                    ",\n  \"moonshard\": " + one_line(what) + ",");
+  return "\n  \"distributedInfo\": " + one_line(about) + ",\n  \"moonshard\": " + one_line(what) +
+         ",";
 }
 
+constexpr size_t kTracePiece = 1 << 20;
+
+// Takes a trace's text piece by piece: it may be larger than memory.
+class TraceWriter {
+ public:
+  explicit TraceWriter(const std::filesystem::path& path)
+      : file_(path, StagedFile::OnInterrupt::GoOn), folder_(path.parent_path()) {
 #ifdef MOONSHARD_HAS_ZLIB
-std::string compressed(const std::string& text) {
-  z_stream stream{};
-  constexpr int kGzip = 15 + 16;
-  if (deflateInit2(&stream, 6, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-    throw IoError("trace: zlib cannot start");
-  std::string bytes(deflateBound(&stream, text.size()) + 64, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
-  stream.avail_out = static_cast<uInt>(bytes.size());
-  const int done = deflate(&stream, Z_FINISH);
-  bytes.resize(stream.total_out);
-  deflateEnd(&stream);
-  if (done != Z_STREAM_END) throw IoError("trace: zlib cannot compress it");
-  return bytes;
-}
+    constexpr int kGzip = 15 + 16;
+    is_compressed_ = path.extension() == ".gz";
+    if (is_compressed_ &&
+        deflateInit2(&stream_, 6, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+      throw IoError("trace: zlib cannot start");
 #endif
+  }
+  ~TraceWriter() {
+#ifdef MOONSHARD_HAS_ZLIB
+    if (is_compressed_) deflateEnd(&stream_);
+#endif
+  }
+  TraceWriter(const TraceWriter&) = delete;
+  TraceWriter& operator=(const TraceWriter&) = delete;
+
+  void add(std::string_view text) {
+    put(text, /*is_last=*/false);
+  }
+  void finish() {
+    put("", /*is_last=*/true);
+    file_.finish();
+    file_.commit();
+    sync_folder(folder_);
+  }
+
+ private:
+  void put(std::string_view text, [[maybe_unused]] bool is_last) {
+#ifdef MOONSHARD_HAS_ZLIB
+    if (is_compressed_) {
+      stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+      stream_.avail_in = static_cast<uInt>(text.size());
+      do {
+        stream_.next_out = reinterpret_cast<Bytef*>(packed_.data());
+        stream_.avail_out = static_cast<uInt>(packed_.size());
+        if (deflate(&stream_, is_last ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_ERROR)
+          throw IoError("trace: zlib cannot compress it");
+        file_.write(packed_.data(), static_cast<int64_t>(packed_.size() - stream_.avail_out));
+      } while (stream_.avail_out == 0);
+      return;
+    }
+#endif
+    file_.write(text.data(), static_cast<int64_t>(text.size()));
+  }
+
+  StagedFile file_;
+  std::filesystem::path folder_;
+  bool is_compressed_ = false;
+#ifdef MOONSHARD_HAS_ZLIB
+  z_stream stream_{};
+  std::string packed_ = std::string(kTracePiece, '\0');
+#endif
+};
 
 }  // namespace
 
@@ -110,18 +151,34 @@ void Trace::save(const std::filesystem::path& path, const TraceInfo& info) {
   // Kineto writes an uncompressed file; ours adds the rank and is written atomically.
   const std::filesystem::path raw = path.string() + ".kineto";
   result->save(raw.string());
-  std::ifstream file(raw, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  file.close();
+  result.reset();  // the events are in the file now
+  try {
+    add_about_trace(raw, path, info);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(raw, ignored);
+    throw;
+  }
   std::error_code ignored;
   std::filesystem::remove(raw, ignored);
-  std::string whole = with_rank(text.str(), info);
-  if (whole.empty()) throw IoError(path.string() + ": Kineto wrote no trace; is the disk full?");
-#ifdef MOONSHARD_HAS_ZLIB
-  if (path.extension() == ".gz") whole = compressed(whole);
-#endif
-  write_file_atomically(path, whole);
+}
+
+void add_about_trace(const std::filesystem::path& raw, const std::filesystem::path& path,
+                     const TraceInfo& info) {
+  const ReadOnlyFile file = ReadOnlyFile::open(raw);
+  if (file.size() == 0) throw IoError(path.string() + ": Kineto wrote no trace; is the disk full?");
+  TraceWriter writer(path);
+  std::string piece;
+  for (int64_t at = 0; at < file.size(); at += static_cast<int64_t>(piece.size())) {
+    piece.resize(static_cast<size_t>(std::min<int64_t>(kTracePiece, file.size() - at)));
+    file.read_at(at, piece.data(), static_cast<int64_t>(piece.size()), "the trace");
+    const size_t brace = at == 0 ? piece.find('{') : std::string::npos;
+    const size_t head = brace == std::string::npos ? 0 : brace + 1;
+    writer.add(std::string_view(piece).substr(0, head));
+    if (head > 0) writer.add(about_text(info));
+    writer.add(std::string_view(piece).substr(head));
+  }
+  writer.finish();
 }
 
 bool trace_is_recording() {

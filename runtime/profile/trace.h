@@ -36,6 +36,11 @@ class Trace {
   std::shared_ptr<c10::ThreadLocalDebugInfo> set_aside_;  ///< previous listeners of the allocators
 };
 
+/// Writes a trace of Kineto's anew with rank and subject in it, compressed when the name ends in
+/// .gz, whole or not at all. Any size in some megabytes of memory. Throws IoError.
+void add_about_trace(const std::filesystem::path& raw, const std::filesystem::path& path,
+                     const TraceInfo& info);
+
 /// Whether a trace records in this process.
 bool trace_is_recording();
 /// Whether it records this thread. Kineto then owns the slot that allocators report to: other

@@ -1,6 +1,7 @@
 #include "runtime/records/csv.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "runtime/base/check.h"
 #include "runtime/records/schema_json.h"
@@ -8,25 +9,30 @@
 namespace moonshard::records {
 namespace {
 
+bool is_number(const std::string& cell) {
+  double value = 0;
+  const char* begin = cell.data() + (cell.starts_with('+') ? 1 : 0);
+  const char* end = cell.data() + cell.size();
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  return stop == end && error != std::errc::invalid_argument;
+}
+
 void append_cell(std::string& text, const std::string& cell) {
+  const bool is_formula = !cell.empty() &&
+                          std::string_view("=+-@\t\r").find(cell[0]) != std::string_view::npos &&
+                          !is_number(cell);
   if (cell.find_first_of(",\"\r\n") == std::string::npos) {
+    if (is_formula) text += '\'';
     text += cell;
     return;
   }
   text += '"';
+  if (is_formula) text += '\'';
   for (char letter : cell) {
     if (letter == '"') text += '"';
     text += letter;
   }
   text += '"';
-}
-
-void append_row(std::string& text, const std::vector<std::string>& cells) {
-  for (size_t i = 0; i < cells.size(); ++i) {
-    if (i > 0) text += ',';
-    append_cell(text, cells[i]);
-  }
-  text += '\n';
 }
 
 // The part's columns in the schema's order, as far as a row has them, then those made of names
@@ -99,9 +105,18 @@ std::string cell_text(const Json& value) {
 
 std::string to_csv(const CsvTable& table) {
   std::string text;
-  append_row(text, table.columns);
-  for (const auto& row : table.rows) append_row(text, row);
+  text += csv_row(table.columns);
+  for (const auto& row : table.rows) text += csv_row(row);
   return text;
+}
+
+std::string csv_row(const std::vector<std::string>& cells) {
+  std::string text;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) text += ',';
+    append_cell(text, cells[i]);
+  }
+  return text + '\n';
 }
 
 CsvTable parse_csv(std::string_view text, const std::string& where, size_t max_rows) {

@@ -15,7 +15,11 @@ struct CsvTable {
   std::vector<std::vector<std::string>> rows;  ///< each as long as columns
 };
 
+/// Texts that a spreadsheet would take for a formula (=, +, -, @ first, and no number) get a ' in
+/// front: cells may come from records of others.
 std::string to_csv(const CsvTable& table);
+/// One line of it.
+std::string csv_row(const std::vector<std::string>& cells);
 
 /// A value as a cell: text as it is, nothing for null, JSON for all else.
 std::string cell_text(const Json& value);

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,8 +18,12 @@ struct PointRecord {
   std::string error;  ///< why, when the status is not ok
   Json options =
       Json::object();  ///< effective options; before a point ran, what the sweep asked for
-  Json metrics = Json::object();  ///< avg_time_ms, peak_memory_bytes, final_loss, …
-  Json result = Json::object();   ///< the whole result.json
+  Json metrics = Json::object();         ///< avg_time_ms, peak_memory_bytes, final_loss, …
+  Json result = Json::object();          ///< the whole result.json
+  std::vector<std::string> own_metrics;  ///< names of metrics that a script's function gave
+  bool has_record = false;               ///< there is a result.json with a status
+  std::string digest_text;               ///< the digest that it carries
+  std::string problem;                   ///< what could not be read of it, or was changed
 };
 
 struct RunFolder {
@@ -43,6 +45,21 @@ RunFolder load_run_folder(const std::filesystem::path& path);
 /// One point of a folder, as it is now. A result file that is whole decides over the status word.
 PointRecord load_point(const std::filesystem::path& run_folder, const std::string& id);
 
+/// Fills a point, of which id and planned options are known, from its folder. Returns what is wrong
+/// with it; "" when all is well.
+std::string read_point(const std::filesystem::path& run_folder, PointRecord& point);
+
+/// The word in a point's status file; "" where there is none that can be read.
+std::string status_word(const std::filesystem::path& run_folder, const std::string& id);
+
+/// Removes from a record, or from the metrics alone, what is not of the kind that the schema says,
+/// so that scripts can compute with the rest. Returns what was removed, in words.
+std::vector<std::string> make_well_typed(Json& record);
+std::vector<std::string> make_metrics_well_typed(Json& metrics);
+
+/// File names of visualizations/*.plot.json, sorted.
+std::vector<std::string> plot_names(const std::filesystem::path& run_folder);
+
 /// True for what may name a point or a run: 1 to 64 letters, digits, '_' and '-'.
 bool is_plain_name(const std::string& name);
 
@@ -53,26 +70,5 @@ bool lies_inside(const std::filesystem::path& folder, const std::filesystem::pat
 /// Last bytes of a point's log (log.rank0.txt), for error reports and the log panel.
 std::string read_log_tail(const std::filesystem::path& run_folder, const std::string& point_id,
                           size_t max_bytes = 16384);
-
-/// index.csv in memory: one row per point with status, axes and metrics. A sweep's parent keeps it,
-/// so that a point that ends costs one row, not a look at all results.
-class RunIndex {
- public:
-  explicit RunIndex(const RunFolder& run);
-  /// Takes over what a point has become. One that the folder does not plan is added at the end.
-  void update(const PointRecord& point);
-  std::string csv() const;
-
- private:
-  struct Row {
-    std::string status, error;
-    bool is_modelled = false;  ///< one rank of several that are only modelled
-    std::vector<std::string> axis_cells;
-    std::map<std::string, std::string> metrics;
-  };
-  std::vector<std::string> axes_, ids_;
-  std::map<std::string, Row> rows_;
-  std::set<std::string> metric_names_;
-};
 
 }  // namespace moonshard::records

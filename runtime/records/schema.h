@@ -549,7 +549,7 @@ struct Result {
   ShardingPart sharding;
   std::vector<RankRow> ranks;
   LoadPart load;
-  std::string memory_history, why_no_memory_history;
+  std::string memory_history, why_no_memory_history, digest;
 };
 template <class V>
 void fields(V& v, Result& r) {
@@ -595,6 +595,10 @@ void fields(V& v, Result& r) {
     r.memory_history);
   v({"why_no_memory_history", Unit::None, "Why there is no snapshot though one was asked for."},
     r.why_no_memory_history);
+  v({"digest", Unit::None,
+     "SHA-256 of all that stands before it, by the writer; moonshard doctor and --resume check "
+     "it."},
+    r.digest);
 }
 
 /// One line of the schema: "steps[].loss" with unit and meaning.

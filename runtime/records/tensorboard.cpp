@@ -1,23 +1,12 @@
 #include "runtime/records/tensorboard.h"
 
-#include <array>
 #include <cstring>
+#include <span>
+
+#include "runtime/base/checksum.h"
 
 namespace moonshard::records {
 namespace {
-
-constexpr std::array<uint32_t, 256> make_crc_table() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    uint32_t value = byte;
-    for (int bit = 0; bit < 8; ++bit)
-      value = (value & 1u) != 0 ? (value >> 1) ^ 0x82f63b78u : value >> 1;
-    table[byte] = value;
-  }
-  return table;
-}
-
-constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
 
 template <class T>
 std::string little_endian(T value) {
@@ -68,15 +57,8 @@ std::string summary_event(double wall_time_s, int64_t step, std::string_view val
 
 }  // namespace
 
-uint32_t crc32c(std::string_view bytes) {
-  uint32_t value = 0xffffffffu;
-  for (const char byte : bytes)
-    value = (value >> 8) ^ kCrcTable[(value ^ static_cast<uint8_t>(byte)) & 0xff];
-  return value ^ 0xffffffffu;
-}
-
 uint32_t masked_crc32c(std::string_view bytes) {
-  const uint32_t value = crc32c(bytes);
+  const uint32_t value = crc32c(std::as_bytes(std::span(bytes)));
   return ((value >> 15) | (value << 17)) + 0xa282ead8u;
 }
 

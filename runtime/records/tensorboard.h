@@ -9,11 +9,8 @@
 
 namespace moonshard::records {
 
-/// CRC-32C (Castagnoli), as RFC 3720 gives it: crc32c("123456789") = 0xe3069283.
-uint32_t crc32c(std::string_view bytes);
-
-/// The checksum of TFRecord files: rotated and shifted, so that a checksum inside the data does not
-/// meet its own.
+/// The checksum of TFRecord files: base/checksum.h's, rotated and shifted, so that a checksum
+/// inside the data does not meet its own.
 uint32_t masked_crc32c(std::string_view bytes);
 
 /// The bytes of one event file. TensorBoard takes a file for one when its name contains "tfevents".

@@ -1,18 +1,28 @@
 #include "runtime/records/writer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <map>
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
-#include "runtime/records/reader.h"
+#include "runtime/records/digest.h"
 
 namespace moonshard::records {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kCsvBytes = 1u << 20;  // written at a time
+constexpr double kCsvShare = 50;        // index.csv takes at most a fiftieth of a sweep's time
+constexpr double kCsvRowSeconds = 40e-6;
+constexpr size_t kManyPoints = 2000;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::string format_time(const char* format, bool utc) {
   const std::time_t now = std::time(nullptr);
@@ -53,14 +63,16 @@ RunFolderWriter RunFolderWriter::create(const fs::path& root, const std::string&
 }
 
 RunFolderWriter RunFolderWriter::open(const fs::path& folder) {
-  load_run_folder(folder);  // throws unless it is one
   RunFolderWriter writer(folder);
+  writer.table();  // throws unless it is one
   sweep_stale_temporaries(folder);
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder / "points", error)) {
-    if (entry.is_directory()) sweep_stale_temporaries(entry.path());
+  if (lies_inside(folder, folder / "points")) {
+    for (const auto& entry : fs::directory_iterator(folder / "points", error))
+      if (entry.is_directory() && !entry.is_symlink()) sweep_stale_temporaries(entry.path());
   }
-  sweep_stale_temporaries(folder / "visualizations");
+  if (lies_inside(folder, folder / "visualizations"))
+    sweep_stale_temporaries(folder / "visualizations");
   return writer;
 }
 
@@ -80,23 +92,71 @@ fs::path RunFolderWriter::point_folder(const std::string& id) const {
   return path_ / "points" / id;
 }
 
+// Where a file of the folder is to be written, with the folders on the way made.
+fs::path RunFolderWriter::inside(const std::string& relative_path) const {
+  const fs::path target = path_ / relative_path;
+  const fs::path below = target.lexically_normal().lexically_relative(path_.lexically_normal());
+  MS_CHECK(
+      !relative_path.empty() && !below.empty() && *below.begin() != ".." && *below.begin() != ".",
+      "run folder: expected a file name inside {}, got '{}'", path_.string(),
+      relative_path.substr(0, 60));
+  // Before folders are made: those would be made outside.
+  fs::path at = path_;
+  for (const fs::path& part : below.parent_path()) {
+    at /= part;
+    std::error_code error;
+    if (fs::is_symlink(at, error) && !lies_inside(path_, at))
+      throw IoError(at.string() +
+                    ": leads out of the run folder; nothing is written there: remove the link");
+  }
+  make_folder(target.parent_path());
+  return target;
+}
+
+fs::path RunFolderWriter::make_point_folder(const std::string& id) const {
+  return inside("points/" + point_folder(id).filename().string() + "/status").parent_path();
+}
+
 void RunFolderWriter::write_sweep(const std::string& name, const Json& request,
                                   const std::vector<std::string>& axes,
                                   const std::vector<PlannedPoint>& points) {
-  Json list = Json::array();
+  SweepHead head;
+  head.name = name;
+  head.axes = axes;
+  head.request = request;
+  if (!points.empty()) head.common = points[0].options;
   for (const PlannedPoint& point : points) {
-    list.push_back(Json{{"id", point.id},
-                        {"file", point.file_name},
-                        {"asked", point.asked},
-                        {"options", point.options}});
+    for (auto option = head.common.begin(); option != head.common.end();) {
+      const auto own = point.options.find(option.key());
+      const bool is_axis = std::find(axes.begin(), axes.end(), option.key()) != axes.end();
+      const bool is_shared = !is_axis && own != point.options.end() && *own == *option;
+      option = is_shared ? std::next(option) : head.common.erase(option);
+    }
   }
-  const Json sweep{{"schema_version", kSchemaVersion},
-                   {"name", name},
-                   {"created", timestamp_utc()},
-                   {"request", request},
-                   {"axes", axes},
-                   {"points", std::move(list)}};
-  write_file_atomically(path_ / "sweep.json", to_text(sweep));
+  const Json common = head.common;
+  begin_sweep(std::move(head));
+  for (PlannedPoint point : points) {
+    for (const auto& [key, value] : common.items()) point.options.erase(key);
+    sweep_->add(point);
+  }
+  end_sweep();
+}
+
+void RunFolderWriter::begin_sweep(SweepHead head) {
+  head.created = timestamp_utc();
+  sweep_ = std::make_shared<SweepFileWriter>(path_, head);
+}
+
+void RunFolderWriter::add_points(const std::vector<PlannedPoint>& points) {
+  MS_CHECK(sweep_ != nullptr, "run folder: expected begin_sweep before points");
+  for (const PlannedPoint& point : points) sweep_->add(point);
+}
+
+void RunFolderWriter::end_sweep() {
+  MS_CHECK(sweep_ != nullptr, "run folder: expected begin_sweep before end_sweep");
+  const auto sweep = std::exchange(sweep_, nullptr);
+  sweep->finish();
+  table_ = nullptr;  // it was read from the grid before
 }
 
 void RunFolderWriter::write_environment(const Json& environment) {
@@ -104,18 +164,21 @@ void RunFolderWriter::write_environment(const Json& environment) {
 }
 
 void RunFolderWriter::write_status(const std::string& id, const std::string& status) {
-  make_folder(point_folder(id));
-  write_file_atomically(point_folder(id) / "status", status + "\n");
+  write_file_atomically(make_point_folder(id) / "status", status + "\n");
 }
 
 void RunFolderWriter::write_result(const std::string& id, const Json& result) {
-  make_folder(point_folder(id));
-  write_file_atomically(point_folder(id) / "result.json", to_text(result));
+  MS_CHECK(result.is_object() && !result.empty(),
+           "run folder: expected a record with a status, got {}", one_line(result).substr(0, 60));
+  Json record = result;
+  record.erase("digest");
+  write_file_atomically(make_point_folder(id) / "result.json", with_digest(to_text(record)));
 }
 
 void RunFolderWriter::remove_result(const std::string& id) {
   std::error_code error;
-  fs::remove(point_folder(id) / "result.json", error);
+  if (!fs::exists(point_folder(id), error)) return;
+  fs::remove(make_point_folder(id) / "result.json", error);
   if (error) {
     throw IoError(fmt::format("{}: cannot remove an earlier result: {}; check the folder",
                               point_folder(id).string(), error.message()));
@@ -123,25 +186,46 @@ void RunFolderWriter::remove_result(const std::string& id) {
 }
 
 void RunFolderWriter::write_file(const std::string& relative_path, const std::string& bytes) {
-  const fs::path target = path_ / relative_path;
-  const fs::path below = target.lexically_normal().lexically_relative(path_.lexically_normal());
-  MS_CHECK(
-      !relative_path.empty() && !below.empty() && *below.begin() != ".." && *below.begin() != ".",
-      "run folder: expected a file name inside {}, got '{}'", path_.string(),
-      relative_path.substr(0, 60));
-  make_folder(target.parent_path());
-  write_file_atomically(target, bytes);
+  write_file_atomically(inside(relative_path), bytes);
+}
+
+RunTable& RunFolderWriter::table() {
+  if (table_ == nullptr) table_ = std::make_shared<RunTable>(path_);
+  return *table_;
 }
 
 void RunFolderWriter::write_index() {
-  index_ = std::make_shared<RunIndex>(load_run_folder(path_));
-  write_file_atomically(path_ / "index.csv", index_->csv());
+  table().complete_index();
+  write_csv();
+  table_ = nullptr;  // at the end of a sweep, which may be large
+}
+
+void RunFolderWriter::write_csv() {
+  const double began = seconds_now();
+  StagedFile file(path_ / "index.csv", StagedFile::OnInterrupt::GoOn);
+  std::string waiting;
+  const auto flush = [&] {
+    file.write(waiting.data(), static_cast<int64_t>(waiting.size()));
+    waiting.clear();
+  };
+  table().write_csv([&](const std::string& row) {
+    waiting += row;
+    if (waiting.size() > kCsvBytes) flush();
+  });
+  flush();
+  file.finish();
+  file.commit();
+  csv_written_ = seconds_now();
+  csv_seconds_ = csv_written_ - began;
 }
 
 void RunFolderWriter::update_index(const std::string& id) {
-  if (index_ == nullptr) return write_index();
-  index_->update(load_point(path_, id));
-  write_file_atomically(path_ / "index.csv", index_->csv());
+  table().add_to_index(load_point(path_, id));
+  if (csv_written_ == 0 && table().size() > kManyPoints) {  // of a sweep that goes on
+    csv_written_ = seconds_now();
+    csv_seconds_ = kCsvRowSeconds * static_cast<double>(table().size());
+  }
+  if (seconds_now() - csv_written_ >= kCsvShare * csv_seconds_) write_csv();
 }
 
 std::string options_hash(const Json& options) {

@@ -208,6 +208,7 @@ RunState Trainer::state() const {
   if (parts_.data != nullptr) state.data_position = parts_.data->position();
   state.clip_bound = clipping_->bound();
   state.spent = account_.spent();
+  state.checkpoint = checkpoint_;
   return state;
 }
 
@@ -220,6 +221,7 @@ void Trainer::restore(const RunState& state) {
   if (parts_.data != nullptr && state.data_position) parts_.data->go_to(*state.data_position);
   if (clipping_->options().clipping == "adaptive") clipping_->set_bound(state.clip_bound);
   step_ = state.step;
+  checkpoint_ = state.checkpoint;
   account_.go_on_from(state.spent);
   // The same steps may come again, with other samples: never with the same noise.
   if (engine_->is_private()) {

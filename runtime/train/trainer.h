@@ -60,6 +60,7 @@ struct RunState {
   std::optional<int64_t> data_position;
   double clip_bound = 0;
   privacy::SpentSteps spent;
+  std::string checkpoint;  ///< seal of the one that it was last saved to, or resumed from
 };
 
 class Trainer {
@@ -88,6 +89,10 @@ class Trainer {
   void begin_restore() { half_restored_ = true; }
   /// They have been replaced: the next step goes on from this state.
   void restore(const RunState& state);
+  /// Steps of an earlier process, the state after which is lost. Before restore().
+  void charge(const accountant::History& lost) { account_.charge(lost); }
+  /// The state that is now the trainer's is on the disk, under that seal.
+  void note_checkpoint(std::string seal) { checkpoint_ = std::move(seal); }
 
   /// Keep the order of events in the reports.
   void record_timeline(bool on);
@@ -170,6 +175,7 @@ class Trainer {
   bool record_layers_ = false;
   std::function<void(const models::Model&)> gradient_observer_;
   int64_t step_ = 0;
+  std::string checkpoint_;
   bool half_restored_ = false;  ///< a restore failed on its way: weights of two states
   bool half_updated_ = false;   ///< the same of a step; see the note in step_update.h
 };

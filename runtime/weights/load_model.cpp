@@ -17,6 +17,7 @@
 #include "runtime/models/config_object.h"
 #include "runtime/models/model_options.h"
 #include "runtime/models/registry.h"
+#include "runtime/weights/folder_sums.h"
 #include "runtime/weights/safetensors.h"
 #include "runtime/weights/weight_source.h"
 
@@ -239,6 +240,9 @@ std::vector<std::string> save_model(const Model& model, const std::filesystem::p
   }
   auto files = write_sharded(folder, tensors, max_shard_bytes);
   write_config(folder, model.options());
+  std::vector<std::string> small = {"config.json"};
+  if (files.size() > 1) small.emplace_back(kIndexFileName);
+  write_folder_sums(folder, small);
   return files;
 }
 
@@ -294,6 +298,7 @@ ModelOptions options_from_config(const std::filesystem::path& folder) {
            "weights: expected a folder with a config.json, got {}; name the folder of the model, "
            "not one of its files",
            in_quotes(folder.string()));
+  check_folder_sum(folder, "config.json");
   const ConfigObject config(read_foreign_json(path, kConfigLimits), path.string());
   ModelOptions options = family_of_config(config).read_config(config);
   read_dtype(config, options);

@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <map>
-#include <set>
-#include <system_error>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
-#include "kernels/split_float/split_float.h"
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/base/options.h"
@@ -55,113 +50,6 @@ void check_bools(const void* data, int64_t count, const std::string& where) {
   if (bad == bytes + count) return;
   throw IoError(
       fmt::format("{}: expected bytes 0 and 1 for BOOL, got {}; the file is damaged", where, *bad));
-}
-
-namespace fs = std::filesystem;
-
-int64_t file_bytes(const at::Tensor& tensor) {
-  return tensor.numel() * static_cast<int64_t>(tensor.element_size());
-}
-
-void check_tensors(const NamedTensors& tensors, const std::string& where) {
-  std::set<std::string> names;
-  for (const auto& [name, tensor] : tensors) {
-    MS_CHECK(names.insert(name).second, "{}: expected each name once, got {} twice; rename one",
-             where, in_quotes(name));
-    MS_CHECK(tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_meta(),
-             "{}: tensor {}: expected a dense tensor with values, got {}; make one first", where,
-             in_quotes(name),
-             !tensor.defined()  ? "none"
-             : tensor.is_meta() ? "only a shape (device meta)"
-                                : "a sparse one");
-    MS_CHECK(static_cast<size_t>(tensor.dim()) <= kMaxRank,
-             "{}: tensor {}: expected at most {} dimensions, got {}; reshape it", where,
-             in_quotes(name), kMaxRank, tensor.dim());
-    dtype_label(tensor.scalar_type(), fmt::format("{}: tensor {}", where, in_quotes(name)));
-  }
-}
-
-// Writes header and data to a temporary beside the path; the caller gives it its name.
-StagedFile stage(const fs::path& path, const NamedTensors& tensors, const Metadata& metadata,
-                 Sha256* sum = nullptr, const LowHalves& low_halves = {},
-                 Access access = Access::Shared) {
-  const at::NoGradGuard no_grad;
-  std::vector<TensorEntry> entries;
-  int64_t position = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const at::ScalarType type = low_halves.contains(name) ? at::kFloat : tensor.scalar_type();
-    const int64_t end = position + tensor.numel() * static_cast<int64_t>(c10::elementSize(type));
-    entries.push_back({name, tensor.sizes().vec(), position, end, type});
-    position = end;
-  }
-  const std::string header = make_safetensors_header(entries, metadata, path.string());
-  StagedFile file(path, StagedFile::OnInterrupt::Stop, access);
-  const auto write = [&](const void* data, int64_t bytes) {
-    if (sum != nullptr) sum->add(data, static_cast<size_t>(bytes));
-    file.write(data, bytes);
-  };
-  write(header.data(), static_cast<int64_t>(header.size()));
-  for (const auto& [name, tensor] : tensors) {
-    const auto most = kPieceBytes / static_cast<int64_t>(tensor.element_size());
-    const auto low = low_halves.find(name);
-    int64_t written = 0;
-    for_each_piece(tensor, most, [&](const at::Tensor& piece) {
-      // Lazily negated and conjugated views would give other bytes than their values.
-      at::Tensor block = piece.to(at::kCPU).resolve_neg().resolve_conj().contiguous();
-      if (low != low_halves.end()) {
-        const at::Tensor half = low->second.view(-1).narrow(0, written, block.numel());
-        block = kernels::joined_float(block, half.to(at::kCPU));
-        written += block.numel();
-      }
-      write(block.const_data_ptr(), file_bytes(block));
-    });
-  }
-  file.finish();
-  return file;
-}
-
-std::vector<NamedTensors> split(const NamedTensors& tensors, int64_t max_shard_bytes) {
-  std::vector<NamedTensors> shards(1);
-  int64_t used = 0;
-  for (const auto& named : tensors) {
-    const int64_t bytes = file_bytes(named.second);
-    if (!shards.back().empty() && bytes > max_shard_bytes - used) {
-      shards.emplace_back();
-      used = 0;
-    }
-    shards.back().push_back(named);
-    used += bytes;
-  }
-  return shards;
-}
-
-bool is_digits(std::string_view text) {
-  return text.size() == 5 && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-// model-00001-of-00003.safetensors
-bool is_shard_name(std::string_view name) {
-  return name.size() == 32 && name.starts_with("model-") && is_digits(name.substr(6, 5)) &&
-         name.substr(11, 4) == "-of-" && is_digits(name.substr(15, 5)) &&
-         name.substr(20) == ".safetensors";
-}
-
-// What an earlier save left would be read along with, or instead of, the new files.
-void remove_old_weights(const fs::path& folder) {
-  std::vector<fs::path> old;
-  for (const auto& item : fs::directory_iterator(folder)) {
-    const std::string name = item.path().filename().string();
-    if (name == kSingleFileName || name == kIndexFileName || is_shard_name(name))
-      old.push_back(item.path());
-  }
-  for (const fs::path& path : old) {
-    std::error_code error;
-    fs::remove(path, error);
-    if (error) {
-      throw IoError(fmt::format("{}: cannot remove the old file: {}; remove it by hand",
-                                path.string(), error.message()));
-    }
-  }
 }
 
 }  // namespace
@@ -226,10 +114,12 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
                     "the file; the file is cut short: copy it again",
                     where, header_bytes, size - kLengthBytes));
   }
-  std::string text(static_cast<size_t>(header_bytes), '\0');
-  result.file_.read_at(kLengthBytes, text.data(), header_bytes, "header");
   result.data_start_ = kLengthBytes + header_bytes;
-  result.header_ = parse_safetensors_header(text, size - result.data_start_, where);
+  std::string bytes(static_cast<size_t>(result.data_start_), '\0');
+  result.file_.read_at(0, bytes.data(), result.data_start_, "header");
+  result.header_ = parse_safetensors_header(std::string_view(bytes).substr(kLengthBytes),
+                                            size - result.data_start_, where);
+  result.sums_ = BlockSums::take(result.header_, bytes, where);
   return result;
 }
 
@@ -282,17 +172,110 @@ void SafetensorsFile::read_range(const std::string& name, int64_t first,
   }
 }
 
+// The bytes of one tensor, each block checked when it is read.
+class SafetensorsFile::TensorBytes {
+ public:
+  TensorBytes(const SafetensorsFile& file, const TensorEntry& entry)
+      : file_(file),
+        entry_(entry),
+        place_(static_cast<size_t>(&entry - file.entries().data())),
+        what_(fmt::format("tensor {}", in_quotes(entry.name))) {}
+
+  void read(int64_t position, void* target, int64_t bytes) {
+    auto* to = static_cast<char*>(target);
+    if (!file_.has_sums()) return read_at(position, to, bytes);
+    while (bytes > 0) {
+      const int64_t block = position / BlockSums::kBlockBytes, from = start(block);
+      const int64_t piece = std::min(bytes, end(block) - position);
+      if (position == from && piece == end(block) - from) {
+        read_at(from, to, piece);
+        check(block, to);
+      } else {
+        hold(block);
+        std::memcpy(to, held_bytes_.data() + (position - from), static_cast<size_t>(piece));
+      }
+      to += piece;
+      position += piece;
+      bytes -= piece;
+    }
+  }
+
+  void check_blocks(int64_t position, int64_t bytes) {
+    if (!file_.has_sums() || bytes == 0) return;
+    const int64_t last = (position + bytes - 1) / BlockSums::kBlockBytes;
+    for (int64_t block = position / BlockSums::kBlockBytes; block <= last; ++block) hold(block);
+  }
+
+ private:
+  static int64_t start(int64_t block) { return block * BlockSums::kBlockBytes; }
+  int64_t end(int64_t block) const { return std::min(start(block + 1), entry_.end - entry_.begin); }
+  void read_at(int64_t position, char* target, int64_t bytes) const {
+    file_.file_.read_at(file_.data_start_ + entry_.begin + position, target, bytes, what_);
+  }
+  void check(int64_t block, const void* data) const {
+    file_.sums_->check(entry_, place_, block, data, file_.path().string());
+  }
+  // Of a block that is needed in part; the next piece often begins in the same one.
+  void hold(int64_t block) {
+    if (held_ == block) return;
+    held_ = -1;
+    held_bytes_.resize(static_cast<size_t>(end(block) - start(block)));
+    read_at(start(block), held_bytes_.data(), end(block) - start(block));
+    check(block, held_bytes_.data());
+    held_ = block;
+  }
+
+  const SafetensorsFile& file_;
+  const TensorEntry& entry_;
+  size_t place_;
+  std::string what_;
+  int64_t held_ = -1;
+  std::vector<char> held_bytes_;
+};
+
+void SafetensorsFile::check_range(const std::string& name, int64_t first, int64_t count) const {
+  const TensorEntry& found = entry(name);
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(found.dtype));
+  TensorBytes(*this, found).check_blocks(first * element_bytes, count * element_bytes);
+}
+
+std::string SafetensorsFile::sha256_of(int64_t begin, int64_t end) const {
+  Sha256 sum;
+  std::vector<char> piece(static_cast<size_t>(std::min(kPieceBytes, end - begin)));
+  while (begin < end) {
+    const int64_t bytes = std::min(kPieceBytes, end - begin);
+    file_.read_at(begin, piece.data(), bytes, "checksum");
+    sum.add(piece.data(), static_cast<size_t>(bytes));
+    begin += bytes;
+  }
+  return sum.hex();
+}
+
+std::string SafetensorsFile::header_sha256() const {
+  return sha256_of(0, data_start_);
+}
+
+std::string SafetensorsFile::data_sha256() const {
+  return sha256_of(data_start_, file_.size());
+}
+
+std::string SafetensorsFile::whole_sha256() const {
+  return sha256_of(0, file_.size());
+}
+
 void SafetensorsFile::fill(const TensorEntry& entry, const at::Tensor& target,
                            int64_t first) const {
   const at::NoGradGuard no_grad;
-  const std::string what = fmt::format("tensor {}", in_quotes(entry.name));
+  TensorBytes source(*this, entry);
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(entry.dtype));
-  int64_t position = data_start_ + entry.begin + first * element_bytes;
+  int64_t position = first * element_bytes;
   const auto read_next = [&](const at::Tensor& block) {
     const auto bytes = block.numel() * element_bytes;
-    file_.read_at(position, block.data_ptr(), bytes, what);
-    if (entry.dtype == at::kBool)
-      check_bools(block.data_ptr(), bytes, fmt::format("{}: {}", path().string(), what));
+    source.read(position, block.data_ptr(), bytes);
+    if (entry.dtype == at::kBool) {
+      check_bools(block.data_ptr(), bytes,
+                  fmt::format("{}: tensor {}", path().string(), in_quotes(entry.name)));
+    }
     position += bytes;
   };
   if (target.is_cpu() && target.scalar_type() == entry.dtype && target.is_contiguous()) {
@@ -306,65 +289,6 @@ void SafetensorsFile::fill(const TensorEntry& entry, const at::Tensor& target,
     read_next(block);
     piece.copy_(block.view(piece.sizes()));
   });
-}
-
-void write_safetensors(const fs::path& path, const NamedTensors& tensors, const Metadata& metadata,
-                       Sha256* sum, const LowHalves& low_halves, Access access) {
-  check_tensors(tensors, path.string());
-  try {
-    StagedFile file = stage(path, tensors, metadata, sum, low_halves, access);
-    file.commit();
-  } catch (...) {
-    rethrow_memory_errors();
-  }
-  sync_folder(path.parent_path());
-}
-
-std::vector<std::string> write_sharded(const fs::path& folder, const NamedTensors& tensors,
-                                       int64_t max_shard_bytes, const Metadata& metadata) {
-  MS_CHECK(max_shard_bytes > 0, "{}: expected max_shard_bytes > 0, got {}; 5e9 is usual",
-           folder.string(), max_shard_bytes);
-  check_tensors(tensors, folder.string());
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    throw IoError(fmt::format("{}: cannot make the folder: {}; choose one you may write to",
-                              folder.string(), error.message()));
-  }
-  const std::vector<NamedTensors> shards = split(tensors, max_shard_bytes);
-  MS_CHECK(shards.size() <= 99'999,
-           "{}: expected at most 99999 shards, got {}; raise "
-           "max_shard_bytes",
-           folder.string(), shards.size());
-  std::vector<std::string> names;
-  std::vector<StagedFile> files;
-  std::map<std::string, std::string> weight_map;
-  int64_t total = 0;
-  try {
-    for (size_t i = 0; i < shards.size(); ++i) {
-      names.push_back(shards.size() == 1
-                          ? kSingleFileName
-                          : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size()));
-      files.push_back(stage(folder / names.back(), shards[i], metadata));
-      for (const auto& [name, tensor] : shards[i]) {
-        weight_map[name] = names.back();
-        total += file_bytes(tensor);
-      }
-    }
-  } catch (...) {
-    rethrow_memory_errors();
-  }
-  // From here on only names change. A crash in between leaves too few files, which readers refuse,
-  // never a mixture of two saves.
-  remove_old_weights(folder);
-  for (StagedFile& file : files) file.commit();
-  sync_folder(folder);
-  if (shards.size() > 1) {
-    const nlohmann::json index = {{"metadata", {{"total_size", total}}},
-                                  {"weight_map", weight_map}};
-    write_file_atomically(folder / kIndexFileName, index.dump(2) + "\n");
-  }
-  return names;
 }
 
 }  // namespace moonshard::weights

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,11 +17,8 @@
 #include <c10/core/ScalarType.h>
 
 #include "runtime/base/files.h"
+#include "runtime/weights/block_sums.h"
 #include "runtime/weights/safetensors_header.h"
-
-namespace moonshard {
-class Sha256;
-}
 
 namespace moonshard::weights {
 
@@ -55,12 +54,28 @@ class SafetensorsFile {
   /// Fills a tensor [n] with elements first … first + n - 1 of the flattened tensor, likewise.
   void read_range(const std::string& name, int64_t first, const at::Tensor& target) const;
 
+  /// Whether it has checksums: what is read is then checked block by block, and damage is an
+  /// IoError that names the tensor.
+  bool has_sums() const { return sums_.has_value(); }
+  /// Reads these elements, to check them; nothing if the file has no checksums.
+  void check_range(const std::string& name, int64_t first, int64_t count) const;
+  /// Of everything before the data.
+  std::string header_sha256() const;
+  /// Of all that follows, and of the whole file; read it to its end.
+  std::string data_sha256() const;
+  std::string whole_sha256() const;
+  int64_t bytes() const { return file_.size(); }
+
  private:
+  class TensorBytes;
+
   const TensorEntry& entry(const std::string& name) const;
   void fill(const TensorEntry& entry, const at::Tensor& target, int64_t first = 0) const;
+  std::string sha256_of(int64_t begin, int64_t end) const;
 
   ReadOnlyFile file_;
   SafetensorsHeader header_;
+  std::optional<BlockSums> sums_;
   int64_t data_start_ = 0;
 };
 
@@ -104,13 +119,25 @@ inline constexpr const char* kIndexFileName = "model.safetensors.index.json";
 /// Other libraries take only files that name their framework.
 inline const Metadata kPortableMetadata = {{"format", "pt"}};
 
+struct WriteOptions {
+  LowHalves low_halves = {};
+  Access access = Access::Shared;
+  bool sum_data = false;  ///< a SHA-256 of the data as well
+};
+
+/// What was written, of which the disk may make something else.
+struct WrittenFile {
+  int64_t bytes = 0;
+  std::string header_sha256;  ///< of everything before the data; it has the CRC-32C of all blocks
+  std::string data_sha256;    ///< if it was asked for
+};
+
 /// Writes tensors in the order given, from any device and with any strides, in pieces: host memory
 /// stays bounded. Throws UsageError for names and dtypes no reader takes, IoError when writing
-/// fails; an older file then stays as it was. Every byte of the file is added to `sum`, if given,
-/// on its way to the disk.
-void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       const Metadata& metadata = kPortableMetadata, Sha256* sum = nullptr,
-                       const LowHalves& low_halves = {}, Access access = Access::Shared);
+/// fails; an older file then stays as it was. The file has its checksums in it (block_sums.h).
+WrittenFile write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                              const Metadata& metadata = kPortableMetadata,
+                              const WriteOptions& options = {});
 
 /// Fills a folder: model.safetensors when all fits into `max_shard_bytes`, else
 /// model-00001-of-0000N.safetensors … and model.safetensors.index.json. Replaces the weights that

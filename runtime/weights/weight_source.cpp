@@ -8,6 +8,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/json.h"
 #include "runtime/base/utf8.h"
+#include "runtime/weights/folder_sums.h"
 #include "runtime/weights/safetensors.h"
 
 namespace moonshard::weights {
@@ -116,6 +117,7 @@ void WeightSource::sort_names() {
 }
 
 void WeightSource::add_index(const fs::path& index) {
+  check_folder_sum(index.parent_path(), index.filename().string());
   const nlohmann::json content = read_foreign_json(index, kIndexLimits);
   const auto map = content.find("weight_map");
   if (map == content.end() || !map->is_object() || map->empty()) {

@@ -103,7 +103,7 @@
 ---@field prefetch? integer steps whose data is fetched ahead; 0: none (2)
 ---@field memory_history? boolean record PyTorch's GPU memory history: snapshot.pickle, also when memory runs out (false)
 ---@field threads? integer CPU threads; 0 takes all cores (0)
----@field memory_limit_mb? integer cap on host tensors, beyond it the point is out of memory; 0 means none (0)
+---@field memory_limit_mb? integer cap on host tensors, beyond it the point is out of memory; 0 takes what the machine and its control group leave free (0)
 
 ---@class moonshard.trainer_privacy_options
 ---@field target_epsilon? number budget: noise_multiplier is chosen so that the run's steps stay within it; 0 leaves noise_multiplier as it is (0)
@@ -112,6 +112,10 @@
 ---@field budget_steps? integer steps that the budget must last for; 0 takes the epochs (0)
 ---@field accountant? "rdp"|"prv"|"pld" how epsilon is computed: all three are guarantees, pld the tightest (pld)
 ---@field secure? boolean noise and sampling from a secret of the operating system, on a grid that resists floating-point attacks; false: reproducible noise from the seed, for verification and debugging: not private, no epsilon is claimed (true)
+
+---@class moonshard.Runs_best_options
+---@field most? boolean the most is the best, whatever the metric's name says
+---@field least? boolean the least is the best
 
 ---@class moonshard.Runs_overhead_options
 ---@field baseline? any value of the axis that the others are compared with; the sweep's own, else "none"
@@ -122,6 +126,7 @@
 ---@field size? string WIDTHxHEIGHT in pixels, e.g. 1200x600
 ---@field scale? number pixels per point, 1 to 4
 ---@field theme? "light"|"dark" colours
+---@field format? any png, svg or pdf, or a list of them (png)
 
 ---@class moonshard.Sweep_run_options
 ---@field resume? string run folder to go on with
@@ -137,6 +142,7 @@
 ---@field slurm_args? string words for sbatch
 ---@field lock? boolean wait for the lock of each GPU; false does not (true)
 ---@field retry_oom? boolean with resume: run points again that were out of memory (false)
+---@field parallel? integer points side by side; their times disturb each other (1)
 ---@field drain_timeout? number seconds a stopped point has to end (30)
 
 ---@class moonshard.Tokenizer_decode_options
@@ -145,9 +151,20 @@
 ---@class moonshard.Tokenizer_encode_options
 ---@field special_tokens? boolean put the tokens around a whole text (true)
 
+---@class moonshard.Trainer_durable_options
+---@field every? integer steps from one save to the next (100)
+---@field wait? boolean until it is on the disk; else the next steps go on while it is written (false)
+---@field keep? integer how many of the newest stay; 0: all (2)
+---@field keep_every? integer those of steps that it divides stay as well; 0: none (0)
+
 ---@class moonshard.Trainer_resume_options
 ---@field if_any? boolean return nil when there is no checkpoint (false)
 ---@field other_seed? boolean go on with this model's seed: other noise, other data (false)
+
+---@class moonshard.Trainer_save_options
+---@field wait? boolean until it is on the disk; else the next steps go on while it is written (true)
+---@field keep? integer how many of the newest stay; 0: all (0)
+---@field keep_every? integer those of steps that it divides stay as well; 0: none (0)
 
 ---@class moonshard.analyze_bottleneck_options
 ---@field thresholds? table where a share counts as high, by name
@@ -259,6 +276,13 @@
 ---@field world? string auto: the ranks that were launched; fake:N: one rank of N on this device (auto)
 ---@field link? "nvlink"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
 
+---@class moonshard.log_run_options
+---@field name? string part of the folder's name
+---@field out? string folder of the run folder (results)
+---@field options? table name = value: what tells this point from others; columns of tables
+---@field tags? table list of texts that sweep.json keeps
+---@field note? string a text that is kept in the same way
+
 ---@class moonshard.model_options
 ---@field task? "auto"|"classify"|"lm"|"denoise"|"regress" what is learned: a sequence's class, the next token, an image's noise, a vector (auto)
 ---@field weights? string safetensors file or Hugging Face folder to start from; empty starts at random
@@ -336,6 +360,34 @@
 ---@field beta2? number adam, adamw: decay of the mean square (0.95)
 ---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
 
+---@class moonshard.plot_options
+---@field data? any or the first item: list of rows or numbers, table of columns, results, Table; needed
+---@field x? string column of the x axis; rows are counted where there is no column x (x)
+---@field y? any column of the figures, or a list of columns; of a heatmap the column of its rows (y)
+---@field group? any column (or list of columns) whose values are series of their own; color is the same
+---@field color? any another name of group
+---@field value? string heatmap: column that colours the cells
+---@field panels? string column whose values are panels of their own
+---@field kind? "lines"|"points"|"bars"|"stacked_bars"|"area"|"heatmap" lines, or bars where x has texts
+---@field stat? "median"|"mean" figure of several rows with one x; mean with std and sem (median)
+---@field error? any whiskers of several rows: iqr, std, sem, range or false; or a column, or { low, high } columns (iqr)
+---@field text? string column written beside points
+---@field log? "x"|"y"|"xy" logarithmic axes
+---@field horizontal? boolean bars: categories from top to bottom (false)
+---@field title? string above the figure
+---@field note? string below it; says what points of several rows are
+---@field x_label? string the column's name
+---@field y_label? string the column's name
+---@field x_unit? string in brackets behind the label
+---@field y_unit? string in brackets behind the label
+---@field x_range? table { low, high }: ends of the axis
+---@field y_range? table { low, high }: ends of the axis
+---@field references? table list of { y = 1, text = … } (horizontal), { x = 1 } (vertical), or curves of lists
+---@field size? string WIDTHxHEIGHT in pixels (900x520)
+---@field scale? number PNG: pixels per point, 1 to 4 (2)
+---@field theme? "light"|"dark" colours (light)
+---@field out? any file, or list of files, that end in .png, .svg or .pdf; a temporary PNG
+
 ---@class moonshard.privacy_calibrate_options
 ---@field method? "prv"|"rdp"|"pld"|"gaussian"|"gdp" accountant (prv)
 ---@field q? number sampling rate; leave out what is looked for
@@ -387,6 +439,7 @@
 ---@field when? function of effective options and the axes' values: false drops a point
 ---@field each? function of a record, after each point, good or bad
 ---@field run? function of a point and log: a point of your own; returns { metric = value } (docs/sweeps.md)
+---@field search? table instead of a grid: { method, trials, seed, minimize or maximize, space, startup, prune } (docs/sweeps.md)
 ---@field tags? table list of texts that sweep.json keeps; compare and the report show them
 ---@field note? string a text that is kept and shown in the same way
 ---@field expect? table list of claims that are judged at the end (docs/sweeps.md)
@@ -715,6 +768,7 @@ function Model:save(folder) end
 ---@field model Model the model that it trains
 ---@field engine string name of its clipping engine
 ---@field ["private"] boolean whether that engine clips and adds noise
+---@field steps integer steps so far, of all runs that it goes on from
 ---@field privacy_steps integer noised steps so far
 ---@field planned_steps integer steps that its budget lasts for; 0 without a budget
 ---@field noise_multiplier number noise std over the clipping bound, as given or as found for a budget
@@ -729,6 +783,27 @@ local Trainer = {}
 ---print(short)  --> Trainer (closed)
 ---```
 function Trainer:close() end
+
+---Goes on from the newest whole checkpoint of the folder, if there is one; from then on step() saves by itself, and saves and ends the run on SIGTERM. All ranks together.
+---```lua
+---local run = ms.trainer { model = ms.model("llama3-tiny"), data = ms.data.synthetic { batch_size = 1, seq_length = 4 } }
+---run:durable("durable", { every = 2 })
+---while run.steps < 3 do run:step() end
+---print(run:finish_save().step)  --> 2
+---```
+---@param folder string
+---@param options? moonshard.Trainer_durable_options
+---@return integer?
+function Trainer:durable(folder, options) end
+
+---Waits for a save with wait = false, and says what became of it.
+---```lua
+---trainer:save("checkpoints", { wait = false })
+---trainer:step()
+---print(trainer:finish_save().error)  --> nil
+---```
+---@return table?
+function Trainer:finish_save() end
 
 ---Makes the parameters whole in the model, until the next step, for saving or reading them; all ranks together.
 ---```lua
@@ -756,11 +831,12 @@ function Trainer:resume(folder, options) end
 
 ---Writes a checkpoint of all that the next step depends on; it is there as a whole or not at all. All ranks together.
 ---```lua
----print(trainer:save("checkpoints") ~= nil)  --> true
+---print(trainer:save("checkpoints", { keep = 3 }) ~= nil)  --> true
 ---```
 ---@param folder string
+---@param options? moonshard.Trainer_save_options
 ---@return string
-function Trainer:save(folder) end
+function Trainer:save(folder, options) end
 
 ---One training step on the data's next batch, or on a batch of your own: a table of tensors as data:next() gives.
 ---```lua
@@ -916,13 +992,14 @@ function Sweep:run(options) end
 ---@field is_dry boolean? true after a dry run, which has no points
 local Runs = {}
 
----The good point with the least median_time_ms, or with the best of another metric: the most of rates and shares of use, the least of all others. nil when no point is good.
+---The good point with the least median_time_ms, or with the best of another metric: the most of rates, shares of use and what is called accuracy, score or reward, the least of all others, unless most = true or least = true says it. nil when no point is good.
 ---```lua
 ---print(runs:best("peak_memory_mb").options.batch_size)  --> 8
+---print(runs:best({ "peak_memory_mb", most = true }).options.batch_size)  --> 16
 ---```
----@param metric? string
+---@param options? moonshard.Runs_best_options|string
 ---@return table?
-function Runs:best(metric) end
+function Runs:best(options) end
 
 ---How many points have a status: ok, oom, failed, timeout, skipped.
 ---```lua
@@ -947,7 +1024,7 @@ function Runs:labels() end
 ---@return Table
 function Runs:overhead(options) end
 
----Draws figures of these results as PNG files; all that they allow when none is named.
+---Draws figures of these results as PNG, SVG or PDF files; all that they allow when none is named.
 ---```lua
 ---print(runs:plot("time_comparison")[1]:match("time_comparison"))  --> time_comparison
 ---```
@@ -995,6 +1072,50 @@ function Runs:table() end
 ---@return Table
 function Runs:tabulate(which) end
 
+---A point of a run folder that a script writes itself; made by ms.log.run.
+---@class RunLog
+---@field path string? the run folder; nil in other ranks than the first, which write nothing
+---@field id string? name of the point's folder
+---@field options table what the script gave
+---@field steps table[] steps so far
+local RunLog = {}
+
+---Ends the point without a result. Its steps stay.
+---```lua
+---print(ms.load(ms.log.run():fail("diverged"))[1].error)  --> diverged
+---```
+---@param reason string
+---@return string
+function RunLog:fail(reason) end
+
+---Ends the point well, with metrics of your own; they are columns of tables and figures.
+---```lua
+---print(ms.load(ms.log.run():finish { score = 1 })[1].status)  --> ok
+---```
+---@param options? table
+---@return string
+function RunLog:finish(options) end
+
+---Notes a step: its number, and figures by name. loss is drawn as any experiment's.
+---```lua
+---local run = ms.log.run()
+---run:log(1, { loss = 2.5 })
+---print(#run.steps)  --> 1
+---```
+---@param step number
+---@param options? table
+function RunLog:log(step, options) end
+
+---Begins another point in the same folder.
+---```lua
+---local first = ms.log.run { options = { lr = 0.1 } }
+---first:finish { score = 1 }
+---print(#ms.load(first:point({ lr = 0.2 }):finish { score = 2 }))  --> 2
+---```
+---@param options? table
+---@return RunLog
+function RunLog:point(options) end
+
 ---Rows that print as aligned text: what analyses return.
 ---@class Table
 ---@field columns string[] titles
@@ -1010,6 +1131,22 @@ local Table = {}
 ---@param format "text"|"md"|"latex"|"csv"|"json"
 ---@return string
 function Table:to(format) end
+
+---A figure in one or several files; made by ms.plot. Its list part are the paths, and it prints as these.
+---@class Figure
+---@field spec table its plot spec (docs/plots.md)
+---@field look table scale and theme that it is drawn with
+local Figure = {}
+
+---Draws it into more files, by the endings of their names: .png, .svg, .pdf.
+---```lua
+---local figure = ms.plot { runs, x = "batch_size", y = "median_time_ms", group = "mode", out = "a.svg" }
+---print(#figure:save("a.pdf"))  --> 2
+---```
+---@param path string
+---@param ... string
+---@return Figure
+function Figure:save(path, ...) end
 
 ---Results side by side; made by ms.compare. Prints as tables.
 ---@class Comparison
@@ -1040,6 +1177,9 @@ ms.data = {}
 
 ---Ranks of this job: rank, world, barrier, all_reduce, all_gather, broadcast. Start several with 'moonshard run --nproc N SCRIPT', torchrun, srun or mpirun.
 ms.dist = {}
+
+---Run folders that any script writes: ms.log.run.
+ms.log = {}
 
 ---Optimizers: sgd, adam, adamw.
 ms.optim = {}
@@ -1324,6 +1464,16 @@ function ms.last_run() end
 ---@return Runs
 function ms.load(folder) end
 
+---A run folder with a point of this script, without a sweep: run:log(step, { loss = … }), then run:finish { score = … } or run:fail(reason). ms.load, tables, plots and the viewer read it as any other; an interrupted one keeps its steps.
+---```lua
+---local run = ms.log.run { name = "mine", options = { lr = 0.1 } }
+---for step = 1, 3 do run:log(step, { loss = 1 / step }) end
+---print(ms.load(run:finish { score = 0.9 }):best("score").metrics.score)  --> 0.9
+---```
+---@param options moonshard.log_run_options
+---@return RunLog
+function ms.log.run(options) end
+
 ---This machine and program: versions, CPU, memory, GPUs.
 ---```lua
 ---print(ms.machine().moonshard == ms.version)  --> true
@@ -1408,6 +1558,16 @@ function ms.options() end
 ---@param of function|string
 ---@return table[]?
 function ms.options_of(of) end
+
+---A figure of your own as PNG, SVG or PDF. data: a list of rows, a table of columns, results (ms.load; x = "step" takes their steps) or a Table of an analysis.
+---```lua
+---local rows = { { step = 1, loss = 3.1, mode = "none" }, { step = 2, loss = 2.4, mode = "none" }, { step = 1, loss = 3.3, mode = "ghost" } }
+---print(ms.plot { rows, x = "step", y = "loss", group = "mode", title = "Loss", out = { "loss.pdf", "loss.svg" } })  --> loss.pdf
+-----> loss.svg
+---```
+---@param options moonshard.plot_options
+---@return Figure
+function ms.plot(options) end
 
 ---Finds the one of q, sigma and steps that is left out: the least noise, or the most steps or the largest rate, whose epsilon is at most the target.
 ---```lua

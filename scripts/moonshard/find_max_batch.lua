@@ -61,13 +61,15 @@ function Search:fits(batch_size, is_whole)
   local job, point = self.job, point_of(self.shared, batch_size, is_whole)
   local record = job.folder.known[point.id]
   local was_known = record and (record.status == "ok" or record.status == "oom" or record.status == "timeout")
-  if not was_known then
+  if was_known then
+    record = native.records.load_point(job.folder.path, point.id)
+  else
     self:plan(point)
     job.bar.total = job.bar.done + 1
     job.bar:start(point, "try")
     record = runner.run_point(job, point)
     if not record or record.status == "interrupted" then error(self.stopped, 0) end
-    job.bar:finish(outcome.describe(record), false)
+    job.bar:finish(point, outcome.describe(record), false)
   end
   self.tries[#self.tries + 1] = { batch_size = batch_size, status = record.status, id = point.id, whole = is_whole or false,
     peak_memory_bytes = record.metrics.peak_memory_bytes, median_time_ms = record.metrics.median_time_ms, error = record.error }
@@ -108,8 +110,10 @@ end
 local function open_folder(search, options)
   if options.resume then
     local folder = folders.open({ points = {} }, options.resume)
-    for _, point in ipairs(native.records.read_json(options.resume .. "/sweep.json").points) do
-      point.label = "batch_size=" .. tostring(point.asked.batch_size)
+    local run_table = native.records.table(options.resume)
+    for i = 1, native.records.head(run_table).count do
+      local point = native.records.planned(run_table, i)
+      point.label = "batch_size=" .. tostring(point.options.batch_size)
       search.points[#search.points + 1] = point
     end
     return folder
@@ -151,7 +155,7 @@ return function(options)
   search.job.device = device.new(search.job.options, function(text) bar:say(text) end, function() return native.launch.interrupts() > 0 end)
   native.launch.begin_interrupts()
   local ok, message = pcall(search.go, search, options.low or 1, options.high or 2 ^ 30, options.verify ~= false)
-  bar:stop(ok and "finished" or "stopped")
+  pcall(bar.stop, bar, ok and "finished" or "stopped")
   folders.close(folder)
   native.launch.end_interrupts()
   if message == search.stopped then

@@ -7,7 +7,9 @@ return function(ms)
   ms.find_max_batch = require "moonshard.find_max_batch"
   ms.load = require("moonshard.runs").load
   ms.profile = require("moonshard.profile").profile
+  ms.plot = require("moonshard.plot_figure").plot
   ms.report = require("moonshard.report").report
+  ms.log = { run = require("moonshard.run_log").run }
   ms.fields = require("moonshard.record_fields").list
   ms.snapshot = require("moonshard.snapshot.timeline").load
 
@@ -22,8 +24,15 @@ return function(ms)
     .. "run.")
   ms.document(ms.profile, "ms.profile", "ms.profile(trainer, { iters, warmup }) -> Profile",
     "Times a trainer's steps: median, IQR and share of each phase, memory, loss. print it.")
+  ms.document(ms.plot, "ms.plot", "ms.plot { data, x, y, group, kind, error, log, title, out, … } -> Figure",
+    "A figure of your own as PNG, SVG or PDF. data: a list of rows, a table of columns, results (ms.load; x = \"step\" takes their steps) "
+    .. "or a Table of an analysis.")
   ms.document(ms.report, "ms.report", "ms.report(folder, { output }) -> path",
     "One self-contained page of a run, report.html: tables, verdicts, figures, failures, environment, commands.")
+  ms.document(ms.log, "ms.log", "ms.log", "Run folders that any script writes: ms.log.run.")
+  ms.document(ms.log.run, "ms.log.run", "ms.log.run { name, out, options, tags, note } -> RunLog",
+    "A run folder with a point of this script, without a sweep: run:log(step, { loss = … }), then run:finish { score = … } or "
+    .. "run:fail(reason). ms.load, tables, plots and the viewer read it as any other; an interrupted one keeps its steps.")
   ms.document(ms.fields, "ms.fields", "ms.fields([text]) -> list of { path, key, unit, doc }",
     "What each field of a result.json means; with a text, those whose path contains it. print shows a table.")
   ms.document(ms.snapshot, "ms.snapshot", "ms.snapshot(file) -> table",

@@ -1,8 +1,8 @@
---- Makes plot specs from results (scripts/moonshard/plot) and has the viewer draw them.
+--- Makes plot specs from results (scripts/moonshard/plot) and has them drawn.
 local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
-local shell = require "moonshard.shell"
+local plot_files = require "moonshard.plot_files"
 
 local M = {}
 
@@ -30,19 +30,33 @@ function M.check_name(name, where, level)
     guard.hint(tostring(name), M.figures)), level and level + 1 or 0)
 end
 
---- What a call asks for: a name, "all", or a table of names with out, size, scale, theme.
+--- The formats of a request: a word, several with commas, or a list.
+local function read_formats(given, level)
+  local words = type(given) == "table" and given or lists.matches(given or "png", "[^,%s]+")
+  local formats = lists.unique(lists.map(words, function(word)
+    local format = plot_files.check_format("runs:plot: option 'format'", word, level + 4)
+    return format
+  end))
+  return #formats > 0 and formats or { "png" }
+end
+
+--- What a call asks for: a name, "all", or a table of names with out, size, scale, theme, format.
 local function read_request(what, level)
   local given, names, named = type(what) == "table" and what or { what }, {}, {}
   for key, value in pairs(given) do
     if type(key) ~= "number" then named[key] = value end
   end
-  local request = guard.check("runs:plot", named, { "out", "size", "scale", "theme" }, level + 1)
+  local request = guard.check("runs:plot", named, { "out", "size", "scale", "theme", "format" }, level + 1)
   for key, value in pairs(request) do
     local wanted = key == "scale" and "number" or "string"
-    if type(value) ~= wanted then
+    if type(value) ~= wanted and not (key == "format" and type(value) == "table") then
       error(("runs:plot: option '%s': expected a %s, got %s"):format(key, wanted, tostring(value)), level + 1)
     end
   end
+  if request.theme and request.theme ~= "light" and request.theme ~= "dark" then
+    error(("runs:plot: option 'theme': expected light or dark, got '%s'"):format(request.theme), level + 1)
+  end
+  request.formats = read_formats(request.format, level)
   request.all = #given == 0
   for _, name in ipairs(given) do
     if name == "all" then
@@ -56,31 +70,27 @@ local function read_request(what, level)
   return request
 end
 
---- "1200x600" -> 1200, 600.
-local function read_size(text, level)
-  local width, height = text:match("^(%d+)x(%d+)$")
-  width, height = tonumber(width), tonumber(height)
-  if width and width >= 64 and width <= 16384 and height >= 64 and height <= 16384 then return width, height end
-  error(("runs:plot: option 'size': expected WIDTHxHEIGHT from 64x64 to 16384x16384, got '%s'; e.g. 1200x600"):format(text), level + 1)
-end
-
---- Draws specs that lie in a folder.
--- @treturn boolean whether PNG files were made
--- @treturn string why not
-local function render(folder, names, request)
-  local viewer = native.launch.program("moonshard-view")
-  if not native.launch.exists(viewer) then
-    return false, "moonshard-view is not built (-DMOONSHARD_VIEWER=ON)"
+--- Draws specs that lie in a folder, in all formats of a request.
+-- @treturn {string,...} paths of the files; of the specs of those that could not be drawn
+local function draw_all(folder, names, specs, request)
+  local paths, jobs = {}, {}
+  local function path_of(name, ending) return ("%s/%s.%s"):format(folder, name, ending) end
+  for i, name in ipairs(names) do
+    for _, format in ipairs(request.formats or { "png" }) do
+      paths[#paths + 1] = path_of(name, format)
+      if format == "png" then
+        jobs[#jobs + 1] = { spec = path_of(name, "plot.json"), out = paths[#paths], place = #paths }
+      else
+        plot_files.draw_vectors(specs[i], paths[#paths], format, request.theme)
+      end
+    end
   end
-  local words = { viewer, "--out-dir", folder }
-  for _, name in ipairs(names) do lists.extend(words, { "--render", ("%s/%s.plot.json"):format(folder, name) }) end
-  for _, flag in ipairs { "scale", "theme" } do
-    if request[flag] then lists.extend(words, { "--" .. flag, tostring(request[flag]) }) end
-  end
-  local log = folder .. "/render.log"
-  local said, good, ended = shell.run(words, log)
-  os.remove(log)
-  return good, shell.last_words(said, ended)
+  if #jobs == 0 then return paths end
+  local drawn, reason = plot_files.draw_png(jobs, request)
+  if drawn then return paths end
+  print(("plot: the %s written, but not drawn: %s"):format(#jobs > 1 and "specs are" or "spec is", reason))
+  for _, job in ipairs(jobs) do paths[job.place] = job.spec end
+  return paths
 end
 
 --- The spec of one figure, without drawing it.
@@ -105,34 +115,33 @@ end
 --- Draws one spec that belongs to no run folder.
 -- @tparam string folder for the spec and its picture
 -- @tparam string name of the files
--- @tparam table request size, scale, theme
--- @treturn string path of the PNG; of the spec where nothing can draw it
+-- @tparam table request size, scale, theme, format
+-- @treturn {string,...} paths of the pictures; of the spec where nothing can draw it
 function M.draw_spec(folder, name, spec, request)
-  if request.size then spec.width, spec.height = read_size(request.size, 3) end
+  if request.size then spec.width, spec.height = plot_files.read_size("runs:plot", request.size, 3) end
   native.files.write(("%s/%s.plot.json"):format(folder, name), native.records.to_json(spec))
-  local drawn, reason = render(folder, { name }, request)
-  if not drawn then print(("plot: the spec is written, but not drawn: %s"):format(reason)) end
-  return ("%s/%s%s"):format(folder, name, drawn and ".png" or ".plot.json")
+  return draw_all(folder, { name }, { spec }, lists.merged(request, { formats = read_formats(request.format, 3) }))
 end
 
 --- Makes figures of a run folder. One figure that cannot be drawn is an error, some of several a printed line, and of
 -- "all" those are made that the records allow.
--- @tparam string|table what a figure, "all", or { names…, out = folder, size = "WxH", scale = 1…4, theme = "light"|"dark" }
+-- @tparam string|table what a figure, "all", or { names…, out = folder, size = "WxH", scale = 1…4, theme = "light"|"dark",
+-- format = "png"|"svg"|"pdf" or a list of them }
 -- @treturn {string,...} paths of what was made
 -- @treturn {string,...} what could not be made, and why
 function M.draw(results, what)
   local request = read_request(what, 3)
   local folder = request.out or results.path .. "/visualizations"
   local width, height
-  if request.size then width, height = read_size(request.size, 3) end
-  local made, refused = {}, {}
+  if request.size then width, height = plot_files.read_size("runs:plot", request.size, 3) end
+  local made, refused, specs = {}, {}, {}
   for _, figure in ipairs(request.names) do
     if not (request.all and M.only_by_name[figure]) then
       local spec, reason = M.spec(results, figure)
       if spec then
         spec.width, spec.height = width or spec.width, height or spec.height
         write_spec(results, folder, figure, spec)
-        made[#made + 1] = figure
+        made[#made + 1], specs[#specs + 1] = figure, spec
       elseif not request.all then
         refused[#refused + 1] = ("'%s' %s"):format(figure, reason)
       end
@@ -141,10 +150,7 @@ function M.draw(results, what)
   if #refused == 1 and #request.names == 1 then error("runs:plot: " .. refused[1], 3) end
   for _, line in ipairs(refused) do print("plot: not drawn: " .. line) end
   if #made == 0 then return made, refused end
-  local drawn, reason = render(folder, made, request)
-  if not drawn then print(("plot: the specs are written, but not drawn: %s"):format(reason)) end
-  local ending = drawn and ".png" or ".plot.json"
-  return lists.map(made, function(figure) return ("%s/%s%s"):format(folder, figure, ending) end), refused
+  return draw_all(folder, made, specs, request), refused
 end
 
 return M

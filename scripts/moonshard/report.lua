@@ -3,6 +3,7 @@
 local again = require "moonshard.report.again"
 local figures = require "moonshard.svg.figure"
 local html = require "moonshard.html"
+local lazy_points = require "moonshard.lazy_points"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
@@ -27,7 +28,7 @@ local function when(results, sweep)
   local times = lists.map(results.points, function(point) return plot_points.list(point.result).created end)
   local known = {}
   for i = 1, #results.points do known[#known + 1] = type(times[i]) == "string" and times[i] or nil end
-  if type(sweep.created) == "string" then known[#known + 1] = sweep.created end
+  if type(sweep.created) == "string" and sweep.created ~= "" then known[#known + 1] = sweep.created end
   if #known == 0 then return nil end
   table.sort(known)
   local function shown(text) return (text:sub(1, 16):gsub("T", " ")) end
@@ -36,18 +37,20 @@ local function when(results, sweep)
   return ("%s to %s UTC"):format(first, first:sub(1, 10) == last:sub(1, 10) and last:sub(12) or last)
 end
 
-local function header(results, sweep)
+local function header(results, sweep, left_out)
+  local whole = results.whole or results
   local name = results.name ~= "" and results.name or results.path:gsub("/+$", ""):match("([^/]+)$") or "run"
   local count = {}
-  for _, point in ipairs(results.points) do count[tostring(point.status)] = (count[tostring(point.status)] or 0) + 1 end
+  for _, point in ipairs(whole.points) do count[tostring(point.status)] = (count[tostring(point.status)] or 0) + 1 end
   local parts = lists.map(lists.keys(count), function(status) return ("%d %s"):format(count[status], status) end)
   local lines = { html.text("h1", name), html.text("p", plot_points.subject(results)),
-    html.text("p.muted", ("%d points: %s. %s"):format(#results.points, table.concat(parts, ", "), when(results, sweep) or "")) }
+    html.text("p.muted", ("%d points: %s. %s"):format(#whole.points, table.concat(parts, ", "), when(results, sweep) or "")) }
   if results.labels and results:labels() then lines[#lines + 1] = html.text("p.muted", results:labels()) end
   local boxes = { plot_points.modelled_note(results) or false, statistics.warning(results) or false }
-  if #results.points > results:count("ok") then
-    boxes[#boxes + 1] = ("%d of %d points have no result; see Failures."):format(#results.points - results:count("ok"), #results.points)
+  if #whole.points > whole:count("ok") then
+    boxes[#boxes + 1] = ("%d of %d points have no result; see Failures."):format(#whole.points - whole:count("ok"), #whole.points)
   end
+  if left_out then boxes[#boxes + 1] = left_out end
   for i, text in ipairs(boxes) do
     if text then lines[#lines + 1] = html.text(i == 1 and "p.box" or "p.box.bad", text) end
   end
@@ -132,8 +135,12 @@ local function stored_specs(results, is_made)
   return specs
 end
 
+local most_in_figures = 200
+
 local function figures_section(results)
-  local drawn, is_made = {}, {}
+  local drawn, is_made, left_out = {}, {}
+  results, left_out = lazy_points.excerpt(results, most_in_figures)
+  if left_out then drawn[1] = html.text("p.note", left_out) end
   local function draw(name, spec)
     local ok, text = pcall(figures.draw, spec)
     drawn[#drawn + 1] = ok and text or html.text("p.note", ("%s could not be drawn: %s"):format(name, tostring(text)))
@@ -146,7 +153,7 @@ local function figures_section(results)
     end
   end
   for _, stored in ipairs(stored_specs(results, is_made)) do draw(stored.name, stored.spec) end
-  if #drawn == 0 then return nil end
+  if #drawn == (left_out and 1 or 0) then return nil end
   return section("figures", "Figures", table.concat(drawn, "\n"))
 end
 
@@ -157,7 +164,7 @@ local function again_section(results, sweep)
   end
   local script = again.script(sweep)
   if script then
-    local left_out = again.combinations(sweep) - #plot_points.list(sweep.points)
+    local left_out = again.combinations(sweep) - #(results.whole or results).points
     parts[#parts + 1] = html.text("p", "The same grid as a script" .. (left_out > 0
       and (", which also has %d combinations that the run left out:"):format(left_out) or ":")) .. html.text("pre", script)
   end
@@ -194,8 +201,10 @@ end
 -- @treturn string
 function M.page(results, options)
   options = options or {}
-  local sweep = read_json(results.path .. "/sweep.json")
-  local name, head = header(results, sweep)
+  local left_out
+  results, left_out = lazy_points.excerpt(results)
+  local sweep = { name = results.name, created = results.created, request = results.request }
+  local name, head = header(results, sweep, left_out)
   local sections = {}
   for _, each in ipairs { verdicts_section(options.claims or results.claims or read_json(results.path .. "/expect.json").claims) or false,
     results_section(results), overhead_section(results) or false, failures_section(results) or false, study_section(options.texts) or false,

@@ -1,5 +1,6 @@
 --- Results of a run folder: tables, overhead against a baseline, plots.
 local guard = require "moonshard.options_guard"
+local lazy_points = require "moonshard.lazy_points"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
@@ -13,30 +14,17 @@ local Runs = {}
 Runs.__index = Runs
 local M = { class = Runs }
 
---- What the sweep's script asked of each point, in its own spelling ("no_dp"): only sweep.json has it.
-local function attach_requests(loaded)
-  local function part(of, key) return type(of) == "table" and type(of[key]) == "table" and of[key] or nil end
-  local ok, sweep = pcall(native.files.read_json, loaded.path .. "/sweep.json")
-  sweep = ok and sweep
-  local request = part(sweep, "request")
-  loaded.baseline = part(request, "baseline")
-  loaded.tags = lists.select(part(request, "tags") or {}, function(tag) return type(tag) == "string" end)
-  loaded.note = request and type(request.note) == "string" and request.note or nil
-  local by_id = {}
-  for _, planned in ipairs(part(sweep, "points") or {}) do
-    if type(planned) == "table" and planned.id then by_id[planned.id] = planned end
-  end
-  for _, point in ipairs(loaded.points) do
-    local planned = by_id[point.id]
-    point.asked = part(planned, "asked") or point.asked
-    point.file = planned and planned.file
-    point.result = point.result or {}
-  end
+--- Baseline, tags and note of the sweep's request, which others may have written.
+local function read_request(loaded)
+  local request = loaded.request
+  loaded.baseline = type(request.baseline) == "table" and request.baseline or nil
+  loaded.tags = lists.select(type(request.tags) == "table" and request.tags or {}, function(tag) return type(tag) == "string" end)
+  loaded.note = type(request.note) == "string" and request.note or nil
 end
 
 --- Results as an object; its list part are the points, so that #runs counts them.
 local function as_runs(loaded)
-  for i, point in ipairs(loaded.points) do loaded[i] = shown.as_record(point) end
+  for i, point in ipairs(loaded.points) do loaded[i] = getmetatable(point) and point or shown.as_record(point) end
   return setmetatable(loaded, Runs)
 end
 
@@ -45,9 +33,12 @@ local function load_one(path, level)
     local loaded = require("moonshard.seed_results").load(path)
     if loaded then return as_runs(loaded) end
   end
-  local ok, loaded = pcall(native.records.load, path)
-  if not ok then error((tostring(loaded):gsub("^records%.load:", "ms.load:")), level + 1) end
-  attach_requests(loaded)
+  local ok, run_table = pcall(native.records.table, path)
+  if not ok then error((tostring(run_table):gsub("^records%.table:", "ms.load:")), level + 1) end
+  local loaded = native.records.head(run_table)
+  read_request(loaded)
+  loaded.points = lazy_points.of(loaded.path, run_table, loaded.count, loaded.problems)
+  loaded.count = nil -- Runs:count is a method
   return as_runs(loaded)
 end
 
@@ -64,7 +55,8 @@ local function joined(paths, level)
       if not lists.contains(all.axes, axis) then all.axes[#all.axes + 1] = axis end
     end
     for _, point in ipairs(part.points) do
-      point.options.run, point.asked = names[i], lists.merged(point.asked or {}, { run = names[i] })
+      point.options = lists.merged(point.options, { run = names[i] })
+      point.asked = lists.merged(point.asked or {}, { run = names[i] })
       all.points[#all.points + 1] = point
     end
     lists.extend(all.problems, part.problems or {})
@@ -106,23 +98,47 @@ local is_usual = lists.set { "median_time_ms", "peak_memory_mb", "tokens_per_s",
 
 -- More of these is better; of all other metrics less is.
 local function is_gain(metric)
-  for _, part in ipairs { "_per_s$", "utilization", "overlap", "^mfu_percent$", "accuracy" } do
+  for _, part in ipairs { "_per_s$", "utilization", "overlap", "^mfu_percent$", "accuracy", "score", "reward" } do
     if metric:find(part) then return true end
   end
   return false
 end
 
---- The good point with the least of a metric; with the most of it where more is better.
--- @tparam[opt="median_time_ms"] string metric
+--- What a call of runs:best asks for.
+-- @treturn string metric
+-- @treturn boolean whether the most of it is the best
+local function read_best(given, level)
+  if type(given) ~= "table" then return given or "median_time_ms", is_gain(tostring(given)) end
+  local named = lists.merged(given)
+  named[1] = nil
+  local options = guard.check("runs:best", named, { "most", "least" }, level + 1)
+  for key, value in pairs(options) do
+    if type(value) ~= "boolean" then
+      error(("runs:best: option '%s': expected true or false, got %s"):format(key, tostring(value)), level + 1)
+    end
+  end
+  if options.most ~= nil and options.most == options.least then
+    error("runs:best: expected most or least, got both", level + 1)
+  end
+  local metric, most = given[1] or "median_time_ms", options.most
+  if most == nil and options.least ~= nil then most = not options.least end
+  if most == nil then most = is_gain(tostring(metric)) end
+  return metric, most
+end
+
+--- The good point with the least of a metric; with the most of it where its name says that more is better, or the caller does.
+-- @tparam[opt="median_time_ms"] string|table metric or { metric, most = true }, { metric, least = true }
 -- @treturn table point; nil when no point is good
+-- @usage runs:best { "win_rate", most = true }
 function Runs:best(metric)
-  metric = metric or "median_time_ms"
+  local most
+  metric, most = read_best(metric, 2)
   local known, best = {}, nil
   for _, point in ipairs(self:select("ok")) do
     for key, value in pairs(point.metrics) do known[key] = type(value) == "number" or nil end
     local value, before = point.metrics[metric], best and best.metrics[metric]
     if type(value) == "number" then
-      local is_better = not best or is_gain(metric) and value > before or not is_gain(metric) and value < before
+      local is_better = not best or most and value > before or not most and value < before
       best = is_better and point or best
     end
   end
@@ -180,8 +196,12 @@ function Runs:rows()
   return without_empty_columns(columns, rows, #self.axes + 1)
 end
 
---- The same as aligned text.
-function Runs:table() return text_table.format(self:rows()) end
+--- The same as aligned text; of very many points a part.
+function Runs:table()
+  local part, left_out = lazy_points.excerpt(self)
+  local text = text_table.format(part:rows())
+  return left_out and text .. "\n" .. left_out or text
+end
 
 --- Cost of each point against the baseline with the same other options. The baseline's own rows show 1 and 0.
 -- @tparam[opt] table options baseline, axis (default: the sweep's own baseline, else "none" on the axis "mode")
@@ -216,19 +236,20 @@ end
 
 --- Text and Markdown for summary.txt and summary.md.
 function Runs:summary()
-  local columns, rows = self:rows()
+  local part, left_out = lazy_points.excerpt(self)
+  local columns, rows = part:rows()
   local title = ("%s: %d points, %d ok"):format(self.name ~= "" and self.name or self.path, #self.points, self:count("ok"))
   local words = self:labels()
   if words then title = title .. "\n" .. words end
   local text = { title, "", text_table.format(columns, rows) }
   local markdown = { "# " .. title:gsub("\n", "\n\n"), "", text_table.markdown(columns, rows) }
-  for _, line in ipairs { statistics.warning(self) or false, plot_points.modelled_note(self) or false } do
+  for _, line in ipairs { left_out or false, statistics.warning(part) or false, plot_points.modelled_note(part) or false } do
     if line then
       text[#text + 1] = line
       markdown[#markdown + 1] = "\n" .. line
     end
   end
-  for _, point in ipairs(self.points) do
+  for _, point in ipairs(part.points) do
     if point.status ~= "ok" then
       text[#text + 1] = ("%s %s: %s"):format(point.id, point.status, point.error)
       markdown[#markdown + 1] = ("\n`%s` %s: %s"):format(point.id, point.status, point.error)
@@ -238,8 +259,8 @@ function Runs:summary()
       end
     end
   end
-  if self:count("ok") > 0 and pcall(self.overhead, self) then
-    local overhead = self:overhead()
+  if part:count("ok") > 0 and pcall(part.overhead, part) then
+    local overhead = part:overhead()
     text[#text + 1] = "\nOverhead against " .. tostring(overhead.baseline) .. "\n\n" .. tostring(overhead)
     markdown[#markdown + 1] = "\n## Overhead against " .. tostring(overhead.baseline) .. "\n\n"
       .. text_table.markdown(overhead.columns, overhead.rows)

@@ -12,6 +12,8 @@ local progress = require "moonshard.progress"
 local reports = require "moonshard.report"
 local runs = require "moonshard.runs"
 local scripts = require "moonshard.sweep.script"
+local searches = require "moonshard.search.request"
+local searching = require "moonshard.sweep.searching"
 
 local M = {}
 local Sweep = {}
@@ -19,13 +21,14 @@ Sweep.__index = Sweep
 M.class = Sweep
 
 local own_keys = { name = "string", out = "string", grid = "table", zip = "table", when = "function", each = "function", expect = "table",
-  seed_result = "function", growing = "table", baseline = "baseline", run = "function", tags = "table", note = "string" }
+  seed_result = "function", growing = "table", baseline = "baseline", run = "function", tags = "table", note = "string",
+  search = "table" }
 local key_words = { string = "text", table = "table { option = { values } }", ["function"] = "function" }
 
 --- Options of sweep:run with their types.
 local run_keys = { resume = "string", dry_run = "boolean", retry = "number", timeout = "number", fail_fast = "boolean", all = "boolean",
   only = "table", budget = "number", shuffle = "shuffle", launcher = "string", slurm_args = "string", lock = "boolean",
-  retry_oom = "boolean", drain_timeout = "number" }
+  retry_oom = "boolean", drain_timeout = "number", parallel = "number" }
 M.run_options, M.own_options = lists.keys(run_keys), lists.keys(own_keys)
 
 --- Types of the sweep's own keys; the experiment's are the schema's business.
@@ -84,6 +87,18 @@ local function read_growing(list)
   return names
 end
 
+--- A search: its points are drawn while it runs. What the command line sets is not searched.
+local function read_search(self, given, set)
+  local space = points_of.with_own_names(type(given.space) == "table" and given.space or {})
+  for key in pairs(set) do space[key] = nil end
+  self.search_space = space
+  local read, search = pcall(searches.read, lists.merged(given, { space = type(given.space) == "table" and space or given.space }), 1)
+  if not read then blame("%s", (tostring(search):gsub("^.-ms%.sweep: ", "ms.sweep: "))) end
+  self.search = search
+  self.axes, self.points = self.search:axes(), {}
+  searching.check(self)
+end
+
 local function new(spec, request)
   if type(spec) ~= "table" then blame("ms.sweep: expected a table, got %s", type(spec)) end
   -- In the process of one point the grid is in sweep.json.
@@ -106,11 +121,15 @@ local function new(spec, request)
       .. "each point runs the script again in a process of its own")
   end
   self.baseline, self.growing = read_baseline(spec.baseline), read_growing(spec.growing)
-  local all
-  all, self.axes = points_of.make(grid, zip, shared, spec.when, spec.run ~= nil)
   self.request = { shared = shared, grid = grid, zip = zip, growing = self.growing, baseline = self.baseline,
-    tags = spec.tags, note = spec.note,
+    tags = spec.tags, note = spec.note, search = spec.search,
     command = request.again and again.without_secrets(request.again) }
+  if spec.search then
+    read_search(self, spec.search, set)
+    return self
+  end
+  local all
+  all, self.axes, self.common = points_of.make(grid, zip, shared, spec.when, spec.run ~= nil)
   self.points = points_of.matching(all, points_of.with_own_names(request.only))
   if #self.points == 0 then
     blame("ms.sweep: expected at least one point, got none; check %s", #all == 0 and "when" or "--only")
@@ -125,8 +144,8 @@ end
 function M.maker(request) return function(spec) return new(spec, request) end end
 
 --- A sweep: checks every point now, before any work starts.
--- @tparam table spec name, out, grid, zip, when, each, run, baseline, expect, seed_result, growing, tags, note, and experiment
--- options that all points share
+-- @tparam table spec name, out, grid, zip, when, each, run, baseline, expect, seed_result, growing, tags, note, search, and
+-- experiment options that all points share
 -- @treturn Sweep
 -- @usage ms.sweep { model = "llama3-tiny", grid = { mode = { "none", "materialize" } } }:run()
 function M.new(spec)
@@ -156,6 +175,14 @@ local function read_run_options(self, given)
   if options.launcher and options.launcher ~= "local" and options.launcher ~= "slurm" then
     blame("sweep:run: option 'launcher': expected local or slurm, got '%s'", options.launcher)
   end
+  options.parallel = options.parallel or 1
+  if options.parallel < 1 or options.parallel ~= math.floor(options.parallel) or options.parallel > 1024 then
+    blame("sweep:run: option 'parallel': expected a whole number from 1 to 1024, got %s", tostring(options.parallel))
+  end
+  if options.launcher == "slurm" and (options.parallel > 1 or self.search) then
+    blame("sweep:run: option '%s': expected launcher = local, got slurm, which runs the points of a grid side by side by itself",
+      self.search and "search" or "parallel")
+  end
   options.retry, options.drain_timeout = math.floor(options.retry or 0), options.drain_timeout or 30
   options.timeout = options.timeout or 0
   return options
@@ -167,7 +194,7 @@ local function folder_to_resume(self, options)
   local given = request.resume
   if options.resume or not given then return options.resume end
   for _, path in ipairs(given) do
-    if folders.fits(self, path) then
+    if (self.search and searching or folders).fits(self, path) then
       request.has_resumed = true
       return path
     end
@@ -177,7 +204,14 @@ local function folder_to_resume(self, options)
   return given[1]
 end
 
-local function chosen_points(self, options)
+local function chosen_points(self, options, resume)
+  if self.search then
+    if options.only or options.shuffle or next(self.by_command.only) ~= nil then
+      blame("sweep:run: option '%s': expected a sweep over a grid, got a search, whose points are drawn while it runs",
+        options.shuffle and "shuffle" or "only")
+    end
+    return resume and searching.earlier_points(resume) or {}
+  end
   local chosen = points_of.matching(self.points, points_of.with_own_names(options.only or {}))
   if #chosen == 0 then blame("sweep:run: expected at least one point, got none; check only") end
   if not options.shuffle then return chosen end
@@ -197,7 +231,9 @@ end
 --- Tables, claims and index at the end, also of a sweep that was stopped.
 local function conclude(self, job)
   local records, folder = native.records, job.folder
-  records.write_index(folder.writer)
+  local indexed, why = pcall(records.write_index, folder.writer)
+  if not indexed then outcome.note_unwritten(job, "index.csv", why) end
+  collectgarbage() -- what the points have left; the results of a large folder come on top
   local results = runs.load(folder.path)
   results.baseline = self.baseline
   local text, markdown = results:summary()
@@ -209,10 +245,12 @@ local function conclude(self, job)
     results.claims = verdicts
     job.claims_text = as_text
   end
-  records.write_file(folder.writer, "summary.txt", text)
-  records.write_file(folder.writer, "summary.md", markdown)
+  for name, content in pairs { ["summary.txt"] = text, ["summary.md"] = markdown } do
+    local written, reason = pcall(records.write_file, folder.writer, name, content)
+    if not written then outcome.note_unwritten(job, name, reason) end
+  end
   local made, reason = pcall(reports.write, results)
-  if not made then job.bar:say("warning: report.html: " .. tostring(reason)) end
+  if not made then outcome.note_unwritten(job, "report.html", reason) end
   return results
 end
 
@@ -230,19 +268,38 @@ local function report(self, job, results, stopped)
   job.bar:say(("sweep%s %s after %s: %s; %s"):format(self.name ~= "" and " " .. self.name or "", stopped and "stopped" or "done",
     progress.clock_text(spent), table.concat(parts, ", "), job.folder.path))
   if job.claims_text then job.bar:say("\n" .. job.claims_text) end
+  local best = self.search and self.search:describe_best()
+  if best then job.bar:say(best) end
   if stopped then
     local command = self.by_command.again
     job.bar:say(("go on with: %s"):format(command and scripts.as_typed(command, job.folder.path)
       or ("sweep:run { resume = \"%s\" }"):format(job.folder.path)))
   end
-  if (count.ok or 0) < #job.points then native.launch.note_failed_points() end
+  local good = (count.ok or 0) + (self.search and count.skipped or 0) -- trials that were stopped have done what they should
+  if good < #job.points then native.launch.note_failed_points() end
   return results
+end
+
+--- All that happens between the opening of a folder and its closing.
+-- @treturn Runs
+-- @treturn string|nil why it stopped early
+local function run_job(self, job, runner)
+  local bar = job.bar
+  bar:say(("sweep%s: %d points into %s"):format(self.name ~= "" and " " .. self.name or "", bar.total, job.folder.path))
+  if job.resumed then bar:say(folders.describe_resume(job.points, job.folder.known, job.options)) end
+  local ok, stopped = pcall(runner.run, job)
+  if ok and native.launch.interrupts() > 0 then stopped = "interrupted" end
+  bar:stop(ok and not stopped and "finished" or "stopped")
+  if not ok then error(stopped, 0) end
+  local results = conclude(self, job)
+  report(self, job, results, stopped)
+  return results, stopped
 end
 
 --- Runs the points that have no good result yet.
 -- @tparam[opt] table options resume = folder to go on with; dry_run = true only lists the points; retry, timeout (seconds per
 -- point), budget (seconds for this call: no point begins that is not expected to end within), fail_fast, all, only, shuffle,
--- launcher = "local" | "slurm", slurm_args, lock, retry_oom, drain_timeout
+-- launcher = "local" | "slurm", slurm_args, lock, retry_oom, drain_timeout, parallel (points side by side)
 -- @treturn Runs the results; failed points are among them with their status
 function Sweep:run(options)
   options = read_run_options(self, options)
@@ -253,8 +310,16 @@ function Sweep:run(options)
   end
   local in_point = not options.dry_run and scripts.begin(self)
   if in_point then return in_point end
-  local points, resume = chosen_points(self, options), folder_to_resume(self, options)
+  local resume = folder_to_resume(self, options)
+  local points = chosen_points(self, options, resume)
+  if self.search then
+    if resume and not searching.fits(self, resume) then
+      blame("sweep:run: expected a run of this search, got %s, whose request is another; start a new run instead", resume)
+    end
+    self.points = points
+  end
   if options.dry_run then
+    if self.search then print(self.search:describe()) end
     print_plan(points, resume, options)
     return runs.none { path = resume or self.out, name = self.name, axes = self.axes, baseline = self.baseline }
   end
@@ -265,24 +330,19 @@ function Sweep:run(options)
   if runner.check then runner.check() end
   local folder = resume and folders.open(self, resume) or folders.create(self)
   scripts.note_folder(folder.path)
-  local bar = progress.new(#points, native.launch.is_terminal(), function(text)
+  local bar = progress.new(self.search and self.search:trials() or #points, native.launch.is_terminal(), function(text)
     native.records.write_file(folder.writer, "progress.json", text)
   end)
-  bar:say(("sweep%s: %d points into %s"):format(self.name ~= "" and " " .. self.name or "", #points, folder.path))
-  if resume then bar:say(folders.describe_resume(points, folder.known, options)) end
-  local job = { sweep = self, points = points, folder = folder, options = options, bar = bar, out_of_memory = {} }
+  local job = { sweep = self, points = points, folder = folder, options = options, bar = bar, out_of_memory = {}, resumed = resume ~= nil }
+  -- The collector lets a heap grow to twice its size before it looks; that of many points is large.
+  local pause = #points > 10000 and collectgarbage("setpause", 110)
   native.launch.begin_interrupts()
-  local ok, stopped = pcall(runner.run, job)
-  if ok and native.launch.interrupts() > 0 then stopped = "interrupted" end
-  bar:stop(ok and not stopped and "finished" or "stopped")
-  local results
-  if ok then
-    ok, results = pcall(conclude, self, job)
-    if ok then report(self, job, results, stopped) else stopped = results end
-  end
+  -- Whatever is raised below, also by a full disk: the folder's lock and the signals are given back.
+  local ok, results, stopped = pcall(run_job, self, job, runner)
   folders.close(folder)
   native.launch.end_interrupts()
-  if not ok then error(stopped, 0) end
+  if pause then collectgarbage("setpause", pause) end
+  if not ok then error(results, 0) end
   -- The previous Ctrl-C handler decides what happens now: the program ends, the prompt comes back.
   if stopped == "interrupted" then
     native.launch.repeat_interrupt()
@@ -292,7 +352,8 @@ function Sweep:run(options)
 end
 
 function Sweep:__tostring()
-  return ("Sweep %s: %d points over %s"):format(self.name, #self.points, table.concat(self.axes, " x "))
+  return ("Sweep %s: %d points over %s"):format(self.name, self.search and self.search:trials() or #self.points,
+    table.concat(self.axes, " x "))
 end
 
 return M

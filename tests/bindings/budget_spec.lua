@@ -92,6 +92,14 @@ describe("ms.privacy.calibrate", function()
     assert.matches("got neither q nor sigma", message_of(ms.privacy.calibrate, { steps = 1, delta = 1e-5, target_epsilon = 1 }), 1, true)
     assert.matches("option 'target_epsilon': expected a number, got nothing",
       message_of(ms.privacy.calibrate, { q = 0.1, steps = 1, delta = 1e-5 }), 1, true)
+    for _, method in ipairs { "prv", "rdp", "pld", "gdp" } do
+      assert.matches("option 'sigma': expected a noise multiplier above 0, got 0; without noise no epsilon holds",
+        message_of(ms.privacy.epsilon, { method = method, q = 0.1, sigma = 0, steps = 1, delta = 1e-5 }), 1, true)
+    end
+    assert.matches("expected a noise multiplier above 0", message_of(ms.privacy.epsilon,
+      { phases = { { q = 0.1, sigma = 1, steps = 1 }, { q = 0.1, sigma = 0, steps = 2 } }, delta = 1e-5 }), 1, true)
+    assert.matches("expected a noise multiplier above 0",
+      message_of(ms.privacy.calibrate, { q = 0.1, sigma = 0, delta = 1e-5, target_epsilon = 1 }), 1, true)
     assert.matches("one step gives", message_of(ms.privacy.calibrate,
       { method = "rdp", q = 1, sigma = 0.5, delta = 1e-5, target_epsilon = 0.1 }), 1, true)
   end)

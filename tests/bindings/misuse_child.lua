@@ -122,7 +122,7 @@ local leading = {
   ["ms.document"] = { print, "name" }, ["native.nearest"] = { "x", { "y" } },
   ["launch.run"] = { { "/bin/true" }, "log.txt" }, ["records.create"] = { "made", "name" }, ["records.log_tail"] = { ".", "x" },
 }
-local no_folder_first = { ["records.create"] = true, ["records.open"] = true, ["records.load"] = true, ["records.log_tail"] = true,
+local no_folder_first = { ["records.create"] = true, ["records.open"] = true, ["records.table"] = true, ["records.log_tail"] = true,
   ["records.to_json"] = true, ["records.summarize"] = true }
 
 -- ms.run without a mistake in its options is a whole experiment. It reads its options as ms.resolve does,

@@ -116,6 +116,15 @@ describe("ms.analyze.overhead", function()
     assert.is_nil(overhead.rows[3][8])
     assert.are.equal("oom", overhead.rows[4][3])
   end)
+
+  it("takes a point that differs in a budget of one engine alone where there is no other", function()
+    local runs = fake.make(folder, { "mode", "memory_budget_mb" }, {
+      { options = { mode = "none", memory_budget_mb = 0 }, metrics = fake.metrics(10, 1024) },
+      { options = { mode = "auto", memory_budget_mb = 512 }, metrics = fake.metrics(15, 1536) },
+    })
+    assert.is_near(50, ms.analyze.overhead(runs).rows[2][8], 1e-9)
+    assert.are.equal(1.5, runs:overhead().rows[2][4])
+  end)
 end)
 
 describe("the baseline's own rows", function()

@@ -55,7 +55,7 @@ describe("figures", function()
     local _, hints = written.out:gsub("%.open shows", "")
     assert.equal(1, hints)
     session:run(".open /no/such.png")
-    assert.matches("%.open: expected a PNG or SVG file, got '/no/such.png'", written.err)
+    assert.matches("%.open: expected a PNG, SVG or PDF file, got '/no/such.png'", written.err)
   end)
 
   it("stay text without a terminal", function()

@@ -41,11 +41,14 @@ describe("a sweep", function()
     assert.are.equal(0, result.code, result.err)
     local path = run_path()
     assert.matches("/run_%d%d%d%d%d%d%d%d_%d%d%d%d%d%d_first$", path)
-    assert.are.same({ "env.json", "index.csv", "materialize_seq16_result.json", "materialize_seq8_result.json", "no_dp_seq16_result.json",
-      "no_dp_seq8_result.json", "points", "progress.json", "report.html", "summary.md", "summary.txt", "sweep.json" }, support.list(path))
+    assert.are.same({ "env.json", "index.csv", "index.jsonl", "materialize_seq16_result.json", "materialize_seq8_result.json",
+      "no_dp_seq16_result.json", "no_dp_seq8_result.json", "points", "progress.json", "report.html", "summary.md", "summary.txt",
+      "sweep.json" }, support.list(path))
 
     local sweep = support.parse_json(support.read(path .. "/sweep.json"))
-    assert.are.equal(1, sweep.schema_version)
+    assert.are.equal(2, sweep.schema_version)
+    assert.are.equal(16, sweep.common.hidden_dim)
+    assert.is_nil(sweep.points[1].options.hidden_dim)
     assert.are.same({ "mode", "seq_length" }, sweep.axes)
     assert.are.equal(4, #sweep.points)
     assert.are.equal(1, support.parse_json(support.read(path .. "/env.json")).schema_version)
@@ -364,7 +367,7 @@ describe("a parent that is killed", function()
       local ms = require "moonshard"
       local iters = { 1, tonumber(arg[1]) }
       ms.sweep { out = "%s/results", model = "linear-tiny", device = "cpu", hidden_dim = 16, num_layers = 1, batch_size = 4, warmup = 0,
-        threads = 1, grid = { iters = iters } }:run { resume = arg[2] }]]):format(folder))
+        threads = 1, grid = { iters = iters } }:run { resume = arg[2], timeout = arg[2] and 1 or nil }]]):format(folder))
     os.execute(("cd %s && { %s run sweep.lua 1000000 >out 2>&1 & echo $! >pid; }"):format(folder, program))
     local parent = tonumber(support.read(folder .. "/pid"))
     local function children()
@@ -390,12 +393,10 @@ describe("a parent that is killed", function()
     assert.are_not.equal("ok", runs.points[2].status)
     assert.are.same({}, runs.problems)
 
-    -- The unfinished point is given a size that ends: the same sweep, frozen, would run for an hour.
-    local sweep = support.read(path .. "/sweep.json")
-    support.write(path .. "/sweep.json", (sweep:gsub('"iters": 1000000', '"iters": 2')))
+    -- The unfinished point is ended by its time limit: it would run for an hour.
     local result = support.run(("exec %s run sweep.lua 1000000 %s"):format(program, path), { folder = folder, seconds = 30 })
-    assert.are.equal(0, result.code, result.err)
+    assert.are.equal(5, result.code, result.err)
     assert.matches("iters=1: already done", result.out)
-    assert.are.equal(2, ms.load(path):count("ok"))
+    assert.are.equal("timeout", ms.load(path).points[2].status)
   end)
 end)

@@ -1,7 +1,6 @@
 #include "viewer/data/overhead.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -17,25 +16,6 @@ using BaselineKind = Baseline::Kind;
 // Modes by their engines' own names, as the rows have them.
 std::string engine_or_value(const std::string& axis, const std::string& value) {
   return axis == "mode" ? privacy::canonical_engine(value) : value;
-}
-
-// Options that say how a point is measured, or that only one engine reads: a point of another value
-// is still the same training.
-bool is_side_option(const std::string& option, const std::string& axis) {
-  constexpr std::string_view kMeasuring[] = {"profile", "iters", "warmup", "memory_history"};
-  constexpr std::string_view kOfEngines[] = {"memory_budget_mb", "tile_size", "flash_algorithm"};
-  return std::ranges::find(kMeasuring, option) != std::end(kMeasuring) ||
-         (axis == "mode" && std::ranges::find(kOfEngines, option) != std::end(kOfEngines));
-}
-
-// False where the tables sweep none of them.
-bool drop_side_options(const std::string& axis, std::vector<analysis::Table>& tables) {
-  size_t dropped = 0;
-  for (analysis::Table& table : tables) {
-    dropped += std::erase_if(table.axes,
-                             [&](const std::string& name) { return is_side_option(name, axis); });
-  }
-  return dropped > 0;
 }
 
 // What the run's own sweep compares with.
@@ -76,20 +56,11 @@ analysis::Overheads overheads(const std::vector<const RunData*>& runs, const Bas
     }
     return result;
   }
-  std::vector<analysis::Table> tables = analysis_tables(runs, baseline.axis);
+  const std::vector<analysis::Table> tables = analysis_tables(runs, baseline.axis);
   if (baseline.kind == BaselineKind::Axis) {
     const analysis::AxisBaseline on_axis{
         baseline.axis, engine_or_value(baseline.axis, baseline.value), baseline.value};
-    analysis::Overheads found = analysis::overheads_on_axis(tables, on_axis);
-    if (!drop_side_options(baseline.axis, tables)) return found;
-    // Only who found no partner may take one that was measured or tuned otherwise.
-    const analysis::Overheads looser = analysis::overheads_on_axis(tables, on_axis);
-    for (size_t r = 0; r < found.size(); ++r) {
-      for (size_t p = 0; p < found[r].size(); ++p) {
-        if (!found[r][p].partner) found[r][p] = looser[r][p];
-      }
-    }
-    return found;
+    return analysis::overheads_on_axis(tables, on_axis);
   }
   if (baseline.kind == BaselineKind::None)
     return analysis::overheads_against(tables, std::nullopt, "no baseline is picked");

@@ -145,6 +145,16 @@ class RunBuilder {
     set_value(table, point, key, {Value::Kind::Number, 0, value});
   }
   void set(ValueTable& table, size_t point, std::string_view key, std::string_view value);
+  /// A value made before; one of kind None takes away what was set.
+  void set(ValueTable& table, size_t point, std::string_view key, Value value) {
+    set_value(table, point, key, value);
+  }
+  /// The cell of a text.
+  Value text(std::string_view text);
+  /// A value of all points that use_common names, unless another is set: of the many options of a
+  /// sweep few vary.
+  void set_common(ValueTable& table, std::string_view key, Value value);
+  void use_common(size_t point);
   /// Values that were set so far become the table's cells. Call once, at the end.
   void finish();
 
@@ -157,7 +167,10 @@ class RunBuilder {
   struct Columns {
     std::unordered_map<std::string, size_t> places;
     std::vector<Entry> entries;
+    std::vector<std::pair<size_t, Value>> common;  ///< place and value
   };
+  /// Place of a key; nothing beyond the most keys of a table.
+  std::optional<size_t> place_of(ValueTable& table, std::string_view key);
   Columns& columns_of(const ValueTable& table) {
     return &table == &run_.options ? options_ : metrics_;
   }
@@ -167,6 +180,7 @@ class RunBuilder {
   size_t max_keys_;
   size_t num_dropped_ = 0;
   Columns options_, metrics_;
+  std::vector<bool> uses_common_;  ///< by point; may be shorter
   std::unordered_map<std::string, uint32_t> text_places_;
 };
 

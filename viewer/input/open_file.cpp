@@ -135,6 +135,13 @@ std::optional<OpenFile> InsideFolder::open(const fs::path& relative) const {
   return open_plain_file(*real);
 }
 
+std::optional<records::RecordStamp> InsideFolder::stamp(const fs::path& relative) const {
+  struct stat status = {};
+  if (::lstat((folder_ / relative).c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+    return std::nullopt;
+  return records::RecordStamp{status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
 std::vector<std::string> InsideFolder::names(const fs::path& relative,
                                              const std::vector<std::string>& endings) const {
   std::vector<std::string> found;

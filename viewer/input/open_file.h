@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "runtime/records/point_index.h"
 
 namespace moonshard::viewer {
 
@@ -52,6 +53,8 @@ class InsideFolder {
 
   /// Nothing when nothing is there. Throws IoError for what leads out or is no plain file.
   std::optional<OpenFile> open(const std::filesystem::path& relative) const;
+  /// Size and time of a plain file; nothing where there is none. A link is none.
+  std::optional<records::RecordStamp> stamp(const std::filesystem::path& relative) const;
   /// Sorted names of plain files in a folder within, with one of the endings; at most 10,000.
   std::vector<std::string> names(const std::filesystem::path& relative,
                                  const std::vector<std::string>& endings) const;

@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_set>
 
+#include "runtime/records/schema.h"
 #include "viewer/widgets/axis_names.h"
 #include "viewer/widgets/format.h"
 
@@ -21,6 +22,21 @@ constexpr std::array<const char*, 6> kMainMetrics = {
     "median_time_ms", "avg_time_ms", "peak_memory_bytes", "tokens_per_s", "final_loss", "epsilon"};
 
 constexpr size_t kMostTellingColumns = 3;
+constexpr size_t kMostOwnColumns = 8;  // a script may measure anything
+
+// Metrics that no experiment has: a script's own function measured them (record: own_metrics).
+std::vector<std::string> own_metrics(const std::vector<std::string>& metrics) {
+  static const std::unordered_set<std::string> known = [] {
+    std::unordered_set<std::string> paths;
+    for (const records::FieldInfo& field : records::result_fields()) paths.insert(field.path);
+    return paths;
+  }();
+  std::vector<std::string> own;
+  for (const std::string& key : metrics) {
+    if (own.size() < kMostOwnColumns && !known.contains("metrics." + key)) own.push_back(key);
+  }
+  return own;
+}
 
 // The peak of the measured steps has a name of its own: memory panels show that of another step.
 std::string title_of(const std::string& metric) {
@@ -200,6 +216,7 @@ std::vector<TableColumn> all_columns(const Workspace& workspace) {
   for (const OverheadFigure& figure : kOverheadFigures) {
     if (compares) add(ColumnKind::Overhead, figure.key, &figure < &kOverheadFigures[2]);
   }
+  for (const std::string& key : own_metrics(metrics)) add(ColumnKind::Metric, key, true);
   add(ColumnKind::Status, "status", true);
   for (const std::string& axis : telling) add(ColumnKind::Option, axis, true);
   for (const std::string& axis : workspace.keys().axes) add(ColumnKind::Option, axis, false);

@@ -26,7 +26,8 @@ struct TableColumn {
 
 /// Every column that the open folders have. What tells points apart comes first (the run, then the
 /// options, or one column with all of their words where they are many), then time, memory and what
-/// both are against the baseline, then status, other main metrics, other metrics and options, id.
+/// both are against the baseline, what a script's own function measured, then status, other metrics
+/// and options, id.
 std::vector<TableColumn> all_columns(const Workspace& workspace);
 
 /// Fills in which of them are numbers only, and in which the shown points differ.

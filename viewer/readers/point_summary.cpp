@@ -21,7 +21,9 @@ void Cells::read(JsonStream& stream) {
       add(key, Value::Kind::Number, stream.number(), "");
     } else if (token == JsonToken::True || token == JsonToken::False) {
       add(key, Value::Kind::Bool, token == JsonToken::True ? 1 : 0, "");
-    } else if (token != JsonToken::Null) {  // null: the point has no such value
+    } else if (token == JsonToken::Null) {
+      add(key, Value::Kind::None, 0, "");
+    } else {
       add(key, Value::Kind::Text, 0, text_of_value(stream, token, kMaxCellBytes));
     }
   }
@@ -37,19 +39,20 @@ void Cells::add(const std::string& key, Value::Kind kind, double number, std::st
   list_.push_back({key, std::move(text), kind, number});
 }
 
+void read_summary_field(FieldReader& field, JsonStream& stream, PointSummary& point) {
+  field("status", JsonToken::String,
+        [&] { point.status = cut_text(stream.text(), kMaxStatusBytes); });
+  field("error", JsonToken::String, [&] { point.error = cut_text(stream.text(), kMaxErrorBytes); });
+  field("metrics", JsonToken::BeginObject, [&] { point.metrics.read(stream); });
+  field("options", JsonToken::BeginObject, [&] {
+    point.has_options = true;
+    point.options.read(stream);
+  });
+}
+
 void read_point_summary(JsonStream& stream, PointSummary& point) {
   begin_object(stream);
-  read_fields(stream, [&](FieldReader& field) {
-    field("status", JsonToken::String,
-          [&] { point.status = cut_text(stream.text(), kMaxStatusBytes); });
-    field("error", JsonToken::String,
-          [&] { point.error = cut_text(stream.text(), kMaxErrorBytes); });
-    field("metrics", JsonToken::BeginObject, [&] { point.metrics.read(stream); });
-    field("options", JsonToken::BeginObject, [&] {
-      point.has_options = true;
-      point.options.read(stream);
-    });
-  });
+  read_fields(stream, [&](FieldReader& field) { read_summary_field(field, stream, point); });
   stream.next();  // nothing may follow
 }
 

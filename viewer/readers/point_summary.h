@@ -19,7 +19,7 @@ class Cells {
     double number;
   };
 
-  /// Reads an object whose BeginObject was taken.
+  /// Reads an object whose BeginObject was taken. Null is a cell of kind None.
   void read(JsonStream& stream);
   const std::vector<Cell>& list() const { return list_; }
   bool was_cut() const { return was_cut_; }  ///< something was too long to be kept whole
@@ -37,6 +37,10 @@ struct PointSummary {
   bool has_options = false;  ///< there is such an object
   Cells options, metrics;
 };
+
+class FieldReader;
+/// Takes a field of a record that the run table needs; others are left to the caller.
+void read_summary_field(FieldReader& field, JsonStream& stream, PointSummary& point);
 
 /// Reads a whole result.json; fields it does not have stay as they are. Throws IoError.
 void read_point_summary(JsonStream& stream, PointSummary& point);

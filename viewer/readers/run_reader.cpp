@@ -5,8 +5,10 @@
 #include <future>
 
 #include "runtime/records/reader.h"
+#include "runtime/records/sweep_file.h"
 #include "viewer/input/json_fields.h"
 #include "viewer/input/open_file.h"
+#include "viewer/readers/index_file.h"
 #include "viewer/readers/point_summary.h"
 #include "viewer/readers/sweep_file.h"
 
@@ -25,7 +27,7 @@ constexpr size_t kWorthAThread = 8;
 
 std::string read_sweep_text(const fs::path& folder, const InsideFolder& inside) {
   std::optional<OpenFile> file = inside.open("sweep.json");
-  if (file) return file->read_all(kMaxRecordBytes);
+  if (file) return file->read_all(records::kSweepLimits.max_bytes);
   std::error_code error;
   throw IoError(
       fmt::format("{}: expected a run folder with sweep.json, got {}; give a folder "
@@ -76,24 +78,35 @@ void read_point_files(const InsideFolder& inside, const fs::path& at, const Read
   read_point_summary(stream, point);
 }
 
-PointSummary read_point(const InsideFolder& inside, std::string_view sweep,
-                        const PlannedPoint& planned, const ReadControl& control) {
-  PointSummary point;
-  point.status = "planned";
+// A point, and the options that only sweep.json has of it.
+struct ReadPoint {
+  PointSummary now;
+  Cells planned;
+  bool has_common = false;  ///< the sweep's common options are its own as well
+};
+
+ReadPoint read_point(const InsideFolder& inside, const IndexFile& index, std::string_view sweep,
+                     const PlannedPoint& planned, const ReadControl& control) {
+  ReadPoint read;
+  PointSummary& point = read.now;
   try {
-    read_point_files(inside, fs::path("points") / planned.id, control, point);
+    if (!index.read(inside, planned.id, point)) {
+      point.status = "planned";
+      read_point_files(inside, fs::path("points") / planned.id, control, point);
+    }
   } catch (const IoError& problem) {
     point = {};
     point.status = "unreadable";
     point.error = cut_text(problem.what(), 4096);
   }
+  read.has_common = !point.has_options;
   if (!point.has_options && planned.options_size > 0) {
     MemorySource source(sweep.substr(planned.options, planned.options_size));
     JsonStream stream(source, "sweep.json");
     stream.next();
-    point.options.read(stream);
+    read.planned.read(stream);
   }
-  return point;
+  return read;
 }
 
 // Calls work(i) for all i below count, in this thread and one more.
@@ -122,7 +135,14 @@ class TableFiller {
         builder_(run, std::clamp(kMaxTableCells / std::max<size_t>(num_points, 1), kFewestKeys,
                                  kMaxKeys)) {}
 
-  void add(const std::string& id, PointSummary point) {
+  /// Options that points have unless they have others.
+  void set_common(const Cells& cells) {
+    for (const Cells::Cell& cell : cells.list())
+      builder_.set_common(run_.options, cell.key, value_of(cell));
+  }
+
+  void add(const std::string& id, ReadPoint read) {
+    PointSummary& point = read.now;
     if (text_bytes_ + point.error.size() > kMaxTextBytes) {
       point.error.clear();
       was_cut_ = true;
@@ -130,6 +150,8 @@ class TableFiller {
     text_bytes_ += point.error.size();
     if (point.status == "unreadable" && !point.error.empty()) add_problem(run_, point.error);
     const size_t row = builder_.add_point({id, std::move(point.status), std::move(point.error)});
+    if (read.has_common) builder_.use_common(row);
+    fill(run_.options, row, read.planned);
     fill(run_.options, row, point.options);
     fill(run_.metrics, row, point.metrics);
   }
@@ -146,19 +168,20 @@ class TableFiller {
  private:
   void fill(ValueTable& table, size_t row, const Cells& cells) {
     was_cut_ = was_cut_ || cells.was_cut();
-    for (const Cells::Cell& cell : cells.list()) {
-      if (cell.kind == Value::Kind::Number) {
-        builder_.set(table, row, cell.key, cell.number);
-      } else if (cell.kind == Value::Kind::Bool) {
-        builder_.set(table, row, cell.key, cell.number != 0);
-      } else if (text_bytes_ + cell.text.size() > kMaxTextBytes) {
-        was_cut_ = true;
-      } else {
-        const size_t before = run_.texts.size();
-        builder_.set(table, row, cell.key, cell.text);
-        if (run_.texts.size() > before) text_bytes_ += cell.text.size();
-      }
+    for (const Cells::Cell& cell : cells.list()) builder_.set(table, row, cell.key, value_of(cell));
+  }
+
+  // A text beyond what all of a run may have is none.
+  Value value_of(const Cells::Cell& cell) {
+    if (cell.kind != Value::Kind::Text) return {cell.kind, 0, cell.number};
+    if (text_bytes_ + cell.text.size() > kMaxTextBytes) {
+      was_cut_ = true;
+      return {};
     }
+    const size_t before = run_.texts.size();
+    const Value value = builder_.text(cell.text);
+    if (run_.texts.size() > before) text_bytes_ += cell.text.size();
+    return value;
   }
 
   RunData& run_;
@@ -175,20 +198,23 @@ RunData read_run(const fs::path& folder, const ReadControl& control) {
   run.name = folder.filename().string();
   const InsideFolder inside(folder);
   const std::string sweep = read_sweep_text(folder, inside);
+  Cells common;
   const std::vector<PlannedPoint> planned =
-      read_sweep(sweep, (folder / "sweep.json").string(), run);
+      read_sweep(sweep, (folder / "sweep.json").string(), run, common);
+  const IndexFile index(inside);
   read_beside(inside, folder, "env.json", run, run.environment, read_environment);
   read_beside(inside, folder, "progress.json", run, run.progress, read_progress);
 
   TableFiller tables(run, planned.size());
-  std::vector<PointSummary> block;
+  tables.set_common(common);
+  std::vector<ReadPoint> block;
   for (size_t begin = 0; begin < planned.size(); begin += kPointsAtATime) {
     control.check();
     control.report(static_cast<double>(begin) / static_cast<double>(planned.size()));
     block.clear();
     block.resize(std::min(kPointsAtATime, planned.size() - begin));
     in_two_threads(block.size(), [&](size_t i) {
-      block[i] = read_point(inside, sweep, planned[begin + i], control);
+      block[i] = read_point(inside, index, sweep, planned[begin + i], control);
     });
     for (size_t i = 0; i < block.size(); ++i)
       tables.add(planned[begin + i].id, std::move(block[i]));

@@ -1,13 +1,13 @@
 #include "viewer/readers/sweep_file.h"
 
 #include "runtime/records/reader.h"
+#include "runtime/records/sweep_file.h"
 #include "viewer/input/json_fields.h"
 #include "viewer/readers/record_stream.h"
 
 namespace moonshard::viewer {
 namespace {
 
-constexpr size_t kMaxPointsPerFolder = 100'000;
 constexpr size_t kMaxAxes = 1000;
 constexpr size_t kMaxLineBytes = 16 * 1024;
 
@@ -57,21 +57,21 @@ void read_points(JsonStream& stream, RunData& run, std::vector<PlannedPoint>& po
     if (!records::is_plain_name(point.id)) {
       add_problem(run, fmt::format("sweep.json: a point's id is '{}', expected letters and digits",
                                    point.id.substr(0, 40)));
-    } else if (points.size() < kMaxPointsPerFolder) {
+    } else if (points.size() < records::kMaxPointsPerFolder) {
       points.push_back(std::move(point));
-    } else if (points.size() == kMaxPointsPerFolder) {
+    } else if (points.size() == records::kMaxPointsPerFolder) {
       add_problem(run, fmt::format("sweep.json: more than {} points, the rest is not shown",
-                                   kMaxPointsPerFolder));
+                                   records::kMaxPointsPerFolder));
       points.push_back(std::move(point));  // says that it was said
     }
   });
-  if (points.size() > kMaxPointsPerFolder) points.resize(kMaxPointsPerFolder);
+  if (points.size() > records::kMaxPointsPerFolder) points.resize(records::kMaxPointsPerFolder);
 }
 
 }  // namespace
 
-std::vector<PlannedPoint> read_sweep(std::string_view text, const std::string& where,
-                                     RunData& run) {
+std::vector<PlannedPoint> read_sweep(std::string_view text, const std::string& where, RunData& run,
+                                     Cells& common) {
   MemorySource source(text);
   JsonStream stream(source, where);
   std::vector<PlannedPoint> points;
@@ -85,6 +85,7 @@ std::vector<PlannedPoint> read_sweep(std::string_view text, const std::string& w
       field("name", run.name);
       field("created", run.created);
       field("axes", JsonToken::BeginArray, [&] { read_axes(stream, run); });
+      field("common", JsonToken::BeginObject, [&] { common.read(stream); });
       field("points", JsonToken::BeginArray, [&] { read_points(stream, run, points); });
       field("request", JsonToken::BeginObject, [&] {
         read_fields(stream, [&](FieldReader& asked) {
@@ -94,10 +95,10 @@ std::vector<PlannedPoint> read_sweep(std::string_view text, const std::string& w
     });
   }
   stream.next();  // nothing may follow
-  if (version < 1 || version > kSchemaVersion) {
+  if (version < 1 || version > records::kSweepVersion) {
     throw IoError(
         fmt::format("{}: expected schema_version 1 to {}, got {}; open it with a newer moonshard",
-                    where, kSchemaVersion, version));
+                    where, records::kSweepVersion, version));
   }
   return points;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "viewer/data/run_data.h"
+#include "viewer/readers/point_summary.h"
 
 namespace moonshard::viewer {
 
@@ -20,9 +21,10 @@ struct PlannedPoint {
   size_t options = 0, options_size = 0;  ///< where the options stand in sweep.json; 0: nowhere
 };
 
-/// Fills the run's head and returns its points in the sweep's order. `where` names the file.
-/// Throws IoError for text that is no sweep.
-std::vector<PlannedPoint> read_sweep(std::string_view text, const std::string& where, RunData& run);
+/// Fills the run's head and returns its points in the sweep's order. `common` gets the options that
+/// all points share, `where` names the file. Throws IoError for text that is no sweep.
+std::vector<PlannedPoint> read_sweep(std::string_view text, const std::string& where, RunData& run,
+                                     Cells& common);
 
 /// env.json, one line per key.
 std::vector<TextPair> read_environment(std::string_view text, const std::string& where);

@@ -74,10 +74,10 @@ std::optional<uint32_t> RawTrace::lane(std::string_view process, std::string_vie
 void RawTrace::add_span(uint32_t lane_number, std::string_view name, std::string_view category,
                         double start_us, double length_us) {
   RawLane& lane = lanes[lane_number];
-  if (length_us < 0) lane.open.push_back(static_cast<uint32_t>(events.size()));
-  events.push_back(
-      {start_us, length_us, names.number(name), categories.number(category), lane_number});
-  lane.num_events += 1;
+  if (length_us < 0) lane.open.push_back(static_cast<uint32_t>(lane.events.size()));
+  lane.events.push_back({start_us, length_us, names.number(name),
+                         static_cast<uint16_t>(categories.number(category))});
+  num_events += 1;
   if (runs_on_gpu(category)) lane.num_gpu_events += 1;
   files.back().include(start_us, start_us + std::max(length_us, 0.0));
 }
@@ -88,7 +88,7 @@ void RawTrace::end_span(uint32_t lane_number, double end_us) {
     num_unmatched_ends += 1;
     return;
   }
-  TraceEvent& event = events[lane.open.back()];
+  TraceEvent& event = lane.events[lane.open.back()];
   lane.open.pop_back();
   event.length_us = std::max(0.0, end_us - event.start_us);
   files.back().last_us = std::max(files.back().last_us, end_us);

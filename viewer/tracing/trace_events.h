@@ -19,11 +19,13 @@
 
 namespace moonshard::viewer {
 
+/// 24 bytes: there may be tens of millions.
 struct TraceEvent {
   double start_us = 0, length_us = 0;  ///< a length below 0: begun, not ended yet
-  uint32_t name = 0, category = 0;
-  uint32_t lane = 0;
+  uint32_t name = 0;
+  uint16_t category = 0;  ///< there are at most kMaxCategories
 };
+inline constexpr size_t kMaxCategories = 10'000;
 
 /// Names and their numbers. Bounded: what comes after the last place shares one name.
 class NameTable {
@@ -60,8 +62,9 @@ struct TraceFile {
 struct RawLane {
   uint32_t file = 0;
   std::string process, thread;  ///< pid and tid, as text
-  uint64_t num_events = 0, num_gpu_events = 0;
-  std::vector<uint32_t> open = {};  ///< begun events, innermost last
+  uint64_t num_gpu_events = 0;
+  std::vector<TraceEvent> events = {};  ///< freed when its rows are made: both do not fit
+  std::vector<uint32_t> open = {};      ///< begun events, innermost last
 };
 
 /// What metadata events say of a process or a thread.
@@ -82,7 +85,7 @@ struct RawTrace {
   /// The lane of a process and thread of the current file; nothing when there are too many.
   std::optional<uint32_t> lane(std::string_view process, std::string_view thread);
   /// Whether there is room for one more event.
-  bool is_full() const { return events.size() + num_counter_points >= limits.max_events; }
+  bool is_full() const { return num_events + num_counter_points >= limits.max_events; }
   void add_span(uint32_t lane, std::string_view name, std::string_view category, double start_us,
                 double length_us);
   void end_span(uint32_t lane, double end_us);
@@ -91,12 +94,12 @@ struct RawTrace {
 
   TraceLimits limits;
   std::vector<TraceFile> files;
-  std::vector<TraceEvent> events;
   std::vector<RawLane> lanes;
   std::vector<RawCounter> counters;
   /// By file, process and thread; the thread is empty for what is said of the process.
   std::map<std::tuple<uint32_t, std::string, std::string>, TraceLabel> labels;
-  NameTable names, categories{10'000};
+  NameTable names, categories{kMaxCategories};
+  uint64_t num_events = 0;  ///< of all lanes
   uint64_t num_skipped = 0, num_counter_points = 0, num_bad_times = 0, num_lane_overflow = 0;
   uint64_t num_unmatched_ends = 0;
   std::vector<std::string> problems;

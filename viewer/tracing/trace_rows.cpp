@@ -2,7 +2,6 @@
 // in each lane rows by nesting in which spans are sorted and never overlap.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "viewer/tracing/trace_events.h"
 
@@ -25,17 +24,20 @@ class ProfilerMarks {
       may_hold_.push_back(lane.process == "Spans" || lane.process == "Traces" ||
                           (lane.process.empty() && lane.thread.empty()));
     }
-    for (const TraceEvent& event : raw.events) count_ += is_mark(event) ? 1 : 0;
+    for (size_t lane = 0; lane < raw.lanes.size(); ++lane)
+      for (const TraceEvent& event : raw.lanes[lane].events) count_ += is_mark(lane, event) ? 1 : 0;
     // A file of nothing else shows them: better than an empty panel.
-    if (count_ == raw.events.size()) count_ = 0;
+    if (count_ == raw.num_events) count_ = 0;
   }
   uint64_t count() const { return count_; }
-  bool contain(const TraceEvent& event) const { return count_ > 0 && is_mark(event); }
+  bool contain(size_t lane, const TraceEvent& event) const {
+    return count_ > 0 && is_mark(lane, event);
+  }
 
  private:
-  bool is_mark(const TraceEvent& event) const {
-    if (!may_hold_[event.lane]) return false;
-    const std::string& process = raw_.lanes[event.lane].process;
+  bool is_mark(size_t lane, const TraceEvent& event) const {
+    if (!may_hold_[lane]) return false;
+    const std::string& process = raw_.lanes[lane].process;
     const std::string& name = names_[event.name];
     if (process == "Spans") return categories_[event.category] == "Trace";
     if (process == "Traces") return name.starts_with("Iteration Start");
@@ -55,10 +57,12 @@ void find_ends(RawTrace& raw, const ProfilerMarks& marks) {
     file.first_us = HUGE_VAL;
     file.last_us = -HUGE_VAL;
   }
-  for (const TraceEvent& event : raw.events) {
-    if (marks.contain(event)) continue;
-    raw.files[raw.lanes[event.lane].file].include(event.start_us,
-                                                  event.start_us + std::max(event.length_us, 0.0));
+  for (size_t i = 0; i < raw.lanes.size(); ++i) {
+    TraceFile& file = raw.files[raw.lanes[i].file];
+    for (const TraceEvent& event : raw.lanes[i].events) {
+      if (!marks.contain(i, event))
+        file.include(event.start_us, event.start_us + std::max(event.length_us, 0.0));
+    }
   }
   for (const RawCounter& counter : raw.counters) {
     for (const auto& [time, value] : counter.points) raw.files[counter.file].include(time, time);
@@ -108,10 +112,10 @@ double start_of_all(const RawTrace& raw) {
 // Spans that were begun and never ended reach to the end of their file.
 void close_open_spans(RawTrace& raw) {
   size_t count = 0;
-  for (const RawLane& lane : raw.lanes) {
+  for (RawLane& lane : raw.lanes) {
     count += lane.open.size();
     for (const uint32_t open : lane.open) {
-      TraceEvent& event = raw.events[open];
+      TraceEvent& event = lane.events[open];
       event.length_us = std::max(0.0, raw.files[lane.file].last_us - event.start_us);
     }
   }
@@ -194,7 +198,7 @@ LaneOrder name_lane(const RawTrace& raw, const RawLane& from, TraceLane& lane) {
   const TraceLabel process = label_of(raw, from.file, from.process, "");
   const TraceLabel thread = label_of(raw, from.file, from.process, from.thread);
   lane.rank = raw.files[from.file].rank;
-  lane.gpu = from.num_gpu_events * 2 > from.num_events;
+  lane.gpu = from.num_gpu_events * 2 > from.events.size();
   const bool numbered = as_number(from.process) < 1e300;
   const bool of_profiler = as_number(from.process) < 0;  // Kineto's own work has process -1
   lane.process = of_profiler ? "profiler" : process.name;
@@ -268,28 +272,14 @@ Trace make_trace(RawTrace raw) {
   const double origin = start_of_all(raw);
   trace.counters = make_counters(raw, origin);
 
-  // Events of each lane, by counting: a place for every event, then lane after lane.
-  std::vector<size_t> begins(raw.lanes.size() + 1);
-  for (const TraceEvent& event : raw.events) ++begins[event.lane + 1];
-  std::partial_sum(begins.begin(), begins.end(), begins.begin());
-  std::vector<uint32_t> order(raw.events.size());
-  std::vector<size_t> next(begins.begin(), begins.end() - 1);
-  for (size_t i = 0; i < raw.events.size(); ++i) {
-    order[next[raw.events[i].lane]++] = static_cast<uint32_t>(i);
-  }
-
   std::vector<std::pair<LaneOrder, TraceLane>> lanes;
-  std::vector<TraceEvent> events;
   uint64_t num_deep = 0;
   for (size_t i = 0; i < raw.lanes.size(); ++i) {
     TraceLane lane;
     LaneOrder place = name_lane(raw, raw.lanes[i], lane);
     const double shift = raw.files[raw.lanes[i].file].shift_us;
-    events.clear();
-    for (size_t at = begins[i]; at < begins[i + 1]; ++at) {
-      const TraceEvent& event = raw.events[order[at]];
-      if (!marks.contain(event)) events.push_back(event);
-    }
+    std::vector<TraceEvent> events = std::move(raw.lanes[i].events);
+    std::erase_if(events, [&](const TraceEvent& event) { return marks.contain(i, event); });
     num_deep += fill_rows(lane, events, origin - shift);
     if (!lane.rows.empty()) lanes.emplace_back(std::move(place), std::move(lane));
   }
@@ -301,7 +291,7 @@ Trace make_trace(RawTrace raw) {
       trace.length_us = std::max(trace.length_us, file.last_us + file.shift_us - origin);
     }
   }
-  trace.num_events = raw.events.size() - num_deep - marks.count();
+  trace.num_events = raw.num_events - num_deep - marks.count();
   trace.num_skipped = raw.num_skipped + raw.num_unmatched_ends + num_deep + marks.count();
   say_what_was_dropped(raw, num_deep);
   trace.problems = std::move(raw.problems);

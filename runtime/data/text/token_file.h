@@ -1,33 +1,36 @@
-// Tokens of documents in one file that is memory-mapped. Written once, under a temporary name and
-// renamed when complete, never changed in place: readers of an older one keep theirs, two writers
-// make the same bytes. That is why it may be mapped, while untrusted files are read
-// (base/read_file.h). It is trusted only after magic, sizes, key, checksum, index and the largest
-// id are checked.
+// Tokens of documents in one file. Written once, under a temporary name and renamed when complete,
+// never changed in place: readers of an older one keep theirs, two writers make the same bytes.
+// Others may change it all the same: every block is checked against its checksum each time it is
+// read, so that damage and overwriting are errors and never samples.
 //
 //   head      magic, version, bytes per token
 //   tokens    of all documents, the separator between two (none after the last)
 //   index     num_documents + 1 positions: where each document begins; the last is num_tokens + 1
 //   counts    what was read and repaired, as JSON
-//   tail      key, sizes, checksum
+//   checksums CRC32C of each kTokenBlockBytes of the above (the last block may be shorter)
+//   tail      key, sizes, CRC32C of the checksums and of itself
 // Each part is padded to 8 bytes. Numbers have the machine's byte order; the magic differs for the
 // other order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/files.h"
 #include "runtime/base/json.h"
 
 namespace moonshard::data {
 
-/// A 64-bit checksum of bytes, several gigabytes per second: it detects damaged files and changed
-/// folders. It does not protect against files crafted to have equal checksums.
+/// A 64-bit checksum of bytes, several gigabytes per second: it detects changed folders. It does
+/// not protect against texts crafted to have equal checksums.
 class Checksum {
  public:
   /// How bytes are divided between calls does not matter.
@@ -93,7 +96,9 @@ class Checksum {
 };
 
 inline constexpr uint64_t kTokenMagic = 0x4E454B4F544D5301ull;
-inline constexpr uint32_t kTokenVersion = 1;
+inline constexpr uint32_t kTokenVersion = 2;  ///< 1 had one checksum for all
+/// A sample of any length reads and checks whole blocks.
+inline constexpr uint64_t kTokenBlockBytes = 16 << 10;
 
 struct TokenHead {
   uint64_t magic = kTokenMagic;
@@ -105,7 +110,7 @@ struct TokenTail {
   uint64_t setting = 0, contents = 0;
   uint64_t num_tokens = 0, num_documents = 0, counts_bytes = 0;
   uint64_t magic = kTokenMagic;
-  uint64_t checksum = 0;  ///< of all bytes before it
+  uint64_t checksum = 0;  ///< of the checksums and the fields before it
 };
 
 inline uint64_t padded_to_8(uint64_t bytes) {
@@ -127,37 +132,38 @@ class TokenFile {
   static std::shared_ptr<const TokenFile> open(const std::filesystem::path& path,
                                                const TokenKey& key, int64_t vocab_size,
                                                std::string& reason);
-  /// The same of an open file, which stays open.
-  static std::shared_ptr<const TokenFile> map(int file, const TokenKey& key, int64_t vocab_size,
-                                              std::string& reason);
-  ~TokenFile();
-  TokenFile(const TokenFile&) = delete;
-  TokenFile& operator=(const TokenFile&) = delete;
+  /// The same of an open file; `name` is for errors.
+  static std::shared_ptr<const TokenFile> read(Descriptor file, const std::filesystem::path& name,
+                                               const TokenKey& key, int64_t vocab_size,
+                                               std::string& reason);
 
   int64_t num_tokens() const { return num_tokens_; }
   int64_t num_documents() const { return num_documents_; }
-  /// First token of a document, and how many it has.
-  int64_t document_begin(int64_t document) const;
-  int64_t document_length(int64_t document) const;
+  /// First token of each document, and how many it has. Throws IoError for a damaged file.
+  void each_document(const std::function<void(int64_t begin, int64_t length)>& visit) const;
+  /// Throws IoError, with file and block, for one that was cut or damaged since it was opened. From
+  /// any thread.
   void copy(int64_t first, int64_t count, int64_t* to) const;
   const Json& counts() const { return counts_; }
 
  private:
-  TokenFile() = default;
+  TokenFile(Descriptor file, std::filesystem::path name, int64_t vocab_size)
+      : file_(std::move(file)), name_(std::move(name)), vocab_size_(vocab_size) {}
   /// Empty when all is well, else what is wrong.
-  std::string take(const TokenKey& key, int64_t vocab_size);
+  std::string take(uint64_t file_bytes, const TokenKey& key);
+  void read_at(uint64_t position, std::span<std::byte> to) const;
+  /// Of the part that the checksums cover.
+  void read_checked(uint64_t position, std::span<std::byte> to) const;
 
-  void* map_ = nullptr;
-  size_t map_bytes_ = 0;
-  const void* tokens_ = nullptr;
-  const uint64_t* index_ = nullptr;
+  Descriptor file_;
+  std::filesystem::path name_;
+  int64_t vocab_size_;
+  std::vector<uint32_t> checksums_;
+  uint64_t index_at_ = 0, blocks_end_ = 0;  ///< positions in the file
   int token_bytes_ = 0;
   int64_t num_tokens_ = 0, num_documents_ = 0;
   Json counts_;
 };
-
-// Where token files are kept, and how they are made: once per folder, tokenizer and state of the
-// files, by one process while others wait for it.
 
 /// Takes the documents' tokens one after another while the file is written.
 class TokenWriter {
@@ -177,6 +183,10 @@ struct CacheRequest {
   /// Reads everything into the writer and returns the counts.
   std::function<Json(TokenWriter&)> fill;
 };
+
+/// All parts of the file, in large pieces.
+using WriteBytes = std::function<void(const void*, int64_t)>;
+void write_tokens(const CacheRequest& request, const WriteBytes& write);
 
 struct CachedTokens {
   std::shared_ptr<const TokenFile> tokens;

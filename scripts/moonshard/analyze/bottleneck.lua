@@ -1,6 +1,7 @@
 --- What bounds a step: cause, evidence and advice, as a report. Rules and thresholds are those of
 -- runtime/analysis/bottleneck.h.
 local guard = require "moonshard.options_guard"
+local lazy_points = require "moonshard.lazy_points"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 
@@ -34,7 +35,7 @@ end
 function M.analyze(results, options)
   options = guard.check("ms.analyze.bottleneck", options, { "thresholds" }, 2)
   local own = guard.check("ms.analyze.bottleneck: thresholds", options.thresholds, lists.keys(M.thresholds), 2)
-  return setmetatable(native.analysis.bottlenecks(results, lists.merged(M.thresholds, own)), Report)
+  return setmetatable(native.analysis.bottlenecks(lazy_points.plain(results), lists.merged(M.thresholds, own)), Report)
 end
 
 return M

@@ -1,6 +1,7 @@
 --- What each point costs beyond a baseline with the same other options: memory in GiB, time in percent.
 -- The comparison itself is runtime/analysis/overhead.h, which the viewer uses, too.
 local guard = require "moonshard.options_guard"
+local lazy_points = require "moonshard.lazy_points"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local statistics = require "moonshard.analyze.statistics"
@@ -34,7 +35,9 @@ end
 -- throughput_ratio (each nil where it is not known; of the baseline itself 0 or 1), why_none
 function M.costs(results, axis, value)
   local is_point = type(axis) == "table"
-  local list = is_point and native.analysis.overhead_against(results, axis) or native.analysis.overhead(results, axis, value)
+  local plain = lazy_points.plain(results)
+  local list = is_point and native.analysis.overhead_against(plain, lazy_points.plain_point(axis))
+    or native.analysis.overhead(plain, axis, value)
   local costs = {}
   for i, point in ipairs(results.points) do
     costs[point] = list[i]

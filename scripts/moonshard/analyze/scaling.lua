@@ -1,6 +1,7 @@
 --- How time, memory and communication grow with an axis (the number of tokens T, if nothing else is said): tables of the
 -- fits that runtime/analysis/scaling.h makes; docs/analysis.md explains them.
 local guard = require "moonshard.options_guard"
+local lazy_points = require "moonshard.lazy_points"
 local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 
@@ -40,7 +41,7 @@ function M.analyze(results, options)
   local axis = options.axis or "seq_length"
   local columns = { "", "of", "at " .. axis, "", "exponent", "+-", "a + b T", "a + b T^2", "verdict" }
   local rows, fits, modes, short = {}, {}, {}, 0
-  for _, family in ipairs(native.analysis.growth(results, axis)) do
+  for _, family in ipairs(native.analysis.growth(lazy_points.plain(results), axis)) do
     fits[family.name], modes[family.name] = {}, family.mode
     for _, item in ipairs(family.fits) do
       local fit = item.fit

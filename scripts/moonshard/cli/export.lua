@@ -71,6 +71,7 @@ local function export(given)
   local runs = usage.attempt("ms%.load:", "export:", require("moonshard.runs").load, given.folder)
   if given.format == "tensorboard" then
     local folder = given.output or given.folder .. "/tensorboard"
+    if not given.output then native.files.check_inside(given.folder, folder) end
     local written = write_tensorboard(runs, folder)
     print(("%d points in %s; look at them: tensorboard --logdir %s"):format(written, folder, folder))
     return written > 0 and 0 or 1

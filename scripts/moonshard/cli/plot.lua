@@ -1,5 +1,6 @@
---- moonshard plot: figures of a run folder as PNG, with their plot specs.
+--- moonshard plot: figures of a run folder as PNG, SVG or PDF, with their plot specs.
 local lists = require "moonshard.lists"
+local plot_files = require "moonshard.plot_files"
 local plots = require "moonshard.plots"
 local runs = require "moonshard.runs"
 local timeline = require "moonshard.snapshot.timeline"
@@ -18,7 +19,12 @@ local function request_of(given)
   if given.scale and (given.scale < 1 or given.scale > 4) then
     usage.fail("plot: option '--scale': expected 1 to 4, got %s", tostring(given.scale))
   end
-  local request = { out = given.out, size = given.size, scale = given.scale, theme = given.theme }
+  for _, word in ipairs(lists.matches(given.format or "png", "[^,]+")) do
+    if not lists.contains(plot_files.formats, word) then
+      usage.fail("plot: option '--format': expected png, svg, pdf or several with commas, got '%s'", given.format)
+    end
+  end
+  local request = { out = given.out, size = given.size, scale = given.scale, theme = given.theme, format = given.format }
   return path, lists.extend(request, #rest > 0 and rest or { "all" })
 end
 
@@ -30,7 +36,8 @@ local function draw_snapshot(path, request)
     return 1
   end
   local name = (path:match("([^/]+)%.pickle$") or "snapshot") .. "_timeline"
-  print(plots.draw_spec(request.out or path:match("^(.*)/[^/]+$") or ".", name, timeline.spec(snapshot), request))
+  local folder = request.out or path:match("^(.*)/[^/]+$") or "."
+  for _, made in ipairs(plots.draw_spec(folder, name, timeline.spec(snapshot), request)) do print(made) end
   return 0
 end
 
@@ -52,8 +59,8 @@ local function draw(given)
 end
 
 return {
-  usage = "DIR|SNAPSHOT.pickle [FIGURE…] [--out DIR] [--size WxH] [--scale 1..4] [--theme light|dark]",
-  about = "Draws figures of a run folder as PNG, with their plot specs; without names all that the records allow.\n"
+  usage = "DIR|SNAPSHOT.pickle [FIGURE…] [--out DIR] [--size WxH] [--scale 1..4] [--theme light|dark] [--format png,svg,pdf]",
+  about = "Draws figures of a run folder as PNG, SVG or PDF, with their plot specs; without names all that the records allow.\n"
     .. "A wrong name lists them; docs/plots.md says what each shows. Of a memory snapshot of PyTorch:\n"
     .. "memory over time, by the places in the program that allocate.",
   flags = {
@@ -61,6 +68,7 @@ return {
     { name = "size", kind = "text", value = "WxH", doc = "at scale 1, instead of each figure's own" },
     { name = "scale", kind = "int", doc = "pixels per unit of size, 1 to 4 (2)" },
     { name = "theme", kind = "text", choices = { "light", "dark" }, doc = "light (paper, the default) or dark (screen)" },
+    { name = "format", kind = "text", value = "LIST", doc = "png (the default), svg, pdf, or several with commas" },
   },
   positional = { name = "words", kind = "text", list = true },
   takes_files = true,

@@ -19,6 +19,7 @@ local flags = {
   { name = "retry", kind = "number", value = "N", doc = "run a failed point up to N times more" },
   { name = "timeout", kind = "number", value = "S", doc = "end a point after S seconds; its status is timeout" },
   { name = "budget", kind = "number", value = "S", doc = "begin no point that may not end within S seconds; --resume goes on" },
+  { name = "parallel", kind = "int", value = "N", doc = "N points side by side; their times disturb each other" },
   { name = "fail_fast", kind = "boolean", doc = "stop at the first failed point" },
   { name = "all", kind = "boolean", doc = "also points larger than one that ran out of memory" },
   { name = "shuffle", kind = "int", optional = true, value = "SEED", doc = "in another order, against drift" },

@@ -82,7 +82,16 @@ print(model:parameter("model.norm.weight").numel)  --> 16]],
   ["Trainer:trace"] = [[
 trainer:trace("step.json.gz", 1)
 trainer:step()  -- step.json.gz opens in Perfetto]],
-  ["Trainer:save"] = [[print(trainer:save("checkpoints") ~= nil)  --> true]],
+  ["Trainer:save"] = [[print(trainer:save("checkpoints", { keep = 3 }) ~= nil)  --> true]],
+  ["Trainer:finish_save"] = [[
+trainer:save("checkpoints", { wait = false })
+trainer:step()
+print(trainer:finish_save().error)  --> nil]],
+  ["Trainer:durable"] = [[
+local run = ms.trainer { model = ms.model("llama3-tiny"), data = ms.data.synthetic { batch_size = 1, seq_length = 4 } }
+run:durable("durable", { every = 2 })
+while run.steps < 3 do run:step() end
+print(run:finish_save().step)  --> 2]],
   ["Trainer:resume"] = [[
 trainer:save("checkpoints")
 print(trainer:resume("checkpoints") == trainer.privacy_steps)  --> true]],
@@ -188,6 +197,24 @@ print(found.batch_size)  --> 2]],
 print(#ms.load(runs.path))  --> 4
 print(#ms.load { runs.path, runs.path })  --> 8]],
   ["ms.fields"] = [[print(ms.fields("median_time_ms")[1].unit)  --> ms]],
+  ["ms.log.run"] = [[
+local run = ms.log.run { name = "mine", options = { lr = 0.1 } }
+for step = 1, 3 do run:log(step, { loss = 1 / step }) end
+print(ms.load(run:finish { score = 0.9 }):best("score").metrics.score)  --> 0.9]],
+  ["RunLog:log"] = [[
+local run = ms.log.run()
+run:log(1, { loss = 2.5 })
+print(#run.steps)  --> 1]],
+  ["RunLog:finish"] = [[print(ms.load(ms.log.run():finish { score = 1 })[1].status)  --> ok]],
+  ["RunLog:fail"] = [[print(ms.load(ms.log.run():fail("diverged"))[1].error)  --> diverged]],
+  ["RunLog:point"] = [[
+local first = ms.log.run { options = { lr = 0.1 } }
+first:finish { score = 1 }
+print(#ms.load(first:point({ lr = 0.2 }):finish { score = 2 }))  --> 2]],
+  ["ms.plot"] = [[
+local rows = { { step = 1, loss = 3.1, mode = "none" }, { step = 2, loss = 2.4, mode = "none" }, { step = 1, loss = 3.3, mode = "ghost" } }
+print(ms.plot { rows, x = "step", y = "loss", group = "mode", title = "Loss", out = { "loss.pdf", "loss.svg" } })  --> loss.pdf
+--> loss.svg]],
   ["ms.report"] = [[print(ms.report(runs, { output = "report.html" }))  --> report.html]],
   ["ms.compare"] = [[print(#ms.compare({ runs.path }, { metrics = { "median_time_ms" } }).items)  --> 4]],
   ["ms.snapshot"] = [[print(ms.snapshot("snapshot.pickle").peak_bytes > 0)  --> true]],
@@ -196,7 +223,9 @@ print(#ms.load { runs.path, runs.path })  --> 8]],
 local results = {
   ["Runs:count"] = [[print(runs:count "ok")  --> 4]],
   ["Runs:select"] = [[print(#runs:select(function(point) return point.options.mode == "ghost" end))  --> 2]],
-  ["Runs:best"] = [[print(runs:best("peak_memory_mb").options.batch_size)  --> 8]],
+  ["Runs:best"] = [[
+print(runs:best("peak_memory_mb").options.batch_size)  --> 8
+print(runs:best({ "peak_memory_mb", most = true }).options.batch_size)  --> 16]],
   ["Runs:rows"] = [[
 local columns, rows = runs:rows()
 print(columns[1], #rows)  --> mode	4]],
@@ -206,6 +235,9 @@ print(columns[1], #rows)  --> mode	4]],
   ["Runs:summary"] = [[print((runs:summary():match("4 points, 4 ok")))  --> 4 points, 4 ok]],
   ["Runs:plot"] = [[print(runs:plot("time_comparison")[1]:match("time_comparison"))  --> time_comparison]],
   ["Runs:tabulate"] = [[print(#runs:tabulate("phases").rows > 0)  --> true]],
+  ["Figure:save"] = [[
+local figure = ms.plot { runs, x = "batch_size", y = "median_time_ms", group = "mode", out = "a.svg" }
+print(#figure:save("a.pdf"))  --> 2]],
   ["Table:to"] = [[print(runs:overhead():to("csv"):match("^[^,]+"))  --> mode]],
   ["ms.analyze.overhead"] = [[print(#ms.analyze.overhead(runs, { baseline = "none" }).rows > 0)  --> true]],
   ["ms.analyze.memory"] = [[print(#ms.analyze.memory(runs).rows > 0)  --> true]],

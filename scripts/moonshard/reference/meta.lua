@@ -13,11 +13,12 @@ local parameters = {
   fn = "function", kind = "string", reduction = '"sum"|"mean"|"max"|"min"', root = "integer", ['"bytes" | path'] = '"bytes"|string',
   ["function or name"] = "function|string", ["folder or folders"] = "string|string[]",
   status = "string", ["status or function"] = "string|fun(point: table): boolean",
+  step = "number", reason = "string", options = "table", ["…"] = "string",
   metric = "string", which = '"points"|"overhead"|"phases"|"memory"', format = '"text"|"md"|"latex"|"csv"|"json"',
 }
 -- Names in Lua for those that are no names.
 local spelled = { ["dtype or device"] = "format", ['"bytes" | path'] = "name", ["function or name"] = "of",
-  ["status or function"] = "filter", ["folder or folders"] = "folder" }
+  ["status or function"] = "filter", ["folder or folders"] = "folder", ["…"] = "..." }
 
 local tables = { paths = "string|string[]", tensors = "table<string, Tensor>", metadata = "table<string, string>" }
 
@@ -79,7 +80,7 @@ local function parameter_list(entry)
         or text:find("metadata", 1, true) and "metadata" or "options"
       kind = tables[name] or options_of.of(entry.name) and class_of(entry.name) or "table"
       if text:find("or false", 1, true) then kind = kind .. "|false" end
-      if text:find("^name or", 1) then kind = kind .. "|string" end
+      if text:find("^name or") or text:find("^metric or") then kind = kind .. "|string" end
     else
       kind = parameters[text]
         or error(("reference.meta: no type for the parameter '%s' of %s; add it to `parameters`"):format(text, entry.name), 0)

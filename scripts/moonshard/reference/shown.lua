@@ -77,6 +77,10 @@ function M.matches(list) return setmetatable(list, metas.matches) end
 --- A record, or a point of a run folder, that prints as a table.
 function M.as_record(point) return setmetatable(point, metas.run) end
 
+--- A metatable for points that read themselves, which prints them as tables.
+-- @tparam function index as __index
+function M.record_meta(index) return { __index = index, __shown_as = metas.run.__shown_as, __tostring = metas.run.__tostring } end
+
 --- A function that gives what another gives, but printable.
 function M.wrapped(name, fn)
   return function(...)

@@ -26,6 +26,7 @@ return {
       { "model", "Model", "the model that it trains" },
       { "engine", "string", "name of its clipping engine" },
       { "private", "boolean", "whether that engine clips and adds noise" },
+      { "steps", "integer", "steps so far, of all runs that it goes on from" },
       { "privacy_steps", "integer", "noised steps so far" },
       { "planned_steps", "integer", "steps that its budget lasts for; 0 without a budget" },
       { "noise_multiplier", "number", "noise std over the clipping bound, as given or as found for a budget" },
@@ -66,16 +67,32 @@ return {
     methods = {
       { "count", "(status) -> number", "How many points have a status: ok, oom, failed, timeout, skipped." },
       { "select", "(status or function) -> list", "Points of one status, or all that a function of a point accepts." },
-      { "best", "([metric]) -> point", "The good point with the least median_time_ms, or with the best of another metric: the most of "
-        .. "rates and shares of use, the least of all others. nil when no point is good." },
+      { "best", "([metric or { metric, most, least }]) -> point",
+        "The good point with the least median_time_ms, or with the best of another metric: the most of rates, shares of use and what is "
+        .. "called accuracy, score or reward, the least of all others, unless most = true or least = true says it. nil when no point is "
+        .. "good." },
       { "rows", "() -> columns, rows", "Titles and rows of runs:table()." },
       { "table", "() -> text", "All points as aligned text: axes, status, time with its spread, memory, throughput, loss, epsilon." },
       { "overhead", "([{ baseline, axis }]) -> Table", "Cost of each point against the baseline with the same other options." },
       { "labels", "() -> text or nil", "Tags and note of the sweep in one line." },
       { "summary", "() -> text, markdown", "What a sweep writes to summary.txt and summary.md." },
-      { "plot", "([name or { names…, out, size, scale, theme }]) -> list of paths",
-        "Draws figures of these results as PNG files; all that they allow when none is named." },
+      { "plot", "([name or { names…, out, size, scale, theme, format }]) -> list of paths",
+        "Draws figures of these results as PNG, SVG or PDF files; all that they allow when none is named." },
       { "tabulate", "([which]) -> Table", "The points as a table object: points, overhead, phases or memory." },
+    } },
+  { name = "RunLog", text = "A point of a run folder that a script writes itself; made by ms.log.run.", module = "moonshard.run_log",
+    fields = {
+      { "path", "string?", "the run folder; nil in other ranks than the first, which write nothing" },
+      { "id", "string?", "name of the point's folder" },
+      { "options", "table", "what the script gave" },
+      { "steps", "table[]", "steps so far" },
+    },
+    methods = {
+      { "log", "(step, { name = value })", "Notes a step: its number, and figures by name. loss is drawn as any experiment's." },
+      { "finish", "([{ name = value }]) -> path",
+        "Ends the point well, with metrics of your own; they are columns of tables and figures." },
+      { "fail", "(reason) -> path", "Ends the point without a result. Its steps stay." },
+      { "point", "([options]) -> RunLog", "Begins another point in the same folder." },
     } },
   { name = "Table", text = "Rows that print as aligned text: what analyses return.", module = "moonshard.text_table",
     fields = {
@@ -86,6 +103,15 @@ return {
     },
     methods = {
       { "to", "(format) -> text", "The table in another format: text, md, latex, csv or json." },
+    } },
+  { name = "Figure", text = "A figure in one or several files; made by ms.plot. Its list part are the paths, and it prints as these.",
+    module = "moonshard.plot_figure",
+    fields = {
+      { "spec", "table", "its plot spec (docs/plots.md)" },
+      { "look", "table", "scale and theme that it is drawn with" },
+    },
+    methods = {
+      { "save", "(path, …) -> Figure", "Draws it into more files, by the endings of their names: .png, .svg, .pdf." },
     } },
   { name = "Comparison", text = "Results side by side; made by ms.compare. Prints as tables.", module = "moonshard.analyze.compare",
     fields = {

@@ -1,5 +1,5 @@
 --- Figures at the prompt: pictures in the terminal where it says that it can show them (kitty's protocol, sixel), else the viewer's window
--- on request. A figure is a value that names PNG or SVG files: what runs:plot returns.
+-- on request. A figure is a value that names PNG or SVG files: what runs:plot and ms.plot return.
 local lists = require "moonshard.lists"
 
 local M = {}
@@ -17,17 +17,32 @@ local function read(path)
   return data
 end
 
-local function is_picture(value)
+local function is_picture(value, others)
   local ending = type(value) == "string" and #value < 4096 and value:match("%.(%a+)$")
-  if not ending or not MIME[ending:lower()] or value:find("[%z\n]") then return false end
+  if not ending or not (MIME[ending:lower()] or others and others[ending:lower()]) or value:find("[%z\n]") then return false end
   local file = io.open(value, "rb")
   if file then file:close() end
   return file ~= nil
 end
 
+--- The one file of an ms.plot figure to show: the same picture may be there in several formats.
+local function shown_file(figure)
+  for _, ending in ipairs { "png", "svg" } do
+    for _, path in ipairs(figure) do
+      if is_picture(path) and path:match("%.(%a+)$"):lower() == ending then return path end
+    end
+  end
+end
+
+local function is_figure(value)
+  local meta = type(value) == "table" and debug.getmetatable(value)
+  return type(meta) == "table" and rawget(meta, "__name") == "Figure"
+end
+
 --- Pictures that a value names.
 -- @treturn {table,...} each { mime, path }; empty for any other value
 function M.of(value)
+  if is_figure(value) then value = shown_file(value) end
   local paths = type(value) == "table" and not debug.getmetatable(value) and #value > 0 and #value <= 100 and value or { value }
   for _, path in ipairs(paths) do
     if not is_picture(path) then return {} end
@@ -123,7 +138,7 @@ local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 -- @treturn boolean whether something was started
 -- @treturn string what was started, or why nothing could be
 function M.open(path, launch)
-  if not is_picture(path) then return false, ("expected a PNG or SVG file, got '%s'"):format(path) end
+  if not is_picture(path, { pdf = true }) then return false, ("expected a PNG, SVG or PDF file, got '%s'"):format(path) end
   local has_desktop = (os.getenv "DISPLAY" or "") ~= "" or (os.getenv "WAYLAND_DISPLAY" or "") ~= ""
   if not has_desktop then return false, ("no window system here; the file is %s"):format(path) end
   local run_folder = path:match("^(.*)/visualizations/[^/]+$")

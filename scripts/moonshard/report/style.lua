@@ -1,6 +1,6 @@
 --- The style sheet of a report: readable on a phone, on a screen in light and dark, and on paper. Nothing is loaded from anywhere.
 local colors = require "moonshard.svg.colors"
-local lists = require "moonshard.lists"
+local looks = require "moonshard.svg.looks"
 
 local M = {}
 
@@ -39,45 +39,26 @@ figcaption{font-weight:600}
 .panel .name{font-size:.85rem;color:var(--quiet)}
 svg{display:block;max-width:100%;height:auto}
 svg.defs{position:absolute;width:0;height:0}
-svg text{font:11.5px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif;fill:var(--ink)}
-svg .v{font-size:10px}
-svg .f{font-size:10px;fill:var(--c1);paint-order:stroke;stroke:var(--paper);stroke-width:3px}
-svg .g{stroke:var(--line);stroke-width:.7;fill:none}
-svg .a,svg .w,svg .t{stroke:var(--ink);fill:none}
-svg .a{stroke:var(--quiet)}
-svg .t{stroke-width:1.2}
-svg .l{fill:none;stroke-width:2}
-svg .d{fill:none;stroke:var(--quiet);stroke-dasharray:5 4;stroke-width:1.2}
-svg .x{stroke:var(--c1);stroke-width:2;fill:none}
-svg .m{stroke:var(--paper);stroke-width:.8}
-svg .h{fill:url(#hatch);stroke:var(--c1)}
-svg .b0{fill:var(--ink);opacity:.05}svg .b1{fill:none}
 @media print{:root{font-size:10px}body{max-width:none;font-size:10px;padding:0}nav{display:none}
 tr,dt,.panel{break-inside:avoid}h2,figcaption,.legend,.panel .name{break-after:avoid}.panels{gap:.5rem}.panel{width:48%!important}
 .wide,.panel,pre{overflow:visible}pre{white-space:pre-wrap}table{font-size:7.5px}th,td{padding:1px 4px;white-space:normal}
 svg{min-width:0!important}}
 ]]
 
-local light = "--paper:#fff;--ink:#1a1a1a;--quiet:#5a5a5a;--line:#dedede;--raised:#f4f5f7;--good:#00734f;--bad:#b34700;--open:#8a6100"
-local dark = "--paper:#17191e;--ink:#e6e6e6;--quiet:#a0a4ab;--line:#34383f;--raised:#22252b;--good:#22b88c;--bad:#ee7733;--open:#e8ac1c"
-
-local function variables(ground, palette)
-  local parts = lists.map(palette, function(color, i) return ("--c%d:#%s"):format(i - 1, color) end)
-  return ground .. ";" .. table.concat(parts, ";")
-end
+-- Colours of a page besides those of its figures.
+local light = "--raised:#f4f5f7;--good:#00734f;--bad:#b34700;--open:#8a6100;" .. looks.variables "light"
+local dark = "--raised:#22252b;--good:#22b88c;--bad:#ee7733;--open:#e8ac1c;" .. looks.variables "dark"
+local font = [[system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif]]
 
 --- The text of the style element.
 function M.sheet()
-  local parts = { (":root{color-scheme:light dark;%s}"):format(variables(light, colors.light)),
-    ("@media screen and (prefers-color-scheme:dark){:root{%s}}"):format(variables(dark, colors.dark)), rules }
-  for i = 0, #colors.light - 1 do
-    parts[#parts + 1] = ("svg .s%d{fill:var(--c%d)}svg .l%d{stroke:var(--c%d)}.k%d{background:var(--c%d)}"):format(i, i, i, i, i, i)
-  end
+  local parts = { (":root{color-scheme:light dark;%s}"):format(light),
+    ("@media screen and (prefers-color-scheme:dark){:root{%s}}"):format(dark), looks.rules(font), rules }
+  for i = 0, #colors.light - 1 do parts[#parts + 1] = (".k%d{background:var(--c%d)}"):format(i, i) end
   return table.concat(parts, "\n")
 end
 
 --- What all figures share: the hatching of points that failed.
-M.definitions = '<svg class="defs" aria-hidden="true"><defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" '
-  .. 'patternTransform="rotate(45)"><path d="M0 0V6" style="stroke:var(--c1);stroke-width:2"/></pattern></defs></svg>'
+M.definitions = ('<svg class="defs" aria-hidden="true"><defs>%s</defs></svg>'):format(looks.hatching)
 
 return M

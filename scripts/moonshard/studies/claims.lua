@@ -2,6 +2,7 @@
 -- A check returns true (confirmed), false (refuted), "undecided" (the interval of a time contains the bound) or nil (not
 -- measured), and a text; of a refuted claim the text says why, and when it would hold (moonshard.studies.reasons). Verdicts on
 -- figures without noise are those of runtime/analysis/claims.h.
+local lazy_points = require "moonshard.lazy_points"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local plot_points = require "moonshard.plot_points"
@@ -22,7 +23,7 @@ M.noticeable = 0.005
 -- @param to value of the second
 -- @treturn {table,...} each { of = point, to = point, at = "seq_length 64" }
 function M.pairs_of(runs, axis, of, to)
-  local list = native.analysis.pairs(runs, axis, of, to)
+  local list = native.analysis.pairs(lazy_points.plain(runs), axis, of, to)
   for _, pair in ipairs(list) do pair.of, pair.to = runs.points[pair.of], runs.points[pair.to] end
   return list
 end
@@ -175,8 +176,9 @@ end
 -- @tparam table rule mode, quantity, verdicts (a list), axis
 function M.growth(rule)
   return function(runs)
-    local claim = native.analysis.growth_claim(rule, runs)
-    local text, is_short = without_short_fits(claim.figures, native.analysis.growth(runs, rule.axis or "seq_length"), rule.quantity)
+    local plain = lazy_points.plain(runs)
+    local claim = native.analysis.growth_claim(rule, plain)
+    local text, is_short = without_short_fits(claim.figures, native.analysis.growth(plain, rule.axis or "seq_length"), rule.quantity)
     local is_hidden = claim.holds == nil and (is_short or text:find(", undecided;", 1, true) ~= nil)
     if is_hidden then return "undecided", text end
     local longest, options = 0, nil

@@ -1,6 +1,5 @@
 --- Bars, side by side or stacked, upright or lying, with whiskers; a point without a figure is a hatched stub with its status.
 local frames = require "moonshard.svg.frame"
-local html = require "moonshard.html"
 local scales = require "moonshard.svg.scale"
 
 local M = {}
@@ -71,28 +70,24 @@ local function draw_box(frame, box, color, along, across, thick, is_lying)
   local hint = frames.hint(box.series.name, point.label, box.to and scales.number_text(point.y) or point.status)
   local function rectangle(from, to, class)
     local low, size = math.min(from, to), math.max(math.abs(to - from), 0.5)
-    if is_lying then
-      frame:add('<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f">%s</rect>', class, low, across, size, thick, hint)
-    else
-      frame:add('<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f">%s</rect>', class, across, low, thick, size, hint)
-    end
+    frame:add("rect", class, is_lying and { x = low, y = across, width = size, height = thick, hint = hint }
+      or { x = across, y = low, width = thick, height = size, hint = hint })
   end
   if not box.to then
     local base = along(math.max(0, frame.low))
     local hangs = not is_lying and base - 16 < frame.top  -- all figures are negative: the axis is at the top
     rectangle(base, base + ((is_lying or hangs) and 16 or -16), "h")
     if is_lying then
-      frame:write(base + 20, across + thick / 2 + 4, "start", point.status, 'class="f"')
+      frame:write(base + 20, across + thick / 2 + 4, "start", point.status, "f")
     else
-      frame:add('<text class="f" transform="translate(%.1f %.1f) rotate(-90)"%s>%s</text>', across + thick / 2 + 4,
-        base + (hangs and 20 or -20), hangs and ' text-anchor="end"' or "", html.escape(point.status))
+      frame:write(across + thick / 2 + 4, base + (hangs and 20 or -20), hangs and "end" or "start", point.status, "f", { angle = -90 })
     end
     return
   end
   rectangle(along(math.max(box.from, frame.low)), along(box.to), "s" .. color)
   if point.low and point.high and not is_lying then
     local middle, arm = across + thick / 2, math.min(thick / 4, 5)
-    frame:add('<path class="w" d="M%.1f %.1fV%.1fM%.1f %.1fh%.1fM%.1f %.1fh%.1f"/>', middle, along(point.low), along(point.high),
+    frame:path("w", "M%.1f %.1fV%.1fM%.1f %.1fh%.1fM%.1f %.1fh%.1f", middle, along(point.low), along(point.high),
       middle - arm, along(point.low), 2 * arm, middle - arm, along(point.high), 2 * arm)
   end
 end
@@ -112,7 +107,7 @@ local function draw_upright(panel, colors, width, height)
     if shows_values and box.to then
       local end_of_bar = math.min(frame.y(box.to), frame.y(box.point.high or box.to)) - 4
       frame:write(across + thick / 2, box.to < 0 and frame.y(box.to) + 11 or end_of_bar, "middle", scales.number_text(box.point.y),
-        'class="v"')
+        "v")
     end
   end
   return frame
@@ -134,19 +129,19 @@ local function draw_lying(panel, colors, width)
   local function along(value) return frame.left + scale.share(value) * (frame.right - frame.left) end
   local bottom = 10 + row * #names
   for _, tick in ipairs(scale.ticks) do
-    frame:add('<path class="g" d="M%.1f 10V%.1f"/>', along(tick), bottom)
+    frame:path("g", "M%.1f 10V%.1f", along(tick), bottom)
     frame:write(along(tick), bottom + 14, "middle", scales.number_text(tick))
   end
   for i, name in ipairs(names) do
-    frame:add('<text x="%.1f" y="%.1f" text-anchor="end">%s%s</text>', frame.left - 6, 10 + row * (i - 0.5) + 4,
-      html.escape(frames.cut(name, math.floor((frame.left - 8) / frames.letter))), frames.hint(name))
+    frame:write(frame.left - 6, 10 + row * (i - 0.5) + 4, "end", frames.cut(name, math.floor((frame.left - 8) / frames.letter)), nil,
+      { hint = name })
   end
   local thick = row * 0.8 / slots
   for _, box in ipairs(boxes) do
     draw_box(frame, box, colors[box.series.name], along, 10 + row * (box.place + 0.1) + box.slot * thick, thick, true)
   end
   frame:write((frame.left + frame.right) / 2, bottom + 32, "middle", frames.title_of(panel.y))
-  frame:add('<path class="a" d="M%.1f 10V%.1f"/>', along(math.max(0, scale.low)), bottom)
+  frame:path("a", "M%.1f 10V%.1f", along(math.max(0, scale.low)), bottom)
   return frame
 end
 

@@ -8,11 +8,20 @@ local most_marked, most_columns = 60, 300
 
 --- Shapes by turns, so that series differ without their colours.
 local shapes = {
-  '<circle class="%s" cx="%.1f" cy="%.1f" r="4">%s</circle>',
-  '<path class="%s" d="M%.1f %.1fm-4 -4h8v8h-8z">%s</path>',
-  '<path class="%s" d="M%.1f %.1fm0 -5l5 9h-10z">%s</path>',
-  '<path class="%s" d="M%.1f %.1fm0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z">%s</path>',
+  false, -- a circle
+  "M%.1f %.1fm-4 -4h8v8h-8z",
+  "M%.1f %.1fm0 -5l5 9h-10z",
+  "M%.1f %.1fm0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
 }
+
+local function draw_marker(frame, s, class, x, y, hint)
+  local shape = shapes[(s - 1) % #shapes + 1]
+  if shape then
+    frame:add("path", class, { d = shape:format(x, y), hint = hint })
+  else
+    frame:add("circle", class, { x = x, y = y, radius = 4, hint = hint })
+  end
+end
 
 local function each_point(panel, visit)
   for s, series in ipairs(panel.series) do
@@ -73,10 +82,10 @@ local function draw_bands(frame, bands)
     if band.from and band.to and band.to > band.from then
       local from, to = math.max(frame.left, frame.x(band.from)), math.min(frame.right, frame.x(band.to))
       if to > from then
-        frame:add('<rect class="b%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f">%s</rect>', i % 2, from, frame.top, to - from,
-          frame.bottom - frame.top, frames.hint(band.label))
+        frame:add("rect", "b" .. i % 2, { x = from, y = frame.top, width = to - from, height = frame.bottom - frame.top,
+          hint = frames.hint(band.label) })
         if (to - from) > frames.letters(band.label) * frames.letter * 0.9 then
-          frame:write((from + to) / 2, frame.top - 4, "middle", band.label, 'class="v"')
+          frame:write((from + to) / 2, frame.top - 4, "middle", band.label, "v")
         end
       end
     end
@@ -91,13 +100,13 @@ local function draw_references(frame, panel, colors)
     if #x > 1 and #x == #y then
       local places = {}
       for i = 1, #x do places[i] = { x[i], y[i] } end
-      frame:add('<path class="%s" d="%s"/>', class, path_of(frame, places))
+      frame:path(class, "%s", path_of(frame, places))
       frame:write_beside(math.min(frame.x(x[#x]) - 2, frame.right), frame.y(y[#y]) - 6, "end", reference.text)
     elseif #y == 1 then
-      frame:add('<path class="%s" d="M%.1f %.1fH%.1f"/>', class, frame.left, frame.y(y[1]), frame.right)
+      frame:path(class, "M%.1f %.1fH%.1f", frame.left, frame.y(y[1]), frame.right)
       frame:write_beside(frame.right - 2, frame.y(y[1]) - 4, "end", reference.text)
     elseif #x == 1 then
-      frame:add('<path class="%s" d="M%.1f %.1fV%.1f"/>', class, frame.x(x[1]), frame.top, frame.bottom)
+      frame:path(class, "M%.1f %.1fV%.1f", frame.x(x[1]), frame.top, frame.bottom)
       frame:write_beside(frame.x(x[1]) + 3, frame.top + 12, "start", reference.text)
     end
   end
@@ -111,15 +120,16 @@ local function draw_failed(frame, panel)
     if point.y and not (frame.y_scale.is_log and point.y <= 0) then return end
     if point.x and not (frame.x_scale and frame.x_scale.is_log and point.x <= 0) then
       local x, y = frame.x(point.x), frame.bottom - 7
-      frame:add('<path class="x" d="M%.1f %.1fm-4 -4l8 8m0 -8l-8 8">%s</path>', x, y, frames.hint(series.name, point.label, point.status))
-      frame:write(x, y - 8, "middle", point.status, 'class="f"')
+      frame:add("path", "x", { d = ("M%.1f %.1fm-4 -4l8 8m0 -8l-8 8"):format(x, y),
+        hint = frames.hint(series.name, point.label, point.status) })
+      frame:write(x, y - 8, "middle", point.status, "f")
     else
       nowhere[#nowhere + 1] = ("%s: %s"):format(point.label ~= "" and point.label or series.name, point.status)
     end
   end)
   for i = 1, math.min(#nowhere, 6) do
     local text = i == 6 and #nowhere > 6 and ("and %d more"):format(#nowhere - 5) or nowhere[i]
-    frame:write(frame.right - 4, frame.bottom - 6 - 13 * (math.min(#nowhere, 6) - i), "end", "× " .. frames.cut(text, 44), 'class="f"')
+    frame:write(frame.right - 4, frame.bottom - 6 - 13 * (math.min(#nowhere, 6) - i), "end", "× " .. frames.cut(text, 44), "f")
   end
 end
 
@@ -136,12 +146,15 @@ local function draw_series(frame, panel, s, series, colors)
       shown[#shown + 1], places[#places + 1] = point, { point.x, point.y }
     end
   end
-  if panel.kind == "lines" and #places > 1 then frame:add('<path class="l l%d" d="%s"/>', color, path_of(frame, places)) end
+  if panel.kind == "lines" and #places > 1 then frame:path("l l" .. color, "%s", path_of(frame, places)) end
   if panel.kind == "lines" and #shown > most_marked then return end
   for _, point in ipairs(shown) do
     local x, y = frame.x(point.x), frame.y(point.y)
-    if point.low and point.high then frame:add('<path class="w" d="M%.1f %.1fV%.1f"/>', x, frame.y(point.low), frame.y(point.high)) end
-    frame:add(shapes[(s - 1) % #shapes + 1], "m s" .. color, x, y,
+    if point.low and point.high then
+      local low, high = frame.y(point.low), frame.y(point.high)
+      frame:path("w l" .. color, "M%.1f %.1fV%.1fM%.1f %.1fh6M%.1f %.1fh6", x, low, high, x - 3, low, x - 3, high)
+    end
+    draw_marker(frame, s, "m s" .. color, x, y,
       frames.hint(series.name, point.label, ("%s, %s"):format(scales.number_text(point.x), scales.number_text(point.y))))
     if point.text ~= "" then
       local text = frames.cut(point.text, 28)
@@ -208,13 +221,13 @@ function M.draw_area(panel, colors, width, height)
       forth[i], any = { column.x, below[i] }, any or column[s] > 0
     end
     if any then
-      frame:add('<path class="s%d" d="%s%sZ">%s</path>', colors[series.name], path_of(frame, forth),
-        (path_of(frame, back):gsub("^M", "L")), frames.hint(series.name))
+      frame:add("path", "s" .. colors[series.name], { d = path_of(frame, forth) .. path_of(frame, back):gsub("^M", "L") .. "Z",
+        hint = series.name })
     end
   end
   local sums = {}
   for i, column in ipairs(columns) do sums[i] = { column.x, column.sum } end
-  frame:add('<path class="t" d="%s"/>', path_of(frame, sums))
+  frame:path("t", "%s", path_of(frame, sums))
   draw_bands(frame, panel.bands)
   draw_references(frame, panel, colors)
   return frame

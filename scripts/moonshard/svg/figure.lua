@@ -23,11 +23,16 @@ local function width_of(panel, is_alone)
   return math.max(least, math.min(widest, 60 + places * (8 * slots + 6)))
 end
 
---- Names and colours of some panels' series; empty where there is nothing to tell apart.
-local function legend_of(panels, index)
+--- Names of some panels' series that a legend tells apart; none where there are not two.
+function M.legend_names(panels)
   local shown = lists.select(panels, function(panel) return panel.kind ~= "heat_map" end)
   local _, names = colors.of_figure(shown)
-  if #names < 2 then return "" end
+  return #names > 1 and names or {}
+end
+
+local function legend_of(panels, index)
+  local names = M.legend_names(panels)
+  if #names == 0 then return "" end
   local items = lists.map(names, function(name)
     return ('<li><i class="k%d"></i>%s</li>'):format(index[name], html.escape(name))
   end)
@@ -35,7 +40,8 @@ local function legend_of(panels, index)
 end
 
 --- Whether one legend serves all panels: no two have quite different series, and no colour means two things.
-local function share_legend(panels, index, names)
+function M.share_legend(panels, index, names)
+  if #panels == 1 then return true end
   local used = {}
   for _, name in ipairs(names) do
     if used[index[name]] then return false end
@@ -49,19 +55,26 @@ local function share_legend(panels, index, names)
   return true
 end
 
+--- The marks of a panel in their frame.
+-- @tparam table index of colours by the names of series
+-- @treturn Frame
+function M.frame(panel, index, width, height)
+  local frame = draw[panel.kind](panel, index, width, height)
+  local is_upright = (panel.kind == "bars" or panel.kind == "stacked_bars") and not panel.horizontal
+  if is_upright then curves.draw_references(frame, panel, index) end
+  return frame
+end
+
 --- Draws a figure.
 -- @tparam table given a plot spec, checked or not
 -- @treturn string a figure element
 function M.draw(given)
   local spec = specs.read(given)
   local index, names = colors.of_figure(spec.panels)
-  local is_shared = #spec.panels == 1 or share_legend(spec.panels, index, names)
+  local is_shared = M.share_legend(spec.panels, index, names)
   local panels = lists.map(spec.panels, function(panel)
     local width = width_of(panel, #spec.panels == 1)
-    local frame = draw[panel.kind](panel, index, width, #spec.panels == 1 and 380 or 320)
-    if panel.kind == "bars" or panel.kind == "stacked_bars" then
-      if not panel.horizontal then curves.draw_references(frame, panel, index) end
-    end
+    local frame = M.frame(panel, index, width, #spec.panels == 1 and 380 or 320)
     local title = panel.title ~= "" and html.text("div.name", panel.title) or ""
     local legend = is_shared and "" or legend_of({ panel }, index)
     return ('<div class="panel" style="width:%dpx">%s%s%s</div>'):format(math.ceil(frame.width), title, legend,

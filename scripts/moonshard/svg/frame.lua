@@ -1,5 +1,6 @@
 --- The frame of a panel: its size, margins, axes with ticks and labels, and the functions from values to places. Marks are added
--- by bars.lua, curves.lua and heat_map.lua. Colours are classes of the page's style sheet.
+-- by bars.lua, curves.lua and heat_map.lua. What is drawn are marks (elements.lua); their colours are classes (looks.lua).
+local elements = require "moonshard.svg.elements"
 local html = require "moonshard.html"
 local lists = require "moonshard.lists"
 local scales = require "moonshard.svg.scale"
@@ -52,14 +53,21 @@ function M.title_of(axis)
   return ("%s [%s]"):format(axis.label, axis.unit)
 end
 
---- Adds a piece of SVG; %s of untrusted text must be escaped by the caller.
-function Frame:add(form, ...) self.parts[#self.parts + 1] = form:format(...) end
+--- Adds a mark.
+function Frame:add(kind, class, mark)
+  mark.kind, mark.class = kind, class
+  self.marks[#self.marks + 1] = mark
+end
+
+--- Adds a path of a form and its numbers.
+function Frame:path(class, form, ...) self:add("path", class, { d = form:format(...) }) end
 
 --- Adds text at a place.
 -- @tparam string anchor start, middle or end
--- @tparam[opt] string more attributes
-function Frame:write(x, y, anchor, text, more)
-  self:add('<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>', x, y, anchor, more and " " .. more or "", html.escape(text))
+-- @tparam[opt] string class
+-- @tparam[opt] table more angle, fill, hint
+function Frame:write(x, y, anchor, text, class, more)
+  self:add("text", class, lists.merged(more, { x = x, y = y, anchor = anchor, text = text }))
 end
 
 --- Adds a small text beside a mark, moved up or down until it covers no other one; left out where there is no room at all.
@@ -77,7 +85,7 @@ function Frame:write_beside(x, y, anchor, text)
   for _, shift in ipairs { 0, -11, 11, -22, 22, 33 } do
     if is_free(y + shift) and y + shift > 9 then
       self.taken[#self.taken + 1] = { left, left + width, y + shift }
-      self:write(x, y + shift, anchor, text, 'class="v"')
+      self:write(x, y + shift, anchor, text, "v")
       return
     end
   end
@@ -90,7 +98,7 @@ function M.hint(...)
     local part = select(i, ...)
     if part and part ~= "" then parts[#parts + 1] = part end
   end
-  return ("<title>%s</title>"):format(html.escape(table.concat(parts, ": ")))
+  return table.concat(parts, ": ")
 end
 
 --- Lines of a category's name at most so wide, broken at spaces and behind underscores; nil where that does not do.
@@ -130,8 +138,7 @@ local function write_names(frame, names, plan, place)
     local x = frame.left + (i - 0.5) * place
     if plan.slanted then
       if (i - 1) % every == 0 then
-        frame:add('<text transform="translate(%.1f %.1f) rotate(-38)" text-anchor="end">%s%s</text>', x + 4, frame.bottom + 13,
-          html.escape(M.cut(name, 30)), M.hint(name))
+        frame:write(x + 4, frame.bottom + 13, "end", M.cut(name, 30), nil, { angle = -38, hint = name })
       end
     else
       for l, line in ipairs(plan.lines[i]) do frame:write(x, frame.bottom + 2 + l * line_height, "middle", line) end
@@ -142,12 +149,11 @@ end
 local function draw_y_axis(frame, y)
   for _, tick in ipairs(frame.y_scale.ticks) do
     local at = frame.y(tick)
-    frame:add('<path class="g" d="M%.1f %.1fH%.1f"/>', frame.left, at, frame.right)
+    frame:path("g", "M%.1f %.1fH%.1f", frame.left, at, frame.right)
     frame:write(frame.left - 5, at + 4, "end", scales.number_text(tick))
   end
   local middle = (frame.top + frame.bottom) / 2
-  frame:add('<text transform="translate(12 %.1f) rotate(-90)" text-anchor="middle">%s</text>', middle,
-    html.escape(M.cut(M.title_of(y), math.floor((frame.bottom - frame.top + 40) / M.letter))))
+  frame:write(12, middle, "middle", M.cut(M.title_of(y), math.floor((frame.bottom - frame.top + 40) / M.letter)), nil, { angle = -90 })
 end
 
 local function draw_x_numbers(frame)
@@ -155,7 +161,7 @@ local function draw_x_numbers(frame)
   for _, tick in ipairs(frame.x_scale.ticks) do
     local at, text = frame.x(tick), scales.number_text(tick)
     local half = M.letters(text) * M.letter / 2
-    frame:add('<path class="g" d="M%.1f %.1fV%.1f"/>', at, frame.top, frame.bottom)
+    frame:path("g", "M%.1f %.1fV%.1f", at, frame.top, frame.bottom)
     if not last or at - half > last + 4 then
       frame:write(at, frame.bottom + 15, "middle", text)
       last = at + half
@@ -169,7 +175,7 @@ end
 -- x_ticks (instead of round numbers)
 function M.new(panel, ask)
   local names = not ask.x and panel.x.categories and M.what_differs(panel.x.categories) or nil
-  local frame = setmetatable({ parts = {}, width = ask.width }, Frame)
+  local frame = setmetatable({ marks = {}, width = ask.width }, Frame)
   local y_scale = scales.new(panel.y, ask.y[1], ask.y[2], 5)
   local widest = 1
   for _, tick in ipairs(y_scale.ticks) do widest = math.max(widest, M.letters(scales.number_text(tick))) end
@@ -192,24 +198,25 @@ function M.new(panel, ask)
     function frame.x(index) return frame.left + (index + 0.5) * place end
     write_names(frame, names, plan, place)
   else
-    frame.x_scale = scales.new(panel.x, ask.x[1], ask.x[2], 6)
+    -- The ends are the data's: rounding them up would leave a fifth of the width empty.
+    frame.x_scale = scales.new(lists.merged({ min = ask.x[1], max = ask.x[2] }, panel.x), ask.x[1], ask.x[2], 6)
     frame.x_scale.ticks = ask.x_ticks or frame.x_scale.ticks
     function frame.x(value) return frame.left + frame.x_scale.share(value) * (frame.right - frame.left) end
     draw_x_numbers(frame)
   end
   frame:write((frame.left + frame.right) / 2, frame.height - 5, "middle", M.title_of(panel.x))
-  frame:add('<path class="a" d="M%.1f %.1fV%.1fH%.1f"/>', frame.left, frame.top, frame.bottom, frame.right)
+  frame:path("a", "M%.1f %.1fV%.1fH%.1f", frame.left, frame.top, frame.bottom, frame.right)
   return frame
 end
 
 --- A frame without axes, for panels that draw their own.
-function M.bare(width, height) return setmetatable({ parts = {}, width = width, height = height }, Frame) end
+function M.bare(width, height) return setmetatable({ marks = {}, width = width, height = height }, Frame) end
 
 --- The whole as an SVG element.
 function Frame:finish(name)
   local width, height = math.ceil(self.width), math.ceil(self.height)
   return ('<svg viewBox="0 0 %d %d" width="%d" height="%d" style="min-width:%dpx" role="img" aria-label="%s">%s</svg>'):format(width,
-    height, width, height, width * least_shown, html.escape(name), table.concat(self.parts, "\n"))
+    height, width, height, width * least_shown, html.escape(name), elements.of(self.marks))
 end
 
 return M

@@ -1,7 +1,6 @@
 --- Heat maps: a row per series, a column per category, the value of every cell written in it.
 local colors = require "moonshard.svg.colors"
 local frames = require "moonshard.svg.frame"
-local html = require "moonshard.html"
 local scales = require "moonshard.svg.scale"
 
 local M = {}
@@ -37,12 +36,12 @@ function M.draw(panel, _, width)
         local x, hint = left + place * point.x, frames.hint(series.name, names[point.x + 1], point.y and "" or point.status)
         if point.y then
           local fill, is_dark = colors.heat_at((point.y - low) / (high - low))
-          frame:add('<rect x="%.1f" y="%.1f" width="%.1f" height="%d" fill="%s">%s</rect>', x, top, place - 2, cell - 2, fill, hint)
-          frame:write(x + place / 2 - 1, top + cell / 2 + 4, "middle", scales.number_text(point.y),
-            ('style="fill:%s"'):format(is_dark and "#fff" or "#1a1a1a"))
+          frame:add("rect", nil, { x = x, y = top, width = place - 2, height = cell - 2, fill = fill, hint = hint })
+          frame:write(x + place / 2 - 1, top + cell / 2 + 4, "middle", scales.number_text(point.y), nil,
+            { fill = is_dark and "#ffffff" or "#1a1a1a" })
         else
-          frame:add('<rect class="h" x="%.1f" y="%.1f" width="%.1f" height="%d">%s</rect>', x, top, place - 2, cell - 2, hint)
-          frame:write(x + place / 2 - 1, top + cell / 2 + 4, "middle", point.status, 'class="f"')
+          frame:add("rect", "h", { x = x, y = top, width = place - 2, height = cell - 2, hint = hint })
+          frame:write(x + place / 2 - 1, top + cell / 2 + 4, "middle", point.status, "f")
         end
       end
     end
@@ -53,8 +52,8 @@ function M.draw(panel, _, width)
   end
   frame:write(left + place * #names / 2, bottom + 30, "middle", frames.title_of(panel.x))
   if has_label then
-    frame:add('<text transform="translate(12 %.1f) rotate(-90)" text-anchor="middle">%s</text>', (10 + bottom) / 2,
-      html.escape(frames.cut(panel.y.label, math.floor((bottom + 20) / frames.letter))))
+    frame:write(12, (10 + bottom) / 2, "middle", frames.cut(panel.y.label, math.floor((bottom + 20) / frames.letter)), nil,
+      { angle = -90 })
   end
   frame:write(left, bottom + 50, "start", ("%s, colours from %s to %s"):format(frames.title_of(panel.value), scales.number_text(low),
     scales.number_text(high)))

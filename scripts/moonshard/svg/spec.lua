@@ -74,12 +74,15 @@ end
 
 --- Checks a spec.
 -- @tparam table given as plots.spec makes it or a file holds it
--- @treturn table title, note, panels
+-- @treturn table title, note, panels, width and height in pixels, columns
 function M.read(given)
   given = plot_points.list(given)
   local panels = lists.map(bounded(given.panels, most_panels), panel)
   if #panels == 0 then error("expected panels, got none", 0) end
-  return { title = text(given.title), note = text(given.note, 1000), panels = panels }
+  local function size(value, default) return math.floor(math.max(64, math.min(16384, number(value) or default))) end
+  local columns = math.floor(number(given.columns) or 0)
+  return { title = text(given.title), note = text(given.note, 1000), panels = panels, width = size(given.width, 900),
+    height = size(given.height, 520), columns = columns >= 1 and math.min(columns, #panels) or #panels }
 end
 
 return M

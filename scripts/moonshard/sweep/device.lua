@@ -3,6 +3,7 @@
 local folders = require "moonshard.sweep.folder"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local side_by_side = require "moonshard.sweep.side_by_side"
 
 local M = {}
 local Device = {}
@@ -80,7 +81,7 @@ function Device:drain(uuid)
       said = true
       self.say(over .. "; waiting until it has drained")
     end
-    launch.sleep(0.1)
+    side_by_side.pause(0.1)
   end
 end
 
@@ -103,7 +104,7 @@ function Device:acquire(point)
       if not locks then
         if said ~= chosen then self.say(chosen .. "; waiting for it (--no-lock would not)") end
         said = chosen
-        native.launch.sleep(0.2)
+        side_by_side.pause(0.2)
       end
     until locks or self.stopped()
     if not locks then return nil end

@@ -1,4 +1,5 @@
 --- Outcome of a point: its record, or the reason why there is none; and which points cannot fit either.
+local folders = require "moonshard.sweep.folder"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local shell = require "moonshard.shell"
@@ -56,7 +57,7 @@ function M.write_seed(job, point, record)
     if point.asked.mode then content.mode = point.asked.mode end
   end
   local ok, message = pcall(function() records.write_file(job.folder.writer, name, records.to_json(content)) end)
-  if not ok then job.bar:say("warning: seed_result: " .. tostring(message)) end
+  if not ok then M.note_unwritten(job, "seed_result", message) end
 end
 
 --- Writes a record that no process wrote.
@@ -75,7 +76,7 @@ function M.settle(job, point, ended, attempt)
   local record = records.load_point(path, point.id)
   if record.status ~= "ok" then
     local tail = M.log_tail(path, point.id)
-    local has_record = record.result.status ~= nil and record.status ~= "unreadable"
+    local has_record = record.has_record and record.status ~= "unreadable"
     if has_record and ended.ended_by == "itself" then
       records.annotate(job.folder.writer, point.id, { log_tail = tail, attempts = attempt })
     else
@@ -88,12 +89,19 @@ function M.settle(job, point, ended, attempt)
   return record
 end
 
+--- Says that a file could not be written. The sweep goes on, but the program does not end with exit code 0.
+function M.note_unwritten(job, what, message)
+  job.bar:say(("warning: %s: %s"):format(what, tostring(message)))
+  native.launch.note_unwritten()
+end
+
 --- Status file, suites' file and index of a point that has its record.
 function M.finish(job, point, record)
   if record.status == "ok" then M.write_seed(job, point, record) end
   native.records.write_status(job.folder.writer, point.id, record.status)
-  native.records.update_index(job.folder.writer, point.id)
-  job.folder.known[point.id] = record
+  local ok, message = pcall(native.records.update_index, job.folder.writer, point.id)
+  if not ok then M.note_unwritten(job, "index", message) end
+  job.folder.known[point.id] = folders.state(record.status, record.has_record)
 end
 
 local function gib(bytes)
@@ -131,7 +139,7 @@ end
 
 --- Names of the metrics that a script's own function gave.
 function M.own_metrics(record)
-  local names = type(record.result) == "table" and record.result.own_metrics
+  local names = record.own_metrics or type(record.result) == "table" and record.result.own_metrics
   return type(names) == "table" and lists.select(names, function(name) return type(name) == "string" end) or {}
 end
 
@@ -155,25 +163,45 @@ function M.describe(record)
   return text
 end
 
---- Whether a point is at least as large as one that ran out of memory, and alike in all other axes.
-local function is_larger(point, failed, axes, grows)
+--- The axes along which a point is larger than another, and alike in the others; nil where it is not.
+local function larger_in(ours, theirs, axes)
   local larger = {}
   for _, axis in ipairs(axes) do
-    local ours, theirs = point.options[axis], failed.options[axis]
-    if ours ~= theirs then
-      if not (grows[axis] and type(ours) == "number" and type(theirs) == "number" and ours > theirs) then return nil end
+    if ours[axis] ~= theirs[axis] then
+      if type(ours[axis]) ~= "number" or type(theirs[axis]) ~= "number" or ours[axis] < theirs[axis] then return nil end
       larger[#larger + 1] = axis
     end
   end
   return #larger > 0 and table.concat(larger, " and ") or nil
 end
 
+--- Growing axes of a job's sweep, and a text of all others' values: points of one text are compared.
+local function family_of(job, options)
+  local grows, growing, fixed = lists.set(job.sweep.growing), {}, {}
+  for _, axis in ipairs(job.sweep.axes) do
+    if grows[axis] then growing[#growing + 1] = axis else fixed[#fixed + 1] = type(options[axis]) .. tostring(options[axis]) end
+  end
+  return growing, table.concat(fixed, "\0")
+end
+
+--- Remembers a point that ran out of memory.
+function M.note_oom(job, point)
+  local options = point.options
+  local growing, family = family_of(job, options)
+  local sizes = {}
+  for _, axis in ipairs(growing) do sizes[axis] = options[axis] end
+  job.out_of_memory[family] = job.out_of_memory[family] or {}
+  table.insert(job.out_of_memory[family], { label = point.label, sizes = sizes })
+end
+
 --- Why a point is predicted to run out of memory; nil when it is not.
--- @tparam table job its failed list holds the points that did
+-- @tparam table job its out_of_memory holds the points that did
 function M.predicted_oom(job, point)
-  local grows = lists.set(job.sweep.growing)
-  for _, failed in ipairs(job.out_of_memory) do
-    local axes = is_larger(point, failed, job.sweep.axes, grows)
+  if next(job.out_of_memory) == nil then return nil end
+  local options = point.options
+  local growing, family = family_of(job, options)
+  for _, failed in ipairs(job.out_of_memory[family] or {}) do
+    local axes = larger_in(options, failed.sizes, growing)
     if axes then
       return ("predicted-oom: %s ran out of memory, and this point is larger in %s; --all runs it"):format(failed.label, axes)
     end

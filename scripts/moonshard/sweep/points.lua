@@ -10,13 +10,17 @@ local most_points = 100000
 
 local function module_table() return package.loaded["moonshard"] end
 
+local names_by_spelling
+
 --- The schema's own name of an option by each of its spellings.
 function M.own_names()
+  if names_by_spelling then return names_by_spelling end
   local own = {}
   for _, option in ipairs(module_table().options()) do
     own[option.name] = option.name
     for _, alias in ipairs(option.aliases) do own[alias] = option.name end
   end
+  names_by_spelling = own
   return own
 end
 
@@ -109,11 +113,15 @@ function M.cartesian(list)
   return points
 end
 
+local function short(value)
+  return type(value) == "number" and value ~= math.floor(value) and ("%.6g"):format(value) or tostring(value)
+end
+
 --- Short text of a point: "mode=none seq_length=64".
 function M.label(axes, point)
   local parts = {}
   for _, axis in ipairs(axes) do
-    if point.asked[axis] ~= nil then parts[#parts + 1] = ("%s=%s"):format(axis, tostring(point.asked[axis])) end
+    if point.asked[axis] ~= nil then parts[#parts + 1] = ("%s=%s"):format(axis, short(point.asked[axis])) end
   end
   return #parts > 0 and table.concat(parts, " ") or point.options.model or "point"
 end
@@ -129,19 +137,29 @@ function M.matching(points, only)
   end)
 end
 
---- File names of the profiling suites where they name a point, else with the point's id.
-local function name_files(points)
-  local seen = {}
-  for _, point in ipairs(points) do
-    local mode = point.asked.mode or point.options.mode
-    local name = mode and ("%s_seq%s"):format(tostring(mode), tostring(point.options.seq_length)) or "point_" .. point.id
-    point.file = name
-    seen[name] = (seen[name] or 0) + 1
-  end
-  for _, point in ipairs(points) do
-    local suffix = seen[point.file] > 1 and "_" .. point.id:sub(1, 8) or ""
-    point.file = point.file .. suffix .. "_result.json"
-  end
+--- The name of a point's file of the profiling suites, where several may have one.
+local function suite_name(asked, own, common, id)
+  local function value(key) return own[key] == nil and common[key] or own[key] end
+  local mode = asked.mode or value("mode")
+  return mode and ("%s_seq%s"):format(tostring(mode), tostring(value("seq_length"))) or "point_" .. id
+end
+
+--- Points of a sweep hold what differs between them; options, label and file are made when they are looked at.
+-- @tparam table common options of all
+-- @tparam table seen how many points have each suite_name
+local function point_meta(axes, common, seen)
+  local makers = {
+    options = function(point) return lists.merged(common, point.own) end,
+    label = function(point) return M.label(axes, point) end,
+    file = function(point)
+      local name = suite_name(point.asked, point.own, common, point.id)
+      return ("%s%s_result.json"):format(name, (seen[name] or 0) > 1 and "_" .. point.id:sub(1, 8) or "")
+    end,
+  }
+  return { __index = function(point, key)
+    local make = makers[key]
+    return make and make(point)
+  end }
 end
 
 --- Effective options and id, found without touching a GPU: this process would hold memory on it while its
@@ -180,30 +198,75 @@ local function resolve_point(asked, shared, when, is_own)
   if when and not when(resolved and resolved.options or lists.merged(M.defaults(), options), asked) then return nil end
   if not resolved then blame("%s", problem) end
   local index = type(options.device) == "string" and options.device:match("^cuda:(%d+)$")
-  return { id = resolved.id, options = resolved.options, asked = asked, gpu = tonumber(index) }
+  return { id = resolved.id, asked = asked, gpu = tonumber(index) }, resolved.options
+end
+
+local absent = {} -- in a point's own options: it lacks what the first has
+
+--- Notes in `own` where options differ from the first point's.
+local function compare(first, options, own, varies)
+  for key, value in pairs(options) do
+    if first[key] ~= value then own[key], varies[key] = value, true end
+  end
+  for key in pairs(first) do
+    if options[key] == nil then own[key], varies[key] = absent, true end
+  end
+  return own
+end
+
+--- Gives every point all options that vary, and returns the rest, which all share.
+local function split(first, points, varies)
+  local keys, common = lists.keys(varies), {}
+  for key, value in pairs(first) do
+    if not varies[key] then common[key] = value end
+  end
+  for _, point in ipairs(points) do
+    local own, is_as_asked = point.own, true
+    for _, key in ipairs(keys) do
+      if own[key] == nil then own[key] = first[key] end
+      if own[key] == absent then own[key] = nil end
+      is_as_asked = is_as_asked and own[key] == point.asked[key]
+    end
+    -- One table instead of two, for most points.
+    if is_as_asked then point.own = point.asked end
+  end
+  return common
 end
 
 --- All points of a sweep.
 -- @tparam table grid and zip with the schema's own names
 -- @tparam table shared options of all points
 -- @tparam[opt] boolean is_own whether the points are of a function of the script
--- @treturn {table,...} points { id, options, asked, file, label, gpu }
+-- @treturn {table,...} points { id, options, asked, file, label, gpu, own = options that are not common to all }
 -- @treturn {string,...} axes
+-- @treturn table options that all points share
 function M.make(grid, zip, shared, when, is_own)
   local list = dimensions(grid, zip)
   local axes = lists.extend({}, unpack(lists.column(list, "names")))
-  local points, ids = {}, {}
+  local points, place_of, first, varies = {}, {}, nil, {}
   for _, asked in ipairs(M.cartesian(list)) do
-    local point = resolve_point(asked, shared, when, is_own)
+    local point, options = resolve_point(asked, shared, when, is_own)
     if point then
-      point.label = M.label(axes, point)
-      if ids[point.id] then blame("ms.sweep: expected different points, got two of the same effective options (%s)", point.label) end
-      ids[point.id] = true
+      if place_of[point.id] then
+        blame("ms.sweep: expected different points, got two of the same effective options (%s)",
+          M.label(axes, { asked = asked, options = options }))
+      end
+      first = first or options
+      place_of[point.id], point.own = true, compare(first, options, {}, varies)
       points[#points + 1] = point
+      -- Each point leaves a table of all options behind; the collector would wait until they outweigh the points.
+      if #points % 5000 == 0 then collectgarbage() end
     end
   end
-  name_files(points)
-  return points, axes
+  for _, axis in ipairs(axes) do varies[axis] = first ~= nil and first[axis] ~= nil or varies[axis] end
+  local common, seen = split(first or {}, points, varies), {}
+  local meta = point_meta(axes, common, seen)
+  for _, point in ipairs(points) do
+    local name = suite_name(point.asked, point.own, common, point.id)
+    if name:sub(1, 6) ~= "point_" then seen[name] = (seen[name] or 0) + 1 end
+    setmetatable(point, meta)
+  end
+  return points, axes, common
 end
 
 --- A copy in another order, the same for the same seed (Park and Miller's generator: Lua's own is the script's).

@@ -35,6 +35,9 @@ function M.as_typed(command, folder)
   return ("%s --resume %s"):format((command:gsub("^moonshard", (program:gsub("%%", "%%%%")))), shell.readable(folder))
 end
 
+--- What the process of a point is told, so that it need not read the whole grid: JSON on one line.
+function M.told(point) return native.records.to_json_line { id = point.id, options = point.options } end
+
 --- The program and its words for a point's process, and the variable that tells it which point.
 -- @tparam table job a sweep at work
 -- @treturn {string,...} words
@@ -43,10 +46,11 @@ function M.child(job, point)
   local words = job.sweep.by_command and job.sweep.by_command.words
   local ranks = point.options.nproc or 1
   if not words or not (job.sweep.own_run or native.launch.has_own_parts() and ranks == 1) then
-    return { native.launch.program("moonshard"), "point", job.folder.path, point.id }, {}
+    return { native.launch.program("moonshard"), "point", job.folder.path, point.id }, { MOONSHARD_POINT = M.told(point) }
   end
-  local told = { script = words[1], number = state.count, folder = job.folder.path, id = point.id, earlier = state.folders }
-  return lists.extend({ native.launch.program("moonshard"), "run" }, words), { [variable] = native.records.to_json(told) }
+  local told = { script = words[1], number = state.count, folder = job.folder.path, id = point.id, earlier = state.folders,
+    point = { id = point.id, options = point.options, asked = point.asked } }
+  return lists.extend({ native.launch.program("moonshard"), "run" }, words), { [variable] = native.records.to_json_line(told) }
 end
 
 --- The point that this process is for; nil in all others.
@@ -67,7 +71,7 @@ function M.begin(sweep)
   local task = M.own_task()
   if not task then return nil end
   if state.count < task.number then return runs.load(task.earlier[state.count]) end
-  os.exit(own_point.run(sweep.own_run, task.folder, task.id))
+  os.exit(own_point.run(sweep.own_run, task.folder, task.point))
 end
 
 --- Notes the folder of a sweep that has begun.

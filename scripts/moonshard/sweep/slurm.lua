@@ -6,6 +6,7 @@ local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
 local runner = require "moonshard.sweep.runner"
+local scripts = require "moonshard.sweep.script"
 local shell = require "moonshard.shell"
 
 local M = {}
@@ -28,6 +29,12 @@ function M.check()
   end
 end
 
+--- A value of an #SBATCH line, which sbatch reads and no shell: blanks need quotes, quotes and backslashes a backslash.
+local function sbatch_value(text) return '"' .. text:gsub('[\\"]', "\\%0") .. '"' end
+
+--- A folder in a file name with Slurm's own signs: %A is the job's number, %% a percent sign.
+local function in_pattern(path) return (path:gsub("%%", "%%%%")) end
+
 --- The batch script of one array. Each task finds its point by its number.
 local function script_of(job, array)
   local slurm, timeout = job.slurm, job.options.timeout
@@ -35,18 +42,19 @@ local function script_of(job, array)
   local gpus = array.on_gpu and { ("#SBATCH --gres=gpu:%d"):format(array.nproc) } or {}
   return table.concat(lists.extend({
     "#!/bin/bash",
-    "#SBATCH --job-name=moonshard" .. (job.sweep.name ~= "" and "_" .. job.sweep.name or ""),
+    "#SBATCH --job-name=" .. sbatch_value("moonshard" .. (job.sweep.name ~= "" and "_" .. job.sweep.name or "")),
     ("#SBATCH --array=1-%d"):format(#array.points),
     ("#SBATCH --ntasks=%d"):format(array.nproc),
-    ("#SBATCH --output=%s/task_%%A_%%a.txt"):format(slurm.folder),
+    "#SBATCH --output=" .. sbatch_value(in_pattern(slurm.folder) .. "/task_%A_%a.txt"),
     "#SBATCH --open-mode=append",
   }, gpus, {
     -- The node that runs a task must not check for the parent, which is on another machine.
     "unset MOONSHARD_PARENT_PID",
     ("id=$(sed -n \"${SLURM_ARRAY_TASK_ID}p\" %s)"):format(shell.quoted(array.list)),
+    ("export MOONSHARD_POINT=\"$(sed -n \"${SLURM_ARRAY_TASK_ID}p\" %s)\""):format(shell.quoted(array.told)),
     ("point=%s/points/$id"):format(shell.quoted(slurm.path)),
     "mkdir -p \"$point\"; echo running >\"$point/status\"",
-    ("%ssrun --ntasks=%d --output=\"$point/log.rank%%t.txt\" --open-mode=append --kill-on-bad-exit=1 \\"):format(limit, array.nproc),
+    ("%ssrun --ntasks=%d --output=\"${point//%%/%%%%}/log.rank%%t.txt\" --open-mode=append --kill-on-bad-exit=1 \\"):format(limit, array.nproc),
     ("  %s point %s \"$id\""):format(shell.quoted(native.launch.program("moonshard")), shell.quoted(slurm.path)),
     "code=$?",
     "echo $code >\"$point/exit_code.part\" && mv \"$point/exit_code.part\" \"$point/exit_code\"",
@@ -65,6 +73,9 @@ local function submit(job, array)
     os.remove(records.point_folder(job.folder.writer, point.id) .. "/exit_code")
   end
   array.list = ("%s/points_%d.txt"):format(slurm.folder, array.number)
+  array.told = ("%s/points_%d.jsonl"):format(slurm.folder, array.number)
+  local told = lists.map(array.points, scripts.told)
+  records.write_file(job.folder.writer, ("slurm/points_%d.jsonl"):format(array.number), table.concat(told, "\n") .. "\n")
   records.write_file(job.folder.writer, ("slurm/points_%d.txt"):format(array.number), table.concat(ids, "\n") .. "\n")
   records.write_file(job.folder.writer, ("slurm/job_%d.sh"):format(array.number), script_of(job, array))
   local own_words = lists.matches(job.options.slurm_args or "", "%S+")
@@ -136,8 +147,7 @@ end
 
 local function settle(job, point, ended)
   local record = outcome.settle(job, point, ended, job.slurm.attempt)
-  job.bar.kind, job.bar.label, job.bar.started = point.options.mode, point.label, job.bar.started or native.launch.clock()
-  job.bar:finish(outcome.describe(record), record.status ~= "ok")
+  job.bar:finish(point, outcome.describe(record), record.status ~= "ok")
   runner.call_each(job, record)
   return record
 end
@@ -151,7 +161,7 @@ local function look(job, array)
       local record = native.records.load_point(job.folder.path, point.id)
       local task = array.tasks and array.tasks[point] or i
       local has_ended = at_work and not at_work[task]
-      local is_cancelled = has_ended and native.launch.interrupts() > 0 and record.result.status == nil
+      local is_cancelled = has_ended and native.launch.interrupts() > 0 and not record.has_record
       if record.status == "ok" or (has_ended and (array.missing[point] or is_cancelled)) then
         array.settled[point] = true
         local ended = is_cancelled and { ended_by = "caller", signal = 0, text = "scancel" } or end_of(job, point)
@@ -176,7 +186,6 @@ end
 local function wait_for(job, arrays)
   local cancelled = 0
   for _, array in ipairs(arrays) do array.settled, array.missing = {}, {} end
-  job.bar.started = native.launch.clock()
   while true do
     local presses = math.min(math.max(native.launch.interrupts(), job.slurm.stop and 2 or 0), 2)
     if presses > cancelled then
@@ -188,12 +197,11 @@ local function wait_for(job, arrays)
     local left = 0
     for _, array in ipairs(arrays) do left = left + look(job, array) end
     if left == 0 then break end
-    job.bar.label = ("%d points with Slurm"):format(left)
-    job.bar.started = job.bar.started or native.launch.clock()
+    job.bar:work_on(("%d points with Slurm"):format(left))
     job.bar:tick()
     native.launch.sleep(poll_s)
   end
-  job.bar.started = nil
+  job.bar.at_work = {}
   if job.slurm.stop then return job.slurm.stop end
   return cancelled > 0 and "interrupted" or nil
 end
@@ -212,16 +220,17 @@ function M.run(job)
   path = shell.first_line("readlink -f " .. shell.quoted(path)) or path
   job.slurm = { path = path, folder = path .. "/slurm", jobs = {}, attempt = 1 }
   native.records.write_file(job.folder.writer, "slurm/.keep", "")
-  local waiting = {}
+  local waiting, kept = {}, {}
   for _, point in ipairs(job.points) do
     local record = job.folder.known[point.id]
     if folders.is_settled(record, job.options) then
-      runner.keep(job, point, record)
+      kept[#kept + 1] = point
     else
       waiting[#waiting + 1] = point
       job.bar:expect(tostring(point.options.mode))
     end
   end
+  runner.keep_all(job, kept)
   local arrays = adopt(job, waiting)
   local is_adopted = lists.set(lists.extend({}, unpack(lists.column(arrays, "points"))))
   submit_all(job, lists.select(waiting, function(point) return not is_adopted[point] end), arrays)

@@ -241,6 +241,13 @@ describe("run", function()
     assert.matches("in words", result.err, 1, true)
   end)
 
+  it("an error object whose __tostring raises is an error like others", function()
+    local result = run("run " .. script("error(setmetatable({}, { __tostring = function() error('inner') end }))"))
+    assert.are.equal(1, result.code)
+    assert.matches("moonshard: an error object of type table, whose __tostring raises", result.err, 1, true)
+    assert.is_nil(result.err:match("PANIC"))
+  end)
+
   it("os.exit ends with the script's code", function()
     assert.are.equal(7, run("run " .. script("os.exit(7)")).code)
   end)
@@ -310,6 +317,15 @@ describe("sweep", function()
     assert.are.equal(5, run("sweep script.lua").code)
     os.execute("rm -r " .. folder .. "/results")
     assert.are.equal(5, run("run script.lua").code)
+  end)
+
+  it("refuses a device that is none, and takes none for auto", function()
+    for _, device in ipairs { "0/0", "-1", "{}", "true", "'cuda:x'" } do
+      local result = run("sweep " .. script("require('moonshard').sweep { " .. tiny_lua:gsub('device = "cpu"', "device = " .. device) ..
+        ", grid = { mode = { 'ghost' } } }:run()") .. " --dry-run")
+      assert.are_not.equal(0, result.code, device)
+      assert.matches("option 'device': expected one of", result.err, 1, true)
+    end
   end)
 
   it("mistakes on the command line exit 2", function()

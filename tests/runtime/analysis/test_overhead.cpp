@@ -7,6 +7,8 @@
 namespace moonshard::analysis {
 namespace {
 
+using Names = std::vector<std::string>;
+
 Row cost_row(const std::string& mode, double length, double ms, double mib,
              const std::string& status = "ok") {
   Row row;
@@ -36,6 +38,35 @@ TEST(AnalysisOverhead, ComparesWithThePointOfTheSameOtherOptions) {
   EXPECT_FALSE(found[1].is_baseline);
   EXPECT_FALSE(found[2].partner);
   EXPECT_EQ(found[2].why_none, "no point with mode = none and the same other options");
+}
+
+TEST(AnalysisOverhead, WhoHasNoPartnerTakesOneThatOptionsOnTheSideAloneTellApart) {
+  const auto row = [](const std::string& mode, double length, const char* side, double ms) {
+    Row made = cost_row(mode, length, ms, 100);
+    made.values.emplace_back(std::string(side));
+    return made;
+  };
+  const auto found_with = [&](const std::string& side) {
+    const Names axes = {"mode", "seq_length", side};
+    return overheads_on_axis({Table{axes,
+                                    axes,
+                                    {row("none", 64, "0", 10), row("auto", 64, "512", 15),
+                                     row("auto", 128, "512", 30), row("none", 64, "512", 20)}}},
+                             kPlain)[0];
+  };
+  // Its own engine's budget: plain training does not read it. The exact partner comes first.
+  EXPECT_EQ(found_with("memory_budget_mb")[1].partner, (Place{0, 3}));
+  EXPECT_FALSE(found_with("memory_budget_mb")[2].partner) << "another length is another training";
+  const auto alone = [&](const std::string& side) {
+    const Names axes = {"mode", side};
+    Row plain = cost_row("none", 64, 10, 100), other = cost_row("auto", 64, 15, 100);
+    plain.values = {std::string("none"), 0.0};
+    other.values = {std::string("auto"), 512.0};
+    return overheads_on_axis({Table{axes, axes, {plain, other}}}, kPlain)[0][1].partner;
+  };
+  EXPECT_EQ(alone("memory_budget_mb"), (Place{0, 0}));
+  EXPECT_EQ(alone("iters"), (Place{0, 0}));
+  EXPECT_FALSE(alone("batch_size"));
 }
 
 TEST(AnalysisOverhead, OfTheBaselineItselfIsNothingAndMarked) {

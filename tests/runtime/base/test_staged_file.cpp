@@ -5,15 +5,35 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "runtime/base/files.h"
 #include "runtime/base/json.h"
 #include "tests/support/temporary_folder.h"
+
+namespace {
+std::vector<std::string> synced_folders;  // by fsync below
+}
+
+// In the place of the C library's: it notes which folders are synced.
+extern "C" int fsync(int file) {
+  struct stat status {};
+  if (::fstat(file, &status) == 0 && S_ISDIR(status.st_mode)) {
+    std::error_code ignored;
+    synced_folders.push_back(
+        std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", file), ignored).string());
+  }
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
 
 namespace moonshard::records {
 namespace {
@@ -91,6 +111,17 @@ TEST(AtomicFile, SurvivesAKillAtAnyMoment) {
     std::filesystem::remove(file);
   }
   EXPECT_GT(kills_with_result, 10);
+}
+
+TEST(Folders, AreSyncedIntoTheFolderAboveThem) {
+  const TemporaryFolder folder;
+  synced_folders.clear();
+  create_folders(folder.path() / "a/b", Access::Shared);
+  EXPECT_EQ(synced_folders, (std::vector<std::string>{folder.path(), folder.path() / "a"}));
+  create_private_folders(folder.path() / "a/b/c");
+  EXPECT_EQ(synced_folders.back(), folder.path() / "a/b");
+  create_folders(folder.path() / "a/b/c", Access::Shared);
+  EXPECT_EQ(synced_folders.size(), 3u);  // none is new
 }
 
 // RLIMIT_FSIZE makes write() fail as a full disk does, in the middle of the file.

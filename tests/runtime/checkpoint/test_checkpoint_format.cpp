@@ -361,10 +361,12 @@ TEST_F(Misfit, DamagedIndexesAreNamed) {
   expect("expected a checksum of every file, got none of rank00000.safetensors",
          [](Json& json) { json["files"].erase("rank00000.safetensors"); });
   expect("'files': expected names like rank00000.safetensors, got '../x'", [](Json& json) {
-    json["files"]["../x"] = {{"bytes", 1}, {"sha256", ""}};
+    json["files"]["../x"] = {{"bytes", 1}, {"header_sha256", ""}};
   });
-  expect("'sha256': expected 64 digits",
-         [](Json& json) { json["files"]["rank00000.safetensors"]["sha256"] = "00"; });
+  expect("'header_sha256': expected 64 digits",
+         [](Json& json) { json["files"]["rank00000.safetensors"]["header_sha256"] = "00"; });
+  expect("'header_sha256': expected 64 digits, got none",
+         [](Json& json) { json["files"]["rank00000.safetensors"].erase("header_sha256"); });
   expect("'bytes': expected a whole number of at least 0",
          [](Json& json) { json["files"]["rank00000.safetensors"]["bytes"] = -1; });
   expect("expected each tensor once",

@@ -5,11 +5,14 @@
 
 #include <stdlib.h>
 
+#include <cstring>
 #include <functional>
+#include <random>
 
 #include "runtime/base/check.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/checkpoint_index.h"
+#include "runtime/weights/safetensors.h"
 #include "tests/runtime/checkpoint/checkpoint_support.h"
 #include "tests/support/temporary_folder.h"
 
@@ -72,6 +75,16 @@ class Integrity : public testing::Test {
     text.replace(place, from.size(), to);
   }
 
+  // As a writer of such files would, with its own checksums.
+  static void rewrite(const fs::path& path, const std::function<void(at::Tensor&)>& change) {
+    const auto file = weights::SafetensorsFile::open(path);
+    weights::NamedTensors tensors;
+    for (const auto& entry : file.entries())
+      tensors.emplace_back(entry.name, file.read(entry.name));
+    change(tensors[0].second);
+    weights::write_safetensors(path, tensors, file.metadata());
+  }
+
   TemporaryFolder folder_;
   Training saved_, run_;
   fs::path checkpoint_;
@@ -83,7 +96,8 @@ TEST_F(Integrity, OneFlippedBitAnywhereIsFound) {
   for (size_t place = 0; place < rank_bytes; place += rank_bytes / 23)
     with_changed(kRankFile, [&](std::string& text) { flip(text, place); });
   const auto flip_last = [](std::string& text) { flip(text, text.size() - 1); };
-  with_changed(kRankFile, flip_last, "expected SHA-256");
+  with_changed(kRankFile, flip_last,
+               "tensor 'optimizer/mean_square/model.norm.weight': expected CRC-32C");
   const size_t index_bytes = text_of(checkpoint_ / kIndexName).size();
   for (size_t place = 0; place < index_bytes; place += 31)
     with_changed(kIndexName, [&](std::string& text) { flip(text, place); });
@@ -106,8 +120,8 @@ TEST_F(Integrity, EditsOfTheIndexAreFound) {
   expect("\"step\": 2", "\"step\": 3");
   expect("\"seed\": 11", "\"seed\": 12");
   expect("\"bytes\":", "\"bytes\": 1");
-  expect("\"schema_version\": 2", "\"schema_version\": 1");
-  expect("\"schema_version\": 2", "\"schema_version\":  2");  // not even a space
+  expect("\"schema_version\": 3", "\"schema_version\": 1");
+  expect("\"schema_version\": 3", "\"schema_version\":  3");  // not even a space
   // The seal itself.
   const std::string seal = "\n\"sha256\": \"";
   const auto cut_from = [&](std::string& text) { text.resize(text.find(seal)); };
@@ -149,23 +163,70 @@ TEST_F(Integrity, FilesThatAreGoneCutLengthenedOrOfAnotherCheckpointAreFound) {
   // With the right name of the checkpoint inside, too.
   replace(swapped, read_index(other).id, read_index(checkpoint_).id);
   write_text(file, swapped);
+  expect_refusal(kRankFile, "header: expected CRC-32C");
+  // And by somebody who writes checksums that fit.
+  write_text(file, good);
+  rewrite(file, [](at::Tensor& values) { values.add_(1); });
   expect_refusal(kRankFile, "expected SHA-256");
   write_text(file, good);
   EXPECT_EQ(resume(saved_.trainer, folder_.path()), 2);
   expect_usable();
 }
 
-TEST_F(Integrity, TheSealIsWhatACommandOfTheSystemComputes) {
-  const std::string text = text_of(checkpoint_ / kIndexName);
-  const std::string command =
-      "cd '" + checkpoint_.string() + "' && command -v sha256sum >sum && " +
-      "head -n -1 index.json | sha256sum >sum && sha256sum rank*.safetensors >>sum";
+TEST_F(Integrity, EveryFlippedBitIsNamedByItsFileAndTensor) {
+  // MOONSHARD_BIT_FLIPS=10000 takes a minute.
+  const char* asked = std::getenv("MOONSHARD_BIT_FLIPS");
+  const int flips = asked != nullptr ? std::atoi(asked) : 200;
+  const std::string good = text_of(checkpoint_ / kRankFile);
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, good.data(), sizeof header_bytes);
+  const auto file = weights::SafetensorsFile::open(checkpoint_ / kRankFile);
+  std::mt19937_64 random(7);
+  for (int i = 0; i < flips; ++i) {
+    const size_t place = random() % good.size();
+    std::string text = good;
+    text[place] = static_cast<char>(text[place] ^ (1 << random() % 8));
+    write_text(checkpoint_ / kRankFile, text);
+    std::string expected;
+    if (place >= 8 + header_bytes) {
+      const auto offset = static_cast<int64_t>(place - 8 - header_bytes);
+      for (const auto& entry : file.entries())
+        if (entry.begin <= offset && offset < entry.end)
+          expected = "tensor '" + entry.name + "': expected CRC-32C";
+      ASSERT_FALSE(expected.empty());
+    }
+    expect_refusal(kRankFile, expected);
+  }
+  write_text(checkpoint_ / kRankFile, good);
+  EXPECT_EQ(resume(saved_.trainer, folder_.path()), 2);
+  expect_usable();
+}
+
+TEST_F(Integrity, TheSumsAreWhatCommandsOfTheSystemCompute) {
+  const std::string rank = text_of(checkpoint_ / kRankFile);
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, rank.data(), sizeof header_bytes);
+  const std::string command = "cd '" + checkpoint_.string() + "' && command -v sha256sum >sum && " +
+                              "head -n -1 index.json | sha256sum >sum && head -c " +
+                              std::to_string(8 + header_bytes) +
+                              " rank00000.safetensors | sha256sum >>sum";
   if (::system(command.c_str()) != 0) GTEST_SKIP() << "no sha256sum on this machine";
   const std::string sums = text_of(checkpoint_ / "sum");
   const Json index = read_json_file(checkpoint_ / kIndexName);
   EXPECT_THAT(sums, HasSubstr(index["sha256"].get<std::string>()));
-  EXPECT_THAT(sums, HasSubstr(index["files"][kRankFile]["sha256"].get<std::string>()));
-  EXPECT_EQ(index["files"][kRankFile]["bytes"], fs::file_size(checkpoint_ / kRankFile));
+  EXPECT_THAT(sums, HasSubstr(index["files"][kRankFile]["header_sha256"].get<std::string>()));
+  EXPECT_EQ(index["files"][kRankFile]["bytes"], rank.size());
+}
+
+TEST_F(Integrity, IndexesFormAChain) {
+  EXPECT_EQ(read_index(checkpoint_).previous, "");
+  saved_.steps(1);
+  const fs::path second = save(saved_.trainer, folder_.path());
+  EXPECT_EQ(read_index(second).previous, read_index(checkpoint_).seal);
+  resume(run_.trainer, checkpoint_);
+  const TemporaryFolder elsewhere;
+  EXPECT_EQ(read_index(save(run_.trainer, elsewhere.path())).previous,
+            read_index(checkpoint_).seal);
 }
 
 // ---- under a key -------------------------------------------------------------------------------
@@ -203,6 +264,23 @@ TEST_F(Integrity, UnderAKeyOnlyItsHolderCanWriteAnIndex) {
     const KeyFile key(wrong);
     expect_refusal(kIndexName, "expected an HMAC under the key that MOONSHARD_CHECKPOINT_KEY_FILE");
   }
+  expect_usable();
+}
+
+TEST_F(Integrity, UnderAKeyDataThatMeetsItsChecksumOnPurposeIsFound) {
+  // CRC-32C is linear: its polynomial, anywhere in the data, leaves it as it was.
+  const auto forge = [](std::string& text) {
+    const uint64_t polynomial = 1 | uint64_t{0x82F63B78} << 1;
+    for (size_t i = 0; i < 5; ++i) {
+      char& byte = text[text.size() - 5 + i];
+      byte = static_cast<char>(byte ^ static_cast<char>(polynomial >> 8 * i));
+    }
+  };
+  const TemporaryFolder keys;
+  write_text(keys.path() / "key", kKey);
+  const KeyFile key(keys.path() / "key");
+  checkpoint_ = save(saved_.trainer, folder_.path());
+  with_changed(kRankFile, forge, "of its data");
   expect_usable();
 }
 

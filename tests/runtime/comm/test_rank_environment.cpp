@@ -121,7 +121,7 @@ TEST(RankEnvironment, OurLauncherHostsAndGivesTheToken) {
                                      {"MASTER_ADDR", "127.0.0.1"},
                                      {"MASTER_PORT", "4321"},
                                      {"MOONSHARD_JOB_TOKEN", "secret"},
-                                     {"MOONSHARD_STORE_IS_HOSTED", "1"}});
+                                     {"MOONSHARD_STORE", "/a/socket"}});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->source, "moonshard");
   EXPECT_EQ(found->token, "secret");

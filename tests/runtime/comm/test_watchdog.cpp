@@ -378,6 +378,32 @@ TEST(MissingRanks, SilenceOfALivingNeighbourIsNotDeath) {
   EXPECT_FALSE(judge({5, "barrier", "", false}, busy).is_certain);
 }
 
+// Rank 0 hosted the board and was killed; rank 1 ended after it, rank 2 was never looked at.
+TEST(MissingRanks, WithoutTheBoardOnlyItsHostIsBlamed) {
+  std::vector<Sighting> sightings(4);
+  for (Sighting& each : sightings) each.lost_with = "rank 0";
+  sightings[0].hosted_board = true;
+  for (const size_t seen : {0, 1}) {
+    sightings[seen].pulse.emplace();
+    sightings[seen].life = Life::Gone;
+  }
+  sightings[1].ended_after_board = true;
+  const Report report = report_missing("headline", {5, "barrier", "", false}, 3, sightings, "gone");
+  EXPECT_EQ(report.missing, std::vector<int>{0});
+  EXPECT_THAT(report.text, AllOf(HasSubstr("rank 0 is missing: its process is gone"),
+                                 HasSubstr("rank 1: unknown: the board is lost with rank 0; its "
+                                           "process has ended since"),
+                                 HasSubstr("rank 2: unknown: the board is lost with rank 0; not "
+                                           "seen before"),
+                                 Not(HasSubstr("has not joined"))));
+  // A host on another machine cannot be looked at.
+  sightings[0].life = Life::Unknown;
+  EXPECT_EQ(report_missing("headline", {}, 3, sightings, "gone").missing, std::vector<int>{0});
+  // What was seen to be gone before the board was lost is a cause.
+  sightings[1].ended_after_board = false;
+  EXPECT_EQ(report_missing("headline", {}, 3, sightings, "gone").missing, std::vector<int>{1});
+}
+
 TEST(MissingRanks, ManyRanksAreListedShortly) {
   std::vector<Sighting> all(9, seen_elsewhere(0));
   all[3].pulse->started = 2;

@@ -7,10 +7,12 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <span>
 
 #include <ATen/ATen.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/checksum.h"
 #include "runtime/data/classification_dataset.h"
 #include "runtime/data/text/token_file.h"
 #include "runtime/data/text_dataset.h"
@@ -20,6 +22,7 @@ namespace moonshard::data {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -231,12 +234,40 @@ TEST_F(Datasets, ACacheMadeByHandHasNoIdsBeyondTheVocabulary) {
   std::string bad = read_bytes(path);
   const uint16_t beyond = 300;
   std::memcpy(bad.data() + sizeof(TokenHead), &beyond, 2);
-  Checksum checksum;
-  checksum.add(bad.data(), bad.size() - 8);
-  const uint64_t value = checksum.value();
-  std::memcpy(bad.data() + bad.size() - 8, &value, 8);
+  // One block: its checksum stands before the tail, padded to eight bytes.
+  const auto bytes = std::as_bytes(std::span(bad));
+  const size_t table = bad.size() - sizeof(TokenTail) - 8;
+  const uint32_t block = crc32c(bytes.first(table));
+  std::memcpy(bad.data() + table, &block, sizeof(block));
+  const uint64_t tail = crc32c(bytes.subspan(table, bad.size() - 8 - table));
+  std::memcpy(bad.data() + bad.size() - 8, &tail, sizeof(tail));
   std::ofstream(path, std::ios::binary) << bad;
   EXPECT_EQ(why_made(), "it had ids beyond the vocabulary");
+}
+
+// 40,000 tokens of two bytes: five blocks of 16 KiB.
+TEST_F(Datasets, TokensCutOrOverwrittenWhileInUseAreErrorsThatNameFileAndBlock) {
+  write("a.txt", std::string(40'000, 'x'));
+  const TextDataset data(options_);
+  const fs::path path = cache_file();
+  const std::string good = read_bytes(path);
+  const int64_t last = data.size() - 1;
+  EXPECT_EQ(row(data.batch({last}).input_ids, 0)[0], 'x');
+
+  std::string zeroed = good;
+  zeroed.replace(3 * kTokenBlockBytes + 100, 4096, std::string(4096, '\0'));
+  std::ofstream(path, std::ios::binary) << zeroed;  // the same file, no new one
+  EXPECT_EQ(row(data.batch({0}).input_ids, 0)[0], 'x');
+  const int64_t in_zeros = (3 * kTokenBlockBytes + 200) / 2 / 4;
+  EXPECT_THAT([&] { data.batch({in_zeros}); },
+              ThrowsMessage<IoError>(AllOf(HasSubstr(path.string()), HasSubstr("block 3 "))));
+
+  fs::resize_file(path, 2 * kTokenBlockBytes);
+  EXPECT_EQ(row(data.batch({0}).input_ids, 0)[0], 'x');
+  EXPECT_THAT([&] { data.batch({last}); },
+              ThrowsMessage<IoError>(AllOf(HasSubstr(path.string()), HasSubstr("was cut"))));
+  EXPECT_EQ(why_made(), "it was cut off");
+  EXPECT_EQ(read_bytes(path), good);
 }
 
 TEST_F(Datasets, AFolderThatCannotBeWrittenHasItsCacheElsewhere) {

@@ -74,6 +74,19 @@ local function wait_for_end(since)
   return now() - since, tonumber((support.read(folder .. "/code")))
 end
 
+--- The launcher itself: neither the shell around it nor the process that guards its ranks, which is its child.
+local function signal_launcher(signal)
+  local found = {}
+  for _, id in ipairs(support.processes_with(folder .. "/script.lua")) do
+    local words = support.read("/proc/" .. id .. "/cmdline") or ""
+    if words:find("--nproc", 1, true) and words:sub(1, #program) == program then found[id] = true end
+  end
+  for id in pairs(found) do
+    local parent = tonumber((support.read("/proc/" .. id .. "/stat") or ""):match("%) %a (%d+)"))
+    if not found[parent] then os.execute(("kill -%s %d"):format(signal, id)) end
+  end
+end
+
 describe("run --nproc", function()
   it("runs ranks that know each other; the output of others goes to their logs", function()
     local result = launch("--nproc 3", [[
@@ -92,14 +105,26 @@ describe("run --nproc", function()
   it("gives the script its own arguments, and 1 is no job", function()
     support.write(folder .. "/script.lua", "print(require('moonshard').dist.world(), ...)")
     local path = support.shell_quoted(folder .. "/script.lua")
-    local result = support.run(("%s run --nproc=2 %s --nproc 7 x"):format(quoted, path), { folder = folder })
+    local result = support.run(("%s run --nproc=2 --log-dir %s/logs %s --nproc 7 x"):format(quoted, folder, path), { folder = folder })
     assert.are.equal("2\t--nproc\t7\tx\n", result.out, result.err)
-    result.logs = result.err:match("logs of the other ranks: (%S+)")
-    assert.are.equal("2\t--nproc\t7\tx\n", support.read(result.logs .. "/log.rank1.txt"))
-    os.execute("rm -rf " .. support.shell_quoted(result.logs))
+    assert.are.equal("2\t--nproc\t7\tx\n", log(1))
     result = support.run(("%s run --nproc 1 %s"):format(quoted, path), { folder = folder })
     assert.are.equal("1\n", result.out)
     assert.are.equal("", result.err)
+  end)
+
+  it("leaves nothing in the temporary folder, unless a rank has failed", function()
+    local temporary = folder .. "/tmp"
+    os.execute("mkdir " .. support.shell_quoted(temporary))
+    local function left_by(text)
+      local result = support.run(("%s run --nproc 2 %s"):format(quoted, script(text)), { environment = { TMPDIR = temporary } })
+      return support.first_line("ls " .. support.shell_quoted(temporary)), result
+    end
+    local left, result = left_by("print(dist.all_reduce(1)) ms.model('llama3-tiny')")
+    assert.are.equal(0, result.code, result.err)
+    assert.are.equal("", left)
+    left, result = left_by("dist.barrier() assert(dist.rank() == 0, 'no')")
+    assert.matches("logs of the other ranks: " .. temporary .. "/" .. left, result.err, 1, true)
   end)
 
   it("refuses what is no number of ranks", function()
@@ -133,7 +158,7 @@ describe("run --nproc", function()
     local result = launch("", "dist.barrier()",
       { environment = { RANK = "1", WORLD_SIZE = "2", MASTER_ADDR = "127.0.0.1", MASTER_PORT = "9", MOONSHARD_TIMEOUT = "1" } })
     assert.are.equal(1, result.code)
-    assert.matches("rank 1 of 2: expected rank 0 to listen at 127.0.0.1:9 (torchrun says so), got no answer in 1 s", result.err, 1, true)
+    assert.matches("rank 1 of 2: expected rank 0 to listen at /tmp/moonshard-", result.err, 1, true)
   end)
 end)
 
@@ -243,14 +268,6 @@ describe("signals", function()
     for rank = 0, 2 do assert.is_false(is_running(pid_of(rank))) end
   end)
 
-  --- The launcher itself, not the shell around it.
-  local function signal_launcher(signal)
-    for _, id in ipairs(support.processes_with(folder .. "/script.lua")) do
-      local words = support.read("/proc/" .. id .. "/cmdline") or ""
-      if words:find("--nproc", 1, true) and words:sub(1, #program) == program then os.execute(("kill -%s %d"):format(signal, id)) end
-    end
-  end
-
   it("a launcher that is told to end ends all ranks", function()
     start("--nproc 2", "mark() while true do dist.barrier() end")
     wait_for_ranks(2)
@@ -269,6 +286,60 @@ describe("signals", function()
     for rank = 0, 1 do
       assert.is_true(support.wait_for(function() return not is_running(pid_of(rank)) end, 5))
     end
+  end)
+end)
+
+describe("children of ranks", function()
+  it("end when the launcher is killed", function()
+    start("--nproc 2", ("os.execute('sleep 1000 & echo $! >%s/child.' .. dist.rank()) mark() while true do end"):format(folder))
+    wait_for_ranks(2)
+    local function child(rank) return support.read(("%s/child.%d"):format(folder, rank)):match("%d+") end
+    for rank = 0, 1 do assert.is_true(is_running(child(rank))) end
+    signal_launcher("KILL")
+    for rank = 0, 1 do
+      assert.is_true(support.wait_for(function() return not is_running(child(rank)) end, 5))
+    end
+  end)
+end)
+
+describe("a job that rank 0 hosts", function()
+  -- Ranks by hand: nobody but rank 0 keeps what the others have posted.
+  local process = tonumber(support.first_line("echo $PPID"))
+  local function port() return 20000 + process % 10000 end
+  local function start_by_hand(world, text)
+    local path = script(marking .. text)
+    for rank = 0, world - 1 do
+      os.execute(("cd %s && { RANK=%d WORLD_SIZE=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d %s run %s >log.%d 2>&1; echo $? >code.%d; } &"):format(
+        folder, rank, world, port(), quoted, path, rank, rank))
+    end
+    wait_for_ranks(world)
+  end
+
+  it("is reported by every survivor when rank 0 is killed, and nobody else is blamed", function()
+    for _, text in ipairs { "while true do dist.all_reduce(1) end", "if dist.rank() > 0 then dist.barrier() end while true do end" } do
+      start_by_hand(3, "dist.barrier() mark() " .. text)
+      os.execute("sleep 0.7")
+      os.execute("kill -9 " .. pid_of(0))
+      for rank = 1, 2 do
+        assert.is_true(support.wait_for(function() return support.read(("%s/code.%d"):format(folder, rank)) ~= nil end, 15))
+        local said = support.read(("%s/log.%d"):format(folder, rank))
+        assert.are.equal("1\n", support.read(("%s/code.%d"):format(folder, rank)), said)
+        assert.matches("rank 0 is missing: its process is gone; last seen", said, 1, true)
+        assert.is_nil(said:match("rank [12] is missing"), said)
+        assert.is_nil(said:match("has not joined"), said)
+      end
+      os.execute(("cd %s && rm -f pid.* code.* log.*"):format(folder))
+    end
+  end)
+
+  it("meets at a socket of this user alone, at no port, and its name does not tell the token", function()
+    start_by_hand(2, "mark() dist.barrier() while true do end")
+    local first = support.first_line
+    local place = first("ls -t /tmp/moonshard-$(id -u)/*.store | grep /" .. port() .. "-")
+    assert.matches("^srwx", first("ls -l " .. place))
+    assert.matches("^drwx%-%-%-%-%-%-", first("ls -ld /tmp/moonshard-$(id -u)"))
+    assert.are.equal("", first(("grep -i ':%04X ' /proc/net/tcp /proc/net/tcp6"):format(port())))
+    os.execute(("kill -9 %s %s"):format(pid_of(0), pid_of(1)))
   end)
 end)
 

@@ -62,7 +62,7 @@ class Ranks : public ::testing::Test {
     result.rank_0_has_log = true;
     result.make_meeting_point = [this](const std::string& token) {
       token_ = token;
-      return MeetingPoint{4321, board_};
+      return MeetingPoint{"/the/socket", board_};
     };
     return result;
   }
@@ -84,16 +84,16 @@ class Ranks : public ::testing::Test {
 
 TEST_F(Ranks, KnowWhoTheyAre) {
   ::unsetenv("OMP_NUM_THREADS");
-  const RanksResult result = launch_ranks(
-      shell(3,
-            "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT "
-            "$MOONSHARD_JOB_TOKEN $MOONSHARD_STORE_IS_HOSTED; test $OMP_NUM_THREADS -ge 1"));
+  const RanksResult result =
+      launch_ranks(shell(3,
+                         "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE "
+                         "$MOONSHARD_JOB_TOKEN $MOONSHARD_STORE; test $OMP_NUM_THREADS -ge 1"));
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.failed_rank, -1);
   EXPECT_EQ(result.report, "");
   EXPECT_EQ(token_.size(), 32u);
   for (int rank = 0; rank < 3; ++rank)
-    EXPECT_EQ(log(rank), fmt::format("{0} 3 {0} 3 127.0.0.1 4321 {1} 1\n", rank, token_));
+    EXPECT_EQ(log(rank), fmt::format("{0} 3 {0} 3 {1} /the/socket\n", rank, token_));
   EXPECT_EQ(board_->read(comm::end_key(2)), "exit code 0");
 }
 
@@ -112,13 +112,12 @@ TEST_F(Ranks, KeepTheThreadsThatTheUserSet) {
 }
 
 TEST_F(Ranks, DoNotHandTheirPlaceDownToProcessesTheyStart) {
-  ::setenv("MOONSHARD_STORE_IS_HOSTED", "1", 1);
+  ::setenv("MOONSHARD_STORE", "1", 1);
   ::setenv("RANK", "5", 1);
-  const ProcessResult child =
-      run_process({"/bin/sh", "-c", "test -z \"$RANK$MOONSHARD_STORE_IS_HOSTED\""},
-                  folder_.path() / "child", {});
+  const ProcessResult child = run_process({"/bin/sh", "-c", "test -z \"$RANK$MOONSHARD_STORE\""},
+                                          folder_.path() / "child", {});
   launch_ranks(shell(1, "echo $RANK"));
-  ::unsetenv("MOONSHARD_STORE_IS_HOSTED");
+  ::unsetenv("MOONSHARD_STORE");
   ::unsetenv("RANK");
   EXPECT_EQ(child.exit_code, 0);
   EXPECT_EQ(log(0), "0\n");
@@ -292,7 +291,7 @@ int be_launcher(const std::vector<std::string>& words) {
   job.log_dir = words.at(0);
   job.rank_0_has_log = true;
   job.make_meeting_point = [&](const std::string&) {
-    return MeetingPoint{1, std::make_shared<FolderBoard>(words.at(0))};
+    return MeetingPoint{"/socket", std::make_shared<FolderBoard>(words.at(0))};
   };
   return launch_ranks(job).exit_code;
 }

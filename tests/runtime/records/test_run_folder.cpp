@@ -118,6 +118,91 @@ TEST(RunFolder, IndexHasOneLinePerPoint) {
             (std::vector<std::string>{"bb", "oom", "materialize", "", "memory, gone"}));
 }
 
+TEST(RunFolder, CellsThatBeginAFormulaAreDefused) {
+  EXPECT_EQ(csv_row({"=1", "+x", "-2.5e3", "@a", "-x,y", "a=b", "\tz"}),
+            "'=1,'+x,-2.5e3,'@a,\"'-x,y\",a=b,'\tz\n");
+}
+
+TEST(RunFolder, SharedOptionsStandInTheGridOnce) {
+  const TemporaryFolder root;
+  RunFolderWriter writer = RunFolderWriter::create(root.path(), "test");
+  writer.write_sweep("test", Json::object(), {"mode"},
+                     {{"aa", {{"mode", "none"}, {"lr", 0.5}}, ""},
+                      {"bb", {{"mode", "ghost"}, {"lr", 0.5}, {"extra", 1}}, "x_result.json"}});
+  const Json sweep = read_json_file(writer.path() / "sweep.json");
+  EXPECT_EQ(sweep["common"], (Json{{"lr", 0.5}}));
+  EXPECT_EQ(sweep["points"][0]["options"], (Json{{"mode", "none"}}));
+  const RunTable table(writer.path());
+  EXPECT_EQ(table.head().digest, Digest::Right);
+  EXPECT_EQ(table.planned(1).options, (Json{{"lr", 0.5}, {"mode", "ghost"}, {"extra", 1}}));
+  EXPECT_EQ(load_run_folder(writer.path()).points[1].options, table.planned(1).options);
+}
+
+TEST(RunFolder, TheIndexSaysWhatTheRecordsSayAndOnlyAsLongAsTheyDo) {
+  const TemporaryFolder root;
+  RunFolderWriter writer = two_points(root.path());
+  const auto store = [&](double time) {
+    writer.write_result("aa", {{"status", "ok"},
+                               {"options", {{"mode", "none"}, {"device", "cpu"}}},
+                               {"metrics", {{"avg_time_ms", time}}}});
+  };
+  store(2.5);
+  writer.update_index("aa");
+  std::ofstream(writer.path() / "index.jsonl", std::ios::app) << "{\"id\":\"bb\",\"sta";
+  const PointRecord read = load_run_folder(writer.path()).points[0];
+  const PointRecord known = RunTable(writer.path()).summary(0);
+  EXPECT_EQ(known.metrics, read.metrics);
+  EXPECT_EQ(known.options, read.options);
+  EXPECT_EQ(RunTable(writer.path()).summary(1).status, "planned");
+  store(3.25);  // as large, but another
+  EXPECT_EQ(RunTable(writer.path()).summary(0).metrics["avg_time_ms"], 3.25);
+  writer.update_index("aa");  // after the line that was cut off
+  EXPECT_EQ(RunTable(writer.path()).summary(0).metrics["avg_time_ms"], 3.25);
+}
+
+TEST(RunFolder, AChangedRecordIsNamed) {
+  const TemporaryFolder root;
+  RunFolderWriter writer = two_points(root.path());
+  writer.write_result("aa", {{"status", "ok"}, {"options", {{"mode", "none"}}}});
+  EXPECT_EQ(RunTable(writer.path()).altered(0), "");
+  const fs::path file = writer.path() / "points/aa/result.json";
+  std::string text = read_text_file(file, 4096);
+  text.replace(text.find("none"), 4, "some");
+  std::ofstream(file) << text;
+  EXPECT_EQ(RunTable(writer.path()).altered(0),
+            "points/aa/result.json: was changed after it was written; options.mode: expected "
+            "\"none\" as in sweep.json, got \"some\"");
+  EXPECT_THAT(load_run_folder(writer.path()).problems.at(0), HasSubstr("its digest is another"));
+}
+
+TEST(RunFolder, NothingIsWrittenThroughLinksThatLeadOut) {
+  const TemporaryFolder root, outside;
+  RunFolderWriter writer = two_points(root.path());
+  fs::create_directories(writer.path() / "points");
+  fs::create_directory_symlink(outside.path(), writer.path() / "points/aa");
+  fs::create_directory_symlink(outside.path(), writer.path() / "visualizations");
+  std::ofstream(outside.path() / "result.json") << "mine";
+  EXPECT_THROW(writer.write_status("aa", "ok"), IoError);
+  EXPECT_THROW(writer.write_result("aa", {{"status", "ok"}}), IoError);
+  EXPECT_THROW(writer.remove_result("aa"), IoError);
+  EXPECT_THROW(writer.write_file("visualizations/new/x.plot.json", "{}"), IoError);
+  fs::create_symlink(outside.path() / "result.json", writer.path() / "index.jsonl");
+  EXPECT_THROW(append_to_file(writer.path() / "index.jsonl", "x", Access::Shared), IoError);
+  EXPECT_EQ(std::distance(fs::directory_iterator(outside.path()), fs::directory_iterator()), 1);
+  EXPECT_EQ(read_text_file(outside.path() / "result.json", 100), "mine");
+}
+
+TEST(RunFolder, ValuesOfAnotherKindAreLeftOutAndNamed) {
+  Json record = parse_json(R"({"status": "ok", "time": 7, "steps": [1], "own": {},
+                               "metrics": {"avg_time_ms": "x", "score": 1},
+                               "memory": {"peak_bytes": "y", "peak_phase": "z"}})",
+                           "record");
+  EXPECT_EQ(make_well_typed(record).size(), 4u);
+  EXPECT_EQ(record, parse_json(R"({"status": "ok", "own": {}, "metrics": {"score": 1},
+                                   "memory": {"peak_phase": "z"}})",
+                               "record"));
+}
+
 TEST(OptionsHash, DependsOnValuesNotOnOrder) {
   EXPECT_EQ(options_hash({{"a", 1}, {"b", "x"}}), options_hash({{"b", "x"}, {"a", 1}}));
   EXPECT_NE(options_hash({{"a", 1}}), options_hash({{"a", 2}}));

@@ -35,7 +35,8 @@ describe("a function of the script", function()
     assert.are.equal(4, runs:count("ok"))
     assert.are.same({ "x", "y" }, runs.tags)
     assert.are.equal("tags: x, y; note: why", runs:labels())
-    local best = runs:best("score")
+    assert.are.equal(20, runs:best("score").metrics.score) -- more of what is called so is better
+    local best = runs:best { "score", least = true }
     assert.are.equal(10, best.metrics.score)
     assert.are.equal(3, #best.result.steps)
     assert.are.equal(1, best.result.steps[3].extra)

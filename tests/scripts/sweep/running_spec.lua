@@ -112,11 +112,11 @@ describe("--shuffle", function()
 end)
 
 describe("a seed_result with a bad name", function()
-  it("is a warning, and the sweep goes on", function()
+  it("is a warning, the sweep goes on, and the exit code says that a file is missing", function()
     place:script([[ms.sweep { out = "OUT", TINY, grid = { seq_length = { 8, 16 } },
       seed_result = function() return "../../x.json", {} end }:run()]])
     local result = place:run("sweep sweep.lua")
-    assert.are.equal(0, result.code, result.err)
+    assert.are.equal(1, result.code, result.err)
     assert.matches("warning: seed_result: ", result.out, 1, true)
     assert.are.equal(2, ms.load(place:run_path()):count("ok"))
   end)

@@ -131,6 +131,32 @@ exec %s "$@"
 end)
 
 describe("without Slurm", function()
+  -- No cluster: an sbatch that takes nothing leaves the script that it was given.
+  it("quotes a folder with blanks for sbatch and for the shell", function()
+    local programs, out = place.path .. "/bin", place.path .. "/a b's \"%A\""
+    os.execute("mkdir " .. support.shell_quoted(programs))
+    for _, name in ipairs { "sbatch", "srun", "squeue", "scancel" } do
+      support.write(programs .. "/" .. name, '#!/bin/sh\nprintf "%s\\n" "$@" >>"$0.words"\n[ "${0##*/}" = srun ]\n')
+    end
+    os.execute("chmod +x " .. support.shell_quoted(programs) .. "/*")
+    support.write(place.path .. "/sweep.lua", ([[local ms = require "moonshard"
+      ms.sweep { out = %q, name = "array", %s, grid = { mode = { "no_dp" } } }:run()]]):format(out, support.tiny))
+    local changed = { PATH = programs .. ":" .. os.getenv("PATH") }
+    place:run("sweep sweep.lua --launcher slurm", { environment = changed })
+    local job = support.first_line("ls " .. support.shell_quoted(out) .. "/*/slurm/job_1.sh")
+    local text = support.read(job)
+    local folder = job:match("^(.*)/job_1.sh$")
+    local escaped = folder:gsub('"', '\\"'):gsub("%%", "%%%%")
+    assert.matches('#SBATCH --output="' .. escaped .. '/task_%A_%a.txt"\n', text, 1, true)
+    -- The script itself, as a task would run it.
+    changed.SLURM_ARRAY_TASK_ID = "1"
+    local result = support.run("bash " .. support.shell_quoted(job), { environment = changed })
+    assert.are.equal("", result.err)
+    local words = support.read(programs .. "/srun.words")
+    assert.matches(("\npoint\n%s\n"):format(folder:match("^(.*)/slurm$")), words, 1, true)
+    assert.matches("\n--output=" .. folder:match("^(.*)/slurm$"):gsub("%%", "%%%%") .. "/points/", words, 1, true)
+  end)
+
   it("the launcher says what is missing", function()
     script("iters = { 1 }")
     local result = place:run("sweep sweep.lua --launcher slurm", { environment = { PATH = place.path .. "/missing" } })

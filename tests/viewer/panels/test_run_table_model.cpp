@@ -86,6 +86,28 @@ TEST_F(RunTableModel, WhatDiffersAndTheMainFiguresComeFirst) {
   EXPECT_EQ(cell_text(workspace_, *column("point"), {0, 1}), "ghost, 1024 tokens");
 }
 
+TEST_F(RunTableModel, WhatAScriptMeasuredItselfIsShownAtFirst) {
+  auto data = std::make_shared<RunData>(workspace_.run(0));
+  RunBuilder builder(*data);
+  builder.set(data->metrics, 0, "score", 0.5);
+  builder.set(data->metrics, 0, "cpu_percent", 90.0);
+  for (int i = 0; i < 20; ++i)
+    builder.set(data->metrics, 0, "zz_more" + std::to_string(i), 1.0 * i);
+  builder.finish();
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->generation = 98;
+  snapshot->runs.push_back({data, ""});
+  workspace_.update(snapshot);
+  columns_ = all_columns(workspace_);
+  ASSERT_TRUE(column("score") && column("cpu_percent"));
+  EXPECT_TRUE(column("score")->main);
+  EXPECT_FALSE(column("cpu_percent")->main) << "every experiment has it";
+  const auto is_main_own = [](const TableColumn& c) {
+    return c.main && (c.key == "score" || c.key.starts_with("zz_"));
+  };
+  EXPECT_EQ(std::count_if(columns_.begin(), columns_.end(), is_main_own), 8);
+}
+
 TEST_F(RunTableModel, KeepsFailedAndPlannedPointsAsRows) {
   EXPECT_EQ(order(nullptr, false), (std::vector<size_t>{0, 1, 2, 3}));
   EXPECT_EQ(cell_text(workspace_, *column("status"), {0, 2}), "oom");

@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "runtime/records/reader.h"
+#include "runtime/records/writer.h"
 #include "tests/viewer/reader_support.h"
 #include "viewer/readers/readers.h"
 
@@ -84,11 +85,34 @@ TEST(RunReader, reads_the_baseline_the_progress_and_nested_options) {
   EXPECT_EQ(run.points[0].status, "planned");
 }
 
+TEST(RunReader, reads_the_index_and_says_the_same) {
+  TemporaryFolder root;
+  records::RunFolderWriter writer = records::RunFolderWriter::create(root.path(), "indexed");
+  writer.write_environment({{"schema_version", 1}});
+  std::vector<records::PlannedPoint> points;
+  for (int i = 0; i < 20; ++i)
+    points.push_back({fmt::format("p{}", i), {{"lr", i}, {"model", "m"}, {"gone", 1}}, ""});
+  writer.write_sweep("indexed", Json::object(), {"lr"}, points);
+  for (int i = 0; i < 18; ++i) {  // a record may have other options than planned
+    writer.write_result(points[i].id, {{"status", i % 5 ? "ok" : "oom"},
+                                       {"error", i % 5 ? "" : "memory"},
+                                       {"options", {{"lr", i}, {"model", "n"}, {"new", true}}},
+                                       {"metrics", {{"avg_time_ms", i + 0.5}}}});
+    if (i != 7) writer.update_index(points[i].id);
+  }
+  expect_same(writer.path());
+  // A line of a record that has changed does not count, and one that is no line does no harm.
+  writer.write_result("p3", {{"status", "failed"}, {"error", "later"}, {"options", {{"lr", 3}}}});
+  write_text(writer.path() / "index.jsonl",
+             read_text_file(writer.path() / "index.jsonl", 1 << 20) + "{\"id\":\"p1\",[[\n{\"id\"");
+  expect_same(writer.path());
+}
+
 TEST(RunReader, refuses_what_is_no_run_folder_like_the_records_reader) {
   TemporaryFolder root;
   fs::create_directories(root.path() / "empty");
   write_text(root.path() / "file", "x");
-  write_text(root.path() / "newer/sweep.json", R"({"schema_version":2,"points":[]})");
+  write_text(root.path() / "newer/sweep.json", R"({"schema_version":99,"points":[]})");
   write_text(root.path() / "other/sweep.json", "[1,2]");
   for (const char* name : {"empty", "file", "nothing", "newer", "other"}) {
     const fs::path folder = root.path() / name;

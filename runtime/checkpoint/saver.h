@@ -1,0 +1,64 @@
+// Saves of a training run: at once, or behind its next steps.
+//
+// Behind: the step waits until the rank's part is copied to host memory; a thread writes it. At
+// most one save is in progress. The ranks agree on its end through a group of their own, which the
+// training's collectives do not wait for.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/train/trainer.h"
+
+namespace moonshard::checkpoint {
+
+struct SaveOptions {
+  bool wait = true;        ///< until it is on the disk
+  int64_t keep = 0;        ///< how many of the newest stay; 0: all
+  int64_t keep_every = 0;  ///< those of steps that it divides stay as well; 0: none
+};
+
+/// What became of a save; the same on all ranks, but for the times.
+struct SaveOutcome {
+  std::filesystem::path path;
+  int64_t step = 0;
+  double waited_s = 0;   ///< by the step: for an earlier save, and for the copy
+  double written_s = 0;  ///< from then on
+  std::string error;     ///< empty when it is on the disk
+};
+
+class Saver {
+ public:
+  /// The trainer must outlive it.
+  explicit Saver(train::Trainer& trainer);
+  /// Waits for the save in progress.
+  ~Saver();
+
+  /// Writes a checkpoint into a folder of them and returns its path, where it will be if it is not
+  /// waited for. All ranks together; an error on one is an error on all. What fails behind the
+  /// steps is in the outcome: the run goes on, and the older checkpoint stands.
+  std::filesystem::path save(const std::filesystem::path& folder, const SaveOptions& options = {});
+
+  /// Waits for the save in progress, and returns what became of the last one, once.
+  std::optional<SaveOutcome> finish();
+  /// The same without waiting: nothing while it is in progress.
+  std::optional<SaveOutcome> ended();
+
+ private:
+  struct Copies;
+  struct Behind;
+
+  void join();
+
+  train::Trainer& trainer_;
+  std::unique_ptr<Copies> copies_;  ///< host memory, kept from one save to the next
+  std::unique_ptr<Behind> behind_;
+  std::optional<SaveOutcome> outcome_;
+};
+
+/// Saves at once.
+std::filesystem::path save(train::Trainer& trainer, const std::filesystem::path& folder);
+
+}  // namespace moonshard::checkpoint
