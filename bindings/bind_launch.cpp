@@ -50,13 +50,17 @@ sol::object gpus(const Arguments& args) {
   return to_lua(args.state(), Json{{"gpus", std::move(list)}, {"absence", listing.absence}});
 }
 
-// ms.resolve for a parent that must not touch CUDA: NVML tells whether there is a GPU. Only the two
-// words that may mean one are taken out of the schema's hands; it refuses all that is no device.
+// ms.resolve for a parent that must not touch CUDA: NVML tells whether there is a GPU; whether
+// there is one of that number is left to the child. Only words that may mean one are taken out of
+// the schema's hands; it refuses all that is no device.
 sol::object plan_point(const Arguments& args) {
   static const bool has_gpu = !launch::usable_gpus().gpus.empty();
   Json table = args.options(1);
   const Json device = table.value("device", Json("auto"));
-  const bool names_gpu = device == "cuda", leaves_it = device == "auto";
+  const std::string word = device.is_string() ? device.get<std::string>() : "";
+  const bool is_number = word.size() > 5 && word.starts_with("cuda:") &&
+                         word.find_first_not_of("0123456789", 5) == std::string::npos;
+  const bool names_gpu = word == "cuda" || is_number, leaves_it = word == "auto";
   if (names_gpu || leaves_it) table["device"] = "cpu";
   Json effective = experiment::resolve_experiment_table(table);
   if (names_gpu || (leaves_it && has_gpu)) effective["device"] = "cuda";

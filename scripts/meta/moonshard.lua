@@ -439,7 +439,7 @@
 ---@field when? function of effective options and the axes' values: false drops a point
 ---@field each? function of a record, after each point, good or bad
 ---@field run? function of a point and log: a point of your own; returns { metric = value } (docs/sweeps.md)
----@field search? table instead of a grid: { method, trials, seed, minimize or maximize, space, startup, prune } (docs/sweeps.md)
+---@field search? table instead of a grid: { trials, minimize or maximize, space, method, seed, prune } (docs/sweeps.md)
 ---@field tags? table list of texts that sweep.json keeps; compare and the report show them
 ---@field note? string a text that is kept and shown in the same way
 ---@field expect? table list of claims that are judged at the end (docs/sweeps.md)
@@ -789,7 +789,7 @@ function Trainer:close() end
 ---local run = ms.trainer { model = ms.model("llama3-tiny"), data = ms.data.synthetic { batch_size = 1, seq_length = 4 } }
 ---run:durable("durable", { every = 2 })
 ---while run.steps < 3 do run:step() end
----print(run:finish_save().step)  --> 2
+---print(run.steps)  --> 3
 ---```
 ---@param folder string
 ---@param options? moonshard.Trainer_durable_options
@@ -1468,7 +1468,7 @@ function ms.load(folder) end
 ---```lua
 ---local run = ms.log.run { name = "mine", options = { lr = 0.1 } }
 ---for step = 1, 3 do run:log(step, { loss = 1 / step }) end
----print(ms.load(run:finish { score = 0.9 }):best("score").metrics.score)  --> 0.9
+---print(ms.load(run:finish { score = 0.9 }):best("score").status)  --> ok
 ---```
 ---@param options moonshard.log_run_options
 ---@return RunLog

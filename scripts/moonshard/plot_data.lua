@@ -80,8 +80,11 @@ end
 local function of_list(data, where, level)
   return lists.map(data, function(item, i)
     if type(item) == "number" then return { x = i, y = item } end
-    if type(item) ~= "table" then
-      error(("%s: row %d: expected a table { name = value } or a number, got %s"):format(where, i, type(item)), level + 3)
+    local is_row = type(item) == "table"
+    for key in pairs(is_row and item or {}) do is_row = is_row and type(key) == "string" end
+    if not is_row then
+      error(("%s: row %d: expected a table { name = value } or a number, got %s"):format(where, i,
+        type(item) == "table" and "a table with other keys than names" or type(item)), level + 3)
     end
     return item
   end)

@@ -107,7 +107,7 @@ local own = {
     option("when", "function", nil, "of effective options and the axes' values: false drops a point"),
     option("each", "function", nil, "of a record, after each point, good or bad"),
     option("run", "function", nil, "of a point and log: a point of your own; returns { metric = value } (docs/sweeps.md)"),
-    option("search", "table", nil, "instead of a grid: { method, trials, seed, minimize or maximize, space, startup, prune } (docs/sweeps.md)"),
+    option("search", "table", nil, "instead of a grid: { trials, minimize or maximize, space, method, seed, prune } (docs/sweeps.md)"),
     option("tags", "table", nil, "list of texts that sweep.json keeps; compare and the report show them"),
     option("note", "text", nil, "a text that is kept and shown in the same way"),
     option("expect", "table", nil, "list of claims that are judged at the end (docs/sweeps.md)"),

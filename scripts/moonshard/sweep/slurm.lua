@@ -54,7 +54,8 @@ local function script_of(job, array)
     ("export MOONSHARD_POINT=\"$(sed -n \"${SLURM_ARRAY_TASK_ID}p\" %s)\""):format(shell.quoted(array.told)),
     ("point=%s/points/$id"):format(shell.quoted(slurm.path)),
     "mkdir -p \"$point\"; echo running >\"$point/status\"",
-    ("%ssrun --ntasks=%d --output=\"${point//%%/%%%%}/log.rank%%t.txt\" --open-mode=append --kill-on-bad-exit=1 \\"):format(limit, array.nproc),
+    ("%ssrun --ntasks=%d --output=\"${point//%%/%%%%}/log.rank%%t.txt\" --open-mode=append --kill-on-bad-exit=1 \\"):format(
+      limit, array.nproc),
     ("  %s point %s \"$id\""):format(shell.quoted(native.launch.program("moonshard")), shell.quoted(slurm.path)),
     "code=$?",
     "echo $code >\"$point/exit_code.part\" && mv \"$point/exit_code.part\" \"$point/exit_code\"",

@@ -1,7 +1,6 @@
 --- Jobs that mend themselves: killed ranks, restarts, the wish to end, and what is charged for steps that were lost.
 -- MOONSHARD_RANK_KILLS sets how many kills the first test makes (1,000 take about an hour and a half).
 local support = require "tests.support.support"
-local ms = require "moonshard"
 
 local child = support.root() .. "/tests/runtime/checkpoint/durable_child.lua"
 local quoted = support.shell_quoted
@@ -23,22 +22,6 @@ end
 local function pid_of(folder, rank) return support.read(folder .. "/pid." .. rank) end
 
 local function step_of(folder) return tonumber(support.read(folder .. "/step") or "") or 0 end
-
---- Names of tensors that differ in any bit between two checkpoints.
-local function differences(a, b)
-  local names = {}
-  for _, file in ipairs(support.list(a)) do
-    if file:find "%.safetensors$" then
-      local one, other = ms.weights.open(a .. "/" .. file), ms.weights.open(b .. "/" .. file)
-      for _, name in ipairs(one:names()) do
-        if (one:tensor(name) - other:tensor(name)):abs():max():item() ~= 0 then names[#names + 1] = name end
-      end
-      one:close()
-      other:close()
-    end
-  end
-  return names
-end
 
 describe("a durable job", function()
   local folder
@@ -73,7 +56,7 @@ describe("a durable job", function()
     assert.are.equal(kills, done)
     assert.are.equal(0, start(straight, "--nproc " .. ranks, ("%d 1000000"):format(steps))())
     local last = ("/end/step_%08d"):format(steps)
-    assert.are.same({}, differences(broken .. last, straight .. last))
+    assert.are.same({}, support.different_tensors(broken .. last, straight .. last))
     assert.are.equal(support.read(straight .. "/result"), support.read(broken .. "/result"))
     assert.matches(("^%d %d "):format(steps, steps), support.read(broken .. "/result"))
   end)

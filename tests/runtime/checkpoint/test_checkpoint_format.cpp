@@ -340,8 +340,8 @@ TEST_F(Misfit, DamagedIndexesAreNamed) {
     write_text(checkpoint_ / "index.json", good);
   };
   const std::string norm = "model.norm.weight", mean = "optimizer/mean/model.norm.weight";
-  expect("expected schema_version 2 at most, got 3; a newer moonshard wrote it",
-         [](Json& json) { json["schema_version"] = 3; });
+  expect("expected schema_version 3 at most, got 4; a newer moonshard wrote it",
+         [](Json& json) { json["schema_version"] = 4; });
   expect("'kind': expected 'moonshard checkpoint'", [](Json& json) { json["kind"] = "sweep"; });
   expect("'step': expected a whole number of at least 0", [](Json& json) { json["step"] = -1; });
   expect("'step': expected a whole number", [](Json& json) { json["step"] = 1e300; });

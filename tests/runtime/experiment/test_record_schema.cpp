@@ -93,6 +93,7 @@ std::vector<ExperimentOptions> kinds(const std::filesystem::path& text_folder) {
 const std::map<std::string, std::string>& written_elsewhere() {
   static const std::map<std::string, std::string> places = {
       {"id", "bindings/host/commands.cpp"},
+      {"digest", "runtime/records/digest.cpp"},
       {"attempts", "scripts/moonshard/sweep/outcome.lua"},
       {"log_tail", "scripts/moonshard/sweep/outcome.lua"},
       {"memory_history", "runtime/experiment/experiment.cpp"},

@@ -104,7 +104,8 @@ describe("a search", function()
     end
     refused([[ms.sweep { TINY, search = { trials = 2, minimize = "final_loss", space = { bach_size = { 1, 2, 3 } } } }]],
       "unknown option 'bach_size'; did you mean 'batch_size'?")
-    refused([[ms.sweep { TINY, grid = { mode = { "none" } }, search = { trials = 2, minimize = "final_loss", space = { lr = { 0.1, 0.2 } } } }]],
+    refused([[ms.sweep { TINY, grid = { mode = { "none" } },
+      search = { trials = 2, minimize = "final_loss", space = { lr = { 0.1, 0.2 } } } }]],
       "expected it instead of grid and zip, got both")
     refused([[ms.sweep { TINY, search = { trials = 2, space = { lr = { 0.1, 0.2 } } } }]], "expected minimize or maximize")
     refused([[ms.sweep { TINY, grid = { seq_length = { 8 } } }:run { parallel = 0 }]], "expected a whole number from 1 to 1024, got 0")
@@ -113,7 +114,8 @@ end)
 
 describe("points side by side", function()
   it("of experiments give what they give one by one", function()
-    place:script [[ms.sweep { out = "OUT", TINY, seed = 3, secure = false, grid = { mode = { "none", "ghost", "flash", "materialize" } } }:run()]]
+    place:script [[ms.sweep { out = "OUT", TINY, seed = 3, secure = false,
+      grid = { mode = { "none", "ghost", "flash", "materialize" } } }:run()]]
     local result = place:run("sweep sweep.lua --parallel 3")
     assert.are.equal(0, result.code, result.out .. result.err)
     local together = ms.load(place:run_path())
