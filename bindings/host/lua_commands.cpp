@@ -16,7 +16,6 @@
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/json.h"
-#include "runtime/comm/world.h"
 #include "runtime/launch/process.h"
 
 namespace moonshard::host {
@@ -238,9 +237,15 @@ int LuaHost::run(int argument_count, bool is_command) {
 
 std::string run_help(const Verb& verb) {
   return usage_text(
-      verb, "[--nproc N] [--log-dir DIR] [--max-restarts N [--min-nproc M]] SCRIPT.lua [arguments]",
+      verb,
+      "[--nproc N] [--hosts A:2,B:2] [--log-dir DIR] [--max-restarts N [--min-nproc M]] SCRIPT.lua "
+      "[arguments]",
       "Runs a Lua script; its arguments are in `arg` and `...`. With --nproc, N ranks of one job "
       "run it\n(ms.dist says which is which): rank 0 here, the others into DIR/log.rank<r>.txt.\n"
+      "--hosts: ranks on several machines, which ssh reaches and which share a file system; hosts\n"
+      "without a number have --nproc ranks. --remote-shell \"WORDS\" or MOONSHARD_REMOTE_SHELL: "
+      "instead "
+      "of ssh.\n"
       "--max-restarts: after a rank or the job was lost it starts again, to go on from its newest\n"
       "checkpoint (trainer:durable); with --min-nproc with fewer ranks, if one cannot be had.\n"
       "--resume DIR behind the script: its sweep goes on in that run folder.");
@@ -254,8 +259,7 @@ int run_command(const Verb& verb, const Words& words) {
   Words script = words;
   const RanksOptions ranks = take_ranks_options(script);
   MS_CHECK(!script.empty(), "command line: expected a script, got the end of the line");
-  const bool may_restart = ranks.max_restarts > 0 && !comm::is_rank();
-  if (must_start_ranks(ranks.nproc) || may_restart) return start_ranks(ranks, verb, script);
+  if (must_start_ranks(ranks)) return start_ranks(ranks, verb, script);
   LuaHost lua;
   return lua.run_file(script[0], Words(script.begin() + 1, script.end()));
 }

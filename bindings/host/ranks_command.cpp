@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -15,6 +16,8 @@
 #include "runtime/base/interrupt.h"
 #include "runtime/comm/rank_environment.h"
 #include "runtime/comm/world.h"
+#include "runtime/launch/group_guard.h"
+#include "runtime/launch/host_agent.h"
 #include "runtime/launch/program_ranks.h"
 
 namespace moonshard::host {
@@ -71,13 +74,38 @@ int64_t checked_count(const char* flag, const std::string& text, int64_t least, 
 }
 
 RanksOptions checked_ranks(const RanksFlags& flags) {
-  return {checked_count("--nproc", flags.nproc, 1, 4096), flags.log_dir};
+  RanksOptions options;
+  options.nproc = checked_count("--nproc", flags.nproc, 1, launch::kMaxRanks);
+  options.log_dir = flags.log_dir;
+  return options;
 }
 
 // What a script's own words may be led by.
 struct ScriptFlags : RanksFlags {
-  std::string max_restarts = "0", min_nproc;
+  std::string hosts, remote_shell, max_restarts = "0", min_nproc;
 };
+
+// No questions: nobody would answer, as the shell has no terminal.
+constexpr const char* kRemoteShell = "ssh -T -o BatchMode=yes";
+
+int64_t total_of(const std::vector<launch::HostRanks>& hosts) {
+  int64_t total = 0;
+  for (const launch::HostRanks& host : hosts) total += host.count;
+  return total;
+}
+
+void take_hosts(const ScriptFlags& flags, RanksOptions& options) {
+  if (flags.hosts.empty()) return;
+  options.hosts = launch::read_host_list(flags.hosts, static_cast<int>(options.nproc));
+  options.nproc = total_of(options.hosts);
+  MS_CHECK(options.nproc <= launch::kMaxRanks,
+           "command line: option '--hosts': expected at most {} ranks in all, got {}",
+           launch::kMaxRanks, options.nproc);
+  const char* variable = std::getenv("MOONSHARD_REMOTE_SHELL");
+  options.remote_shell = kRemoteShell;
+  if (variable != nullptr && *variable != '\0') options.remote_shell = variable;
+  if (!flags.remote_shell.empty()) options.remote_shell = flags.remote_shell;
+}
 
 // A start that fails this soon, twice in a row, does so for a reason that another start does not
 // mend: a GPU that is gone.
@@ -86,18 +114,21 @@ constexpr std::chrono::seconds kTooSoon(60);
 // Decides whether and with how many ranks a job is started again.
 class Restarts {
  public:
-  explicit Restarts(const RanksOptions& options) : options_(options), count_(options.nproc) {}
+  explicit Restarts(const RanksOptions& options)
+      : options_(options), count_(options.nproc), hosts_(options.hosts) {}
 
   int count() const { return static_cast<int>(count_); }
+  const std::vector<launch::HostRanks>& hosts() const { return hosts_; }
   int64_t done() const { return done_; }
 
-  bool start_again(int exit_code, std::chrono::steady_clock::duration ran) {
+  bool start_again(const launch::RanksResult& result, std::chrono::steady_clock::duration ran) {
+    const int exit_code = result.exit_code;
     // The command line, and who asked the job to end, would say the same once more.
     if (exit_code == 0 || exit_code == 2 || exit_code == kExitToContinue) return false;
     if (done_ == options_.max_restarts) return false;
     soon_ = ran < kTooSoon ? soon_ + 1 : 0;
     if (soon_ >= 2 && options_.min_nproc > 0 && count_ > options_.min_nproc) {
-      --count_;
+      give_up_one(result);
       soon_ = 0;
     }
     ++done_;
@@ -105,8 +136,25 @@ class Restarts {
   }
 
  private:
+  // The host that was lost, if enough ranks remain without it; else one rank, where one failed.
+  void give_up_one(const launch::RanksResult& result) {
+    if (hosts_.empty()) {
+      --count_;
+      return;
+    }
+    auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const launch::HostRanks& each) {
+      return each.name == result.failed_host;
+    });
+    if (host == hosts_.end()) host = hosts_.end() - 1;
+    const bool may_go = result.lost_host && count_ - host->count >= options_.min_nproc;
+    host->count = may_go ? 0 : host->count - 1;
+    if (host->count == 0) hosts_.erase(host);
+    count_ = total_of(hosts_);
+  }
+
   RanksOptions options_;
   int64_t count_, done_ = 0;
+  std::vector<launch::HostRanks> hosts_;
   int soon_ = 0;
 };
 
@@ -143,18 +191,31 @@ bool must_start_ranks(int64_t nproc) {
   return false;
 }
 
+bool must_start_ranks(const RanksOptions& options) {
+  const bool is_more = !options.hosts.empty() || options.max_restarts > 0;
+  return must_start_ranks(options.nproc) || (is_more && !comm::is_rank());
+}
+
+int host_ranks_command(const Verb&, const Words& words) {
+  MS_CHECK(words.empty(), "command line: expected no more words, got '{}'", words.back());
+  return launch::serve_host_ranks();
+}
+
 int start_ranks(const RanksOptions& options, const Verb& verb, const Words& words) {
   launch::ProgramRanks program;
   program.program = this_program();
   program.words = {verb.name};
   program.words.insert(program.words.end(), words.begin(), words.end());
   program.ending_signal = [] { return ending_signal.load(); };
+  program.remote_shell = options.remote_shell;
+  program.say = [](const std::string& text) { fmt::print(stderr, "moonshard: {}\n", text); };
   Restarts restarts(options);
   const SignalWatch watch;
   try {
     while (true) {
       const auto began = std::chrono::steady_clock::now();
       program.count = restarts.count();
+      program.hosts = restarts.hosts();
       program.log_dir = options.log_dir;
       if (!options.log_dir.empty() && restarts.done() > 0)
         program.log_dir /= fmt::format("restart_{}", restarts.done());
@@ -163,7 +224,7 @@ int start_ranks(const RanksOptions& options, const Verb& verb, const Words& word
       if (!result.report.empty()) fmt::print(stderr, "moonshard: {}\n", result.report);
       if (!result.log_dir.empty() && program.count > 1)
         fmt::print(stderr, "moonshard: logs of the other ranks: {}\n", result.log_dir.string());
-      if (!restarts.start_again(result.exit_code, std::chrono::steady_clock::now() - began))
+      if (!restarts.start_again(result, std::chrono::steady_clock::now() - began))
         return result.exit_code;
       throw_if_interrupted();
       fmt::print(stderr, "moonshard: restart {} of {}, {} rank{}\n", restarts.done(),
@@ -188,6 +249,10 @@ std::optional<int> start_ranks_if_asked(const RanksFlags& flags, const Verb& ver
 RanksOptions take_ranks_options(Words& words) {
   static const OptionSchema schema("run", [](OptionSchema& flags) {
     add_ranks_flags<ScriptFlags>(flags);
+    flags.text<ScriptFlags>("hosts", &ScriptFlags::hosts,
+                            "hosts and their ranks: A:2,B:2, or A,B with --nproc for each");
+    flags.text<ScriptFlags>("remote_shell", &ScriptFlags::remote_shell,
+                            "words before a host and a command, instead of ssh");
     flags.text<ScriptFlags>("max_restarts", &ScriptFlags::max_restarts,
                             "starts after a rank or the job was lost");
     flags.text<ScriptFlags>("min_nproc", &ScriptFlags::min_nproc,
@@ -196,11 +261,12 @@ RanksOptions take_ranks_options(Words& words) {
   ScriptFlags flags;
   const size_t taken = read_leading_flags({schema, &flags}, words);
   MS_CHECK(taken == words.size() || !words[taken].starts_with("--"),
-           "command line: expected a script, or --nproc, --log-dir, --max-restarts or --min-nproc "
-           "before it, got '{}'",
+           "command line: expected a script, or --nproc, --hosts, --remote-shell, --log-dir, "
+           "--max-restarts or --min-nproc before it, got '{}'",
            words[taken].substr(0, words[taken].find('=')));
   words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(taken));
   RanksOptions options = checked_ranks(flags);
+  take_hosts(flags, options);
   options.max_restarts = checked_count("--max-restarts", flags.max_restarts, 0, 1'000'000);
   if (!flags.min_nproc.empty())
     options.min_nproc = checked_count("--min-nproc", flags.min_nproc, 1, options.nproc);

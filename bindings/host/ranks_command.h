@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bindings/host/verbs.h"
+#include "runtime/launch/remote_ranks.h"
 
 namespace moonshard::host {
 
@@ -22,15 +24,19 @@ void add_ranks_flags(OptionSchema& schema) {
 
 /// The same, checked; a script may also be started again.
 struct RanksOptions {
-  int64_t nproc = 1;
-  std::string log_dir;       ///< empty: a temporary one, named after a failure
-  int64_t max_restarts = 0;  ///< after a rank or the job was lost
-  int64_t min_nproc = 0;     ///< ranks to go on with if a restart fails at once; 0: all of them
+  int64_t nproc = 1;                          ///< of all hosts
+  std::string log_dir;                        ///< empty: a temporary one, named after a failure
+  std::vector<launch::HostRanks> hosts = {};  ///< empty: this machine alone
+  std::string remote_shell = {};              ///< how the other hosts are reached
+  int64_t max_restarts = 0;                   ///< after a rank or the job was lost
+  int64_t min_nproc = 0;  ///< ranks to go on with if a restart fails at once; 0: all of them
 };
 
 /// True when this process has to start ranks instead of doing the work. Throws UsageError when the
 /// environment's variables contradict each other, or --nproc.
 bool must_start_ranks(int64_t nproc);
+/// The same for a script, whose ranks may be elsewhere or be started again.
+bool must_start_ranks(const RanksOptions& options);
 
 /// Starts this program as ranks with the verb and these arguments; returns the job's exit code.
 /// Rank 0 uses our terminal; a failure is reported and the logs are named on stderr. Ranks of a
@@ -41,8 +47,9 @@ int start_ranks(const RanksOptions& options, const Verb& verb, const Words& word
 std::optional<int> start_ranks_if_asked(const RanksFlags& flags, const Verb& verb,
                                         const Words& words);
 
-/// Removes "--nproc N", "--nproc=N", "--log-dir D", "--max-restarts N" and "--min-nproc N" from the
-/// front of arguments that end in a script and its own arguments.
+/// Removes "--nproc N", "--nproc=N", "--hosts A:2,B:2", "--remote-shell WORDS", "--log-dir D",
+/// "--max-restarts N" and "--min-nproc N" from the front of arguments that end in a script and its
+/// own arguments.
 RanksOptions take_ranks_options(Words& words);
 
 /// In a rank of another launcher (mpirun, srun, torchrun): ends this process when that launcher was

@@ -37,6 +37,7 @@ constexpr Verb kVerbs[] = {
     {"completion", "print shell completion for bash or zsh", &completion_command, &lua_help},
     {"point", nullptr, &point_command},
     {"experiment", nullptr, &experiment_command},
+    {"host-ranks", nullptr, &host_ranks_command},
 };
 
 bool asks_for_help(const std::string& word) {

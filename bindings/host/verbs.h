@@ -49,6 +49,9 @@ int point_command(const Verb& verb, const Words& words);
 /// started; rank 0 writes the record.
 int experiment_command(const Verb& verb, const Words& words);
 
+/// moonshard host-ranks: the launcher's hand on another machine (runtime/launch/host_agent.h).
+int host_ranks_command(const Verb& verb, const Words& words);
+
 int doctor_command(const Verb& verb, const Words& words);
 std::string doctor_help(const Verb& verb);
 

@@ -118,7 +118,7 @@ struct GroupOptions {
   std::string name;
   int rank = 0, size = 1;
   double timeout_s = 300;
-  bool loopback = true;  ///< all ranks are on this machine
+  std::string address = "127.0.0.1";  ///< of this machine, where the other ranks reach it
   Watchdog* watchdog = nullptr;
   c10::Device device = c10::kCPU;
 };

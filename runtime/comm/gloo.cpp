@@ -97,9 +97,8 @@ std::shared_ptr<Communicator> make_gloo(c10d::Store* store, const GroupOptions& 
   auto shared = c10::intrusive_ptr<c10d::Store>::reclaim_copy(store);
   auto settings = c10d::ProcessGroupGloo::Options::create(
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1000)));
-  settings->devices.push_back(options.loopback
-                                  ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                  : c10d::ProcessGroupGloo::createDefaultDevice());
+  // Never Gloo's own choice: the first address of this machine's name, which may be the loopback's.
+  settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
   auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(
       c10::make_intrusive<c10d::PrefixStore>("gloo/" + options.name, shared), options.rank,
       options.size, settings);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -28,7 +29,7 @@ constexpr size_t kMaxConnections = 8192;
 
 // One letter each, the first field of a request.
 constexpr char kSet = 'S', kRead = 'R', kHas = 'H', kAdd = 'A', kCompareSet = 'C', kRemove = 'D',
-               kCount = 'N';
+               kCount = 'N', kReadAll = 'M', kLeave = 'L';
 
 int64_t number_of(const std::string& text) {
   int64_t number = 0;
@@ -47,6 +48,15 @@ std::optional<std::string> answer(Table& table, const std::vector<std::string>& 
     const bool all = std::all_of(fields.begin() + 1, fields.end(),
                                  [&](const std::string& key) { return table.contains(key); });
     return pack({all ? "1" : "0"});
+  }
+  if (operation == kReadAll) {
+    std::vector<std::string_view> answers{"1"};
+    for (size_t i = 1; i < fields.size(); ++i) {
+      const auto found = table.find(fields[i]);
+      answers.emplace_back(found != table.end() ? "1" : "0");
+      answers.emplace_back(found != table.end() ? std::string_view(found->second) : "");
+    }
+    return pack(answers);
   }
   if (arguments < 1) return std::nullopt;
   const std::string& key = fields[1];
@@ -103,12 +113,14 @@ struct StoreServer::State {
     bool has_proved = false;
     StoreClock::time_point since;
     std::string in, out;
+    Table left_behind;  // set when it ends
   };
 
   StorePlace place;
   std::string token;
   Descriptor listener, wake;
   std::vector<Connection> connections;
+  std::atomic<size_t> num_connections{0};
   Table table;
   std::thread thread;
 
@@ -123,10 +135,16 @@ struct StoreServer::State {
       if (::poll(polled.data(), polled.size(), 1000) < 0 && errno != EINTR) return;
       if (polled[0].revents != 0) return;
       for (size_t i = 0; i < connections.size(); ++i)
-        if (!serve(connections[i], polled[i + 2].revents)) connections[i].socket.close();
+        if (!serve(connections[i], polled[i + 2].revents)) end(connections[i]);
       std::erase_if(connections, [](const Connection& each) { return each.socket.number() < 0; });
       if (polled[1].revents != 0) accept();
+      num_connections.store(connections.size());
     }
+  }
+
+  void end(Connection& connection) {
+    connection.socket.close();
+    for (const auto& [key, value] : connection.left_behind) table[key] = value;
   }
 
   void accept() {
@@ -178,13 +196,21 @@ struct StoreServer::State {
       if (size > kMaxStoreMessage) return false;
       if (connection.in.size() - at - 4 < size) break;
       const auto fields = unpack(std::string_view(connection.in).substr(at + 4, size));
-      const auto text = fields ? answer(table, *fields) : std::nullopt;
+      const auto text = fields ? answer_to(connection, *fields) : std::nullopt;
       if (!text) return false;
       connection.out += *text;
       at += 4 + size;
     }
     connection.in.erase(0, at);
     return true;
+  }
+
+  std::optional<std::string> answer_to(Connection& connection,
+                                       const std::vector<std::string>& fields) {
+    if (fields.size() != 3 || fields[0] != std::string_view(&kLeave, 1))
+      return answer(table, fields);
+    connection.left_behind[fields[1]] = fields[2];
+    return pack({"1"});
   }
 
   bool check_proof(Connection& connection) const {
@@ -221,6 +247,10 @@ StoreServer::~StoreServer() {
   if (!state_->place.socket.empty()) ::unlink(state_->place.socket.c_str());
 }
 
+size_t StoreServer::num_connections() const {
+  return state_->num_connections.load();
+}
+
 const StorePlace& StoreServer::place() const {
   return state_->place;
 }
@@ -230,6 +260,40 @@ const StorePlace& StoreServer::place() const {
 struct StoreClient::State {
   std::mutex mutex;
   Descriptor socket;
+
+  // One attempt to get in. False when the next may succeed: the server may start later, and a
+  // network that loses packets may let its patience run out. Throws when the server is not ours.
+  bool greet(const StorePlace& place, const std::string& token, StoreDeadline deadline,
+             std::string& reason) {
+    socket = connect_to(place, reason);
+    if (socket.number() < 0) return false;
+    if (!is_own_user(socket.number())) throw IoError("the store belongs to another user");
+    const auto began = StoreClock::now();
+    deadline = std::min(deadline, began + kHandshake);
+    std::string hello, proof;
+    const std::string own = make_nonce();
+    try {
+      hello = receive(socket.number(), kGreeting.size() + kNonceBytes, deadline);
+    } catch (const IoError& error) {
+      reason = error.what();
+      return false;
+    }
+    if (!hello.starts_with(kGreeting)) throw IoError("another program listens there");
+    const std::string_view nonce = std::string_view(hello).substr(kGreeting.size());
+    try {
+      send_all(socket.number(), own + proof_of("client", token, nonce, own), deadline);
+      proof = receive(socket.number(), kProofBytes, deadline);
+    } catch (const IoError& error) {
+      if (StoreClock::now() - began < kHandshake / 2)
+        throw IoError("the store refused this job's token: it belongs to another job");
+      reason = error.what();
+      return false;
+    }
+    if (!equal_proofs(proof, proof_of("server", token, nonce, own)))
+      throw IoError("the store does not know this job's token: it belongs to another job");
+    return true;
+  }
+
   std::chrono::milliseconds timeout{};
   std::string failure;  // of an earlier call: half an answer may be on the wire
 
@@ -257,28 +321,10 @@ StoreClient::StoreClient(const StorePlace& place, const std::string& token, doub
   state_->timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000));
   const StoreDeadline deadline = StoreClock::now() + state_->timeout;
   std::string reason;
-  // The server may start later.
-  while (true) {
-    state_->socket = connect_to(place, reason);
-    if (state_->socket.number() >= 0) break;
+  while (!state_->greet(place, token, deadline, reason)) {
     if (StoreClock::now() >= deadline) throw IoError(reason);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  const int socket = state_->socket.number();
-  if (!is_own_user(socket)) throw IoError("the store belongs to another user");
-  const std::string hello = receive(socket, kGreeting.size() + kNonceBytes, deadline);
-  if (!hello.starts_with(kGreeting)) throw IoError("another program listens there");
-  const std::string_view nonce = std::string_view(hello).substr(kGreeting.size());
-  const std::string own = make_nonce();
-  send_all(socket, own + proof_of("client", token, nonce, own), deadline);
-  std::string proof;
-  try {
-    proof = receive(socket, kProofBytes, deadline);
-  } catch (const IoError&) {
-    throw IoError("the store refused this job's token: it belongs to another job");
-  }
-  if (!equal_proofs(proof, proof_of("server", token, nonce, own)))
-    throw IoError("the store does not know this job's token: it belongs to another job");
 }
 
 StoreClient::~StoreClient() = default;
@@ -291,6 +337,21 @@ std::optional<std::string> StoreClient::read(const std::string& key) {
   auto fields = state_->ask({std::string_view(&kRead, 1), key});
   if (fields.size() < 2) return std::nullopt;
   return std::move(fields[1]);
+}
+
+std::vector<std::optional<std::string>> StoreClient::read_all(
+    const std::vector<std::string>& keys) {
+  std::vector<std::string_view> asked{std::string_view(&kReadAll, 1)};
+  asked.insert(asked.end(), keys.begin(), keys.end());
+  auto fields = state_->ask(asked);
+  std::vector<std::optional<std::string>> values(keys.size());
+  for (size_t i = 0; i < keys.size() && 2 * i + 2 < fields.size(); ++i)
+    if (fields[2 * i + 1] == "1") values[i] = std::move(fields[2 * i + 2]);
+  return values;
+}
+
+void StoreClient::leave_behind(const std::string& key, const std::string& value) {
+  state_->ask({std::string_view(&kLeave, 1), key, value});
 }
 
 bool StoreClient::has_all(const std::vector<std::string>& keys) {

@@ -36,6 +36,8 @@ class StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
   const StorePlace& place() const;
+  /// Connections at this moment, those of this process among them.
+  size_t num_connections() const;
 
  private:
   struct State;
@@ -52,6 +54,11 @@ class StoreClient {
 
   void set(const std::string& key, const std::string& value);
   std::optional<std::string> read(const std::string& key);
+  /// The values of several keys in one message: the way there and back may be long.
+  std::vector<std::optional<std::string>> read_all(const std::vector<std::string>& keys);
+  /// What the server sets when this connection ends, however it does: the process behind it is
+  /// gone.
+  void leave_behind(const std::string& key, const std::string& value);
   bool has_all(const std::vector<std::string>& keys);
   /// To the number under the key, from 0. Returns the sum.
   int64_t add(const std::string& key, int64_t number);

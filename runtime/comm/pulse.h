@@ -18,6 +18,12 @@ class Board {
   virtual void post(const std::string& key, const std::string& text) = 0;
   /// Does not wait for a key: empty when nothing was posted under it. Throws as post does.
   virtual std::optional<std::string> read(const std::string& key) = 0;
+  /// The same for several keys, where it matters in one message.
+  virtual std::vector<std::optional<std::string>> read_all(const std::vector<std::string>& keys) {
+    std::vector<std::optional<std::string>> texts;
+    for (const std::string& key : keys) texts.push_back(read(key));
+    return texts;
+  }
   /// Which process hosts the board, for reports: "the launcher", "rank 0".
   virtual std::string host() const { return "the launcher"; }
   /// Its rank; -1 when no rank hosts it. With that rank the board is lost.

@@ -83,6 +83,25 @@ void check_ranks(const RankEnvironment& environment, const char* rank_name, cons
            local_name, environment.local_world, environment.world, environment.local_rank);
 }
 
+// Our launcher's store: a socket's path, or "tcp:ADDRESS:PORT" for a job of several machines.
+void read_store(const Variables& variables, RankEnvironment& result) {
+  const std::string store = variables.text("MOONSHARD_STORE"), scheme = "tcp:";
+  if (!store.starts_with(scheme)) {
+    result.store_socket = store;
+    return;
+  }
+  const size_t colon = store.rfind(':');
+  int port = 0;
+  const char* end = store.data() + store.size();
+  const auto [stop, error] = std::from_chars(store.data() + colon + 1, end, port);
+  MS_CHECK(colon > scheme.size() && error == std::errc() && stop == end && port > 0 && port < 65536,
+           "environment: variable MOONSHARD_STORE: expected a path or tcp:ADDRESS:PORT, got '{}'; "
+           "start the ranks with moonshard run --hosts",
+           store);
+  result.master_address = store.substr(scheme.size(), colon - scheme.size());
+  result.master_port = static_cast<uint16_t>(port);
+}
+
 // RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: our launcher and torchrun set them, or the user.
 std::optional<RankEnvironment> from_plain_variables(const Variables& variables) {
   if (!variables.has("RANK") && !variables.has("WORLD_SIZE")) return std::nullopt;
@@ -96,8 +115,8 @@ std::optional<RankEnvironment> from_plain_variables(const Variables& variables) 
   result.world = variables.number("WORLD_SIZE", 1, kMaxWorld);
   result.rank = variables.number("RANK", 0, kMaxWorld);
   // A token alone proves nothing: users who start ranks on several machines by hand may set one.
-  result.store_socket = variables.text("MOONSHARD_STORE");
-  const bool is_ours = !result.store_socket.empty();
+  const bool is_ours = variables.has("MOONSHARD_STORE");
+  if (is_ours) read_store(variables, result);
   result.source = is_ours ? "moonshard" : "torchrun";
   result.store_is_hosted = is_ours || variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   if (result.world > 1 && !is_ours) {
@@ -118,6 +137,11 @@ std::optional<RankEnvironment> from_plain_variables(const Variables& variables) 
   result.local_world = variables.number_or("LOCAL_WORLD_SIZE", 1, kMaxWorld,
                                            one_machine ? result.world : result.local_rank + 1);
   check_ranks(result, "RANK", "WORLD_SIZE", "LOCAL_RANK");
+  // A count that was derived above may happen to be the world's on some ranks only.
+  result.one_machine =
+      (one_machine || variables.has("LOCAL_WORLD_SIZE")) && result.local_world == result.world;
+  result.route_to =
+      variables.has("MASTER_ADDR") ? variables.text("MASTER_ADDR") : result.master_address;
   result.token =
       token_for(variables, fmt::format("{}:{} {} {}", result.master_address, result.master_port,
                                        variables.text("TORCHELASTIC_RUN_ID"),
@@ -154,6 +178,8 @@ RankEnvironment from_mpi_variables(const Variables& variables, const char* rank_
   result.local_world = variables.number_or(local_world_name, 1, kMaxWorld,
                                            elsewhere ? result.local_rank + 1 : result.world);
   check_ranks(result, rank_name, world_name, local_rank_name);
+  result.one_machine =
+      (!elsewhere || variables.has(local_world_name)) && result.local_world == result.world;
   if (variables.has("MASTER_ADDR")) {
     result.master_address = variables.text("MASTER_ADDR");
   } else {
@@ -208,6 +234,7 @@ RankEnvironment from_srun_variables(const Variables& variables) {
                     : tasks_on_node(tasks, variables.number_or("SLURM_NODEID", 0, kMaxWorld, 0));
   result.local_rank = variables.number("SLURM_LOCALID", 0, kMaxWorld);
   check_ranks(result, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID");
+  result.one_machine = result.local_world == result.world;
   if (variables.has("MASTER_ADDR")) {
     result.master_address = variables.text("MASTER_ADDR");
   } else if (result.local_world < result.world) {
@@ -254,6 +281,7 @@ std::optional<RankEnvironment> from_any_launcher(const Variables& variables) {
 std::optional<RankEnvironment> rank_environment(const LookUp& look_up) {
   auto result = from_any_launcher(Variables(look_up));
   if (result && result->world == 1) return std::nullopt;
+  if (result && result->route_to.empty()) result->route_to = result->master_address;
   return result;
 }
 

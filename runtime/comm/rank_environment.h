@@ -12,9 +12,11 @@ namespace moonshard::comm {
 struct RankEnvironment {
   int rank = 0, world = 1;
   int local_rank = 0, local_world = 1;  ///< on this machine
+  bool one_machine = true;              ///< all ranks are on it; the same answer on every rank
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 0;
-  std::string store_socket;     ///< of our launcher's store; empty for others
+  std::string route_to;         ///< the way there is the way to the other machines
+  std::string store_socket;     ///< of our launcher's store on this machine; else empty
   std::string token;            ///< of the job; keeps other processes that reach the store out
   std::string source;           ///< "moonshard", "torchrun", "srun", "mpirun"
   bool store_is_hosted = true;  ///< by the launcher; else rank 0 hosts the rendezvous itself

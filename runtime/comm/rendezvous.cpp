@@ -82,6 +82,7 @@ class GroupStore : public c10d::Store {
   int64_t add(const std::string& key, int64_t value) override { return client_.add(key, value); }
   bool deleteKey(const std::string& key) override { return client_.remove(key); }
   bool check(const std::vector<std::string>& keys) override { return client_.has_all(keys); }
+  StoreClient& client() { return client_; }
   int64_t getNumKeys() override { return client_.count(); }
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
   void wait(const std::vector<std::string>& keys,
@@ -105,15 +106,27 @@ class GroupStore : public c10d::Store {
 class StoreBoard : public Board {
  public:
   StoreBoard(StorePointer store, std::string host, int host_rank)
-      : store_(std::move(store)), host_(std::move(host)), host_rank_(host_rank) {}
+      : store_(std::move(store)),
+        own_(dynamic_cast<GroupStore*>(store_.get())),
+        host_(std::move(host)),
+        host_rank_(host_rank) {}
   void post(const std::string& key, const std::string& text) override {
     guarded([&] { store_->set(key, bytes_of(text)); });
   }
   std::optional<std::string> read(const std::string& key) override {
     std::optional<std::string> result;
     guarded([&] {
-      if (store_->check({key})) result = text_of(store_->get(key));  // get alone would wait for it
+      if (own_ != nullptr) {
+        result = own_->client().read(key);
+      } else if (store_->check({key}))
+        result = text_of(store_->get(key));  // get alone would wait for it
     });
+    return result;
+  }
+  std::vector<std::optional<std::string>> read_all(const std::vector<std::string>& keys) override {
+    if (own_ == nullptr) return Board::read_all(keys);
+    std::vector<std::optional<std::string>> result;
+    guarded([&] { result = own_->client().read_all(keys); });
     return result;
   }
   std::string host() const override { return host_; }
@@ -129,6 +142,7 @@ class StoreBoard : public Board {
     }
   }
   StorePointer store_;
+  GroupStore* own_;  // the same; null for torchrun's
   std::string host_;
   int host_rank_;
 };
@@ -164,13 +178,13 @@ void wait_for_torchrun(const RankEnvironment& environment, double timeout_s) {
 }
 
 bool is_torchruns(const RankEnvironment& environment) {
-  return environment.store_is_hosted && environment.store_socket.empty();
+  return environment.store_is_hosted && environment.source == "torchrun";
 }
 
 // One machine needs no port: the address and port given only name the job.
 StorePlace place_of(const RankEnvironment& environment) {
   if (!environment.store_socket.empty()) return {environment.store_socket, "", 0};
-  if (environment.local_world == environment.world) {
+  if (environment.one_machine && !environment.store_is_hosted) {
     const std::string name = hmac_sha256(environment.token, "name").substr(0, 16);
     return {store_socket(fmt::format("{}-{}", environment.master_port, name)), "", 0};
   }
@@ -180,7 +194,11 @@ StorePlace place_of(const RankEnvironment& environment) {
 }  // namespace
 
 struct RendezvousHost::State {
-  State(const StorePlace& place, const std::string& token) : server(place, token) {}
+  State(const StorePlace& place, const std::string& token) : server(place, token) {
+    board = std::make_shared<StoreBoard>(
+        c10::make_intrusive<GroupStore>(server.place(), token, collective_timeout_s()),
+        "the launcher", -1);
+  }
   StoreServer server;
   std::shared_ptr<Board> board;
 };
@@ -189,15 +207,17 @@ RendezvousHost::RendezvousHost(const std::string& token) {
   const std::string name = hmac_sha256(token, "name").substr(0, 16);
   const StorePlace place{store_socket(fmt::format("launcher-{}-{}", ::getpid(), name)), "", 0};
   state_ = std::make_unique<State>(place, token);
-  const double timeout_s = collective_timeout_s();
-  state_->board = std::make_shared<StoreBoard>(
-      c10::make_intrusive<GroupStore>(place, token, timeout_s), "the launcher", -1);
 }
+
+RendezvousHost::RendezvousHost(const std::string& token, const std::string& address)
+    : state_(std::make_unique<State>(StorePlace{{}, address, 0}, token)) {}
 
 RendezvousHost::~RendezvousHost() = default;
 
-std::filesystem::path RendezvousHost::socket() const {
-  return state_->server.place().socket;
+std::string RendezvousHost::store() const {
+  const StorePlace& place = state_->server.place();
+  if (!place.socket.empty()) return place.socket.string();
+  return "tcp:" + to_text(place);
 }
 
 std::shared_ptr<Board> RendezvousHost::board() const {
@@ -227,8 +247,13 @@ Rendezvous::Rendezvous(const RankEnvironment& environment) : state_(std::make_un
   try {
     if (torchruns) wait_for_torchrun(environment, timeout_s);
     state_->store = connect();
+    const StorePointer second = connect();
     state_->board =
-        std::make_shared<StoreBoard>(connect(), host, environment.store_is_hosted ? -1 : 0);
+        std::make_shared<StoreBoard>(second, host, environment.store_is_hosted ? -1 : 0);
+    if (auto* own = dynamic_cast<GroupStore*>(second.get()))
+      own->client().leave_behind(gone_key(environment.rank),
+                                 "its connection to the job's store was closed: killed, or ended "
+                                 "without a word");
   } catch (const std::exception& error) {
     throw IoError(fmt::format(
         "rendezvous: rank {} of {}: expected {} to listen at {} ({} says so), got no answer in "
@@ -244,6 +269,15 @@ Rendezvous::~Rendezvous() = default;
 
 c10d::Store* Rendezvous::store() const {
   return state_->store.get();
+}
+
+void Rendezvous::let_others_read() const {
+  using namespace std::chrono_literals;
+  constexpr size_t kOwn = 2;  // the connections of store and board
+  const auto deadline = std::chrono::steady_clock::now() + 4s;
+  while (state_->server != nullptr && state_->server->num_connections() > kOwn &&
+         std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(20ms);
 }
 
 std::shared_ptr<Board> Rendezvous::board() const {

@@ -51,8 +51,10 @@ Descriptor listen_on_tcp(StorePlace& place) {
   wanted.sin_family = AF_INET;
   wanted.sin_port = htons(place.port);
   const bool local = is_loopback(place.address);
-  if (local || !resolve_name(place.address, wanted.sin_addr))
-    wanted.sin_addr.s_addr = htonl(local ? INADDR_LOOPBACK : INADDR_ANY);
+  const bool known = !local && resolve_name(place.address, wanted.sin_addr);
+  // A machine's own name is often a loopback address to itself; the others resolve it otherwise.
+  const bool only_here = ntohl(wanted.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  if (!known || only_here) wanted.sin_addr.s_addr = htonl(local ? INADDR_LOOPBACK : INADDR_ANY);
   Descriptor file(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   int error = file.number() < 0 ? errno : 0;
   if (error == 0) {

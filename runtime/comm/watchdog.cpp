@@ -33,10 +33,12 @@ constexpr double kLastWords = 3.0;   // how long explain waits for the others
 // What others posted is kept here too, for the case that the board is lost with its host. Each look
 // asks for every rank: the more ranks, the less often.
 constexpr double kLooksPerSecond = 32;
+constexpr int kRanksPerMessage = 64;
 constexpr size_t kRecent = 16;  // collectives listed in a pulse
 
-void print_and_end(const std::string& report) {
+void print_and_end(const std::string& report, const std::function<void()>& before_end) {
   fmt::print(stderr, "moonshard: {}\n", report);
+  if (before_end) before_end();
   // Another thread may hold stdout's lock for ever; then its buffer is lost.
   if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
   std::fflush(stderr);
@@ -65,7 +67,11 @@ struct Watchdog::State {
         process(this_process()),
         sightings(static_cast<size_t>(options.world)),
         last_beats(static_cast<size_t>(options.world)) {
-    if (!options.on_fatal) options.on_fatal = &print_and_end;
+    if (!options.on_fatal) {
+      options.on_fatal = [before_end = options.before_end](const std::string& report) {
+        print_and_end(report, before_end);
+      };
+    }
   }
 
   const std::shared_ptr<Board> board;
@@ -166,25 +172,38 @@ struct Watchdog::State {
     return result;
   }
 
-  Sighting look_for(int rank) {
+  using Text = std::optional<std::string>;
+  Sighting look_for(int rank, const Text& text, const Text& end, const Text& gone) {
     Sighting seen;
-    if (const auto text = board->read(pulse_key(rank))) seen.pulse = read_pulse(*text);
-    if (const auto end = board->read(end_key(rank))) seen.end = *end;
+    if (text) seen.pulse = read_pulse(*text);
+    if (end) seen.end = *end;
     if (!seen.pulse) return seen;
     seen.life = look_at(seen.pulse->process);
     if (!seen.end.empty() || seen.pulse->state != RankState::Running) return seen;
     if (seen.life == Life::Gone) {
       board->post(gone_key(rank), "its process is gone");  // ranks elsewhere cannot look
-    } else if (seen.life == Life::Unknown) {
-      if (const auto gone = board->read(gone_key(rank))) seen.end = *gone;
+    } else if (seen.life == Life::Unknown && gone) {
+      seen.end = *gone;
     }
     return seen;
   }
 
+  // Many ranks by one message: one each would take longer than a heartbeat where the way is long.
   void look_at_all() {
-    for (int rank = 0; rank < options.world; ++rank) {
+    for (int first = 0; first < options.world; first += kRanksPerMessage) {
+      const int last = std::min(options.world, first + kRanksPerMessage);
+      std::vector<std::string> keys;
+      for (int rank = first; rank < last; ++rank)
+        keys.insert(keys.end(), {pulse_key(rank), end_key(rank), gone_key(rank)});
+      keep_sightings(first, board->read_all(keys));
+    }
+  }
+
+  void keep_sightings(int first, const std::vector<Text>& texts) {
+    for (size_t i = 0; i + 2 < texts.size(); i += 3) {
+      const int rank = first + static_cast<int>(i / 3);
       if (rank == options.rank) continue;
-      Sighting seen = look_for(rank);
+      Sighting seen = look_for(rank, texts[i], texts[i + 1], texts[i + 2]);
       const std::lock_guard lock(mutex);
       auto& [last, since] = last_beats[static_cast<size_t>(rank)];
       if (seen.pulse && seen.pulse->beat != last) {

@@ -21,6 +21,8 @@ struct WatchdogOptions {
   /// another rank has failed and this one would wait for ever. Default: prints to stderr and ends
   /// the process with code 1, without waiting for a device that no longer answers.
   std::function<void(const std::string& report)> on_fatal;
+  /// By default's way, between printing and ending.
+  std::function<void()> before_end = {};
 };
 
 class Watchdog {

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -9,6 +11,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/own_address.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/comm/watchdog.h"
 #include "runtime/core/device.h"
@@ -51,7 +54,9 @@ class JobWorld : public World {
         // Gloo times out first and throws where the collective is waited for; the watchdog is for
         // transports that wait for ever.
         watchdog_(rendezvous_.board(),
-                  {environment.rank, environment.world, timeout_s_ + 1, 0.5, {}}) {}
+                  {environment.rank, environment.world, timeout_s_ + 1, 0.5, {}, [this] {
+                     rendezvous_.let_others_read();
+                   }}) {}
   int rank() const override { return environment_.rank; }
   int size() const override { return environment_.world; }
 
@@ -72,7 +77,9 @@ class JobWorld : public World {
   }
 
   void say_goodbye(const std::string& error) {
-    if (!error.empty()) watchdog_.post_failure(error);
+    if (error.empty()) return;
+    watchdog_.post_failure(error);
+    rendezvous_.let_others_read();
   }
 
  private:
@@ -86,7 +93,6 @@ class JobWorld : public World {
     options.rank = environment_.rank;
     options.size = environment_.world;
     options.timeout_s = timeout_s_;
-    options.loopback = environment_.local_world == environment_.world;
     options.watchdog = watchdog;
     options.device = device;
     const int64_t sequence = watchdog_.begin("connect", name, [] { return false; });
@@ -95,12 +101,14 @@ class JobWorld : public World {
         share_device_if_needed();
         known = make_nccl(rendezvous_.store(), options);
       } else {
+        options.address = own_address();
         known = make_gloo(rendezvous_.store(), options);
       }
     } catch (const UsageError&) {
       throw;
     } catch (const std::exception& error) {
-      throw CommError(watchdog_.explain(sequence, error.what()));
+      const std::string text = error.what();  // LibTorch's carry a C++ stack
+      throw CommError(watchdog_.explain(sequence, text.substr(0, text.find('\n'))));
     }
     if (name != "train") known->set_name(name);
     if (watchdog == nullptr) known->set_in_background();
@@ -112,7 +120,39 @@ class JobWorld : public World {
   void share_device_if_needed() const {
     if (environment_.local_world <= cuda_device_count()) return;
     ::setenv("NCCL_HOSTID", fmt::format("moonshard-rank-{}", environment_.rank).c_str(), 0);
-    if (environment_.local_world == environment_.world) ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    if (environment_.one_machine) ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  }
+
+  // Where the other machines reach this one, found and said once.
+  const std::string& own_address() {
+    if (own_address_.empty()) own_address_ = find_own_address();
+    return own_address_;
+  }
+  std::string find_own_address() {
+    if (environment_.one_machine) return "127.0.0.1";
+    Route route;
+    if (const char* asked = std::getenv("GLOO_SOCKET_IFNAME"); asked != nullptr && *asked != '\0') {
+      route = route_by_interface(asked, "GLOO_SOCKET_IFNAME");
+    } else {
+      route = route_to(environment_.route_to);
+      if (!is_loopback(route.other)) set_key(kReachedAt, route.other);
+      if (is_loopback(route.own)) route = route_to(environment_.master_address);
+      // The name of this very machine, which is a loopback address to itself: the others know more.
+      if (is_loopback(route.own)) route = route_to(text_of_key(kReachedAt));
+    }
+    fmt::print(stderr, "moonshard: rank {} of {} on {}: address {}, rendezvous at {}:{}\n",
+               environment_.rank, environment_.world, machine_name(), to_text(route),
+               environment_.master_address, environment_.master_port);
+    return route.own;
+  }
+  static constexpr const char* kReachedAt = "moonshard/first_machine";
+  void set_key(const char* key, const std::string& text) {
+    rendezvous_.store()->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+  }
+  /// Waits for it.
+  std::string text_of_key(const char* key) {
+    const std::vector<uint8_t> bytes = rendezvous_.store()->get(key);
+    return {bytes.begin(), bytes.end()};
   }
 
   RankEnvironment environment_;
@@ -121,6 +161,7 @@ class JobWorld : public World {
   Watchdog watchdog_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Communicator>> groups_;
+  std::string own_address_;
 };
 
 // Held until leave_world; a process that ends without it lets the system close the connections:

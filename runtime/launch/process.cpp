@@ -39,10 +39,16 @@ constexpr const char* kRankVariables[] = {
 // Owns posix_spawn's attributes.
 class SpawnSettings {
  public:
-  explicit SpawnSettings(const std::filesystem::path& log) {
+  explicit SpawnSettings(const ProcessRequest& request) {
+    const std::filesystem::path& log = request.log;
     posix_spawn_file_actions_init(&files_);
-    if (!log.empty() || ::isatty(0) != 0)
+    if (request.input >= 0) {
+      posix_spawn_file_actions_adddup2(&files_, request.input, 0);
+    } else if (!log.empty() || ::isatty(0) != 0) {
       posix_spawn_file_actions_addopen(&files_, 0, "/dev/null", O_RDONLY, 0);
+    }
+    if (request.output >= 0) posix_spawn_file_actions_adddup2(&files_, request.output, 1);
+    if (request.errors >= 0) posix_spawn_file_actions_adddup2(&files_, request.errors, 2);
     if (!log.empty()) {
       posix_spawn_file_actions_addopen(&files_, 1, log.c_str(),
                                        O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
@@ -78,11 +84,12 @@ std::string name_in(const char* entry) {
 
 // Our environment, without what the child must not see, plus its own variables.
 std::vector<std::string> child_environment(
-    const std::vector<std::pair<std::string, std::string>>& added) {
+    const std::vector<std::pair<std::string, std::string>>& added, bool is_ours) {
   std::set<std::string> hidden{kParentVariable};
   if (std::getenv("MOONSHARD_STORE") != nullptr)
     hidden.insert(std::begin(kRankVariables), std::end(kRankVariables));
-  std::vector<std::string> variables{fmt::format("{}={}", kParentVariable, ::getpid())};
+  std::vector<std::string> variables;
+  if (is_ours) variables.push_back(fmt::format("{}={}", kParentVariable, ::getpid()));
   for (const auto& [name, value] : added) {
     hidden.insert(name);
     variables.push_back(name + "=" + value);
@@ -142,9 +149,9 @@ pid_t start_process(const ProcessRequest& request) {
     ::close(log_file);
   }
   std::vector<std::string> arguments = request.arguments;
-  std::vector<std::string> variables = child_environment(request.variables);
+  std::vector<std::string> variables = child_environment(request.variables, request.is_ours);
   const std::vector<char*> argv = pointers_to(arguments), envp = pointers_to(variables);
-  SpawnSettings settings(request.log);
+  SpawnSettings settings(request);
   pid_t child = 0;
   // A trace request must not end a child that has no handler yet: ignored signals stay ignored.
   struct sigaction ignored {

@@ -28,6 +28,8 @@ struct ProcessRequest {
   /// input is empty if it is a terminal: reading from it would stop a process of another group.
   std::filesystem::path log;
   std::vector<std::pair<std::string, std::string>> variables;  ///< added to our environment
+  int input = -1, output = -1, errors = -1;  ///< descriptors to use instead, without a log
+  bool is_ours = true;  ///< else it does not call die_with_parent, nor does what it starts
 };
 
 /// Starts a process as the leader of its own process group. It should call die_with_parent, which

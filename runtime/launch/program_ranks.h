@@ -14,6 +14,9 @@ namespace moonshard::launch {
 struct ProgramRanks {
   std::vector<std::string> words;  ///< after the program's name
   int count = 1;
+  std::vector<HostRanks> hosts = {};  ///< empty: all ranks are here; else `count` is theirs
+  std::string remote_shell = {};      ///< see RanksRequest
+  std::function<void(const std::string&)> say = {};  ///< which hosts and addresses a job has
   std::filesystem::path program;  ///< empty: the program that lies beside our code
   /// Empty: a new folder among the temporary files, which is removed after a job without failure.
   std::filesystem::path log_dir;
@@ -25,8 +28,8 @@ struct ProgramRanksResult : RanksResult {
   std::filesystem::path log_dir;
 };
 
-/// Runs the job to its end; see launch_ranks. The rendezvous is a socket of this user
-/// alone.
+/// Runs the job to its end; see launch_ranks. The rendezvous is a socket of this user alone, with
+/// other machines a port of this one, at the address that reaches them (or MASTER_ADDR).
 ProgramRanksResult run_program_ranks(const ProgramRanks& program);
 
 /// An experiment's options, run by `count` ranks: rank 0's record. Out of memory on any rank is the

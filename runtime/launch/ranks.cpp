@@ -1,17 +1,13 @@
 #include "runtime/launch/ranks.h"
 
-#include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <thread>
@@ -20,6 +16,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/comm/pulse.h"
+#include "runtime/launch/group_guard.h"
 #include "runtime/profile/trace_request.h"
 
 namespace moonshard::launch {
@@ -27,7 +24,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-constexpr int kMaxRanks = 4096;
 constexpr auto kPoll = 10ms;
 constexpr auto kLeftOver = 1s;  // for processes that a rank has left behind
 
@@ -38,11 +34,6 @@ std::string random_token() {
   std::string token;
   for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
   return token;
-}
-
-int num_cores() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -69,69 +60,9 @@ std::string tail_of(const std::filesystem::path& file) {
   return text;
 }
 
-// Ends the ranks' process groups when this process is killed: the ranks end by themselves then
-// (die_with_parent), what they have started would not. A child that only reads a pipe; the pipe's
-// end is this process's end. Children that have left their rank's group are not found.
-class GroupGuard {
- public:
-  GroupGuard() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) fail("pipe");
-    child_ = ::fork();
-    if (child_ == 0) keep_watch(ends[0]);
-    ::close(ends[0]);
-    tell_ = Descriptor(ends[1]);
-    if (child_ < 0) fail("process");
-  }
-  ~GroupGuard() {
-    tell_.close();
-    while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-  GroupGuard(const GroupGuard&) = delete;
-  GroupGuard& operator=(const GroupGuard&) = delete;
-
-  /// A group that has begun, or all of whose processes have ended.
-  void add(pid_t group) { tell(group); }
-  void remove(pid_t group) { tell(-group); }
-
- private:
-  [[noreturn]] static void fail(const char* what) {
-    throw IoError(
-        fmt::format("launch: no {} to guard the ranks: {}; raise 'ulimit -n' or 'ulimit -u'", what,
-                    std::strerror(errno)));
-  }
-  void tell(pid_t number) {
-    const ssize_t written = ::write(tell_.number(), &number, sizeof number);
-    (void)written;  // a guard that was killed guards nothing; the job goes on
-  }
-  // After fork in a process with threads: system calls only.
-  [[noreturn]] static void keep_watch(int pipe) {
-    ::setsid();  // the terminal's Ctrl-C is not for us
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
-    ::dup2(pipe, 0);
-    ::syscall(SYS_close_range, 1u, ~0u, 0u);  // the launcher's output and sockets end with it
-    static pid_t groups[kMaxRanks];
-    int count = 0;
-    pid_t number = 0;
-    while (true) {
-      const ssize_t got = ::read(0, &number, sizeof number);
-      if (got < 0 && errno == EINTR) continue;
-      if (got != sizeof number) break;
-      if (number > 0 && count < kMaxRanks) groups[count++] = number;
-      for (int i = 0; number < 0 && i < count; ++i)
-        if (groups[i] == -number) groups[i] = groups[--count];
-    }
-    for (int i = 0; i < count; ++i) ::kill(-groups[i], SIGKILL);
-    ::_exit(0);
-  }
-
-  pid_t child_ = -1;
-  Descriptor tell_;
-};
-
 struct Rank {
-  pid_t pid = 0;
+  pid_t pid = 0;               // here
+  RemoteHost* host = nullptr;  // or there
   bool has_ended = false;
   bool was_stopped = false;  // when its time was up
   bool was_made_to_end = false;
@@ -149,30 +80,12 @@ class Job {
   void start() {
     const std::string token = random_token();
     meeting_ = request_.make_meeting_point(token);
-    const int threads = std::max(1, num_cores() / request_.count);
-    for (int rank = 0; rank < request_.count; ++rank) {
-      ProcessRequest process;
-      process.arguments = request_.arguments;
-      if (rank != 0 || request_.rank_0_has_log) {
-        process.log = rank_log(request_.log_dir, rank);
-        std::error_code ignored;
-        std::filesystem::remove(process.log, ignored);  // an earlier job's
-      }
-      const std::string number = std::to_string(rank), count = std::to_string(request_.count);
-      process.variables = {{"RANK", number},
-                           {"WORLD_SIZE", count},
-                           {"LOCAL_RANK", number},
-                           {"LOCAL_WORLD_SIZE", count},
-                           {"MOONSHARD_JOB_TOKEN", token},
-                           {"MOONSHARD_STORE", meeting_.socket.string()}};
-      // Each rank would take all cores, and all would be slow.
-      if (std::getenv("OMP_NUM_THREADS") == nullptr)
-        process.variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
-      Rank started;
-      started.pid = start_process(process);
-      guard_.add(started.pid);
-      ranks_.push_back(started);
-    }
+    variables_ = {{"MOONSHARD_JOB_TOKEN", token}, {"MOONSHARD_STORE", meeting_.store}};
+    if (!meeting_.first_machine.empty())
+      variables_.emplace_back("MASTER_ADDR", meeting_.first_machine);
+    std::vector<HostRanks> hosts = request_.hosts;
+    if (hosts.empty()) hosts = {HostRanks{"", request_.count, true}};
+    for (const HostRanks& host : hosts) host.is_here ? start_here(host) : start_there(host);
   }
 
   // Until all have ended, one has failed, or the user asks to stop.
@@ -196,8 +109,15 @@ class Job {
   }
 
   void send(int signal) {
-    for (const Rank& rank : ranks_)
-      if (!rank.has_ended) ::kill(-rank.pid, signal);
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      const Rank& rank = ranks_[i];
+      if (rank.has_ended) continue;
+      if (rank.host != nullptr) {
+        rank.host->send_signal(static_cast<int>(i), signal);
+      } else {
+        ::kill(-rank.pid, signal);
+      }
+    }
   }
 
   void wind_up() {
@@ -208,7 +128,7 @@ class Job {
     for (Rank& rank : ranks_) {
       if (rank.has_ended) continue;
       rank.was_made_to_end = true;
-      rank.was_stopped = is_stopped(rank.pid);
+      rank.was_stopped = is_stopped(rank);
     }
     send(SIGTERM);
     send(SIGCONT);  // a stopped process would not handle the signal
@@ -221,6 +141,9 @@ class Job {
   void end_all() {
     send(SIGKILL);
     wait_for_all(60s);
+    for (const auto& host : hosts_) guard_.remove(host->shell());
+    std::erase_if(ranks_, [](const Rank& rank) { return rank.host != nullptr; });
+    hosts_.clear();  // ends what is left there
     for (const Rank& rank : ranks_) ::waitpid(rank.pid, nullptr, WNOHANG);
     // The groups got SIGTERM when their leaders ended.
     const auto deadline = Clock::now() + kLeftOver;
@@ -257,7 +180,10 @@ class Job {
     }
     result.report =
         fmt::format("rank {} of {} failed first: {}{}", result.failed_rank, request_.count,
-                    failed.was_made_to_end ? "an error" : describe(failed.end), where);
+                    failed.was_made_to_end ? "an error" : how_ended(index), where);
+    result.failed_host = host_of(index);
+    result.lost_host =
+        failed.host != nullptr && !failed.host->rank(result.failed_rank).lost.empty();
     if (result.failed_rank != 0 || request_.rank_0_has_log) {
       const auto log = rank_log(request_.log_dir, result.failed_rank);
       const std::string tail = tail_of(log);
@@ -273,13 +199,76 @@ class Job {
   }
 
  private:
+  void start_here(const HostRanks& host) {
+    for (int local = 0; local < host.count; ++local) {
+      const int rank = static_cast<int>(ranks_.size());
+      ProcessRequest process;
+      process.arguments = request_.arguments;
+      if (rank != 0 || request_.rank_0_has_log) {
+        process.log = rank_log(request_.log_dir, rank);
+        std::error_code ignored;
+        std::filesystem::remove(process.log, ignored);  // an earlier job's
+      }
+      process.variables = rank_variables(rank, request_.count, local, host.count);
+      process.variables.insert(process.variables.end(), variables_.begin(), variables_.end());
+      Rank started;
+      started.pid = start_process(process);
+      guard_.add(started.pid);
+      ranks_.push_back(started);
+    }
+  }
+
+  void start_there(const HostRanks& host) {
+    JobThere job;
+    job.directory = std::filesystem::current_path().string();
+    job.patience_s = host_patience_s();
+    job.first_rank = static_cast<int>(ranks_.size());
+    job.count = host.count;
+    job.world = request_.count;
+    job.arguments = request_.arguments;
+    job.variables = travelling_variables();
+    job.variables.insert(job.variables.end(), variables_.begin(), variables_.end());
+    hosts_.push_back(std::make_unique<RemoteHost>(host, request_.remote_shell,
+                                                  request_.arguments[0], job, request_.log_dir,
+                                                  request_.rank_0_has_log));
+    guard_.add(hosts_.back()->shell());
+    Rank there;
+    there.host = hosts_.back().get();
+    ranks_.insert(ranks_.end(), static_cast<size_t>(host.count), there);
+  }
+
+  std::optional<ProcessResult> end_of(size_t index) const {
+    const Rank& rank = ranks_[index];
+    if (rank.host == nullptr) return peek_end(rank.pid);
+    const RemoteHost::RankThere& there = rank.host->rank(static_cast<int>(index));
+    return there.has_ended ? std::optional(there.end) : std::nullopt;
+  }
+
+  // "signal 9 (Killed)", and where, or that its host was lost.
+  std::string how_ended(size_t index) const {
+    const Rank& rank = ranks_[index];
+    if (rank.host == nullptr) return describe(rank.end);
+    const RemoteHost::RankThere& there = rank.host->rank(static_cast<int>(index));
+    if (!there.lost.empty()) return there.lost;
+    return fmt::format("{} on {}", describe(rank.end), rank.host->host().name);
+  }
+
+  std::string host_of(size_t index) const {
+    for (const HostRanks& host : request_.hosts) {
+      if (index < static_cast<size_t>(host.count)) return host.name;
+      index -= static_cast<size_t>(host.count);
+    }
+    return "";
+  }
+
   // Looks for ranks that have ended. Returns how many have not.
   size_t look() {
     size_t running = 0;
+    for (const auto& host : hosts_) host->pump();
     for (size_t i = 0; i < ranks_.size(); ++i) {
       Rank& rank = ranks_[i];
       if (rank.has_ended) continue;
-      const auto end = peek_end(rank.pid);
+      const auto end = end_of(i);
       if (!end) {
         ++running;
         continue;
@@ -287,15 +276,16 @@ class Job {
       rank.has_ended = true;
       rank.end = *end;
       if (rank.failed() && !rank.was_made_to_end) failures_.push_back(static_cast<int>(i));
-      post_end(static_cast<int>(i), rank.end);
-      ::kill(-rank.pid, SIGTERM);  // its children; the leader is a zombie and keeps the number
+      post_end(i);
+      // Its children; the leader is a zombie and keeps the number.
+      if (rank.host == nullptr) ::kill(-rank.pid, SIGTERM);
     }
     return running;
   }
 
-  void post_end(int rank, const ProcessResult& end) const {
+  void post_end(size_t index) const {
     try {
-      meeting_.board->post(comm::end_key(rank), describe(end));
+      meeting_.board->post(comm::end_key(static_cast<int>(index)), how_ended(index));
     } catch (const IoError&) {
       // Only the ranks' reports lose detail.
     }
@@ -304,13 +294,15 @@ class Job {
   // Stopped ranks (SIGSTOP) will not report: no need to wait for them.
   bool all_are_stopped() const {
     return std::all_of(ranks_.begin(), ranks_.end(),
-                       [](const Rank& rank) { return rank.has_ended || is_stopped(rank.pid); });
+                       [this](const Rank& rank) { return rank.has_ended || is_stopped(rank); });
   }
 
-  static bool is_stopped(pid_t pid) {
+  bool is_stopped(const Rank& rank) const {
+    if (rank.host != nullptr)
+      return rank.host->rank(static_cast<int>(&rank - ranks_.data())).is_stopped;
     siginfo_t info{};
-    return ::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
-           info.si_pid == pid;
+    return ::waitid(P_PID, static_cast<id_t>(rank.pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == rank.pid;
   }
 
   std::vector<std::optional<comm::Pulse>> read_pulses() const {
@@ -343,15 +335,13 @@ class Job {
   const RanksRequest& request_;
   GroupGuard guard_;
   MeetingPoint meeting_;
+  std::vector<std::pair<std::string, std::string>> variables_;  // of every rank
+  std::vector<std::unique_ptr<RemoteHost>> hosts_;              // the other machines
   std::vector<Rank> ranks_;
   std::vector<int> failures_;  // in the order they were seen
 };
 
 }  // namespace
-
-std::filesystem::path rank_log(const std::filesystem::path& log_dir, int rank) {
-  return log_dir / fmt::format("log.rank{}.txt", rank);
-}
 
 RanksResult launch_ranks(const RanksRequest& request) {
   MS_CHECK(request.count >= 1 && request.count <= kMaxRanks,

@@ -1,6 +1,6 @@
-// Several processes as one job on this machine: started together, watched, and ended together. The
-// first failure is remembered; the other ranks get time to report; no process is left behind. Needs
-// no LibTorch: the caller makes the board.
+// Several processes as one job: started together, here and on other machines, watched, and ended
+// together. The first failure is remembered; the other ranks get time to report; no process is left
+// behind. Needs no LibTorch: the caller makes the board.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,23 @@
 
 #include "runtime/comm/pulse.h"
 #include "runtime/launch/process.h"
+#include "runtime/launch/remote_ranks.h"
 
 namespace moonshard::launch {
 
 /// The job's rendezvous. Valid as long as the board lives.
 struct MeetingPoint {
-  std::filesystem::path socket;  ///< of the store
+  std::string store;  ///< a socket's path, or tcp:ADDRESS:PORT
   std::shared_ptr<comm::Board> board;
+  std::string first_machine =
+      {};  ///< rank 0's for the others to find the way to; "" on one machine
 };
 
 struct RanksRequest {
   std::vector<std::string> arguments;  ///< the program's path first; the same for all ranks
   int count = 1;
+  std::vector<HostRanks> hosts;   ///< in the order of their ranks; empty: all ranks are here
+  std::string remote_shell = {};  ///< words before a host and a command, for those that are not
   std::filesystem::path log_dir;  ///< made when missing; log.rank<r>.txt of ranks other than 0
   bool rank_0_has_log = false;    ///< else it has our input, output and error output
   std::function<MeetingPoint(const std::string& token)> make_meeting_point;
@@ -38,13 +43,13 @@ struct RanksRequest {
 };
 
 struct RanksResult {
-  int exit_code = 0;     ///< 0, or that of the first rank that failed; 128 + N for signal N
-  int failed_rank = -1;  ///< the first that failed
-  std::string error;     ///< what the failed rank said itself, often nothing
-  std::string report;    ///< for the user: who failed, how, in which collective, the log's end
+  int exit_code = 0;        ///< 0, or that of the first rank that failed; 128 + N for signal N
+  int failed_rank = -1;     ///< the first that failed
+  std::string error;        ///< what the failed rank said itself, often nothing
+  std::string report;       ///< for the user: who failed, how, in which collective, the log's end
+  std::string failed_host;  ///< of the failed rank; empty without a list of hosts
+  bool lost_host = false;   ///< it failed with its host
 };
-
-std::filesystem::path rank_log(const std::filesystem::path& log_dir, int rank);
 
 /// Runs the job to its end. When an interrupt is requested, every rank gets SIGINT (or SIGTERM)
 /// once; Interrupted is thrown when all have ended, unless they saved a checkpoint and ended with

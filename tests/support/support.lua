@@ -121,6 +121,23 @@ function M.processes_with(text)
   return ids
 end
 
+--- Names of tensors that differ in any bit between two folders of .safetensors.
+function M.different_tensors(a, b)
+  local weights = require("moonshard").weights
+  local names = {}
+  for _, file in ipairs(M.list(a)) do
+    if file:find "%.safetensors$" then
+      local one, other = weights.open(a .. "/" .. file), weights.open(b .. "/" .. file)
+      for _, name in ipairs(one:names()) do
+        if (one:tensor(name) - other:tensor(name)):abs():max():item() ~= 0 then names[#names + 1] = name end
+      end
+      one:close()
+      other:close()
+    end
+  end
+  return names
+end
+
 --- Waits until a condition holds; returns whether it came true in time.
 function M.wait_for(condition, seconds)
   for _ = 1, seconds * 20 do

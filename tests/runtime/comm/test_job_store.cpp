@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,9 +55,46 @@ TEST_P(JobStore, KeepsWhatItIsGivenForAllClients) {
   EXPECT_EQ(other.compare_set("d", "some", "new"), "some");
   EXPECT_TRUE(other.remove("c"));
   EXPECT_FALSE(other.remove("c"));
+  EXPECT_EQ(one.read_all({"a", "b", "n"}),
+            (std::vector<std::optional<std::string>>{bytes, std::nullopt, "-2"}));
+  EXPECT_TRUE(one.read_all({}).empty());
   const std::string large(5 << 20, 'x');
   one.set("large", large);
   EXPECT_EQ(other.read("large"), large);
+}
+
+TEST_P(JobStore, SetsWhatAClientLeavesBehindWhenItEnds) {
+  const StoreServer server(place(), "token");
+  StoreClient stays(server.place(), "token", 5);
+  {
+    StoreClient ends(server.place(), "token", 5);
+    ends.leave_behind("gone/1", "ended");
+    EXPECT_EQ(stays.read("gone/1"), std::nullopt);
+  }
+  for (int i = 0; i < 500 && !stays.read("gone/1"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(stays.read("gone/1"), "ended");
+}
+
+// A connection that breaks in the middle of the greeting is no refusal: the network may have lost
+// it.
+TEST_P(JobStore, IsAskedAgainWhenAGreetingBreaks) {
+  StorePlace at = place();
+  auto broken = listen_at(at);
+  std::thread breaks([&] {
+    const Descriptor socket(::accept(broken.number(), nullptr, nullptr));
+    send_all(socket.number(), kGreeting.substr(0, 5), in_seconds(5));
+    broken.close();
+    if (!at.socket.empty()) ::unlink(at.socket.c_str());
+  });
+  StorePlace next = at;
+  std::unique_ptr<StoreServer> server;
+  std::thread comes([&] {
+    breaks.join();
+    server = std::make_unique<StoreServer>(next, "token");
+  });
+  const StoreClient client(at, "token", 10);
+  comes.join();
 }
 
 TEST_P(JobStore, CountsRightWithManyClientsAtOnce) {

@@ -128,6 +128,41 @@ TEST(RankEnvironment, OurLauncherHostsAndGivesTheToken) {
   EXPECT_TRUE(found->store_is_hosted);
 }
 
+TEST(RankEnvironment, OurLaunchersStoreMayBeOnAnotherMachine) {
+  const Variables there{{"RANK", "2"},
+                        {"WORLD_SIZE", "4"},
+                        {"LOCAL_RANK", "0"},
+                        {"LOCAL_WORLD_SIZE", "2"},
+                        {"MASTER_ADDR", "node1"},
+                        {"MOONSHARD_JOB_TOKEN", "secret"},
+                        {"MOONSHARD_STORE", "tcp:10.0.0.7:4321"}};
+  const auto found = environment_of(there);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->source, "moonshard");
+  EXPECT_EQ(found->store_socket, "");
+  EXPECT_EQ(found->master_address, "10.0.0.7");
+  EXPECT_EQ(found->master_port, 4321);
+  EXPECT_EQ(found->route_to, "node1");
+  EXPECT_FALSE(found->one_machine);
+  EXPECT_EQ(environment_of(with(there, {{"MASTER_ADDR", ""}}))->route_to, "10.0.0.7");
+  for (const char* bad : {"tcp:10.0.0.7", "tcp:10.0.0.7:", "tcp::1", "tcp:a:70000", "tcp:a:1x"})
+    EXPECT_THAT(error_of(with(there, {{"MOONSHARD_STORE", bad}})),
+                HasSubstr("variable MOONSHARD_STORE: expected a path or tcp:ADDRESS:PORT, got"));
+}
+
+// Both ranks must come to the same answer, or they would meet at different places.
+TEST(RankEnvironment, OneMachineIsWhatAllRanksAgreeOn) {
+  const Variables first{{"RANK", "0"},
+                        {"WORLD_SIZE", "2"},
+                        {"LOCAL_RANK", "0"},
+                        {"MASTER_ADDR", "10.0.0.1"},
+                        {"MASTER_PORT", "1234"}};
+  EXPECT_FALSE(environment_of(first)->one_machine);
+  EXPECT_FALSE(environment_of(with(first, {{"RANK", "1"}, {"LOCAL_RANK", "1"}}))->one_machine);
+  EXPECT_TRUE(environment_of(with(first, {{"LOCAL_WORLD_SIZE", "2"}}))->one_machine);
+  EXPECT_TRUE(environment_of(with(first, {{"MASTER_ADDR", "localhost"}}))->one_machine);
+}
+
 TEST(RankEnvironment, RanksStartedByHandNeedFourVariables) {
   const Variables loopback{
       {"RANK", "2"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "1234"}};

@@ -368,8 +368,10 @@ TEST(MissingRanks, SilenceOnAnotherMachineIsDeathAfterAWhile) {
   const Verdict doubtful = judge(collective, seen_elsewhere(4));
   EXPECT_EQ(doubtful.absence, Absence::Silent);
   EXPECT_FALSE(doubtful.is_certain);
-  EXPECT_TRUE(judge(collective, seen_elsewhere(7)).is_certain);
-  EXPECT_THAT(judge(collective, seen_elsewhere(7)).text, HasSubstr("no sign of life for 7.0 s"));
+  // As long as TCP may need after a network was cut for 12 s.
+  EXPECT_FALSE(judge(collective, seen_elsewhere(26)).is_certain);
+  EXPECT_TRUE(judge(collective, seen_elsewhere(31)).is_certain);
+  EXPECT_THAT(judge(collective, seen_elsewhere(31)).text, HasSubstr("no sign of life for 31.0 s"));
 }
 
 TEST(MissingRanks, SilenceOfALivingNeighbourIsNotDeath) {

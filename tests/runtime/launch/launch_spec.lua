@@ -132,7 +132,8 @@ describe("run --nproc", function()
       ["--nproc 0"] = "option '--nproc': expected an integer from 1 to 4096, got '0'",
       ["--nproc x"] = "option '--nproc': expected an integer from 1 to 4096, got 'x'",
       ["--nproc"] = "option '--nproc': expected an integer from 1 to 4096, got '--log-dir'",
-      ["--ranks 2"] = "expected a script, or --nproc or --log-dir before it, got '--ranks'",
+      ["--ranks 2"] = "expected a script, or --nproc, --hosts, --remote-shell, --log-dir, --max-restarts or --min-nproc before it, " ..
+        "got '--ranks'",
     } do
       local result = launch(words, "print 'not run'")
       assert.are.equal(2, result.code, words)
@@ -309,8 +310,8 @@ describe("a job that rank 0 hosts", function()
   local function start_by_hand(world, text)
     local path = script(marking .. text)
     for rank = 0, world - 1 do
-      os.execute(("cd %s && { RANK=%d WORLD_SIZE=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d %s run %s >log.%d 2>&1; echo $? >code.%d; } &"):format(
-        folder, rank, world, port(), quoted, path, rank, rank))
+      local variables = ("RANK=%d WORLD_SIZE=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d"):format(rank, world, port())
+      os.execute(("cd %s && { %s %s run %s >log.%d 2>&1; echo $? >code.%d; } &"):format(folder, variables, quoted, path, rank, rank))
     end
     wait_for_ranks(world)
   end
