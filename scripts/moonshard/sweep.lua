@@ -303,13 +303,13 @@ end
 -- @treturn Runs the results; failed points are among them with their status
 function Sweep:run(options)
   options = read_run_options(self, options)
+  local in_point = not options.dry_run and scripts.begin(self)
+  if in_point then return in_point end
   local world = package.loaded["moonshard"].dist.world()
   if world > 1 then
     blame("sweep:run: expected one process, got %d ranks, each of which would run the whole sweep; "
       .. "put nproc into the sweep's options instead", world)
   end
-  local in_point = not options.dry_run and scripts.begin(self)
-  if in_point then return in_point end
   local resume = folder_to_resume(self, options)
   local points = chosen_points(self, options, resume)
   if self.search then

@@ -19,7 +19,8 @@ local flags = {
   { name = "retry", kind = "number", value = "N", doc = "run a failed point up to N times more" },
   { name = "timeout", kind = "number", value = "S", doc = "end a point after S seconds; its status is timeout" },
   { name = "budget", kind = "number", value = "S", doc = "begin no point that may not end within S seconds; --resume goes on" },
-  { name = "parallel", kind = "int", value = "N", doc = "N points side by side; their times disturb each other" },
+  -- Scripts have a flag --parallel of their own: the wrapper.
+  { name = "workers", kind = "int", value = "N", doc = "N points side by side; their times disturb each other" },
   { name = "fail_fast", kind = "boolean", doc = "stop at the first failed point" },
   { name = "all", kind = "boolean", doc = "also points larger than one that ran out of memory" },
   { name = "shuffle", kind = "int", optional = true, value = "SEED", doc = "in another order, against drift" },
@@ -93,6 +94,7 @@ local function request_of(given, words, owners)
   for _, name in ipairs(sweep.run_options) do
     if name ~= "only" and name ~= "resume" then request.run[name] = given[name] end
   end
+  request.run.parallel = given.workers
   if given.no_lock then request.run.lock = false end
   return request
 end

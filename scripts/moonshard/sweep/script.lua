@@ -45,12 +45,15 @@ function M.told(point) return native.records.to_json_line { id = point.id, optio
 function M.child(job, point)
   local words = job.sweep.by_command and job.sweep.by_command.words
   local ranks = point.options.nproc or 1
-  if not words or not (job.sweep.own_run or native.launch.has_own_parts() and ranks == 1) then
+  if not words or not (job.sweep.own_run or native.launch.has_own_parts()) then
     return { native.launch.program("moonshard"), "point", job.folder.path, point.id }, { MOONSHARD_POINT = M.told(point) }
   end
   local told = { script = words[1], number = state.count, folder = job.folder.path, id = point.id, earlier = state.folders,
     point = { id = point.id, options = point.options, asked = point.asked } }
-  return lists.extend({ native.launch.program("moonshard"), "run" }, words), { [variable] = native.records.to_json_line(told) }
+  -- The ranks of an experiment each run the script up to the sweep.
+  local as_ranks = not job.sweep.own_run and ranks > 1
+    and { "--nproc", tostring(ranks), "--log-dir", native.records.make_point_folder(job.folder.writer, point.id) } or {}
+  return lists.extend({ native.launch.program("moonshard"), "run" }, as_ranks, words), { [variable] = native.records.to_json_line(told) }
 end
 
 --- The point that this process is for; nil in all others.

@@ -126,12 +126,18 @@ it("points know the engines that their script has registered", function()
   place:script([[
     ms.register_engine("mine", { norms = function(_, a, g) return g:mul(g):sum(2) end, doc = "test" })
     local runs = ms.sweep { out = "OUT", TINY, profile = "trace", grid = { mode = { "none", "mine" } } }:run()
-    for _, point in ipairs(runs.points) do print(point.options.mode, point.status, point.error) end]])
+    for _, point in ipairs(runs.points) do print(point.options.mode, point.status, point.error) end
+    local ranks = ms.sweep { out = "OUT", TINY, parallel = "fsdp", nproc = 2, grid = { mode = { "mine" } } }:run()
+    print("ranks", ranks[1].status, ranks[1].result.sharding.world)]])
   local result = place:run("run sweep.lua")
   assert.is_nil(result.out:find("unknown", 1, true), result.out)
+  assert.matches("ranks\tok\t2", result.out, 1, true)
   assert.matches("none\tok", result.out, 1, true)
   assert.matches("mine\tok", result.out, 1, true)
-  local files = support.list(("%s/points/%s"):format(place:run_path(), ms.load(place:run_path()).points[2].id))
+  local names = support.list(place.path .. "/results")
+  table.sort(names)
+  local path = place.path .. "/results/" .. names[1]
+  local files = support.list(("%s/points/%s"):format(path, ms.load(path).points[2].id))
   assert.matches("trace", table.concat(files, " "), 1, true)
 end)
 

@@ -116,7 +116,7 @@ describe("points side by side", function()
   it("of experiments give what they give one by one", function()
     place:script [[ms.sweep { out = "OUT", TINY, seed = 3, secure = false,
       grid = { mode = { "none", "ghost", "flash", "materialize" } } }:run()]]
-    local result = place:run("sweep sweep.lua --parallel 3")
+    local result = place:run("sweep sweep.lua --workers 3")
     assert.are.equal(0, result.code, result.out .. result.err)
     local together = ms.load(place:run_path())
     os.execute("rm -r " .. place.path .. "/results")
