@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
@@ -11,10 +12,21 @@
 namespace moonshard::bindings {
 namespace {
 
+void print_warning(const std::string& text) {
+  fmt::print(stderr, "moonshard: warning: {}\n", text);
+}
+
+// The last save of a script may fail after its last line.
+void end_saver(checkpoint::Saver* saver) {
+  for (const checkpoint::SaveOutcome& outcome : saver->finish())
+    if (!outcome.error.empty()) print_warning(checkpoint::failed_save(outcome.step, outcome.error));
+  delete saver;
+}
+
 checkpoint::Saver& saver_of(const Arguments& args) {
   train::Trainer& trainer = open_trainer(args);
   TrainerHandle& handle = args.self<TrainerHandle>("Trainer");
-  if (handle.saver == nullptr) handle.saver = std::make_shared<checkpoint::Saver>(trainer);
+  if (handle.saver == nullptr) handle.saver.reset(new checkpoint::Saver(trainer), &end_saver);
   return *handle.saver;
 }
 
@@ -49,13 +61,18 @@ sol::object save_checkpoint(const Arguments& args) {
 }
 
 sol::object finish_save(const Arguments& args) {
-  const auto outcome = saver_of(args).finish();
-  if (!outcome) return sol::make_object(args.state(), sol::lua_nil);
-  Json result{{"path", outcome->path.string()},
-              {"step", outcome->step},
-              {"waited_s", outcome->waited_s},
-              {"written_s", outcome->written_s}};
-  if (!outcome->error.empty()) result["error"] = outcome->error;
+  const std::vector<checkpoint::SaveOutcome> outcomes = saver_of(args).finish();
+  if (outcomes.empty()) return sol::make_object(args.state(), sol::lua_nil);
+  const checkpoint::SaveOutcome& last = outcomes.back();
+  std::vector<std::string> errors;
+  for (const checkpoint::SaveOutcome& outcome : outcomes)
+    if (!outcome.error.empty())
+      errors.push_back(checkpoint::failed_save(outcome.step, outcome.error));
+  Json result{{"path", last.path.string()},
+              {"step", last.step},
+              {"waited_s", last.waited_s},
+              {"written_s", last.written_s}};
+  if (!errors.empty()) result["error"] = fmt::format("{}", fmt::join(errors, "; "));
   return to_lua(args.state(), result);
 }
 
@@ -103,8 +120,7 @@ train::Trainer& open_trainer(const Arguments& args) {
 }
 
 void print_warnings(checkpoint::DurableRun& run) {
-  for (const std::string& warning : run.take_warnings())
-    fmt::print(stderr, "moonshard: warning: {}\n", warning);
+  for (const std::string& warning : run.take_warnings()) print_warning(warning);
 }
 
 void add_checkpoint_methods(ObjectType<TrainerHandle>& trainer) {
@@ -113,7 +129,9 @@ void add_checkpoint_methods(ObjectType<TrainerHandle>& trainer) {
                  "or not at all. All ranks together.",
                  &save_checkpoint);
   trainer.method("finish_save", "() -> { path, step, waited_s, written_s, error } or nil",
-                 "Waits for a save with wait = false, and says what became of it.", &finish_save);
+                 "Waits for a save with wait = false, and says what became of it; `error` has the "
+                 "failures of earlier ones as well.",
+                 &finish_save);
   trainer.method("durable", "(folder[, { every, wait, keep, keep_every }]) -> step",
                  "Goes on from the newest whole checkpoint of the folder, if there is one; from "
                  "then on step() saves by itself, and saves and ends the run on SIGTERM. All ranks "

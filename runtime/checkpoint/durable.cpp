@@ -191,10 +191,8 @@ bool DurableRun::must_stop() {
 }
 
 void DurableRun::hear_of_saves() {
-  const auto outcome = saver_.ended();
-  if (!outcome || outcome->error.empty()) return;
-  warnings_.push_back(fmt::format("the checkpoint of step {} was not saved, the run goes on: {}",
-                                  outcome->step, outcome->error));
+  for (const SaveOutcome& outcome : saver_.ended())
+    if (!outcome.error.empty()) warnings_.push_back(failed_save(outcome.step, outcome.error));
 }
 
 void DurableRun::after_step(int64_t step) {
@@ -208,8 +206,7 @@ void DurableRun::after_step(int64_t step) {
     path = saver_.save(folder_, save);
   } catch (const IoError& error) {
     if (stops) throw;
-    warnings_.push_back(fmt::format("the checkpoint of step {} was not saved, the run goes on: {}",
-                                    step, error.what()));
+    warnings_.push_back(failed_save(step, error.what()));
     return;
   }
   if (!stops) return;

@@ -158,6 +158,10 @@ struct Saver::Behind {
   }
 };
 
+std::string failed_save(int64_t step, const std::string& error) {
+  return fmt::format("the checkpoint of step {} was not saved: {}", step, error);
+}
+
 Saver::Saver(train::Trainer& trainer) : trainer_(trainer), copies_(std::make_unique<Copies>()) {}
 
 Saver::~Saver() {
@@ -167,19 +171,21 @@ Saver::~Saver() {
 void Saver::join() {
   if (behind_ == nullptr) return;
   behind_->thread.join();
-  outcome_ = behind_->outcome;
-  if (outcome_->error.empty()) trainer_.note_checkpoint(behind_->seal);
+  // Runs of many thousand saves whose outcomes nobody asks for must not grow.
+  std::erase_if(unheard_, [](const SaveOutcome& outcome) { return outcome.error.empty(); });
+  unheard_.push_back(behind_->outcome);
+  if (behind_->outcome.error.empty()) trainer_.note_checkpoint(behind_->seal);
   behind_.reset();
 }
 
-std::optional<SaveOutcome> Saver::finish() {
+std::vector<SaveOutcome> Saver::finish() {
   join();
-  return std::exchange(outcome_, std::nullopt);
+  return std::exchange(unheard_, {});
 }
 
-std::optional<SaveOutcome> Saver::ended() {
-  if (behind_ != nullptr && !behind_->is_done.load(std::memory_order_acquire)) return std::nullopt;
-  return finish();
+std::vector<SaveOutcome> Saver::ended() {
+  if (behind_ == nullptr || behind_->is_done.load(std::memory_order_acquire)) join();
+  return std::exchange(unheard_, {});
 }
 
 fs::path Saver::save(const fs::path& folder, const SaveOptions& options) {
@@ -196,7 +202,6 @@ fs::path Saver::save(const fs::path& folder, const SaveOptions& options) {
   if (options.wait) {
     finish_device_work(trainer_.model());
     trainer_.note_checkpoint(job.write());
-    outcome_.reset();
     return outcome.path;
   }
   copies_->take(job.state);

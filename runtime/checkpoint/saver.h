@@ -7,8 +7,8 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/train/trainer.h"
 
@@ -29,6 +29,9 @@ struct SaveOutcome {
   std::string error;     ///< empty when it is on the disk
 };
 
+/// For users: "the checkpoint of step … was not saved", with the reason.
+std::string failed_save(int64_t step, const std::string& error);
+
 class Saver {
  public:
   /// The trainer must outlive it.
@@ -41,10 +44,11 @@ class Saver {
   /// steps is in the outcome: the run goes on, and the older checkpoint stands.
   std::filesystem::path save(const std::filesystem::path& folder, const SaveOptions& options = {});
 
-  /// Waits for the save in progress, and returns what became of the last one, once.
-  std::optional<SaveOutcome> finish();
-  /// The same without waiting: nothing while it is in progress.
-  std::optional<SaveOutcome> ended();
+  /// Waits for the save in progress, and returns what became of all that nobody has heard of yet,
+  /// the oldest first.
+  std::vector<SaveOutcome> finish();
+  /// The same without waiting, and without the one in progress.
+  std::vector<SaveOutcome> ended();
 
  private:
   struct Copies;
@@ -55,7 +59,7 @@ class Saver {
   train::Trainer& trainer_;
   std::unique_ptr<Copies> copies_;  ///< host memory, kept from one save to the next
   std::unique_ptr<Behind> behind_;
-  std::optional<SaveOutcome> outcome_;
+  std::vector<SaveOutcome> unheard_;  ///< at most the last one that succeeded, and all failures
 };
 
 /// Saves at once.

@@ -796,7 +796,7 @@ function Trainer:close() end
 ---@return integer?
 function Trainer:durable(folder, options) end
 
----Waits for a save with wait = false, and says what became of it.
+---Waits for a save with wait = false, and says what became of it; `error` has the failures of earlier ones as well.
 ---```lua
 ---trainer:save("checkpoints", { wait = false })
 ---trainer:step()

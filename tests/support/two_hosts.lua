@@ -12,8 +12,13 @@ function M.absence()
   for _, program in ipairs { "ip", "unshare", "nsenter", "luajit" } do
     if support.first_line("command -v " .. program) == "" then return program .. " is not installed" end
   end
-  if support.first_line("ls /dev/net/tun 2>/dev/null") == "" then return "there is no /dev/net/tun" end
-  if os.execute("unshare --net --pid --fork true 2>/dev/null") ~= 0 then return "namespaces are not allowed here" end
+  local probe = support.first_line "mktemp -u msXXXXXXXX"
+  local function may(command) return os.execute(command .. " >/dev/null 2>&1") == 0 end
+  local is_allowed = may "unshare --net --pid --mount --uts --fork --mount-proc true" and may("ip netns add " .. probe)
+  -- Containers have namespaces without TUN devices and virtual pairs.
+  is_allowed = is_allowed and may(("ip netns exec %s sh -c 'ip tuntap add tt0 mode tun && ip link add aa0 type veth peer name aa1'"):format(probe))
+  may("ip netns del " .. probe)
+  if not is_allowed then return "namespaces, TUN devices or virtual pairs are not allowed here" end
 end
 
 local Hosts = {}

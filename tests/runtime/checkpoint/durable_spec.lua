@@ -21,6 +21,8 @@ end
 
 local function pid_of(folder, rank) return support.read(folder .. "/pid." .. rank) end
 
+local function allow(folder, step) support.write(folder .. "/allowed", tostring(step)) end
+
 local function step_of(folder) return tonumber(support.read(folder .. "/step") or "") or 0 end
 
 describe("a durable job", function()
@@ -33,10 +35,11 @@ describe("a durable job", function()
 
   it("whose ranks are killed ends as if nobody had", function()
     local kills, ranks = tonumber(os.getenv "MOONSHARD_RANK_KILLS") or 4, 4
-    local steps = math.max(40, 3 * kills)
+    local steps = math.max(40, 7 * kills)
     local broken, straight = folder .. "/broken", folder .. "/straight"
     math.randomseed(11)
     local done = 0
+    allow(broken, 6)
     local wait = start(broken, ("--nproc %d --max-restarts %d"):format(ranks, kills), ("%d 2"):format(steps))
     while done < kills and not support.read(broken .. "/code") do
       -- A life of its own: its process ids are new, and it has got somewhere.
@@ -45,6 +48,7 @@ describe("a durable job", function()
         return pid_of(broken, victim) and support.exists("/proc/" .. pid_of(broken, victim)) or support.read(broken .. "/code")
       end, 60), support.read(broken .. "/log"))
       local before, goal = step_of(broken), math.random(1, 4)
+      allow(broken, before + goal + 2)
       support.wait_for(function() return step_of(broken) >= before + goal or support.read(broken .. "/code") end, 60)
       os.execute(("sleep %.4f"):format(math.random() * 0.02))
       local pid = pid_of(broken, victim)
@@ -52,6 +56,7 @@ describe("a durable job", function()
       os.execute(("rm -f %s/pid.*; kill -9 %s 2>/dev/null"):format(quoted(broken), pid))
       done = done + 1
     end
+    allow(broken, steps)
     assert.are.equal(0, wait(), support.read(broken .. "/log"))
     assert.are.equal(kills, done)
     assert.are.equal(0, start(straight, "--nproc " .. ranks, ("%d 1000000"):format(steps))())
@@ -63,9 +68,11 @@ describe("a durable job", function()
 
   it("charges lost steps with secret noise", function()
     local broken = folder .. "/broken"
+    allow(broken, 9)
     local wait = start(broken, "--nproc 2 --max-restarts 1", "12 5 secret")
     assert.is_true(support.wait_for(function() return step_of(broken) >= 7 end, 60), support.read(broken .. "/log"))
     os.execute("kill -9 " .. pid_of(broken, 1))
+    allow(broken, 12)
     assert.are.equal(0, wait(), support.read(broken .. "/log"))
     local began = tonumber(support.read(broken .. "/lives"):match "\n(%d+) ")
     local steps, charged, epsilon = support.read(broken .. "/result"):match "^(%d+) (%d+) (%S+)$"
@@ -104,6 +111,20 @@ describe("a durable job", function()
     assert.matches("2 ranks after 2", result.out)
     assert.matches("restart 2 of 2, 2 ranks", result.err)
     assert.are.equal(1, run("--max-restarts 2").code)
+  end)
+
+  it("hears of a save that failed after its script's last line", function()
+    support.write(folder .. "/last.lua", ([[
+      local ms = require "moonshard"
+      local model = ms.model("llama3-tiny", { device = "cpu", num_layers = 1 })
+      local trainer = ms.trainer { model = model, data = ms.data.synthetic { batch_size = 1, seq_length = 4 } }
+      trainer:step()
+      trainer:save(%q, { wait = false })
+    ]]):format(folder .. "/saved"))
+    os.execute("mkdir " .. quoted(folder .. "/saved"))
+    support.write(folder .. "/saved/step_00000001", "in the way")
+    local result = support.run(("%s run %s"):format(quoted(support.program()), quoted(folder .. "/last.lua")))
+    assert.matches("warning: the checkpoint of step 1 was not saved: .*step_00000001", result.err)
   end)
 
   it("refuses flags that make no sense", function()
