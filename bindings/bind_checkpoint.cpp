@@ -83,6 +83,7 @@ sol::object make_durable(const Arguments& args) {
   checkpoint::Saver& saver = saver_of(args);
   TrainerHandle& handle = args.self<TrainerHandle>("Trainer");
   handle.durable.reset();
+  handle.durable_folder = folder;
   handle.durable =
       std::make_shared<checkpoint::DurableRun>(*handle.trainer, saver, folder, options);
   print_warnings(*handle.durable);

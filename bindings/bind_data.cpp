@@ -115,10 +115,11 @@ void bind_tokenizer(sol::table ms) {
   });
   document_options<EncodeOptions>("Tokenizer:encode", encode_schema());
   document_options<DecodeOptions>("Tokenizer:decode", decode_schema());
-  define(ms, "ms", "tokenizer", "(\"bytes\" | path) -> Tokenizer",
-         "The tokenizer of bytes, of a tokenizer.json (byte-level BPE: Llama 3, Qwen 2, GPT-2), or "
-         "of a folder that has one.",
-         open_tokenizer);
+  define(
+      ms, "ms", "tokenizer", "(\"bytes\" | path) -> Tokenizer",
+      "The tokenizer of bytes, of a tokenizer.json (BPE: Llama 2 and 3, Qwen 2, Gemma, GPT-2), or "
+      "of a folder that has one.",
+      open_tokenizer);
 }
 
 // ---- datasets ---------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ void bind_dist(sol::table ms) {
          rank_memory);
   const std::vector<std::string> fsdp_alone{
       "sharding",          "wrap",        "min_num_params", "backward_prefetch", "forward_prefetch",
-      "limit_all_gathers", "cpu_offload", "parallel"};
+      "limit_all_gathers", "cpu_offload", "keep_frozen",    "replicate",         "parallel"};
   document_options<sharding::ShardingOptions>("ms.ddp", sharding::sharding_schema(), fsdp_alone);
   document_options<sharding::ShardingOptions>("ms.fsdp", sharding::sharding_schema(),
                                               {"bucket_mb", "parallel"});

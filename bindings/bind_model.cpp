@@ -1,5 +1,6 @@
 // Models for Lua: ms.model, ms.models, and batches as tables of tensors.
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
@@ -11,6 +12,7 @@
 #include "runtime/models/model_cost.h"
 #include "runtime/models/model_options.h"
 #include "runtime/models/registry.h"
+#include "runtime/weights/adapters.h"
 #include "runtime/weights/load_model.h"
 #include "runtime/weights/safetensors.h"
 #include "runtime/weights/weight_source.h"
@@ -18,10 +20,37 @@
 namespace moonshard::bindings {
 namespace {
 
+// lora = { rank = 8, alpha = 16, targets = { "q_proj" } } as the options that it stands for.
+Json with_lora_options(const Arguments& args, int n) {
+  Json options = args.options(n);
+  const auto found = options.find("lora");
+  if (found == options.end()) return options;
+  const Json lora = *found;
+  MS_CHECK(lora.is_object() && lora.contains("rank"),
+           "{}: option 'lora': expected {{ rank = …, alpha = …, targets = {{ … }} }}, got {}",
+           args.function_name(), one_line(lora).substr(0, 100));
+  options.erase("lora");
+  for (const auto& [key, value] : lora.items()) {
+    const std::string name = key;
+    MS_CHECK(name == "rank" || name == "alpha" || name == "targets" || name == "dropout",
+             "{}: option 'lora': expected rank, alpha, targets or dropout, got '{}'",
+             args.function_name(), name);
+    MS_CHECK(name != "dropout" || value == 0,
+             "{}: option 'lora': expected dropout = 0, the one value that is supported, got {}",
+             args.function_name(), one_line(value).substr(0, 100));
+    if (name == "dropout") continue;
+    const bool is_list = value.is_array();
+    options["lora_" + name] =
+        is_list ? Json(fmt::format("{}", fmt::join(value.get<std::vector<std::string>>(), ",")))
+                : value;
+  }
+  return options;
+}
+
 sol::object make_model(const Arguments& args) {
   models::ModelOptions options;
   options.model = args.text(1, "model name");
-  models::model_schema().assign_all(&options, args.options(2));
+  models::model_schema().assign_all(&options, with_lora_options(args, 2));
   return sol::make_object(args.state(), ModelHandle{weights::make_model(options)});
 }
 
@@ -69,7 +98,8 @@ sol::object read_model_field(const Arguments& args) {
   }
   throw UsageError(fmt::format(
       "Model: expected a field (name, num_parameters, bytes, options, parameters, trainable, "
-      "layers) or a method (parameter, losses, forward, freeze, save), got '{}'",
+      "layers) or a method (parameter, losses, forward, freeze, save, save_adapter, merged), got "
+      "'{}'",
       name));
 }
 
@@ -146,7 +176,7 @@ sol::object read_config(const Arguments& args) {
 sol::object load_folder(const Arguments& args) {
   const std::string folder = args.path(1, "folder");
   models::ModelOptions options = weights::options_from_config(folder);
-  load_schema().assign_all(&options, args.options(2));
+  load_schema().assign_all(&options, with_lora_options(args, 2));
   const std::string path = options.weights.empty() ? folder : options.weights;
   return sol::make_object(args.state(), ModelHandle{weights::load_model(options, path)});
 }
@@ -203,6 +233,20 @@ void bind_model(sol::table ms) {
                   files.push_back(std::move(name));
                 return files;
               });
+  type.method("save_adapter", "(folder)",
+              "Writes the LoRA adapters, and what else is trained, as PEFT does; "
+              "ms.model(name, { adapter = folder }) and PEFT open it.",
+              [](const Arguments& args) {
+                weights::save_adapter(*args.self<ModelHandle>("Model").model,
+                                      args.path(2, "folder"));
+              });
+  type.method("merged", "() -> Model",
+              "A model of its own without adapters: each is added to the weight of its layer.",
+              [](const Arguments& args) {
+                return sol::make_object(
+                    args.state(),
+                    ModelHandle{weights::merged_model(*args.self<ModelHandle>("Model").model)});
+              });
   type.fields({"name", "num_parameters", "bytes", "options", "parameters", "trainable", "layers"},
               &read_model_field);
   type.text([](const ModelHandle& handle) {
@@ -247,7 +291,8 @@ void bind_weights(sol::table ms) {
   define(table, "ms.weights", "save", "(path, { name = Tensor, … }, { metadata })",
          "Writes one safetensors file, whole or not at all. Metadata are texts.", save_file);
   define(table, "ms.weights", "config", "(folder) -> table",
-         "Model options from a folder's config.json (llama, qwen2, dit, linear).", read_config);
+         "Model options from a folder's config.json (llama, qwen2, gemma, dit, linear).",
+         read_config);
   define(table, "ms.weights", "load", "(folder, { task, dtype, device, num_labels, … }) -> Model",
          "Builds the model of a Hugging Face folder and loads its weights; options given here win "
          "over its config.json.",

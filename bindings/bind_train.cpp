@@ -8,6 +8,7 @@
 #include "bindings/trainer_methods.h"
 #include "bindings/usertype.h"
 #include "runtime/base/check.h"
+#include "runtime/base/files.h"
 #include "runtime/experiment/measurement.h"
 #include "runtime/records/schema_json.h"
 
@@ -58,8 +59,10 @@ Json part(const sol::table& table, const char* name) {
 }
 
 const OptionSchema& privacy_schema() {
-  static const OptionSchema schema("trainer: option 'privacy'",
-                                   privacy::add_privacy_options<privacy::PrivacyOptions>);
+  static const OptionSchema schema("trainer: option 'privacy'", [](OptionSchema& s) {
+    privacy::add_privacy_options<privacy::PrivacyOptions>(s);
+    privacy::add_release_options<privacy::PrivacyOptions>(s);
+  });
   return schema;
 }
 
@@ -157,6 +160,10 @@ sol::object run_step(const Arguments& args) {
   if (durable != nullptr) durable->before_step();
   const train::StepReport report =
       args.missing(2) ? trainer.step() : trainer.step(read_batch(args, 2, trainer.model()));
+  const CurveOptions& curve = args.self<TrainerHandle>("Trainer").curve;
+  Json row;
+  if (curve.on) row = records::json_of(experiment::step_row(report, curve.norms));
+  if (!curve.file.empty()) append_private(curve.file, one_line(row) + "\n");
   if (durable != nullptr) {
     durable->after_step(report.step);
     print_warnings(*durable);
@@ -183,6 +190,8 @@ sol::object run_step(const Arguments& args) {
                 {"reserved_bytes", report.memory.reserved_bytes},
                 {"rss_bytes", report.memory.rss_bytes}}}};
   if (report.epsilon) result["epsilon"] = *report.epsilon;
+  if (report.grad_norm) result["grad_norm"] = *report.grad_norm;
+  if (curve.on) result["row"] = std::move(row);
   if (!report.layers.empty()) result["layers"] = norms_by_layer(report);
   if (trainer.sharding_options().parallel != "none") {
     result["all_norms"] = report.all_norms;
@@ -234,16 +243,19 @@ sol::object read_trainer_field(const Arguments& args) {
     return sol::make_object(args.state(), trainer.clip_options().noise_multiplier);
   if (name == "planned_steps")
     return sol::make_object(args.state(), static_cast<double>(trainer.account().planned_steps()));
+  if (name == "steps_per_epoch")
+    return sol::make_object(args.state(),
+                            trainer.data() == nullptr ? 0.0 : trainer.data()->steps_per_epoch());
   throw UsageError(fmt::format(
-      "Trainer: expected a field (model, engine, private, steps, privacy_steps, "
-      "planned_steps, noise_multiplier, clip_bound, units) or a method (step, privacy, gather, "
-      "save, finish_save, durable, resume, trace, close), got '{}'",
+      "Trainer: expected a field (model, engine, private, steps, privacy_steps, planned_steps, "
+      "steps_per_epoch, noise_multiplier, clip_bound, units) or a method (step, fit, privacy, "
+      "gather, save, finish_save, durable, resume, trace, close), got '{}'",
       name));
 }
 
 }  // namespace
 
-void bind_train(sol::table ms) {
+void bind_train(sol::table ms, sol::table native) {
   lua_State* L = ms.lua_state();
   ObjectType<TrainerHandle> trainer(L, "Trainer");
   trainer.method(
@@ -274,9 +286,11 @@ void bind_train(sol::table ms) {
                    handle.trainer.reset();
                    handle.model.reset();
                  });
-  trainer.fields({"model", "engine", "private", "steps", "privacy_steps", "planned_steps",
-                  "noise_multiplier", "clip_bound", "units"},
+  trainer.fields({"fit", "model", "engine", "private", "steps", "privacy_steps", "planned_steps",
+                  "steps_per_epoch", "noise_multiplier", "clip_bound", "units"},
                  &read_trainer_field);
+  bind_training(native);
+  native["training"]["methods"] = trainer.methods();  // fit is written in Lua
   trainer.text([](const TrainerHandle& handle) {
     if (handle.trainer == nullptr) return std::string("Trainer (closed)");
     return fmt::format("Trainer of {} with engine {}", handle.model->options().model,
@@ -290,7 +304,7 @@ void bind_train(sol::table ms) {
     document_options<optim::OptimizerOptions>(name, optimizer_schema(), {"optimizer"});
   define(ms, "ms", "trainer",
          "{ model, clip, optimizer, data, parallel, privacy, grad_accum, expected_batch_size, "
-         "deterministic, "
+         "clip_global_norm, deterministic, "
          "compile, record_layers, record_timeline, record_details } -> Trainer",
          "Puts a model, a clipping engine, an optimizer, data and a wrapper together.",
          make_trainer);
@@ -299,10 +313,10 @@ void bind_train(sol::table ms) {
   sol::table optim(L, sol::create);
   define(optim, "ms.optim", "sgd", "{ lr, momentum } -> table", "Stochastic gradient descent.",
          [](const Arguments& args) { return checked_optimizer(args, "sgd"); });
-  define(optim, "ms.optim", "adam", "{ lr, weight_decay, beta1, beta2, eps } -> table",
+  define(optim, "ms.optim", "adam", "{ lr, weight_decay, beta1, beta2, eps, … } -> table",
          "Adam, fused; weight decay is added to the gradient.",
          [](const Arguments& args) { return checked_optimizer(args, "adam"); });
-  define(optim, "ms.optim", "adamw", "{ lr, weight_decay, beta1, beta2, eps } -> table",
+  define(optim, "ms.optim", "adamw", "{ lr, weight_decay, beta1, beta2, eps, … } -> table",
          "AdamW, fused.", [](const Arguments& args) { return checked_optimizer(args, "adamw"); });
   ms["optim"] = optim;
   document(optim, "ms.optim", "ms.optim", "Optimizers: sgd, adam, adamw.");

@@ -28,11 +28,20 @@ struct DataHandle {
   std::shared_ptr<data::SyntheticData> source;  ///< null until a model gives it its shapes
 };
 
+/// The training curve that Trainer:fit keeps: a row per step, in a file before the step's
+/// checkpoint is saved, so that a run that goes on from there has all of them.
+struct CurveOptions {
+  bool on = false, norms = false;
+  std::string file;  ///< empty: none, as on all ranks but the first
+};
+
 struct TrainerHandle {
   std::shared_ptr<train::Trainer> trainer;  ///< null after close()
   std::shared_ptr<models::Model> model;
   std::shared_ptr<checkpoint::Saver> saver = {};         ///< from the first save
   std::shared_ptr<checkpoint::DurableRun> durable = {};  ///< from durable()
+  std::string durable_folder = {};
+  CurveOptions curve = {};
 };
 
 // Opens the data source that a trainer's option `data` describes.

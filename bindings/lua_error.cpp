@@ -75,7 +75,7 @@ void push_error_text(lua_State* L, const std::exception& error) {
   if (dynamic_cast<const Interrupted*>(&error) != nullptr) lua_sethook(L, nullptr, 0, 0);
   luaL_where(L, 1);
   {
-    constexpr size_t kLongest = 1500;  // bad input may be megabytes; its beginning is enough
+    constexpr size_t kLongest = 3000;  // bad input may be megabytes; its beginning is enough
     std::string text = readable_message(error);
     if (text.size() > kLongest) text.replace(kLongest, std::string::npos, " ...");
     lua_pushlstring(L, text.data(), text.size());

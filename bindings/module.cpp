@@ -96,7 +96,7 @@ sol::table bind_all(lua_State* L, sol::table native) {
   bind_privacy(ms);
   bind_audit(ms);
   bind_budget(ms);
-  bind_train(ms);
+  bind_train(ms, native);
   bind_loader(ms);
   bind_data(ms);
   bind_dist(ms);

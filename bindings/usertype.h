@@ -44,6 +44,8 @@ class ObjectType {
   void method(const char* name, const char* signature, const char* text, F function) {
     define(methods_, std::string(name_) + ":", name, signature, text, function);
   }
+  /// Where the Lua library adds methods that it has written itself, after fields().
+  sol::table methods() const { return methods_; }
   /// The same function under a metamethod's name, e.g. "__add".
   void operator_is(const char* metamethod, const char* method) {
     set(metamethod, methods_[method].template get<sol::object>());

@@ -19,6 +19,7 @@
 #include "runtime/launch/group_guard.h"
 #include "runtime/launch/host_agent.h"
 #include "runtime/launch/program_ranks.h"
+#include "runtime/launch/restarts.h"
 
 namespace moonshard::host {
 namespace {
@@ -88,16 +89,10 @@ struct ScriptFlags : RanksFlags {
 // No questions: nobody would answer, as the shell has no terminal.
 constexpr const char* kRemoteShell = "ssh -T -o BatchMode=yes";
 
-int64_t total_of(const std::vector<launch::HostRanks>& hosts) {
-  int64_t total = 0;
-  for (const launch::HostRanks& host : hosts) total += host.count;
-  return total;
-}
-
 void take_hosts(const ScriptFlags& flags, RanksOptions& options) {
   if (flags.hosts.empty()) return;
   options.hosts = launch::read_host_list(flags.hosts, static_cast<int>(options.nproc));
-  options.nproc = total_of(options.hosts);
+  options.nproc = launch::total_of(options.hosts);
   MS_CHECK(options.nproc <= launch::kMaxRanks,
            "command line: option '--hosts': expected at most {} ranks in all, got {}",
            launch::kMaxRanks, options.nproc);
@@ -106,57 +101,6 @@ void take_hosts(const ScriptFlags& flags, RanksOptions& options) {
   if (variable != nullptr && *variable != '\0') options.remote_shell = variable;
   if (!flags.remote_shell.empty()) options.remote_shell = flags.remote_shell;
 }
-
-// A start that fails this soon, twice in a row, does so for a reason that another start does not
-// mend: a GPU that is gone.
-constexpr std::chrono::seconds kTooSoon(60);
-
-// Decides whether and with how many ranks a job is started again.
-class Restarts {
- public:
-  explicit Restarts(const RanksOptions& options)
-      : options_(options), count_(options.nproc), hosts_(options.hosts) {}
-
-  int count() const { return static_cast<int>(count_); }
-  const std::vector<launch::HostRanks>& hosts() const { return hosts_; }
-  int64_t done() const { return done_; }
-
-  bool start_again(const launch::RanksResult& result, std::chrono::steady_clock::duration ran) {
-    const int exit_code = result.exit_code;
-    // The command line, and who asked the job to end, would say the same once more.
-    if (exit_code == 0 || exit_code == 2 || exit_code == kExitToContinue) return false;
-    if (done_ == options_.max_restarts) return false;
-    soon_ = ran < kTooSoon ? soon_ + 1 : 0;
-    if (soon_ >= 2 && options_.min_nproc > 0 && count_ > options_.min_nproc) {
-      give_up_one(result);
-      soon_ = 0;
-    }
-    ++done_;
-    return true;
-  }
-
- private:
-  // The host that was lost, if enough ranks remain without it; else one rank, where one failed.
-  void give_up_one(const launch::RanksResult& result) {
-    if (hosts_.empty()) {
-      --count_;
-      return;
-    }
-    auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const launch::HostRanks& each) {
-      return each.name == result.failed_host;
-    });
-    if (host == hosts_.end()) host = hosts_.end() - 1;
-    const bool may_go = result.lost_host && count_ - host->count >= options_.min_nproc;
-    host->count = may_go ? 0 : host->count - 1;
-    if (host->count == 0) hosts_.erase(host);
-    count_ = total_of(hosts_);
-  }
-
-  RanksOptions options_;
-  int64_t count_, done_ = 0;
-  std::vector<launch::HostRanks> hosts_;
-  int soon_ = 0;
-};
 
 bool told_others = false, failed_as_rank = false;
 
@@ -209,7 +153,8 @@ int start_ranks(const RanksOptions& options, const Verb& verb, const Words& word
   program.ending_signal = [] { return ending_signal.load(); };
   program.remote_shell = options.remote_shell;
   program.say = [](const std::string& text) { fmt::print(stderr, "moonshard: {}\n", text); };
-  Restarts restarts(options);
+  launch::Restarts restarts(
+      {options.nproc, options.hosts, options.max_restarts, options.min_nproc});
   const SignalWatch watch;
   try {
     while (true) {
@@ -224,8 +169,8 @@ int start_ranks(const RanksOptions& options, const Verb& verb, const Words& word
       if (!result.report.empty()) fmt::print(stderr, "moonshard: {}\n", result.report);
       if (!result.log_dir.empty() && program.count > 1)
         fmt::print(stderr, "moonshard: logs of the other ranks: {}\n", result.log_dir.string());
-      if (!restarts.start_again(result, std::chrono::steady_clock::now() - began))
-        return result.exit_code;
+      const std::chrono::duration<double> ran = std::chrono::steady_clock::now() - began;
+      if (!restarts.start_again(result, ran.count())) return result.exit_code;
       throw_if_interrupted();
       fmt::print(stderr, "moonshard: restart {} of {}, {} rank{}\n", restarts.done(),
                  options.max_restarts, restarts.count(), restarts.count() == 1 ? "" : "s");

@@ -137,7 +137,7 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
     const UpdatePart& part = parts[i];
     check_part(part);
     if (part.value.numel() == 0) continue;
-    if (!kernel_takes(part, rule.kind)) {
+    if (rule.noise_variance > 0 || !kernel_takes(part, rule.kind)) {
       by_reference.push_back(i);
       continue;
     }

@@ -37,6 +37,9 @@ struct UpdatePart {
 struct UpdateRule {
   UpdateKind kind = UpdateKind::Sgd;
   double lr = 0, momentum = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
+  /// Adam: where above 0, the corrected mean square minus this, and at least noise_floor, stands
+  /// under the root, without eps (DP-AdamBC, Tang et al. 2024). By the reference alone.
+  double noise_variance = 0, noise_floor = 0;
 };
 
 /// Applied to the gradient first. A std of 0 draws nothing.

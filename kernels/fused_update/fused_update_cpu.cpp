@@ -313,7 +313,7 @@ void fused_update_cpu(std::vector<UpdatePart>& parts, const UpdateRule& rule,
   std::vector<size_t> others;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].value.numel() == 0) continue;
-    if (!host_kernel_takes(parts[i], rule.kind)) {
+    if (rule.noise_variance > 0 || !host_kernel_takes(parts[i], rule.kind)) {
       others.push_back(i);
     } else if (parts[i].value.scalar_type() == at::kDouble) {
       doubles.push_back(host_part<double>(parts[i], rule, held));

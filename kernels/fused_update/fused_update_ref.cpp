@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <ATen/ATen.h>
 
 #include "kernels/counter_noise/counter_noise.h"
@@ -37,7 +39,32 @@ void finish_gradient(UpdatePart& part, const UpdateNoise& noise) {
   part.grad.div_(noise.denominator);
 }
 
+// Adam whose mean square is without the noise's part of it.
+void adam_corrected(UpdatePart& part, const UpdateRule& rule) {
+  const at::ScalarType type = part.first_moment.scalar_type();
+  at::Tensor gradient = part.grad.view(part.value.sizes()).to(type);
+  if (rule.kind == UpdateKind::AdamW) {
+    part.value.mul_(1 - rule.lr * rule.weight_decay);
+  } else if (rule.weight_decay != 0) {
+    gradient = gradient.add(part.value.to(type), rule.weight_decay);
+  }
+  part.first_moment.mul_(rule.beta1).add_(gradient, 1 - rule.beta1);
+  part.second_moment.mul_(rule.beta2).addcmul_(gradient, gradient, 1 - rule.beta2);
+  const auto steps = static_cast<double>(part.steps);
+  const at::Tensor spread = (part.second_moment / (1 - std::pow(rule.beta2, steps)))
+                                .sub_(rule.noise_variance)
+                                .clamp_min_(rule.noise_floor)
+                                .sqrt_();
+  part.value.addcdiv_(part.first_moment.to(part.value.scalar_type()),
+                      spread.to(part.value.scalar_type()),
+                      -rule.lr / (1 - std::pow(rule.beta1, steps)));
+}
+
 void adam(std::vector<UpdatePart>& parts, const UpdateRule& rule) {
+  if (rule.noise_variance > 0) {
+    for (UpdatePart& part : parts) adam_corrected(part, rule);
+    return;
+  }
   std::vector<at::Tensor> values, grads, means, squares, steps;
   for (UpdatePart& part : parts) {
     values.push_back(part.value);

@@ -12,25 +12,26 @@ namespace {
 
 constexpr const char* kWhere = "accountant.calibrate";
 
-// Evaluates epsilon of one phase repeatedly. For rdp only orders near the best one so far are
-// tried, which can only overestimate.
+// Evaluates epsilon of one phase, and of what is spent beside it, repeatedly. For rdp only orders
+// near the best one so far are tried, which can only overestimate.
 class Evaluator {
  public:
-  Evaluator(const std::string& method, double delta, double target)
-      : method_(method), delta_(delta), orders_(default_orders()) {
+  Evaluator(const std::string& method, double delta, double target,
+            std::vector<GaussianPhase> beside = {})
+      : method_(method), delta_(delta), orders_(default_orders()), beside_(std::move(beside)) {
     check_method(kWhere, method);
     MS_CHECK(target > 0 && std::isfinite(target),
              "{}: expected a finite target epsilon above 0, got {}", kWhere, target);
   }
 
   double operator()(const GaussianPhase& phase) {
-    if (method_ != "rdp") return epsilon_of(method_, {phase}, delta_).epsilon;
+    if (method_ != "rdp") return whole(phase);
     for (;;) {
       const size_t from = best_ < kAround ? 0 : best_ - kAround;
       const size_t to = std::min(orders_.size(), best_ + kAround + 1);
       const std::vector<double> near(orders_.begin() + static_cast<std::ptrdiff_t>(from),
                                      orders_.begin() + static_cast<std::ptrdiff_t>(to));
-      const RdpEpsilon found = rdp_epsilon({phase}, delta_, near);
+      const RdpEpsilon found = rdp_epsilon(with(phase), delta_, near);
       const auto place =
           static_cast<size_t>(std::find(near.begin(), near.end(), found.best_order) - near.begin());
       const bool moves =
@@ -43,7 +44,7 @@ class Evaluator {
 
   // The method at full accuracy: the answer's own epsilon.
   double whole(const GaussianPhase& phase) const {
-    return epsilon_of(method_, {phase}, delta_).epsilon;
+    return epsilon_of(method_, with(phase), delta_).epsilon;
   }
 
   // The search's tolerance on epsilon: grids cost seconds, closed forms nothing.
@@ -57,10 +58,17 @@ class Evaluator {
   }
 
  private:
+  std::vector<GaussianPhase> with(const GaussianPhase& phase) const {
+    std::vector<GaussianPhase> all = beside_;
+    all.push_back(phase);
+    return all;
+  }
+
   static constexpr size_t kAround = 2;
   std::string method_;
   double delta_;
   std::vector<double> orders_;
+  std::vector<GaussianPhase> beside_;
   size_t best_ = 60;
 };
 
@@ -97,14 +105,14 @@ void judge(const Evaluator& evaluate, const GaussianPhase& phase, double target)
 double calibrate_sigma(const std::string& method, double q, double steps, double delta,
                        double target_epsilon, const CalibrateOptions& options) {
   check_phases(kWhere, {{q, 1, steps}}, delta);
-  Evaluator evaluate(method, delta, target_epsilon);
+  Evaluator evaluate(method, delta, target_epsilon, options.beside);
   const double tolerance = evaluate.tolerance(options, target_epsilon);
   if (q == 0 || steps == 0) return 0;  // no data is used
   if (method == "pld") {
     // Renyi's bound needs a little more noise, and is quick: the search starts there.
     double high = 20;
     try {
-      high = calibrate_sigma("rdp", q, steps, delta, target_epsilon);
+      high = calibrate_sigma("rdp", q, steps, delta, target_epsilon, {.beside = options.beside});
     } catch (const UsageError&) {
     }
     double reached = evaluate({q, high, steps});

@@ -3,12 +3,18 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "runtime/accountant/gaussian.h"
 
 namespace moonshard::accountant {
 
 /// How far epsilon may stay below the target. 0 means the finest that suits the method.
 struct CalibrateOptions {
   double epsilon_tolerance = 0;
+  /// Spent beside the steps, whatever their noise is: part of every epsilon that is compared with
+  /// the target. For calibrate_sigma.
+  std::vector<GaussianPhase> beside = {};
 };
 
 /// The least noise multiplier, to within the tolerance on epsilon. Throws UsageError where even

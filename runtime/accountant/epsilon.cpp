@@ -80,6 +80,16 @@ void History::add(const GaussianPhase& phase) {
   phases_.push_back(phase);
 }
 
+void History::add_to_kind(const GaussianPhase& phase) {
+  for (GaussianPhase& earlier : phases_) {
+    if (earlier.q != phase.q || earlier.sigma != phase.sigma) continue;
+    check_phases("accountant.history", {phase}, 0.5);
+    earlier.steps += phase.steps;
+    return;
+  }
+  add(phase);
+}
+
 double History::num_steps() const {
   double steps = 0;
   for (const GaussianPhase& phase : phases_) steps += phase.steps;

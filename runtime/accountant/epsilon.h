@@ -52,6 +52,9 @@ class History {
   /// Adds steps; merged with the last phase when sampling rate and noise are the same. Phases of no
   /// steps are dropped. Throws UsageError for invalid numbers.
   void add(const GaussianPhase& phase);
+  /// The same, merged with any phase of that sampling rate and noise: where steps and releases
+  /// alternate there would be a phase for each. No order changes what was spent.
+  void add_to_kind(const GaussianPhase& phase);
 
   const std::vector<GaussianPhase>& phases() const { return phases_; }
   double num_steps() const;

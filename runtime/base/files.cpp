@@ -9,11 +9,11 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/reclaim.h"
 
@@ -60,7 +60,7 @@ int Descriptor::release() {
 
 bool Descriptor::close() {
   const int number = release();
-  return number < 0 || ::close(number) == 0;
+  return number < 0 || disk().close(number) == 0;
 }
 
 // ---- reading ----------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ ReadOnlyFile ReadOnlyFile::open(const std::filesystem::path& path) {
   result.file_ = Descriptor(open_or_reclaim(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (result.file_.number() < 0) fail_to_read(path, "read", errno);
   struct stat status {};
-  if (::fstat(result.file_.number(), &status) != 0) fail_to_read(path, "read", errno);
+  if (disk().fstat(result.file_.number(), status) != 0) fail_to_read(path, "read", errno);
   if (!S_ISREG(status.st_mode)) {
     throw IoError(fmt::format("{}: expected a file, got {}; name a file", path.string(),
                               S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device"));
@@ -88,9 +88,9 @@ void ReadOnlyFile::read_at(int64_t position, void* target, int64_t bytes,
   int64_t done = 0;
   while (done < bytes) {
     throw_if_interrupted();
-    const ssize_t got = ::pread(file_.number(), to + done,
-                                static_cast<size_t>(std::min(bytes - done, kMaxReadBytes)),
-                                static_cast<off_t>(position + done));
+    const ssize_t got = disk().pread(file_.number(), to + done,
+                                     static_cast<size_t>(std::min(bytes - done, kMaxReadBytes)),
+                                     static_cast<off_t>(position + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_to_read(path_, "read", errno);
     if (got == 0) {
@@ -113,18 +113,37 @@ void fail_to_write(const std::filesystem::path& path, const char* action, int er
       fmt::format("{}: cannot {}: {}; {}", path.string(), action, std::strerror(error), advice));
 }
 
+// A folder that is there may be one whose maker was killed before it was synced into the one above
+// it: a power cut would take it with all that was synced in it.
+static void make_last(const std::filesystem::path& folder) {
+  if (folder.empty() || disk().is_known_to_last(folder.string())) return;
+  const std::filesystem::path above = folder.parent_path();
+  if (above == folder) return;
+  make_last(above);
+  const Descriptor file(
+      disk().open(above.empty() ? "." : above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+  // One above that may not be read is not of our making.
+  if (file.number() >= 0 && disk().fsync(file.number()) != 0 && errno != EINVAL && errno != EROFS)
+    fail_to_write(above, "sync folder", errno);
+  disk().note_lasting(folder.string());
+}
+
 void create_folders(const std::filesystem::path& folder, Access access) {
-  std::error_code ignored;
-  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
+  if (folder.empty()) return;
+  if (is_folder(folder)) {
+    make_last(folder);
+    return;
+  }
   const std::filesystem::path above = folder.parent_path();
   if (above != folder) create_folders(above, access);
-  if (::mkdir(folder.c_str(), access == Access::Private ? 0700 : 0777) == 0) {
+  if (disk().mkdir(folder.c_str(), access == Access::Private ? 0700 : 0777) == 0) {
     sync_folder(above);
+    disk().note_lasting(folder.string());
     return;
   }
   const int reason = errno;  // another process may have been faster
-  if (!std::filesystem::is_directory(folder, ignored))
-    fail_to_write(folder, "make the folder", reason);
+  if (!is_folder(folder)) fail_to_write(folder, "make the folder", reason);
+  make_last(folder);
 }
 
 void create_private_folders(const std::filesystem::path& folder) {
@@ -158,7 +177,7 @@ StagedFile::StagedFile(const std::filesystem::path& target, OnInterrupt on_inter
   check_path_length(target);
   aside_ = target;
   // The process id in the name lets a later run tell a dead writer's leftovers from a live one's.
-  aside_ += fmt::format("{}{}.{}", kTemporaryMark, ::getpid(), counter.fetch_add(1));
+  aside_ += fmt::format("{}{}.{}", kTemporaryMark, disk().process(), counter.fetch_add(1));
   file_ = Descriptor(
       open_or_reclaim(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file_mode(access)));
   if (file_.number() < 0) {
@@ -175,7 +194,7 @@ StagedFile::StagedFile(StagedFile&& other) noexcept
       on_interrupt_(other.on_interrupt_) {}
 
 StagedFile::~StagedFile() {
-  if (!aside_.empty()) ::unlink(aside_.c_str());
+  if (!aside_.empty()) disk().unlink(aside_.c_str());
 }
 
 void StagedFile::write(const void* data, int64_t bytes) {
@@ -183,7 +202,7 @@ void StagedFile::write(const void* data, int64_t bytes) {
   while (bytes > 0) {
     if (on_interrupt_ == OnInterrupt::Stop) throw_if_interrupted();
     const ssize_t written =
-        ::write(file_.number(), from, static_cast<size_t>(std::min(bytes, kMaxWriteBytes)));
+        disk().write(file_.number(), from, static_cast<size_t>(std::min(bytes, kMaxWriteBytes)));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_to_write(target_, "write", errno);
     from += written;
@@ -194,7 +213,7 @@ void StagedFile::write(const void* data, int64_t bytes) {
 void StagedFile::write_at(int64_t position, const void* data, int64_t bytes) {
   const auto* from = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t written = ::pwrite(
+    const ssize_t written = disk().pwrite(
         file_.number(), from, static_cast<size_t>(std::min(bytes, kMaxWriteBytes)), position);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_to_write(target_, "write", errno);
@@ -205,24 +224,23 @@ void StagedFile::write_at(int64_t position, const void* data, int64_t bytes) {
 }
 
 void StagedFile::finish() {
-  if (::fsync(file_.number()) != 0) fail_to_write(target_, "sync", errno);
+  if (disk().fsync(file_.number()) != 0) fail_to_write(target_, "sync", errno);
   if (!file_.close()) fail_to_write(target_, "write", errno);
 }
 
 void StagedFile::commit() {
-  if (::rename(aside_.c_str(), target_.c_str()) != 0) fail_to_write(target_, "replace", errno);
+  if (disk().rename(aside_.c_str(), target_.c_str()) != 0) fail_to_write(target_, "replace", errno);
   aside_.clear();
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes,
                            Access access) {
-  std::error_code unknown;
-  const std::filesystem::file_status there = std::filesystem::status(path, unknown);
+  struct stat there {};
   // The rename would put a plain file in the place of a device or a pipe.
-  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
-    throw IoError(
-        fmt::format("{}: expected the name of a file, got {}; choose another name", path.string(),
-                    std::filesystem::is_directory(there) ? "a folder" : "a device or a pipe"));
+  if (disk().stat(path.c_str(), there) == 0 && !S_ISREG(there.st_mode)) {
+    throw IoError(fmt::format("{}: expected the name of a file, got {}; choose another name",
+                              path.string(),
+                              S_ISDIR(there.st_mode) ? "a folder" : "a device or a pipe"));
   }
   StagedFile file(path, StagedFile::OnInterrupt::GoOn, access);
   file.write(bytes.data(), static_cast<int64_t>(bytes.size()));
@@ -234,11 +252,11 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
 void append_to_file(const std::filesystem::path& path, std::string_view bytes, Access access) {
   // A folder from elsewhere may hold a link to anything; O_NONBLOCK refuses a pipe without a
   // reader.
-  const Descriptor file(::open(path.c_str(),
-                               O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
-                               file_mode(access)));
+  const Descriptor file(
+      disk().open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                  file_mode(access)));
   if (file.number() < 0) fail_to_write(path, "open", errno);
-  const ssize_t written = ::write(file.number(), bytes.data(), bytes.size());
+  const ssize_t written = disk().write(file.number(), bytes.data(), bytes.size());
   if (written < 0) fail_to_write(path, "add to", errno);
   if (written != static_cast<ssize_t>(bytes.size())) fail_to_write(path, "add to", ENOSPC);
 }
@@ -249,26 +267,35 @@ void append_private(const std::filesystem::path& path, std::string_view bytes) {
 
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor file(
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      disk().open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
   if (file.number() < 0) fail_to_write(folder, "open folder", errno);
   // Some file systems cannot sync a folder and say so with EINVAL: the rename is all they offer.
-  if (::fsync(file.number()) != 0 && errno != EINVAL) fail_to_write(folder, "sync folder", errno);
+  if (disk().fsync(file.number()) != 0 && errno != EINVAL)
+    fail_to_write(folder, "sync folder", errno);
 }
 
 bool is_temporary_name(std::string_view file_name) {
   return file_name.find(kTemporaryMark) != std::string_view::npos;
 }
 
+// Whether the process of that number is the one that made the file, not one of the same number
+// that began later.
+static bool may_be_written(const std::filesystem::path& path, int64_t writer) {
+  if (!disk().is_alive(writer)) return false;
+  struct stat status {};
+  constexpr double kSlack = 10;  // clocks are read apart, and may have been set
+  return disk().lstat(path.c_str(), status) != 0 ||
+         disk().began(writer) <= static_cast<double>(status.st_mtime) + kSlack;
+}
+
 int sweep_stale_temporaries(const std::filesystem::path& folder) {
   int removed = 0;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : disk().names_in(folder)) {
     const size_t mark = name.find(kTemporaryMark);
     if (mark == std::string::npos) continue;
     const long writer = std::strtol(name.c_str() + mark + kTemporaryMark.size(), nullptr, 10);
-    const bool alive = writer > 0 && (::kill(static_cast<pid_t>(writer), 0) == 0 || errno == EPERM);
-    if (!alive && std::filesystem::remove(entry.path(), error)) ++removed;
+    const std::filesystem::path path = folder / name;
+    if (!may_be_written(path, writer) && disk().unlink(path.c_str()) == 0) ++removed;
   }
   return removed;
 }

@@ -4,12 +4,15 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <set>
 #include <vector>
 
+#include <fcntl.h>
+
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 #include "runtime/base/files.h"
+#include "runtime/base/reclaim.h"
 #include "runtime/base/utf8.h"
 
 namespace moonshard {
@@ -190,20 +193,25 @@ Json parse_json_list(std::string_view text, const std::string& where, const std:
 
 std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) {
   // Folders, pipes and devices are refused before they are opened: a pipe would block the reader.
-  std::error_code error;
-  const auto kind = std::filesystem::status(path, error).type();
-  if (kind != std::filesystem::file_type::regular &&
-      kind != std::filesystem::file_type::not_found) {
-    throw IoError(fmt::format(
-        "{}: cannot read: expected a file, got {}", path.string(),
-        kind == std::filesystem::file_type::directory ? "a folder" : "a pipe or device"));
+  struct stat status {};
+  if (disk().stat(path.c_str(), status) == 0 && !S_ISREG(status.st_mode)) {
+    throw IoError(fmt::format("{}: cannot read: expected a file, got {}", path.string(),
+                              S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device"));
   }
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw IoError(fmt::format("{}: cannot read: {}", path.string(), std::strerror(errno)));
+  const auto fail = [&] {
+    throw IoError(fmt::format("{}: cannot read: {}", path.string(), std::strerror(errno)));
+  };
+  const Descriptor file(open_or_reclaim(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.number() < 0) fail();
   std::string text;
   char buffer[65536];
-  while (in.read(buffer, sizeof buffer) || in.gcount() > 0) {
-    text.append(buffer, static_cast<size_t>(in.gcount()));
+  while (true) {  // some files of the system's do not tell their size
+    const ssize_t got =
+        disk().pread(file.number(), buffer, sizeof buffer, static_cast<off_t>(text.size()));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail();
+    if (got == 0) break;
+    text.append(buffer, static_cast<size_t>(got));
     if (text.size() > max_bytes) {
       throw IoError(fmt::format("{}: expected at most {} bytes, got more; it is not a record",
                                 path.string(), max_bytes));

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <utility>
 
-#include <fcntl.h>
+#include "runtime/base/disk.h"
 
 namespace moonshard {
 namespace {
@@ -32,10 +32,10 @@ bool reclaim() {
 }
 
 int open_or_reclaim(const char* path, int flags, unsigned mode) {
-  const int file = ::open(path, flags, mode);
+  const int file = disk().open(path, flags, mode);
   if (file >= 0 || (errno != EMFILE && errno != ENFILE)) return file;
   const int error = errno;
-  if (reclaim()) return ::open(path, flags, mode);
+  if (reclaim()) return disk().open(path, flags, mode);
   errno = error;
   return file;
 }

@@ -49,13 +49,13 @@ void check_model(const CheckpointIndex& index, const models::Model& model,
              where, name, one_line(*saved), one_line(value));
   }
   const auto shapes = shapes_of(model);
-  const auto dtype = dtype_from_name(model.options().dtype);
   for (const auto& [name, shape] : shapes) {
     const StoredTensor* saved = index.find(name);
     MS_CHECK(saved != nullptr,
              "checkpoint {}: expected the parameters of model '{}', got none named '{}'; it "
              "belongs to another model",
              where, model.options().model, name);
+    const auto dtype = model.kept_type(model.parameter(name));
     MS_CHECK(saved->shape == shape && saved->dtype == dtype,
              "checkpoint {}: parameter '{}': expected {} {}, as saved, got {} {} in model '{}'; "
              "make the same model",

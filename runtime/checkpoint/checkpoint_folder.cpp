@@ -1,9 +1,6 @@
 #include "runtime/checkpoint/checkpoint_folder.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,9 +11,9 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 #include "runtime/base/files.h"
 #include "runtime/base/json.h"
-#include "runtime/checkpoint/checkpoint_index.h"
 
 namespace moonshard::checkpoint {
 namespace {
@@ -36,8 +33,7 @@ int64_t step_of(const std::string& name) {
 }
 
 bool is_complete(const fs::path& checkpoint) {
-  std::error_code ignored;
-  return fs::exists(checkpoint / kIndexName, ignored);
+  return is_there(checkpoint / kIndexName);
 }
 
 std::string random_id() {
@@ -48,20 +44,16 @@ std::string random_id() {
 // Held while a checkpoint is written: partial folders that are there meanwhile are dead ones. The
 // system lets go of it with the process, however that ends.
 Descriptor lock(const fs::path& folder, bool& is_held) {
-  Descriptor file(::open((folder / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  is_held = file.number() >= 0 && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+  Descriptor file(disk().open((folder / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  is_held = file.number() >= 0 && disk().flock(file.number()) == 0;
   return file;
 }
 
 void sweep(const fs::path& folder) {
-  std::vector<fs::path> stale;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : disk().names_in(folder)) {
     if (name.starts_with(".step_") && name.find(".partial-") != std::string::npos)
-      stale.push_back(entry.path());
+      remove_tree(folder / name);
   }
-  for (const fs::path& path : stale) fs::remove_all(path, ignored);
   sweep_stale_temporaries(folder);
 }
 
@@ -73,16 +65,14 @@ std::string checkpoint_name(int64_t step) {
 
 std::vector<std::string> checkpoints_newest_first(const fs::path& folder) {
   std::vector<std::pair<int64_t, std::string>> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : disk().names_in(folder)) {
     const int64_t step = step_of(name);
-    if (step >= 0 && is_complete(entry.path())) found.emplace_back(step, name);
+    if (step >= 0 && is_complete(folder / name)) found.emplace_back(step, name);
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> names;
   for (const auto& [step, name] : found) names.push_back(name);
-  if (!fs::exists(folder / kLatest, error)) return names;
+  if (!is_there(folder / kLatest)) return names;
   std::string latest = read_text_file(folder / kLatest, 4096);
   latest.resize(latest.find_last_not_of(" \r\n") + 1);
   // An untrusted name never leads out of the folder: it must be one of those that were found.
@@ -98,8 +88,7 @@ fs::path find_checkpoint(const fs::path& where) {
 }
 
 void sweep_partial_checkpoints(const fs::path& folder) {
-  std::error_code error;
-  if (!fs::exists(folder / kLock, error)) return;
+  if (!is_there(folder / kLock)) return;
   bool is_held = false;
   const Descriptor held = lock(folder, is_held);
   if (is_held) sweep(folder);
@@ -109,11 +98,9 @@ void prune_checkpoints(const fs::path& folder, const std::string& newest, int64_
                        int64_t keep_every) {
   if (keep == 0) return;
   std::vector<std::pair<int64_t, fs::path>> older;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : disk().names_in(folder)) {
     const int64_t step = step_of(name);
-    if (step >= 0 && name != newest) older.emplace_back(step, entry.path());
+    if (step >= 0 && name != newest) older.emplace_back(step, folder / name);
   }
   std::sort(older.rbegin(), older.rend());
   for (size_t i = static_cast<size_t>(keep - 1); i < older.size(); ++i) {
@@ -122,12 +109,12 @@ void prune_checkpoints(const fs::path& folder, const std::string& newest, int64_
     // Under the name of a partial one: readers never see a part of it, and the next save sweeps.
     const fs::path aside =
         folder / fmt::format(".{}.partial-{}", path.filename().string(), random_id());
-    if (::rename(path.c_str(), aside.c_str()) == 0) fs::remove_all(aside, ignored);
+    if (disk().rename(path.c_str(), aside.c_str()) == 0) remove_tree(aside);
   }
 }
 
 PartialCheckpoint::PartialCheckpoint(const fs::path& folder, int64_t step)
-    : folder_(folder), target_(folder / checkpoint_name(step)), id_(random_id()) {
+    : folder_(folder), target_(folder / checkpoint_name(step)), step_(step), id_(random_id()) {
   create_private_folders(folder);
   bool is_held = false;
   lock_ = lock(folder, is_held);
@@ -140,7 +127,7 @@ PartialCheckpoint::PartialCheckpoint(const fs::path& folder, int64_t step)
   if (is_held) sweep(folder);  // a disk without locks keeps its leftovers
   partial_ = folder / fmt::format(".{}.partial-{}", checkpoint_name(step), id_);
   // Readable by its owner alone: weights, and the seed that the noise comes from.
-  if (::mkdir(partial_.c_str(), 0700) != 0) {
+  if (disk().mkdir(partial_.c_str(), 0700) != 0) {
     const int reason = errno;
     partial_.clear();
     fail_to_write(folder, "make a folder in it", reason);
@@ -148,17 +135,16 @@ PartialCheckpoint::PartialCheckpoint(const fs::path& folder, int64_t step)
 }
 
 PartialCheckpoint::~PartialCheckpoint() {
-  std::error_code ignored;
-  if (!partial_.empty()) fs::remove_all(partial_, ignored);
+  if (!partial_.empty()) remove_tree(partial_);
 }
 
 void PartialCheckpoint::publish(const std::string& index_text) {
   write_file_atomically(partial_ / kIndexName, index_text, Access::Private);
-  if (::rename(partial_.c_str(), target_.c_str()) == 0) {
+  if (disk().rename(partial_.c_str(), target_.c_str()) == 0) {
     partial_.clear();
   } else if (errno == ENOTEMPTY || errno == EEXIST) {
     // The old one takes the partial's name, and is removed with it.
-    if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
+    if (disk().exchange(partial_.c_str(), target_.c_str()) != 0) {
       throw IoError(
           fmt::format("{}: cannot replace the checkpoint that is there: {}; remove it first, or "
                       "save to another folder",

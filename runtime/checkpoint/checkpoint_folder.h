@@ -13,6 +13,8 @@
 
 namespace moonshard::checkpoint {
 
+inline constexpr const char* kIndexName = "index.json";
+
 /// "step_00000120"
 std::string checkpoint_name(int64_t step);
 
@@ -42,6 +44,8 @@ class PartialCheckpoint {
   ~PartialCheckpoint();
 
   const std::string& id() const { return id_; }
+  const std::filesystem::path& folder() const { return folder_; }
+  int64_t step() const { return step_; }
   /// Where its files go.
   const std::filesystem::path& path() const { return partial_; }
   /// All other files are there: writes the index, renames the folder and points `latest` to
@@ -50,6 +54,7 @@ class PartialCheckpoint {
 
  private:
   std::filesystem::path folder_, partial_, target_;
+  int64_t step_;
   std::string id_;
   Descriptor lock_;
 };

@@ -12,6 +12,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "runtime/base/json.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/integrity.h"
 
 namespace moonshard::checkpoint {
@@ -20,7 +21,6 @@ namespace moonshard::checkpoint {
 /// version 3 of every tensor; version 1 is read, but an edit of it would go unseen, so that a run
 /// that resumes from it claims no epsilon.
 inline constexpr int64_t kCheckpointVersion = 3;
-inline constexpr const char* kIndexName = "index.json";
 
 /// Elements first … first + count - 1 of a flattened tensor, under its name in a file.
 struct StoredPart {

@@ -14,21 +14,10 @@
 #include <vector>
 
 #include "runtime/base/interrupt.h"
+#include "runtime/checkpoint/durable_course.h"
 #include "runtime/checkpoint/saver.h"
-#include "runtime/comm/communicator.h"
 
 namespace moonshard::checkpoint {
-
-struct DurableOptions : SaveOptions {
-  DurableOptions() : SaveOptions{.wait = false, .keep = 2, .keep_every = 0} {}
-  int64_t every = 100;  ///< steps from one save to the next
-};
-
-/// The run was asked to end, and all that it needs to go on is on the disk.
-class Stopped : public Error {
- public:
-  using Error::Error;
-};
 
 class DurableRun {
  public:
@@ -39,35 +28,21 @@ class DurableRun {
   ~DurableRun();
 
   /// The step of the checkpoint that it goes on from; none at the first start.
-  std::optional<int64_t> resumed_step() const { return resumed_step_; }
+  std::optional<int64_t> resumed_step() const { return course_->resumed_step(); }
   /// What users should hear of: damaged checkpoints that were passed over, saves that failed. Each
   /// once.
-  std::vector<std::string> take_warnings();
+  std::vector<std::string> take_warnings() { return course_->take_warnings(); }
 
-  void before_step();
+  void before_step() { course_->before_step(); }
   /// Saves if it is time. Throws Stopped after the save that the system asked for.
   void after_step(int64_t step);
 
  private:
-  class SpentFile;
+  class Parts;
 
-  void resume_newest();
-  void charge_lost_steps();
-  bool must_stop();
-  void hear_of_saves();
-
-  train::Trainer& trainer_;
-  Saver& saver_;
-  std::filesystem::path folder_;
-  DurableOptions options_;
   StopSignals signals_;
-  std::unique_ptr<SpentFile> spent_;  ///< on rank 0 of a run with secret noise
-  std::optional<int64_t> resumed_step_;
-  std::vector<std::string> warnings_;
-  // Ranks hear of a signal at different times: what each knew after one step is everybody's after
-  // the next.
-  comm::Pending agreeing_;
-  at::Tensor agreed_;
+  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<DurableCourse> course_;
 };
 
 }  // namespace moonshard::checkpoint

@@ -35,16 +35,15 @@ struct SaveJob {
 
   // Returns the seal of the index.
   std::string write() {
-    const std::vector<std::string> answers =
-        ranks.run([&] { return write_rank_file(partial_path, index.id, rank, state, has_key); });
-    return ranks.run_on_first([&] {
+    const auto write_part = [&] {
+      return write_rank_file(partial_path, index.id, rank, state, has_key);
+    };
+    const auto make_index = [&](const std::vector<std::string>& answers) {
       for (size_t i = 0; i < answers.size(); ++i) add_rank(index, static_cast<int>(i), answers[i]);
       const std::string text = index_text(index, key);
-      partial->publish(text);
-      prune_checkpoints(folder, checkpoint_name(index.step), options.keep, options.keep_every);
-      partial.reset();
-      return seal_of(text);
-    });
+      return IndexText{text, seal_of(text)};
+    };
+    return write_in_order(ranks, partial, options, write_part, make_index);
   }
 };
 
@@ -93,9 +92,11 @@ SaveJob begin(train::Trainer& trainer, const fs::path& folder, const SaveOptions
       options,
       {},
       {}};
-  // With ddp every rank has the same: one writes.
-  if (trainer.sharding_options().parallel != "ddp" || world.rank() == 0)
-    job.state = rank_state(trainer.parallel(), trainer.optimizer());
+  // Of ranks that have the same, one writes: all with ddp, those of other copies with fsdp.
+  const sharding::ShardingOptions& sharding = trainer.sharding_options();
+  const int writers =
+      sharding.parallel == "ddp" ? 1 : sharding::ranks_of_a_copy(sharding, world.size());
+  if (world.rank() < writers) job.state = rank_state(trainer.parallel(), trainer.optimizer());
   const int64_t step = trainer.state().step;
   const std::string name = job.ranks.run_on_first([&] {
     job.key = checkpoint_key();
@@ -157,10 +158,6 @@ struct Saver::Behind {
     is_done.store(true, std::memory_order_release);
   }
 };
-
-std::string failed_save(int64_t step, const std::string& error) {
-  return fmt::format("the checkpoint of step {} was not saved: {}", step, error);
-}
 
 Saver::Saver(train::Trainer& trainer) : trainer_(trainer), copies_(std::make_unique<Copies>()) {}
 

@@ -10,27 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/save_order.h"
 #include "runtime/train/trainer.h"
 
 namespace moonshard::checkpoint {
-
-struct SaveOptions {
-  bool wait = true;        ///< until it is on the disk
-  int64_t keep = 0;        ///< how many of the newest stay; 0: all
-  int64_t keep_every = 0;  ///< those of steps that it divides stay as well; 0: none
-};
-
-/// What became of a save; the same on all ranks, but for the times.
-struct SaveOutcome {
-  std::filesystem::path path;
-  int64_t step = 0;
-  double waited_s = 0;   ///< by the step: for an earlier save, and for the copy
-  double written_s = 0;  ///< from then on
-  std::string error;     ///< empty when it is on the disk
-};
-
-/// For users: "the checkpoint of step … was not saved", with the reason.
-std::string failed_save(int64_t step, const std::string& error);
 
 class Saver {
  public:

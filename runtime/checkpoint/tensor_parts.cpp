@@ -6,6 +6,7 @@
 
 #include "kernels/split_float/split_float.h"
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 #include "runtime/base/json.h"
 #include "runtime/base/utf8.h"
 #include "runtime/checkpoint/integrity.h"
@@ -60,8 +61,7 @@ std::string write_rank_file(const fs::path& folder, const std::string& id, int r
   }
   Json answer{{"parts", std::move(parts)}, {"steps", state.optimizer_steps}};
   if (!tensors.empty()) {
-    std::error_code ignored;
-    MS_CHECK(fs::is_directory(folder, ignored),
+    MS_CHECK(is_folder(folder),
              "checkpoint: {}: expected the folder that rank 0 made, got none; save to a disk that "
              "all ranks share",
              folder.string());

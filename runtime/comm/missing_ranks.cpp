@@ -36,6 +36,16 @@ const Collective* with_number(const Pulse& pulse, int64_t number) {
   return found != pulse.recent.end() ? &*found : nullptr;
 }
 
+// What the rank called under the same number, if that is something else; else null.
+const Collective* other_call(const Pulse& pulse, const Collective& collective) {
+  const Collective* same = with_number(pulse, collective.number);
+  const bool differs = same != nullptr &&
+                       (same->operation != collective.operation || same->about != collective.about);
+  return differs ? same : nullptr;
+}
+
+constexpr const char* kSameOrder = "every rank must call the same collectives in the same order";
+
 Verdict judge_ended(const Collective& collective, const Sighting& sighting) {
   const Pulse& pulse = *sighting.pulse;
   switch (pulse.state) {
@@ -43,6 +53,13 @@ Verdict judge_ended(const Collective& collective, const Sighting& sighting) {
       return {Absence::Failed, true,
               fmt::format("failed {}: {}", describe_position(pulse), indented(pulse.error))};
     case RankState::GaveUp:
+      // All that wait give up at about the same time: which of them called something else is the
+      // cause, whoever was the first to say so.
+      if (const Collective* other = other_call(pulse, collective)) {
+        return {Absence::Differs, true,
+                fmt::format("called something else, and gave up: its {}; {}", name_of(*other),
+                            kSameOrder)};
+      }
       return {Absence::GaveUp, true, "gave up: " + first_line(pulse.error)};
     case RankState::Finished:
       if (pulse.started < collective.number) {
@@ -102,19 +119,18 @@ Verdict judge(const Collective& collective, const Sighting& sighting) {
   }
   if (sighting.silent_s > kSilence) {
     const bool is_certain = sighting.life == Life::Unknown && sighting.silent_s > kSilenceOfTheDead;
-    return {Absence::Silent, is_certain,
+    // On a slow network the hung rank is the one that has not come.
+    const bool has_come =
+        pulse.started >= collective.number && other_call(pulse, collective) == nullptr;
+    return {has_come && !is_certain ? Absence::Quiet : Absence::Silent, is_certain,
             fmt::format("no sign of life for {:.1f} s: killed, stopped or cut off; {}",
                         sighting.silent_s, last_seen(sighting))};
   }
   if (pulse.started < collective.number)
     return {Absence::Behind, false, "has not come: it is " + describe_position(pulse)};
-  const Collective* same = with_number(pulse, collective.number);
-  if (same != nullptr &&
-      (same->operation != collective.operation || same->about != collective.about)) {
+  if (const Collective* other = other_call(pulse, collective)) {
     return {Absence::Differs, false,
-            fmt::format("called something else: its {}; every rank must call the same collectives "
-                        "in the same order",
-                        name_of(*same))};
+            fmt::format("called something else: its {}; {}", name_of(*other), kSameOrder)};
   }
   return {};
 }

@@ -24,7 +24,7 @@ struct Sighting {
   bool ended_after_board = false;
 };
 
-/// From the worst to none. The missing ranks are those of the worst kind among the first eight.
+/// From the worst to none. The missing ranks are those of the worst kind among the first nine.
 enum class Absence {
   Dead,
   Failed,
@@ -34,6 +34,7 @@ enum class Absence {
   NotJoined,
   Behind,
   Differs,
+  Quiet,  ///< silent for a while, but it had come to this collective
   GaveUp,
   Unknown,  ///< the board is lost: nobody to blame
   None

@@ -27,6 +27,9 @@ class SingleWorld : public World {
   std::shared_ptr<Communicator> group(const std::string&, c10::Device) override {
     return make_single();
   }
+  std::shared_ptr<Communicator> part_group(const std::string&, c10::Device, int, int) override {
+    return make_single();
+  }
 };
 
 class FakeWorld : public World {
@@ -37,6 +40,12 @@ class FakeWorld : public World {
   std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) override {
     std::shared_ptr<Communicator> made = make_fake(0, size_, link_, device);
     if (name != "train") made->set_name(name);
+    return made;
+  }
+  std::shared_ptr<Communicator> part_group(const std::string& name, c10::Device device, int rank,
+                                           int size) override {
+    std::shared_ptr<Communicator> made = make_fake(rank, size, link_, device);
+    made->set_name(name);
     return made;
   }
 
@@ -61,10 +70,14 @@ class JobWorld : public World {
   int size() const override { return environment_.world; }
 
   std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) override {
-    return connect(name, device, &watchdog_);
+    return connect(name, device, environment_.rank, environment_.world, &watchdog_);
+  }
+  std::shared_ptr<Communicator> part_group(const std::string& name, c10::Device device, int rank,
+                                           int size) override {
+    return connect(name, device, rank, size, &watchdog_);
   }
   std::shared_ptr<Communicator> background_group(const std::string& name) override {
-    return connect(name, c10::kCPU, nullptr);
+    return connect(name, c10::kCPU, environment_.rank, environment_.world, nullptr);
   }
 
   int64_t agree_on_seed(int64_t own) {
@@ -83,15 +96,15 @@ class JobWorld : public World {
   }
 
  private:
-  std::shared_ptr<Communicator> connect(const std::string& name, c10::Device device,
-                                        Watchdog* watchdog) {
+  std::shared_ptr<Communicator> connect(const std::string& name, c10::Device device, int rank,
+                                        int size, Watchdog* watchdog) {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Communicator>& known = groups_[name + "/" + device.str()];
     if (known != nullptr) return known;
     GroupOptions options;
     options.name = name;
-    options.rank = environment_.rank;
-    options.size = environment_.world;
+    options.rank = rank;
+    options.size = size;
     options.timeout_s = timeout_s_;
     options.watchdog = watchdog;
     options.device = device;

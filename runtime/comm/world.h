@@ -22,6 +22,11 @@ class World {
   /// ask in the same order. Names in use: "train", "statistics", "script",
   /// "checkpoint", "checkpoint behind", "verify".
   virtual std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) = 0;
+  /// A group of some of the ranks: this one is number `rank` of `size` in it. The name tells it
+  /// from those of the other ranks, which are made at the same time; all have their say in the same
+  /// order.
+  virtual std::shared_ptr<Communicator> part_group(const std::string& name, c10::Device device,
+                                                   int rank, int size) = 0;
   /// The same for host tensors, for a thread beside the training. Its collectives have no numbers:
   /// their order among the others differs from rank to rank. A rank that is gone is an error here,
   /// too; one that hangs is found by the training's collectives.

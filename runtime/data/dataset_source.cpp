@@ -67,6 +67,13 @@ Json DatasetSource::shared_facts() const {
           {"seed or secret", choice_}};
 }
 
+double DatasetSource::steps_per_epoch() const {
+  const Sampling sampling = this->sampling();
+  if (sampling.rate > 0) return 1 / sampling.rate;
+  return static_cast<double>(dataset_->size()) /
+         static_cast<double>(options_.batch_size * options_.grad_accum * world_);
+}
+
 DatasetSource::~DatasetSource() {
   forget_ahead();
 }

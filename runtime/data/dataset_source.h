@@ -33,6 +33,7 @@ class DatasetSource : public Source {
   int64_t position() const override { return position_; }
   void go_to(int64_t position) override;
   Sampling sampling() const override { return sampler_->sampling(); }
+  double steps_per_epoch() const override;
   Json shared_facts() const override;
   void use_seed(int64_t seed) override;
   Json facts() const override;

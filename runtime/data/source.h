@@ -50,6 +50,8 @@ class Source {
   virtual int64_t position() const = 0;
   virtual void go_to(int64_t position) = 0;
   virtual Sampling sampling() const = 0;
+  /// Steps of one pass over the data; 0 where it has no end.
+  virtual double steps_per_epoch() const { return 0; }
   /// What all ranks must have alike, or they would choose samples of different data, or the same
   /// sample twice: [ { name: value } ].
   virtual Json shared_facts() const = 0;

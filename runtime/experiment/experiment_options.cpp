@@ -36,7 +36,7 @@ const OptionSchema& experiment_schema() {
     s.text<T>("data_file", &T::data_file,
               ".jsonl file with text and label on every line, for task classify");
     s.text<T>("tokenizer", &T::tokenizer,
-              "bytes, a tokenizer.json (byte-level BPE), or a folder that has one");
+              "bytes, a tokenizer.json (BPE), or a folder that has one");
     s.choice<T>("packing", &T::packing, {"packed", "padded"},
                 "documents end to end in samples of seq_length, or one document per sample");
     s.choice<T>("invalid_utf8", &T::invalid_utf8, {"error", "replace"},

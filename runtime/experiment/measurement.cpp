@@ -83,13 +83,8 @@ void Measurement::end_measured_steps() {
 
 void Measurement::add_step(const train::Trainer& trainer, const train::StepReport& report,
                            bool is_warmup) {
-  records::StepRow row{.step = static_cast<double>(report.step),
-                       .warmup = is_warmup,
-                       .loss = report.loss,
-                       .lr = report.lr,
-                       .time_ms = report.time_ms,
-                       .clip_fraction = report.clip_fraction,
-                       .phases_ms = {}};
+  records::StepRow row = step_row(report, /*with_norms=*/false);
+  row.warmup = is_warmup;
   for (const auto& [phase, ms] : report.phases) {
     row.phases_ms.push_back({phase, ms});
     if (!is_warmup) phase_samples_[phase].push_back(ms);

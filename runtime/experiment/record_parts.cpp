@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <set>
 
+#include "runtime/analysis/rows.h"
+
 namespace moonshard::experiment {
 namespace {
 
@@ -165,6 +167,26 @@ records::ShardingPart sharding_part(const train::Trainer& trainer,
           .units = trainer.parallel().unit_names(),
           .held = held_by_rank(trainer, report),
           .traffic = traffic_of(report)};
+}
+
+records::StepRow step_row(const train::StepReport& report, bool with_norms) {
+  records::StepRow row{.step = static_cast<double>(report.step),
+                       .loss = report.loss,
+                       .lr = report.lr,
+                       .time_ms = report.time_ms,
+                       .clip_fraction = report.clip_fraction,
+                       .epsilon = report.epsilon.value_or(NAN),
+                       .grad_norm = report.grad_norm.value_or(NAN),
+                       .phases_ms = {}};
+  std::vector<double> norms;
+  if (with_norms)
+    for (const double norm : report.all_norms)
+      if (std::isfinite(norm)) norms.push_back(norm);
+  if (norms.empty()) return row;
+  row.norm_p10 = analysis::quantile(norms, 0.1);
+  row.norm_p50 = analysis::quantile(norms, 0.5);
+  row.norm_p90 = analysis::quantile(norms, 0.9);
+  return row;
 }
 
 std::vector<records::Traffic> traffic_of(const train::StepReport& report) {

@@ -14,6 +14,10 @@ namespace moonshard::experiment {
 
 // What a step's report says about ranks, memory and communication, as parts of a record.
 
+/// The figures of a training curve; `with_norms`: quantiles of the samples' gradient norms, too,
+/// which are secret where a result claims privacy.
+records::StepRow step_row(const train::StepReport& report, bool with_norms);
+
 /// What this rank holds at the end of a step.
 records::RankMemory held_by_rank(const train::Trainer& trainer, const train::StepReport& report);
 

@@ -4,18 +4,16 @@
 #include <cstring>
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 
 namespace moonshard::launch {
 namespace {
 
 std::string read_text(int file) {
   char text[512];
-  const ssize_t count = ::pread(file, text, sizeof text, 0);
+  const ssize_t count = disk().pread(file, text, sizeof text, 0);
   return count > 0 ? std::string(text, static_cast<size_t>(count)) : "";
 }
 
@@ -24,7 +22,7 @@ std::string read_text(int file) {
 bool is_still_there(int file, const std::filesystem::path& path) {
   struct stat ours {
   }, there{};
-  return ::fstat(file, &ours) == 0 && ::stat(path.c_str(), &there) == 0 &&
+  return disk().fstat(file, ours) == 0 && disk().stat(path.c_str(), there) == 0 &&
          ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
 }
 
@@ -33,8 +31,8 @@ bool is_still_there(int file, const std::filesystem::path& path) {
 struct FileLock::Held {
   Held(int open_file, std::filesystem::path at) : file(open_file), path(std::move(at)) {}
   ~Held() {
-    ::unlink(path.c_str());  // while locked: no other process can hold it
-    ::close(file);
+    disk().unlink(path.c_str());  // while locked: no other process can hold it
+    disk().close(file);
   }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
@@ -45,27 +43,28 @@ struct FileLock::Held {
 std::optional<FileLock> FileLock::try_take(const std::filesystem::path& path,
                                            const std::string& own_text, std::string& holder) {
   while (true) {
-    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    const int file = disk().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (file < 0) {
       throw IoError(fmt::format("{}: cannot make the lock file: {}; check the folder",
                                 path.string(), std::strerror(errno)));
     }
-    if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (disk().flock(file) != 0) {
       const int error = errno;
       holder = read_text(file);
-      ::close(file);
+      disk().close(file);
       if (error == EWOULDBLOCK) return std::nullopt;
       if (error == EINTR) continue;
       throw IoError(fmt::format("{}: cannot lock: {}; that file system may have no locks",
                                 path.string(), std::strerror(error)));
     }
     if (!is_still_there(file, path)) {
-      ::close(file);
+      disk().close(file);
       continue;
     }
     auto held = std::make_shared<Held>(file, path);
-    if (::ftruncate(file, 0) != 0 || ::pwrite(file, own_text.data(), own_text.size(), 0) !=
-                                         static_cast<ssize_t>(own_text.size())) {
+    if (disk().ftruncate(file, 0) != 0 ||
+        disk().pwrite(file, own_text.data(), own_text.size(), 0) !=
+            static_cast<ssize_t>(own_text.size())) {
       throw IoError(
           fmt::format("{}: cannot write the lock file: {}", path.string(), std::strerror(errno)));
     }

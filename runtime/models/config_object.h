@@ -20,6 +20,11 @@ class ConfigObject {
     const auto found = values_.find(key);
     return found != values_.end() && !found->is_null();
   }
+  /// Whether null is written out: "none", where the absent key stands for a default.
+  bool is_null(const char* key) const {
+    const auto found = values_.find(key);
+    return found != values_.end() && found->is_null();
+  }
   const nlohmann::json& get(const char* key) const { return values_.at(key); }
 
   int64_t integer(const char* key, int64_t min, int64_t max) const {

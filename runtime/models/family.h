@@ -36,6 +36,8 @@ struct Preset {
 struct WeightNames {
   std::string base_prefix;            ///< files of a bare base model leave it out of every name
   std::vector<std::string> optional;  ///< initialised at random if the file lacks them
+  /// Files of larger models, of which this one is a part, have one of these in its place.
+  std::vector<std::string> outer_prefixes = {};
 };
 
 class Family {
@@ -103,6 +105,8 @@ class Family {
   virtual void shrink(ModelOptions& o) const = 0;
   /// For option `frozen`: part of the first block, and one parameter outside of it or of the next.
   virtual std::string frozen_example() const = 0;
+  /// The other way round: a few that may be trained alone.
+  virtual std::string trained_example() const { return "*.bias"; }
 
  private:
   FamilyDescription description_;

@@ -1,10 +1,10 @@
 #include "runtime/models/model.h"
 
 #include <ATen/ATen.h>
-#include <fnmatch.h>
 
 #include "kernels/counter_noise/counter_noise.h"
 #include "runtime/base/check.h"
+#include "runtime/base/globs.h"
 #include "runtime/core/device.h"
 #include "runtime/models/batch_check.h"
 
@@ -46,8 +46,9 @@ int64_t Model::freeze(const std::string& glob) {
            options_.model);
   int64_t count = 0;
   for (const auto& parameter : parameters_) {
-    if (::fnmatch(glob.c_str(), parameter->name.c_str(), 0) != 0) continue;
+    if (!matches_any({glob}, parameter->name)) continue;
     parameter->trainable = false;
+    parameter->value = parameter->value.to(kept_type(*parameter));
     ++count;
   }
   MS_CHECK(count > 0,
@@ -55,6 +56,20 @@ int64_t Model::freeze(const std::string& glob) {
            "'{}'",
            options_.model, glob, parameters_.empty() ? "" : parameters_.front()->name);
   return count;
+}
+
+// What is never updated needs no more digits than the computation reads.
+at::ScalarType Model::kept_type(const Parameter& parameter) const {
+  const at::ScalarType kept = dtype_from_name(options_.dtype);
+  const bool is_narrower = c10::elementSize(seam_.compute_type) < c10::elementSize(kept);
+  return !parameter.trainable && is_narrower ? seam_.compute_type : kept;
+}
+
+bool Model::starts_trained(const std::string& name) const {
+  if (matches_any(globs_of(options_.frozen), name)) return false;
+  if (is_adapter_name(name)) return true;
+  const bool all = options_.trained.empty() && options_.lora_rank == 0;
+  return all || matches_any(globs_of(options_.trained), name);
 }
 
 Parameter& Model::parameter(const std::string& name) const {
@@ -85,17 +100,28 @@ Parameter& Model::add_parameter(const std::string& name, at::IntArrayRef shape, 
   auto parameter = std::make_unique<Parameter>();
   parameter->name = name;
   parameter->index = static_cast<uint32_t>(parameters_.size());
+  parameter->trainable = starts_trained(name);
   // Made where and as what it is used: no float32 copy of a bfloat16 model, no host copy of a GPU
   // one.
   parameter->value = at::empty(
       shape, at::TensorOptions()
-                 .dtype(dtype_from_name(options_.dtype))
+                 .dtype(kept_type(*parameter))
                  .device(options_.deferred ? c10::kMeta : resolve_device(options_.device)));
   parameters_.push_back(std::move(parameter));
   starts_.push_back({std, mean});
   // Weights from a file overwrite what would be drawn here, and eight billion draws take a while.
   if (options_.weights.empty()) initialise(*parameters_.back());
   return *parameters_.back();
+}
+
+void Model::take_ranges_from(RangeSource source) {
+  if (range_source_) {
+    source = [first = std::move(source), then = std::move(range_source_)](
+                 const Parameter& parameter, at::Tensor& range, int64_t begin) {
+      return first(parameter, range, begin) || then(parameter, range, begin);
+    };
+  }
+  range_source_ = std::move(source);
 }
 
 void Model::initialise(Parameter& parameter) const {

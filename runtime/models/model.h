@@ -31,6 +31,11 @@ class LastTrainer {
   std::atomic<int64_t> id_{0};
 };
 
+/// What the two layers of an adapter are called behind their linear layer's name, as PEFT has it.
+inline constexpr const char *kAdapterDown = ".lora_A", *kAdapterUp = ".lora_B";
+/// Whether a parameter of that name is an adapter's.
+bool is_adapter_name(const std::string& name);
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -72,6 +77,13 @@ class Model {
   /// Parameters that match a glob ("*.norm.*") are left out of training. Throws UsageError when a
   /// glob matches nothing. Returns how many matched.
   int64_t freeze(const std::string& glob);
+  /// Gives every linear layer whose name matches one of lora_targets an adapter, as the options
+  /// say. Once, after construction: the parameters that the layers have by themselves then start
+  /// with the same numbers as without.
+  void add_adapters();
+
+  /// What a parameter is kept in: frozen ones in the compute dtype, where that is narrower.
+  at::ScalarType kept_type(const Parameter& parameter) const;
 
   /// Initialises a parameter at random. Models with `weights` start without values: the loader
   /// calls this for what the file does not have.
@@ -80,7 +92,8 @@ class Model {
   /// source of ranges where there is one and it has them, else drawn.
   void initialise_range(const Parameter& parameter, at::Tensor& range, int64_t first) const;
   using RangeSource = std::function<bool(const Parameter&, at::Tensor& range, int64_t first)>;
-  void take_ranges_from(RangeSource source) { range_source_ = std::move(source); }
+  /// The newest source is asked first.
+  void take_ranges_from(RangeSource source);
   /// Of a deferred model: whether its parameters are still to be drawn or read, by parts.
   bool awaits_values() const { return awaits_values_; }
   void values_are_placed() { awaits_values_ = false; }
@@ -118,6 +131,8 @@ class Model {
   ModelOptions options_;
 
  private:
+  bool starts_trained(const std::string& name) const;
+
   struct Start {
     double std, mean;
     int64_t zero_row = -1;  ///< of an embedding: the padding id's

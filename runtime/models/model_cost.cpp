@@ -47,6 +47,28 @@ ParameterSizes measure(const Model& model, const std::string& head_layer) {
   return sizes;
 }
 
+// What adapters keep of a token in one block: the row between their two layers.
+int64_t adapter_bytes(const Model& model, const CostDtypes& dtypes) {
+  int64_t rows = 0;
+  for (const auto& layer : model.layers())
+    rows += layer->block == 0 && layer->lora_up != nullptr ? 1 : 0;
+  return rows * model.options().lora_rank * dtypes.s;
+}
+
+// By families' formulas every weight is trained and takes 6 operations a token. A frozen one has no
+// gradient of its own (4); adapters come on top.
+double flops_correction(const Model& model, int64_t tokens) {
+  double sum = 0;
+  for (const auto& layer : model.layers()) {
+    if (layer->kind != kinds::kLinear) continue;
+    const double uses = static_cast<double>(layer->weight->value.numel()) /
+                        static_cast<double>(layer->one_position ? tokens : 1);
+    if (is_adapter_name(layer->weight->name)) sum += 6 * uses;
+    if (!layer->weight->trainable) sum -= 2 * uses;
+  }
+  return sum;
+}
+
 bool is_recomputed(const ModelOptions& o, int64_t block) {
   return o.checkpointing != "none" && block % o.checkpoint_every == 0;
 }
@@ -60,7 +82,7 @@ int64_t kept_of_block(const ModelOptions& o, const ActivationBytes& a, int64_t b
 
 // The batch and what is kept of the forward pass when backward begins.
 int64_t kept_bytes(const ModelOptions& o, const ActivationBytes& a, int64_t rows) {
-  int64_t kept = rows * (a.batch + a.outside);
+  int64_t kept = rows * (a.batch + a.outside) + a.shared;
   for (int64_t i = 0; i < o.num_layers; ++i) kept += rows * kept_of_block(o, a, i);
   return kept;
 }
@@ -101,12 +123,13 @@ ModelCost model_cost(const ModelOptions& options, int64_t batch_size, int64_t se
   const Family& family = family_of(o);
   const int64_t tokens = family.tokens_per_sample(o, seq_length), rows = batch_size * tokens;
   const CostDtypes dtypes = dtypes_of(o, form);
-  const ActivationBytes a = family.activation_bytes(o, dtypes, tokens);
+  ActivationBytes a = family.activation_bytes(o, dtypes, tokens);
+  a.block += adapter_bytes(*model, dtypes);
   const ParameterSizes sizes = measure(*model, a.head_layer);
 
   ModelCost cost;
   cost.num_parameters = model->num_parameters();
-  cost.flops_per_token = family.flops_per_token(o, tokens);
+  cost.flops_per_token = family.flops_per_token(o, tokens) + flops_correction(*model, tokens);
   cost.parameter_bytes = model->parameter_bytes();
   cost.gradient_bytes = sizes.gradient_bytes;
   cost.activation_bytes = kept_bytes(o, a, rows);

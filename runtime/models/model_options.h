@@ -23,6 +23,11 @@ struct ModelOptions : Families::Options {
   std::string checkpointing = "none";
   int64_t checkpoint_every = 1;
   std::string frozen;
+  std::string trained;
+  int64_t lora_rank = 0;
+  double lora_alpha = 0;
+  std::string lora_targets;
+  std::string adapter;
   int64_t hidden_dim = 0;
   int64_t intermediate_dim = 0;
   int64_t num_layers = 0;
@@ -39,8 +44,9 @@ struct ModelOptions : Families::Options {
 /// them (FamilyDescription::options).
 inline const std::vector<std::string>& options_of_every_family() {
   static const std::vector<std::string> names = {
-      "model",       "task",   "weights",    "device",     "dtype",
-      "param_dtype", "frozen", "hidden_dim", "num_layers", "seed"};
+      "model",        "task",    "weights",    "device",     "dtype",
+      "param_dtype",  "frozen",  "trained",    "lora_rank",  "lora_alpha",
+      "lora_targets", "adapter", "hidden_dim", "num_layers", "seed"};
   return names;
 }
 
@@ -79,6 +85,18 @@ void add_model_options(OptionSchema& schema) {
                     "with checkpointing: every n-th block");
   schema.text<T>("frozen", &T::frozen,
                  "globs of parameters that are not trained, separated by commas");
+  schema.text<T>("trained", &T::trained,
+                 "globs of the only parameters that are trained, separated by commas; empty: all "
+                 "but frozen ones, and with lora_rank the adapters and a classifier's head");
+  schema.integer<T>("lora_rank", &T::lora_rank, 0, 1e5,
+                    "rank of LoRA adapters; 0 means none. The other weights are frozen");
+  schema.real<T>("lora_alpha", &T::lora_alpha, 0, 1e9,
+                 "adapters count alpha / rank times; 0 takes twice the rank");
+  schema.text<T>("lora_targets", &T::lora_targets,
+                 "names, last parts of names or globs of the linear layers with an adapter, "
+                 "separated by commas; empty: all in blocks");
+  schema.text<T>("adapter", &T::adapter,
+                 "folder of an adapter as PEFT saves it, to start from; it gives the lora options");
   schema.integer<T>("hidden_dim", &T::hidden_dim, 0, 1e6, "model width; 0 takes the preset's");
   schema.integer<T>("intermediate_dim", &T::intermediate_dim, 0, 1e7,
                     "width inside the MLP; 0 takes the preset's");

@@ -51,6 +51,10 @@ struct ParamLayer {
   const ParamLayer* same_input_as = nullptr;  ///< the first layer that reads the same input
   bool one_position = false;                  ///< one position per sample, however long it is
   Seam* seam = nullptr;
+  /// Of a linear layer with an adapter (Hu et al., "LoRA", 2021): y = W x + scale * up(down(x)).
+  /// Both are linear layers of the model themselves, without bias.
+  ParamLayer *lora_down = nullptr, *lora_up = nullptr;
+  double lora_scale = 0;
 
   bool trainable() const { return weight->trainable || (bias != nullptr && bias->trainable); }
 };

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <deque>
-#include <sstream>
 
 #include <fmt/ranges.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/globs.h"
 #include "runtime/core/random_words.h"
 #include "runtime/models/model_options.h"
 
@@ -122,6 +122,31 @@ void check_task(const ModelOptions& o, const Family& family) {
            "model '{}': expected task {}, got '{}'", o.model, fmt::join(names, " or "), o.task);
 }
 
+// A glob without effect is a misspelt one.
+void check_globs(const Model& model, const std::string& list, const char* option) {
+  for (const std::string& glob : globs_of(list)) {
+    const auto& all = model.parameters();
+    const bool is_found = std::any_of(all.begin(), all.end(), [&](const auto& parameter) {
+      return matches_any({glob}, parameter->name);
+    });
+    MS_CHECK(is_found,
+             "model '{}': option '{}': expected globs that match parameters, got '{}'; their names "
+             "look like '{}'",
+             model.options().model, option, glob, all.empty() ? "" : all.front()->name);
+  }
+}
+
+// What the files of a base model lack was never trained: an adapter's run trains it as a whole.
+void complete_lora(ModelOptions& o, const Family& family) {
+  MS_CHECK(o.lora_rank > 0 || (o.lora_alpha == 0 && o.lora_targets.empty()),
+           "model '{}': expected lora_rank above 0 beside lora_alpha and lora_targets, got none",
+           o.model);
+  if (o.lora_rank == 0) return;
+  if (o.lora_alpha == 0) o.lora_alpha = 2 * static_cast<double>(o.lora_rank);
+  if (o.trained.empty() && o.task == "classify")
+    o.trained = fmt::format("{}", fmt::join(family.weight_names().optional, ","));
+}
+
 }  // namespace
 
 const std::vector<std::unique_ptr<Family>>& families() {
@@ -210,6 +235,7 @@ ModelOptions resolve_model_options(const ModelOptions& options) {
   refuse_options_of_others(o, *preset.family);
   check_sizes(o, *preset.family);
   preset.family->complete(o, options);
+  complete_lora(o, *preset.family);
   return o;
 }
 
@@ -226,12 +252,9 @@ std::unique_ptr<Model> make_model(const ModelOptions& options) {
   const Family& family = family_of(resolved);
   check_task(resolved, family);
   auto model = family.build(resolved);
-  std::istringstream globs(resolved.frozen);
-  for (std::string glob; std::getline(globs, glob, ',');) {
-    glob.erase(0, glob.find_first_not_of(' '));
-    glob.erase(glob.find_last_not_of(' ') + 1);
-    if (!glob.empty()) model->freeze(glob);
-  }
+  model->add_adapters();
+  check_globs(*model, resolved.frozen, "frozen");
+  check_globs(*model, resolved.trained, "trained");
   return model;
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/counter_noise/counter_noise.h"
 #include "kernels/secure_noise/secure_noise.h"
 #include "runtime/base/check.h"
+#include "runtime/base/globs.h"
 #include "runtime/sharding/settle_rows.h"
 
 namespace moonshard::optim {
@@ -18,6 +19,11 @@ double learning_rate(const OptimizerOptions& options, int64_t step) {
     return options.lr * static_cast<double>(step) / static_cast<double>(options.lr_warmup_steps);
   }
   if (options.lr_schedule == "constant") return options.lr;
+  if (options.lr_schedule == "inverse_sqrt") {
+    const auto warm_up = static_cast<double>(std::max<int64_t>(1, options.lr_warmup_steps));
+    const double left = std::sqrt(warm_up / static_cast<double>(step));
+    return options.lr * std::max(left, options.lr_min_ratio);
+  }
   MS_CHECK(options.lr_total_steps > options.lr_warmup_steps,
            "optim: lr_schedule {} expects lr_total_steps above lr_warmup_steps = {}, got {}",
            options.lr_schedule, options.lr_warmup_steps, options.lr_total_steps);
@@ -31,6 +37,15 @@ double learning_rate(const OptimizerOptions& options, int64_t step) {
 
 namespace {
 
+// Words of option no_decay.
+const std::map<std::string, std::vector<std::string>>& decay_groups() {
+  static const std::map<std::string, std::vector<std::string>> groups{
+      {"norms", {"*norm*", "*ln_*"}},
+      {"biases", {"*.bias"}},
+      {"embeddings", {"*embed*", "*.wte.*", "*.wpe.*"}}};
+  return groups;
+}
+
 bool is_updated(const models::Parameter& parameter, const NoiseSpec& noise) {
   if (parameter.value.numel() == 0) return false;
   return parameter.grad.defined() || parameter.rows.defined() ||
@@ -39,7 +54,35 @@ bool is_updated(const models::Parameter& parameter, const NoiseSpec& noise) {
 
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerOptions& options) {
+std::vector<std::string> no_decay_globs(const std::string& list,
+                                        const std::vector<std::string>& names) {
+  std::vector<std::string> globs;
+  for (const std::string& entry : globs_of(list)) {
+    const auto group = decay_groups().find(entry);
+    if (group != decay_groups().end()) {
+      globs.insert(globs.end(), group->second.begin(), group->second.end());
+      continue;
+    }
+    const bool matches =
+        names.empty() || std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return matches_any({entry}, name);
+        });
+    MS_CHECK(matches,
+             "optim: option 'no_decay': expected norms, biases, embeddings or globs of parameters, "
+             "got '{}', which matches none; model.parameters lists them",
+             entry);
+    globs.push_back(entry);
+  }
+  return globs;
+}
+
+Optimizer::Optimizer(const OptimizerOptions& options)
+    : no_decay_(no_decay_globs(options.no_decay, {})),
+      corrects_noise_(options.noise_correction),
+      noise_floor_(options.noise_floor) {
+  MS_CHECK(!options.noise_correction || options.optimizer != "sgd",
+           "optim: option 'noise_correction': expected optimizer adam or adamw, got sgd, which has "
+           "no mean square");
   if (options.optimizer == "sgd") {
     rule_.kind = options.momentum == 0 ? kernels::UpdateKind::Sgd : kernels::UpdateKind::Momentum;
     rule_.momentum = options.momentum;
@@ -78,15 +121,22 @@ void Optimizer::prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& 
   }
 }
 
+bool Optimizer::decays(const models::Parameter& parameter) {
+  const auto [found, is_new] = decays_.try_emplace(parameter.index, true);
+  if (is_new) found->second = !matches_any(no_decay_, parameter.name);
+  return found->second;
+}
+
 void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise) {
   prepare(parts, noise);
-  std::vector<kernels::UpdatePart> list;
+  std::vector<kernels::UpdatePart> list, undecayed;
   for (const UpdatedPart& part : parts) {
     const models::Parameter& parameter = *part.parameter;
     if (!is_updated(parameter, noise)) continue;
     const bool is_first = updated_.insert(parameter.index).second;
     MS_ASSERT(is_first, "'{}' is updated twice in one step", parameter.name);
-    kernels::UpdatePart& told = list.emplace_back();
+    const bool is_plain = rule_.weight_decay == 0 || no_decay_.empty() || decays(parameter);
+    kernels::UpdatePart& told = (is_plain ? list : undecayed).emplace_back();
     told.value = parameter.value;
     told.low = parameter.low;
     told.grad = parameter.grad;
@@ -102,8 +152,16 @@ void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& n
     told.second_moment = state.tensors[1];
     told.steps = state.updates;
   }
-  kernels::fused_update(list, rule_,
-                        {noise.std, noise.denominator, noise.key, noise.step, noise.secret.get()});
+  kernels::UpdateRule rule = rule_;
+  if (corrects_noise_ && noise.variance > 0) {
+    rule.noise_variance = noise.variance;
+    rule.noise_floor = noise_floor_ > 0 ? noise_floor_ : noise.variance / 100;
+  }
+  const kernels::UpdateNoise drawn{noise.std, noise.denominator, noise.key, noise.step,
+                                   noise.secret.get()};
+  if (!list.empty()) kernels::fused_update(list, rule, drawn);
+  rule.weight_decay = 0;
+  if (!undecayed.empty()) kernels::fused_update(undecayed, rule, drawn);
 }
 
 void Optimizer::end_step() {

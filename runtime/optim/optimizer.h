@@ -35,6 +35,8 @@ struct NoiseSpec {
   /// Where given, noise is drawn under this secret key of the process instead of `key`.
   std::shared_ptr<const kernels::ChaChaKey> secret;
   uint32_t step = 0;  ///< 1 is the first
+  /// Of the noise in g, drawn here or before: what option noise_correction takes out.
+  double variance = 0;
   /// Also updates trainable parameters without a gradient, by their noise. Otherwise they are left
   /// alone.
   bool updates_all = false;
@@ -78,17 +80,28 @@ class Optimizer {
     int64_t updates = 0;
   };
   bool is_adam() const { return state_names_.size() == 2; }
+  bool decays(const models::Parameter& parameter);
 
   kernels::UpdateRule rule_;
+  std::vector<std::string> no_decay_;  ///< globs
+  bool corrects_noise_ = false;
+  double noise_floor_ = 0;
+  std::map<uint32_t, bool> decays_;  ///< by the parameter's index, as far as it was asked for
   std::vector<std::string> state_names_;
   std::map<uint32_t, State> states_;  ///< by the parameter's index; empty when stateless
   std::set<uint32_t> updated_;        ///< in this step
 };
 
 /// The learning rate of a step (1 is the first). After a warm-up it is constant, or decays linearly
-/// or along a half cosine to lr_min_ratio of itself at lr_total_steps and stays there. Throws
-/// UsageError when a decaying schedule has no end.
+/// or along a half cosine to lr_min_ratio of itself at lr_total_steps and stays there, or falls
+/// with the root of the steps (inverse_sqrt: lr sqrt(w / step), w the warm-up's steps, at least 1).
+/// Throws UsageError when a schedule that needs an end has none.
 double learning_rate(const OptimizerOptions& options, int64_t step);
+
+/// Globs of option no_decay, its words spelt out. Throws UsageError for a glob that matches none of
+/// the names; words may.
+std::vector<std::string> no_decay_globs(const std::string& list,
+                                        const std::vector<std::string>& names);
 
 // Adds a private step's noise to one parameter's gradient as a separate pass: where gradients are
 // observed. Otherwise it is part of the update (kernels/fused_update).

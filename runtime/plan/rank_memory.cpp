@@ -25,8 +25,9 @@ int64_t most_gathered(const std::vector<int64_t>& units, bool has_root, size_t i
 }  // namespace
 
 RankMemory rank_memory(const models::ModelOptions& options,
-                       const sharding::ShardingOptions& sharding, int world,
+                       const sharding::ShardingOptions& sharding, int ranks,
                        int states_per_parameter, int64_t batch_size, int64_t seq_length) {
+  const int world = sharding::ranks_of_a_copy(sharding, ranks);
   models::ModelOptions shapes = options;
   shapes.device = "meta";
   const auto model = models::make_model(shapes);
@@ -48,24 +49,31 @@ RankMemory rank_memory(const models::ModelOptions& options,
     int64_t unit_gradients = 0;
     for (models::Parameter* parameter : unit.parameters) {
       (parameter->trainable ? trained : frozen).push_back(parameter);
-      if (!parts) memory.parameters += parameter->value.numel() * size;
+      if (!parts) memory.parameters += static_cast<int64_t>(parameter->value.nbytes());
       if (parameter->trainable) unit_gradients += parameter->value.numel() * sum_size;
     }
     whole_gradients += unit_gradients;
     const int cuts = parts ? world : 1;
     const sharding::FlatLayout of_trained(trained, 0, cuts), of_frozen(frozen, 0, cuts);
-    const int64_t padded =
-        (trained.empty() ? 0 : of_trained.padded()) + (frozen.empty() ? 0 : of_frozen.padded());
-    units.push_back(padded * compute);
+    const int64_t padded = trained.empty() ? 0 : of_trained.padded();
+    const int64_t padded_frozen = frozen.empty() ? 0 : of_frozen.padded();
+    const bool counts_frozen = !sharding.keep_frozen || sharding.sharding == "zero2_replicated";
+    units.push_back((padded + (counts_frozen ? padded_frozen : 0)) * compute);
     has_root = has_root || unit.is_root;
     if (!trained.empty()) memory.gradients += of_trained.shard_size * sum_size;
     if (world > 1) unit_gradients = trained.empty() ? 0 : of_trained.shard_size * sum_size;
     memory.private_gradients = std::max(memory.private_gradients, unit_gradients);
     if (!parts) continue;
     // float32 in halves: the high one is in the compute dtype, and may be a range of the whole row.
-    const bool aliased = sharding.sharding == "zero2_replicated" && in_compute_type;
-    const int64_t low = splits ? padded / world * 2 : 0;
-    memory.parameters += (aliased ? padded : padded / world) * (splits ? 2 : size) + low;
+    // Of frozen parameters there is no low one.
+    const bool in_place = in_compute_type && !sharding.cpu_offload;
+    const bool aliased = sharding.sharding == "zero2_replicated" && in_place;
+    const int64_t value = splits ? 2 : size;
+    memory.parameters +=
+        (aliased ? padded : padded / world) * value + (splits ? padded / world * 2 : 0);
+    const bool frozen_stays = sharding.sharding == "zero2_replicated" || sharding.keep_frozen;
+    memory.parameters += (frozen_stays && in_place ? padded_frozen : padded_frozen / world) * value;
+    if (!counts_frozen && !in_place) memory.parameters += padded_frozen * compute;
     for (const sharding::Piece& piece : of_trained.pieces) updated += piece.count;
   }
   if (world == 1) memory.gradients = whole_gradients;  // where the engine has put them

@@ -11,13 +11,6 @@
 namespace moonshard::privacy {
 namespace {
 
-// All steps so far are of this kind.
-bool is_of_one_kind(const accountant::History& history, double q, double sigma) {
-  if (history.empty()) return true;
-  const accountant::GaussianPhase& first = history.phases().front();
-  return history.phases().size() == 1 && first.q == q && first.sigma == sigma;
-}
-
 constexpr const char* kReproducibleNoise =
     "reproducible noise: not private (secure = false: who has the seed can take the noise away)";
 constexpr const char* kSharedModel =
@@ -94,6 +87,9 @@ Account::Account(const PrivacyOptions& options, const data::Sampling& sampling,
   if (reason_.empty() && !options.secure) reason_ = kReproducibleNoise;
   if (reason_.empty()) reason_ = sampling.why_no_epsilon;
   first_reason_ = reason_;
+  MS_CHECK((options.releases > 0) == (options.release_noise > 0),
+           "privacy: expected releases and release_noise, both or neither, got {} and {}",
+           options.releases, options.release_noise);
   if (options_.budget_steps > 0) planned_steps_ = options_.budget_steps;
   if (planned_steps_ == 0 && options_.epochs > 0)
     planned_steps_ = steps_of_epochs(options_.epochs, sampling_);
@@ -109,9 +105,12 @@ ClipOptions Account::with_noise(ClipOptions clip) {
   MS_CHECK(planned_steps_ > 0,
            "privacy: option 'target_epsilon': expected epochs or budget_steps beside it: a budget "
            "is for a number of steps");
-  clip.noise_multiplier = accountant::calibrate_sigma(options_.accountant, sampling_.rate,
-                                                      static_cast<double>(planned_steps_),
-                                                      options_.delta, options_.target_epsilon);
+  accountant::CalibrateOptions calibrate;
+  if (options_.releases > 0)
+    calibrate.beside = {{1, options_.release_noise, static_cast<double>(options_.releases)}};
+  clip.noise_multiplier = accountant::calibrate_sigma(
+      options_.accountant, sampling_.rate, static_cast<double>(planned_steps_), options_.delta,
+      options_.target_epsilon, calibrate);
   noise_multiplier_ = clip.noise_multiplier;
   const double ratio = noise_to_signal();
   if (ratio > 1)
@@ -151,12 +150,49 @@ std::string Account::why_no_epsilon() const {
   return last != 0 && last != trainer_ ? kSharedModel : "";
 }
 
+// A release is told from a step by its sampling rate of 1. Where steps see all samples, too, it
+// counts as one of them: the plan then ends early, never late.
+Account::Counts Account::counts() const {
+  Counts counts;
+  for (const accountant::GaussianPhase& phase : spent_.history.phases()) {
+    const bool is_release = phase.q == 1 && sampling_.rate < 1;
+    (is_release ? counts.releases : counts.steps) += phase.steps;
+    counts.as_planned = counts.as_planned && (is_release ? phase.sigma == options_.release_noise
+                                                         : phase.q == sampling_.rate &&
+                                                               phase.sigma == noise_multiplier_);
+  }
+  return counts;
+}
+
+bool Account::is_within_plan(double more_steps, double more_releases) const {
+  const Counts spent = counts();
+  return spent.as_planned && spent.steps + more_steps <= static_cast<double>(planned_steps_) &&
+         spent.releases + more_releases <= static_cast<double>(options_.releases);
+}
+
+void Account::check_release(double noise_multiplier) const {
+  MS_CHECK(std::isfinite(noise_multiplier) && noise_multiplier > 0,
+           "evaluate: option 'noise_multiplier': expected a number above 0, got {}",
+           noise_multiplier);
+  if (options_.target_epsilon == 0 || !reason_.empty()) return;
+  if (noise_multiplier == options_.release_noise && is_within_plan(0, 1)) return;
+  accountant::History all = spent_.history;
+  all.add({1, noise_multiplier, 1});
+  const double left = static_cast<double>(planned_steps_) - counts().steps;
+  if (left > 0) all.add({sampling_.rate, noise_multiplier_, left});
+  const double epsilon = all.epsilon(options_.accountant, options_.delta).epsilon;
+  MS_CHECK(epsilon <= options_.target_epsilon,
+           "evaluate: expected a release within the budget of epsilon {} at delta {}, got one that "
+           "leads to {:.4g} with the {} steps that are planned; plan for it (privacy = {{ releases "
+           "= …, release_noise = … }}), or take more noise",
+           options_.target_epsilon, options_.delta, epsilon, left);
+}
+
 void Account::check_left() const {
   if (planned_steps_ == 0 || !reason_.empty()) return;
-  bool fits = spent_.history.num_steps() < static_cast<double>(planned_steps_);
+  bool fits = counts().steps < static_cast<double>(planned_steps_);
   // A run that went on from steps of another kind is not what was planned: look at the whole.
-  const bool as_planned = is_of_one_kind(spent_.history, sampling_.rate, noise_multiplier_);
-  if (fits && !as_planned && options_.target_epsilon > 0) {
+  if (fits && options_.target_epsilon > 0 && !is_within_plan(1, 0)) {
     accountant::History next = spent_.history;
     next.add({sampling_.rate, noise_multiplier_, 1});
     // Renyi's bound is quick; only near the end the options' own, which may take a second.
@@ -171,7 +207,7 @@ void Account::check_left() const {
   throw UsageError(
       fmt::format("trainer: expected steps within the {} (planned: {}), got one more after {} "
                   "steps; plan with more epochs from the start, or stop here",
-                  budget, planned_steps_, spent_.history.num_steps()));
+                  budget, planned_steps_, counts().steps));
 }
 
 void Account::count_step(double noise_multiplier) {
@@ -180,13 +216,13 @@ void Account::count_step(double noise_multiplier) {
     ++spent_.noised_steps;
     if (options_.secure) ++spent_.secret_steps;
   }
-  if (reason_.empty()) spent_.history.add({sampling_.rate, noise_multiplier, 1});
+  if (reason_.empty()) spent_.history.add_to_kind({sampling_.rate, noise_multiplier, 1});
 }
 
 void Account::charge(const accountant::History& steps) {
   for (const accountant::GaussianPhase& phase : steps.phases()) {
     const auto count = static_cast<int64_t>(phase.steps);
-    spent_.history.add(phase);
+    spent_.history.add_to_kind(phase);
     spent_.private_steps += count;
     spent_.noised_steps += count;
     if (options_.secure) spent_.secret_steps += count;
@@ -210,8 +246,7 @@ double Account::epsilon_so_far() {
       accountant::rdp_epsilon(spent_.history.phases(), options_.delta, orders);
   best_order_ = found.best_order;
   // The noise was chosen so that all planned steps stay within the target.
-  const bool as_planned = options_.target_epsilon > 0 &&
-                          is_of_one_kind(spent_.history, sampling_.rate, noise_multiplier_);
+  const bool as_planned = options_.target_epsilon > 0 && is_within_plan(0, 0);
   return as_planned ? std::min(found.epsilon, options_.target_epsilon) : found.epsilon;
 }
 

@@ -71,8 +71,12 @@ class Account {
   /// one trainer's steps, and two trainers of one model and seed would draw the same noise.
   void take_model();
   void count_step(double noise_multiplier);
-  /// Steps with secret noise that another process did.
+  /// Steps with secret noise that another process did, and releases.
   void charge(const accountant::History& steps);
+  /// Before figures of the data are released with Gaussian noise of their own: noise_multiplier
+  /// times their sensitivity. A release sees every sample: it is charged as a step with a sampling
+  /// rate of 1. Throws UsageError when the target has no room for it and all planned steps.
+  void check_release(double noise_multiplier) const;
   /// No epsilon from here on, for this reason; the first reason stays.
   void invalidate_claim(const std::string& reason);
 
@@ -105,6 +109,15 @@ class Account {
   records::PrivacyPart record() const;
 
  private:
+  /// What was spent, by kinds.
+  struct Counts {
+    double steps = 0, releases = 0;
+    bool as_planned = true;  ///< all of the noise and sampling rate that the plan is for
+  };
+  Counts counts() const;
+  /// The noise was chosen so that all of this, and so much more, stays within the target.
+  bool is_within_plan(double more_steps, double more_releases) const;
+
   PrivacyOptions options_;
   data::Sampling sampling_;
   std::shared_ptr<models::LastTrainer> last_trainer_;

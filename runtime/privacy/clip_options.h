@@ -63,6 +63,8 @@ struct PrivacyOptions {
   int64_t budget_steps = 0;
   std::string accountant = "pld";
   bool secure = true;
+  int64_t releases = 0;      ///< of noised evaluations that the budget must last for
+  double release_noise = 0;  ///< their noise multiplier
 };
 
 /// Noise from the seed, for verification and debugging: no epsilon is claimed.
@@ -88,6 +90,14 @@ void add_privacy_options(OptionSchema& schema) {
                     "noise and sampling from a secret of the operating system, on a grid that "
                     "resists floating-point attacks; false: reproducible noise from the seed, for "
                     "verification and debugging: not private, no epsilon is claimed");
+}
+
+/// For trainers, which can evaluate; sweeps do not.
+template <class T>
+void add_release_options(OptionSchema& schema) {
+  schema.integer<T>("releases", &T::releases, 0, 1e9,
+                    "noised evaluations (ms.evaluate) that the target leaves room for");
+  schema.real<T>("release_noise", &T::release_noise, 0, 1e9, "noise multiplier of each of them");
 }
 
 }  // namespace moonshard::privacy

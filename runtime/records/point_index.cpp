@@ -1,11 +1,9 @@
 #include "runtime/records/point_index.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <charconv>
 
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 #include "runtime/base/files.h"
 #include "runtime/records/reader.h"
 
@@ -20,7 +18,7 @@ constexpr int64_t kChunkBytes = 1 << 20;
 std::optional<RecordStamp> stamp_of_record(const fs::path& folder, const std::string& id) {
   struct stat status {};
   const fs::path file = folder / "points" / id / "result.json";
-  if (::lstat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  if (disk().lstat(file.c_str(), status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   return RecordStamp{status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
@@ -28,8 +26,7 @@ std::optional<RecordStamp> stamp_of_record(const fs::path& folder, const std::st
 
 PointIndex::PointIndex(fs::path folder)
     : folder_(std::move(folder)), file_(folder_ / "index.jsonl") {
-  std::error_code error;
-  if (!fs::exists(file_, error) || !lies_inside(folder_, file_)) return;
+  if (!is_there(file_) || !lies_inside(folder_, file_)) return;
   try {
     const ReadOnlyFile file = ReadOnlyFile::open(file_);
     std::string text;
@@ -134,8 +131,8 @@ void PointIndex::add(IndexEntry entry) {
   if (!entry.own_metrics.empty()) json["own_metrics"] = entry.own_metrics;
   std::string line = one_line(json) + "\n";
   struct stat status {};
-  const bool is_there = ::lstat(file_.c_str(), &status) == 0;
-  uint64_t begin = is_there ? static_cast<uint64_t>(status.st_size) : 0;
+  const bool has_file = disk().lstat(file_.c_str(), status) == 0;
+  const uint64_t begin = has_file ? static_cast<uint64_t>(status.st_size) : 0;
   if (begin > 0) {
     // A writer that was killed, or a disk that was full, may have left a part of a line.
     char last = '\n';

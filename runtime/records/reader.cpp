@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 #include "runtime/base/files.h"
 #include "runtime/records/digest.h"
 #include "runtime/records/sweep_file.h"
@@ -38,14 +39,13 @@ bool is_plain_name(const std::string& name) {
 }
 
 bool lies_inside(const fs::path& folder, const fs::path& path) {
-  std::error_code error;
-  const fs::path real_folder = fs::canonical(folder, error);
-  if (error) return false;
-  const fs::path real = fs::canonical(path, error);
-  if (error) return false;
+  const std::optional<fs::path> real_folder = disk().canonical(folder);
+  if (!real_folder) return false;
+  const std::optional<fs::path> real = disk().canonical(path);
+  if (!real) return false;
   const auto [end, unused] =
-      std::mismatch(real_folder.begin(), real_folder.end(), real.begin(), real.end());
-  return end == real_folder.end();
+      std::mismatch(real_folder->begin(), real_folder->end(), real->begin(), real->end());
+  return end == real_folder->end();
 }
 
 std::string status_word(const fs::path& run_folder, const std::string& id) {
@@ -60,15 +60,14 @@ std::string status_word(const fs::path& run_folder, const std::string& id) {
 
 std::string read_point(const fs::path& run_path, PointRecord& point) {
   const fs::path folder = run_path / "points" / point.id;
-  std::error_code error;
-  if (!fs::exists(folder, error)) return "";  // planned, not started
+  if (!is_there(folder)) return "";  // planned, not started
   try {
     if (!lies_inside(run_path, folder))
       throw IoError(folder.string() + ": leads out of the run folder");
-    if (fs::exists(folder / "status", error) && lies_inside(run_path, folder / "status")) {
+    if (is_there(folder / "status") && lies_inside(run_path, folder / "status")) {
       point.status = read_status_word(folder);
     }
-    if (!fs::exists(folder / "result.json", error)) return "";
+    if (!is_there(folder / "result.json")) return "";
     if (!lies_inside(run_path, folder / "result.json")) {
       throw IoError((folder / "result.json").string() + ": leads out of the run folder");
     }

@@ -125,7 +125,9 @@ std::vector<double> numbers_at(const Json& record, const char* part, const char*
 // `own_metrics` lists those of the metrics; steps may have any.
 Json without_own_figures(const Json& record) {
   const auto names = record.find("own_metrics");
-  if (names == record.end() || !names->is_array()) return record;
+  // Lua writes an empty list as an empty object.
+  if (names == record.end() || !(names->is_array() || (names->is_object() && names->empty())))
+    return record;
   Json plain = record;
   plain.erase("own_metrics");
   for (const Json& name : *names)

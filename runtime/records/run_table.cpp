@@ -4,6 +4,7 @@
 #include <set>
 
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 #include "runtime/records/csv.h"
 
 namespace moonshard::records {
@@ -150,8 +151,7 @@ std::string RunTable::altered(size_t point) const {
   const std::string& id = points_[point].id;
   const std::string name = "points/" + id + "/result.json";
   const fs::path file = path_ / name;
-  std::error_code error;
-  if (!fs::exists(file, error) || !lies_inside(path_, file)) return "";
+  if (!is_there(file) || !lies_inside(path_, file)) return "";
   const std::string text = read_text_file(file, kMostRecordBytes);
   const Digest digest = check_digest(text);
   if (digest == Digest::Right) {

@@ -381,6 +381,8 @@ struct StepRow {
   double step = NAN;
   bool warmup = false;
   double loss = NAN, lr = NAN, time_ms = NAN, clip_fraction = NAN;
+  double epsilon = NAN, grad_norm = NAN, norm_p10 = NAN, norm_p50 = NAN, norm_p90 = NAN;
+  double eval_loss = NAN, perplexity = NAN, accuracy = NAN, macro_f1 = NAN;
   std::vector<Named<double>> phases_ms;
 };
 template <class V>
@@ -393,6 +395,18 @@ void fields(V& v, StepRow& s) {
   v({"clip_fraction", Unit::Fraction,
      "Share of samples whose gradient norm was above the clipping bound."},
     s.clip_fraction);
+  v({"epsilon", Unit::None, "Spent up to this step, an upper bound; absent without a claim."},
+    s.epsilon);
+  v({"grad_norm", Unit::None,
+     "Norm of the mean gradient before clip_global_norm (plain training)."},
+    s.grad_norm);
+  v({"norm_p10", Unit::None, "A tenth of the samples' gradient norms are below."}, s.norm_p10);
+  v({"norm_p50", Unit::None, "Median of the samples' gradient norms."}, s.norm_p50);
+  v({"norm_p90", Unit::None, "Nine tenths of the samples' gradient norms are below."}, s.norm_p90);
+  v({"eval_loss", Unit::None, "Mean loss of the evaluation after this step."}, s.eval_loss);
+  v({"perplexity", Unit::None, "exp of that evaluation's loss per token (task lm)."}, s.perplexity);
+  v({"accuracy", Unit::Fraction, "Share of its samples that were classified right."}, s.accuracy);
+  v({"macro_f1", Unit::Fraction, "Mean of its classes' F1 scores."}, s.macro_f1);
   v({"phases_ms", Unit::Milliseconds, "Time of each phase of the step."}, s.phases_ms);
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/records/sweep_file.h"
 
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 #include "runtime/records/reader.h"
 
 namespace moonshard::records {
@@ -31,8 +32,7 @@ Json object_in(const Json& object, const char* key) {
 
 SweepHead read_sweep_file(const fs::path& folder, const std::function<void(PlannedPoint&&)>& take) {
   const fs::path file = folder / "sweep.json";
-  std::error_code error;
-  if (!fs::exists(file, error)) refuse_folder(folder);
+  if (!is_there(file)) refuse_folder(folder);
   if (!lies_inside(folder, file))
     throw IoError(file.string() + ": leads out of the run folder; it is not opened");
   const std::string text = read_text_file(file, kSweepLimits.max_bytes);

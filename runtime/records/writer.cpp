@@ -1,12 +1,13 @@
 #include "runtime/records/writer.h"
 
 #include <algorithm>
-#include <chrono>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <map>
 
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 #include "runtime/base/files.h"
 #include "runtime/records/digest.h"
 
@@ -20,25 +21,17 @@ constexpr double kCsvShare = 50;        // index.csv takes at most a fiftieth of
 constexpr double kCsvRowSeconds = 40e-6;
 constexpr size_t kManyPoints = 2000;
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::string format_time(const char* format, bool utc) {
-  const std::time_t now = std::time(nullptr);
+  const std::time_t now = disk().time();
   std::tm parts{};
   utc ? gmtime_r(&now, &parts) : localtime_r(&now, &parts);
   char text[64];
   return std::string(text, std::strftime(text, sizeof text, format, &parts));
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    throw IoError(fmt::format("{}: cannot make the folder: {}; choose another 'out' folder",
-                              folder.string(), error.message()));
-  }
+[[noreturn]] void fail_to_make(const fs::path& folder, int error) {
+  throw IoError(fmt::format("{}: cannot make the folder: {}; choose another 'out' folder",
+                            folder.string(), std::strerror(error)));
 }
 
 }  // namespace
@@ -47,17 +40,16 @@ RunFolderWriter RunFolderWriter::create(const fs::path& root, const std::string&
   MS_CHECK(name.empty() || is_plain_name(name),
            "run folder: expected a name of up to 64 letters, digits, '_' and '-', got '{}'",
            name.substr(0, 60));
-  make_folder(root);
+  create_folders(root, Access::Shared);
   const std::string base =
       "run_" + format_time("%Y%m%d_%H%M%S", false) + (name.empty() ? "" : "_" + name);
   for (int attempt = 1; attempt < 1000; ++attempt) {
     const fs::path folder = root / (attempt == 1 ? base : fmt::format("{}-{}", base, attempt));
-    std::error_code error;
-    if (fs::create_directory(folder, error)) return RunFolderWriter(folder);
-    if (error) {
-      throw IoError(fmt::format("{}: cannot make the folder: {}; choose another 'out' folder",
-                                folder.string(), error.message()));
+    if (disk().mkdir(folder.c_str(), 0777) == 0) {
+      sync_folder(root);
+      return RunFolderWriter(folder);
     }
+    if (errno != EEXIST) fail_to_make(folder, errno);
   }
   throw IoError(fmt::format("{}: a thousand runs in one second", (root / base).string()));
 }
@@ -66,10 +58,13 @@ RunFolderWriter RunFolderWriter::open(const fs::path& folder) {
   RunFolderWriter writer(folder);
   writer.table();  // throws unless it is one
   sweep_stale_temporaries(folder);
-  std::error_code error;
   if (lies_inside(folder, folder / "points")) {
-    for (const auto& entry : fs::directory_iterator(folder / "points", error))
-      if (entry.is_directory() && !entry.is_symlink()) sweep_stale_temporaries(entry.path());
+    for (const std::string& name : disk().names_in(folder / "points")) {
+      struct stat status {};
+      const fs::path point = folder / "points" / name;
+      if (disk().lstat(point.c_str(), status) == 0 && S_ISDIR(status.st_mode))
+        sweep_stale_temporaries(point);
+    }
   }
   if (lies_inside(folder, folder / "visualizations"))
     sweep_stale_temporaries(folder / "visualizations");
@@ -77,8 +72,7 @@ RunFolderWriter RunFolderWriter::open(const fs::path& folder) {
 }
 
 RunFolderWriter RunFolderWriter::attach(const fs::path& folder) {
-  std::error_code error;
-  if (!fs::exists(folder / "sweep.json", error))
+  if (!is_there(folder / "sweep.json"))
     throw IoError(
         fmt::format("{}: expected a run folder with sweep.json, got none; give a folder "
                     "like results/run_YYYYMMDD_HHMMSS",
@@ -104,12 +98,13 @@ fs::path RunFolderWriter::inside(const std::string& relative_path) const {
   fs::path at = path_;
   for (const fs::path& part : below.parent_path()) {
     at /= part;
-    std::error_code error;
-    if (fs::is_symlink(at, error) && !lies_inside(path_, at))
+    struct stat status {};
+    const bool is_link = disk().lstat(at.c_str(), status) == 0 && S_ISLNK(status.st_mode);
+    if (is_link && !lies_inside(path_, at))
       throw IoError(at.string() +
                     ": leads out of the run folder; nothing is written there: remove the link");
   }
-  make_folder(target.parent_path());
+  create_folders(target.parent_path(), Access::Shared);
   return target;
 }
 
@@ -176,13 +171,11 @@ void RunFolderWriter::write_result(const std::string& id, const Json& result) {
 }
 
 void RunFolderWriter::remove_result(const std::string& id) {
-  std::error_code error;
-  if (!fs::exists(point_folder(id), error)) return;
-  fs::remove(make_point_folder(id) / "result.json", error);
-  if (error) {
-    throw IoError(fmt::format("{}: cannot remove an earlier result: {}; check the folder",
-                              point_folder(id).string(), error.message()));
-  }
+  if (!is_there(point_folder(id))) return;
+  const fs::path file = make_point_folder(id) / "result.json";
+  if (disk().unlink(file.c_str()) == 0 || errno == ENOENT) return;
+  throw IoError(fmt::format("{}: cannot remove an earlier result: {}; check the folder",
+                            point_folder(id).string(), std::strerror(errno)));
 }
 
 void RunFolderWriter::write_file(const std::string& relative_path, const std::string& bytes) {
@@ -201,7 +194,7 @@ void RunFolderWriter::write_index() {
 }
 
 void RunFolderWriter::write_csv() {
-  const double began = seconds_now();
+  const double began = disk().seconds();
   StagedFile file(path_ / "index.csv", StagedFile::OnInterrupt::GoOn);
   std::string waiting;
   const auto flush = [&] {
@@ -215,17 +208,17 @@ void RunFolderWriter::write_csv() {
   flush();
   file.finish();
   file.commit();
-  csv_written_ = seconds_now();
+  csv_written_ = disk().seconds();
   csv_seconds_ = csv_written_ - began;
 }
 
 void RunFolderWriter::update_index(const std::string& id) {
   table().add_to_index(load_point(path_, id));
   if (csv_written_ == 0 && table().size() > kManyPoints) {  // of a sweep that goes on
-    csv_written_ = seconds_now();
+    csv_written_ = disk().seconds();
     csv_seconds_ = kCsvRowSeconds * static_cast<double>(table().size());
   }
-  if (seconds_now() - csv_written_ >= kCsvShare * csv_seconds_) write_csv();
+  if (disk().seconds() - csv_written_ >= kCsvShare * csv_seconds_) write_csv();
 }
 
 std::string options_hash(const Json& options) {

@@ -22,9 +22,20 @@ std::unique_ptr<Parallel> make_parallel(models::Model& model, const ShardingOpti
              world.size());
     return make_unwrapped(model);
   }
-  const auto group = world.group("train", resolve_device(model.options().device));
+  const c10::Device device = resolve_device(model.options().device);
+  if (options.replicate > 1) {
+    const int ranks = ranks_of_a_copy(options, world.size());
+    const int copy = world.rank() / ranks, part = world.rank() % ranks;
+    const auto own = world.part_group(fmt::format("train copy {}", copy), device, part, ranks);
+    own->set_name("");
+    const auto copies = world.part_group(fmt::format("copies of part {}", part), device, copy,
+                                         static_cast<int>(options.replicate));
+    copies->set_name("copies");
+    return std::make_unique<ShardedModel>(model, options, own, copies);
+  }
+  const auto group = world.group("train", device);
   if (options.parallel == "ddp") return make_replicated(model, options, group);
-  return std::make_unique<ShardedModel>(model, options, group);
+  return std::make_unique<ShardedModel>(model, options, group, nullptr);
 }
 
 std::shared_ptr<comm::World> real_world(const char* where, const ShardingOptions& options) {

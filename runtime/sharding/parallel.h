@@ -90,6 +90,8 @@ class Parallel {
   virtual ShardingMemory memory() const { return {}; }
   virtual std::vector<std::string> unit_names() const { return {}; }
   virtual std::vector<comm::Traffic> traffic() const { return {}; }
+  /// How many ranks update the same parts, of those that hold parts.
+  virtual int64_t copies_of_parts() const { return 1; }
   virtual const char* transport() const { return "single"; }
 };
 

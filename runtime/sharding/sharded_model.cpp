@@ -16,11 +16,14 @@ Strategy strategy_of(const ShardingOptions& options) {
 }  // namespace
 
 ShardedModel::ShardedModel(models::Model& model, const ShardingOptions& options,
-                           std::shared_ptr<comm::Communicator> group)
+                           std::shared_ptr<comm::Communicator> group,
+                           std::shared_ptr<comm::Communicator> copies)
     : WrappedModel(model, options, /*may_offload=*/true, std::move(group)),
       strategy_(strategy_of(options)) {
+  context_.copies = std::move(copies);
   for (const UnitPlan& plan : plan_units(model, options)) {
-    sharded_.push_back(std::make_unique<ShardedUnit>(plan, keeps_whole(), context_));
+    sharded_.push_back(std::make_unique<ShardedUnit>(
+        plan, ShardedUnit::Kept{keeps_whole(), options.keep_frozen}, context_));
     const size_t first = updated_.size();
     sharded_.back()->place(model, updated_, first_elements_);
     std::vector<size_t> parts(updated_.size() - first);
@@ -156,7 +159,7 @@ std::vector<KeptPart> ShardedModel::kept_parts() {
 void ShardedModel::kept_parts_changed() {
   for (const auto& unit : sharded_) {
     unit->release_idle();
-    if (exposed_) unit->forget_exposed();
+    unit->parts_changed(exposed_);
     if (keeps_whole()) unit->start_gather();
   }
   exposed_ = false;

@@ -17,7 +17,8 @@ enum class Strategy {
 class ShardedModel : public WrappedModel {
  public:
   ShardedModel(models::Model& model, const ShardingOptions& options,
-               std::shared_ptr<comm::Communicator> group);
+               std::shared_ptr<comm::Communicator> group,
+               std::shared_ptr<comm::Communicator> copies);
   ~ShardedModel() override;
 
   const std::vector<std::unique_ptr<models::Parameter>>& updated() const override {

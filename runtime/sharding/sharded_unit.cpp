@@ -11,16 +11,18 @@
 
 namespace moonshard::sharding {
 
-ShardedUnit::ShardedUnit(const UnitPlan& plan, bool keeps_whole, ShardingContext& context)
+ShardedUnit::ShardedUnit(const UnitPlan& plan, Kept kept, ShardingContext& context)
     : Unit(plan.name, plan.layers, Storage::Sharded, context),
       is_root_(plan.is_root),
-      keeps_whole_(keeps_whole) {
+      counts_frozen_(kept.all || !kept.frozen) {
   // Separate rows, so that only gradients of trained parameters are communicated.
   std::vector<models::Parameter*> trained, frozen;
   for (models::Parameter* parameter : plan.parameters)
     (parameter->trainable ? trained : frozen).push_back(parameter);
   trained_.layout = FlatLayout(trained, context.group->rank(), context.group->size());
   frozen_.layout = FlatLayout(frozen, context.group->rank(), context.group->size());
+  trained_.stays = kept.all;
+  frozen_.stays = kept.all || kept.frozen;
 }
 
 bool ShardedUnit::keeps_compute_type() const {
@@ -65,7 +67,7 @@ void ShardedUnit::place_flat(Flat& flat, models::Model& model) {
                      .dtype(context_.splits() ? context_.compute_type : context_.type)
                      .device(context_.home);
   if (context_.offloads()) options = options.pinned_memory(true);
-  if (keeps_whole_ && keeps_compute_type() && !context_.offloads()) {
+  if (flat.stays && keeps_compute_type() && !context_.offloads()) {
     // The part is a range of the whole row, which stays: updated in place, then gathered.
     flat.whole = at::zeros({layout.padded()}, options);
     flat.shard = flat.whole.narrow(0, layout.shard_size * layout.rank, layout.shard_size);
@@ -73,8 +75,11 @@ void ShardedUnit::place_flat(Flat& flat, models::Model& model) {
   } else {
     flat.shard = at::zeros({layout.shard_size}, options);
     context_.memory.parameters += static_cast<int64_t>(flat.shard.nbytes());
+    if (&flat == &frozen_ && !counts_frozen_ && !is_alias(flat))
+      context_.memory.parameters += whole_bytes(flat);
   }
-  if (context_.splits()) {
+  // Frozen values are never added to: the computation's half is enough.
+  if (context_.splits() && &flat == &trained_) {
     flat.low = at::zeros({layout.shard_size}, options.dtype(at::kShort));
     context_.memory.parameters += static_cast<int64_t>(flat.low.nbytes());
   }
@@ -101,12 +106,15 @@ void ShardedUnit::forget_values(Flat& flat) {
   for (const Piece& piece : flat.layout.pieces) piece.parameter->value = piece.shape;
 }
 
+int64_t ShardedUnit::whole_bytes(const Flat& flat) const {
+  return flat.layout.padded() * static_cast<int64_t>(c10::elementSize(context_.compute_type));
+}
+
 int64_t ShardedUnit::whole_bytes() const {
   int64_t bytes = 0;
   for (const Flat* flat : {&trained_, &frozen_}) {
-    if (!flat->layout.empty() && !is_alias(*flat))
-      bytes +=
-          flat->layout.padded() * static_cast<int64_t>(c10::elementSize(context_.compute_type));
+    const bool counts = flat == &trained_ || counts_frozen_;
+    if (!flat->layout.empty() && !is_alias(*flat) && counts) bytes += whole_bytes(*flat);
   }
   return bytes;
 }
@@ -116,7 +124,7 @@ void ShardedUnit::start_gather() {
   move(Event::StartGather);
   context_.memory.add_whole(whole_bytes(), 1);
   for (Flat* flat : {&trained_, &frozen_})
-    if (!flat->layout.empty()) gather_flat(*flat);
+    if (!flat->layout.empty() && !flat->is_current) gather_flat(*flat);
 }
 
 void ShardedUnit::gather_flat(Flat& flat) {
@@ -163,6 +171,7 @@ void ShardedUnit::finish_gather() {
     }
     set_values(*flat, flat->whole);
   }
+  frozen_.is_current = frozen_.stays;
 }
 
 void ShardedUnit::release() {
@@ -171,7 +180,7 @@ void ShardedUnit::release() {
   for (Flat* flat : {&trained_, &frozen_}) {
     if (flat->layout.empty()) continue;
     forget_values(*flat);
-    if (!keeps_whole_) flat->whole = at::Tensor();
+    if (!flat->stays) flat->whole = at::Tensor();
   }
 }
 
@@ -258,10 +267,10 @@ void ShardedUnit::expose_parameters() {
   const at::NoGradGuard no_grad;
   for (Flat* flat : {&trained_, &frozen_}) {
     if (flat->layout.empty()) continue;
-    const at::Tensor row = at::empty(
-        {flat->layout.padded()}, at::TensorOptions().dtype(context_.type).device(context_.device));
     const at::Tensor part =
         flat->low.defined() ? kernels::joined_float(flat->shard, flat->low) : flat->shard;
+    const at::Tensor row = at::empty({flat->layout.padded()},
+                                     part.options().device(context_.device).pinned_memory(false));
     context_.group->all_gather(row, part.to(context_.device), name()).wait();
     set_values(*flat, row);
   }
@@ -276,6 +285,7 @@ void ShardedUnit::take_back_parameters() {
     }
     forget_values(*flat);
   }
+  frozen_.is_current = false;
 }
 
 void ShardedUnit::list_kept(std::vector<KeptPart>& parts, bool exposed) const {
@@ -293,7 +303,9 @@ void ShardedUnit::list_kept(std::vector<KeptPart>& parts, bool exposed) const {
   }
 }
 
-void ShardedUnit::forget_exposed() {
+void ShardedUnit::parts_changed(bool exposed) {
+  frozen_.is_current = false;
+  if (!exposed) return;
   for (Flat* flat : {&trained_, &frozen_}) forget_values(*flat);
 }
 

@@ -16,8 +16,11 @@ namespace moonshard::sharding {
 
 class ShardedUnit : public Unit {
  public:
-  /// `keeps_whole`: parameters stay whole between steps (zero2_replicated).
-  ShardedUnit(const UnitPlan& plan, bool keeps_whole, ShardingContext& context);
+  /// Which parameters stay whole between steps: all (zero2_replicated), or frozen ones.
+  struct Kept {
+    bool all = false, frozen = false;
+  };
+  ShardedUnit(const UnitPlan& plan, Kept kept, ShardingContext& context);
 
   /// The root unit (layers of no other unit): stays whole from forward to backward.
   bool is_root() const { return is_root_; }
@@ -49,8 +52,8 @@ class ShardedUnit : public Unit {
   void expose_gradients();
   /// Appends this rank's parts; with `exposed` they are first taken from the whole, which stays.
   void list_kept(std::vector<KeptPart>& parts, bool exposed) const;
-  /// The whole row is out of date: this rank's parts were written to.
-  void forget_exposed();
+  /// Whole rows are out of date: parts were written to, while the parameters were `exposed` or not.
+  void parts_changed(bool exposed);
 
  protected:
   const FlatLayout& trained_layout() const override { return trained_.layout; }
@@ -67,6 +70,8 @@ class ShardedUnit : public Unit {
     comm::Pending gather;
     std::shared_ptr<c10::Event> copied;       ///< with offload and one rank
     std::vector<models::Parameter*> updated;  ///< by piece; trained ones only
+    bool stays = false;                       ///< whole, between steps
+    bool is_current = false;  ///< the whole row that stayed has the parts' values: frozen ones only
   };
 
   /// Whether parts are kept in the dtype of the computation, or in halves of which one is.
@@ -78,9 +83,12 @@ class ShardedUnit : public Unit {
   void gather_flat(Flat& flat);
   void set_values(const Flat& flat, const at::Tensor& row);
   void forget_values(Flat& flat);
+  int64_t whole_bytes(const Flat& flat) const;
+  /// Of all that counts as gathered.
   int64_t whole_bytes() const;
 
-  bool is_root_, keeps_whole_;
+  bool is_root_;
+  bool counts_frozen_;  ///< as gathered; else they are part of what is kept
   Flat trained_, frozen_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include "runtime/base/check.h"
+
 namespace moonshard::sharding {
 namespace {
 
@@ -9,8 +11,9 @@ namespace {
 std::vector<std::string> options_of_wrapper(const std::string& parallel) {
   if (parallel == "ddp") return {"reduce_dtype", "no_sync", "bucket_mb"};
   if (parallel == "fsdp")
-    return {"sharding",     "wrap",    "min_num_params",    "backward_prefetch", "forward_prefetch",
-            "reduce_dtype", "no_sync", "limit_all_gathers", "cpu_offload"};
+    return {"sharding",         "wrap",         "min_num_params", "backward_prefetch",
+            "forward_prefetch", "reduce_dtype", "no_sync",        "limit_all_gathers",
+            "cpu_offload",      "keep_frozen",  "replicate"};
   return {};
 }
 
@@ -19,6 +22,15 @@ std::vector<std::string> options_of_wrapper(const std::string& parallel) {
 const OptionSchema& sharding_schema() {
   static const OptionSchema schema("parallel", add_sharding_options<ShardingOptions>);
   return schema;
+}
+
+int ranks_of_a_copy(const ShardingOptions& options, int world) {
+  const auto copies = static_cast<int>(options.replicate);
+  MS_CHECK(world % copies == 0 && (copies == 1 || world / copies >= 2),
+           "parallel: option 'replicate': expected groups of at least 2 ranks each, got {} groups "
+           "of {} ranks; ddp keeps whole copies",
+           copies, world);
+  return world / copies;
 }
 
 void refuse_unused_options(const ShardingOptions& options) {

@@ -18,6 +18,8 @@ struct ShardingOptions {
   bool forward_prefetch = true;
   bool limit_all_gathers = true;
   bool cpu_offload = false;
+  bool keep_frozen = false;
+  int64_t replicate = 1;
   std::string reduce_dtype = "auto";
   bool no_sync = false;
   double bucket_mb = 25;
@@ -32,6 +34,10 @@ const OptionSchema& sharding_schema();
 /// Throws UsageError for an option that the chosen wrapper ignores (`sharding` under ddp) and that
 /// differs from its default.
 void refuse_unused_options(const ShardingOptions& options);
+
+/// How many ranks hold a model together. Throws UsageError where `replicate` does not divide them
+/// into groups of at least two.
+int ranks_of_a_copy(const ShardingOptions& options, int world);
 
 template <class T>
 void add_sharding_options(OptionSchema& schema) {
@@ -63,6 +69,11 @@ void add_sharding_options(OptionSchema& schema) {
                     "fsdp: at most one unit is gathered ahead; without it two");
   schema.boolean<T>("cpu_offload", &T::cpu_offload,
                     "fsdp: parameters, gradients and optimizer state live in host memory");
+  schema.boolean<T>("keep_frozen", &T::keep_frozen,
+                    "fsdp: frozen parameters are gathered once and stay whole");
+  schema.integer<T>("replicate", &T::replicate, 1, 1e6,
+                    "fsdp: groups of ranks that each hold a whole model in parts; gradients are "
+                    "summed inside a group, then across groups (HSDP)");
   schema
       .choice<T>("reduce_dtype", &T::reduce_dtype, {"auto", "float32", "float64", "bfloat16"},
                  "dtype in which gradients travel; auto is that of the sums")

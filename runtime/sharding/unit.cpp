@@ -161,6 +161,8 @@ void Unit::finish_oldest_reduce() {
   Reduction reduction = std::move(reductions_.front());
   reductions_.erase(reductions_.begin());
   reduction.pending.wait();
+  // Every rank finishes its units' reductions in the same order.
+  if (context_.copies != nullptr) context_.copies->all_reduce(reduction.part, name_).wait();
   context_.memory.add_in_flight(-static_cast<int64_t>(reduction.row.nbytes()));
   add_to_sums(reduction.part);
 }

@@ -55,6 +55,8 @@ struct ShardingContext {
                   std::shared_ptr<comm::Communicator> ranks);
 
   std::shared_ptr<comm::Communicator> group;
+  /// Ranks with the same parts as this one, whose sums are still to be added; null: there are none.
+  std::shared_ptr<comm::Communicator> copies = {};
   c10::Device device;   ///< of the computation
   c10::Device home;     ///< of the parts: the host with offload
   at::ScalarType type;  ///< of the parts

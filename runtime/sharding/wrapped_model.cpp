@@ -45,6 +45,13 @@ void WrappedModel::add_unit(Unit& unit, const std::vector<const models::ParamLay
   parts_of_unit_.push_back(std::move(parts));
 }
 
+std::vector<comm::Traffic> WrappedModel::traffic() const {
+  std::vector<comm::Traffic> all = context_.group->traffic();
+  if (context_.copies == nullptr) return all;
+  for (const comm::Traffic& own : context_.copies->traffic()) all.push_back(own);
+  return all;
+}
+
 void WrappedModel::attach() {
   model_.seam().keeper = this;
   model_.values_are_placed();
@@ -64,7 +71,10 @@ void WrappedModel::record_into(std::shared_ptr<profile::Timeline> timeline) {
 
 void WrappedModel::begin_step() {
   context_.memory.gradients = context_.memory.gradients_now;
-  if (timeline_ == nullptr) context_.group->reset_traffic();
+  if (timeline_ == nullptr) {
+    context_.group->reset_traffic();
+    if (context_.copies != nullptr) context_.copies->reset_traffic();
+  }
 }
 
 void WrappedModel::on_complete(Completed completed) {

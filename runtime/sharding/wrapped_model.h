@@ -32,7 +32,8 @@ class WrappedModel : public Parallel, public models::ParameterKeeper {
   void record_into(std::shared_ptr<profile::Timeline> timeline) override;
   ShardingMemory memory() const override { return context_.memory; }
   std::vector<std::string> unit_names() const override;
-  std::vector<comm::Traffic> traffic() const override { return context_.group->traffic(); }
+  std::vector<comm::Traffic> traffic() const override;
+  int64_t copies_of_parts() const override { return options_.replicate; }
   const char* transport() const override { return context_.group->transport(); }
 
   void before_forward(const models::ParamLayer& layer) override;

@@ -95,6 +95,7 @@ class PrivateFinish : public StepFinish {
     optim::NoiseSpec noise;
     noise.denominator = static_cast<double>(denominator);
     noise.std = parts_.clipping.noise_std(denominator);
+    noise.variance = (noise.std / noise.denominator) * (noise.std / noise.denominator);
     noise.key = static_cast<uint64_t>(parts_.model.options().seed);
     noise.secret = parts_.account.secret();
     noise.step = static_cast<uint32_t>(step);

@@ -32,14 +32,15 @@ struct StepReport {
   /// norm_reduce = sum: squared norms of this rank's samples before the sum over ranks, whose roots
   /// are `norms`; else empty.
   std::vector<double> squares_before_sum;
-  std::vector<double> factors;    ///< per sample; empty too with per-layer clipping
-  double clip_fraction = 0;       ///< share of samples whose norm was above the bound
-  double clip_bound = 0;          ///< C of this step; 0 for engines that do not clip
-  int64_t privacy_steps = 0;      ///< private updates so far, those before a resume included
-  std::optional<double> epsilon;  ///< spent so far, an upper bound; none without a claim
-  int64_t dropped = 0;            ///< samples without a finite gradient: they contributed nothing
-  int64_t kept_bytes = 0;         ///< what the engine held across layers
-  double time_ms = 0;             ///< sum of the phases
+  std::vector<double> factors;      ///< per sample; empty too with per-layer clipping
+  double clip_fraction = 0;         ///< share of samples whose norm was above the bound
+  double clip_bound = 0;            ///< C of this step; 0 for engines that do not clip
+  std::optional<double> grad_norm;  ///< of the mean gradient; with clip_global_norm
+  int64_t privacy_steps = 0;        ///< private updates so far, those before a resume included
+  std::optional<double> epsilon;    ///< spent so far, an upper bound; none without a claim
+  int64_t dropped = 0;              ///< samples without a finite gradient: they contributed nothing
+  int64_t kept_bytes = 0;           ///< what the engine held across layers
+  double time_ms = 0;               ///< sum of the phases
   std::vector<std::pair<std::string, double>> phases;  ///< (phase, ms), in order
   std::vector<privacy::LayerNorms> layers;             ///< when asked for, micro-batches in order
   profile::MemoryReading memory;

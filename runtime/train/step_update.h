@@ -34,6 +34,8 @@ class StepUpdate {
   void apply(const std::string& unit, const std::vector<size_t>& parts, profile::PhaseTimer& timer);
   /// Of all that are left.
   void apply_rest();
+  /// Gradients are divided by this instead. Before the first update.
+  void divide_by(double denominator) { noise_.denominator = denominator; }
   /// Refuses any update until it is opened again: while a step is captured (see the note in
   /// step_graph.h).
   void close(bool closed) { closed_ = closed; }

@@ -15,6 +15,7 @@
 #include "runtime/profile/ledger.h"
 #include "runtime/profile/timeline.h"
 #include "runtime/sharding/settle_rows.h"
+#include "runtime/train/global_norm.h"
 #include "runtime/train/step_finish.h"
 #include "runtime/train/step_graph.h"
 #include "runtime/train/step_watch.h"
@@ -55,9 +56,26 @@ class StepGuard {
   int exceptions_;
 };
 
+// 0 without a plan.
+int64_t planned_steps(const TrainerParts& parts) {
+  if (parts.privacy.budget_steps > 0) return parts.privacy.budget_steps;
+  if (parts.privacy.epochs == 0 || parts.data == nullptr) return 0;
+  return privacy::steps_of_epochs(parts.privacy.epochs, parts.data->sampling());
+}
+
 // Before the model is taken apart for the ranks.
 TrainerParts checked(TrainerParts parts) {
   MS_ASSERT(parts.model != nullptr, "a trainer without a model");
+  // A schedule's end, where nobody gave it, is the plan's.
+  if (parts.optimizer.lr_total_steps == 0 && parts.optimizer.lr_schedule != "constant")
+    parts.optimizer.lr_total_steps = planned_steps(parts);
+  std::vector<std::string> names;
+  for (const auto& parameter : parts.model->parameters()) names.push_back(parameter->name);
+  optim::no_decay_globs(parts.optimizer.no_decay, names);
+  MS_CHECK(parts.step.clip_global_norm == 0 || parts.clip.mode == "none",
+           "trainer: option 'clip_global_norm': expected clip = none, got {}, which clips each "
+           "sample's gradient (max_grad_norm)",
+           parts.clip.mode);
   optim::learning_rate(parts.optimizer, parts.optimizer.lr_warmup_steps + 1);
   MS_CHECK(parts.sharding.norm_reduce != "sum" || parts.clip.clipping != "per_layer",
            "trainer: norm_reduce = sum expects one norm per sample, got clipping = per_layer");
@@ -169,7 +187,10 @@ void Trainer::compare_ranks() const {
                               parameter->trainable);
   facts.push_back({"model: parameters and which of them are trained", parameters, true});
   const OptionSchema clip("clip", privacy::add_clip_options<privacy::ClipOptions>);
-  const OptionSchema budget("privacy", privacy::add_privacy_options<privacy::PrivacyOptions>);
+  const OptionSchema budget("privacy", [](OptionSchema& s) {
+    privacy::add_privacy_options<privacy::PrivacyOptions>(s);
+    privacy::add_release_options<privacy::PrivacyOptions>(s);
+  });
   const OptionSchema optimizer("optimizer", optim::add_optimizer_options<optim::OptimizerOptions>);
   privacy::add_option_facts(facts, "clip", clip.to_json(&clipping_->options()));
   privacy::add_option_facts(facts, "privacy", budget.to_json(&parts_.privacy));
@@ -368,6 +389,7 @@ void Trainer::finish_step(profile::PhaseTimer& timer, StepProgress& progress) {
   StepReport& report = progress.report;
   finish_->before_update(progress, timer);
   parallel_->finish_gradients();
+  if (parts_.step.clip_global_norm > 0) clip_globally(progress);
   if (gradient_observer_) show_gradients(timer, progress);
   timer.begin(gradient_observer_ ? "optimizer" : finish_->update_phase());
   progress.update->apply_rest();
@@ -394,6 +416,20 @@ void Trainer::finish_step(profile::PhaseTimer& timer, StepProgress& progress) {
   }
 }
 
+// Every rank computes the same norm, and comes to the same verdict.
+void Trainer::clip_globally(StepProgress& progress) {
+  const bool spread = parts_.sharding.parallel == "fsdp";
+  const double norm = global_norm(*parallel_, *parts_.world, spread) / progress.noise.denominator;
+  MS_CHECK(std::isfinite(norm),
+           "trainer: step {}: expected finite gradients, got a norm of {}; the weights are "
+           "unchanged, look at the data or lower lr",
+           progress.report.step, norm);
+  progress.report.grad_norm = norm;
+  if (norm <= parts_.step.clip_global_norm) return;
+  progress.noise.denominator *= norm / parts_.step.clip_global_norm;
+  progress.update->divide_by(progress.noise.denominator);
+}
+
 // Noise and division at once, for all to see; the update that follows adds nothing to them.
 void Trainer::show_gradients(profile::PhaseTimer& timer, StepProgress& progress) {
   const auto& updated = parallel_->updated();
@@ -405,8 +441,10 @@ void Trainer::show_gradients(profile::PhaseTimer& timer, StepProgress& progress)
     if (parameter->grad.defined()) parameter->grad.div_(progress.noise.denominator);
   parallel_->expose_gradients();
   gradient_observer_(model());
-  progress.update.emplace(*parallel_, optimizer_, optim::NoiseSpec{}, at::kFloat,
-                          progress.report.lr, half_updated_);
+  optim::NoiseSpec added;
+  added.variance = progress.noise.variance;
+  progress.update.emplace(*parallel_, optimizer_, added, at::kFloat, progress.report.lr,
+                          half_updated_);
 }
 
 }  // namespace moonshard::train

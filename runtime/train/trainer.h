@@ -150,6 +150,7 @@ class Trainer {
                        StepProgress& progress);
   void finish_step(profile::PhaseTimer& timer, StepProgress& progress);
   void show_gradients(profile::PhaseTimer& timer, StepProgress& progress);
+  void clip_globally(StepProgress& progress);
   // In trainer_graph.cpp:
   bool runs_as_graph();
   bool run_graph(const std::vector<Batch>& drawn, profile::PhaseTimer& timer,

@@ -90,7 +90,8 @@ void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
   // loss can reject the step any more.
   if (progress.is_last && parallel_->works_beside() && !finish_->updates_early()) {
     finish_->check_losses(progress);
-    update_early(timer, progress);
+    // The norm over all of them must be known first.
+    if (parts_.step.clip_global_norm == 0) update_early(timer, progress);
   }
   const auto backward = [&](bool keep_graph) {
     parallel_->begin_backward(/*last=*/!keep_graph);

@@ -35,6 +35,13 @@ void add_wrapper_variants(std::vector<Variant>& list) {
                          [](ShardingOptions& sharding) { sharding.no_sync = true; });
   no_sync.apply = [](ModelOptions&, ClipOptions&, StepOptions& step) { step.grad_accum = 2; };
   no_sync.fsdp_only = false;
+  Variant& kept = add("keep_frozen", "adapters beside frozen layers that stay whole",
+                      [](ShardingOptions& sharding) { sharding.keep_frozen = true; });
+  kept.every_format = true;
+  kept.apply = [](ModelOptions& model, ClipOptions&, StepOptions& step) {
+    model.lora_rank = 3;
+    step.grad_accum = 2;
+  };
   add("no_prefetch", "units are gathered when they are used", [](ShardingOptions& sharding) {
     sharding.forward_prefetch = false;
     sharding.backward_prefetch = "none";
@@ -214,6 +221,21 @@ const std::vector<Variant>& variants() {
         [](ModelOptions& model, ClipOptions&, StepOptions&) {
           model.frozen = models::family_of(model).frozen_example();
         });
+    add("trained_few", "all but few parameters are frozen",
+        [](ModelOptions& model, ClipOptions&, StepOptions&) {
+          model.trained = models::family_of(model).trained_example();
+        });
+    add("lora", "adapters of rank 3 are trained, the other layers are frozen",
+        [](ModelOptions& model, ClipOptions&, StepOptions&) { model.lora_rank = 3; })
+        .every_format = true;
+    add("lora+checkpointing+accumulation", "adapters in recomputed blocks, two micro-batches",
+        [](ModelOptions& model, ClipOptions& clip, StepOptions& step) {
+          model.lora_rank = 3;
+          model.checkpointing = "block";
+          clip.clipping = "per_layer";
+          step.grad_accum = 2;
+        })
+        .needs_option = "checkpointing";
     Variant& padding =
         add("padding", "sequences of different length, a padding id",
             [](ModelOptions& model, ClipOptions&, StepOptions&) { model.pad_token_id = 0; });
@@ -313,6 +335,7 @@ std::string layer_case(const models::Model& model, const models::ParamLayer& lay
   int64_t uses = 0;
   for (const auto& other : model.layers()) uses += other->weight == layer.weight;
   if (uses > 1) return "tied_embedding";
+  if (models::is_adapter_name(layer.weight->name)) return "lora";
   std::string name = layer.kind;
   if (layer.kind == kinds::kLinear) {
     const bool conditioning = layer.name.find("adaLN") != std::string::npos;

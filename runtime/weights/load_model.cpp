@@ -17,6 +17,7 @@
 #include "runtime/models/config_object.h"
 #include "runtime/models/model_options.h"
 #include "runtime/models/registry.h"
+#include "runtime/weights/adapters.h"
 #include "runtime/weights/folder_sums.h"
 #include "runtime/weights/safetensors.h"
 #include "runtime/weights/weight_source.h"
@@ -31,14 +32,18 @@ using models::Parameter;
 constexpr const char* kHead = "lm_head.weight";
 constexpr const char* kClassifier = "score.weight";
 
-// Name in the file of a parameter: its own, or without the prefix in files of a bare base model. ""
-// when there is neither.
+// Name in the file of a parameter: its own, without the prefix in files of a bare base model, or
+// with that of a larger model. "" when there is none of them.
 std::string name_in_file(const WeightSource& source, const std::string& name,
-                         const std::string& prefix) {
+                         const models::WeightNames& names) {
   if (source.find(name) != nullptr) return name;
+  const std::string& prefix = names.base_prefix;
   if (prefix.empty() || !name.starts_with(prefix)) return "";
   const std::string bare = name.substr(prefix.size());
-  return source.find(bare) != nullptr ? bare : "";
+  if (source.find(bare) != nullptr) return bare;
+  for (const std::string& outer : names.outer_prefixes)
+    if (source.find(outer + bare) != nullptr) return outer + bare;
+  return "";
 }
 
 // The first few of the problems; a wrong file has hundreds of the same kind.
@@ -63,13 +68,14 @@ Plan match_names(const Model& model, const WeightSource& source) {
   const models::WeightNames names = models::family_of(model.options()).weight_names();
   for (const auto& parameter : model.parameters()) {
     const std::string& name = parameter->name;
-    const std::string found = name_in_file(source, name, names.base_prefix);
+    const std::string found = name_in_file(source, name, names);
     if (!found.empty()) {
       plan.file_names[name] = found;
       plan.report.loaded.push_back(name);
       used.insert(found);
-    } else if (std::find(names.optional.begin(), names.optional.end(), name) !=
-               names.optional.end()) {
+    } else if (models::is_adapter_name(name) ||
+               std::find(names.optional.begin(), names.optional.end(), name) !=
+                   names.optional.end()) {
       plan.report.initialised.push_back(name);
     } else {
       missing.push_back(in_quotes(name));
@@ -160,7 +166,7 @@ using models::ModelOptions;
 // A config of 21,000 classes names each twice, in less than this.
 constexpr ForeignLimits kConfigLimits{8u << 20, 200'000, 32};
 
-// "llama, qwen2, dit or linear"
+// "llama, …, dit or linear"
 std::string known_types() {
   std::vector<std::string> types;
   for (const auto& family : models::families())
@@ -228,14 +234,22 @@ std::unique_ptr<Model> load_model(models::ModelOptions options, const std::files
   return model;
 }
 
+void check_is_whole(const Model& model, const Parameter& parameter, const char* what) {
+  MS_CHECK(!parameter.value.is_meta(),
+           "{}: model '{}': expected whole parameters, got '{}', which is spread over ranks; "
+           "call trainer:gather() on all ranks first",
+           what, model.options().model, parameter.name);
+}
+
 std::vector<std::string> save_model(const Model& model, const std::filesystem::path& folder,
                                     int64_t max_shard_bytes) {
+  MS_CHECK(model.options().lora_rank == 0,
+           "save: model '{}': expected a model without adapters, got one with some; save_adapter() "
+           "writes them alone, merged() gives a model that has them in its weights",
+           model.options().model);
   NamedTensors tensors;
   for (const auto& parameter : model.parameters()) {
-    MS_CHECK(!parameter->value.is_meta(),
-             "save: model '{}': expected whole parameters, got '{}', which is spread over ranks; "
-             "call trainer:gather() on all ranks first",
-             model.options().model, parameter->name);
+    check_is_whole(model, *parameter, "save");
     tensors.emplace_back(parameter->name, parameter->value);
   }
   auto files = write_sharded(folder, tensors, max_shard_bytes);
@@ -246,7 +260,9 @@ std::vector<std::string> save_model(const Model& model, const std::filesystem::p
   return files;
 }
 
-models::ModelOptions resolve_model(const models::ModelOptions& options) {
+models::ModelOptions resolve_model(const models::ModelOptions& asked_options) {
+  models::ModelOptions options = asked_options;
+  read_adapter_options(options);
   if (!names_a_folder(options.model)) {
     // A path, or a name on the hub that no preset knows: what is missing is a folder.
     if (looks_like_path(options.model) && !models::knows_model(options.model)) {
@@ -284,9 +300,13 @@ std::unique_ptr<models::Model> make_model(const models::ModelOptions& options) {
   models::ModelOptions resolved = resolve_model(options);
   draw_missing_seed(resolved);
   auto model = models::make_model(resolved);
-  if (!resolved.weights.empty() && resolved.device != "meta")
+  if (resolved.device == "meta") return model;
+  if (!resolved.weights.empty())
     resolved.deferred ? defer_weights(*model, resolved.weights)
                       : load_weights(*model, resolved.weights);
+  if (!resolved.adapter.empty())
+    resolved.deferred ? defer_adapter(*model, resolved.adapter)
+                      : load_adapter(*model, resolved.adapter);
   return model;
 }
 

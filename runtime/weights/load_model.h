@@ -37,6 +37,10 @@ std::unique_ptr<models::Model> load_model(models::ModelOptions options,
                                           const std::filesystem::path& path,
                                           LoadReport* report = nullptr);
 
+/// Throws UsageError for a parameter that is spread over ranks; `what` wants it whole.
+void check_is_whole(const models::Model& model, const models::Parameter& parameter,
+                    const char* what);
+
 /// Writes config.json and the weights into a folder, which is made when it is not there. Returns
 /// the names of the files of weights.
 std::vector<std::string> save_model(const models::Model& model, const std::filesystem::path& folder,

@@ -13,6 +13,11 @@
 ---@field checkpointing? "none"|"block"|"keep_attention" block keeps a block's input only and runs it again in backward; keep_attention keeps the output of its attention, too: faster in long contexts (none)
 ---@field checkpoint_every? integer with checkpointing: every n-th block (1)
 ---@field frozen? string globs of parameters that are not trained, separated by commas
+---@field trained? string globs of the only parameters that are trained, separated by commas; empty: all but frozen ones, and with lora_rank the adapters and a classifier's head
+---@field lora_rank? integer rank of LoRA adapters; 0 means none. The other weights are frozen (0)
+---@field lora_alpha? number adapters count alpha / rank times; 0 takes twice the rank (0)
+---@field lora_targets? string names, last parts of names or globs of the linear layers with an adapter, separated by commas; empty: all in blocks
+---@field adapter? string folder of an adapter as PEFT saves it, to start from; it gives the lora options
 ---@field hidden_dim? integer model width; 0 takes the preset's (0)
 ---@field intermediate_dim? integer width inside the MLP; 0 takes the preset's (0)
 ---@field num_layers? integer blocks or layers; 0 takes the preset's (0)
@@ -26,11 +31,18 @@
 ---@field tie_embeddings? "auto"|"yes"|"no"|boolean input and output embedding are one parameter (auto)
 ---@field qkv_bias? "auto"|"yes"|"no"|boolean query, key and value projections have a bias (auto)
 ---@field rope_base? number base of rotary positions; 0 takes the preset's (0)
----@field rope_scaling? "auto"|"none"|"llama3" stretching of rotary frequencies for long contexts (auto)
----@field rope_factor? number llama3 scaling: stretch of low frequencies (0)
+---@field rope_scaling? "auto"|"none"|"llama3"|"linear" stretching of rotary frequencies for long contexts (auto)
+---@field rope_factor? number llama3 scaling: stretch of low frequencies; linear scaling: of all (0)
 ---@field rope_low_freq_factor? number llama3 scaling: wavelengths above original/this are stretched (0)
 ---@field rope_high_freq_factor? number llama3 scaling: wavelengths below original/this stay (0)
 ---@field rope_original_length? integer llama3 scaling: context of the pre-training (0)
+---@field block_style? "auto"|"llama"|"gemma2"|"gemma3"|"vaultgemma" norms, activation and scaling of the embedding, as these models have them (auto)
+---@field attention_scalar? number attention scores are divided by its root; 0 takes the preset's or head_dim (0)
+---@field attention_softcap? number attention scores s become c tanh(s / c); 0 takes the preset's, -1 means none (0)
+---@field logit_softcap? number the same for the scores of tokens; 0 takes the preset's, -1 means none (0)
+---@field attention_window? integer tokens that a local layer sees, its own included; 0 takes the preset's, -1 means all (0)
+---@field attention_pattern? string which layers are local (l) or global (g), repeated: gemma2 has lg, gemma3 lllllg; empty takes the preset's or g
+---@field rope_local_base? number base of rotary positions in local layers; 0 takes the preset's or rope_base (0)
 ---@field image_size? integer pixels, or latent cells, along an image's side; 0 takes the preset's (0)
 ---@field patch_size? integer side of a patch; tokens = (image_size / patch_size)^2 (0)
 ---@field in_channels? integer 3 for pixels, 4 for latents (0)
@@ -52,17 +64,21 @@
 ---@field memory_budget_mb? integer engine auto: what it may keep across layers; 0: half of what a GPU has beside the weights and a copy of them, elsewhere no limit (0)
 ---@field optimizer? "sgd"|"adam"|"adamw" update rule (sgd)
 ---@field lr? number learning rate (1e-05)
----@field lr_schedule? "constant"|"linear"|"cosine" how the learning rate falls after its warm-up (constant)
+---@field lr_schedule? "constant"|"linear"|"cosine"|"inverse_sqrt" how the learning rate falls after its warm-up; inverse_sqrt has no end (constant)
 ---@field lr_warmup_steps? integer steps over which the learning rate rises from 0 (0)
----@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own (0)
+---@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own, or a trainer's plan (privacy = { epochs or budget_steps }) (0)
 ---@field lr_min_ratio? number share of the learning rate that is left at the schedule's end (0)
 ---@field momentum? number sgd: decay of the running sum (0)
 ---@field weight_decay? number adamw: decoupled decay; adam: added to the gradient; -1 takes 0.1 and 0 (-1)
 ---@field beta1? number adam, adamw: decay of the mean (0.9)
 ---@field beta2? number adam, adamw: decay of the mean square (0.95)
 ---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+---@field no_decay? string parameters without weight decay: norms, biases, embeddings and globs of names, separated by commas
+---@field noise_correction? boolean adam, adamw in private training: takes the noise's variance out of the mean square (DP-AdamBC, Tang et al. 2024) (false)
+---@field noise_floor? number noise_correction: least mean square that is left; 0 takes a hundredth of the noise's variance (0)
 ---@field grad_accum? integer micro-batches per step, each of batch_size samples (1)
 ---@field expected_batch_size? integer what the sum is divided by; 0 takes the samples of the step (0)
+---@field clip_global_norm? number plain training: the mean gradient of a step is scaled down to this norm, over all parameters and ranks; 0: not (0)
 ---@field deterministic? boolean only operations that give the same digits every time (false)
 ---@field compile? "auto"|"yes"|"no"|boolean on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer apart; auto does so where launching kernels takes 80 % of a step (auto)
 ---@field parallel? "none"|"ddp"|"fsdp" how ranks share the work: not at all, whole copies, or parts of parameters and state (none)
@@ -73,6 +89,8 @@
 ---@field forward_prefetch? boolean fsdp: gather the next unit while this one's forward runs (true)
 ---@field limit_all_gathers? boolean fsdp: at most one unit is gathered ahead; without it two (true)
 ---@field cpu_offload? boolean fsdp: parameters, gradients and optimizer state live in host memory (false)
+---@field keep_frozen? boolean fsdp: frozen parameters are gathered once and stay whole (false)
+---@field replicate? integer fsdp: groups of ranks that each hold a whole model in parts; gradients are summed inside a group, then across groups (HSDP) (1)
 ---@field reduce_dtype? "auto"|"float32"|"float64"|"bfloat16" dtype in which gradients travel; auto is that of the sums (auto)
 ---@field no_sync? boolean reduce gradients after the last micro-batch of a step only (false)
 ---@field bucket_mb? number ddp: MiB of gradients per all-reduce (25)
@@ -96,7 +114,7 @@
 ---@field whole_first? boolean fsdp: every rank makes the whole model before it is cut into parts, as PyTorch programs do; otherwise its own part alone (false)
 ---@field data_folder? string folder with .txt, .json or .jsonl text for task lm; empty takes synthetic batches
 ---@field data_file? string .jsonl file with text and label on every line, for task classify
----@field tokenizer? string bytes, a tokenizer.json (byte-level BPE), or a folder that has one (bytes)
+---@field tokenizer? string bytes, a tokenizer.json (BPE), or a folder that has one (bytes)
 ---@field packing? "packed"|"padded" documents end to end in samples of seq_length, or one document per sample (packed)
 ---@field invalid_utf8? "error"|"replace" what becomes of bytes that are no text (error)
 ---@field sampler? "fixed"|"shuffled"|"poisson" which samples a step takes: in order, in a new order each epoch, or by Poisson subsampling, which an epsilon requires; batch_size is then the most of a micro-batch (fixed)
@@ -112,6 +130,8 @@
 ---@field budget_steps? integer steps that the budget must last for; 0 takes the epochs (0)
 ---@field accountant? "rdp"|"prv"|"pld" how epsilon is computed: all three are guarantees, pld the tightest (pld)
 ---@field secure? boolean noise and sampling from a secret of the operating system, on a grid that resists floating-point attacks; false: reproducible noise from the seed, for verification and debugging: not private, no epsilon is claimed (true)
+---@field releases? integer noised evaluations (ms.evaluate) that the target leaves room for (0)
+---@field release_noise? number noise multiplier of each of them (0)
 
 ---@class moonshard.Runs_best_options
 ---@field most? boolean the most is the best, whatever the metric's name says
@@ -156,6 +176,24 @@
 ---@field wait? boolean until it is on the disk; else the next steps go on while it is written (false)
 ---@field keep? integer how many of the newest stay; 0: all (2)
 ---@field keep_every? integer those of steps that it divides stay as well; 0: none (0)
+
+---@class moonshard.Trainer_fit_options
+---@field epochs? number passes over the data; the plan of the trainer's budget where neither this nor steps is given
+---@field steps? integer number of the last step, those before a resume included
+---@field evaluate? Dataset what is evaluated on, after the last step and every evaluate_every: a dataset or a list of batches
+---@field evaluate_every? integer steps from one evaluation to the next
+---@field evaluate_options? table options of ms.evaluate
+---@field metric? "loss"|"perplexity"|"accuracy"|"macro_f1" the figure that says which evaluation is best (loss)
+---@field patience? integer stops after so many evaluations that are no better than the best
+---@field best? string folder of the checkpoint with the best evaluation
+---@field on_step? function called with each step's report; false ends the run, on all ranks alike
+---@field on_evaluate? function called with (evaluation, step); false ends the run
+---@field name? string part of the run folder's name (fit)
+---@field out? string where the run folder is made; of a durable run beside its checkpoints (results)
+---@field options? table what tells this run from others, in tables and figures
+---@field record_norms? boolean quantiles of the samples' gradient norms in the curve; by itself only where no epsilon is claimed
+---@field log? boolean write a run folder (true)
+---@field progress? boolean a moving line on a terminal, a line now and then elsewhere; on the first rank (true)
 
 ---@class moonshard.Trainer_resume_options
 ---@field if_any? boolean return nil when there is no checkpoint (false)
@@ -251,6 +289,13 @@
 ---@field world? string auto: the ranks that were launched; fake:N: one rank of N on this device (auto)
 ---@field link? "nvlink"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
 
+---@class moonshard.evaluate_options
+---@field batch_size? integer samples of a forward pass and rank (32)
+---@field intervals? boolean 95 % intervals beside the figures (true)
+---@field public? boolean the data is nobody's secret: exact figures need no protection (false)
+---@field noise_multiplier? number of a trainer: noise of the sums behind the figures, which is charged to its account as a step of all samples; 0: exact figures (0)
+---@field loss_bound? number beside noise_multiplier: larger losses of a sample count as this; 0 takes twice that of a guess among all classes or tokens (0)
+
 ---@class moonshard.find_max_batch_options: moonshard.run_options
 ---@field low? integer first size that is tried (1)
 ---@field high? integer largest size; on a CPU it or memory_limit_mb is needed
@@ -270,6 +315,8 @@
 ---@field forward_prefetch? boolean fsdp: gather the next unit while this one's forward runs (true)
 ---@field limit_all_gathers? boolean fsdp: at most one unit is gathered ahead; without it two (true)
 ---@field cpu_offload? boolean fsdp: parameters, gradients and optimizer state live in host memory (false)
+---@field keep_frozen? boolean fsdp: frozen parameters are gathered once and stay whole (false)
+---@field replicate? integer fsdp: groups of ranks that each hold a whole model in parts; gradients are summed inside a group, then across groups (HSDP) (1)
 ---@field reduce_dtype? "auto"|"float32"|"float64"|"bfloat16" dtype in which gradients travel; auto is that of the sums (auto)
 ---@field no_sync? boolean reduce gradients after the last micro-batch of a step only (false)
 ---@field norm_reduce? "local"|"sum" norms of a rank's own samples, or summed over ranks: for timing, not private (local)
@@ -293,6 +340,11 @@
 ---@field checkpointing? "none"|"block"|"keep_attention" block keeps a block's input only and runs it again in backward; keep_attention keeps the output of its attention, too: faster in long contexts (none)
 ---@field checkpoint_every? integer with checkpointing: every n-th block (1)
 ---@field frozen? string globs of parameters that are not trained, separated by commas
+---@field trained? string globs of the only parameters that are trained, separated by commas; empty: all but frozen ones, and with lora_rank the adapters and a classifier's head
+---@field lora_rank? integer rank of LoRA adapters; 0 means none. The other weights are frozen (0)
+---@field lora_alpha? number adapters count alpha / rank times; 0 takes twice the rank (0)
+---@field lora_targets? string names, last parts of names or globs of the linear layers with an adapter, separated by commas; empty: all in blocks
+---@field adapter? string folder of an adapter as PEFT saves it, to start from; it gives the lora options
 ---@field hidden_dim? integer model width; 0 takes the preset's (0)
 ---@field intermediate_dim? integer width inside the MLP; 0 takes the preset's (0)
 ---@field num_layers? integer blocks or layers; 0 takes the preset's (0)
@@ -306,11 +358,18 @@
 ---@field tie_embeddings? "auto"|"yes"|"no"|boolean input and output embedding are one parameter (auto)
 ---@field qkv_bias? "auto"|"yes"|"no"|boolean query, key and value projections have a bias (auto)
 ---@field rope_base? number base of rotary positions; 0 takes the preset's (0)
----@field rope_scaling? "auto"|"none"|"llama3" stretching of rotary frequencies for long contexts (auto)
----@field rope_factor? number llama3 scaling: stretch of low frequencies (0)
+---@field rope_scaling? "auto"|"none"|"llama3"|"linear" stretching of rotary frequencies for long contexts (auto)
+---@field rope_factor? number llama3 scaling: stretch of low frequencies; linear scaling: of all (0)
 ---@field rope_low_freq_factor? number llama3 scaling: wavelengths above original/this are stretched (0)
 ---@field rope_high_freq_factor? number llama3 scaling: wavelengths below original/this stay (0)
 ---@field rope_original_length? integer llama3 scaling: context of the pre-training (0)
+---@field block_style? "auto"|"llama"|"gemma2"|"gemma3"|"vaultgemma" norms, activation and scaling of the embedding, as these models have them (auto)
+---@field attention_scalar? number attention scores are divided by its root; 0 takes the preset's or head_dim (0)
+---@field attention_softcap? number attention scores s become c tanh(s / c); 0 takes the preset's, -1 means none (0)
+---@field logit_softcap? number the same for the scores of tokens; 0 takes the preset's, -1 means none (0)
+---@field attention_window? integer tokens that a local layer sees, its own included; 0 takes the preset's, -1 means all (0)
+---@field attention_pattern? string which layers are local (l) or global (g), repeated: gemma2 has lg, gemma3 lllllg; empty takes the preset's or g
+---@field rope_local_base? number base of rotary positions in local layers; 0 takes the preset's or rope_base (0)
 ---@field image_size? integer pixels, or latent cells, along an image's side; 0 takes the preset's (0)
 ---@field patch_size? integer side of a patch; tokens = (image_size / patch_size)^2 (0)
 ---@field in_channels? integer 3 for pixels, 4 for latents (0)
@@ -326,39 +385,48 @@
 
 ---@class moonshard.optim_adam_options
 ---@field lr? number learning rate (1e-05)
----@field lr_schedule? "constant"|"linear"|"cosine" how the learning rate falls after its warm-up (constant)
+---@field lr_schedule? "constant"|"linear"|"cosine"|"inverse_sqrt" how the learning rate falls after its warm-up; inverse_sqrt has no end (constant)
 ---@field lr_warmup_steps? integer steps over which the learning rate rises from 0 (0)
----@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own (0)
+---@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own, or a trainer's plan (privacy = { epochs or budget_steps }) (0)
 ---@field lr_min_ratio? number share of the learning rate that is left at the schedule's end (0)
 ---@field momentum? number sgd: decay of the running sum (0)
 ---@field weight_decay? number adamw: decoupled decay; adam: added to the gradient; -1 takes 0.1 and 0 (-1)
 ---@field beta1? number adam, adamw: decay of the mean (0.9)
 ---@field beta2? number adam, adamw: decay of the mean square (0.95)
 ---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+---@field no_decay? string parameters without weight decay: norms, biases, embeddings and globs of names, separated by commas
+---@field noise_correction? boolean adam, adamw in private training: takes the noise's variance out of the mean square (DP-AdamBC, Tang et al. 2024) (false)
+---@field noise_floor? number noise_correction: least mean square that is left; 0 takes a hundredth of the noise's variance (0)
 
 ---@class moonshard.optim_adamw_options
 ---@field lr? number learning rate (1e-05)
----@field lr_schedule? "constant"|"linear"|"cosine" how the learning rate falls after its warm-up (constant)
+---@field lr_schedule? "constant"|"linear"|"cosine"|"inverse_sqrt" how the learning rate falls after its warm-up; inverse_sqrt has no end (constant)
 ---@field lr_warmup_steps? integer steps over which the learning rate rises from 0 (0)
----@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own (0)
+---@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own, or a trainer's plan (privacy = { epochs or budget_steps }) (0)
 ---@field lr_min_ratio? number share of the learning rate that is left at the schedule's end (0)
 ---@field momentum? number sgd: decay of the running sum (0)
 ---@field weight_decay? number adamw: decoupled decay; adam: added to the gradient; -1 takes 0.1 and 0 (-1)
 ---@field beta1? number adam, adamw: decay of the mean (0.9)
 ---@field beta2? number adam, adamw: decay of the mean square (0.95)
 ---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+---@field no_decay? string parameters without weight decay: norms, biases, embeddings and globs of names, separated by commas
+---@field noise_correction? boolean adam, adamw in private training: takes the noise's variance out of the mean square (DP-AdamBC, Tang et al. 2024) (false)
+---@field noise_floor? number noise_correction: least mean square that is left; 0 takes a hundredth of the noise's variance (0)
 
 ---@class moonshard.optim_sgd_options
 ---@field lr? number learning rate (1e-05)
----@field lr_schedule? "constant"|"linear"|"cosine" how the learning rate falls after its warm-up (constant)
+---@field lr_schedule? "constant"|"linear"|"cosine"|"inverse_sqrt" how the learning rate falls after its warm-up; inverse_sqrt has no end (constant)
 ---@field lr_warmup_steps? integer steps over which the learning rate rises from 0 (0)
----@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own (0)
+---@field lr_total_steps? integer steps until the schedule's end; 0 takes the experiment's own, or a trainer's plan (privacy = { epochs or budget_steps }) (0)
 ---@field lr_min_ratio? number share of the learning rate that is left at the schedule's end (0)
 ---@field momentum? number sgd: decay of the running sum (0)
 ---@field weight_decay? number adamw: decoupled decay; adam: added to the gradient; -1 takes 0.1 and 0 (-1)
 ---@field beta1? number adam, adamw: decay of the mean (0.9)
 ---@field beta2? number adam, adamw: decay of the mean square (0.95)
 ---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+---@field no_decay? string parameters without weight decay: norms, biases, embeddings and globs of names, separated by commas
+---@field noise_correction? boolean adam, adamw in private training: takes the noise's variance out of the mean square (DP-AdamBC, Tang et al. 2024) (false)
+---@field noise_floor? number noise_correction: least mean square that is left; 0 takes a hundredth of the noise's variance (0)
 
 ---@class moonshard.plot_options
 ---@field data? any or the first item: list of rows or numbers, table of columns, results, Table; needed
@@ -460,6 +528,7 @@
 ---@field privacy? moonshard.trainer_privacy_options the budget and its accountant: { target_epsilon, delta, epochs, … }, see below
 ---@field grad_accum? integer micro-batches per step, each of batch_size samples (1)
 ---@field expected_batch_size? integer what the sum is divided by; 0 takes the samples of the step (0)
+---@field clip_global_norm? number plain training: the mean gradient of a step is scaled down to this norm, over all parameters and ranks; 0: not (0)
 ---@field deterministic? boolean only operations that give the same digits every time (false)
 ---@field compile? "auto"|"yes"|"no"|boolean on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer apart; auto does so where launching kernels takes 80 % of a step (auto)
 ---@field record_layers? boolean put each layer's norms into the step's report (false)
@@ -484,6 +553,11 @@
 ---@field checkpointing? "none"|"block"|"keep_attention" block keeps a block's input only and runs it again in backward; keep_attention keeps the output of its attention, too: faster in long contexts (none)
 ---@field checkpoint_every? integer with checkpointing: every n-th block (1)
 ---@field frozen? string globs of parameters that are not trained, separated by commas
+---@field trained? string globs of the only parameters that are trained, separated by commas; empty: all but frozen ones, and with lora_rank the adapters and a classifier's head
+---@field lora_rank? integer rank of LoRA adapters; 0 means none. The other weights are frozen (0)
+---@field lora_alpha? number adapters count alpha / rank times; 0 takes twice the rank (0)
+---@field lora_targets? string names, last parts of names or globs of the linear layers with an adapter, separated by commas; empty: all in blocks
+---@field adapter? string folder of an adapter as PEFT saves it, to start from; it gives the lora options
 ---@field hidden_dim? integer model width; 0 takes the preset's (0)
 ---@field intermediate_dim? integer width inside the MLP; 0 takes the preset's (0)
 ---@field num_layers? integer blocks or layers; 0 takes the preset's (0)
@@ -497,11 +571,18 @@
 ---@field tie_embeddings? "auto"|"yes"|"no"|boolean input and output embedding are one parameter (auto)
 ---@field qkv_bias? "auto"|"yes"|"no"|boolean query, key and value projections have a bias (auto)
 ---@field rope_base? number base of rotary positions; 0 takes the preset's (0)
----@field rope_scaling? "auto"|"none"|"llama3" stretching of rotary frequencies for long contexts (auto)
----@field rope_factor? number llama3 scaling: stretch of low frequencies (0)
+---@field rope_scaling? "auto"|"none"|"llama3"|"linear" stretching of rotary frequencies for long contexts (auto)
+---@field rope_factor? number llama3 scaling: stretch of low frequencies; linear scaling: of all (0)
 ---@field rope_low_freq_factor? number llama3 scaling: wavelengths above original/this are stretched (0)
 ---@field rope_high_freq_factor? number llama3 scaling: wavelengths below original/this stay (0)
 ---@field rope_original_length? integer llama3 scaling: context of the pre-training (0)
+---@field block_style? "auto"|"llama"|"gemma2"|"gemma3"|"vaultgemma" norms, activation and scaling of the embedding, as these models have them (auto)
+---@field attention_scalar? number attention scores are divided by its root; 0 takes the preset's or head_dim (0)
+---@field attention_softcap? number attention scores s become c tanh(s / c); 0 takes the preset's, -1 means none (0)
+---@field logit_softcap? number the same for the scores of tokens; 0 takes the preset's, -1 means none (0)
+---@field attention_window? integer tokens that a local layer sees, its own included; 0 takes the preset's, -1 means all (0)
+---@field attention_pattern? string which layers are local (l) or global (g), repeated: gemma2 has lg, gemma3 lllllg; empty takes the preset's or g
+---@field rope_local_base? number base of rotary positions in local layers; 0 takes the preset's or rope_base (0)
 ---@field image_size? integer pixels, or latent cells, along an image's side; 0 takes the preset's (0)
 ---@field patch_size? integer side of a patch; tokens = (image_size / patch_size)^2 (0)
 ---@field in_channels? integer 3 for pixels, 4 for latents (0)
@@ -747,6 +828,14 @@ function Model:freeze(glob) end
 ---@return Tensor
 function Model:losses(batch) end
 
+---A model of its own without adapters: each is added to the weight of its layer.
+---```lua
+---local adapted = ms.model("llama3-tiny", { lora = { rank = 2 } })
+---print(#adapted.parameters, #adapted:merged().parameters)  --> 49	21
+---```
+---@return Model
+function Model:merged() end
+
 ---The parameter of that name; the tensor shares the model's memory.
 ---```lua
 ---print(model:parameter("model.norm.weight").shape[1])  --> 16
@@ -763,6 +852,16 @@ function Model:parameter(name) end
 ---@return string[]
 function Model:save(folder) end
 
+---Writes the LoRA adapters, and what else is trained, as PEFT does; ms.model(name, { adapter = folder }) and PEFT open it.
+---```lua
+---local folder = os.tmpname() .. "_adapter"
+---local adapted = ms.model("llama3-tiny", { lora = { rank = 2 } })
+---adapted:save_adapter(folder)
+---print(ms.model("llama3-tiny", { adapter = folder }).options.lora_rank)  --> 2
+---```
+---@param folder string
+function Model:save_adapter(folder) end
+
 ---A model, an engine, an optimizer, data and a wrapper together; made by ms.trainer.
 ---@class Trainer
 ---@field model Model the model that it trains
@@ -771,6 +870,7 @@ function Model:save(folder) end
 ---@field steps integer steps so far, of all runs that it goes on from
 ---@field privacy_steps integer noised steps so far
 ---@field planned_steps integer steps that its budget lasts for; 0 without a budget
+---@field steps_per_epoch number steps of one pass over the data; 0 where it has no end
 ---@field noise_multiplier number noise std over the clipping bound, as given or as found for a budget
 ---@field clip_bound number the clipping bound now; adaptive clipping moves it
 ---@field units string[] units that are gathered together under fsdp
@@ -804,6 +904,16 @@ function Trainer:durable(folder, options) end
 ---```
 ---@return table?
 function Trainer:finish_save() end
+
+---Trains until a step with a progress bar, evaluates, stops early, keeps the best checkpoint, and writes the curve into a run folder.
+---```lua
+---local learner = ms.trainer { model = ms.model("linear-tiny", { hidden_dim = 8, device = "cpu" }) }
+---local fit = learner:fit { steps = 3, log = false, progress = false }
+---print(fit.steps, fit.stopped)  --> 3	done
+---```
+---@param options moonshard.Trainer_fit_options
+---@return Fit
+function Trainer:fit(options) end
 
 ---Makes the parameters whole in the model, until the next step, for saving or reading them; all ranks together.
 ---```lua
@@ -1164,6 +1274,37 @@ local Comparison = {}
 ---@field warmup integer steps before measuring
 local Profile = {}
 
+---A model on a whole dataset; made by ms.evaluate. Prints as a table.
+---@class Evaluation
+---@field task string lm, classify, regress or denoise
+---@field samples integer how many samples there were
+---@field tokens integer? lm: predicted tokens
+---@field loss number mean loss per token (lm) or sample
+---@field perplexity number? lm: exp of the loss per token
+---@field accuracy number? classify: share of samples that are right; micro_f1 is the same
+---@field micro_f1 number? classify: F1 over all classes together
+---@field macro_f1 number? classify: mean of the F1 scores of classes that occur
+---@field classes table[]? classify: label, count, predicted, correct, precision, recall, f1, recall_interval, f1_interval
+---@field confusion table[]? classify: [label][predicted], how many samples
+---@field intervals table? low and high of 95 %, by the figure's name: Wilson's for accuracy, else a bootstrap over samples
+---@field not_finite integer? samples without a finite loss, which are in no mean
+---@field noise table? of noised figures: noise_multiplier, sensitivity, loss_bound, and deviations of loss and accuracy
+---@field ["private"] boolean the figures are noised and charged to an account with a claim
+---@field privacy string what of the figures is protected, and why not
+local Evaluation = {}
+
+---What Trainer:fit did. Prints as a line.
+---@class Fit
+---@field steps integer the last step's number
+---@field stopped string why it ended: done, patience, on_step or on_evaluate
+---@field evaluations table[] evaluations in order: step, result
+---@field last Evaluation? the last of them
+---@field best table? step, metric, value and, with option best, path of the checkpoint
+---@field report table? of the last step
+---@field folder string? the run folder with the curve
+---@field seconds number how long it took
+local Fit = {}
+
 ---@class moonshard
 ---@field version string the version of moonshard
 ---@field libtorch_version string the version of LibTorch that it runs with
@@ -1415,6 +1556,18 @@ function ms.document(value, name, signature, text) end
 ---```
 ---@return table[]
 function ms.engines() end
+
+---Loss, perplexity, accuracy and F1 of a whole dataset, by class, with 95 % intervals. Of a trainer all ranks together, also in parts; noise_multiplier noises the figures and charges them to its account. print shows a table.
+---```lua
+---local linear = ms.model("linear-tiny", { hidden_dim = 8, device = "cpu" })
+---local batches = { ms.data.synthetic({ model = linear, batch_size = 4 }):next() }
+---print(ms.evaluate(linear, batches).samples)  --> 4
+---```
+---@param subject Model|Trainer
+---@param dataset Dataset|table[]
+---@param options? moonshard.evaluate_options
+---@return Evaluation
+function ms.evaluate(subject, dataset, options) end
 
 ---What each field of a result.json means; with a text, those whose path contains it. print shows a table.
 ---```lua
@@ -1709,7 +1862,7 @@ function ms.sweep(options) end
 ---@return Tensor
 function ms.tensor(numbers, options) end
 
----The tokenizer of bytes, of a tokenizer.json (byte-level BPE: Llama 3, Qwen 2, GPT-2), or of a folder that has one.
+---The tokenizer of bytes, of a tokenizer.json (BPE: Llama 2 and 3, Qwen 2, Gemma, GPT-2), or of a folder that has one.
 ---```lua
 ---print(ms.tokenizer "bytes")  --> Tokenizer bytes (… ids)
 ---```
@@ -1745,7 +1898,7 @@ function ms.values_of(name, position) end
 ---@return table
 function ms.verify(options) end
 
----Model options from a folder's config.json (llama, qwen2, dit, linear).
+---Model options from a folder's config.json (llama, qwen2, gemma, dit, linear).
 ---```lua
 ---model:save("saved")
 ---print(ms.weights.config("saved").hidden_dim)  --> 16

@@ -7,6 +7,9 @@ return function(ms)
   ms.find_max_batch = require "moonshard.find_max_batch"
   ms.load = require("moonshard.runs").load
   ms.profile = require("moonshard.profile").profile
+  ms.evaluate = require("moonshard.evaluate").evaluate
+  local training = require("moonshard.native").training
+  training.methods.fit = require("moonshard.fit").fit
   ms.plot = require("moonshard.plot_figure").plot
   ms.report = require("moonshard.report").report
   ms.log = { run = require("moonshard.run_log").run }
@@ -24,6 +27,13 @@ return function(ms)
     .. "run.")
   ms.document(ms.profile, "ms.profile", "ms.profile(trainer, { iters, warmup }) -> Profile",
     "Times a trainer's steps: median, IQR and share of each phase, memory, loss. print it.")
+  ms.document(ms.evaluate, "ms.evaluate",
+    "ms.evaluate(model or trainer, dataset[, { batch_size, public, noise_multiplier, … }]) -> Evaluation",
+    "Loss, perplexity, accuracy and F1 of a whole dataset, by class, with 95 % intervals. Of a trainer all ranks together, also in parts; "
+    .. "noise_multiplier noises the figures and charges them to its account. print shows a table.")
+  ms.document(training.methods.fit, "Trainer:fit",
+    "Trainer:fit { epochs, steps, evaluate, evaluate_every, patience, best, on_step, … } -> Fit",
+    "Trains until a step with a progress bar, evaluates, stops early, keeps the best checkpoint, and writes the curve into a run folder.")
   ms.document(ms.plot, "ms.plot", "ms.plot { data, x, y, group, kind, error, log, title, out, … } -> Figure",
     "A figure of your own as PNG, SVG or PDF. data: a list of rows, a table of columns, results (ms.load; x = \"step\" takes their steps) "
     .. "or a Table of an analysis.")

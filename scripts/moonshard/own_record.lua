@@ -59,7 +59,7 @@ end
 -- @tparam number seconds from begin to end
 function M.good(metrics, steps, seconds)
   local all, time = with_usual(metrics, steps, seconds)
-  return { status = "ok", metrics = all, own_metrics = M.list(lists.keys(metrics)), steps = M.list(steps), time = time }
+  return { status = "ok", metrics = all, own_metrics = lists.keys(metrics), steps = M.list(steps), time = time }
 end
 
 --- A list as records hold it: an empty table would be an object in JSON.

@@ -11,8 +11,9 @@ RunLog.__index = RunLog
 local M = { class = RunLog }
 
 M.run_options = { "name", "out", "options", "tags", "note" }
--- Seconds between writes of the steps so far: a script that is killed loses at most as much.
-local write_every = 1
+-- Seconds between writes of the steps so far: a script that is killed loses at most as much. Writing takes a twentieth of the time at
+-- most: a record has all steps.
+local write_every, write_share = 1, 20
 
 local function check_request(given, level)
   local request = guard.check("ms.log.run", given, M.run_options, level + 1)
@@ -54,18 +55,20 @@ end
 
 local function write_record(self, record, is_final)
   if not self.folder.writer then return end
+  local began = native.launch.clock()
   native.records.write_point(self.folder.writer, self.id,
     lists.merged(record, { schema_version = 1, id = self.id, options = self.options }))
   native.records.write_status(self.folder.writer, self.id, record.status)
   -- The whole index: points that it does not know yet may have come.
   if is_final then native.records.write_index(self.folder.writer) end
   self.written_at, self.num_written = native.launch.clock(), #self.steps
+  self.write_again = self.written_at + math.max(write_every, write_share * (self.written_at - began))
 end
 
 --- The record of a point that nobody has finished, which stands where its script is killed.
 local function write_so_far(self)
   local last = self.steps[#self.steps]
-  write_record(self, { status = "interrupted", steps = own_record.list(self.steps),
+  write_record(self, { status = "interrupted", own_metrics = {}, steps = own_record.list(self.steps),
     error = ("no finish(): the script is at work or ended after %s"):format(last and "step " .. ("%.14g"):format(last.step) or "no step") })
 end
 
@@ -117,6 +120,27 @@ function M.run(given)
   return log
 end
 
+--- Goes on with the first point of a folder that its script left; its steps are to be put into `steps`. For Trainer:fit.
+-- @tparam string path
+-- @treturn RunLog
+function M.go_on(path)
+  local planned = native.records.planned(native.records.table(path), 1)
+  local folder = { writer = native.records.open(path), path = path, points = { planned }, name = "", request = {} }
+  local self = setmetatable({ folder = folder, options = planned.options, is_done = false, began = native.launch.clock(), path = path,
+    id = planned.id, num_written = 0 }, RunLog)
+  local log_file = native.records.point_folder(folder.writer, self.id) .. "/log.rank0.txt"
+  self.add, self.steps = own_record.step_log(self.began, function(line) native.files.append_private(log_file, line .. "\n") end)
+  self.written_at, self.write_again = self.began, self.began
+  self.guardian = write_at_end(self)
+  return self
+end
+
+--- Leaves a point as it is: a run that was asked to end, and may go on later.
+function M.leave(self)
+  self.is_done = true
+  write_so_far(self)
+end
+
 local function check_open(self, what, level)
   if not self.is_done then return end
   error(("%s: expected a point at work, got one that has ended; begin another with run:point { … }"):format(what), level + 1)
@@ -127,17 +151,18 @@ function RunLog:log(step, values)
   check_open(self, "run:log", 2)
   local ok, problem = pcall(self.add, step, values)
   if not ok then error(tostring(problem):gsub("^.-log: ", "run:log: "), 2) end
-  if self.written_at and native.launch.clock() - self.written_at >= write_every then write_so_far(self) end
+  if self.written_at and native.launch.clock() >= self.write_again then write_so_far(self) end
 end
 
 --- Ends the point well.
 -- @tparam[opt] table metrics figures by name
+-- @tparam[opt] table parts of the record that are no metrics, as its schema has them: for the library
 -- @treturn string the run folder
-function RunLog:finish(metrics)
+function RunLog:finish(metrics, parts)
   check_open(self, "run:finish", 2)
   metrics = own_record.check_values("run:finish", metrics or {}, 2)
   self.is_done = true
-  write_record(self, own_record.good(metrics, self.steps, native.launch.clock() - self.began), true)
+  write_record(self, lists.merged(own_record.good(metrics, self.steps, native.launch.clock() - self.began), parts), true)
   return self.path
 end
 
@@ -148,7 +173,7 @@ function RunLog:fail(reason)
   self.is_done = true
   local text = tostring(reason or "no reason given")
   write_record(self, { status = text:find("memory: ", 1, true) and "oom" or "failed", error = text:match("^[^\n]*"),
-    steps = own_record.list(self.steps) }, true)
+    own_metrics = {}, steps = own_record.list(self.steps) }, true)
   return self.path
 end
 

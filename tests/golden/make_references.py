@@ -8,7 +8,7 @@ them and holds the runtime to them. The files are committed; run this only to ch
     python3 -m venv refs && refs/bin/pip install torch==2.11.0 transformers==4.57.1 safetensors numpy
     refs/bin/python tests/golden/make_references.py [NAME ...]
 
-Without names all cases are made again. The same versions on the same machine give the same bytes.
+The gemma cases were made with transformers 5.22.0, which writes both rotary bases into one object. Without names all cases are made again. The same versions on the same machine give the same bytes.
 
 Decoders are transformers' own classes. They compute norms and rotary angles in float32 whatever the
 model's format; wide_arithmetic() lifts just that to float64, and every case checks that the lifted
@@ -27,8 +27,11 @@ import torch.nn.functional as F
 import transformers
 from safetensors.torch import save_file
 from torch import nn
+from transformers.models.gemma2 import modeling_gemma2
+from transformers.models.gemma3 import modeling_gemma3
 from transformers.models.llama import modeling_llama
 from transformers.models.qwen2 import modeling_qwen2
+from transformers.models.vaultgemma import modeling_vaultgemma
 from transformers import modeling_rope_utils
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -46,7 +49,7 @@ def randomise(model, case, size=1.0):
     model so well conditioned that float32 gives its gradients to 1e-5."""
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator_of(f"{case}/{name}"), dtype=torch.float64)
-        is_norm_weight = "norm" in name and name.endswith("weight")
+        is_norm_weight = "norm" in name and name.endswith("weight") and "gemma" not in case
         std = 0.2 if parameter.dim() == 1 else min(0.5, 1.0 / math.sqrt(parameter[0].numel()) + 0.1)
         parameter.data = noise * std * size + (1.0 if is_norm_weight else 0.0)
 
@@ -76,7 +79,7 @@ class WideTorch:
 
 @contextlib.contextmanager
 def wide_arithmetic():
-    modules = (modeling_llama, modeling_qwen2, modeling_rope_utils)
+    modules = (modeling_llama, modeling_qwen2, modeling_gemma2, modeling_gemma3, modeling_vaultgemma, modeling_rope_utils)
     narrow_float = torch.Tensor.float
     for module in modules:
         module.torch = WideTorch()
@@ -94,7 +97,9 @@ CONFIG_KEYS = {
     "architectures", "attention_bias", "attention_dropout", "bos_token_id", "eos_token_id", "head_dim", "hidden_act",
     "hidden_size", "initializer_range", "intermediate_size", "max_position_embeddings", "mlp_bias", "model_type",
     "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "pad_token_id", "rms_norm_eps", "rope_scaling",
-    "rope_theta", "sliding_window", "tie_word_embeddings", "use_cache", "use_sliding_window", "vocab_size"}
+    "rope_theta", "sliding_window", "tie_word_embeddings", "use_cache", "use_sliding_window", "vocab_size",
+    "attn_logit_softcapping", "final_logit_softcapping", "hidden_activation", "layer_types", "query_pre_attn_scalar",
+    "rope_parameters", "use_bidirectional_attention"}
 
 
 def decoder_batch(case, vocab, lengths, pad, labels_of):
@@ -119,13 +124,13 @@ def decoder_losses(logits, labels):
     return tokens.sum(-1) / labels.ne(IGNORED).sum(-1)
 
 
-def make_decoder(case, model_class, config, lengths):
+def make_decoder(case, model_class, config, lengths, attention="sdpa"):
     task = "lm" if "CausalLM" in model_class.__name__ else "classify"
     config.architectures = [model_class.__name__]
     ids, mask, labels = decoder_batch(case, config.vocab_size, lengths, config.pad_token_id, task)
 
     def build():
-        model = model_class._from_config(config, attn_implementation="sdpa").double().eval()
+        model = model_class._from_config(config, attn_implementation=attention).double().eval()
         randomise(model, case)
         return model
 
@@ -184,6 +189,40 @@ def qwen15_lm(case):
 def qwen25_lm_tied(case):
     config = qwen_config(num_key_value_heads=2, tie_word_embeddings=True, pad_token_id=2)
     make_decoder(case, transformers.Qwen2ForCausalLM, config, [9, 6])
+
+
+# Windows of 4 tokens in texts of 9 to 13: most tokens see less than all. Texts are so long that even the last padding sees a
+# real token: transformers gives no numbers for a row that sees none.
+
+def gemma_sizes(**changes):
+    return {**dict(vocab_size=24, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4,
+                   num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=6, sliding_window=4,
+                   max_position_embeddings=64, pad_token_id=0, bos_token_id=2, eos_token_id=1), **changes}
+
+
+def gemma2_lm(case):
+    config = transformers.Gemma2Config(**gemma_sizes(attn_logit_softcapping=3.0, final_logit_softcapping=4.0))
+    make_decoder(case, transformers.Gemma2ForCausalLM, config, [9, 6], attention="eager")
+
+
+def gemma2_classify(case):
+    config = transformers.Gemma2Config(**gemma_sizes(attn_logit_softcapping=3.0, num_labels=3))
+    make_decoder(case, transformers.Gemma2ForSequenceClassification, config, [9, 7, 6], attention="eager")
+
+
+def gemma3_lm(case):
+    rope = {"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}}
+    config = transformers.Gemma3TextConfig(**gemma_sizes(
+        rope_parameters=rope, layer_types=["sliding_attention", "sliding_attention", "full_attention"]))
+    make_decoder(case, transformers.Gemma3ForCausalLM, config, [13, 10])
+
+
+def vaultgemma_lm(case):
+    config = transformers.VaultGemmaConfig(**gemma_sizes(
+        attn_logit_softcapping=3.0, final_logit_softcapping=4.0, num_key_value_heads=1,
+        query_pre_attn_scalar=8, layer_types=["full_attention"] * 3))
+    make_decoder(case, transformers.VaultGemmaForCausalLM, config, [9, 9], attention="eager")
 
 
 # ---- DiT ----------------------------------------------------------------------------------------
@@ -340,7 +379,8 @@ def dit_pixel(case):
              num_attention_heads=2, positions="learned", norm_affine=True)
 
 
-CASES = {f.__name__: f for f in (llama31_classify, llama32_lm_tied, qwen15_lm, qwen25_lm_tied, dit_latent, dit_pixel)}
+CASES = {f.__name__: f for f in (llama31_classify, llama32_lm_tied, qwen15_lm, qwen25_lm_tied, gemma2_lm, gemma2_classify,
+                                gemma3_lm, vaultgemma_lm, dit_latent, dit_pixel)}
 
 
 def main():

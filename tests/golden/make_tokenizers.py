@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers: small byte-level BPE tokenizers and what the reference makes of text.
+"""Makes tests/data/tokenizers: small BPE tokenizers and what the reference makes of text.
 
 Each <name>.json is a tokenizer.json with the pre-tokenizer, normaliser, special tokens and template of
 its model family, trained here on text of this repository. expected.json has the texts and, for every
@@ -123,7 +123,54 @@ def roberta():
     return tokenizer.to_str()
 
 
-MAKERS = {"llama3": llama3, "qwen2": qwen2, "gpt2": gpt2, "roberta": roberta}
+# SentencePiece's kind: characters, blanks as U+2581, bytes for what has no token.
+
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def train_pieces(tokenizer, vocab_size, first):
+    # Trained in words, as SentencePiece does it; then the whole text is one piece.
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("\u2581?[^\u2581\\n]+|\u2581+|\\n+"), "isolated")
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=first + BYTES, show_progress=False,
+                                  limit_alphabet=300)
+    tokenizer.train_from_iterator(corpus(), trainer)
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    data = json.loads(tokenizer.to_str())
+    data["pre_tokenizer"] = None
+    data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] in first]
+    data["model"].update(byte_fallback=True, fuse_unk=True, unk_token="<unk>")
+    return data
+
+
+def gemma():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    names = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
+    runs = ["\n" * n for n in range(2, 6)] + ["\u2581" * n for n in range(2, 9)] + ["<h1>", "</h1>"]
+    data = train_pieces(tokenizer, 1500, names)
+    data["pre_tokenizer"] = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    vocab = data["model"]["vocab"]
+    for run in runs:
+        id = vocab.setdefault(run, len(vocab))
+        data["added_tokens"].append({"id": id, "content": run, "single_word": False, "lstrip": False, "rstrip": False,
+                                     "normalized": False, "special": False})
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", pair="<bos> $A <bos>:1 $B:1",
+                                                             special_tokens=[("<bos>", vocab["<bos>"])])
+    return tokenizer.to_str()
+
+
+def llama2():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    data = train_pieces(tokenizer, 1200, ["<unk>", "<s>", "</s>"])
+    data["decoder"]["decoders"].append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return tokenizer.to_str()
+
+
+MAKERS = {"llama3": llama3, "qwen2": qwen2, "gpt2": gpt2, "roberta": roberta, "gemma": gemma, "llama2": llama2}
 
 
 def tricky_texts():
@@ -144,6 +191,7 @@ def tricky_texts():
               "https://example.org/a?b=c&d=%20e#f", "mail@example.org", "C:\\dir\\file", "\\n\\t", "\"quoted\" “quoted” „quoted“"]
     texts += ["<|begin_of_text|>hello", "<|eot_id|>", "a<|eot_id|>b", "<|eot_id|><|eot_id|>", "<|end_of_text|>\n<|begin_of_text|>", "<|eot_id", "<|eot_id|", "<|<|eot_id|>|>",
               "<|endoftext|>", "x<|endoftext|> y", "<|im_start|>user\nHi<|im_end|>\n", "<tool_call>{}</tool_call>", "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>",
+              "<start_of_turn>user\nHi<end_of_turn>\n", "<bos>x<eos>", "<h1>  Title</h1>\n\n\n", "\u2581", " \u2581 x\u2581y", "<0x0A>", "<unk> x",
               "a <mask> b", "a   <mask>   b", "<mask><mask>", "a <sep>   b", "<sep> <mask> x", "<s>x</s>", " <s> x", "\u00a0<mask>\u3000", "<sep>\n\n<sep>\n"]
     texts += [" zyxwvut", "zyxwvut", " Boxk", "xyzzy", " xyzzy", "xyzzyx", "a xyzzy b"]
     texts += ["a" * 300, "ab" * 400, "0" * 200, " " * 200, " " * 100 + "x", "\n" * 70, "é" * 150, "漢" * 100, "😀" * 60, "!" * 150, "aB3$" * 60, "the" * 100, "e\u0301" * 80]
@@ -162,7 +210,7 @@ def random_text(generator):
     for _ in range(generator.randrange(1, 14)):
         kind = generator.random()
         if kind < 0.05:
-            pieces.append(generator.choice(["<|eot_id|>", "<|endoftext|>", "<|im_start|>", "<mask>", "<sep>", "<vie\u0302\u0323t>", "<tool_call>", "<|"]))
+            pieces.append(generator.choice(["<|eot_id|>", "<end_of_turn>", "<h1>", "\u2581", "</s>", "\n\n\n", "<0x41>", " " * generator.randrange(2, 40), "<|endoftext|>", "<|im_start|>", "<mask>", "<sep>", "<vie\u0302\u0323t>", "<tool_call>", "<|"]))
         elif kind < 0.15:
             pieces.append(generator.choice(SENTENCES)[:generator.randrange(1, 60)])
         elif kind < 0.22:

@@ -16,7 +16,8 @@ function M.absence()
   local function may(command) return os.execute(command .. " >/dev/null 2>&1") == 0 end
   local is_allowed = may "unshare --net --pid --mount --uts --fork --mount-proc true" and may("ip netns add " .. probe)
   -- Containers have namespaces without TUN devices and virtual pairs.
-  is_allowed = is_allowed and may(("ip netns exec %s sh -c 'ip tuntap add tt0 mode tun && ip link add aa0 type veth peer name aa1'"):format(probe))
+  local devices = "ip tuntap add tt0 mode tun && ip link add aa0 type veth peer name aa1"
+  is_allowed = is_allowed and may(("ip netns exec %s sh -c '%s'"):format(probe, devices))
   may("ip netns del " .. probe)
   if not is_allowed then return "namespaces, TUN devices or virtual pairs are not allowed here" end
 end

@@ -8,6 +8,7 @@
 #include "tests/viewer/headless.h"
 #include "tests/viewer/sample_run.h"
 #include "viewer/application.h"
+#include "viewer/panels/training_curves.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -121,6 +122,44 @@ TEST_F(Charts, HeatMapsFollowWhatVaries) {
   ASSERT_EQ(spec.panels.size(), 1u);
   EXPECT_EQ(spec.panels[0].y.label, "engine");
   EXPECT_EQ(spec.panels[0].x.categories.size(), 3u);
+}
+
+TEST_F(Charts, TrainingCurvesOfSeveralRunsStandTogether) {
+  records::RunFolderWriter writer = records::RunFolderWriter::create(root_.path(), "fit");
+  writer.write_sweep("fit", Json::object(), {"lr"},
+                     {{"p0", {{"lr", 0.1}}, ""}, {"p1", {{"lr", 0.2}}, ""}});
+  for (const int point : {0, 1}) {
+    Json steps = Json::array();
+    for (int step = 1; step <= 8; ++step) {
+      steps.push_back({{"step", step}, {"loss", 4.0 / step + point}, {"lr", 0.1 * (point + 1)}});
+      if (step % 4 == 0) steps.back()["eval_loss"] = 5.0 / step;
+      if (step % 4 == 0 && point == 0) steps.back()["accuracy"] = step / 10.0;
+    }
+    writer.write_result("p" + std::to_string(point),
+                        Json{{"schema_version", 1},
+                             {"status", point == 0 ? "ok" : "interrupted"},
+                             {"options", {{"lr", 0.1 * (point + 1)}}},
+                             {"steps", steps}});
+  }
+  const records::PlotSpec spec = chart({writer.path()}, "training");
+  ASSERT_EQ(spec.panels.size(), 3u) << "loss, accuracy, learning rate";
+  EXPECT_EQ(spec.panels[0].title, "Loss");
+  ASSERT_EQ(spec.panels[0].series.size(), 4u) << "both runs, each with its evaluations";
+  EXPECT_EQ(spec.panels[0].series[0].x.size(), 8u);
+  EXPECT_EQ(*spec.panels[0].series[0].y[3], 1.0);
+  EXPECT_EQ(spec.panels[0].series[1].x, (std::vector<double>{4, 8}));
+  EXPECT_EQ(spec.panels[0].series[2].color, 1) << "a run has one colour in all panels";
+  ASSERT_EQ(spec.panels[1].series.size(), 1u);
+  EXPECT_EQ(*spec.panels[1].series[0].y[1], 80.0);
+  EXPECT_NE(spec.panels[0].series[0].name, spec.panels[0].series[2].name);
+}
+
+TEST_F(Charts, SmoothingIsAMeanOfWhatCameBefore) {
+  EXPECT_EQ(smoothed({1, 2, 4}, 0), (std::vector<double>{1, 2, 4}));
+  const std::vector<double> half = smoothed({1, 2, 4}, 0.5);
+  EXPECT_DOUBLE_EQ(half[0], 1);
+  EXPECT_DOUBLE_EQ(half[1], (0.25 * 1 + 0.5 * 2) / 0.75);
+  EXPECT_DOUBLE_EQ(half[2], (0.125 * 1 + 0.25 * 2 + 0.5 * 4) / 0.875);
 }
 
 }  // namespace

@@ -15,11 +15,13 @@ namespace moonshard::viewer {
 std::vector<std::unique_ptr<Panel>> make_all_panels() {
   std::vector<std::unique_ptr<Panel>> panels;
   for (const auto make :
-       {make_run_table_panel, make_comparison_panel, make_tradeoff_panel, make_scaling_panel,
-        make_heat_map_panel, make_memory_panel, make_memory_timeline_panel,
-        make_memory_snapshot_panel, make_phases_panel, make_samples_panel, make_layers_panel,
-        make_communication_panel, make_trace_panel, make_privacy_panel, make_plot_spec_panel,
-        make_details_panel, make_log_panel, make_tables_panel, make_progress_panel}) {
+       {make_run_table_panel,     make_comparison_panel,      make_training_panel,
+        make_tradeoff_panel,      make_scaling_panel,         make_heat_map_panel,
+        make_memory_panel,        make_memory_timeline_panel, make_memory_snapshot_panel,
+        make_phases_panel,        make_samples_panel,         make_layers_panel,
+        make_communication_panel, make_trace_panel,           make_privacy_panel,
+        make_plot_spec_panel,     make_details_panel,         make_log_panel,
+        make_tables_panel,        make_progress_panel}) {
     panels.push_back(make());
   }
   return panels;

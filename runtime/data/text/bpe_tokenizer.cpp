@@ -208,10 +208,16 @@ bool bytes_of_alphabet(std::string_view token, std::string& bytes) {
   return true;
 }
 
-BpeModel::BpeModel(TextMap<int32_t> vocabulary) : vocabulary_(std::move(vocabulary)) {
+std::string byte_token(int byte) {
+  return fmt::format("<0x{:02X}>", byte);
+}
+
+BpeModel::BpeModel(TextMap<int32_t> vocabulary, Start start)
+    : vocabulary_(std::move(vocabulary)), start_(start) {
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
-    const auto found = vocabulary_.find(std::string_view(&c, 1));
+    const std::string token = start == Start::Bytes ? std::string(1, c) : byte_token(byte);
+    const auto found = vocabulary_.find(token);
     MS_ASSERT(found != vocabulary_.end(), "no token for byte {}", byte);
     byte_ids_[byte] = found->second;
   }
@@ -229,7 +235,7 @@ const BpeModel::Merge* BpeModel::find_merge(int32_t left, int32_t right) const {
 
 void BpeModel::encode(std::string_view piece, std::vector<int32_t>& ids) const {
   if (piece.empty()) return;
-  if (piece.size() == 1) {
+  if (piece.size() == 1 && start_ == Start::Bytes) {
     ids.push_back(byte_ids_[static_cast<unsigned char>(piece[0])]);
     return;
   }
@@ -257,11 +263,32 @@ void BpeModel::encode(std::string_view piece, std::vector<int32_t>& ids) const {
   cache_.emplace(piece, std::move(made));
 }
 
+std::vector<int32_t> BpeModel::first_ids(std::string_view piece) const {
+  std::vector<int32_t> ids;
+  ids.reserve(piece.size());
+  for (size_t at = 0; at < piece.size();) {
+    size_t length = 1;
+    if (start_ == Start::Characters) {
+      length = static_cast<size_t>(read_character(piece, at).length);
+      const auto known = vocabulary_.find(piece.substr(at, length));
+      if (known != vocabulary_.end()) {
+        ids.push_back(known->second);
+        at += length;
+        continue;
+      }
+    }
+    for (const size_t end = at + length; at < end; ++at)
+      ids.push_back(byte_ids_[static_cast<unsigned char>(piece[at])]);
+  }
+  return ids;
+}
+
 void BpeModel::merge_all(std::string_view piece, std::vector<int32_t>& ids) const {
   MS_CHECK(piece.size() < (1u << 31), "tokenizer: expected pieces below 2 GiB, got {} bytes",
            piece.size());
-  const auto count = static_cast<int32_t>(piece.size());
-  std::vector<Symbol> symbols(piece.size());
+  const std::vector<int32_t> first = first_ids(piece);
+  const auto count = static_cast<int32_t>(first.size());
+  std::vector<Symbol> symbols(first.size());
   const auto symbol = [&](int32_t i) -> Symbol& { return symbols[static_cast<size_t>(i)]; };
   std::priority_queue<Candidate> queue;
   const auto consider = [&](int32_t left) {
@@ -271,8 +298,7 @@ void BpeModel::merge_all(std::string_view piece, std::vector<int32_t>& ids) cons
     if (merge != nullptr) queue.push({merge->rank, left, merge->merged});
   };
   for (int32_t i = 0; i < count; ++i)
-    symbol(i) = {byte_ids_[static_cast<unsigned char>(piece[static_cast<size_t>(i)])], i - 1,
-                 i + 1 < count ? i + 1 : -1, false};
+    symbol(i) = {first[static_cast<size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1, false};
   for (int32_t i = 0; i < count; ++i) consider(i);
   size_t rounds = 0;
   while (!queue.empty()) {
@@ -295,12 +321,32 @@ void BpeModel::merge_all(std::string_view piece, std::vector<int32_t>& ids) cons
   for (int32_t i = 0; i >= 0; i = symbol(i).next) ids.push_back(symbol(i).id);
 }
 
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  result.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t next = std::min(text.find(from, at), text.size());
+    result += text.substr(at, next - at);
+    if (next < text.size()) result += to;
+    at = next + from.size();
+  }
+  return result;
+}
+
+std::string normalized(std::string_view text, const BpeParts& parts) {
+  std::string result = normalized(text, parts.normal_form);
+  if (parts.prepends_mark && !result.empty()) result.insert(0, kBlankMark);
+  return parts.marks_blanks ? replace_all(result, " ", kBlankMark) : result;
+}
+
 BpeTokenizer::BpeTokenizer(BpeParts parts) : parts_(std::move(parts)) {
+  normalises_ =
+      parts_.normal_form != NormalForm::None || parts_.marks_blanks || parts_.prepends_mark;
   special_.resize(parts_.token_bytes.size());
   for (const AddedToken& token : parts_.added) {
     special_[static_cast<size_t>(token.id)] = token.special;
     if (token.normalized) {
-      after_.add(token, normalized(token.content, parts_.normal_form));
+      after_.add(token, normalized(token.content, parts_));
     } else {
       before_.add(token, token.content);
     }
@@ -320,9 +366,9 @@ void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) cons
       ids.push_back(outer.id);
       continue;
     }
-    const bool plain = parts_.normal_form == NormalForm::None;
-    const std::string changed = plain ? std::string() : normalized(outer.text, parts_.normal_form);
-    for (const TextPart& inner : after_.split(plain ? outer.text : std::string_view(changed))) {
+    const std::string changed = normalises_ ? normalized(outer.text, parts_) : std::string();
+    for (const TextPart& inner :
+         after_.split(normalises_ ? std::string_view(changed) : outer.text)) {
       if (inner.id >= 0) {
         ids.push_back(inner.id);
       } else {
@@ -357,6 +403,7 @@ std::string BpeTokenizer::decode(const std::vector<int32_t>& ids, bool skip_spec
              vocab_size() - 1, id);
     if (!skip_special || special_[at] == 0) text += parts_.token_bytes[at];
   }
+  if (parts_.strips_blank && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }
 
@@ -364,8 +411,8 @@ std::optional<int32_t> BpeTokenizer::find(std::string_view token) const {
   for (const AddedToken& added : parts_.added) {
     if (added.content == token) return added.id;
   }
-  std::string bytes;
-  if (!bytes_of_alphabet(token, bytes)) return std::nullopt;
+  std::string bytes(token);
+  if (!parts_.sentence_piece && !bytes_of_alphabet(token, bytes)) return std::nullopt;
   const auto& vocabulary = parts_.model->vocabulary();
   const auto found = vocabulary.find(bytes);
   if (found == vocabulary.end()) return std::nullopt;

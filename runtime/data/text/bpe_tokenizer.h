@@ -1,5 +1,7 @@
-// Byte-level BPE with the stages before and after it: added tokens, normalisation, splitting
-// into pieces, and the tokens around a whole text. Put together by tokenizer_json.cpp.
+// BPE with the stages before and after it: added tokens, normalisation, splitting into pieces, and
+// the tokens around a whole text. Put together by tokenizer_json.cpp. Two kinds: byte-level (Llama
+// 3, Qwen 2, GPT-2), and SentencePiece's with byte fallback (Gemma, Llama 2), where characters are
+// merged, blanks are written as U+2581, and a character without a token becomes its bytes' tokens.
 #pragma once
 
 #include <cstdint>
@@ -78,10 +80,16 @@ struct TextHash {
 template <class T>
 using TextMap = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
 
+/// "<0x0A>": the token of a byte in vocabularies with byte fallback.
+std::string byte_token(int byte);
+
 class BpeModel {
  public:
-  /// Ids by the tokens' bytes. Every single byte must be there.
-  explicit BpeModel(TextMap<int32_t> vocabulary);
+  enum class Start { Bytes, Characters };  ///< what a piece is before the first merge
+
+  /// Ids by the tokens' bytes. Every single byte must be there, or (of characters) every
+  /// byte_token.
+  BpeModel(TextMap<int32_t> vocabulary, Start start);
 
   /// The next pair to be learned. False when it was learned before.
   bool add_merge(int32_t left, int32_t right, int32_t merged);
@@ -98,11 +106,13 @@ class BpeModel {
     int32_t merged;
   };
   void merge_all(std::string_view piece, std::vector<int32_t>& ids) const;
+  std::vector<int32_t> first_ids(std::string_view piece) const;
   const Merge* find_merge(int32_t left, int32_t right) const;
 
   TextMap<int32_t> vocabulary_;
   std::unordered_map<uint64_t, Merge> merges_;
-  int32_t byte_ids_[256];
+  Start start_;
+  int32_t byte_ids_[256];  ///< of bytes, or of characters without a token
   bool ignore_merges_ = false;
 
   mutable std::mutex cache_mutex_;
@@ -115,12 +125,23 @@ struct BpeParts {
   NormalForm normal_form = NormalForm::None;
   std::vector<SplitPattern> cuts;  ///< one after another
   bool prefix_space = false;       ///< a blank goes before text that does not begin with one
+  bool sentence_piece = false;     ///< characters with byte fallback instead of bytes
+  bool marks_blanks = false;       ///< of sentence_piece: blanks become U+2581
+  bool prepends_mark = false;      ///< of sentence_piece: U+2581 goes before every text
+  bool strips_blank = false;       ///< of sentence_piece: decoding drops a blank at the start
   std::unique_ptr<BpeModel> model;
   std::vector<std::string> token_bytes;  ///< by id; what an id decodes to
   std::vector<char> used;                ///< by id: there is such a token
   std::vector<AddedToken> added;
   std::vector<int32_t> prefix, suffix;
 };
+
+/// What the tokenizer's normalisers make of a text.
+std::string normalized(std::string_view text, const BpeParts& parts);
+
+/// U+2581, which stands for a blank.
+inline constexpr std::string_view kBlankMark = "\xE2\x96\x81";
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 
 class BpeTokenizer : public Tokenizer {
  public:
@@ -139,6 +160,7 @@ class BpeTokenizer : public Tokenizer {
  private:
   void encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
 
+  bool normalises_ = false;
   BpeParts parts_;
   TokenFinder before_, after_;  ///< normalisation
   std::vector<char> special_;   ///< by id

@@ -48,9 +48,10 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& name);
 /// prefix + ids + suffix.
 std::vector<int32_t> encode_whole(const Tokenizer& tokenizer, std::string_view text);
 
-// Hugging Face's tokenizer.json, as far as it describes byte-level BPE: Llama 3, Qwen 2 and GPT-2
-// kinds. The file is untrusted: everything is checked, and what is not supported is refused by the
-// name of its field, since silently different ids would be worse.
+// Hugging Face's tokenizer.json, as far as it describes byte-level BPE (Llama 3, Qwen 2 and GPT-2
+// kinds) or SentencePiece's BPE with byte fallback (Gemma, Llama 2). The file is untrusted:
+// everything is checked, and what is not supported is refused by the name of its field, since
+// silently different ids would be worse.
 
 /// Of the parsed file. `where` opens every error. Throws IoError.
 std::shared_ptr<const Tokenizer> tokenizer_of_json(const nlohmann::json& file,

@@ -1,6 +1,7 @@
 #include "runtime/data/text/tokenizer.h"
 
 #include <algorithm>
+#include <map>
 
 #include "runtime/base/check.h"
 #include "runtime/base/utf8.h"
@@ -26,9 +27,16 @@ class Reader {
       if (!is_null(file_, field))
         fail(field, "null (max_length says how long samples are)", "something else");
     }
+    const json& model = object(file_, "model", "model");
+    parts_.sentence_piece = flag(model, "byte_fallback", false, "model");
     read_normalizer();
-    read_pre_tokenizer();
-    read_decoder();
+    if (parts_.sentence_piece) {
+      check_pre_tokenizer_of_pieces();
+      read_decoder_of_pieces();
+    } else {
+      read_pre_tokenizer();
+      read_decoder();
+    }
     read_model();
     read_added_tokens();
     read_post_processor();
@@ -65,29 +73,89 @@ class Reader {
     return value[key].get<bool>();
   }
 
+  // One step, or those of a sequence.
+  std::vector<const json*> steps_of(const char* key, const char* list_key) const {
+    if (is_null(file_, key)) return {};
+    const json& value = file_[key];
+    if (type_of(value, key) != "Sequence") return {&value};
+    const auto list = value.find(list_key);
+    if (list == value.end() || !list->is_array() || list->size() > kMaxCuts)
+      fail(std::string(key) + "." + list_key, fmt::format("a list of up to {}", kMaxCuts),
+           "another");
+    std::vector<const json*> steps;
+    for (const json& step : *list) steps.push_back(&step);
+    return steps;
+  }
+
   void read_normalizer() {
-    if (is_null(file_, "normalizer")) return;
-    const json* value = &file_["normalizer"];
-    std::string field = "normalizer";
-    if (value->is_object() && type_of(*value, field) == "Sequence") {
-      const auto list = value->find("normalizers");
-      if (list == value->end() || !list->is_array()) fail(field + ".normalizers", "a list", "none");
-      if (list->empty()) return;
-      if (list->size() > 1) fail(field + ".normalizers", "one entry", std::to_string(list->size()));
-      value = &(*list)[0];
+    static const std::map<std::string, NormalForm> forms = {{"NFC", NormalForm::Nfc},
+                                                            {"NFD", NormalForm::Nfd},
+                                                            {"NFKC", NormalForm::Nfkc},
+                                                            {"NFKD", NormalForm::Nfkd}};
+    const std::vector<const json*> steps = steps_of("normalizer", "normalizers");
+    for (const json* step : steps) {
+      const std::string type = type_of(*step, "normalizer");
+      const auto form = forms.find(type);
+      if (form != forms.end()) {
+        if (step != steps.front()) fail("normalizer", "a normal form as the first step", type);
+        parts_.normal_form = form->second;
+      } else if (parts_.sentence_piece && type == "Prepend") {
+        const std::string text = text_of(*step, "prepend", "normalizer");
+        if (text != kBlankMark) fail("normalizer.prepend", "U+2581", in_quotes(text));
+        if (parts_.prepends_mark) fail("normalizer", "Prepend once", "twice");
+        parts_.prepends_mark = true;
+      } else if (parts_.sentence_piece && type == "Replace") {
+        check_replacement(*step, "normalizer", " ", std::string(kBlankMark));
+        parts_.marks_blanks = true;
+      } else {
+        fail("normalizer.type",
+             parts_.sentence_piece ? "NFC, NFD, NFKC, NFKD, Prepend, Replace or null"
+                                   : "NFC, NFD, NFKC, NFKD or null",
+             in_quotes(type));
+      }
     }
-    const std::string type = type_of(*value, field);
-    if (type == "NFC") {
-      parts_.normal_form = NormalForm::Nfc;
-    } else if (type == "NFD") {
-      parts_.normal_form = NormalForm::Nfd;
-    } else if (type == "NFKC") {
-      parts_.normal_form = NormalForm::Nfkc;
-    } else if (type == "NFKD") {
-      parts_.normal_form = NormalForm::Nfkd;
-    } else {
-      fail(field + ".type", "NFC, NFD, NFKC, NFKD or null", in_quotes(type));
+  }
+
+  // {"type": "Replace", "pattern": {"String": from}, "content": to}.
+  void check_replacement(const json& value, const std::string& field, const std::string& from,
+                         const std::string& to) const {
+    const json& pattern = object(value, "pattern", field + ".pattern");
+    if (!pattern.contains("String") || pattern["String"] != from)
+      fail(field + ".pattern", fmt::format("the String {}", in_quotes(from)), "another");
+    const std::string content = text_of(value, "content", field);
+    if (content != to) fail(field + ".content", in_quotes(to), in_quotes(content));
+  }
+
+  // None, or one that cuts at blanks, of which the normaliser leaves none.
+  void check_pre_tokenizer_of_pieces() const {
+    if (is_null(file_, "pre_tokenizer")) return;
+    const json& value = file_["pre_tokenizer"];
+    const std::string type = type_of(value, "pre_tokenizer");
+    if (type == "ByteLevel" || type == "Sequence")
+      fail("model.byte_fallback", fmt::format("false beside the pre-tokenizer {}", type), "true");
+    if (type != "Split")
+      fail("pre_tokenizer.type", "Split or null beside byte_fallback", in_quotes(type));
+    const json& pattern = object(value, "pattern", "pre_tokenizer.pattern");
+    if (!pattern.contains("String") || pattern["String"] != " " || !parts_.marks_blanks)
+      fail("pre_tokenizer.pattern", "blanks, which a normaliser has replaced,", "another");
+  }
+
+  void read_decoder_of_pieces() {
+    const std::vector<const json*> steps = steps_of("decoder", "decoders");
+    const char* expected = "Replace, ByteFallback, Fuse and perhaps Strip";
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const std::string type = type_of(*steps[i], "decoder");
+      const char* order[] = {"Replace", "ByteFallback", "Fuse", "Strip"};
+      if (i >= 4 || type != order[i]) fail("decoder", expected, in_quotes(type));
+      if (i == 0) check_replacement(*steps[0], "decoder", std::string(kBlankMark), " ");
+      if (i < 3) continue;
+      const json& strip = *steps[i];
+      if (text_of(strip, "content", "decoder") != " " || !strip.contains("start") ||
+          strip["start"] != 1 || !strip.contains("stop") || strip["stop"] != 0)
+        fail("decoder", "Strip of one blank at the start", "another");
+      parts_.strips_blank = true;
     }
+    if (!steps.empty() && steps.size() < 3) fail("decoder", expected, "fewer steps");
   }
 
   void read_pre_tokenizer() {
@@ -149,8 +217,7 @@ class Reader {
       if (!is_null(model, name) && model[name] != "")
         fail(std::string("model.") + name, "null or empty", "a text");
     }
-    // unk_token and fuse_unk have no meaning where every byte has a token; neither has a fallback.
-    if (flag(model, "byte_fallback", false, "model")) fail("model.byte_fallback", "false", "true");
+    // unk_token and fuse_unk have no meaning where every byte has a token.
     read_vocabulary(object(model, "vocab", "model.vocab"));
     parts_.model->ignore_merges(flag(model, "ignore_merges", false, "model"));
     read_merges(model);
@@ -175,16 +242,30 @@ class Reader {
     for (const auto& [token, number] : vocab.items()) {
       const auto id = number.get<int32_t>();
       take_id(id, token, "model.vocab");
-      const bool of_alphabet = bytes_of_alphabet(token, bytes);
-      parts_.token_bytes[static_cast<size_t>(id)] = of_alphabet ? bytes : token;
-      if (of_alphabet && !token.empty()) by_bytes.emplace(bytes, id);
+      const bool known = key_of(token, bytes);
+      parts_.token_bytes[static_cast<size_t>(id)] = known ? bytes : token;
+      if (parts_.sentence_piece)
+        parts_.token_bytes[static_cast<size_t>(id)] = replace_all(token, kBlankMark, " ");
+      if (known && !token.empty()) by_bytes.emplace(bytes, id);
     }
     for (int byte = 0; byte < 256; ++byte) {
       const char c = static_cast<char>(byte);
-      if (!by_bytes.contains(std::string_view(&c, 1)))
+      const std::string token = parts_.sentence_piece ? byte_token(byte) : std::string(1, c);
+      const auto found = by_bytes.find(token);
+      if (found == by_bytes.end())
         fail("model.vocab", "a token for each of the 256 bytes", fmt::format("none for {}", byte));
+      parts_.token_bytes[static_cast<size_t>(found->second)] = std::string(1, c);
     }
-    parts_.model = std::make_unique<BpeModel>(std::move(by_bytes));
+    using Start = BpeModel::Start;
+    parts_.model = std::make_unique<BpeModel>(
+        std::move(by_bytes), parts_.sentence_piece ? Start::Characters : Start::Bytes);
+  }
+
+  // What the model knows a token by; false where it cannot know it.
+  bool key_of(const std::string& token, std::string& key) const {
+    if (!parts_.sentence_piece) return bytes_of_alphabet(token, key);
+    key = token;
+    return true;
   }
 
   void grow(int64_t largest) {
@@ -229,7 +310,7 @@ class Reader {
   int32_t id_of(const std::string& token, const std::string& field) const {
     std::string bytes;
     const auto& vocabulary = parts_.model->vocabulary();
-    const auto found = bytes_of_alphabet(token, bytes) ? vocabulary.find(bytes) : vocabulary.end();
+    const auto found = key_of(token, bytes) ? vocabulary.find(bytes) : vocabulary.end();
     if (found == vocabulary.end()) fail(field, "tokens of the vocabulary", in_quotes(token));
     return found->second;
   }
@@ -268,9 +349,8 @@ class Reader {
 
   void add_token(AddedToken token, const std::string& field) {
     std::string bytes;
-    const bool of_alphabet = bytes_of_alphabet(token.content, bytes);
     const auto& vocabulary = parts_.model->vocabulary();
-    const auto known = of_alphabet ? vocabulary.find(bytes) : vocabulary.end();
+    const auto known = key_of(token.content, bytes) ? vocabulary.find(bytes) : vocabulary.end();
     const auto at = static_cast<size_t>(token.id);
     if (known != vocabulary.end()) {
       if (known->second != token.id)
@@ -284,8 +364,12 @@ class Reader {
       const bool same = parts_.used[at] != 0 && parts_.token_bytes[at] == token.content;
       if (!same) take_id(token.id, token.content, "added_tokens");
     }
-    parts_.token_bytes[at] =
-        token.normalized ? normalized(token.content, parts_.normal_form) : token.content;
+    if (parts_.sentence_piece) {
+      parts_.token_bytes[at] = replace_all(token.content, kBlankMark, " ");
+    } else {
+      parts_.token_bytes[at] =
+          token.normalized ? normalized(token.content, parts_.normal_form) : token.content;
+    }
     parts_.added.push_back(std::move(token));
   }
 

@@ -50,6 +50,14 @@ bool swiglu_is_fused(const Seam& seam, const at::Tensor& gate) {
   return !seam.plain_autograd && takes_fused_form(kernels::swiglu_kernel_runs(gate));
 }
 
+at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up) {
+  return at::gelu(gate, "tanh") * up;
+}
+
+at::Tensor soft_capped(const at::Tensor& scores, double cap) {
+  return at::tanh(scores / cap) * cap;
+}
+
 at::Tensor gelu_tanh(const Seam& seam, const at::Tensor& x) {
   if (!seam.plain_autograd && takes_fused_form(kernels::gelu_kernel_runs(x)))
     return GeluFunction::apply(x);

@@ -15,6 +15,13 @@ namespace moonshard::models {
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 bool swiglu_is_fused(const Seam& seam, const at::Tensor& gate);
 
+/// gelu(gate) * up, GELU in its tanh form (GeGLU), by plain operations: autograd keeps both, the
+/// opened gate and the product.
+at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up);
+
+/// scores -> cap tanh(scores / cap).
+at::Tensor soft_capped(const at::Tensor& scores, double cap);
+
 /// GELU in its tanh form. See "results that are overwritten".
 at::Tensor gelu_tanh(const Seam& seam, const at::Tensor& x);
 

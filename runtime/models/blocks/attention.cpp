@@ -13,6 +13,7 @@
 #include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/core/tuning.h"
+#include "runtime/models/blocks/activations.h"
 #include "runtime/models/blocks/kept_attention.h"
 #include "runtime/profile/kernel_timer.h"
 
@@ -37,17 +38,28 @@ at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::T
                                           repeat > 1);
 }
 
+// The queries of a group are rows one after the other: no copies of keys and values, which kernels
+// that take a mask would ask for.
+at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const at::Tensor& mask) {
+  const int64_t B = q.size(0), Hq = q.size(1), Hkv = k.size(1), T = q.size(2), d = q.size(3);
+  const at::Tensor grouped = q.reshape({B, Hkv, Hq / Hkv * T, d});
+  return at::scaled_dot_product_attention(grouped, k, v, mask).reshape({B, Hq, T, d});
+}
+
 at::Tensor standard_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              bool causal) {
+                              bool causal, const ScoreRules& rules = {}) {
   const int64_t B = q.size(0), Hq = q.size(1), Hkv = k.size(1), T = q.size(2), d = q.size(3);
   const int64_t G = Hq / Hkv;
   // The queries of a group lie one after the other: keys and values are used without a copy.
   const at::Tensor grouped = q.reshape({B, Hkv, G * T, d});
   at::Tensor scores = at::matmul(grouped, k.transpose(-1, -2)) * (1.0 / std::sqrt(double(d)));
+  if (rules.softcap > 0) scores = soft_capped(scores, rules.softcap);
   if (causal) {
-    const at::Tensor future = at::ones({T, T}, q.options().dtype(at::kBool)).triu(1);
     scores = scores.view({B, Hkv, G, T, T})
-                 .masked_fill(future, -std::numeric_limits<double>::infinity())
+                 .masked_fill(rules.hidden.defined() ? rules.hidden
+                                                     : hidden_tokens(T, rules.window, q.options()),
+                              -std::numeric_limits<double>::infinity())
                  .view({B, Hkv, G * T, T});
   }
   const auto wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
@@ -130,6 +142,28 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      AttentionKind kind) {
   return kind == AttentionKind::Flash ? fused_attention(q, k, v, causal)
                                       : standard_attention(q, k, v, causal);
+}
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            AttentionKind kind, const ScoreRules& rules) {
+  if (kind == AttentionKind::Standard || rules.softcap > 0)
+    return standard_attention(q, k, v, /*causal=*/true, rules);
+  if (rules.window_mask.defined()) return masked_attention(q, k, v, rules.window_mask);
+  return fused_attention(q, k, v, /*causal=*/true);
+}
+
+at::Tensor hidden_tokens(int64_t tokens, int64_t window, const at::TensorOptions& options) {
+  const at::Tensor all = at::ones({tokens, tokens}, options.dtype(at::kBool).requires_grad(false));
+  const at::Tensor future = all.triu(1);
+  return window > 0 && window < tokens ? future.logical_or(all.tril(-window)) : future;
+}
+
+at::Tensor window_mask(int64_t tokens, int64_t group, int64_t window, const at::Tensor& like) {
+  const auto options = like.options().requires_grad(false);
+  return at::zeros({tokens, tokens}, options)
+      .masked_fill_(hidden_tokens(tokens, window, options),
+                    -std::numeric_limits<double>::infinity())
+      .repeat({group, 1});
 }
 
 const char* attention_kernel_name(AttentionKernel kernel) {

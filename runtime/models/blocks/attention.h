@@ -22,6 +22,27 @@ AttentionKind attention_kind(const std::string& name);
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                      AttentionKind kind);
 
+/// What some decoders do to the scores of causal attention. Masks are made once for all layers.
+struct ScoreRules {
+  double softcap = 0;           ///< a score s becomes softcap tanh(s / softcap); 0: it stays
+  int64_t window = 0;           ///< token t sees tokens t - window + 1 … t; 0: all up to t
+  at::Tensor window_mask = {};  ///< window_mask where fused attention needs it, else undefined
+  at::Tensor hidden = {};       ///< hidden_tokens of capped scores; else undefined
+};
+
+/// True where token t (row) does not see token u (column): [T, T].
+at::Tensor hidden_tokens(int64_t tokens, int64_t window, const at::TensorOptions& options);
+
+/// Causal attention under these rules. Capped scores are a matrix whatever the kind: no fused
+/// kernel has them. A window that is shorter than the text takes a mask.
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            AttentionKind kind, const ScoreRules& rules);
+
+/// The mask of a window for fused attention, made once for all layers: [G T, T] of `like`'s dtype
+/// and device, G = queries' heads for one key head, 0 where a token is seen and -infinity
+/// elsewhere.
+at::Tensor window_mask(int64_t tokens, int64_t group, int64_t window, const at::Tensor& like);
+
 // Which of LibTorch's fused attention kernels runs on a GPU in 16-bit dtypes: its own flash kernel
 // or cuDNN's. Neither is faster everywhere, so each shape is timed once, forward and backward, and
 // the faster one is remembered (core/tuning.h).

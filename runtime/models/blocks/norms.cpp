@@ -10,6 +10,18 @@ namespace {
 
 using namespace layer_function;
 
+// What the normalised value is multiplied by, as wide as its parts; not yet rounded.
+at::Tensor scale_of(const at::Tensor& weight, at::ScalarType type, NormScale scale) {
+  const at::Tensor wide = weight.to(at::promote_types(weight.scalar_type(), statistics_type(type)));
+  return scale == NormScale::Weight ? wide : wide + 1;
+}
+
+// As the kernels take it: a weight of its own dtype, or the sum.
+at::Tensor kernel_scale(const ParamLayer& layer, at::ScalarType type, NormScale scale) {
+  const at::Tensor& weight = layer.weight->value;
+  return scale == NormScale::Weight ? weight : scale_of(weight, type, scale);
+}
+
 // ---- plain: a chain of operations --------------------------------------------------------------
 
 // Root-mean-square and mean-variance normalisation differ only in whether the mean is taken out.
@@ -21,12 +33,13 @@ struct NormFunction : Function<NormFunction> {
     const at::Tensor wide = x.to(inverse_spread.scalar_type());
     return (centred ? wide - wide.mean(-1, true) : wide) * inverse_spread;
   }
-  static at::Tensor weight_of(const ParamLayer& layer, at::ScalarType type) {
-    return layer.weight->value.to(type).to(statistics_type(type));
+  static at::Tensor weight_of(const ParamLayer& layer, at::ScalarType type, NormScale scale) {
+    return scale_of(layer.weight->value, type, scale).to(type).to(statistics_type(type));
   }
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
-                            ParamLayer* layer, double eps, bool centred) {
+                            ParamLayer* layer, double eps, bool centred, NormScale scale) {
     remember_layer(context, layer);
+    context->saved_data["scale"] = static_cast<int64_t>(scale);
     const auto type = x.scalar_type(), wide = statistics_type(type);
     const at::Tensor y = x.to(wide);
     const at::Tensor spread =
@@ -35,7 +48,7 @@ struct NormFunction : Function<NormFunction> {
     context->save_for_backward({x, inverse_spread});
     context->saved_data["centred"] = centred;
     at::Tensor scaled =
-        normalised(x, inverse_spread, centred).to(type).to(wide) * weight_of(*layer, type);
+        normalised(x, inverse_spread, centred).to(type).to(wide) * weight_of(*layer, type, scale);
     if (const auto bias = bias_of(*layer, type)) scaled = scaled + bias->to(wide);
     return scaled.to(type);
   }
@@ -45,23 +58,25 @@ struct NormFunction : Function<NormFunction> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &inverse_spread = saved[1];
     const bool centred = context->saved_data["centred"].toBool();
+    const auto scale = static_cast<NormScale>(context->saved_data["scale"].toInt());
     const at::Tensor g = gradients[0];
     const at::Tensor direction = normalised(x, inverse_spread, centred);
     at::Tensor x_gradient;
     if (context->needs_input_grad(0)) {
       const at::Tensor scaled =
-          g.to(inverse_spread.scalar_type()) * weight_of(layer, x.scalar_type());
+          g.to(inverse_spread.scalar_type()) * weight_of(layer, x.scalar_type(), scale);
       at::Tensor across = scaled - direction * (scaled * direction).mean(-1, true);
       if (centred) across -= scaled.mean(-1, true);
       x_gradient = (inverse_spread * across).to(g.scalar_type());
     }
     hand_over(layer, direction.to(x.scalar_type()), g);
-    return {x_gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {x_gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 // Seam without a consumer: LibTorch's own operations on the parameters' own values.
-at::Tensor plain_norm(const at::Tensor& x, const ParamLayer& layer, double eps, bool centred) {
+at::Tensor plain_norm(const at::Tensor& x, const ParamLayer& layer, double eps, bool centred,
+                      NormScale scale = NormScale::Weight) {
   const auto type = x.scalar_type(), wide = statistics_type(type);
   const at::Tensor y = x.to(wide);
   const at::Tensor spread = centred ? y.var(-1, /*unbiased=*/false, /*keepdim=*/true)
@@ -69,8 +84,10 @@ at::Tensor plain_norm(const at::Tensor& x, const ParamLayer& layer, double eps, 
   const at::Tensor offset = centred ? y - y.mean(-1, true) : y;
   const at::Tensor exact = offset / (spread + eps).sqrt();
   // Rounded as in the fused form, without rounding the gradient on its way back.
-  const at::Tensor normalised = exact + (exact.detach().to(type).to(wide) - exact.detach());
-  at::Tensor scaled = normalised * rounded(*layer.weight, type).to(wide);
+  const auto in_type = [&](const at::Tensor& t) {
+    return (t + (t.detach().to(type).to(t.scalar_type()) - t.detach())).to(wide);
+  };
+  at::Tensor scaled = in_type(exact) * in_type(scale_of(layer.weight->value, type, scale));
   if (layer.bias != nullptr) scaled = scaled + rounded(*layer.bias, type).to(wide);
   return scaled.to(type);
 }
@@ -82,12 +99,13 @@ at::Tensor plain_norm(const at::Tensor& x, const ParamLayer& layer, double eps, 
 struct AddRmsNormFunction : Function<AddRmsNormFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
                                const at::Tensor& delta, const at::Tensor&, bool has_delta,
-                               ParamLayer* layer, double eps) {
+                               ParamLayer* layer, double eps, NormScale scale) {
     remember_layer(context, layer);
+    context->saved_data["scale"] = static_cast<int64_t>(scale);
     context->set_materialize_grads(false);
     context->saved_data["has_delta"] = has_delta;
-    const kernels::AddedNorm result =
-        kernels::add_rms_norm(x, has_delta ? delta : at::Tensor(), layer->weight->value, eps);
+    const kernels::AddedNorm result = kernels::add_rms_norm(
+        x, has_delta ? delta : at::Tensor(), kernel_scale(*layer, x.scalar_type(), scale), eps);
     context->save_for_backward({result.y, result.inverse_spread});
     return {result.y, result.n};
   }
@@ -104,8 +122,9 @@ struct AddRmsNormFunction : Function<AddRmsNormFunction> {
       wants.input = context->needs_input_grad(0) || (has_delta && context->needs_input_grad(1));
       wants.weight_rows = consumed && layer.seam->consumer->takes_rows(layer);
       wants.normalised = consumed && !wants.weight_rows;
-      const auto found =
-          kernels::rms_norm_backward(dn, dy, saved[0], saved[1], layer.weight->value, wants);
+      const auto scale = static_cast<NormScale>(context->saved_data["scale"].toInt());
+      const auto found = kernels::rms_norm_backward(
+          dn, dy, saved[0], saved[1], kernel_scale(layer, dn.scalar_type(), scale), wants);
       input = found.input;
       if (wants.weight_rows) {
         hand_over_rows(layer, found.weight_rows, {});
@@ -113,7 +132,9 @@ struct AddRmsNormFunction : Function<AddRmsNormFunction> {
         hand_over(layer, found.normalised, dn);
       }
     }
-    return {input,       has_delta ? input : at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(),
+    return {input,        has_delta ? input : at::Tensor(),
+            at::Tensor(), at::Tensor(),
+            at::Tensor(), at::Tensor(),
             at::Tensor()};
   }
 };
@@ -195,32 +216,34 @@ ModulatedStream fused_layer_norm(const Seam& seam, const GatedStream& stream, Pa
 }  // namespace
 
 AddedStream rms_norm_of_sum(const at::Tensor& x, const at::Tensor& delta, ParamLayer& layer,
-                            double eps) {
+                            double eps, NormScale scale) {
   if (!layer.seam->plain_autograd && takes_fused_form(kernels::rms_norm_kernel_runs(x))) {
     before_forward(layer);
     const bool has_delta = delta.defined();
-    const variable_list both = AddRmsNormFunction::apply(
-        x, has_delta ? delta : layer.seam->no_anchor, anchor_of(layer), has_delta, &layer, eps);
+    const variable_list both =
+        AddRmsNormFunction::apply(x, has_delta ? delta : layer.seam->no_anchor, anchor_of(layer),
+                                  has_delta, &layer, eps, scale);
     after_forward(layer, both[1]);
     return {both[0], both[1]};
   }
   const at::Tensor stream = delta.defined() ? x + delta : x;
-  if (layer.seam->plain_autograd) return {stream, plain_norm(stream, layer, eps, false)};
+  if (layer.seam->plain_autograd) return {stream, plain_norm(stream, layer, eps, false, scale)};
   return {stream, with_parameters(layer, [&] {
-            return NormFunction::apply(stream, anchor_of(layer), &layer, eps, false);
+            return NormFunction::apply(stream, anchor_of(layer), &layer, eps, false, scale);
           })};
 }
 
-at::Tensor rms_norm(const at::Tensor& x, ParamLayer& layer, double eps) {
-  return rms_norm_of_sum(x, {}, layer, eps).normed;
+at::Tensor rms_norm(const at::Tensor& x, ParamLayer& layer, double eps, NormScale scale) {
+  return rms_norm_of_sum(x, {}, layer, eps, scale).normed;
 }
 
 at::Tensor layer_norm(const at::Tensor& x, ParamLayer& layer, double eps) {
   if (layer.seam->plain_autograd) return plain_norm(x, layer, eps, true);
   if (layer_norm_is_fused(*layer.seam, x))
     return fused_layer_norm(*layer.seam, {x, {}, {}}, &layer, {}, {}, eps).modulated;
-  return with_parameters(
-      layer, [&] { return NormFunction::apply(x, anchor_of(layer), &layer, eps, true); });
+  return with_parameters(layer, [&] {
+    return NormFunction::apply(x, anchor_of(layer), &layer, eps, true, NormScale::Weight);
+  });
 }
 
 at::Tensor GatedStream::sum() const {

@@ -8,8 +8,13 @@
 
 namespace moonshard::models {
 
-/// x [B, …, d] -> x / sqrt(mean(x^2) + eps) * weight; statistics in float32 or wider.
-at::Tensor rms_norm(const at::Tensor& x, ParamLayer& layer, double eps);
+/// What a root-mean-square norm multiplies by: the weight, or 1 + weight (Gemma), whose gradient is
+/// the same. The sum is formed in float32 or wider, then rounded as a weight is.
+enum class NormScale { Weight, OnePlusWeight };
+
+/// x [B, …, d] -> x / sqrt(mean(x^2) + eps) * scale; statistics in float32 or wider.
+at::Tensor rms_norm(const at::Tensor& x, ParamLayer& layer, double eps,
+                    NormScale scale = NormScale::Weight);
 
 /// x [B, …, d] -> (x - mean) / sqrt(var + eps) * weight + bias; statistics in float32 or wider.
 at::Tensor layer_norm(const at::Tensor& x, ParamLayer& layer, double eps);
@@ -22,7 +27,7 @@ struct AddedStream {
 /// The residual addition and the norm behind it, in one pass where the kernel runs. delta may be
 /// undefined: the stream is then x.
 AddedStream rms_norm_of_sum(const at::Tensor& x, const at::Tensor& delta, ParamLayer& layer,
-                            double eps);
+                            double eps, NormScale scale = NormScale::Weight);
 
 /// A residual stream of a diffusion transformer: x + gate * branch, the gate one row per sample [B,
 /// D]. Branch and gate may be undefined.

@@ -25,7 +25,8 @@ struct LinearFunction : Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
                             ParamLayer* layer) {
     remember_layer(context, layer);
-    context->save_for_backward({x});
+    // A frozen layer's input is of no use in backward.
+    context->save_for_backward({layer->trainable() ? x : at::Tensor()});
     const auto type = x.scalar_type();
     return at::linear(x, matrix_of(*layer, type), bias_of(*layer, type));
   }
@@ -38,6 +39,45 @@ struct LinearFunction : Function<LinearFunction> {
     if (context->needs_input_grad(0)) x_gradient = at::matmul(g, matrix_of(layer, g.scalar_type()));
     hand_over(layer, x, g);
     return {x_gradient, at::Tensor(), at::Tensor()};
+  }
+};
+
+// One function for the layer and its adapter: the sum is formed in the output's own memory, and so
+// is that of the input's gradient. Who consumes it sees down(x) and up(scale * down(x)).
+struct AdaptedLinearFunction : Function<AdaptedLinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,
+                            ParamLayer* layer) {
+    remember_layer(context, layer);
+    const auto type = x.scalar_type();
+    const at::Tensor inner = at::linear(x, matrix_of(*layer->lora_down, type)) * layer->lora_scale;
+    at::Tensor y = at::linear(x, matrix_of(*layer, type), bias_of(*layer, type));
+    add_product(y, inner, matrix_of(*layer->lora_up, type).t());
+    context->save_for_backward({x, inner});
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    ParamLayer& layer = remembered_layer(context);
+    const BackwardUse use(layer), use_down(*layer.lora_down), use_up(*layer.lora_up);
+    const at::Tensor g = gradients[0];
+    const auto type = g.scalar_type();
+    const auto saved = context->get_saved_variables();
+    hand_over(*layer.lora_up, saved[1], g);
+    const at::Tensor inner_gradient =
+        at::matmul(g, matrix_of(*layer.lora_up, type)) * layer.lora_scale;
+    at::Tensor x_gradient;
+    if (context->needs_input_grad(0)) {
+      x_gradient = at::matmul(g, matrix_of(layer, type));
+      add_product(x_gradient, inner_gradient, matrix_of(*layer.lora_down, type));
+    }
+    hand_over(*layer.lora_down, saved[0], inner_gradient);
+    hand_over(layer, saved[0], g);
+    return {x_gradient, at::Tensor(), at::Tensor()};
+  }
+
+ private:
+  // sum [.., n] += left [.., k] right [k, n]
+  static void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+    sum.view({-1, sum.size(-1)}).addmm_(left.reshape({-1, left.size(-1)}), right);
   }
 };
 
@@ -75,7 +115,9 @@ at::Tensor plain_linear(const at::Tensor& x, const ParamLayer& layer) {
   const at::Tensor weight = rounded(*layer.weight, type).flatten(1).to(wide);
   at::Tensor y = at::matmul(x.to(wide), weight.t());
   if (layer.bias != nullptr) y = y + rounded(*layer.bias, type).to(wide);
-  return y.to(type);
+  if (layer.lora_up == nullptr) return y.to(type);
+  const at::Tensor inner = plain_linear(x, *layer.lora_down).to(wide) * layer.lora_scale;
+  return (y + plain_linear(inner.to(type), *layer.lora_up).to(wide)).to(type);
 }
 
 }  // namespace
@@ -128,7 +170,16 @@ at::Tensor linear(const at::Tensor& x, ParamLayer& layer) {
            "layer '{}': expected input [B, ..., {}], got {}; check the model's sizes", layer.name,
            width, c10::str(x.sizes()));
   if (layer.seam->plain_autograd) return plain_linear(x, layer);
-  return with_parameters(layer, [&] { return LinearFunction::apply(x, anchor_of(layer), &layer); });
+  if (layer.lora_up == nullptr)
+    return with_parameters(layer,
+                           [&] { return LinearFunction::apply(x, anchor_of(layer), &layer); });
+  return with_parameters(*layer.lora_up, [&] {
+    return with_parameters(*layer.lora_down, [&] {
+      return with_parameters(layer, [&] {
+        return AdaptedLinearFunction::apply(x, anchor_of(*layer.lora_up), &layer);
+      });
+    });
+  });
 }
 
 at::Tensor patch_embedding(const at::Tensor& images, ParamLayer& layer) {

@@ -30,7 +30,7 @@ class FusedByReferences {
   bool before_;
 };
 
-/// x [B, …, d_in] -> [B, …, d_out]; weight [d_out, d_in].
+/// x [B, …, d_in] -> [B, …, d_out]; weight [d_out, d_in]. With its adapter, where it has one.
 at::Tensor linear(const at::Tensor& x, ParamLayer& layer);
 
 /// images [B, C, H, W] -> [B, (H/p)(W/p), D], patches in row order; weight [D, C, p, p].

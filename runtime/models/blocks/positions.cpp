@@ -36,6 +36,7 @@ at::Tensor rotary_frequencies(int64_t head_dim, const RotaryOptions& options, c1
   const auto wide = at::TensorOptions().dtype(at::kDouble).device(device);
   const at::Tensor exponent = at::arange(0, head_dim, 2, wide) / static_cast<double>(head_dim);
   const at::Tensor frequency = at::pow(at::full({}, options.base, wide), exponent).reciprocal();
+  if (options.linear_scaling) return frequency / options.factor;
   if (!options.llama3_scaling) return frequency;
   // How often the wave fits into the original context decides; the clamp makes the three bands one
   // formula: 0 is long (stretched), 1 is short (kept).

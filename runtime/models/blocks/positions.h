@@ -14,15 +14,17 @@ namespace moonshard::models {
 struct RotaryOptions {
   double base = 10000;
   bool llama3_scaling = false;
-  double factor = 1;            ///< long wavelengths are stretched by this
+  bool linear_scaling = false;  ///< all wavelengths are stretched by the factor
+  double factor = 1;            ///< of llama3: long wavelengths are stretched by this
   double low_freq_factor = 1;   ///< wavelengths above original_length / this are long
   double high_freq_factor = 4;  ///< wavelengths below original_length / this stay
   int64_t original_length = 0;  ///< context of the pre-training
 };
 
-/// base^(-2i / head_dim) for i = 0 … head_dim / 2 - 1, float64 on `device`. With llama3 scaling a
-/// frequency whose wavelength is long is divided by the factor, a short one stays, and those in
-/// between are blended linearly in original_length / wavelength.
+/// base^(-2i / head_dim) for i = 0 … head_dim / 2 - 1, float64 on `device`. Linear scaling divides
+/// all by the factor. With llama3 scaling a frequency whose wavelength is long is divided by the
+/// factor, a short one stays, and those in between are blended linearly in original_length /
+/// wavelength.
 at::Tensor rotary_frequencies(int64_t head_dim, const RotaryOptions& options, c10::Device device);
 
 /// Cosines and sines of T positions, in Hugging Face's half-split layout: dimension i of a head

@@ -58,6 +58,14 @@ local training = {
   ["Model:parameter"] = [[print(model:parameter("model.norm.weight").shape[1])  --> 16]],
   ["Model:losses"] = [[print(model:losses(data:next()).shape[1])  --> 2]],
   ["Model:forward"] = [[print(model:forward(data:next()).shape[1])  --> 2]],
+  ["Model:save_adapter"] = [[
+local folder = os.tmpname() .. "_adapter"
+local adapted = ms.model("llama3-tiny", { lora = { rank = 2 } })
+adapted:save_adapter(folder)
+print(ms.model("llama3-tiny", { adapter = folder }).options.lora_rank)  --> 2]],
+  ["Model:merged"] = [[
+local adapted = ms.model("llama3-tiny", { lora = { rank = 2 } })
+print(#adapted.parameters, #adapted:merged().parameters)  --> 49	21]],
   ["Model:freeze"] = [[
 local own = ms.model("linear-tiny", { hidden_dim = 8, device = "cpu" })
 print(own:freeze("layers.0.*"), #own.parameters - #own.trainable)  --> 2	2]],
@@ -99,6 +107,14 @@ print(trainer:resume("checkpoints") == trainer.privacy_steps)  --> true]],
 local short = ms.trainer { model = ms.model("linear-tiny", { hidden_dim = 8, device = "cpu" }) }
 short:close()
 print(short)  --> Trainer (closed)]],
+  ["Trainer:fit"] = [[
+local learner = ms.trainer { model = ms.model("linear-tiny", { hidden_dim = 8, device = "cpu" }) }
+local fit = learner:fit { steps = 3, log = false, progress = false }
+print(fit.steps, fit.stopped)  --> 3	done]],
+  ["ms.evaluate"] = [[
+local linear = ms.model("linear-tiny", { hidden_dim = 8, device = "cpu" })
+local batches = { ms.data.synthetic({ model = linear, batch_size = 4 }):next() }
+print(ms.evaluate(linear, batches).samples)  --> 4]],
   ["ms.profile"] = [[print(ms.profile(trainer, { iters = 2, warmup = 1 }).time.count)  --> 2]],
 }
 

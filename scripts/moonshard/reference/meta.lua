@@ -6,6 +6,7 @@ local reference = require "moonshard.reference"
 local options_of = reference.options
 
 local parameters = {
+  ["model or trainer"] = "Model|Trainer", dataset = "Dataset|table[]",
   numbers = "number|table", sizes = "integer|integer[]", n = "integer", seed = "integer", other = "Tensor|number", dim = "integer",
   position = "integer", ["dtype or device"] = "string", text = "string", ids = "integer[]", token = "string", examples = "integer[]",
   batch = "table<string, Tensor>", glob = "string", folder = "string", file = "string", steps = "integer", path = "string", name = "string",
@@ -18,7 +19,7 @@ local parameters = {
 }
 -- Names in Lua for those that are no names.
 local spelled = { ["dtype or device"] = "format", ['"bytes" | path'] = "name", ["function or name"] = "of",
-  ["status or function"] = "filter", ["folder or folders"] = "folder", ["…"] = "..." }
+  ["status or function"] = "filter", ["folder or folders"] = "folder", ["model or trainer"] = "subject", ["…"] = "..." }
 
 local tables = { paths = "string|string[]", tensors = "table<string, Tensor>", metadata = "table<string, string>" }
 

@@ -115,6 +115,7 @@ TEST(AtomicFile, SurvivesAKillAtAnyMoment) {
 
 TEST(Folders, AreSyncedIntoTheFolderAboveThem) {
   const TemporaryFolder folder;
+  create_folders(folder.path(), Access::Shared);  // who made those above it may have been killed
   synced_folders.clear();
   create_folders(folder.path() / "a/b", Access::Shared);
   EXPECT_EQ(synced_folders, (std::vector<std::string>{folder.path(), folder.path() / "a"}));
@@ -122,6 +123,19 @@ TEST(Folders, AreSyncedIntoTheFolderAboveThem) {
   EXPECT_EQ(synced_folders.back(), folder.path() / "a/b");
   create_folders(folder.path() / "a/b/c", Access::Shared);
   EXPECT_EQ(synced_folders.size(), 3u);  // none is new
+}
+
+// Its maker may have been killed before it was synced: a power cut would take it with all in it.
+TEST(Folders, OneThatIsThereIsSyncedIntoTheFolderAboveItOnce) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() / "left");
+  synced_folders.clear();
+  create_folders(folder.path() / "left", Access::Shared);
+  ASSERT_FALSE(synced_folders.empty());
+  EXPECT_EQ(synced_folders.back(), folder.path());
+  synced_folders.clear();
+  create_folders(folder.path() / "left", Access::Shared);
+  EXPECT_TRUE(synced_folders.empty());
 }
 
 // RLIMIT_FSIZE makes write() fail as a full disk does, in the middle of the file.
@@ -180,6 +194,15 @@ TEST(AtomicFile, SweepsOnlyWhatDeadWritersLeft) {
   EXPECT_EQ(sweep_stale_temporaries(folder.path()), 1);
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "c.json"));
   EXPECT_TRUE(is_temporary_name("b.json" + mark + "1.0"));
+}
+
+TEST(AtomicFile, SweepsWhatWasLeftByOneWhoseNumberIsAnothersNow) {
+  const TemporaryFolder folder;
+  const auto name = folder.path() / ("a.json.moonshard-tmp." + std::to_string(::getpid()) + ".0");
+  std::ofstream(name) << "x";
+  std::filesystem::last_write_time(
+      name, std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * 365));
+  EXPECT_EQ(sweep_stale_temporaries(folder.path()), 1);
 }
 
 }  // namespace

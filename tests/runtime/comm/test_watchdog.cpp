@@ -372,12 +372,35 @@ TEST(MissingRanks, SilenceOnAnotherMachineIsDeathAfterAWhile) {
   EXPECT_FALSE(judge(collective, seen_elsewhere(26)).is_certain);
   EXPECT_TRUE(judge(collective, seen_elsewhere(31)).is_certain);
   EXPECT_THAT(judge(collective, seen_elsewhere(31)).text, HasSubstr("no sign of life for 31.0 s"));
+  // One that had come to the collective is less to blame than one that has not.
+  Sighting here = seen_elsewhere(3);
+  here.pulse->started = collective.number;
+  here.pulse->recent = {collective};
+  EXPECT_EQ(judge(collective, here).absence, Absence::Quiet);
+  here.silent_s = 31;
+  EXPECT_EQ(judge(collective, here).absence, Absence::Silent);
 }
 
 TEST(MissingRanks, SilenceOfALivingNeighbourIsNotDeath) {
   Sighting busy = seen_elsewhere(100);
   busy.life = Life::Alive;
   EXPECT_FALSE(judge({5, "barrier", "", false}, busy).is_certain);
+}
+
+// When all wait in vain all time out together: who gave up first must not hide who was wrong.
+TEST(MissingRanks, WhoCalledSomethingElseIsNamedThoughItGaveUp) {
+  std::vector<Sighting> sightings(3, seen_elsewhere(0));
+  for (Sighting& each : sightings) {
+    each.pulse->state = RankState::GaveUp;
+    each.pulse->started = 5;
+  }
+  sightings[0].pulse->recent = {{5, "all_gather", "weights", false}};
+  sightings[1].pulse->recent = {{5, "barrier", "", false}};
+  const Report report = report_missing("headline", {5, "barrier", "", false}, 2, sightings, "");
+  EXPECT_EQ(report.missing, std::vector<int>{0});
+  EXPECT_THAT(report.text, AllOf(HasSubstr("rank 0 is missing: called something else, and gave up"),
+                                 HasSubstr("collective 5 (all_gather of 'weights')"),
+                                 HasSubstr("rank 1: gave up")));
 }
 
 // Rank 0 hosted the board and was killed; rank 1 ended after it, rank 2 was never looked at.

@@ -57,7 +57,8 @@ TEST_P(Reference, IdsAndTextEqualTheReferenceTokenizersOnTrickyText) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Reference, testing::Values("llama3", "qwen2", "gpt2", "roberta"),
+INSTANTIATE_TEST_SUITE_P(Kinds, Reference,
+                         testing::Values("llama3", "qwen2", "gpt2", "roberta", "gemma", "llama2"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 TEST(ByteTokenizer, IsItsOwnInverseOnAllBytes) {
@@ -85,6 +86,30 @@ TEST(BpeTokenizer, KnowsItsSpecialTokensAndTheirIds) {
   std::vector<int32_t> ids;
   EXPECT_THAT([&] { tokenizer->encode("ab\xff", ids); },
               ThrowsMessage<UsageError>(HasSubstr("got byte 0xff at position 2")));
+}
+
+TEST(BpeTokenizer, OfCharactersRefusesWhatItWouldReadDifferently) {
+  const auto error_of = [](const std::string& pointer, const json& value) {
+    json file = read("gemma.json");
+    file[json::json_pointer(pointer)] = value;
+    try {
+      tokenizer_of_json(file, "file", 1);
+    } catch (const IoError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error_of("/pre_tokenizer", nullptr), "no error");
+  EXPECT_THAT(error_of("/pre_tokenizer/type", "Metaspace"), HasSubstr("'pre_tokenizer.type'"));
+  EXPECT_THAT(error_of("/pre_tokenizer/pattern/String", "a"), HasSubstr("'pre_tokenizer.pattern'"));
+  EXPECT_THAT(error_of("/normalizer/content", "_"), HasSubstr("field 'normalizer.content'"));
+  EXPECT_THAT(error_of("/normalizer/pattern/String", "x"), HasSubstr("field 'normalizer.pattern'"));
+  EXPECT_THAT(error_of("/normalizer/type", "Lowercase"), HasSubstr("'normalizer.type': expected"));
+  EXPECT_THAT(error_of("/decoder/decoders/1/type", "Fuse"), HasSubstr("field 'decoder': expected"));
+  json file = read("gemma.json");
+  file["model"]["vocab"].erase("<0x41>");
+  EXPECT_THAT([&] { tokenizer_of_json(file, "file", 1); },
+              ThrowsMessage<IoError>(HasSubstr("expected a token for each of the 256 bytes")));
 }
 
 TEST(BpeTokenizer, IsTheSameFromSeveralThreads) {

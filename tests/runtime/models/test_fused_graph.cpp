@@ -135,12 +135,12 @@ TEST_P(FusedGraph, GivesWhatThePlainOneGives) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FusedGraph,
-                         ::testing::Values(std::tuple("llama3-tiny", "classify"),
-                                           std::tuple("llama3.2-tiny", "lm"),
-                                           std::tuple("qwen2.5-tiny", "lm"),
-                                           std::tuple("dit-tiny", "denoise"),
-                                           std::tuple("dit-xl-tiny", "denoise")));
+INSTANTIATE_TEST_SUITE_P(
+    All, FusedGraph,
+    ::testing::Values(std::tuple("llama3-tiny", "classify"), std::tuple("llama3.2-tiny", "lm"),
+                      std::tuple("qwen2.5-tiny", "lm"), std::tuple("gemma2-tiny", "lm"),
+                      std::tuple("gemma3-tiny", "lm"), std::tuple("vaultgemma-tiny", "classify"),
+                      std::tuple("dit-tiny", "denoise"), std::tuple("dit-xl-tiny", "denoise")));
 
 TEST(FusedForms, NormsHandOverRowsWhereTheyAreTaken) {
   models::ModelOptions options;

@@ -18,6 +18,7 @@ struct Setting {
   int64_t tokens;
   const char* attention;
   const char* checkpointing;
+  int64_t lora_rank = 0;
 };
 
 class ModelCost : public ::testing::TestWithParam<Setting> {
@@ -29,6 +30,7 @@ class ModelCost : public ::testing::TestWithParam<Setting> {
     o.attention = GetParam().attention;
     o.checkpointing = GetParam().checkpointing;
     o.device = "cpu";
+    o.lora_rank = GetParam().lora_rank;
     o = models::resolve_model_options(o);
     if (o.task == "denoise")
       o.image_size = o.patch_size * std::lround(std::sqrt(double(GetParam().tokens)));
@@ -59,14 +61,22 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"llama3-tiny", "lm", 1024, "flash", "none"},
                       Setting{"llama3-tiny", "classify", 1024, "standard", "none"},
                       Setting{"llama3-tiny", "classify", 1024, "flash", "block"},
+                      Setting{"llama3-tiny", "classify", 1024, "flash", "none", 64},
+                      Setting{"llama3-tiny", "classify", 1024, "flash", "block", 8},
+                      Setting{"dit-tiny", "denoise", 1024, "flash", "none", 16},
                       Setting{"qwen2.5-tiny", "lm", 512, "flash", "none"},
+                      Setting{"gemma2-tiny", "lm", 256, "flash", "none"},
+                      Setting{"gemma3-tiny", "lm", 256, "flash", "none"},
+                      Setting{"gemma3-tiny", "lm", 512, "flash", "block"},
+                      Setting{"vaultgemma-tiny", "lm", 512, "flash", "none"},
                       Setting{"dit-tiny", "denoise", 1024, "flash", "none"},
                       Setting{"dit-tiny", "denoise", 1024, "standard", "none"},
                       Setting{"dit-xl-tiny", "denoise", 1024, "flash", "block"},
                       Setting{"dit-xl-tiny", "denoise", 1024, "flash", "keep_attention"}),
     [](const auto& test) {
-      std::string name = fmt::format("{}_{}_{}_{}", test.param.model, test.param.task,
-                                     test.param.attention, test.param.checkpointing);
+      std::string name =
+          fmt::format("{}_{}_{}_{}_{}", test.param.model, test.param.task, test.param.attention,
+                      test.param.checkpointing, test.param.lora_rank);
       std::replace_if(
           name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
       return name;
@@ -135,23 +145,22 @@ TEST_P(HeldActivations, ArePredictedInBothForms) {
   EXPECT_LE(fused, plain);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HeldActivations,
-                         ::testing::Values(Held{"llama3-tiny", "classify", "none", "auto"},
-                                           Held{"llama3-tiny", "lm", "none", "auto"},
-                                           Held{"qwen2.5-tiny", "lm", "block", "auto"},
-                                           Held{"dit-tiny", "denoise", "none", "no"},
-                                           Held{"dit-tiny", "denoise", "none", "yes"},
-                                           Held{"dit-xl-tiny", "denoise", "block", "auto"},
-                                           Held{"linear-tiny", "regress", "none", "auto"}),
-                         [](const auto& test) {
-                           std::string name =
-                               fmt::format("{}_{}_{}_{}", test.param.model, test.param.task,
-                                           test.param.checkpointing, test.param.norm_affine);
-                           std::replace_if(
-                               name.begin(), name.end(),
-                               [](unsigned char c) { return !std::isalnum(c); }, '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, HeldActivations,
+    ::testing::Values(
+        Held{"llama3-tiny", "classify", "none", "auto"}, Held{"llama3-tiny", "lm", "none", "auto"},
+        Held{"qwen2.5-tiny", "lm", "block", "auto"}, Held{"gemma2-tiny", "lm", "none", "auto"},
+        Held{"gemma3-tiny", "lm", "none", "auto"}, Held{"vaultgemma-tiny", "lm", "none", "auto"},
+        Held{"dit-tiny", "denoise", "none", "no"}, Held{"dit-tiny", "denoise", "none", "yes"},
+        Held{"dit-xl-tiny", "denoise", "block", "auto"},
+        Held{"linear-tiny", "regress", "none", "auto"}),
+    [](const auto& test) {
+      std::string name = fmt::format("{}_{}_{}_{}", test.param.model, test.param.task,
+                                     test.param.checkpointing, test.param.norm_affine);
+      std::replace_if(
+          name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+      return name;
+    });
 
 TEST(ModelCostByHand, FusedLayersKeepWhatTheirFormulasSay) {
   models::ModelOptions o;
@@ -201,12 +210,22 @@ TEST(ModelCostByHand, FlopsAreSixPerWeightAndAttentionOnTop) {
   models::ModelOptions o;
   o.model = "linear-tiny";
   EXPECT_DOUBLE_EQ(models::model_cost(o, 1, 1).flops_per_token, 6.0 * 4 * 256 * 256);
+  // A frozen weight has no gradient of its own; the adapters beside it have.
+  o.lora_rank = 2;
+  EXPECT_DOUBLE_EQ(models::model_cost(o, 1, 1).flops_per_token,
+                   4.0 * 4 * 256 * 256 + 6.0 * 4 * (2 * 2 * 256));
+  o.lora_rank = 0;
   // Llama 3.1 8B as a language model: all weights but the embedding's rows, norms left out.
   o.model = "llama3.1-8b";
   o.task = "lm";
   const double weights = 8'030'261'248.0 - 128256.0 * 4096 - 65.0 * 4096;
   EXPECT_DOUBLE_EQ(models::model_cost(o, 1, 1024).flops_per_token,
                    6 * weights + 6.0 * 32 * 4096 * 1024);
+  // A local layer of Gemma 3 sees its window of 512 tokens, half of it at the start.
+  o.model = "gemma-3-1b";
+  const double text_weights = 999'885'952.0 - 1152.0 * (4 * 26 + 1) - 2 * 26 * 256.0;
+  EXPECT_DOUBLE_EQ(models::model_cost(o, 1, 4096).flops_per_token,
+                   6 * text_weights + 12.0 * 1024 * (22 * (512 - 512.0 / 16) + 4 * 2048));
   // Attention of a DiT is not causal.
   o.model = "dit-xl/2";
   o.task = "auto";

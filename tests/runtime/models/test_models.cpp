@@ -107,6 +107,14 @@ TEST(Presets, HaveThePublishedNumberOfParameters) {
                                                      (D + 1) * P + 2 * D * D + 2 * D);
 }
 
+TEST(Presets, OfGemmaHaveAsManyParametersAsThePublishedFiles) {
+  EXPECT_EQ(parameters_of("gemma-2-2b", "lm"), 2'614'341'888);
+  EXPECT_EQ(parameters_of("gemma-2-9b", "lm"), 9'241'705'984);
+  EXPECT_EQ(parameters_of("gemma-3-1b", "lm"), 999'885'952);
+  // Its embedding has 64 rows more than the tokenizer has tokens.
+  EXPECT_EQ(parameters_of("gemma-3-4b", "lm"), 3'880'099'328 + 64 * 2560);
+}
+
 TEST(Presets, AreFoundUnderTheirNamesOnTheHub) {
   const std::pair<const char*, const char*> names[] = {
       {"meta-llama/Llama-3.1-8B-Instruct", "llama3.1-8b"},
@@ -115,6 +123,9 @@ TEST(Presets, AreFoundUnderTheirNamesOnTheHub) {
       {"Qwen/Qwen1.5-1.8B-Chat", "qwen1.5-1.8b"},
       {"Qwen/Qwen2.5-1.5B", "qwen2.5-1.5b"},
       {"Qwen2.5-1.5B-Instruct", "qwen2.5-1.5b"},
+      {"google/gemma-3-1b-it", "gemma-3-1b"},
+      {"google/gemma-2-2b", "gemma-2-2b"},
+      {"google/vaultgemma-1b", "vaultgemma-1b"},
       {"facebook/DiT-XL-2-256", "dit-xl/2"},
       {"DiT-XL/2", "dit-xl/2"}};
   for (const auto& [name, preset] : names)
@@ -140,7 +151,10 @@ TEST(Presets, ResolveWithoutAnOpenChoice) {
     EXPECT_EQ(o.param_dtype, "float32") << name;
     EXPECT_EQ(models::tokens_per_sample(o, preset.seq_length), preset.seq_length) << name;
     if (preset.family->name() == "linear") continue;
-    EXPECT_EQ(o.head_dim * o.num_heads, o.hidden_dim) << name;
+    // Gemma's heads are as wide as they are, whatever the model's width.
+    if (name.find("gemma") == std::string::npos) {
+      EXPECT_EQ(o.head_dim * o.num_heads, o.hidden_dim) << name;
+    }
     EXPECT_GT(o.norm_eps, 0) << name;
     if (preset.family->name() == "dit") {
       EXPECT_NE(o.positions, "auto") << name;
@@ -154,6 +168,14 @@ TEST(Presets, ResolveWithoutAnOpenChoice) {
       EXPECT_EQ(o.rope_original_length, o.rope_scaling == "llama3" ? 8192 : 0) << name;
     }
   }
+}
+
+TEST(Positions, LinearScalingStretchesEveryWave) {
+  models::RotaryOptions plain, scaled;
+  scaled.linear_scaling = true;
+  scaled.factor = 8;
+  EXPECT_TRUE(at::equal(models::rotary_frequencies(32, plain, at::kCPU) / 8,
+                        models::rotary_frequencies(32, scaled, at::kCPU)));
 }
 
 TEST(Positions, Llama3ScalingKeepsShortWavesStretchesLongOnesAndBlendsBetween) {
@@ -283,7 +305,7 @@ TEST(Models, MistakesNameWhatIsExpected) {
               HasSubstr("expected task classify or lm, got 'regress'"));
   EXPECT_THAT(error_of([](auto& o) { o.head_dim = 5; }), HasSubstr("expected an even head_dim"));
   EXPECT_THAT(error_of([](auto& o) { o.frozen = "*.bias"; }),
-              HasSubstr("expected a glob that matches parameters, got '*.bias'"));
+              HasSubstr("expected globs that match parameters, got '*.bias'"));
   EXPECT_THAT(error_of([](auto& o) {
                 o.rope_scaling = "llama3";
                 o.rope_low_freq_factor = 4;

@@ -119,7 +119,8 @@ TEST_P(Parity, OutputsLossesAndGradientsEqualTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(All, Parity,
                          ::testing::Values("llama31_classify", "llama32_lm_tied", "qwen15_lm",
-                                           "qwen25_lm_tied", "dit_latent", "dit_pixel"),
+                                           "qwen25_lm_tied", "gemma2_lm", "gemma2_classify",
+                                           "gemma3_lm", "vaultgemma_lm", "dit_latent", "dit_pixel"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

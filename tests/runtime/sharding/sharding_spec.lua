@@ -19,8 +19,8 @@ end
 local holding = [[
 
 
-local record = ms.run { model = "linear-tiny", device = "cpu", parallel = "%s", sharding = "%s", optimizer = "adam", batch_size = 4,
-  iters = 1, warmup = 1 }
+local record = ms.run { model = "linear-tiny", device = "cpu", parallel = "%s", sharding = "%s", replicate = %d, optimizer = "adam",
+  batch_size = 4, iters = 1, warmup = 1 }
 local stages = {}
 for _, stage in ipairs(record.memory_stages) do stages[stage.stage] = stage.allocated_bytes end
 local held = record.sharding
@@ -30,8 +30,8 @@ assert(model >= held.parameter_bytes and model < held.parameter_bytes * 1.02 + 4
 if ms.dist.rank() == 0 then print(held.parameter_bytes, held.gradient_bytes, held.optimizer_bytes, held.world, held.transport) end
 ]]
 
-local function held_by(ranks, parallel, sharding)
-  local out = on_ranks(ranks, holding:format(parallel, sharding))
+local function held_by(ranks, parallel, sharding, replicate)
+  local out = on_ranks(ranks, holding:format(parallel, sharding, replicate or 1))
   local parameters, gradients, optimizer, world = out:match("(%d+)\t(%d+)\t(%d+)\t(%d+)")
   assert.are.equal(tostring(ranks), world, out)
   return { tonumber(parameters), tonumber(gradients), tonumber(optimizer) }
@@ -48,6 +48,53 @@ describe("memory of real ranks", function()
     assert.near(1, replicated[1] / one[1], 0.02)
     assert.near(1, replicated[2] * 2 / one[2], 0.02)
     for kind = 1, 3 do assert.near(1, copies[kind] / one[kind], 0.02) end
+    assert.are.same(two, held_by(4, "fsdp", "zero3", 2))
+  end)
+end)
+
+describe("two copies, each on two ranks", function()
+  it("train as four parts do, with a bound of the global norm too, and one of them is saved", function()
+    on_ranks(4, [[
+      local function weights(model)
+        local list = {}
+        for _, name in ipairs(model.parameters) do list[name] = model:parameter(name):clone() end
+        return list
+      end
+      local function trainer(parallel, clip, bound)
+        local model = ms.model("linear-tiny", { device = "cpu", dtype = "float64", hidden_dim = 12, seed = 3 })
+        return ms.trainer { model = model, data = ms.data.synthetic { batch_size = 2 }, optimizer = ms.optim.sgd { lr = 0.5 },
+          parallel = parallel, clip = clip, clip_global_norm = bound, privacy = bound == nil and { secure = false } or nil }
+      end
+      local function farthest(one, other)
+        local largest = 0
+        for name, value in pairs(one) do largest = math.max(largest, (value - other[name]):abs():max():item()) end
+        return largest
+      end
+      for _, case in ipairs { { ms.clip("flash", { noise_multiplier = 0.5 }) }, { ms.clip "none", 1e-3 }, { ms.clip "none", 0 } } do
+        local found = {}
+        for copies = 1, 2 do
+          local run = trainer(ms.fsdp { replicate = copies }, case[1], case[2])
+          for _ = 1, 2 do run:step() end
+          if copies == 2 then run:save("saved" .. _) end
+          run:gather()
+          found[copies] = weights(run.model)
+          run:close()
+        end
+        local difference = farthest(found[1], found[2])
+        assert(difference < 1e-12, difference)
+        local again = trainer(ms.fsdp {}, case[1], case[2])
+        assert(again:resume("saved" .. _) == 2)
+        again:gather()
+        assert(farthest(weights(again.model), found[2]) == 0)
+      end
+    ]])
+    assert.are.same({ "index.json", "rank00000.safetensors", "rank00001.safetensors" }, support.list(folder .. "/saved1/step_00000002"))
+  end)
+
+  it("need two ranks each", function()
+    local result = support.run(("%s verify --nproc 2 --parallel fsdp --replicate 2 --model linear-tiny --options default"):format(quoted))
+    assert.are.equal(4, result.code)
+    assert.matches("expected groups of at least 2 ranks each, got 2 groups of 2 ranks", result.out .. result.err)
   end)
 end)
 

@@ -119,6 +119,118 @@ TEST(HfConfig, ReadsQwen) {
   EXPECT_EQ(o.norm_eps, 1e-6);
 }
 
+// The keys that published files of Gemma hold beside those of Llama.
+json gemma_config(const char* type, const char* architecture) {
+  return {{"architectures", {architecture}},
+          {"model_type", type},
+          {"hidden_activation", "gelu_pytorch_tanh"},
+          {"vocab_size", 320},
+          {"hidden_size", 64},
+          {"intermediate_size", 160},
+          {"num_hidden_layers", 7},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 1},
+          {"head_dim", 32},
+          {"query_pre_attn_scalar", 24},
+          {"sliding_window", 512},
+          {"rms_norm_eps", 1e-6}};
+}
+
+TEST(HfConfig, ReadsGemma2) {
+  const json config = gemma_config("gemma2", "Gemma2ForCausalLM");
+  const ModelOptions o = read(config);
+  EXPECT_EQ(o.model, "gemma2");
+  EXPECT_EQ(o.task, "lm");
+  EXPECT_EQ(o.block_style, "gemma2");
+  EXPECT_EQ(o.head_dim, 32);
+  EXPECT_EQ(o.num_kv_heads, 1);
+  EXPECT_EQ(o.attention_scalar, 24);
+  EXPECT_EQ(o.attention_softcap, 50);  // what transformers takes for a key that is not there
+  EXPECT_EQ(o.logit_softcap, 30);
+  EXPECT_EQ(o.attention_window, 512);
+  EXPECT_EQ(o.attention_pattern, "lg");
+  EXPECT_EQ(o.rope_base, 10000);
+  EXPECT_EQ(o.tie_embeddings, "yes");
+  EXPECT_EQ(o.pad_token_id, 0);
+  EXPECT_EQ(read(with(config, "attn_logit_softcapping", nullptr)).attention_softcap, 0);
+  EXPECT_EQ(read(with(config, "pad_token_id", nullptr)).pad_token_id, -1);
+  EXPECT_EQ(read(with(config, "sliding_window", nullptr)).attention_window, -1);
+}
+
+TEST(HfConfig, ReadsGemma3OfBothMajorVersionsOfTransformers) {
+  json old = gemma_config("gemma3_text", "Gemma3ForCausalLM");
+  old["sliding_window_pattern"] = 3;
+  old["rope_theta"] = 500000.0;
+  old["rope_local_base_freq"] = 20000.0;
+  old["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  json recent = gemma_config("gemma3_text", "Gemma3ForCausalLM");
+  const json l = "sliding_attention", g = "full_attention";
+  recent["layer_types"] = {l, l, g, l, l, g, l};
+  recent["rope_parameters"] = {
+      {l.get<std::string>(), {{"rope_type", "default"}, {"rope_theta", 20000.0}}},
+      {g.get<std::string>(), {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 500000.0}}}};
+  for (const json& config : {old, recent}) {
+    const ModelOptions o = read(config);
+    EXPECT_EQ(o.model, "gemma3");
+    EXPECT_EQ(o.attention_pattern, "llg");
+    EXPECT_EQ(o.rope_base, 500000);
+    EXPECT_EQ(o.rope_local_base, 20000);
+    EXPECT_EQ(o.rope_scaling, "linear");
+    EXPECT_EQ(o.rope_factor, 8);
+    EXPECT_EQ(o.attention_softcap, 0);
+  }
+  EXPECT_EQ(read(without(old, "sliding_window_pattern")).attention_pattern, "lllllg");
+}
+
+TEST(HfConfig, TakesTheTextPartOfAGemma3ThatSeesImages) {
+  // As published: what the class's defaults give is left out.
+  const json config = {{"architectures", {"Gemma3ForConditionalGeneration"}},
+                       {"model_type", "gemma3"},
+                       {"vision_config", {{"hidden_size", 1152}}},
+                       {"text_config",
+                        {{"model_type", "gemma3_text"},
+                         {"hidden_size", 2560},
+                         {"intermediate_size", 10240},
+                         {"num_hidden_layers", 34},
+                         {"sliding_window", 1024},
+                         {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}}}};
+  const ModelOptions o = models::resolve_model_options(read(config));
+  ModelOptions asked;
+  asked.model = "gemma-3-4b";
+  asked.pad_token_id = 0;
+  ModelOptions preset = models::resolve_model_options(asked);
+  preset.model = o.model;
+  OptionSchema schema("model");
+  models::add_model_options<ModelOptions>(schema);
+  EXPECT_EQ(schema.to_json(&o), schema.to_json(&preset));
+  EXPECT_THAT(read_error(without(config, "text_config")), HasSubstr("key 'text_config'"));
+}
+
+TEST(HfConfig, ReadsVaultGemmaWhoseLayersAreGlobal) {
+  json config = gemma_config("vaultgemma", "VaultGemmaForCausalLM");
+  config["layer_types"] = json::array();
+  for (int i = 0; i < 7; ++i) config["layer_types"].push_back("full_attention");
+  const ModelOptions o = read(config);
+  EXPECT_EQ(o.model, "vaultgemma");
+  EXPECT_EQ(o.attention_pattern, "g");
+  EXPECT_EQ(o.attention_window, 0);
+}
+
+TEST(HfConfig, RefusesWhatOurGemmaDoesNotHave) {
+  const json config = gemma_config("gemma2", "Gemma2ForCausalLM");
+  EXPECT_THAT(read_error(with(config, "hidden_activation", "silu")),
+              HasSubstr("key 'hidden_activation': expected gelu_pytorch_tanh"));
+  EXPECT_THAT(read_error(with(config, "use_bidirectional_attention", true)),
+              HasSubstr("key 'use_bidirectional_attention': expected false"));
+  EXPECT_THAT(read_error(with(config, "attention_bias", true)), HasSubstr("key 'attention_bias'"));
+  EXPECT_THAT(read_error(with(config, "layer_types", {"full_attention"})),
+              HasSubstr("key 'layer_types': expected a list of 7"));
+  EXPECT_THAT(read_error(with(config, "attn_logit_softcapping", -3)),
+              HasSubstr("key 'attn_logit_softcapping': expected a number"));
+  EXPECT_THAT(read_error(with(config, "rope_scaling", {{"rope_type", "yarn"}})),
+              HasSubstr("key 'rope_type': expected default or linear"));
+}
+
 TEST(HfConfig, ReadsDit) {
   const ModelOptions o = read(dit_config());
   EXPECT_EQ(o.model, "dit");
@@ -151,6 +263,10 @@ TEST(HfConfig, TakesTheDefaultsOfTheLibrariesThatWriteIt) {
 TEST(HfConfig, ReadsBothSpellingsOfRotaryPositions) {
   EXPECT_EQ(read(with(llama_config(), "rope_scaling", nullptr)).rope_scaling, "none");
   EXPECT_EQ(read(with(llama_config(), "rope_scaling", {{"type", "default"}})).rope_scaling, "none");
+  const ModelOptions linear =
+      read(with(llama_config(), "rope_scaling", {{"type", "linear"}, {"factor", 4.0}}));
+  EXPECT_EQ(linear.rope_scaling, "linear");
+  EXPECT_EQ(linear.rope_factor, 4);
   json old = llama_config();
   old["rope_scaling"].erase("rope_type");
   old["rope_scaling"]["type"] = "llama3";
@@ -196,7 +312,8 @@ TEST(HfConfig, RefusesWhatOurModelsDoNotHave) {
     return text;
   };
   EXPECT_THAT(error(llama_config(), "model_type", "mistral"),
-              HasSubstr("expected llama, qwen2, dit or linear, got \"mistral\""));
+              HasSubstr("expected llama, qwen2, gemma2, gemma3, gemma3_text, vaultgemma, dit or "
+                        "linear, got \"mistral\""));
   EXPECT_THAT(error(qwen_config(), "use_sliding_window", true),
               HasSubstr("sliding-window attention is not supported"));
   EXPECT_THAT(error(llama_config(), "hidden_act", "gelu"), HasSubstr("expected silu"));
@@ -205,12 +322,13 @@ TEST(HfConfig, RefusesWhatOurModelsDoNotHave) {
   EXPECT_THAT(error(llama_config(), "partial_rotary_factor", 0.5), HasSubstr("expected 1"));
   EXPECT_THAT(error(llama_config(), "quantization_config", {{"bits", 4}}),
               HasSubstr("expected no quantised weights"));
-  for (const char* type : {"yarn", "linear", "dynamic", "longrope"}) {
+  for (const char* type : {"yarn", "dynamic", "longrope"}) {
     json config = llama_config();
     config["rope_scaling"]["rope_type"] = type;
-    EXPECT_THAT(read_error(config),
-                AllOf(HasSubstr("'rope_scaling': key 'rope_type': expected default or llama3"),
-                      HasSubstr(type)));
+    EXPECT_THAT(
+        read_error(config),
+        AllOf(HasSubstr("'rope_scaling': key 'rope_type': expected default, linear or llama3"),
+              HasSubstr(type)));
   }
 }
 
@@ -306,7 +424,8 @@ TEST(HfConfig, WhatIsWrittenIsReadBack) {
       const TemporaryFolder folder;
       write_config(folder.path(), resolved);
       ModelOptions back = models::resolve_model_options(options_from_config(folder.path()));
-      EXPECT_THAT((std::vector<std::string>{"llama", "qwen", "dit", "linear"}),
+      EXPECT_THAT((std::vector<std::string>{"llama", "qwen", "gemma2", "gemma3", "vaultgemma",
+                                            "dit", "linear"}),
                   ::testing::Contains(back.model));
       back.model = resolved.model;
       if (resolved.task != "classify") back.num_labels = resolved.num_labels;

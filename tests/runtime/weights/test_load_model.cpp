@@ -78,7 +78,8 @@ class LoadModel : public ::testing::Test {
 
 TEST_F(LoadModel, EveryFamilyComesBackFromItsFolderBitForBit) {
   for (const char* name : {"llama3-tiny", "llama3.1-tiny", "llama3.2-tiny", "qwen1.5-tiny",
-                           "qwen2.5-tiny", "dit-tiny", "dit-xl-tiny", "linear-tiny"}) {
+                           "qwen2.5-tiny", "gemma2-tiny", "gemma3-tiny", "vaultgemma-tiny",
+                           "dit-tiny", "dit-xl-tiny", "linear-tiny"}) {
     const auto model = models::make_model(options_of(name));
     const auto folder = folder_.path() / "saved";
     save_model(*model, folder);
@@ -127,6 +128,19 @@ TEST_F(LoadModel, ALanguageModelsFileGivesAClassifierAllButItsHead) {
   EXPECT_TRUE(at::equal(classifier->parameter("score.weight").value, head_before));
   EXPECT_TRUE(at::equal(classifier->parameter("model.norm.weight").value,
                         lm->parameter("model.norm.weight").value));
+}
+
+TEST_F(LoadModel, TakesTheTextPartOfAModelThatSeesImages) {
+  const auto model = models::make_model(options_of("gemma3-tiny", "lm"));
+  for (const std::string prefix : {"language_model.model.", "model.language_model."}) {
+    NamedTensors whole = {{"vision_tower.patch.weight", at::ones({2, 2})}};
+    for (const auto& [name, tensor] : tensors_of(*model))
+      whole.emplace_back(prefix + name.substr(6), tensor);
+    const auto back = other_start(options_of("gemma3-tiny", "lm"));
+    const LoadReport report = load(*back, whole);
+    expect_equal(*model, *back);
+    EXPECT_THAT(report.unused, ElementsAre("vision_tower.patch.weight"));
+  }
 }
 
 TEST_F(LoadModel, TakesABareBaseModelWithoutPrefix) {

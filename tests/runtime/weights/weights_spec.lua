@@ -84,7 +84,8 @@ describe("ms.weights", function()
     assert.are.equal(8, options.hidden_dim)
     assert.are.equal(8, ms.model("llama", options).options.hidden_dim)
     support.write(folder .. "/config.json", (config:gsub('"llama"', '"mamba"')))
-    assert.matches("config%.json: key 'model_type': expected llama, qwen2, dit or linear", message_of(ms.weights.config, folder))
+    assert.matches("config%.json: key 'model_type': expected llama, qwen2, gemma2, gemma3, gemma3_text, vaultgemma, dit or linear",
+      message_of(ms.weights.config, folder))
   end)
 end)
 

@@ -323,7 +323,8 @@ TEST_F(PanelCharts, NormsStandAroundTheBoundOnALogAxis) {
   claim.norms_histogram.edges = {0.5, 1, 2};
   claim.norms_histogram.counts = {3, 7};
   claim.max_grad_norm = 1.5;
-  detail(2).steps = {{1, true, 0, 0, 0, 0.25, {}}, {2, false, 0, 0, 0, NAN, {}}};
+  detail(2).steps = {{.step = 1, .warmup = true, .loss = 0, .clip_fraction = 0.25, .phases_ms = {}},
+                     {.step = 2, .loss = 0, .phases_ms = {}}};
   make_privacy_chart(named(2), chart_);
   ASSERT_EQ(chart_.spec.panels.size(), 2u);
   const PlotPanel& norms = chart_.spec.panels[0];

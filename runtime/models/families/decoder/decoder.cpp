@@ -1,5 +1,8 @@
 #include "runtime/models/families/decoder/decoder.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <ATen/ATen.h>
 
 #include "runtime/base/check.h"
@@ -7,7 +10,6 @@
 #include "runtime/models/blocks/activations.h"
 #include "runtime/models/blocks/checkpoint.h"
 #include "runtime/models/blocks/losses.h"
-#include "runtime/models/blocks/norms.h"
 #include "runtime/models/blocks/param_ops.h"
 
 // Shape letters: B samples, T tokens, D hidden_dim, H heads, d head_dim, V vocabulary.
@@ -22,29 +24,60 @@ void check_decoder_options(const ModelOptions& o) {
   MS_CHECK(o.num_heads % o.num_kv_heads == 0,
            "model '{}': expected num_heads to be a multiple of num_kv_heads, got {} and {}",
            o.model, o.num_heads, o.num_kv_heads);
-  MS_CHECK(o.rope_scaling == "none" || o.rope_low_freq_factor < o.rope_high_freq_factor,
+  MS_CHECK(o.rope_scaling != "llama3" || o.rope_low_freq_factor < o.rope_high_freq_factor,
            "model '{}': expected rope_low_freq_factor below rope_high_freq_factor, got {} and {}",
            o.model, o.rope_low_freq_factor, o.rope_high_freq_factor);
+  MS_CHECK(o.rope_scaling != "linear" || o.rope_factor > 0,
+           "model '{}': expected rope_factor above 0 for linear scaling, got {}", o.model,
+           o.rope_factor);
+  MS_CHECK(o.attention_pattern.find_first_not_of("lg") == std::string::npos,
+           "model '{}': expected attention_pattern of letters l (local) and g (global), got '{}'",
+           o.model, o.attention_pattern);
+  MS_CHECK(o.attention_window != 0 || o.attention_pattern.find('l') == std::string::npos,
+           "model '{}': expected attention_window beside attention_pattern '{}', got none", o.model,
+           o.attention_pattern);
+}
+
+RotaryOptions rotary_options(const ModelOptions& o, bool local) {
+  RotaryOptions rotary;
+  rotary.base = local && o.rope_local_base > 0 ? o.rope_local_base : o.rope_base;
+  // A base of their own says that local layers were never stretched.
+  if (local && o.rope_local_base > 0) return rotary;
+  rotary.llama3_scaling = o.rope_scaling == "llama3";
+  rotary.linear_scaling = o.rope_scaling == "linear";
+  rotary.factor = o.rope_factor;
+  rotary.low_freq_factor = o.rope_low_freq_factor;
+  rotary.high_freq_factor = o.rope_high_freq_factor;
+  rotary.original_length = o.rope_original_length;
+  return rotary;
 }
 
 }  // namespace
 
+BlockParts block_parts(const std::string& block_style) {
+  if (block_style == "vaultgemma") return {true, false, false};
+  if (block_style == "gemma2") return {true, true, false};
+  if (block_style == "gemma3") return {true, true, true};
+  return {};
+}
+
+bool is_local_layer(const ModelOptions& o, int64_t layer) {
+  const std::string& pattern = o.attention_pattern;
+  return !pattern.empty() && pattern[static_cast<size_t>(layer) % pattern.size()] == 'l';
+}
+
 Decoder::Decoder(const ModelOptions& options)
-    : Model(options), attention_(attention_kind(options.attention)) {
+    : Model(options),
+      parts_(block_parts(options.block_style)),
+      norm_scale_(parts_.gemma ? NormScale::OnePlusWeight : NormScale::Weight),
+      attention_(attention_kind(options.attention)) {
   const auto& o = options_;
   check_decoder_options(o);
-  rotary_.base = o.rope_base;
-  rotary_.llama3_scaling = o.rope_scaling == "llama3";
-  rotary_.factor = o.rope_factor;
-  rotary_.low_freq_factor = o.rope_low_freq_factor;
-  rotary_.high_freq_factor = o.rope_high_freq_factor;
-  rotary_.original_length = o.rope_original_length;
-
   embed_ =
       &add_embedding("model.embed_tokens", o.vocab_size, o.hidden_dim, kInitialStd, o.pad_token_id);
   for (int64_t i = 0; i < o.num_layers; ++i)
     blocks_.push_back(add_block(fmt::format("model.layers.{}.", i)));
-  final_norm_ = &add_rms_norm("model.norm", o.hidden_dim);
+  final_norm_ = add_norm("model.norm", o.hidden_dim);
   if (o.task == "classify") {
     head_ = &add_linear("score", o.hidden_dim, o.num_labels, false, kInitialStd);
     head_->one_position = true;
@@ -55,6 +88,12 @@ Decoder::Decoder(const ModelOptions& options)
   }
 }
 
+// Either kind starts as a norm that multiplies by one.
+ParamLayer* Decoder::add_norm(const std::string& name, int64_t width) {
+  if (norm_scale_ == NormScale::Weight) return &add_rms_norm(name, width);
+  return &add_layer(name, kinds::kRmsNorm, add_parameter(name + ".weight", {width}, 0, 0));
+}
+
 Decoder::Block Decoder::add_block(const std::string& prefix) {
   const auto& o = options_;
   const bool bias = o.qkv_bias == "yes";
@@ -62,19 +101,29 @@ Decoder::Block Decoder::add_block(const std::string& prefix) {
   const auto projection = [&](const char* name, int64_t in, int64_t out, bool with_bias = false) {
     return &add_linear(prefix + name, in, out, with_bias, kInitialStd);
   };
+  const auto norm = [&](const char* name, int64_t width) { return add_norm(prefix + name, width); };
   begin_block();
   Block block{};
-  block.input_norm = &add_rms_norm(prefix + "input_layernorm", o.hidden_dim);
+  block.input_norm = norm("input_layernorm", o.hidden_dim);
   block.q = projection("self_attn.q_proj", o.hidden_dim, q_dim, bias);
   block.k = projection("self_attn.k_proj", o.hidden_dim, kv_dim, bias);
   block.v = projection("self_attn.v_proj", o.hidden_dim, kv_dim, bias);
   block.k->same_input_as = block.v->same_input_as = block.q;
+  if (parts_.qk_norms) {
+    block.q_norm = norm("self_attn.q_norm", o.head_dim);
+    block.k_norm = norm("self_attn.k_norm", o.head_dim);
+  }
   block.o = projection("self_attn.o_proj", q_dim, o.hidden_dim);
-  block.post_norm = &add_rms_norm(prefix + "post_attention_layernorm", o.hidden_dim);
+  // Gemma's files call the norm before the MLP by what it does; in Llama's it has the name that is
+  // Gemma's for the one behind the attention.
+  if (parts_.post_norms) block.post_attention_norm = norm("post_attention_layernorm", o.hidden_dim);
+  block.mlp_norm =
+      norm(parts_.gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm", o.hidden_dim);
   block.gate = projection("mlp.gate_proj", o.hidden_dim, o.intermediate_dim);
   block.up = projection("mlp.up_proj", o.hidden_dim, o.intermediate_dim);
   block.up->same_input_as = block.gate;
   block.down = projection("mlp.down_proj", o.intermediate_dim, o.hidden_dim);
+  if (parts_.post_norms) block.post_mlp_norm = norm("post_feedforward_layernorm", o.hidden_dim);
   end_block();
   return block;
 }
@@ -83,28 +132,60 @@ at::Tensor Decoder::Stream::sum() const {
   return delta_BTD.defined() ? x_BTD + delta_BTD : x_BTD;
 }
 
+at::Tensor Decoder::embed(const at::Tensor& ids) {
+  const at::Tensor x_BTD = embedding(ids, *embed_);
+  if (!parts_.gemma) return x_BTD;
+  // The factor is rounded to the dtype: 34 for a width of 1152 in bfloat16.
+  const at::Tensor root =
+      at::scalar_tensor(std::sqrt(static_cast<double>(options_.hidden_dim)), at::kDouble);
+  return x_BTD * root.to(x_BTD.scalar_type()).item<double>();
+}
+
+Decoder::Surroundings Decoder::surroundings(bool local, const at::Tensor& x_BTD) {
+  const auto& o = options_;
+  const int64_t T = x_BTD.size(1);
+  Surroundings around;
+  around.positions = rotary_table(T, o.head_dim, rotary_options(o, local), x_BTD,
+                                  /*fused_allowed=*/!seam().plain_autograd);
+  around.scores.softcap = std::max(o.attention_softcap, 0.0);
+  if (local && o.attention_window > 0 && o.attention_window < T)
+    around.scores.window = o.attention_window;
+  if (around.scores.softcap > 0) {
+    around.scores.hidden = hidden_tokens(T, around.scores.window, x_BTD.options());
+  } else if (around.scores.window > 0 && attention_ == AttentionKind::Flash) {
+    around.scores.window_mask =
+        window_mask(T, o.num_heads / o.num_kv_heads, o.attention_window, x_BTD);
+  }
+  return around;
+}
+
 at::Tensor Decoder::forward(const Batch& batch) {
-  Stream stream{embedding(batch.input_ids, *embed_), {}};
-  const RotaryTable positions =
-      rotary_table(stream.x_BTD.size(1), options_.head_dim, rotary_, stream.x_BTD,
-                   /*fused_allowed=*/!seam().plain_autograd);
+  Stream stream{embed(batch.input_ids), {}};
+  const bool has_local = options_.attention_pattern.find('l') != std::string::npos;
+  const Surroundings global = surroundings(false, stream.x_BTD);
+  const Surroundings local = has_local ? surroundings(true, stream.x_BTD) : Surroundings{};
   for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Surroundings& around = is_local_layer(options_, static_cast<int64_t>(i)) ? local : global;
     const Recompute recompute = recompute_of(options_.checkpointing, options_.checkpoint_every, i);
     if (recompute == Recompute::Nothing) {
-      stream = run_block(blocks_[i], stream, positions);
+      stream = run_block(blocks_[i], stream, around);
       continue;
     }
     stream = {checkpointed(
                   seam(), recompute,
-                  [this, &block = blocks_[i], positions](const at::Tensor& x, const at::Tensor&) {
-                    return run_block(block, {x, {}}, positions).sum();
+                  [this, &block = blocks_[i], around](const at::Tensor& x, const at::Tensor&) {
+                    return run_block(block, {x, {}}, around).sum();
                   },
                   stream.sum()),
               {}};
   }
   const at::Tensor x_BTD =
-      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *final_norm_, options_.norm_eps).normed;
-  if (options_.task == "lm") return linear(x_BTD, *head_);
+      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *final_norm_, options_.norm_eps, norm_scale_)
+          .normed;
+  if (options_.task == "lm") {
+    const at::Tensor scores = linear(x_BTD, *head_);
+    return options_.logit_softcap > 0 ? soft_capped(scores, options_.logit_softcap) : scores;
+  }
   // Attention is causal and padding is on the right, so the last real token has seen all real ones
   // and no padding. Only its score is needed: the head runs on [B, D].
   const at::Tensor last_B = batch.attention_mask.sum(-1).clamp_min(1) - 1;
@@ -156,39 +237,56 @@ void Decoder::check(const Batch& batch) const {
 }
 
 Decoder::Stream Decoder::run_block(const Block& block, const Stream& stream,
-                                   const RotaryTable& positions) const {
+                                   const Surroundings& around) const {
   const double eps = options_.norm_eps;
   const AddedStream before =
-      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *block.input_norm, eps);
-  const AddedStream between = rms_norm_of_sum(
-      before.stream, attend(block, before.normed, positions), *block.post_norm, eps);
-  return {between.stream, feed_forward(block, between.normed)};
+      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *block.input_norm, eps, norm_scale_);
+  const at::Tensor attended =
+      behind(attend(block, before.normed, around), block.post_attention_norm);
+  const AddedStream between =
+      rms_norm_of_sum(before.stream, attended, *block.mlp_norm, eps, norm_scale_);
+  return {between.stream, behind(feed_forward(block, between.normed), block.post_mlp_norm)};
+}
+
+at::Tensor Decoder::behind(const at::Tensor& branch_BTD, ParamLayer* norm) const {
+  return norm == nullptr ? branch_BTD : rms_norm(branch_BTD, *norm, options_.norm_eps, norm_scale_);
+}
+
+at::Tensor Decoder::normed_heads(const at::Tensor& x_BTD, ParamLayer* norm, int64_t heads) const {
+  if (norm == nullptr) return x_BTD;
+  return behind(x_BTD.unflatten(2, {heads, options_.head_dim}), norm).flatten(2);
 }
 
 at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD,
-                           const RotaryTable& positions) const {
+                           const Surroundings& around) const {
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
+  const RotaryTable& positions = around.positions;
   const auto heads = [&](const at::Tensor& x, int64_t count) {
     return x.view({B, T, count, options_.head_dim}).transpose(1, 2);
   };
-  at::Tensor q, k;
+  at::Tensor q = normed_heads(linear(x_BTD, *block.q), block.q_norm, options_.num_heads);
+  at::Tensor k = normed_heads(linear(x_BTD, *block.k), block.k_norm, options_.num_kv_heads);
   if (positions.fused) {
-    const at::Tensor q_BTD = linear(x_BTD, *block.q);
-    const RotatedHeads turned = rotate_in_place(q_BTD, linear(x_BTD, *block.k), positions);
+    const RotatedHeads turned = rotate_in_place(q, k, positions);
     q = heads(turned.q, options_.num_heads);
     k = heads(turned.k, options_.num_kv_heads);
   } else {
-    q = apply_rotary(heads(linear(x_BTD, *block.q), options_.num_heads), positions);
-    k = apply_rotary(heads(linear(x_BTD, *block.k), options_.num_kv_heads), positions);
+    q = apply_rotary(heads(q, options_.num_heads), positions);
+    k = apply_rotary(heads(k, options_.num_kv_heads), positions);
   }
+  // Kernels divide by the root of head_dim.
+  const auto head_dim = static_cast<double>(options_.head_dim);
+  if (options_.attention_scalar > 0 && options_.attention_scalar != head_dim)
+    q = q * std::sqrt(head_dim / options_.attention_scalar);
   const at::Tensor v = heads(linear(x_BTD, *block.v), options_.num_kv_heads);
-  const at::Tensor y_BHTd = attention(q, k, v, /*causal=*/true, attention_);
+  const at::Tensor y_BHTd = causal_attention(q, k, v, attention_, around.scores);
   return linear(y_BHTd.transpose(1, 2).reshape({B, T, options_.num_heads * options_.head_dim}),
                 *block.o);
 }
 
 at::Tensor Decoder::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
   const at::Tensor gate = linear(x_BTD, *block.gate);
+  if (parts_.gemma) return linear(geglu(gate, linear(x_BTD, *block.up)), *block.down);
   if (swiglu_is_fused(*block.gate->seam, gate))
     return linear(swiglu(gate, linear(x_BTD, *block.up)), *block.down);
   const at::Tensor opened = at::silu(gate);

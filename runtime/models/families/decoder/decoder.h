@@ -1,15 +1,28 @@
-// Decoder-only transformers of the Llama and Qwen2 families: RMSNorm, rotary positions,
-// grouped-query attention, SwiGLU; a classification head on the last real token, or a
+// Decoder-only transformers of the Llama, Qwen2 and Gemma families: RMSNorm, rotary positions,
+// grouped-query attention, a gated MLP; a classification head on the last real token, or a
 // language-model head. Llama 3, 3.1 and 3.2 and Qwen 1.5 and 2.5 differ in options alone: sizes,
-// biases of the q, k and v projections, tied embeddings, scaling of the rotary frequencies. Names
-// of parameters are Hugging Face's.
+// biases of the q, k and v projections, tied embeddings, scaling of the rotary frequencies. Gemma
+// 2 and 3 and VaultGemma have blocks of their own style (BlockParts), soft caps, and local layers
+// with a window. Names of parameters are Hugging Face's.
 #pragma once
 
 #include "runtime/models/blocks/attention.h"
+#include "runtime/models/blocks/norms.h"
 #include "runtime/models/blocks/positions.h"
 #include "runtime/models/model.h"
 
 namespace moonshard::models {
+
+/// What a block of each block_style is made of, and what goes with it.
+struct BlockParts {
+  bool gemma = false;  ///< norms by 1 + weight, GeGLU, embeddings times the root of their width
+  bool post_norms = false;  ///< norms behind attention and MLP, before the residual additions
+  bool qk_norms = false;    ///< norms of each query's and key's head
+};
+BlockParts block_parts(const std::string& block_style);
+
+/// Whether a layer sees attention_window tokens only, and positions turn by rope_local_base.
+bool is_local_layer(const ModelOptions& options, int64_t layer);
 
 class Decoder : public Model {
  public:
@@ -20,7 +33,13 @@ class Decoder : public Model {
 
  private:
   struct Block {
-    ParamLayer *input_norm, *q, *k, *v, *o, *post_norm, *gate, *up, *down;
+    ParamLayer *input_norm, *q, *k, *v, *o, *mlp_norm, *gate, *up, *down;
+    ParamLayer *q_norm, *k_norm, *post_attention_norm, *post_mlp_norm;  ///< null where it has none
+  };
+  /// What layers of one kind, local or global, share.
+  struct Surroundings {
+    RotaryTable positions;
+    ScoreRules scores;
   };
   /// The residual stream between two blocks is x + delta: what the last branch adds is added by the
   /// next norm, in one pass with it. delta may be undefined.
@@ -29,12 +48,18 @@ class Decoder : public Model {
     at::Tensor sum() const;
   };
   Block add_block(const std::string& prefix);
-  Stream run_block(const Block& block, const Stream& stream, const RotaryTable& positions) const;
-  at::Tensor attend(const Block& block, const at::Tensor& x_BTD,
-                    const RotaryTable& positions) const;
+  ParamLayer* add_norm(const std::string& name, int64_t width);
+  at::Tensor embed(const at::Tensor& ids);
+  Surroundings surroundings(bool local, const at::Tensor& x_BTD);
+  Stream run_block(const Block& block, const Stream& stream, const Surroundings& around) const;
+  at::Tensor attend(const Block& block, const at::Tensor& x_BTD, const Surroundings& around) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;
+  /// The norm behind a branch; the branch itself where the block has none.
+  at::Tensor behind(const at::Tensor& branch_BTD, ParamLayer* norm) const;
+  at::Tensor normed_heads(const at::Tensor& x_BTD, ParamLayer* norm, int64_t heads) const;
 
-  RotaryOptions rotary_;
+  BlockParts parts_;
+  NormScale norm_scale_;
   AttentionKind attention_;
   ParamLayer* embed_ = nullptr;
   std::vector<Block> blocks_;

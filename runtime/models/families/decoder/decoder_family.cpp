@@ -1,6 +1,6 @@
-// The family of decoder-only transformers: presets, batches, cost (letters of model_cost.h)
-// and config.json of Llama and Qwen2 folders. What a config asks for and our decoders do not have
-// is an error, never a silent difference.
+// The family of decoder-only transformers: presets, batches, and config.json of Llama and Qwen2
+// folders. What a config asks for and our decoders do not have is an error, never a silent
+// difference. Gemma's presets and configs are in gemma.cpp.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -10,6 +10,8 @@
 #include "runtime/models/batch_check.h"
 #include "runtime/models/config_object.h"
 #include "runtime/models/families/decoder/decoder.h"
+#include "runtime/models/families/decoder/decoder_cost.h"
+#include "runtime/models/families/decoder/decoder_parts.h"
 #include "runtime/models/family.h"
 #include "runtime/models/model_cost.h"
 
@@ -18,28 +20,10 @@ namespace {
 
 // ---- presets ----------------------------------------------------------------------------------
 
-struct DecoderSizes {
-  int64_t vocab = 0, width = 0, inner = 0, layers = 0, heads = 0, kv_heads = 0;
-};
-
-Preset decoder_preset(const char* name, const DecoderSizes& sizes, int64_t tokens,
-                      const char* doc) {
-  ModelOptions o;
-  o.model = name;
-  o.vocab_size = sizes.vocab;
-  o.hidden_dim = sizes.width;
-  o.intermediate_dim = sizes.inner;
-  o.num_layers = sizes.layers;
-  o.num_heads = sizes.heads;
-  o.num_kv_heads = sizes.kv_heads;
-  o.tie_embeddings = "no";
-  o.rope_scaling = "none";
-  return {o, 2, tokens, doc, sizes.width > 0, nullptr};
-}
-
 Preset llama_preset(const char* name, const DecoderSizes& sizes, int64_t tokens, const char* doc) {
   Preset preset = decoder_preset(name, sizes, tokens, doc);
   preset.sizes.task = "classify";
+  preset.sizes.block_style = "llama";
   preset.sizes.qkv_bias = "no";
   preset.sizes.norm_eps = 1e-5;
   preset.sizes.rope_base = 500000;
@@ -49,6 +33,7 @@ Preset llama_preset(const char* name, const DecoderSizes& sizes, int64_t tokens,
 Preset qwen_preset(const char* name, const DecoderSizes& sizes, int64_t tokens, const char* doc) {
   Preset preset = decoder_preset(name, sizes, tokens, doc);
   preset.sizes.task = "lm";
+  preset.sizes.block_style = "llama";
   preset.sizes.qkv_bias = "yes";
   preset.sizes.norm_eps = 1e-6;
   preset.sizes.rope_base = 1000000;
@@ -71,7 +56,6 @@ Preset tied(Preset preset) {
 // What transformers takes when a config leaves these out.
 constexpr double kDefaultNormEps = 1e-6;
 constexpr double kDefaultRopeBase = 10000;
-constexpr int64_t kDefaultLabels = 2;
 
 void read_rope(const ConfigObject& config, ModelOptions& o) {
   // Newer files keep the base and the scaling in one object; older ones apart.
@@ -85,35 +69,13 @@ void read_rope(const ConfigObject& config, ModelOptions& o) {
   const char* type_key = rope.has("rope_type") ? "rope_type" : "type";
   const std::string type = rope.text_or(type_key, "default");
   if (type == "default") return;
-  if (type != "llama3") rope.fail(type_key, "default or llama3");
-  o.rope_scaling = "llama3";
+  if (type != "llama3" && type != "linear") rope.fail(type_key, "default, linear or llama3");
+  o.rope_scaling = type;
   o.rope_factor = rope.number("factor", 1, 1e6);
+  if (type == "linear") return;
   o.rope_low_freq_factor = rope.number("low_freq_factor", 1e-6, 1e6);
   o.rope_high_freq_factor = rope.number("high_freq_factor", 1e-6, 1e6);
   o.rope_original_length = rope.integer("original_max_position_embeddings", 1, 1'000'000'000);
-}
-
-void read_task(const ConfigObject& config, ModelOptions& o) {
-  if (config.has("id2label")) {
-    if (!config.get("id2label").is_object() || config.get("id2label").empty())
-      config.fail("id2label", "an object of numbers and labels");
-    o.num_labels = static_cast<int64_t>(config.get("id2label").size());
-  } else {
-    o.num_labels = config.integer_or("num_labels", 1, 1'000'000, 0);
-  }
-  if (!config.has("architectures")) return;
-  const nlohmann::json& list = config.get("architectures");
-  if (!list.is_array() || list.empty() || !list[0].is_string())
-    config.fail("architectures", "a list of names");
-  const auto name = list[0].get<std::string>();
-  if (name.ends_with("ForSequenceClassification")) {
-    o.task = "classify";
-    if (o.num_labels == 0) o.num_labels = kDefaultLabels;
-  } else if (name.ends_with("ForCausalLM")) {
-    o.task = "lm";
-  } else if (!name.ends_with("Model")) {
-    config.fail("architectures", "...ForCausalLM, ...ForSequenceClassification or ...Model");
-  }
 }
 
 // Things of other models of the same type that would change the results.
@@ -148,7 +110,7 @@ class DecoderFamily : public Family {
   DecoderFamily() : Family(description_of<DecoderEntry>()) {}
 
   std::vector<Preset> presets() const override {
-    return {
+    std::vector<Preset> list = {
         stretched(
             llama_preset("llama3.1-8b", {128256, 4096, 14336, 32, 32, 8}, 1024, "Llama 3.1 8B"), 8),
         tied(stretched(
@@ -171,10 +133,14 @@ class DecoderFamily : public Family {
         llama_preset("llama", {}, 1024, "Llama of the sizes given"),
         qwen_preset("qwen", {}, 1024, "Qwen 1.5 or 2.5 of the sizes given"),
     };
+    for (Preset& preset : gemma_presets()) list.push_back(std::move(preset));
+    return list;
   }
 
-  // "meta-llama-3.1-8b" -> "llama3.1-8b".
+  // "meta-llama-3.1-8b" -> "llama3.1-8b"; "gemma-3-1b-it" -> "gemma-3-1b".
   std::string preset_of_hub_name(const std::string& name) const override {
+    if (name.find("gemma") != std::string::npos && (name.ends_with("-it") || name.ends_with("-pt")))
+      return name.substr(0, name.size() - 3);
     const std::string text = name.starts_with("meta-") ? name.substr(5) : name;
     return text.starts_with("llama-") ? "llama" + text.substr(6) : text;
   }
@@ -183,6 +149,11 @@ class DecoderFamily : public Family {
     static const std::map<std::string, std::string> names = {
         {"llama3.1-8b", "meta-llama/Llama-3.1-8B-Instruct"},
         {"llama3.2-1b", "meta-llama/Llama-3.2-1B-Instruct"},
+        {"gemma-2-2b", "google/gemma-2-2b"},
+        {"gemma-2-9b", "google/gemma-2-9b"},
+        {"gemma-3-1b", "google/gemma-3-1b-pt"},
+        {"gemma-3-4b", "google/gemma-3-4b-pt"},
+        {"vaultgemma-1b", "google/vaultgemma-1b"},
         {"qwen1.5-1.8b", "Qwen/Qwen1.5-1.8B"},
         {"qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B"}};
     const auto found = names.find(preset);
@@ -190,9 +161,9 @@ class DecoderFamily : public Family {
   }
 
   void complete(ModelOptions& o, const ModelOptions& asked) const override {
-    if (o.rope_scaling != "llama3") {
+    if (o.rope_scaling == "none") {
       o.rope_factor = asked.rope_factor;  // not that of a preset whose scaling was turned off
-    } else {
+    } else if (o.rope_scaling == "llama3") {
       // The published values of Llama 3.1, which 3.2 changes in the factor alone.
       if (o.rope_factor == 0) o.rope_factor = 8;
       if (o.rope_low_freq_factor == 0) o.rope_low_freq_factor = 1;
@@ -200,6 +171,8 @@ class DecoderFamily : public Family {
       if (o.rope_original_length == 0) o.rope_original_length = 8192;
     }
     complete_head_dim(o, 2);  // rotary positions turn pairs
+    if (o.attention_scalar == 0 && block_parts(o.block_style).gemma)
+      o.attention_scalar = static_cast<double>(o.head_dim);
   }
 
   std::unique_ptr<Model> build(const ModelOptions& o) const override {
@@ -228,64 +201,26 @@ class DecoderFamily : public Family {
   }
 
   double flops_per_token(const ModelOptions& o, int64_t tokens) const override {
-    const double D = static_cast<double>(o.hidden_dim), I = static_cast<double>(o.intermediate_dim),
-                 L = static_cast<double>(o.num_layers), T = static_cast<double>(tokens),
-                 Q = static_cast<double>(o.num_heads * o.head_dim),
-                 K = static_cast<double>(o.num_kv_heads * o.head_dim);
-    const double head = o.task == "lm" ? D * static_cast<double>(o.vocab_size)
-                                       : D * static_cast<double>(o.num_labels) / T;
-    const double weights = L * (2 * D * Q + 2 * D * K + 3 * D * I) + head;
-    return 6 * weights + 0.5 * 12 * L * T * Q;
+    return decoder_flops_per_token(o, tokens);
   }
-
-  // A block keeps: twice a norm's input (D), its spread (w) and its output (D, input of the
-  // projections); rotated q (Q) and k (K), v (K), the attention's output (Q); outputs of gate and
-  // up, silu(gate) and their product (4 I). Backward of the product holds three gradients of I
-  // while one saved I is gone, and the gradient of the stream twice. Head of lm: the last norm (2 D
-  // + w), log-probabilities (V w); the loss's backward adds two gradients of V. Head of classify:
-  // the last norm; index's backward makes the stream once more.
-  //
-  // Fused, silu(gate) is not kept (3 I), and backward of the product writes one of its two
-  // gradients over the one it is given. The lm head keeps its scores as they are (V s) and one
-  // number per row; their gradient takes their place and lies there until the head's own gradient
-  // is formed (in the plain form more of that size is gone by then). The attention that a GPU has
-  // for float32 does not support groups: keys and values are repeated for it.
   ActivationBytes activation_bytes(const ModelOptions& o, const CostDtypes& f,
                                    int64_t T) const override {
-    const int64_t D = o.hidden_dim, I = o.intermediate_dim, V = o.vocab_size;
-    const int64_t Q = o.num_heads * o.head_dim, K = o.num_kv_heads * o.head_dim;
-    const bool repeats = f.fused && f.s >= 4 && o.attention == "flash";
-    const int64_t inner = f.fused ? 3 : 4, inner_working = f.fused ? 1 : 2;
-    ActivationBytes a;
-    a.block = f.s * (4 * D + 2 * Q + 2 * (repeats ? Q : K) + inner * I) + 2 * f.w +
-              attention_statistics(o, f, T, true);
-    a.block_input = f.s * D;
-    a.attention_output = (f.s * o.head_dim + 4) * o.num_heads;
-    a.block_working =
-        std::max(f.s * (inner_working * I + 2 * D), attention_working(o, f, T) + f.s * 2 * D);
-    const int64_t rotary = f.fused ? f.w * o.head_dim : 2 * f.s * o.head_dim;  // half-tables, wide
-    a.outside = f.s * 2 * D + f.w + rotary;
-    a.head_working = f.s * 2 * D;
-    a.batch = 8 + 1;  // ids, mask
-    if (o.task != "lm") return a;
-    a.batch += 8;
-    a.outside += f.fused ? f.s * V + f.w : f.w * V;
-    if (f.fused) {
-      a.head_layer = "lm_head";
-    } else {
-      a.head_working = 2 * f.w * V;
-    }
-    return a;
+    return decoder_activation_bytes(o, f, T);
   }
 
   // Qwen 1.5 and 2.5 both call themselves qwen2.
-  std::vector<std::string> config_types() const override { return {"llama", "qwen2"}; }
+  std::vector<std::string> config_types() const override {
+    return {"llama", "qwen2", "gemma2", "gemma3", "gemma3_text", "vaultgemma"};
+  }
 
   ModelOptions read_config(const ConfigObject& config) const override {
-    const bool is_qwen = config.text_or("model_type", "") == "qwen2";
+    const std::string type = config.text_or("model_type", "");
+    if (type.find("gemma") != std::string::npos) return read_gemma_config(config);
+    const bool is_qwen = type == "qwen2";
     refuse_unsupported(config, is_qwen);
     ModelOptions o;
     o.model = is_qwen ? "qwen" : "llama";
+    o.block_style = "llama";
     read_transformer_sizes(config, o);
     o.vocab_size = config.integer("vocab_size", 1, 10'000'000);
     o.intermediate_dim = config.integer("intermediate_size", 1, 10'000'000);
@@ -305,6 +240,7 @@ class DecoderFamily : public Family {
   }
 
   Json write_config(const ModelOptions& o) const override {
+    if (block_parts(o.block_style).gemma) return write_gemma_config(o);
     // The two types differ in these biases alone.
     const bool is_qwen = o.qkv_bias == "yes";
     const bool classify = o.task == "classify";
@@ -342,28 +278,27 @@ class DecoderFamily : public Family {
       config["attention_bias"] = false;
       config["mlp_bias"] = false;
     }
-    if (classify) {
-      Json to_label = Json::object(), to_id = Json::object();
-      for (int64_t i = 0; i < o.num_labels; ++i) {
-        to_label.emplace(std::to_string(i), fmt::format("LABEL_{}", i));
-        to_id.emplace(fmt::format("LABEL_{}", i), i);
-      }
-      config["id2label"] = std::move(to_label);
-      config["label2id"] = std::move(to_id);
-    }
+    if (o.rope_scaling == "linear")
+      config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", o.rope_factor}};
+    if (classify) write_labels(o, config);
     return config;
   }
 
-  WeightNames weight_names() const override { return {"model.", {"score.weight"}}; }
+  // Folders of models that see images as well keep the text part under one of two prefixes.
+  WeightNames weight_names() const override {
+    return {"model.", {"score.weight"}, {"language_model.model.", "model.language_model."}};
+  }
 
   void shrink(ModelOptions& o) const override {
     o.hidden_dim = 24;
     o.intermediate_dim = 38;
     o.vocab_size = 29;
     o.head_dim = 6;
+    if (o.attention_window > 0) o.attention_window = 3;
   }
 
   std::string frozen_example() const override { return "*.layers.0.*,model.norm.weight"; }
+  std::string trained_example() const override { return "*norm.weight"; }
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Options of decoder-only transformers. Torch-free.
+// Options of decoder-only transformers. Torch-free. Those of Gemma come last.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,13 @@ struct DecoderOptions {
   double rope_low_freq_factor = 0;
   double rope_high_freq_factor = 0;
   int64_t rope_original_length = 0;
+  std::string block_style = "auto";
+  double attention_scalar = 0;
+  double attention_softcap = 0;
+  double logit_softcap = 0;
+  int64_t attention_window = 0;
+  std::string attention_pattern;
+  double rope_local_base = 0;
 };
 
 struct DecoderEntry {
@@ -53,16 +60,33 @@ struct DecoderEntry {
     schema.yes_or_no<T>("qkv_bias", &T::qkv_bias, "query, key and value projections have a bias");
     schema.real<T>("rope_base", &T::rope_base, 0, 1e12,
                    "base of rotary positions; 0 takes the preset's");
-    schema.choice<T>("rope_scaling", &T::rope_scaling, {"auto", "none", "llama3"},
+    schema.choice<T>("rope_scaling", &T::rope_scaling, {"auto", "none", "llama3", "linear"},
                      "stretching of rotary frequencies for long contexts");
     schema.real<T>("rope_factor", &T::rope_factor, 0, 1e6,
-                   "llama3 scaling: stretch of low frequencies");
+                   "llama3 scaling: stretch of low frequencies; linear scaling: of all");
     schema.real<T>("rope_low_freq_factor", &T::rope_low_freq_factor, 0, 1e6,
                    "llama3 scaling: wavelengths above original/this are stretched");
     schema.real<T>("rope_high_freq_factor", &T::rope_high_freq_factor, 0, 1e6,
                    "llama3 scaling: wavelengths below original/this stay");
     schema.integer<T>("rope_original_length", &T::rope_original_length, 0, 1e9,
                       "llama3 scaling: context of the pre-training");
+    schema.choice<T>("block_style", &T::block_style,
+                     {"auto", "llama", "gemma2", "gemma3", "vaultgemma"},
+                     "norms, activation and scaling of the embedding, as these models have them");
+    schema.real<T>("attention_scalar", &T::attention_scalar, 0, 1e6,
+                   "attention scores are divided by its root; 0 takes the preset's or head_dim");
+    schema.real<T>("attention_softcap", &T::attention_softcap, -1, 1e6,
+                   "attention scores s become c tanh(s / c); 0 takes the preset's, -1 means none");
+    schema.real<T>("logit_softcap", &T::logit_softcap, -1, 1e6,
+                   "the same for the scores of tokens; 0 takes the preset's, -1 means none");
+    schema.integer<T>("attention_window", &T::attention_window, -1, 1e9,
+                      "tokens that a local layer sees, its own included; 0 takes the preset's, -1 "
+                      "means all");
+    schema.text<T>("attention_pattern", &T::attention_pattern,
+                   "which layers are local (l) or global (g), repeated: gemma2 has lg, gemma3 "
+                   "lllllg; empty takes the preset's or g");
+    schema.real<T>("rope_local_base", &T::rope_local_base, 0, 1e12,
+                   "base of rotary positions in local layers; 0 takes the preset's or rope_base");
   }
 };
 
