@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -42,6 +43,22 @@ void expect_room(const VerifyOptions& options) {
       "verify: model '{}' needs about {:.0f} GiB for its per-sample gradients, this machine has "
       "{:.0f}; verify the family's -tiny preset, it has the same kinds of layers",
       options.model, need / 1073741824.0, room / 1073741824.0);
+}
+
+std::set<std::string> trained_cases(const Subject& subject, const Variant& variant) {
+  models::ModelOptions shapes;
+  privacy::ClipOptions clip;
+  train::StepOptions step;
+  shapes.model = subject.model;
+  shapes.task = subject.task;
+  shapes.device = "meta";
+  variant.apply(shapes, clip, step);
+  shrink(variant, shapes);
+  const auto model = models::make_model(shapes);
+  std::set<std::string> found;
+  for (const auto& layer : model->layers())
+    if (layer->trainable()) found.insert(layer_case(*model, *layer));
+  return found;
 }
 
 }  // namespace
@@ -114,6 +131,7 @@ Json to_json(const std::vector<Cell>& cells, const VerifyOptions& options) {
 
 std::vector<Support> support_table() {
   std::vector<Support> table;
+  std::map<std::string, std::set<std::string>> cases;  // the same for all engines
   for (const privacy::EngineDescription& info : privacy::engine_descriptions()) {
     if (!info.built_in) continue;  // not verified
     const std::string& engine = info.name;
@@ -126,17 +144,9 @@ std::vector<Support> support_table() {
           options.insert(variant.name);
           continue;
         }
-        models::ModelOptions shapes;
-        privacy::ClipOptions clip;
-        train::StepOptions step;
-        shapes.model = subject.model;
-        shapes.task = subject.task;
-        shapes.device = "meta";
-        variant.apply(shapes, clip, step);
-        shrink(variant, shapes);
-        const auto model = models::make_model(shapes);
-        for (const auto& layer : model->layers())
-          if (layer->trainable()) layers.insert(layer_case(*model, *layer));
+        auto& known = cases[fmt::format("{} {} {}", subject.model, subject.task, variant.name)];
+        if (known.empty()) known = trained_cases(subject, variant);
+        layers.insert(known.begin(), known.end());
         options.insert(variant.name);
       }
     }

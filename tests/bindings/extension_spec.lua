@@ -52,7 +52,7 @@ describe("ms.register_engine", function()
         local ways = {}
         for _, cell in ipairs(ms.verify { engine = "by_hand", model = "linear-tiny", dtype = "float64" }.cells) do
           -- A norms function that counts all biases is wrong where some are frozen: see the next case.
-          if cell.options ~= "frozen" then
+          if cell.options ~= "frozen" and cell.options ~= "trained_few" then
             assert(cell.engine == "by_hand" and cell.ok, cell.options .. ": " .. tostring(cell.max_rel_err) .. " " .. cell.worst)
             ways[cell.options] = true
           end

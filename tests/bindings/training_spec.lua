@@ -228,7 +228,7 @@ describe("frozen parameters", function()
   it("the option frozen does the same when the model is made", function()
     local model = linear { frozen = "layers.0.weight, *.bias" }
     assert.are.same({ "layers.1.weight" }, model.trainable)
-    assert.matches("expected a glob that matches parameters, got 'layer.9%.%*'", message_of(linear, { frozen = "layer.9.*" }))
+    assert.matches("expected globs that match parameters, got 'layer.9%.%*'", message_of(linear, { frozen = "layer.9.*" }))
     assert.matches("expected a glob that matches parameters, got 'zzz'", message_of(model.freeze, model, "zzz"))
   end)
 

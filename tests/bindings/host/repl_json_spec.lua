@@ -67,7 +67,7 @@ describe("repl --json", function()
     local got = answers { '{"id": 1, "complete": "ms.trainer{ cl"}', '{"id": 2, "complete": "ms.sweep{ gri"}',
       [[{"id": 3, "complete": "ms.run{ mode = \"gh"}]], [[{"id": 4, "complete": "ms.model(\"linear"}]],
       '{"id": 5, "code": "t = ms.zeros{1}"}', '{"id": 6, "complete": "t:s"}', '{"id": 7, "complete": "ms.trainer{ privacy = { del"}' }
-    assert.are.same({ "clip" }, got[1].matches)
+    assert.are.same({ "clip", "clip_global_norm" }, got[1].matches)
     assert.are.same({ "grid" }, got[2].matches)
     assert.are.same({ "ghost" }, got[3].matches)
     assert.are.same({ "linear", "linear-tiny" }, got[4].matches)

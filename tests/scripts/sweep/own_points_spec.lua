@@ -100,7 +100,7 @@ describe("a function of the script", function()
     local parent = place:start("run sweep.lua")
     local function is_at_second()
       local path = place:run_path()
-      return path and ms.load(path).points[2].status == "running"
+      return path and support.exists(path .. "/sweep.json") and ms.load(path).points[2].status == "running"
     end
     assert.is_true(support.wait_for(is_at_second, 20))
     local function children() return support.read(("/proc/%d/task/%d/children"):format(parent, parent)) or "" end
