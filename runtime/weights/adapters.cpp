@@ -74,7 +74,7 @@ std::string base_prefix_of(const ModelOptions& options) {
   return models::family_of(options).weight_names().base_prefix;
 }
 
-// As globs: a layer's name may have "[" in it no more than a file name should.
+// "….q_proj" of "….q_proj.lora_A.weight".
 std::string layer_of_adapter(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind(models::kAdapterDown));
 }

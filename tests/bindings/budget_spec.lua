@@ -1,11 +1,7 @@
 --- ms.privacy: epsilon and calibration from Lua. The figures themselves are tests/accountant's.
 local ms = require "moonshard"
 
-local function message_of(call, ...)
-  local ok, message = pcall(call, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = require("tests.support.support").message_of
 
 describe("a privacy table", function()
   it("without a private engine is an error, not plain training", function()

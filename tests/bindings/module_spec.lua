@@ -2,11 +2,7 @@
 local support = require "tests.support.support"
 local ms = require "moonshard"
 
-local function message_of(call, ...)
-  local ok, message = pcall(call, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = support.message_of
 
 local function tiny(more)
   local options = { model = "linear-tiny", device = "cpu", hidden_dim = 16, num_layers = 2, batch_size = 4, iters = 2, warmup = 1 }

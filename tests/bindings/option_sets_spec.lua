@@ -3,11 +3,7 @@
 local ms = require "moonshard"
 local support = require "tests.support.support"
 
-local function message_of(call, ...)
-  local ok, message = pcall(call, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = support.message_of
 
 describe("options of another family", function()
   it("are refused by ms.model, ms.run, ms.resolve and ms.sweep", function()

@@ -17,11 +17,7 @@ local function flat(tensor)
   return table.concat(texts, " ")
 end
 
-local function message_of(call, ...)
-  local ok, message = pcall(call, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = require("tests.support.support").message_of
 
 describe("tensor makers", function()
   it("zeros, ones and arange have the numbers they are named for", function()

@@ -2,11 +2,7 @@
 local support = require "tests.support.support"
 local ms = require "moonshard"
 
-local function message_of(call, ...)
-  local ok, message = pcall(call, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = support.message_of
 
 local wide = { dtype = "float64" }
 local function numbers(shape, seed) return ms.randn(shape, seed, wide) end

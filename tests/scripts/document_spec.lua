@@ -310,7 +310,7 @@ describe("the DiT suite's file", function()
 end)
 
 local function run(words, seconds)
-  return support.run(("exec %s %s"):format(support.shell_quoted(support.program()), words), { folder = folder, seconds = seconds or 120 })
+  return support.run_program(words, { folder = folder, seconds = seconds or 120 })
 end
 
 local function only_run(root)

@@ -9,9 +9,7 @@ local folder
 before_each(function() folder = support.memory_folder() end)
 after_each(function() support.remove(folder) end)
 
-local function program(words, ...)
-  return support.run(("exec %s %s"):format(support.shell_quoted(support.program()), words), ...)
-end
+local program = support.run_program
 
 local function classifier(more)
   local tokenizer, file = folder .. "/tokenizer.json", folder .. "/reviews.jsonl"

@@ -1,11 +1,7 @@
 require "moonshard"
 local guard = require "moonshard.options_guard"
 
-local function message_of(call, ...)
-  local ok, message = pcall(call, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = require("tests.support.support").message_of
 
 describe("the options guard", function()
   it("copies good options and takes nil for none", function()

@@ -7,9 +7,7 @@ local folder
 before_each(function() folder = support.memory_folder() end)
 after_each(function() support.remove(folder) end)
 
-local function program(words, ...)
-  return support.run(("exec %s %s"):format(support.shell_quoted(support.program()), words), ...)
-end
+local program = support.run_program
 
 describe("ms.log.run", function()
   it("writes points with steps and metrics of their own, which load as any others", function()

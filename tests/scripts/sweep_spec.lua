@@ -24,11 +24,7 @@ local function run_path()
   return folder .. "/results/" .. names[1]
 end
 
-local function message_of(call, ...)
-  local ok, message = pcall(call, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = support.message_of
 
 local tiny = [[model = "linear-tiny", device = "cpu", hidden_dim = 16, num_layers = 1, batch_size = 4, iters = 1, warmup = 0, threads = 1]]
 

@@ -94,6 +94,9 @@ function M.run(command, options)
   return result
 end
 
+--- The program with these words on its command line.
+function M.run_program(words, options) return M.run(("exec %s %s"):format(M.shell_quoted(M.program()), words), options) end
+
 --- Runs Lua source in a plain luajit that can require moonshard.
 function M.run_lua(source, options)
   options = options or {}
@@ -136,6 +139,13 @@ function M.different_tensors(a, b)
     end
   end
   return names
+end
+
+--- The error that a call must raise.
+function M.message_of(call, ...)
+  local ok, message = pcall(call, ...)
+  assert(not ok, "expected an error, got none")
+  return message
 end
 
 --- Waits until a condition holds; returns whether it came true in time.

@@ -2,11 +2,7 @@
 local ms = require "moonshard"
 local support = require "tests.support.support"
 
-local function message_of(call, ...)
-  local ok, message = pcall(call, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = support.message_of
 
 local config = [[{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 32, "hidden_size": 8,
   "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 10000.0}]]

@@ -2,11 +2,7 @@
 local support = require "tests.support.sweeps"
 local ms = require "moonshard"
 
-local function message_of(call, ...)
-  local ok, message = pcall(call, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = require("tests.support.support").message_of
 
 local function labels(sweep)
   local list = {}

@@ -245,25 +245,11 @@ class DecoderFamily : public Family {
     const bool is_qwen = o.qkv_bias == "yes";
     const bool classify = o.task == "classify";
     const std::string architecture = is_qwen ? "Qwen2" : "Llama";
-    Json config = {
-        {"architectures",
-         {architecture + (classify ? "ForSequenceClassification" : "ForCausalLM")}},
-        {"model_type", is_qwen ? "qwen2" : "llama"},
-        {"vocab_size", o.vocab_size},
-        {"hidden_size", o.hidden_dim},
-        {"intermediate_size", o.intermediate_dim},
-        {"num_hidden_layers", o.num_layers},
-        {"num_attention_heads", o.num_heads},
-        {"num_key_value_heads", o.num_kv_heads},
-        {"head_dim", o.head_dim},
-        {"hidden_act", "silu"},
-        {"rms_norm_eps", o.norm_eps},
-        {"rope_theta", o.rope_base},
-        {"rope_scaling", nullptr},
-        {"max_position_embeddings", context_length(o)},
-        {"tie_word_embeddings", o.tie_embeddings == "yes"},
-        {"pad_token_id", nullptr},
-    };
+    Json config =
+        shared_config(o, architecture + (classify ? "ForSequenceClassification" : "ForCausalLM"),
+                      is_qwen ? "qwen2" : "llama");
+    config["hidden_act"] = "silu";
+    config["max_position_embeddings"] = context_length(o);
     if (o.rope_scaling == "llama3") {
       config["rope_scaling"] = {{"rope_type", "llama3"},
                                 {"factor", o.rope_factor},
@@ -271,7 +257,6 @@ class DecoderFamily : public Family {
                                 {"high_freq_factor", o.rope_high_freq_factor},
                                 {"original_max_position_embeddings", o.rope_original_length}};
     }
-    if (o.pad_token_id >= 0) config["pad_token_id"] = o.pad_token_id;
     if (is_qwen) {
       config["use_sliding_window"] = false;
     } else {

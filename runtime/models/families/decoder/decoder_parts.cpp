@@ -46,6 +46,23 @@ void read_task(const ConfigObject& config, ModelOptions& o) {
   }
 }
 
+Json shared_config(const ModelOptions& o, const std::string& architecture, const char* type) {
+  return {{"architectures", Json::array({architecture})},
+          {"model_type", type},
+          {"vocab_size", o.vocab_size},
+          {"hidden_size", o.hidden_dim},
+          {"intermediate_size", o.intermediate_dim},
+          {"num_hidden_layers", o.num_layers},
+          {"num_attention_heads", o.num_heads},
+          {"num_key_value_heads", o.num_kv_heads},
+          {"head_dim", o.head_dim},
+          {"rms_norm_eps", o.norm_eps},
+          {"rope_theta", o.rope_base},
+          {"rope_scaling", nullptr},
+          {"tie_word_embeddings", o.tie_embeddings == "yes"},
+          {"pad_token_id", o.pad_token_id >= 0 ? Json(o.pad_token_id) : Json(nullptr)}};
+}
+
 void write_labels(const ModelOptions& o, Json& config) {
   Json to_label = Json::object(), to_id = Json::object();
   for (int64_t i = 0; i < o.num_labels; ++i) {

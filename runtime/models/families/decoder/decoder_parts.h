@@ -20,6 +20,8 @@ Preset decoder_preset(const char* name, const DecoderSizes& sizes, int64_t token
 void read_task(const ConfigObject& config, ModelOptions& o);
 /// id2label and label2id.
 void write_labels(const ModelOptions& o, Json& config);
+/// What the config.json of every decoder has.
+Json shared_config(const ModelOptions& o, const std::string& architecture, const char* type);
 
 std::vector<Preset> gemma_presets();
 /// Of types gemma2, gemma3_text, vaultgemma, and gemma3, whose text part alone is taken.

@@ -250,26 +250,13 @@ Json write_gemma_config(const ModelOptions& o) {
   Json types = Json::array();
   for (int64_t i = 0; i < o.num_layers; ++i)
     types.push_back(is_local_layer(o, i) ? "sliding_attention" : "full_attention");
-  Json config = {
-      {"architectures",
-       {std::string(kind.architecture) +
-        (classify ? (o.block_style == "gemma3" ? "TextForSequenceClassification"
-                                               : "ForSequenceClassification")
-                  : "ForCausalLM")}},
-      {"model_type", kind.type},
-      {"vocab_size", o.vocab_size},
-      {"hidden_size", o.hidden_dim},
-      {"intermediate_size", o.intermediate_dim},
-      {"num_hidden_layers", o.num_layers},
-      {"num_attention_heads", o.num_heads},
-      {"num_key_value_heads", o.num_kv_heads},
-      {"head_dim", o.head_dim},
+  const char* suffix = !classify                   ? "ForCausalLM"
+                       : o.block_style == "gemma3" ? "TextForSequenceClassification"
+                                                   : "ForSequenceClassification";
+  Json config = shared_config(o, std::string(kind.architecture) + suffix, kind.type);
+  config.update({
       {"hidden_activation", "gelu_pytorch_tanh"},
-      {"rms_norm_eps", o.norm_eps},
-      {"rope_theta", o.rope_base},
-      {"rope_scaling", nullptr},
       {"max_position_embeddings", 32768},  // which readers use for their caches only
-      {"tie_word_embeddings", o.tie_embeddings == "yes"},
       {"attention_bias", false},
       {"query_pre_attn_scalar",
        scalar == std::floor(scalar) ? Json(std::llround(scalar)) : Json(scalar)},
@@ -277,8 +264,7 @@ Json write_gemma_config(const ModelOptions& o) {
       {"final_logit_softcapping", cap(o.logit_softcap)},
       {"layer_types", types},
       {"sliding_window", window},
-      {"pad_token_id", o.pad_token_id >= 0 ? Json(o.pad_token_id) : Json(nullptr)},
-  };
+  });
   if (o.rope_local_base > 0) config["rope_local_base_freq"] = o.rope_local_base;
   if (o.rope_scaling == "linear")
     config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", o.rope_factor}};
