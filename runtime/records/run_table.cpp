@@ -82,8 +82,14 @@ PointRecord RunTable::summary(size_t point) const {
     }
     return summary;
   }
+  const Json planned = summary.options;
   summary.problem = read_point(path_, summary);
   summary.result = Json::object();
+  // A record writes 1e8 where the plan has 100000000: tables show the plan's form, as they do with
+  // an index.
+  for (const auto& [key, value] : planned.items())
+    if (summary.options.is_object() && summary.options.value(key, Json()) == value)
+      summary.options[key] = value;
   return summary;
 }
 

@@ -127,9 +127,12 @@ local function stages_of(results)
   return #known.names > 0 and known.names or all.names
 end
 
+-- Many configurations have long names: they stand beside their bars, the stages in one row.
+local most_level_names = 4
+
 local function stage_panel(results, stage, names)
-  local panel = { kind = "bars", title = stage, x = { categories = names }, y = { label = "memory of rank 0" }, series = {} }
-  local largest = 0
+  local panel = { kind = "bars", title = stage, horizontal = #names > most_level_names, x = { categories = names },
+    y = { label = "memory of rank 0" }, series = {} }
   for k, kind in ipairs(stage_kinds) do
     local entry = { name = kind[1], color = ({ 0, 5, 3 })[k], x = {}, y = {}, status = {}, labels = {} }
     local any = false
@@ -137,18 +140,28 @@ local function stage_panel(results, stage, names)
       local row = row_of(point, stage)
       local bytes = row and plot_points.number(row[kind[2]])
       any = any or bytes ~= nil
-      largest = math.max(largest, bytes or 0)
       entry.x[i], entry.y[i] = i - 1, bytes or native.null
       entry.status[i] = bytes and "ok" or point.status == "ok" and "no value" or tostring(point.status)
       entry.labels[i] = names[i]
     end
     if any then panel.series[#panel.series + 1] = entry end
   end
-  if #panel.series == 0 then return nil end
+  return #panel.series > 0 and panel or nil
+end
+
+--- One unit for all panels, so that they can be compared.
+local function share_memory_unit(panels)
+  local largest = 0
+  for _, panel in ipairs(panels) do
+    for _, entry in ipairs(panel.series) do
+      for _, bytes in ipairs(entry.y) do largest = math.max(largest, plot_points.number(bytes) or 0) end
+    end
+  end
   local unit, factor = plot_spec.memory_unit(largest)
-  plot_spec.scale(panel.series, factor)
-  panel.y.unit = unit
-  return panel
+  for _, panel in ipairs(panels) do
+    plot_spec.scale(panel.series, factor)
+    panel.y.unit = unit
+  end
 end
 
 --- Figure: memory at the stages of a run (after data, after model creation, after warm-up): allocated, its maximum and reserved,
@@ -161,10 +174,12 @@ function M.stage_memory(results)
     if panel and #panels < 12 then panels[#panels + 1] = panel end
   end
   if #panels == 0 then return nil, "needs points with memory at their stages" end
-  -- Many configurations need the width.
-  local many = #names > 4
-  return plot_spec.spec("Memory by stage", results, panels,
-    { columns = many and 1 or 2, width = 1100, height = many and 80 + 340 * #panels or 80 + 380 * math.ceil(#panels / 2) })
+  share_memory_unit(panels)
+  local size = { columns = 2, width = 1100, height = 80 + 380 * math.ceil(#panels / 2) }
+  if #names > most_level_names then
+    size = { columns = math.min(3, #panels), width = 1500, height = 80 + (110 + 62 * #names) * math.ceil(#panels / 3) }
+  end
+  return plot_spec.spec("Memory by stage", results, panels, size)
 end
 
 --- Without the part before the first dot that all names begin with ("model.").

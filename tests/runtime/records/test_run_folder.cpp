@@ -160,6 +160,27 @@ TEST(RunFolder, TheIndexSaysWhatTheRecordsSayAndOnlyAsLongAsTheyDo) {
   EXPECT_EQ(RunTable(writer.path()).summary(0).metrics["avg_time_ms"], 3.25);
 }
 
+TEST(RunFolder, ATableWithoutItsIndexHasTheSameCells) {
+  const TemporaryFolder root;
+  RunFolderWriter writer = RunFolderWriter::create(root.path(), "test");
+  writer.write_environment({{"schema_version", 1}});
+  writer.write_sweep("test", Json::object(), {"min_num_params"},
+                     {{"aa", {{"min_num_params", 100000000}}, "a_result.json"}});
+  writer.write_result("aa", {{"status", "ok"},
+                             {"options", {{"min_num_params", 1e8}}},
+                             {"metrics", {{"avg_time_ms", 2.5}}}});
+  const auto table = [&] {
+    std::string text;
+    RunTable(writer.path()).write_csv([&](const std::string& row) { text += row; });
+    return text;
+  };
+  writer.update_index("aa");
+  const std::string with_index = table();
+  EXPECT_THAT(with_index, HasSubstr(",100000000,"));
+  fs::remove(writer.path() / "index.jsonl");
+  EXPECT_EQ(table(), with_index);
+}
+
 TEST(RunFolder, AChangedRecordIsNamed) {
   const TemporaryFolder root;
   RunFolderWriter writer = two_points(root.path());
