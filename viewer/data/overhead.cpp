@@ -25,6 +25,21 @@ Baseline own_baseline(const RunData& run) {
           engine_or_value(run.baseline_axis, run.baseline_value)};
 }
 
+// A list of configurations, not a scale: its points differ in names and switches alone.
+bool differs_in_choices_alone(const RunData& run) {
+  bool differs = false;
+  for (const std::string& axis : run.axes) {
+    const auto column = run.options.find(axis);
+    for (size_t p = 1; column && p < run.points.size(); ++p) {
+      const Value &first = run.options.at(0, *column), &value = run.options.at(p, *column);
+      if (plain_text(run, first) == plain_text(run, value)) continue;
+      differs = true;
+      if (value.kind == Value::Kind::Number || first.kind == Value::Kind::Number) return false;
+    }
+  }
+  return differs;
+}
+
 }  // namespace
 
 std::optional<PointPlace> find_point(const std::vector<const RunData*>& runs,
@@ -90,6 +105,9 @@ Baseline default_baseline(const std::vector<const RunData*>& runs) {
       if (plain && others) return {BaselineKind::Axis, "", "", "mode", "none"};
     }
   }
+  if (runs.size() == 1 && differs_in_choices_alone(*runs[0]))
+    for (const PointHead& point : runs[0]->points)
+      if (point.status == "ok") return {BaselineKind::Point, runs[0]->path, point.id, "", ""};
   return {};
 }
 

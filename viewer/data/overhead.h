@@ -55,7 +55,8 @@ std::optional<PointPlace> find_point(const std::vector<const RunData*>& runs,
 analysis::Overheads overheads(const std::vector<const RunData*>& runs, const Baseline& baseline);
 
 /// What to begin with: the baseline that the sweeps named, or each its own where they name
-/// different ones; else plain training, where the runs have it beside other modes; else none.
+/// different ones; else plain training, where the runs have it beside other modes; else, of a
+/// single run whose points differ in names and switches alone, its first finished point; else none.
 Baseline default_baseline(const std::vector<const RunData*>& runs);
 
 /// Every value of every swept option, as baselines to pick from.

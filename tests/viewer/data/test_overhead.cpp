@@ -204,5 +204,17 @@ TEST(Overhead, NumbersAreBaselinesToo) {
   EXPECT_EQ(default_baseline({&ghosts}).kind, Baseline::Kind::None);
 }
 
+TEST(Overhead, ConfigurationsAreComparedWithTheFirst) {
+  const RunData list =
+      small_run("a", {"mode"}, {{"ghost", 512, 4, 5}, {"flash", 512, 4, 4}, {"auto", 512, 4, 3}});
+  const Baseline first = default_baseline({&list});
+  EXPECT_EQ(first.kind, Baseline::Kind::Point);
+  EXPECT_EQ(first.point, list.points[0].id);
+  EXPECT_DOUBLE_EQ(overheads({&list}, first)[0][1].time_ratio, 4.0 / 5);
+  const RunData scale =
+      small_run("b", {"seq_length"}, {{"ghost", 512, 4, 5}, {"ghost", 1024, 4, 9}});
+  EXPECT_EQ(default_baseline({&scale}).kind, Baseline::Kind::None) << "lengths have no first";
+}
+
 }  // namespace
 }  // namespace moonshard::viewer
