@@ -37,6 +37,9 @@ void add_save_options(OptionSchema& s) {
   s.integer<T>("keep", &T::keep, 0, 1e6, "how many of the newest stay; 0: all");
   s.integer<T>("keep_every", &T::keep_every, 0, 1e12,
                "those of steps that it divides stay as well; 0: none");
+  s.boolean<T>("whole", &T::whole,
+               "with the frozen weights of a LoRA run, too; else their folder and its fingerprint "
+               "are noted, where they came from one");
 }
 
 const OptionSchema& save_schema() {
@@ -125,7 +128,7 @@ void print_warnings(checkpoint::DurableRun& run) {
 }
 
 void add_checkpoint_methods(ObjectType<TrainerHandle>& trainer) {
-  trainer.method("save", "(folder[, { wait, keep, keep_every }]) -> path",
+  trainer.method("save", "(folder[, { wait, keep, keep_every, whole }]) -> path",
                  "Writes a checkpoint of all that the next step depends on; it is there as a whole "
                  "or not at all. All ranks together.",
                  &save_checkpoint);
@@ -133,7 +136,7 @@ void add_checkpoint_methods(ObjectType<TrainerHandle>& trainer) {
                  "Waits for a save with wait = false, and says what became of it; `error` has the "
                  "failures of earlier ones as well.",
                  &finish_save);
-  trainer.method("durable", "(folder[, { every, wait, keep, keep_every }]) -> step",
+  trainer.method("durable", "(folder[, { every, wait, keep, keep_every, whole }]) -> step",
                  "Goes on from the newest whole checkpoint of the folder, if there is one; from "
                  "then on step() saves by itself, and saves and ends the run on SIGTERM. All ranks "
                  "together.",

@@ -101,13 +101,19 @@ void bind_tokenizer(sol::table ms) {
   type.method("decode", "(ids[, { skip_special }]) -> text",
               "The bytes that ids stand for, special tokens written out.", &decode);
   type.method("id", "(token) -> id or nil", "The id of exactly this token.", &token_id);
+  type.method("end_of_text", "() -> id or nil",
+              "The id that ends a text, where the tokenizer has one of the usual names for it.",
+              [](const Arguments& args) {
+                const auto id = own_tokenizer(args).end_of_text();
+                return id ? Json(*id) : Json();
+              });
   type.method(
       "vocab_size", "() -> number", "One more than the largest id.",
       [](const Arguments& args) { return static_cast<double>(own_tokenizer(args).vocab_size()); });
   type.fields({}, [](const Arguments& args) -> sol::object {
-    throw UsageError(
-        fmt::format("Tokenizer: expected a method (encode, decode, id, vocab_size), got {}",
-                    describe_value(args.state(), 2).substr(0, 60)));
+    throw UsageError(fmt::format(
+        "Tokenizer: expected a method (encode, decode, id, end_of_text, vocab_size), got {}",
+        describe_value(args.state(), 2).substr(0, 60)));
   });
   type.text([](const TokenizerHandle& handle) {
     return fmt::format("Tokenizer {} ({} ids)", handle.tokenizer->name(),
@@ -270,6 +276,9 @@ const OptionSchema& loader_schema() {
     s.integer<T>("expected_batch_size", &T::expected_batch_size, 0, 1e12,
                  "poisson: samples per step over all ranks; 0: batch_size x grad_accum x ranks");
     s.integer<T>("prefetch", &T::prefetch, 0, 64, "steps that are fetched ahead; 0: none");
+    s.boolean<T>("pad_batches", &T::pad_batches,
+                 "poisson: every micro-batch has batch_size rows, filled up with rows that count "
+                 "nowhere; otherwise their sizes change from step to step");
   });
   return schema;
 }
@@ -381,7 +390,7 @@ void bind_loader(sol::table ms) {
   define(sources, "ms.data", "synthetic", "{ batch_size, seq_length, model } -> Data",
          "Random batches of the model's shapes. No privacy claim comes with them.", make_data);
   define(sources, "ms.data", "loader",
-         "{ dataset, sampler, batch_size, expected_batch_size, prefetch } -> Data",
+         "{ dataset, sampler, batch_size, expected_batch_size, pad_batches, prefetch } -> Data",
          "Batches of a dataset for ms.trainer: fixed, shuffled or drawn by Poisson sampling, "
          "without which there is no epsilon.",
          make_loader);

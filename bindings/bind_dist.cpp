@@ -148,8 +148,9 @@ sol::object rank_memory(const Arguments& args) {
   schema.assign_all(&asked, table);
   const experiment::ExperimentOptions options = experiment::resolve_experiment(asked);
   const int states = options.optimizer != "sgd" ? 2 : options.momentum > 0 ? 1 : 0;
-  const plan::RankMemory memory = plan::rank_memory(options, options, static_cast<int>(ranks),
-                                                    states, options.batch_size, options.seq_length);
+  const plan::RankMemory memory = plan::rank_memory(
+      options, options, static_cast<int>(ranks), states, options.batch_size, options.seq_length,
+      /*state_bytes=*/options.state_dtype == "bfloat16" ? 2 : 0);
   return to_lua(args.state(), Json{{"data_bytes", memory.data},
                                    {"parameter_bytes", memory.parameters},
                                    {"gradient_bytes", memory.gradients},

@@ -203,7 +203,7 @@ sol::object evaluate(const Arguments& args) {
   return to_lua(args.state(), result);
 }
 
-sol::object curve(const Arguments& args) {
+sol::object training_curve(const Arguments& args) {
   TrainerHandle& handle = args.object<TrainerHandle>(1, "Trainer");
   handle.curve = {args.boolean(2, "on"), args.boolean(3, "norms"),
                   args.missing(4) ? std::string() : args.path(4, "file")};
@@ -226,7 +226,7 @@ void bind_training(sol::table native) {
     define(table, "training", name, signature, text, function);
   };
   add("curve", "(trainer, on, norms, file)",
-      "Puts a row of the training curve into each step's report, and into a file.", curve);
+      "Puts a row of the training curve into each step's report, and into a file.", training_curve);
   add("durable_folder", "(trainer) -> text or nil", "Where durable() keeps its checkpoints.",
       durable_folder);
   native["training"] = table;

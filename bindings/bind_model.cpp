@@ -20,14 +20,16 @@
 namespace moonshard::bindings {
 namespace {
 
-// lora = { rank = 8, alpha = 16, targets = { "q_proj" } } as the options that it stands for.
+// lora = { rank = 8, alpha = 16, targets = { "q_proj" }, dropout = 0.05 } as the options that it
+// stands for.
 Json with_lora_options(const Arguments& args, int n) {
   Json options = args.options(n);
   const auto found = options.find("lora");
   if (found == options.end()) return options;
   const Json lora = *found;
   MS_CHECK(lora.is_object() && lora.contains("rank"),
-           "{}: option 'lora': expected {{ rank = …, alpha = …, targets = {{ … }} }}, got {}",
+           "{}: option 'lora': expected {{ rank = …, alpha = …, targets = {{ … }}, dropout = … }}, "
+           "got {}",
            args.function_name(), one_line(lora).substr(0, 100));
   options.erase("lora");
   for (const auto& [key, value] : lora.items()) {
@@ -35,10 +37,6 @@ Json with_lora_options(const Arguments& args, int n) {
     MS_CHECK(name == "rank" || name == "alpha" || name == "targets" || name == "dropout",
              "{}: option 'lora': expected rank, alpha, targets or dropout, got '{}'",
              args.function_name(), name);
-    MS_CHECK(name != "dropout" || value == 0,
-             "{}: option 'lora': expected dropout = 0, the one value that is supported, got {}",
-             args.function_name(), one_line(value).substr(0, 100));
-    if (name == "dropout") continue;
     const bool is_list = value.is_array();
     options["lora_" + name] =
         is_list ? Json(fmt::format("{}", fmt::join(value.get<std::vector<std::string>>(), ",")))
@@ -98,7 +96,8 @@ sol::object read_model_field(const Arguments& args) {
   }
   throw UsageError(fmt::format(
       "Model: expected a field (name, num_parameters, bytes, options, parameters, trainable, "
-      "layers) or a method (parameter, losses, forward, freeze, save, save_adapter, merged), got "
+      "layers) or a method (parameter, losses, forward, generate, freeze, save, save_adapter, "
+      "merged), got "
       "'{}'",
       name));
 }
@@ -201,7 +200,7 @@ sol::object read_weights_field(const Arguments& args) {
 
 }  // namespace
 
-void bind_model(sol::table ms) {
+void bind_model(sol::table ms, sol::table native) {
   ObjectType<ModelHandle> type(ms.lua_state(), "Model");
   type.method("parameter", "(name) -> Tensor",
               "The parameter of that name; the tensor shares the model's memory.",
@@ -247,8 +246,10 @@ void bind_model(sol::table ms) {
                     args.state(),
                     ModelHandle{weights::merged_model(*args.self<ModelHandle>("Model").model)});
               });
-  type.fields({"name", "num_parameters", "bytes", "options", "parameters", "trainable", "layers"},
+  type.fields({"generate", "name", "num_parameters", "bytes", "options", "parameters", "trainable",
+               "layers"},
               &read_model_field);
+  native["model_methods"] = type.methods();  // generate is written in Lua
   type.text([](const ModelHandle& handle) {
     const models::Model& model = *handle.model;
     return fmt::format("Model {} ({}, {} parameters, {} {}, {} bytes)", model.options().model,

@@ -10,6 +10,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/experiment/measurement.h"
+#include "runtime/privacy/clip_groups.h"
 #include "runtime/records/schema_json.h"
 
 namespace moonshard::bindings {
@@ -25,11 +26,41 @@ const OptionSchema& optimizer_schema() {
   return schema;
 }
 
+// groups = { { match = "*lora_A*", max_grad_norm = 0.5 }, … } as the options that it stands for.
+Json with_group_options(const Arguments& args, int n) {
+  Json options = args.options(n);
+  const auto found = options.find("groups");
+  if (found == options.end()) return options;
+  constexpr const char* kForm = "{ { match = globs, max_grad_norm = bound }, … }";
+  const Json list = *found;
+  MS_CHECK(list.is_array(), "{}: option 'groups': expected {}, got {}", args.function_name(), kForm,
+           one_line(list).substr(0, 100));
+  std::vector<privacy::ClipGroup> groups;
+  for (const Json& entry : list) {
+    const bool has_both = entry.is_object() && entry.size() == 2 && entry.contains("match") &&
+                          entry.contains("max_grad_norm") && entry["max_grad_norm"].is_number();
+    MS_CHECK(has_both, "{}: option 'groups': expected {}, got {}", args.function_name(), kForm,
+             one_line(entry).substr(0, 100));
+    const Json& match = entry["match"];
+    MS_CHECK(match.is_string() || match.is_array(),
+             "{}: option 'groups': expected globs, a text or a list of them, got match = {}",
+             args.function_name(), one_line(match).substr(0, 100));
+    groups.push_back({match.is_array() ? match.get<std::vector<std::string>>()
+                                       : std::vector<std::string>{match.get<std::string>()},
+                      entry["max_grad_norm"].get<double>()});
+  }
+  options.erase("groups");
+  options["clip_groups"] = privacy::clip_groups_text(groups);
+  if (!options.contains("clipping")) options["clipping"] = "groups";
+  privacy::parse_clip_groups(options["clip_groups"].get<std::string>());
+  return options;
+}
+
 // ms.clip and ms.optim.* check their options now and hand them on as a plain table, which prints
 // well and can be copied; ms.trainer reads it back through the same schema.
 sol::object checked_clip(const Arguments& args) {
   privacy::ClipOptions options;
-  Json table = args.options(2);
+  Json table = with_group_options(args, 2);
   table["mode"] = args.text(1, "engine");
   clip_schema().assign_all(&options, table);
   return to_lua(args.state(), clip_schema().to_json(&options));
@@ -248,7 +279,8 @@ sol::object read_trainer_field(const Arguments& args) {
                             trainer.data() == nullptr ? 0.0 : trainer.data()->steps_per_epoch());
   throw UsageError(fmt::format(
       "Trainer: expected a field (model, engine, private, steps, privacy_steps, planned_steps, "
-      "steps_per_epoch, noise_multiplier, clip_bound, units) or a method (step, fit, privacy, "
+      "steps_per_epoch, noise_multiplier, clip_bound, units) or a method (step, fit, generate, "
+      "privacy, "
       "gather, save, finish_save, durable, resume, trace, close), got '{}'",
       name));
 }
@@ -286,11 +318,11 @@ void bind_train(sol::table ms, sol::table native) {
                    handle.trainer.reset();
                    handle.model.reset();
                  });
-  trainer.fields({"fit", "model", "engine", "private", "steps", "privacy_steps", "planned_steps",
-                  "steps_per_epoch", "noise_multiplier", "clip_bound", "units"},
+  trainer.fields({"fit", "generate", "model", "engine", "private", "steps", "privacy_steps",
+                  "planned_steps", "steps_per_epoch", "noise_multiplier", "clip_bound", "units"},
                  &read_trainer_field);
   bind_training(native);
-  native["training"]["methods"] = trainer.methods();  // fit is written in Lua
+  native["training"]["methods"] = trainer.methods();  // fit and generate are written in Lua
   trainer.text([](const TrainerHandle& handle) {
     if (handle.trainer == nullptr) return std::string("Trainer (closed)");
     return fmt::format("Trainer of {} with engine {}", handle.model->options().model,
@@ -308,7 +340,8 @@ void bind_train(sol::table ms, sol::table native) {
          "compile, record_layers, record_timeline, record_details } -> Trainer",
          "Puts a model, a clipping engine, an optimizer, data and a wrapper together.",
          make_trainer);
-  define(ms, "ms", "clip", "(engine, { clipping, max_grad_norm, noise_multiplier, … }) -> table",
+  define(ms, "ms", "clip",
+         "(engine, { clipping, max_grad_norm, groups, noise_multiplier, … }) -> table",
          "A clipping engine's options, checked. ms.engines() lists the engines.", checked_clip);
   sol::table optim(L, sol::create);
   define(optim, "ms.optim", "sgd", "{ lr, momentum } -> table", "Stochastic gradient descent.",

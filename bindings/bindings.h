@@ -5,9 +5,10 @@
 
 namespace moonshard::bindings {
 
-void bind_tensor(sol::table ms);   // ms.zeros, ms.tensor, ms.scope, Tensor
-void bind_model(sol::table ms);    // ms.model, ms.models, Model
-void bind_weights(sol::table ms);  // ms.weights, ms.load
+void bind_tensor(sol::table ms);                    // ms.zeros, ms.tensor, ms.scope, Tensor
+void bind_model(sol::table ms, sol::table native);  // ms.model, ms.models, Model
+void bind_generate(sol::table native);              // text from models, for the Lua library
+void bind_weights(sol::table ms);                   // ms.weights, ms.load
 void bind_privacy(sol::table ms);  // ms.engines, ms.register_engine, ms.register_rule, ms.verify
 void bind_audit(sol::table ms);    // ms.audit
 void bind_budget(sol::table ms);   // ms.privacy
@@ -17,6 +18,7 @@ void bind_data(sol::table ms);  // ms.tokenizer, ms.data.text, ms.data.classific
 void bind_dist(sol::table ms);  // ms.dist, ms.fsdp, ms.ddp
 void bind_experiment(sol::table ms,
                      sol::table native);  // ms.run, ms.resolve, ms.options
+void bind_plan(sol::table native);        // predictions, for the Lua library
 void bind_records(sol::table native);     // run folders, for the Lua library
 void bind_analysis(sol::table native);    // analysis of results, for the Lua library
 void bind_export(sol::table native);      // file formats of other programs, for the Lua library

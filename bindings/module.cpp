@@ -91,7 +91,8 @@ sol::table bind_all(lua_State* L, sol::table native) {
       ms, "ms", "local ms = require \"moonshard\"",
       "moonshard: experiments on private and sharded training. help(ms.NAME) explains a function.");
   bind_tensor(ms);
-  bind_model(ms);
+  bind_model(ms, native);
+  bind_generate(native);
   bind_weights(ms);
   bind_privacy(ms);
   bind_audit(ms);
@@ -101,6 +102,7 @@ sol::table bind_all(lua_State* L, sol::table native) {
   bind_data(ms);
   bind_dist(ms);
   bind_experiment(ms, native);
+  bind_plan(native);
   bind_records(native);
   bind_analysis(native);
   bind_export(native);

@@ -152,16 +152,23 @@ void print_savings(const Json& record) {
   if (!record.contains("savings")) return;
   const Json& memory = record["memory"];
   const double held = number_or(memory, "peak_bytes", 0);
-  fmt::print(stderr, "moonshard: {} were held in phase {}, {} more were asked for, {} were free\n",
-             size_text(held), string_or(record, "phase", "?"),
-             size_text(number_or(record, "bytes_asked", -1)),
-             size_text(number_or(record, "bytes_free", -1)));
+  const bool is_planned = string_or(record, "phase", "") == "plan";  // nothing was started
+  if (is_planned) {
+    fmt::print(stderr, "moonshard: a step would hold {}:\n", size_text(held));
+  } else {
+    fmt::print(stderr,
+               "moonshard: {} were held in phase {}, {} more were asked for, {} were free\n",
+               size_text(held), string_or(record, "phase", "?"),
+               size_text(number_or(record, "bytes_asked", -1)),
+               size_text(number_or(record, "bytes_free", -1)));
+  }
   for (const Json& row : memory["breakdown"]) {
     const double bytes = number_or(row, "bytes", 0);
     if (bytes >= held / 50)
       fmt::print(stderr, "    {:<20} {:>12}\n", string_or(row, "owner", ""), size_text(bytes));
   }
-  fmt::print(stderr, "moonshard: what would save memory, of what was held then, each by itself:\n");
+  fmt::print(stderr, "moonshard: what would save memory{}, each by itself:\n",
+             is_planned ? "" : ", of what was held then");
   for (const Json& row : record["savings"])
     fmt::print(stderr, "    {:<32} {:>12}  {}\n", string_or(row, "change", ""),
                size_text(number_or(row, "bytes", 0)), string_or(row, "reason", ""));

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/clipped_sum/clipped_sum_launch.h"
+#include "kernels/coin_rounding/coin_rounding_launch.h"
 #include "kernels/common/architecture.h"
 #include "kernels/common/elementwise_launch.h"
 #include "kernels/counter_noise/counter_noise_launch.h"
@@ -18,6 +19,7 @@
 #include "kernels/fused_update/fused_update_launch.h"
 #include "kernels/ghost_norm/ghost_norm_launch.h"
 #include "kernels/layer_norm/layer_norm_launch.h"
+#include "kernels/nucleus/nucleus_launch.h"
 #include "kernels/position_lengths/position_lengths_launch.h"
 #include "kernels/rms_norm/rms_norm_launch.h"
 #include "kernels/secure_noise/secure_noise_launch.h"
@@ -27,6 +29,7 @@
   X(device_memory_bytes)             \
   X(plan_clipped_sum)                \
   X(launch_clipped_sum)              \
+  X(launch_coin_rounding)            \
   X(launch_counter_noise)            \
   X(launch_cross_entropy_forward)    \
   X(launch_cross_entropy_backward)   \
@@ -48,6 +51,7 @@
   X(launch_ghost_norm_reduce)        \
   X(launch_layer_norm_forward)       \
   X(launch_layer_norm_backward)      \
+  X(launch_nucleus_border)           \
   X(launch_outer_sum)                \
   X(launch_position_lengths)         \
   X(launch_bounded_squares)          \
@@ -56,8 +60,8 @@
   X(launch_rms_norm_backward)        \
   X(launch_rotary)                   \
   X(launch_secure_noise)             \
-  X(launch_swiglu_forward)           \
-  X(launch_swiglu_backward)
+  X(launch_gated_forward)            \
+  X(launch_gated_backward)
 
 namespace moonshard::kernels {
 

@@ -16,12 +16,17 @@ void launch_gelu_forward(const void* x, void* result, int64_t count, NumberForma
 void launch_gelu_backward(const void* g, const void* x, void* x_gradient, int64_t count,
                           NumberFormat format, void* stream);
 
-void launch_swiglu_forward(const void* gate, const void* up, void* result, int64_t count,
-                           NumberFormat format, void* stream);
+/// What opens a gate: silu (SwiGLU), or gelu in its tanh form (GeGLU).
+enum class GateFunction { Silu, GeluTanh };
 
-/// up_gradient may be g itself.
-void launch_swiglu_backward(const void* g, const void* gate, const void* up, void* gate_gradient,
-                            void* up_gradient, int64_t count, NumberFormat format, void* stream);
+void launch_gated_forward(const void* gate, const void* up, void* result, int64_t count,
+                          GateFunction function, NumberFormat format, void* stream);
+
+/// up_gradient may be g itself, gate_gradient gate, and product up. product: f(gate) * up is
+/// written there; null: it is not.
+void launch_gated_backward(const void* g, const void* gate, const void* up, void* gate_gradient,
+                           void* up_gradient, void* product, int64_t count, GateFunction function,
+                           NumberFormat format, void* stream);
 
 struct Rotary {
   void *q = nullptr, *k = nullptr;                   ///< [rows, heads, 2 half]

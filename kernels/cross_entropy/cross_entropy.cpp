@@ -18,8 +18,9 @@ void check_shapes(const at::Tensor& scores, const at::Tensor& labels) {
            c10::str(scores.sizes()), c10::toString(labels.scalar_type()), c10::str(labels.sizes()));
 }
 
-CrossEntropy described(const at::Tensor& scores, const at::Tensor& labels) {
+CrossEntropy described(const at::Tensor& scores, const at::Tensor& labels, double cap) {
   CrossEntropy p;
+  p.cap = static_cast<float>(cap);
   p.scores = scores.const_data_ptr();
   p.labels = labels.const_data_ptr<int64_t>();
   p.ignored_label = kIgnoredLabel;
@@ -35,14 +36,14 @@ bool cross_entropy_kernel_runs(const at::Tensor& scores) {
   return fused_kernel_runs("cross_entropy", scores);
 }
 
-RowLosses cross_entropy_forward(const at::Tensor& scores, const at::Tensor& labels) {
+RowLosses cross_entropy_forward(const at::Tensor& scores, const at::Tensor& labels, double cap) {
   check_shapes(scores, labels);
-  if (!cross_entropy_kernel_runs(scores)) return cross_entropy_forward_ref(scores, labels);
+  if (!cross_entropy_kernel_runs(scores)) return cross_entropy_forward_ref(scores, labels, cap);
   const at::Tensor plain_scores = scores.contiguous(), plain_labels = labels.contiguous();
   const auto options = scores.options().dtype(at::kFloat);
   const RowLosses result{at::empty({scores.size(0)}, options),
                          at::empty({scores.size(0)}, options)};
-  cuda().launch_cross_entropy_forward(described(plain_scores, plain_labels),
+  cuda().launch_cross_entropy_forward(described(plain_scores, plain_labels, cap),
                                       result.losses.mutable_data_ptr<float>(),
                                       result.log_sums.mutable_data_ptr<float>(), stream_of(scores));
   return result;
@@ -50,20 +51,21 @@ RowLosses cross_entropy_forward(const at::Tensor& scores, const at::Tensor& labe
 
 at::Tensor cross_entropy_backward(const at::Tensor& scores, const at::Tensor& labels,
                                   const at::Tensor& log_sums, const at::Tensor& factors,
-                                  bool overwrite) {
+                                  bool overwrite, double cap) {
   check_shapes(scores, labels);
   MS_CHECK(
       factors.sizes() == labels.sizes() && log_sums.sizes() == labels.sizes(),
       "cross_entropy: expected one factor and one logarithm for each of {} rows, got {} and {}",
       labels.size(0), c10::str(factors.sizes()), c10::str(log_sums.sizes()));
   if (!cross_entropy_kernel_runs(scores))
-    return placed(cross_entropy_backward_ref(scores, labels, log_sums, factors), scores, overwrite);
+    return placed(cross_entropy_backward_ref(scores, labels, log_sums, factors, cap), scores,
+                  overwrite);
   const at::Tensor plain_scores = scores.contiguous(), plain_labels = labels.contiguous(),
                    plain_sums = log_sums.contiguous(),
                    plain_factors = factors.to(at::kFloat).contiguous();
   at::Tensor gradient = overwrite ? plain_scores : at::empty_like(plain_scores);
   cuda().launch_cross_entropy_backward(
-      described(plain_scores, plain_labels), plain_sums.const_data_ptr<float>(),
+      described(plain_scores, plain_labels, cap), plain_sums.const_data_ptr<float>(),
       plain_factors.const_data_ptr<float>(), gradient.mutable_data_ptr(), stream_of(scores));
   return gradient;
 }

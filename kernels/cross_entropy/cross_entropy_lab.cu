@@ -22,10 +22,11 @@ int64_t* upload(const std::vector<int64_t>& values) {
 
 template <class T>
 void check_case(Report& report, int64_t rows, int64_t width, int64_t shift, double std,
-                bool overwrite) {
+                bool overwrite, double cap = 0) {
   const std::string what = std::string(name_of<T>()) + " [" + std::to_string(rows) + "," +
                            std::to_string(width) + "] shift " + std::to_string(shift) + " std " +
-                           std::to_string(static_cast<int>(std)) + (overwrite ? " in place" : "");
+                           std::to_string(static_cast<int>(std)) + (overwrite ? " in place" : "") +
+                           (cap > 0 ? " capped" : "");
   auto scores = random_numbers<T>(rows * width, std);
   // A peak far above the rest, at the end: every running sum is corrected by it.
   scores[width - 1] = rounded<T>(scores[width - 1] + 60 * std);
@@ -43,6 +44,7 @@ void check_case(Report& report, int64_t rows, int64_t width, int64_t shift, doub
   p.ignored_label = kIgnored;
   p.rows = rows;
   p.width = width;
+  p.cap = static_cast<float>(cap);
   p.format = format_of<T>();
   launch_cross_entropy_forward(p, d_losses.data(), d_sums.data(), nullptr);
   launch_cross_entropy_backward(p, d_sums.data(), d_factors.data(),
@@ -50,8 +52,14 @@ void check_case(Report& report, int64_t rows, int64_t width, int64_t shift, doub
   std::vector<double> losses(rows), sums(rows), gradient(rows * width);
   double size = 1;
   for (int64_t r = 0; r < rows; ++r) {
-    const double* row = scores.data() + r * width;
-    const double largest = *std::max_element(row, row + width);
+    std::vector<double> row(scores.begin() + r * width, scores.begin() + (r + 1) * width);
+    std::vector<double> slopes(width, 1);
+    for (int64_t i = 0; i < width && cap > 0; ++i) {
+      const double bent = std::tanh(row[i] / cap);
+      row[i] = cap * bent;
+      slopes[i] = 1 - bent * bent;
+    }
+    const double largest = *std::max_element(row.begin(), row.end());
     double sum = 0;
     for (int64_t i = 0; i < width; ++i) sum += std::exp(row[i] - largest);
     sums[r] = largest + std::log(sum);
@@ -60,7 +68,8 @@ void check_case(Report& report, int64_t rows, int64_t width, int64_t shift, doub
     losses[r] = ignored ? 0 : sums[r] - row[labels[r]];
     for (int64_t i = 0; i < width; ++i) {
       const double chance = std::exp(row[i] - sums[r]);
-      gradient[r * width + i] = ignored ? 0 : factors[r] * (i == labels[r] ? chance - 1 : chance);
+      gradient[r * width + i] =
+          ignored ? 0 : factors[r] * slopes[i] * (i == labels[r] ? chance - 1 : chance);
     }
   }
   bool guards = true;
@@ -110,6 +119,7 @@ void check_shapes(Report& report) {
     check_case<T>(report, rows, width, 0, 1, true);
     check_case<T>(report, rows, width, 1, 1, false);
     check_case<T>(report, rows, width, 0, 10, false);
+    check_case<T>(report, rows, width, 0, 10, width % 2 == 0, 30);
   }
 }
 

@@ -12,6 +12,7 @@ struct CrossEntropy {
   const int64_t* labels = nullptr;  ///< [rows]
   int64_t ignored_label = 0;
   int64_t rows = 0, width = 0;
+  float cap = 0;  ///< of soft-capped scores, cap tanh(s / cap); 0: they are as they are
   NumberFormat format = NumberFormat::Float32;
 };
 

@@ -2,38 +2,28 @@
 #include "kernels/common/architecture.h"
 #include "kernels/common/elementwise_launch.h"
 #include "kernels/common/packs.cuh"
+#include "kernels/common/sigmoid_gates.cuh"
 
 namespace moonshard::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr float kSlope = 1.5957691216057308f;  // 2 sqrt(2 / pi)
-constexpr float kCubic = 0.044715f;
 
 template <class T, int kPack>
 __device__ __forceinline__ void forward_pack(const T* from, T* to) {
   const auto x = Pack<T, kPack>::load(from);
   Pack<T, kPack> y;
 #pragma unroll
-  for (int i = 0; i < kPack; ++i) {
-    const float v = x[i];
-    y.set(i, v * sigmoid_of<T>(kSlope * v * (1.0f + kCubic * v * v)));
-  }
+  for (int i = 0; i < kPack; ++i) y.set(i, gate_of<T, GeluGate>(x[i]).value);
   y.store(to);
 }
 
-// d/dx of x s(u(x)) = s + x s (1 - s) u'.
 template <class T, int kPack>
 __device__ __forceinline__ void backward_pack(const T* g, const T* from, T* to) {
   const auto out = Pack<T, kPack>::load(g), x = Pack<T, kPack>::load(from);
   Pack<T, kPack> gradient;
 #pragma unroll
-  for (int i = 0; i < kPack; ++i) {
-    const float v = x[i], square = v * v;
-    const float s = sigmoid_of<T>(kSlope * v * (1.0f + kCubic * square));
-    const float inner_slope = kSlope * (1.0f + 3.0f * kCubic * square);
-    gradient.set(i, out[i] * (s + v * s * (1.0f - s) * inner_slope));
-  }
+  for (int i = 0; i < kPack; ++i) gradient.set(i, out[i] * gate_of<T, GeluGate>(x[i]).slope);
   gradient.store(to);
 }
 

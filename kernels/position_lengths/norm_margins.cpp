@@ -4,9 +4,11 @@
 
 namespace moonshard::kernels {
 
-at::Tensor bounded_gram(const at::Tensor& value, const at::Tensor& magnitude) {
-  return at::where(magnitude > value * kTrustedCancellation,
-                   value.clamp_min(0) + magnitude * kGramError, value);
+at::Tensor bounded_gram(const at::Tensor& value, const at::Tensor& magnitude, at::ScalarType wide) {
+  constexpr double kDoubleGramError = 1e-14;
+  const double error = wide == at::kDouble ? kDoubleGramError : kGramError;
+  return at::where(magnitude > value * kTrustedCancellation, value.clamp_min(0) + magnitude * error,
+                   value);
 }
 
 at::Tensor gram_underflow(const at::Tensor& spread, int64_t width) {

@@ -11,8 +11,10 @@ namespace moonshard::kernels {
 /// Squared norms from products of Gram matrices (double), given the sums of absolute values. The
 /// sum has terms of both signs and errs by about 3e-7 (float32) of the sum of absolute values:
 /// where that is many times larger (kTrustedCancellation), an upper bound of the error is added.
-/// For GPUs, where looking at the values would stop the stream.
-at::Tensor bounded_gram(const at::Tensor& value, const at::Tensor& magnitude);
+/// `wide` is the dtype of the matrices: in double the error is far smaller. For GPUs, where looking
+/// at the values would stop the stream.
+at::Tensor bounded_gram(const at::Tensor& value, const at::Tensor& magnitude,
+                        at::ScalarType wide = at::kFloat);
 
 /// The most that a squared norm from float32 Gram matrices of rows of that width can lack because
 /// products of rows below 1.2e-38 count as 0: each is multiplied by one of the other matrix.

@@ -51,6 +51,7 @@ void check_model(const CheckpointIndex& index, const models::Model& model,
   const auto shapes = shapes_of(model);
   for (const auto& [name, shape] : shapes) {
     const StoredTensor* saved = index.find(name);
+    if (saved == nullptr && index.is_in_base(name)) continue;
     MS_CHECK(saved != nullptr,
              "checkpoint {}: expected the parameters of model '{}', got none named '{}'; it "
              "belongs to another model",
@@ -77,6 +78,26 @@ void check_model(const CheckpointIndex& index, const models::Model& model,
       where, joined(frozen), joined(own_frozen));
 }
 
+// What the checkpoint lacks must come from where it came from then.
+void check_base(const CheckpointIndex& index, const models::Model& model,
+                const std::string& where) {
+  if (!index.base) return;
+  const auto own = weights::base_weights(model);
+  MS_CHECK(
+      own,
+      "checkpoint {}: expected a LoRA model made from the weights in {}, which the checkpoint "
+      "does not repeat, got one made without, or whose weights another checkpoint has replaced; "
+      "make it from the same weights",
+      where, in_quotes(index.base->path));
+  MS_CHECK(
+      own->fingerprint == index.base->fingerprint && own->parameters == index.base->parameters,
+      "checkpoint {}: expected a model made from the weights that the run had in {} "
+      "(fingerprint {:.12}…), which the checkpoint does not repeat, got others in {} ({:.12}…); "
+      "give the same weights",
+      where, in_quotes(index.base->path), index.base->fingerprint, in_quotes(own->path),
+      own->fingerprint);
+}
+
 void check_optimizer(const CheckpointIndex& index, const optim::OptimizerOptions& options,
                      const optim::Optimizer& optimizer, const std::string& where) {
   const std::vector<std::string> names = optimizer.state_names();
@@ -85,6 +106,23 @@ void check_optimizer(const CheckpointIndex& index, const optim::OptimizerOptions
       "checkpoint {}: expected optimizer {} (state: {}), as saved, got {} (state: {}); use the "
       "same",
       where, index.optimizer, joined(index.optimizer_states), options.optimizer, joined(names));
+}
+
+// States in 16 bits go on in 16 bits, others not.
+void check_state_dtypes(const CheckpointIndex& index, const train::Trainer& trainer,
+                        const std::string& where) {
+  for (const auto& parameter : trainer.parallel().updated()) {
+    for (const std::string& kind : index.optimizer_states) {
+      const StoredTensor* saved = index.find(state_tensor_name(kind, parameter->name));
+      if (saved == nullptr) continue;
+      const at::ScalarType own = trainer.optimizer().state_type(*parameter);
+      MS_CHECK((saved->dtype == at::kBFloat16) == (own == at::kBFloat16),
+               "checkpoint {}: expected optimizer states in {}, as saved, got {} (state_dtype = "
+               "{}); use the same state_dtype",
+               where, dtype_name(saved->dtype), dtype_name(own),
+               trainer.optimizer_options().state_dtype);
+    }
+  }
 }
 
 void check_privacy(const CheckpointIndex& index, bool is_private, const privacy::ClipOptions& clip,
@@ -114,7 +152,9 @@ void check_privacy(const CheckpointIndex& index, bool is_private, const privacy:
 void check_fits(const CheckpointIndex& index, const train::Trainer& trainer, bool other_seed,
                 const std::string& where) {
   check_model(index, trainer.model(), where);
+  check_base(index, trainer.model(), where);
   check_optimizer(index, trainer.optimizer_options(), trainer.optimizer(), where);
+  check_state_dtypes(index, trainer, where);
   check_privacy(index, trainer.engine().is_private(), trainer.clip_options(), where);
   const int64_t seed = trainer.model().options().seed;
   MS_CHECK(other_seed || index.seed == seed || trainer.model().options().seed_is_drawn,
@@ -234,7 +274,7 @@ std::optional<int64_t> resume(train::Trainer& trainer, const fs::path& where,
     state_reader.emplace(folder, index);
     value_reader.emplace(folder, index);
     for (const sharding::KeptPart& part : kept)
-      if (part.value.numel() > 0)
+      if (part.value.numel() > 0 && !index.is_in_base(part.parameter->name))
         value_reader->add(part.parameter->name, part.first, part.value, part.low);
     states = wanted_states(index, trainer.parallel(), *state_reader);
     state_reader->check();
@@ -247,6 +287,8 @@ std::optional<int64_t> resume(train::Trainer& trainer, const fs::path& where,
   check_reasons(reasons);
 
   trainer.begin_restore();
+  // Frozen ones, too, whatever the files say: the next save must have them.
+  if (!index.base) trainer.model().values_are_replaced();
   ranks.run([&] {
     value_reader->read();
     finish_device_work(trainer.model());

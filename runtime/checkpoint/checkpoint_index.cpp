@@ -232,6 +232,10 @@ const StoredTensor* CheckpointIndex::find(const std::string& name) const {
   return found != tensors.end() && found->name == name ? &*found : nullptr;
 }
 
+bool CheckpointIndex::is_in_base(const std::string& parameter) const {
+  return base && std::binary_search(base->parameters.begin(), base->parameters.end(), parameter);
+}
+
 std::string state_tensor_name(const std::string& state, const std::string& parameter) {
   return "optimizer/" + state + "/" + parameter;
 }
@@ -243,7 +247,7 @@ std::string rank_file_name(int rank) {
 std::string index_text(CheckpointIndex& index, const std::string& key) {
   std::sort(index.tensors.begin(), index.tensors.end(),
             [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
-  Json head{{"schema_version", kCheckpointVersion},
+  Json head{{"schema_version", index.base ? kCheckpointVersion : kCheckpointVersion - 1},
             {"kind", "moonshard checkpoint"},
             {"id", index.id},
             {"previous", index.previous},
@@ -273,6 +277,10 @@ std::string index_text(CheckpointIndex& index, const std::string& key) {
                            ? "noise from secrets that were not kept"
                            : "the seed gives the noise: with it, nothing here is private"}}},
             {"files", Json::object()}};
+  if (index.base)
+    head["base"] = {{"path", index.base->path},
+                    {"fingerprint", index.base->fingerprint},
+                    {"parameters", index.base->parameters}};
   for (const auto& [name, sum] : index.files)
     head["files"][name] = {{"bytes", sum.bytes}, {"header_sha256", sum.header_sha256}};
   for (const auto& [name, sum] : index.files)
@@ -316,6 +324,12 @@ CheckpointIndex read_index(const std::filesystem::path& folder, const std::strin
   index.parallel = Json(fields.object("parallel").raw());
   index.model = Json(fields.object("model").raw());
   index.frozen = fields.texts("frozen");
+  if (whole.contains("base")) {
+    const Fields base = fields.object("base");
+    index.base =
+        weights::BaseWeights{base.text("path"), base.text("fingerprint"), base.texts("parameters")};
+    std::sort(index.base->parameters.begin(), index.base->parameters.end());
+  }
   const Fields optimizer = fields.object("optimizer");
   index.optimizer = optimizer.text("optimizer");
   index.optimizer_states = optimizer.texts("states");

@@ -14,13 +14,16 @@
 #include "runtime/base/json.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/integrity.h"
+#include "runtime/weights/base_weights.h"
 
 namespace moonshard::checkpoint {
 
 /// Of the folder's format. Readers refuse a newer one. Version 2 has checksums of whole files,
 /// version 3 of every tensor; version 1 is read, but an edit of it would go unseen, so that a run
 /// that resumes from it claims no epsilon.
-inline constexpr int64_t kCheckpointVersion = 3;
+/// Version 4 is for those that leave weights out which lie elsewhere; others still are of
+/// version 3.
+inline constexpr int64_t kCheckpointVersion = 4;
 
 /// Elements first … first + count - 1 of a flattened tensor, under its name in a file.
 struct StoredPart {
@@ -43,6 +46,8 @@ struct CheckpointIndex {
   Json parallel = Json::object();   ///< how it was sharded; informative
   Json model = Json::object();      ///< options that the weights depend on
   std::vector<std::string> frozen;  ///< parameters that are not trained
+  /// Frozen weights that are not in the checkpoint, and where they were.
+  std::optional<weights::BaseWeights> base;
   std::string optimizer;
   std::vector<std::string> optimizer_states;
   std::map<std::string, int64_t> optimizer_steps;  ///< by parameter, where it has been updated
@@ -61,6 +66,8 @@ struct CheckpointIndex {
 
   /// Null when there is none.
   const StoredTensor* find(const std::string& name) const;
+  /// Whether it is one of the base's, which are not in the checkpoint.
+  bool is_in_base(const std::string& parameter) const;
 };
 
 /// "optimizer/mean/model.norm.weight"

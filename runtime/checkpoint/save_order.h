@@ -18,6 +18,7 @@ struct SaveOptions {
   bool wait = true;        ///< until it is on the disk
   int64_t keep = 0;        ///< how many of the newest stay; 0: all
   int64_t keep_every = 0;  ///< those of steps that it divides stay as well; 0: none
+  bool whole = false;      ///< also frozen weights of a LoRA run that lie in a folder anyway
 };
 
 /// What became of a save; the same on all ranks, but for the times.

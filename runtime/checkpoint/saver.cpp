@@ -80,7 +80,8 @@ void check_saveable(train::Trainer& trainer) {
            trainer.half_done());
 }
 
-SaveJob begin(train::Trainer& trainer, const fs::path& folder, const SaveOptions& options) {
+SaveJob begin(train::Trainer& trainer, const fs::path& folder, const SaveOptions& options,
+              bool looks_for_base, std::optional<weights::BaseWeights>& base) {
   comm::World& world = trainer.world();
   const char* group = options.wait ? "checkpoint" : "checkpoint behind";
   SaveJob job{
@@ -96,7 +97,16 @@ SaveJob begin(train::Trainer& trainer, const fs::path& folder, const SaveOptions
   const sharding::ShardingOptions& sharding = trainer.sharding_options();
   const int writers =
       sharding.parallel == "ddp" ? 1 : sharding::ranks_of_a_copy(sharding, world.size());
-  if (world.rank() < writers) job.state = rank_state(trainer.parallel(), trainer.optimizer());
+  if (looks_for_base) {
+    job.ranks.run([&] {
+      base = weights::base_weights(trainer.model());
+      return std::string();
+    });
+  }
+  const auto left_out =
+      options.whole || !trainer.model().has_values_of_files() ? std::nullopt : base;
+  if (world.rank() < writers)
+    job.state = rank_state(trainer.parallel(), trainer.optimizer(), left_out);
   const int64_t step = trainer.state().step;
   const std::string name = job.ranks.run_on_first([&] {
     job.key = checkpoint_key();
@@ -107,6 +117,7 @@ SaveJob begin(train::Trainer& trainer, const fs::path& folder, const SaveOptions
   job.partial_path = folder / name.substr(0, name.size() - 1);
   const std::string id = job.partial_path.filename().string();
   job.index = index_of(trainer, id.substr(id.rfind('-') + 1));
+  job.index.base = left_out;
   return job;
 }
 
@@ -192,7 +203,8 @@ fs::path Saver::save(const fs::path& folder, const SaveOptions& options) {
   check_saveable(trainer_);
   const auto start = SaveClock::now();
   join();
-  SaveJob job = begin(trainer_, folder, options);
+  SaveJob job = begin(trainer_, folder, options, !has_base_ && !options.whole, base_);
+  has_base_ = has_base_ || !options.whole;
   SaveOutcome outcome;
   outcome.step = job.index.step;
   outcome.path = folder / checkpoint_name(outcome.step);

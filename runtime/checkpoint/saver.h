@@ -7,11 +7,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/checkpoint/save_order.h"
 #include "runtime/train/trainer.h"
+#include "runtime/weights/base_weights.h"
 
 namespace moonshard::checkpoint {
 
@@ -40,7 +42,9 @@ class Saver {
   void join();
 
   train::Trainer& trainer_;
-  std::unique_ptr<Copies> copies_;  ///< host memory, kept from one save to the next
+  std::optional<weights::BaseWeights> base_;  ///< of the trainer's model, once it was looked for
+  bool has_base_ = false;                     ///< it was
+  std::unique_ptr<Copies> copies_;            ///< host memory, kept from one save to the next
   std::unique_ptr<Behind> behind_;
   std::vector<SaveOutcome> unheard_;  ///< at most the last one that succeeded, and all failures
 };

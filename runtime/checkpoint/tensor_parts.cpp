@@ -23,13 +23,16 @@ constexpr const char* kIdKey = "checkpoint";
 
 // ---- writing ----------------------------------------------------------------------------------
 
-RankState rank_state(sharding::Parallel& parallel, const optim::Optimizer& optimizer) {
+RankState rank_state(sharding::Parallel& parallel, const optim::Optimizer& optimizer,
+                     const std::optional<weights::BaseWeights>& base) {
   RankState state;
+  std::set<std::string> left_out;
+  if (base) left_out.insert(base->parameters.begin(), base->parameters.end());
   std::map<uint32_t, std::vector<int64_t>> shapes;
   for (const sharding::KeptPart& part : parallel.kept_parts()) {
     const std::vector<int64_t> shape = part.parameter->value.sizes().vec();
     shapes[part.parameter->index] = shape;
-    if (part.value.numel() > 0)
+    if (part.value.numel() > 0 && !left_out.contains(part.parameter->name))
       state.parts.push_back({part.parameter->name, shape, part.first, part.value, part.low});
   }
   const auto& updated = parallel.updated();

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,7 +33,9 @@ struct RankState {
   std::map<std::string, int64_t> optimizer_steps;
 };
 
-RankState rank_state(sharding::Parallel& parallel, const optim::Optimizer& optimizer);
+/// Without the parameters of `base`, where there is one.
+RankState rank_state(sharding::Parallel& parallel, const optim::Optimizer& optimizer,
+                     const std::optional<weights::BaseWeights>& base);
 
 /// Writes the rank's file, if it has anything to write, and returns what the leading rank must know
 /// of it for the index. Under a key that includes the SHA-256 of its data.

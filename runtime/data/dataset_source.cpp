@@ -64,6 +64,7 @@ Json DatasetSource::shared_facts() const {
           {"batch_size", options_.batch_size},
           {"grad_accum", options_.grad_accum},
           {"expected_batch_size", options_.expected_batch_size},
+          {"pad_batches", options_.pad_batches},
           {"seed or secret", choice_}};
 }
 
@@ -88,7 +89,9 @@ std::vector<int64_t> DatasetSource::examples_at(int64_t position) {
 }
 
 // Every rank computes the same choice and takes every world-th example of it: all have the same
-// number of micro-batches, and nearly the same number of samples.
+// number of micro-batches, and nearly the same number of samples. Without padding micro-batches are
+// about equally large; with it all but the last are full, and on a rank with fewer samples the last
+// may be padding alone.
 DatasetSource::Fetched DatasetSource::fetch(const std::vector<int64_t>& chosen) {
   const auto begun = Clock::now();
   const auto all = static_cast<int64_t>(chosen.size());
@@ -100,8 +103,13 @@ DatasetSource::Fetched DatasetSource::fetch(const std::vector<int64_t>& chosen) 
   std::vector<Batch> batches;
   const auto count = static_cast<int64_t>(own.size());
   for (int64_t i = 0; i < parts; ++i) {
-    const auto first = own.begin() + count * i / parts;
-    Batch batch = dataset_->batch({first, own.begin() + count * (i + 1) / parts});
+    int64_t first = count * i / parts, end = count * (i + 1) / parts;
+    if (options_.pad_batches) {
+      first = std::min(count, i * options_.batch_size);
+      end = std::min(count, first + options_.batch_size);
+    }
+    Batch batch = dataset_->batch({own.begin() + first, own.begin() + end});
+    if (options_.pad_batches) batch = padded(batch, options_.batch_size);
     if (device_.is_cuda())
       batch = batch.each([](const at::Tensor& tensor) { return tensor.pin_memory(); });
     batches.push_back(std::move(batch));

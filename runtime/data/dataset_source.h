@@ -19,6 +19,7 @@ struct LoaderOptions {
   int64_t expected_batch_size = 0;  ///< poisson: of a step; 0: batch_size x grad_accum x ranks
   int64_t prefetch = 2;             ///< steps that are prefetched, each by a thread; 0: none
   bool skip_empty = false;          ///< a draw without samples is no step: for plain training
+  bool pad_batches = false;         ///< micro-batches of batch_size rows, filled up (data::padded)
 };
 
 class DatasetSource : public Source {

@@ -1,11 +1,30 @@
 #include "runtime/data/source.h"
 
+#include <ATen/ATen.h>
+
 #include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/models/batch_check.h"
 #include "runtime/models/registry.h"
 
 namespace moonshard::data {
+
+Batch padded(const Batch& batch, int64_t rows) {
+  const int64_t more = rows - batch.size();
+  MS_CHECK(more >= 0, "data: expected at most {} samples to fill up, got {}", rows, batch.size());
+  Batch filled = batch.each([&](const at::Tensor& tensor) {
+    std::vector<int64_t> shape = tensor.sizes().vec();
+    shape[0] = more;
+    return at::cat({tensor, at::zeros(shape, tensor.options())});
+  });
+  // Attention over no token at all is not a number.
+  if (filled.attention_mask.defined()) filled.attention_mask.narrow(0, rows - more, more).fill_(1);
+  filled.padding = batch.padding + more;
+  const at::Tensor& any = filled.input_ids.defined() ? filled.input_ids : filled.inputs;
+  filled.counted = at::ones({rows}, any.options().dtype(at::kFloat));
+  filled.counted.narrow(0, filled.samples(), filled.padding).zero_();
+  return filled;
+}
 
 SyntheticData::SyntheticData(const models::ModelOptions& model, int64_t batch_size,
                              int64_t seq_length, int rank, int world)

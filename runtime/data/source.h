@@ -34,6 +34,10 @@ struct Sampling {
   std::string why_no_epsilon;       ///< empty for poisson sampling of real examples from a secret
 };
 
+/// The batch with rows of zeros behind its samples, as many as `rows` lacks, which count nowhere
+/// (Batch::counted).
+Batch padded(const Batch& batch, int64_t rows);
+
 class Source {
  public:
   virtual ~Source() = default;

@@ -18,6 +18,7 @@
 #include "runtime/experiment/experiment_options.h"
 #include "runtime/experiment/measurement.h"
 #include "runtime/models/registry.h"
+#include "runtime/plan/fit_check.h"
 #include "runtime/privacy/account.h"
 #include "runtime/profile/context.h"
 #include "runtime/profile/ledger.h"
@@ -99,6 +100,7 @@ std::unique_ptr<data::Source> make_source(const ExperimentOptions& options, comm
   loader.grad_accum = options.grad_accum;
   loader.expected_batch_size = options.expected_batch_size;
   loader.prefetch = options.prefetch;
+  loader.pad_batches = options.pad_batches;
   loader.skip_empty = options.mode == "none";
   const RandomWords words =
       privacy::sampling_words(world, options.seed, options.secure, options.mode, options.sampler);
@@ -339,6 +341,26 @@ void explain_out_of_memory(const ExperimentOptions& options, records::Result& re
   record.savings = analysis::memory_savings({record.options, record.memory.breakdown, ranks});
 }
 
+// Recorded as if memory had run out, before anything was allocated.
+bool refuse_what_cannot_fit(const ExperimentOptions& options, records::Result& record) {
+  const auto world = comm::make_world(options.world, options.link);
+  const auto refusal =
+      plan::refusal_of(options, resolve_device(options.device), static_cast<int>(world->size()));
+  if (!refusal) return false;
+  record_world(options, *world, record);
+  record.status = "oom";
+  record.phase = "plan";
+  record.error = refusal->text;
+  record.bytes_asked = refusal->needed;
+  record.bytes_free = refusal->free;
+  record.memory.peak_phase = "plan";
+  record.memory.breakdown = refusal->owners;
+  record.memory.peak_bytes = 0;
+  for (const records::OwnedBytes& row : refusal->owners) record.memory.peak_bytes += row.bytes;
+  record.savings = refusal->savings;
+  return true;
+}
+
 }  // namespace
 
 ExperimentOptions resolve_experiment(const ExperimentOptions& options) {
@@ -376,6 +398,7 @@ records::Result measure_experiment(const ExperimentOptions& options, const StepO
   record.status = "ok";
   record.created = records::timestamp_utc();
   record.options = experiment_schema().to_json(&resolved);
+  if (refuse_what_cannot_fit(resolved, record)) return record;
   Snapshot snapshot(resolved, folder);
   bool is_out_of_memory = false;
   {

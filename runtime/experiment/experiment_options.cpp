@@ -46,8 +46,13 @@ const OptionSchema& experiment_schema() {
                 "subsampling, which an epsilon requires; batch_size is then the most of a "
                 "micro-batch");
     s.integer<T>("prefetch", &T::prefetch, 0, 64, "steps whose data is fetched ahead; 0: none");
+    s.boolean<T>("pad_batches", &T::pad_batches,
+                 "poisson: every micro-batch has batch_size rows, filled up with rows that count "
+                 "nowhere; otherwise their sizes change from step to step");
     s.boolean<T>("memory_history", &T::memory_history,
                  "record PyTorch's GPU memory history: snapshot.pickle, also when memory runs out");
+    s.boolean<T>("check_memory", &T::check_memory,
+                 "refuse before the start what cannot fit into memory, with advice");
     s.integer<T>("threads", &T::threads, 0, 4096, "CPU threads; 0 takes all cores");
     s.integer<T>("memory_limit_mb", &T::memory_limit_mb, 0, 1e9,
                  "cap on host tensors, beyond it the point is out of memory; 0 takes what the "

@@ -37,7 +37,9 @@ struct ExperimentOptions : models::ModelOptions,
   std::string invalid_utf8 = "error";
   std::string sampler = "fixed";
   int64_t prefetch = 2;
+  bool pad_batches = false;
   bool memory_history = false;
+  bool check_memory = true;
 };
 
 const OptionSchema& experiment_schema();

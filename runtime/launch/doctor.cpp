@@ -190,6 +190,25 @@ Finding tuning() {
   return {"tuned choices", Health::Good, text, ""};
 }
 
+// What plans take times from, beside the tuned choices.
+Finding calibrations() {
+  const fs::path beside = tuning_file();
+  std::string text;
+  std::error_code ignored;
+  if (!beside.empty() && fs::is_directory(beside.parent_path(), ignored)) {
+    for (const auto& entry : fs::directory_iterator(beside.parent_path(), ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("machine_") || !name.ends_with(".json")) continue;
+      text += fmt::format("{}{}", text.empty() ? "" : "\n    ", entry.path().string());
+    }
+  }
+  if (!text.empty()) return {"calibration", Health::Good, text, ""};
+  return {"calibration", Health::Good,
+          "none: moonshard plan takes times of the profiles that ship; moonshard plan --calibrate "
+          "measures this machine",
+          ""};
+}
+
 }  // namespace
 
 std::vector<Finding> examine_machine() {
@@ -203,7 +222,8 @@ std::vector<Finding> examine_machine() {
           memory(),
           load(),
           shared_memory(),
-          tuning()};
+          tuning(),
+          calibrations()};
 }
 
 Json to_json(const std::vector<Finding>& findings) {

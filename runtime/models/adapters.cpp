@@ -64,7 +64,9 @@ void Model::add_adapters() {
     base->lora_down = &add(kAdapterDown, {rank, matrix[1]}, std);
     base->lora_up = &add(kAdapterUp, {matrix[0], rank}, 0);
     base->lora_scale = options_.lora_alpha / static_cast<double>(rank);
-    if (base->same_input_as != nullptr)
+    base->lora_dropout = options_.lora_dropout;
+    // Each has a mask of its own.
+    if (base->same_input_as != nullptr && options_.lora_dropout == 0)
       base->lora_down->same_input_as = base->same_input_as->lora_down;
   }
 }

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <bit>
+
 #include "kernels/counter_noise/counter_noise.h"
 #include "runtime/base/check.h"
 #include "runtime/base/globs.h"
@@ -21,8 +23,16 @@ Model::Model(ModelOptions options) : options_(std::move(options)) {
       dtype_from_name(options_.param_dtype == "auto" ? options_.dtype : options_.param_dtype);
 }
 
-Batch Model::prepare(const Batch& batch, const RandomWords&, int64_t, int64_t) const {
-  return batch;
+Batch Model::prepare(const Batch& batch, const RandomWords& words, int64_t step,
+                     int64_t first) const {
+  if (options_.lora_dropout <= 0) return batch;
+  const at::Tensor drawn_B = at::empty({batch.size()}, at::kLong);
+  for (int64_t i = 0; i < batch.size(); ++i)
+    drawn_B.data_ptr<int64_t>()[i] = std::bit_cast<int64_t>(words.word(
+        static_cast<uint32_t>(step), kernels::kPurposeData | 2u, static_cast<uint64_t>(first + i)));
+  Batch prepared = batch;
+  prepared.words = drawn_B.to(seam_.anchor.device());
+  return prepared;
 }
 
 void Model::check(const Batch& batch) const {

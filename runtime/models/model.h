@@ -36,6 +36,18 @@ inline constexpr const char *kAdapterDown = ".lora_A", *kAdapterUp = ".lora_B";
 /// Whether a parameter of that name is an adapter's.
 bool is_adapter_name(const std::string& name);
 
+/// While it lives, the model's layers see the words of the batch that they train on.
+class WordsInUse {
+ public:
+  WordsInUse(Seam& seam, const Batch& batch) : seam_(seam) { seam_.words = batch.words; }
+  ~WordsInUse() { seam_.words = at::Tensor(); }
+  WordsInUse(const WordsInUse&) = delete;
+  WordsInUse& operator=(const WordsInUse&) = delete;
+
+ private:
+  Seam& seam_;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -58,7 +70,7 @@ class Model {
   /// Words of the model's own seed, which is no secret.
   RandomWords seed_words() const { return RandomWords(static_cast<uint64_t>(options_.seed)); }
   /// Whether prepare looks at `first`: with several ranks it needs one extra collective.
-  virtual bool draws_by_position() const { return false; }
+  virtual bool draws_by_position() const { return options_.lora_dropout > 0; }
   /// Throws UsageError when the batch does not fit the task: a field that is missing or of another
   /// shape, a label out of range, padding on the left. By itself it expects vectors and targets.
   virtual void check(const Batch& batch) const;
@@ -82,6 +94,9 @@ class Model {
   /// with the same numbers as without.
   void add_adapters();
 
+  /// Whether the options let a parameter of that name be trained; it may have been frozen since.
+  bool starts_trained(const std::string& name) const;
+
   /// What a parameter is kept in: frozen ones in the compute dtype, where that is narrower.
   at::ScalarType kept_type(const Parameter& parameter) const;
 
@@ -94,6 +109,9 @@ class Model {
   using RangeSource = std::function<bool(const Parameter&, at::Tensor& range, int64_t first)>;
   /// The newest source is asked first.
   void take_ranges_from(RangeSource source);
+  /// Whether frozen parameters still are as the files of option weights had them.
+  bool has_values_of_files() const { return has_values_of_files_; }
+  void values_are_replaced() { has_values_of_files_ = false; }
   /// Of a deferred model: whether its parameters are still to be drawn or read, by parts.
   bool awaits_values() const { return awaits_values_; }
   void values_are_placed() { awaits_values_ = false; }
@@ -131,8 +149,6 @@ class Model {
   ModelOptions options_;
 
  private:
-  bool starts_trained(const std::string& name) const;
-
   struct Start {
     double std, mean;
     int64_t zero_row = -1;  ///< of an embedding: the padding id's
@@ -143,7 +159,7 @@ class Model {
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<Start> starts_;  ///< by parameter
   RangeSource range_source_;
-  bool awaits_values_ = false;
+  bool awaits_values_ = false, has_values_of_files_ = true;
   std::vector<std::unique_ptr<ParamLayer>> layers_;
   int64_t block_ = -1, num_blocks_ = 0;
 };

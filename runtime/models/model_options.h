@@ -27,6 +27,7 @@ struct ModelOptions : Families::Options {
   int64_t lora_rank = 0;
   double lora_alpha = 0;
   std::string lora_targets;
+  double lora_dropout = -1;
   std::string adapter;
   int64_t hidden_dim = 0;
   int64_t intermediate_dim = 0;
@@ -44,9 +45,9 @@ struct ModelOptions : Families::Options {
 /// them (FamilyDescription::options).
 inline const std::vector<std::string>& options_of_every_family() {
   static const std::vector<std::string> names = {
-      "model",        "task",    "weights",    "device",     "dtype",
-      "param_dtype",  "frozen",  "trained",    "lora_rank",  "lora_alpha",
-      "lora_targets", "adapter", "hidden_dim", "num_layers", "seed"};
+      "model",   "task",       "weights",    "device",     "dtype",        "param_dtype",
+      "frozen",  "trained",    "lora_rank",  "lora_alpha", "lora_targets", "lora_dropout",
+      "adapter", "hidden_dim", "num_layers", "seed"};
   return names;
 }
 
@@ -95,6 +96,10 @@ void add_model_options(OptionSchema& schema) {
   schema.text<T>("lora_targets", &T::lora_targets,
                  "names, last parts of names or globs of the linear layers with an adapter, "
                  "separated by commas; empty: all in blocks");
+  schema.real<T>(
+      "lora_dropout", &T::lora_dropout, -1, 0.999,
+      "probability that a number of an adapter's input is dropped in a training step; -1 "
+      "takes that of the adapter's folder, else 0");
   schema.text<T>("adapter", &T::adapter,
                  "folder of an adapter as PEFT saves it, to start from; it gives the lora options");
   schema.integer<T>("hidden_dim", &T::hidden_dim, 0, 1e6, "model width; 0 takes the preset's");

@@ -55,6 +55,7 @@ struct ParamLayer {
   /// Both are linear layers of the model themselves, without bias.
   ParamLayer *lora_down = nullptr, *lora_up = nullptr;
   double lora_scale = 0;
+  double lora_dropout = 0;  ///< probability that a number of the adapter's input is dropped
 
   bool trainable() const { return weight->trainable || (bias != nullptr && bias->trainable); }
 };
@@ -101,6 +102,9 @@ struct Seam {
   at::Tensor anchor;
   at::Tensor no_anchor;  ///< the same without gradients: for layers that need none
   at::ScalarType compute_type = at::kFloat;  ///< compute dtype; weights are cast to it
+  /// Batch::words of the micro-batch that is trained on; undefined outside of a step. Recomputed
+  /// blocks read it in the backward pass.
+  at::Tensor words;
   /// Layers are plain LibTorch operations on the parameters' own values, which autograd then
   /// differentiates by itself: no seam, no consumer. For references to compare engines with.
   bool plain_autograd = false;

@@ -138,8 +138,10 @@ void check_globs(const Model& model, const std::string& list, const char* option
 
 // What the files of a base model lack was never trained: an adapter's run trains it as a whole.
 void complete_lora(ModelOptions& o, const Family& family) {
-  MS_CHECK(o.lora_rank > 0 || (o.lora_alpha == 0 && o.lora_targets.empty()),
-           "model '{}': expected lora_rank above 0 beside lora_alpha and lora_targets, got none",
+  o.lora_dropout = std::max(0.0, o.lora_dropout);
+  MS_CHECK(o.lora_rank > 0 || (o.lora_alpha == 0 && o.lora_targets.empty() && o.lora_dropout == 0),
+           "model '{}': expected lora_rank above 0 beside lora_alpha, lora_targets and "
+           "lora_dropout, got none",
            o.model);
   if (o.lora_rank == 0) return;
   if (o.lora_alpha == 0) o.lora_alpha = 2 * static_cast<double>(o.lora_rank);

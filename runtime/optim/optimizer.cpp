@@ -10,6 +10,7 @@
 #include "kernels/secure_noise/secure_noise.h"
 #include "runtime/base/check.h"
 #include "runtime/base/globs.h"
+#include "runtime/optim/narrow_state.h"
 #include "runtime/sharding/settle_rows.h"
 
 namespace moonshard::optim {
@@ -79,6 +80,7 @@ std::vector<std::string> no_decay_globs(const std::string& list,
 Optimizer::Optimizer(const OptimizerOptions& options)
     : no_decay_(no_decay_globs(options.no_decay, {})),
       corrects_noise_(options.noise_correction),
+      is_narrow_(options.state_dtype == "bfloat16"),
       noise_floor_(options.noise_floor) {
   MS_CHECK(!options.noise_correction || options.optimizer != "sgd",
            "optim: option 'noise_correction': expected optimizer adam or adamw, got sgd, which has "
@@ -103,6 +105,14 @@ void Optimizer::begin_step(double lr) {
   updated_.clear();
 }
 
+at::ScalarType Optimizer::state_type(const models::Parameter& parameter,
+                                     at::ScalarType sums) const {
+  if (is_narrow_) return at::kBFloat16;
+  const at::ScalarType type = parameter.low.defined() ? at::kFloat : parameter.value.scalar_type();
+  if (is_adam() || type == at::kDouble) return type;
+  return parameter.grad.defined() ? parameter.grad.scalar_type() : sums;
+}
+
 void Optimizer::prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise,
                         at::ScalarType sums) {
   if (state_names_.empty()) return;
@@ -110,9 +120,7 @@ void Optimizer::prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& 
     const models::Parameter& parameter = *part.parameter;
     if (!is_updated(parameter, noise)) continue;
     if (states_.contains(parameter.index)) continue;
-    at::ScalarType type = parameter.low.defined() ? at::kFloat : parameter.value.scalar_type();
-    if (!is_adam() && type != at::kDouble)
-      type = parameter.grad.defined() ? parameter.grad.scalar_type() : sums;
+    const at::ScalarType type = state_type(parameter, sums);
     State made;
     for (size_t i = 0; i < state_names_.size(); ++i)
       made.tensors.push_back(
@@ -147,10 +155,9 @@ void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& n
     if (state_names_.empty()) continue;
     State& state = states_[parameter.index];
     ++state.updates;
-    told.first_moment = state.tensors[0];
-    if (!is_adam()) continue;
-    told.second_moment = state.tensors[1];
     told.steps = state.updates;
+    told.first_moment = state.tensors[0];
+    if (is_adam()) told.second_moment = state.tensors[1];
   }
   kernels::UpdateRule rule = rule_;
   if (corrects_noise_ && noise.variance > 0) {
@@ -159,9 +166,18 @@ void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& n
   }
   const kernels::UpdateNoise drawn{noise.std, noise.denominator, noise.key, noise.step,
                                    noise.secret.get()};
-  if (!list.empty()) kernels::fused_update(list, rule, drawn);
+  if (!list.empty()) apply(list, rule, drawn);
   rule.weight_decay = 0;
-  if (!undecayed.empty()) kernels::fused_update(undecayed, rule, drawn);
+  if (!undecayed.empty()) apply(undecayed, rule, drawn);
+}
+
+void Optimizer::apply(std::vector<kernels::UpdatePart>& parts, const kernels::UpdateRule& rule,
+                      const kernels::UpdateNoise& noise) const {
+  if (is_narrow_ && !state_names_.empty()) {
+    update_narrow_states(parts, rule, noise);
+  } else {
+    kernels::fused_update(parts, rule, noise);
+  }
 }
 
 void Optimizer::end_step() {
@@ -187,7 +203,7 @@ ParameterState Optimizer::state(const models::Parameter& parameter) const {
   const auto found = states_.find(parameter.index);
   if (found == states_.end() || found->second.updates == 0) return {};
   ParameterState state;
-  state.steps = is_adam() ? found->second.updates : 0;  // makes no difference to a sum
+  state.steps = counts_updates() ? found->second.updates : 0;
   for (size_t i = 0; i < state_names_.size(); ++i)
     state.tensors.emplace_back(state_names_[i], found->second.tensors[i]);
   return state;
@@ -199,7 +215,7 @@ void Optimizer::set_state(const models::Parameter& parameter, const ParameterSta
   own.tensors.resize(state_names_.size());
   for (const auto& [name, tensor] : state.tensors)
     own.tensors[name == state_names_[0] ? 0 : 1] = tensor;
-  own.updates = is_adam() ? state.steps : 1;
+  own.updates = counts_updates() ? state.steps : 1;
 }
 
 void draw_noise(at::Tensor& target, const NoiseSpec& noise, uint32_t parameter,

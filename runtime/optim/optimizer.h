@@ -45,13 +45,15 @@ struct NoiseSpec {
 /// Stochastic gradient descent with optional momentum, Adam (Kingma and Ba 2015; weight decay is
 /// added to the gradient) and AdamW (Loshchilov and Hutter 2019; decay is decoupled). Adam's
 /// moments have the value's dtype (float32 where it is in halves), the sum of momentum that of
-/// gradients. A step is begin_step, update for any number of disjoint sets of parameters, end_step.
+/// gradients; with state_dtype = bfloat16 all are kept in that (narrow_state.h). A step is
+/// begin_step, update for any number of disjoint sets of parameters, end_step.
 class Optimizer {
  public:
   explicit Optimizer(const OptimizerOptions& options);
 
   void begin_step(double lr);
-  /// Allocates the state of all parts that update() would change, so that update() allocates none.
+  /// Allocates the state of all parts that update() would change, so that update() allocates none
+  /// (but for the slices of narrow_state.h).
   /// `sums` is the dtype of gradients that do not exist yet.
   void prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise,
                at::ScalarType sums = at::kFloat);
@@ -67,6 +69,9 @@ class Optimizer {
   // ---- for checkpoints -------------------------------------------------------------------------
   /// Names of the tensors that it keeps for a parameter; none when it is stateless.
   const std::vector<std::string>& state_names() const { return state_names_; }
+  /// What the parameter's states are kept in; `sums` as in prepare().
+  at::ScalarType state_type(const models::Parameter& parameter,
+                            at::ScalarType sums = at::kFloat) const;
   /// The tensors are its own memory, not copies. None before the parameter's first update.
   ParameterState state(const models::Parameter& parameter) const;
   /// Takes the tensors over; they are of the value's shape and on its device.
@@ -80,11 +85,15 @@ class Optimizer {
     int64_t updates = 0;
   };
   bool is_adam() const { return state_names_.size() == 2; }
+  /// A sum alone is the same after any number of updates, unless a coin rounded it.
+  bool counts_updates() const { return is_adam() || is_narrow_; }
+  void apply(std::vector<kernels::UpdatePart>& parts, const kernels::UpdateRule& rule,
+             const kernels::UpdateNoise& noise) const;
   bool decays(const models::Parameter& parameter);
 
   kernels::UpdateRule rule_;
   std::vector<std::string> no_decay_;  ///< globs
-  bool corrects_noise_ = false;
+  bool corrects_noise_ = false, is_narrow_ = false;
   double noise_floor_ = 0;
   std::map<uint32_t, bool> decays_;  ///< by the parameter's index, as far as it was asked for
   std::vector<std::string> state_names_;

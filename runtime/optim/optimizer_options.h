@@ -20,6 +20,7 @@ struct OptimizerOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
+  std::string state_dtype = "auto";
   std::string no_decay;
   bool noise_correction = false;
   double noise_floor = 0;
@@ -44,6 +45,9 @@ void add_optimizer_options(OptionSchema& schema) {
   schema.real<T>("beta1", &T::beta1, 0, 0.999999999, "adam, adamw: decay of the mean");
   schema.real<T>("beta2", &T::beta2, 0, 0.999999999, "adam, adamw: decay of the mean square");
   schema.real<T>("eps", &T::eps, 0, 1, "adam, adamw: added to the root of the mean square");
+  schema.choice<T>("state_dtype", &T::state_dtype, {"auto", "bfloat16"},
+                   "dtype that moments and sums are kept in: the weights', or 16 bits, rounded by "
+                   "a coin so that small changes add up");
   schema.text<T>("no_decay", &T::no_decay,
                  "parameters without weight decay: norms, biases, embeddings and globs of names, "
                  "separated by commas");

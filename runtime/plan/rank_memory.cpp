@@ -26,7 +26,8 @@ int64_t most_gathered(const std::vector<int64_t>& units, bool has_root, size_t i
 
 RankMemory rank_memory(const models::ModelOptions& options,
                        const sharding::ShardingOptions& sharding, int ranks,
-                       int states_per_parameter, int64_t batch_size, int64_t seq_length) {
+                       int states_per_parameter, int64_t batch_size, int64_t seq_length,
+                       int64_t state_bytes) {
   const int world = sharding::ranks_of_a_copy(sharding, ranks);
   models::ModelOptions shapes = options;
   shapes.device = "meta";
@@ -78,7 +79,7 @@ RankMemory rank_memory(const models::ModelOptions& options,
   }
   if (world == 1) memory.gradients = whole_gradients;  // where the engine has put them
   if (!parts) updated = whole_gradients / sum_size;
-  memory.optimizer = updated * size * states_per_parameter;
+  memory.optimizer = updated * (state_bytes > 0 ? state_bytes : size) * states_per_parameter;
   const bool part_is_whole = world == 1 && in_compute_type && !sharding.cpu_offload;
   if (parts && !part_is_whole) {
     const bool stays = sharding.sharding != "zero3";

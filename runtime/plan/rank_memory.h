@@ -26,8 +26,10 @@ struct RankMemory {
   int64_t pytorch_after_warmup = 0;  ///< data, parameters, gradients, buckets, optimizer state
 };
 
-/// `states_per_parameter`: numbers that the optimizer keeps for each (sgd 0, momentum 1, adam 2).
+/// `states_per_parameter`: numbers that the optimizer keeps for each (sgd 0, momentum 1, adam 2),
+/// of `state_bytes` bytes; 0: as many as a weight has.
 RankMemory rank_memory(const models::ModelOptions& model, const sharding::ShardingOptions& sharding,
-                       int world, int states_per_parameter, int64_t batch_size, int64_t seq_length);
+                       int world, int states_per_parameter, int64_t batch_size, int64_t seq_length,
+                       int64_t state_bytes = 0);
 
 }  // namespace moonshard::plan

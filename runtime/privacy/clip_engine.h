@@ -39,9 +39,8 @@ struct MicroBatch {
   /// The most of any rank's micro-batches, 0 without others: decisions that all ranks must share
   /// are based on these.
   int64_t most_samples = 0, most_tokens_per_sample = 0;
-  /// A rank without samples of its own runs a zero-weight dummy sample, so that it joins the
-  /// others' collectives.
-  bool stand_in = false;
+  /// Batch::counted: rows that count nowhere get the factor 0. Undefined: all are samples.
+  at::Tensor counted{};
   /// Other ranks, a later micro-batch or the host need the sums: no update takes kept rows as they
   /// are.
   bool needs_sums = false;

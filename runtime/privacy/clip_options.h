@@ -12,6 +12,7 @@ namespace moonshard::privacy {
 struct ClipOptions {
   std::string mode = "none";
   std::string clipping = "flat";
+  std::string clip_groups;
   double max_grad_norm = 1.0;
   double noise_multiplier = 1.0;
   double stability = 0.01;
@@ -30,8 +31,12 @@ void add_clip_options(OptionSchema& schema) {
   mode.live_choices = &engine_names;
   mode.live_aliases = &engine_aliases;
   schema.choice<T>(
-      "clipping", &T::clipping, {"flat", "per_layer", "automatic", "adaptive"},
-      "how norms become factors: one bound, one per layer, normalising, or a quantile");
+      "clipping", &T::clipping, {"flat", "per_layer", "automatic", "adaptive", "groups"},
+      "how norms become factors: one bound, one per layer, normalising, a quantile, or bounds of "
+      "clip_groups");
+  schema.text<T>("clip_groups", &T::clip_groups,
+                 "clipping = groups: globs of parameters and the bound of each group, '*lora_A* = "
+                 "0.5; *.bias, score.* = 1'; max_grad_norm bounds what none of them matches");
   schema.real<T>("max_grad_norm", &T::max_grad_norm, 1e-12, 1e12,
                  "clipping bound C of each sample's gradient norm; adaptive clipping starts there");
   schema

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runtime/base/check.h"
+#include "runtime/privacy/clip_groups.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -26,12 +27,53 @@ at::Tensor clip_factors(const at::Tensor& norms, double max_grad_norm) {
   return usable_or_zero((max_grad_norm / (norms + 1e-6)).clamp_max(1.0), norms);
 }
 
-Clipping::Clipping(const ClipOptions& options) : options_(options), bound_(options.max_grad_norm) {}
+Clipping::Clipping(const ClipOptions& options, const std::vector<std::string>& trained)
+    : options_(options), bound_(options.max_grad_norm) {
+  const bool has_groups = options.clipping == "groups";
+  MS_CHECK(has_groups || options.clip_groups.empty(),
+           "clip: option 'clip_groups': expected clipping = groups beside it, got {}",
+           options.clipping);
+  if (has_groups && options.mode != "none") form_groups(trained);
+}
 
-at::Tensor Clipping::factors(const at::Tensor& norms, int64_t groups) const {
+// Those that have a trained parameter, and the rest where there is one.
+void Clipping::form_groups(const std::vector<std::string>& trained) {
+  std::vector<ClipGroup> groups = parse_clip_groups(options_.clip_groups);
+  MS_CHECK(!groups.empty(),
+           "clip: clipping = groups: expected groups of parameters and their bounds, got none; "
+           "give clip_groups, '*lora_A* = 0.5; score.* = 1' for example");
+  std::vector<bool> is_used(groups.size() + 1, false);
+  for (const std::string& name : trained) {
+    group_of_[name] = clip_group_of(groups, name);
+    is_used[group_of_[name]] = true;
+  }
+  for (size_t k = 0; k < groups.size(); ++k)
+    MS_CHECK(is_used[k],
+             "clip: option 'clip_groups': expected globs of trained parameters, got '{}', which "
+             "matches none that an earlier group leaves; model.trainable lists them",
+             clip_groups_text({groups[k]}));
+  if (is_used.back()) groups.push_back({{}, options_.max_grad_norm});
+  double squares = 0;
+  for (const ClipGroup& group : groups) squares += group.bound * group.bound;
+  bound_ = std::sqrt(squares);
+  shares_.clear();
+  for (const ClipGroup& group : groups) shares_.push_back(group.bound / bound_);
+}
+
+size_t Clipping::group_of(const std::string& parameter) const {
+  if (shares_.size() == 1) return 0;
+  const auto found = group_of_.find(parameter);
+  MS_CHECK(found != group_of_.end(),
+           "clip: expected parameter '{}' in one of the groups, got one that was frozen when they "
+           "were formed; make a new trainer",
+           parameter);
+  return found->second;
+}
+
+at::Tensor Clipping::factors(const at::Tensor& norms, double share) const {
   if (options_.clipping == "automatic")
     return usable_or_zero(bound_ / (norms + options_.stability), norms);
-  return clip_factors(norms, bound_ / std::sqrt(static_cast<double>(groups)));
+  return clip_factors(norms, bound_ * share);
 }
 
 // A twentieth of the batch, as the paper proposes, unless the user says otherwise.

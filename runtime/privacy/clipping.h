@@ -3,9 +3,13 @@
 //   per_layer  the same on each layer's own norm, with C / sqrt(number of layers)
 //   automatic  C / (norm + gamma): every sample is normalised (Bu et al. 2022)
 //   adaptive   flat, with C moving towards a quantile of the norms (Andrew et al. 2021)
+//   groups     flat on each group of parameters by itself, with bounds C_k; C = sqrt(sum C_k^2)
 #pragma once
 
 #include <functional>
+#include <map>
+#include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -18,7 +22,9 @@ using AddNoise = std::function<void(at::Tensor& target, double std)>;
 
 class Clipping {
  public:
-  explicit Clipping(const ClipOptions& options);
+  /// `trained`: names of the parameters, which clipping = groups divides. Throws UsageError where
+  /// a group has none of them.
+  explicit Clipping(const ClipOptions& options, const std::vector<std::string>& trained = {});
 
   const ClipOptions& options() const { return options_; }
   bool per_layer() const { return options_.clipping == "per_layer"; }
@@ -26,9 +32,14 @@ class Clipping {
   double bound() const { return bound_; }
   /// Continues from the C of an earlier run.
   void set_bound(double bound) { bound_ = bound; }
-  /// Factors [B] of norms [B], of the whole gradient or of one of `groups` layers. A sample whose
-  /// norm is not finite has no bounded contribution: its factor is 0.
-  at::Tensor factors(const at::Tensor& norms, int64_t groups = 1) const;
+  /// Of each group that has a bound of its own, the bound over C: their squares add up to 1. One
+  /// group but for clipping = groups.
+  const std::vector<double>& shares() const { return shares_; }
+  /// The parameter's group, a place in shares().
+  size_t group_of(const std::string& parameter) const;
+  /// Factors [B] of norms [B], of the whole gradient or of a part whose bound is `share` of C. A
+  /// sample whose norm is not finite has no bounded contribution: its factor is 0.
+  at::Tensor factors(const at::Tensor& norms, double share = 1) const;
   /// Noise on the summed gradient, as a standard deviation.
   double noise_std(int64_t expected_batch) const;
   /// After a step with these norms of all its samples: moves C (adaptive). The count of samples
@@ -38,8 +49,12 @@ class Clipping {
  private:
   double count_noise(int64_t expected_batch) const;
 
+  void form_groups(const std::vector<std::string>& trained);
+
   ClipOptions options_;
   double bound_;
+  std::vector<double> shares_{1.0};
+  std::map<std::string, size_t> group_of_;  ///< clipping = groups: by parameter
 };
 
 /// min(1, C / (norm + 1e-6)) for each sample, 0 where the norm is not finite.

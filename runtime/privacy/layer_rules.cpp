@@ -203,15 +203,19 @@ at::Tensor squared_norms(const ParamLayer& layer, const at::Tensor& a, const at:
   return total.defined() ? total : at::zeros({g.size(0)}, g.options().dtype(at::kDouble));
 }
 
+at::Tensor bias_squares(const at::Tensor& g) {
+  return row_squares(per_sample_bias(g));
+}
+
 void add_gradients(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
-                   const at::Tensor& factors) {
+                   const at::Tensor& factors, const at::Tensor& bias_factors) {
   if (layer.weight->trainable) {
     rule_of(layer)->add_sum(layer.weight->grad, layer, a, g, factors);
     profile::claim(layer.weight->grad, profile::Owner::Gradients);
   }
   if (!has_trained_bias(layer)) return;
   at::Tensor rows = per_sample_bias(g);
-  if (factors.defined()) rows = scaled_rows(rows, factors);
+  if (bias_factors.defined()) rows = scaled_rows(rows, bias_factors);
   at::Tensor& sum = layer.bias->grad;
   const at::Tensor part = rows.sum(0);
   sum = sum.defined() ? sum.add_(part) : part;

@@ -74,7 +74,10 @@ at::Tensor squared_norms(const models::ParamLayer& layer, const at::Tensor& a, c
 
 /// Adds the (weighted) sum over samples to the parameters' grad.
 void add_gradients(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
-                   const at::Tensor& factors = {});
+                   const at::Tensor& factors = {}, const at::Tensor& bias_factors = {});
+
+/// Squared norms [B], double, of the bias alone.
+at::Tensor bias_squares(const at::Tensor& g);
 
 /// Adds the sum over samples of factor x row to the parameter's gradient; rows [B, shape], factors
 /// [B], or undefined for all 1. On a GPU the rows may be handed on as they are (Parameter::rows).

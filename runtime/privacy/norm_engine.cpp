@@ -16,60 +16,13 @@ namespace moonshard::privacy {
 using models::ParamLayer;
 using profile::Owner;
 
-// Layers that share a parameter, directly or through a third, are one group.
-void NormEngine::form_groups(models::Model& model) {
-  const auto& layers = model.layers();
-  group_of_layer_.assign(layers.size(), -1);
-  groups_.clear();
-  shared_.clear();
-  readers_.assign(layers.size(), 0);
-  std::map<const models::Parameter*, int64_t> owner;
-  for (const auto& layer : layers) {
-    if (!layer->trainable()) continue;
-    require_rule(*layer);
-    if (layer->weight->trainable)
-      ++readers_[layer->same_input_as != nullptr ? layer->same_input_as->index : layer->index];
-    // Cross terms are those of weights: a shared bias would leave its own out of the norm.
-    MS_CHECK(!has_trained_bias(*layer) || !owner.contains(layer->bias),
-             "privacy.{}: layer '{}': expected a bias of its own, got '{}', which another layer "
-             "uses; give it its own, or freeze it",
-             name(), layer->name, layer->bias->name);
-    int64_t group = -1;
-    for (const models::Parameter* parameter : {layer->weight, layer->bias}) {
-      if (parameter == nullptr || !parameter->trainable) continue;
-      const auto known = owner.find(parameter);
-      if (known != owner.end() && hooks_->joins_tied_weights()) group = known->second;
-    }
-    if (group < 0) {
-      group = static_cast<int64_t>(groups_.size());
-      groups_.emplace_back().name = layer->name;
-    }
-    Group& joined = groups_[static_cast<size_t>(group)];
-    joined.layers.push_back(layer.get());
-    if (++joined.pending == 2) shared_.insert(group);
-    group_of_layer_[layer->index] = group;
-    owner[layer->weight] = group;
-    if (layer->bias != nullptr) owner[layer->bias] = group;
-  }
-  MS_CHECK(!groups_.empty(), "privacy.{}: expected at least one trainable parameter, got none",
-           name());
-}
-
-bool NormEngine::is_shared(const ParamLayer& layer) const {
-  return shared_.contains(group_of_layer_[layer.index]);
-}
-
-int64_t NormEngine::readers(const ParamLayer& layer) const {
-  const ParamLayer& first = layer.same_input_as != nullptr ? *layer.same_input_as : layer;
-  return std::max<int64_t>(1, readers_[first.index]);
-}
-
 void NormEngine::begin(models::Model& model, const MicroBatch& micro) {
   micro_ = micro;
   sum_type_ = model.seam().compute_type == at::kDouble ? at::kDouble : at::kFloat;
   form_groups(model);
   seen_.assign(model.layers().size(), false);
-  squares_ = factors_ = at::Tensor();
+  squares_.clear();
+  factors_.assign(shares_.size(), at::Tensor());
   joined_.clear();
   late_rows_.clear();
   late_squares_.clear();
@@ -117,7 +70,9 @@ void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at:
       group.magnitude = group.magnitude.defined() ? group.magnitude + length : length;
     }
     const at::Tensor squares = own + cross_terms(group, layer, a, g);
-    group.squares = group.squares.defined() ? group.squares + squares : squares;
+    add_squares(group.squares, weight_bound(layer), squares);
+    if (has_bias_apart(layer) && hooks_->counts(*layer.bias))
+      add_squares(group.squares, bound_of(group, *layer.bias), bias_squares(g));
     const bool last_of_group = group.pending == 1;
     const bool sum_here = clipping_->per_layer();
     if (plan.keep == Keep::Inputs || !last_of_group || sum_here) {
@@ -138,8 +93,10 @@ void NormEngine::consume_rows(const ParamLayer& layer, const at::Tensor& weight_
   const at::NoGradGuard no_grad;
   const profile::OwnerScope scope(Owner::EngineTemporaries);
   if (in_second_pass_) {
-    if (weight_rows.defined()) add_rows(*layer.weight, weight_rows, factors_);
-    if (bias_rows.defined()) add_rows(*layer.bias, bias_rows, factors_);
+    if (weight_rows.defined())
+      add_rows(*layer.weight, weight_rows, factors_[bound_of_[layer.weight->index]]);
+    if (bias_rows.defined())
+      add_rows(*layer.bias, bias_rows, factors_[bound_of_[layer.bias->index]]);
     return announce(layer);
   }
   const at::Tensor& any = weight_rows.defined() ? weight_rows : bias_rows;
@@ -176,11 +133,15 @@ void NormEngine::launch_joined() {
     const profile::Zone zone(kLocalNorms, common_name(tasks));
     found = norms_of(tasks);
   }
-  if (!needs_group_norms()) late_squares_.push_back(found.squares_nB);
+  const bool add_later = !needs_group_norms(), one_bound = shares_.size() == 1;
+  if (add_later && one_bound) late_squares_[0].push_back(found.squares_nB);
   for (size_t k = 0; k < tasks.size(); ++k) {
     const LinearTask& task = tasks[k];
     Group& group = groups_[static_cast<size_t>(group_of_layer_[task.layer->index])];
-    if (needs_group_norms()) group.squares = found.squares_nB[static_cast<int64_t>(k)];
+    const at::Tensor own = found.squares_nB[static_cast<int64_t>(k)];
+    const size_t bound = bound_of(group, *task.layer->weight);
+    if (!add_later) group.squares[bound] = own;
+    if (add_later && !one_bound) late_squares_[bound].push_back(own.unsqueeze(0));
     if (found.rows[k].defined()) {
       models::Parameter& weight = *task.layer->weight;
       // A patch embedding's weight is not a matrix, and its rows are summed by their shape.
@@ -199,7 +160,8 @@ void NormEngine::launch_joined() {
 at::Tensor NormEngine::layer_norm_squares(const ParamLayer& layer, const at::Tensor& a,
                                           const at::Tensor& g, const LayerPlan& plan) const {
   NormSettings settings = plan.norm;
-  settings.counts_bias = layer.bias == nullptr || hooks_->counts(*layer.bias);
+  settings.counts_bias =
+      !has_bias_apart(layer) && (layer.bias == nullptr || hooks_->counts(*layer.bias));
   at::Tensor squares;
   if (plan.custom_norm) {
     squares = plan.custom_norm(layer, a, g);
@@ -244,9 +206,9 @@ void NormEngine::keep_rows(Group& group, models::Parameter* parameter, const at:
   profile::claim(own.rows, Owner::EngineKept);
 }
 
-at::Tensor NormEngine::factors_of(const at::Tensor& norms, int64_t groups) const {
-  return micro_.stand_in ? at::zeros_like(norms)
-                         : hooks_->factors(*clipping_, norms, groups, micro_.index);
+at::Tensor NormEngine::factors_of(const at::Tensor& norms, double share) const {
+  const at::Tensor factors = hooks_->factors(*clipping_, norms, share, micro_.index);
+  return micro_.counted.defined() ? factors * micro_.counted : factors;
 }
 
 // On a GPU the squares of small rows (norm layers, biases) are many tiny launches: they wait for
@@ -258,28 +220,28 @@ void NormEngine::add_squares_of_rows(Group& group) {
     const bool is_counted = hooks_->counts(*own.parameter);
     if (is_counted && (own.rows.is_cuda() || stands_in(own.rows)) && !needs_group_norms() &&
         own.rows[0].numel() <= kSmall) {
-      late_rows_.push_back(own.rows.flatten(1));
+      late_rows_[bound_of(group, *own.parameter)].push_back(own.rows.flatten(1));
       continue;
     }
     const profile::Zone zone(kLocalNorms, group.name);
     const at::Tensor squares =
         is_counted ? row_squares(own.rows)
                    : at::zeros({own.rows.size(0)}, own.rows.options().dtype(at::kDouble));
-    group.squares = group.squares.defined() ? group.squares + squares : squares;
+    add_squares(group.squares, bound_of(group, *own.parameter), squares);
   }
 }
 
 void NormEngine::add_late_squares() {
-  if (!late_rows_.empty()) {
+  for (const auto& [bound, rows] : late_rows_) {
     const profile::Zone zone(kLocalNorms, "small parameters");
-    late_squares_.push_back(row_squares(at::cat(late_rows_, 1)).unsqueeze(0));
-    late_rows_.clear();
+    late_squares_[bound].push_back(row_squares(at::cat(rows, 1)).unsqueeze(0));
   }
-  if (late_squares_.empty()) return;
-  const profile::Zone zone(kNormStacking, "all layers");
-  const at::Tensor sum = at::cat(late_squares_).sum(0);
-  squares_ = squares_.defined() ? squares_ + sum : sum;
-  profile::claim(squares_, Owner::NormSamples);
+  late_rows_.clear();
+  for (const auto& [bound, squares] : late_squares_) {
+    const profile::Zone zone(kNormStacking, "all layers");
+    add_squares(squares_, bound, at::cat(squares).sum(0));
+    profile::claim(squares_[bound], Owner::NormSamples);
+  }
   late_squares_.clear();
 }
 
@@ -287,28 +249,35 @@ void NormEngine::add_late_squares() {
 void NormEngine::complete(Group& group) {
   add_squares_of_rows(group);
   if (needs_second_pass_) group.per_sample.clear();  // the second pass has them again
-  if (!group.squares.defined()) return;
+  if (group.squares.empty()) return;
   std::optional<profile::Zone> zone(std::in_place, kNormStacking, group.name);
   // Rounding of a cross term may leave a tiny negative number where the gradient is zero.
-  group.squares = group.squares.clamp_min(0);
+  for (auto& [bound, squares] : group.squares) squares = squares.clamp_min(0);
   if (group.magnitude.defined()) {  // uses of one weight may cancel like positions do
-    group.squares = with_rounding_of_sum(group.squares, group.magnitude, sum_type_);
+    at::Tensor& squares = group.squares[weight_bound(*group.layers.front())];
+    squares = with_rounding_of_sum(squares, group.magnitude, sum_type_);
     group.magnitude = at::Tensor();
   }
-  if (!hooks_->counts(*group.layers.front()->weight)) group.squares.zero_();
-  squares_ = squares_.defined() ? squares_ + group.squares : group.squares;
-  profile::claim(squares_, Owner::NormSamples);
+  const bool counts = hooks_->counts(*group.layers.front()->weight);
+  at::Tensor all;
+  for (auto& [bound, squares] : group.squares) {
+    if (!counts) squares.zero_();
+    add_squares(squares_, bound, squares);
+    profile::claim(squares_[bound], Owner::NormSamples);
+    all = all.defined() ? all + squares : squares;
+  }
   zone.reset();
+  at::Tensor factors;
   if (clipping_->per_layer()) {
-    group.factors = factors_of(group.squares.sqrt(), static_cast<int64_t>(groups_.size()));
-    sum_one(group, group.factors.to(sum_type_));
+    const size_t bound = group.squares.begin()->first;
+    factors = factors_of(all.sqrt(), shares_[bound]);
+    factors_[bound] = factors.to(sum_type_);
+    sum_one(group);
   } else {  // uses that were held for the cross term only
     std::erase_if(group.uses, [](const Use& use) { return use.keep == Keep::Nothing; });
   }
-  if (micro_.record_layers) {
-    recorded_.push_back({group.name, group.squares.sqrt(), group.factors});
-  }
-  group.squares = at::Tensor();
+  if (micro_.record_layers) recorded_.push_back({group.name, all.sqrt(), factors});
+  group.squares.clear();
 }
 
 ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
@@ -321,7 +290,7 @@ ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
     }
   }
   add_late_squares();
-  MS_CHECK(squares_.defined(),
+  MS_CHECK(!squares_.empty(),
            "privacy.{}: expected the loss to depend on a trainable parameter, got none that "
            "backward reached",
            name());
@@ -330,19 +299,28 @@ ClipReport NormEngine::clip(profile::PhaseTimer& timer) {
   if (norm_reduction_) {
     timer.begin("norm_reduce");
     const profile::Zone zone(kNormReduce, "squared norms");
-    squares_ = norm_reduction_(squares_);
+    squares_[0] = norm_reduction_(squares_[0]);  // flat clipping alone
   }
   timer.begin("clip_factors");
   {
     const profile::Zone zone(kNormFinal, "norms");
-    report.norms = squares_.sqrt();
+    at::Tensor all;
+    for (const auto& [bound, squares] : squares_) all = all.defined() ? all + squares : squares;
+    report.norms = all.sqrt();
     profile::claim(report.norms, Owner::NormSamples);
   }
   if (!clipping_->per_layer()) {
-    report.factors = factors_of(report.norms, 1);
-    factors_ = report.factors.to(sum_type_);  // once for all layers
+    for (size_t bound = 0; bound < shares_.size(); ++bound) {
+      const auto found =
+          squares_.find(bound);  // none where the loss reaches none of its parameters
+      const at::Tensor factors = found == squares_.end()
+                                     ? at::zeros_like(report.norms)
+                                     : factors_of(found->second.sqrt(), shares_[bound]);
+      if (shares_.size() == 1) report.factors = factors;
+      factors_[bound] = factors.to(sum_type_);  // once for all layers
+    }
     timer.begin("clipped_sum");
-    sum_all(factors_);
+    sum_all();
   }
   report.layers = std::move(recorded_);
   in_second_pass_ = needs_second_pass_;

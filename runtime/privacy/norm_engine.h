@@ -2,9 +2,10 @@
 // seam, and what is kept until the factors are known. ghost, flash, bookkeeping and materialize
 // are plans; this file carries them out.
 //
-// Norms are one running sum of squares per sample, without a list of layers. Layers that share a
-// weight form a group, whose norm includes the cross terms of its uses. With per-layer clipping a
-// group's factors are known as soon as the group is complete, and its sum is formed at once.
+// Norms are one running sum of squares per sample and bound: of all parameters (flat), of one layer
+// (per_layer), or of a group of parameters (groups). Layers that share a weight form a group, whose
+// norm includes the cross terms of its uses. With per-layer clipping a group's factors are known as
+// soon as the group is complete, and its sum is formed at once.
 #pragma once
 
 #include <map>
@@ -85,12 +86,18 @@ class NormEngine : public ClipEngine {
     std::vector<Use> uses;
     // By the model's order of parameters, not by address: the same run gives the same digits.
     std::map<uint32_t, Rows> per_sample;
-    at::Tensor squares;
-    at::Tensor magnitude;  ///< of shared weights: sum of the uses' norms
-    at::Tensor factors;    ///< per-layer clipping
+    std::map<size_t, at::Tensor> squares;  ///< by the bound that they count for
+    at::Tensor magnitude;                  ///< of shared weights: sum of the uses' norms
   };
 
   void form_groups(models::Model& model);
+  /// The bound that a parameter of the group counts for, a place in shares_.
+  size_t bound_of(const Group& group, const models::Parameter& parameter) const;
+  size_t weight_bound(const models::ParamLayer& layer) const;
+  /// A trained bias that counts for another bound than the trained weight.
+  bool has_bias_apart(const models::ParamLayer& layer) const;
+  static void add_squares(std::map<size_t, at::Tensor>& sums, size_t bound,
+                          const at::Tensor& squares);
   at::Tensor layer_norm_squares(const models::ParamLayer& layer, const at::Tensor& a,
                                 const at::Tensor& g, const LayerPlan& plan) const;
   at::Tensor cross_terms(const Group& group, const models::ParamLayer& layer, const at::Tensor& a,
@@ -106,14 +113,16 @@ class NormEngine : public ClipEngine {
   void add_squares_of_rows(Group& group);
   void add_late_squares();
   bool needs_group_norms() const { return clipping_->per_layer() || micro_.record_layers; }
-  void take_sums(Group& group, const at::Tensor& factors, std::vector<LinearTask>& joined);
-  void sum_all(const at::Tensor& factors);
-  void sum_one(Group& group, const at::Tensor& factors);
+  void add_by_rules(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g);
+  void take_sums(Group& group, std::vector<std::vector<LinearTask>>& joined);
+  void sum_all();
+  void sum_one(Group& group);
+  void add_joined(std::vector<std::vector<LinearTask>>& joined) const;
   void announce(const Group& group) const;
   void announce(const models::ParamLayer& layer) const;
   int64_t kept_now() const;
 
-  at::Tensor factors_of(const at::Tensor& norms, int64_t groups) const;
+  at::Tensor factors_of(const at::Tensor& norms, double share) const;
 
   std::shared_ptr<Clipping> clipping_;
   NormReduction norm_reduction_;
@@ -126,11 +135,15 @@ class NormEngine : public ClipEngine {
   std::set<int64_t> shared_;              ///< groups of more than one layer
   std::vector<int64_t> readers_;          ///< by the index of the first layer that reads an input
   std::vector<bool> seen_;                ///< by layer index
-  at::Tensor squares_;                    ///< [B], double
-  at::Tensor factors_;                    ///< [B], as sums take them
+  std::vector<size_t> bound_of_;          ///< by parameter index; not with per-layer clipping
+  std::vector<double> shares_;            ///< by bound: its part of C
+  std::map<size_t, at::Tensor> squares_;  ///< by bound: [B], double
+  std::vector<at::Tensor> factors_;       ///< by bound: [B], as sums take them
   std::vector<LinearTask> joined_;        ///< of the block that backward is in
-  std::vector<at::Tensor> late_rows_;     ///< [B, n] on a GPU: their squares are computed together
-  std::vector<at::Tensor> late_squares_;  ///< [n, B] of joined layers: added up together
+  /// By bound: [B, n] on a GPU, whose squares are computed together.
+  std::map<size_t, std::vector<at::Tensor>> late_rows_;
+  /// By bound: [n, B] of joined layers, which are added up together.
+  std::map<size_t, std::vector<at::Tensor>> late_squares_;
   std::vector<LayerNorms> recorded_;
   int64_t peak_kept_bytes_ = 0;
 };

@@ -25,29 +25,46 @@ void add_bias(const LinearTask& task, const at::Tensor& factors) {
 
 }  // namespace
 
+// By the layer's rule; factors of the bound that each of the two parameters counts for.
+void NormEngine::add_by_rules(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
+  const Group& group = groups_[static_cast<size_t>(group_of_layer_[layer.index])];
+  add_gradients(layer, a, g, factors_[bound_of(group, *layer.weight)],
+                has_trained_bias(layer) ? factors_[bound_of(group, *layer.bias)] : at::Tensor());
+}
+
+void NormEngine::add_joined(std::vector<std::vector<LinearTask>>& joined) const {
+  for (size_t bound = 0; bound < joined.size(); ++bound) {
+    if (!joined[bound].empty()) add_clipped(joined[bound], factors_[bound]);
+    joined[bound].clear();
+  }
+}
+
 // Adds the weighted sum of what the group kept, releasing each as soon as it is added. Linear
-// layers that kernels take are left to the caller, to be summed with others.
-void NormEngine::take_sums(Group& group, const at::Tensor& factors,
-                           std::vector<LinearTask>& joined) {
+// layers that kernels take are left to the caller, by bound, to be summed with others.
+void NormEngine::take_sums(Group& group, std::vector<std::vector<LinearTask>>& joined) {
+  joined.resize(factors_.size());
   for (Use& use : group.uses) {
     const ParamLayer& layer = *use.layer;
-    if (shares_weight(joined, layer)) {  // written first, then added to: nothing is cleared before
-      add_clipped(joined, factors);
-      joined.clear();
+    const size_t bound = bound_of(group, *layer.weight);
+    std::vector<LinearTask>& others = joined[bound];
+    if (shares_weight(others, layer)) {  // written first, then added to: nothing is cleared before
+      add_clipped(others, factors_[bound]);
+      others.clear();
     }
     if (may_join(layer, use.a, use.g)) {
-      joined.push_back({&layer, as_positions(use.a), as_positions(use.g)});
+      others.push_back({&layer, as_positions(use.a), as_positions(use.g)});
       // Where the norm joined others its bias's rows were kept (below); where it was found by
       // itself, (a, g) are all there is.
       if (has_trained_bias(layer) && !group.per_sample.contains(layer.bias->index))
-        add_bias(joined.back(), factors);
+        add_bias(others.back(), factors_[bound_of(group, *layer.bias)]);
     } else {
-      add_gradients(layer, use.a, use.g, factors);
+      add_by_rules(layer, use.a, use.g);
     }
     use.a = use.g = at::Tensor();
   }
   group.uses.clear();
   for (auto& [index, own] : group.per_sample) {
+    const at::Tensor& factors = factors_[bound_of(group, *own.parameter)];
     add_rows(*own.parameter, own.rows, own.scales.defined() ? factors / own.scales : factors);
     own.rows = at::Tensor();
   }
@@ -65,28 +82,33 @@ void NormEngine::announce(const ParamLayer& layer) const {
   announce_gradients(layer);
 }
 
-void NormEngine::sum_one(Group& group, const at::Tensor& factors) {
-  std::vector<LinearTask> joined;
-  take_sums(group, factors, joined);
-  if (!joined.empty()) add_clipped(joined, factors);
+void NormEngine::sum_one(Group& group) {
+  std::vector<std::vector<LinearTask>> joined;
+  take_sums(group, joined);
+  add_joined(joined);
   announce(group);
 }
 
-// Block by block: a block's linear layers in one launch, then their gradients are announced.
-void NormEngine::sum_all(const at::Tensor& factors) {
-  std::vector<LinearTask> joined;
+// Block by block: a block's linear layers of one bound in one launch, then their gradients are
+// announced.
+void NormEngine::sum_all() {
+  std::vector<std::vector<LinearTask>> joined;
   std::vector<Group*> taken;
   const auto finish = [&] {
-    if (!joined.empty()) add_clipped(joined, factors);
-    joined.clear();
+    add_joined(joined);
     for (const Group* group : taken) announce(*group);
     taken.clear();
   };
+  const auto most_joined = [&] {
+    size_t most = 0;
+    for (const auto& tasks : joined) most = std::max(most, tasks.size());
+    return most;
+  };
   for (Group& group : groups_) {
     if (!taken.empty() && (taken.front()->layers.front()->block != group.layers.front()->block ||
-                           joined.size() + group.uses.size() > kMostTasks))
+                           most_joined() + group.uses.size() > kMostTasks))
       finish();
-    take_sums(group, factors, joined);
+    take_sums(group, joined);
     taken.push_back(&group);
   }
   finish();
@@ -97,21 +119,24 @@ void NormEngine::sum_all(const at::Tensor& factors) {
 // The same (a, g) as in the first pass: now the factors are known.
 void NormEngine::consume_again(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
   if (!may_join(layer, a, g)) {
-    add_gradients(layer, a, g, factors_);
+    add_by_rules(layer, a, g);
     return announce(layer);
   }
   if (!joined_.empty() && (joined_.front().layer->block != layer.block ||
                            shares_weight(joined_, layer) || joined_.size() == kMostTasks))
     sum_joined();
   joined_.push_back({&layer, as_positions(a), as_positions(g)});
-  if (has_trained_bias(layer)) add_bias(joined_.back(), factors_);
+  if (has_trained_bias(layer)) add_bias(joined_.back(), factors_[bound_of_[layer.bias->index]]);
 }
 
 void NormEngine::sum_joined() {
   if (joined_.empty()) return;
   std::vector<LinearTask> tasks;
   tasks.swap(joined_);
-  add_clipped(tasks, factors_);
+  std::vector<std::vector<LinearTask>> by_bound(factors_.size());
+  for (const LinearTask& task : tasks)
+    by_bound[bound_of_[task.layer->weight->index]].push_back(task);
+  add_joined(by_bound);
   for (const LinearTask& task : tasks) announce(*task.layer);
 }
 

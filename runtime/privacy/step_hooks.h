@@ -36,10 +36,10 @@ class StepHooks {
   virtual bool counts(const models::Parameter&) const { return true; }
   /// Whether the uses of a tied weight have one norm together, with their cross term.
   virtual bool joins_tied_weights() const { return true; }
-  /// Factors [B] of norms [B], of all parameters or of one of `groups` layers.
-  virtual at::Tensor factors(const Clipping& clipping, const at::Tensor& norms, int64_t groups,
+  /// Factors [B] of norms [B], of all parameters or of a part whose bound is `share` of C.
+  virtual at::Tensor factors(const Clipping& clipping, const at::Tensor& norms, double share,
                              int64_t /*micro_batch*/) const {
-    return clipping.factors(norms, groups);
+    return clipping.factors(norms, share);
   }
 };
 

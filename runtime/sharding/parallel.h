@@ -82,6 +82,9 @@ class Parallel {
   /// What this rank keeps of every parameter: all of it where ranks hold full copies. Between
   /// steps, all ranks together; valid until the next step.
   virtual std::vector<KeptPart> kept_parts() = 0;
+  /// The memory of those parts, for profiles; also while a gather runs. What updated() has is not
+  /// in it.
+  virtual std::vector<at::Tensor> kept_frozen() const { return {}; }
   /// The kept parts were written to: invalidates everything derived from them.
   virtual void kept_parts_changed() {}
 

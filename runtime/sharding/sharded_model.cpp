@@ -6,20 +6,11 @@
 #include "runtime/sharding/wrap_policy.h"
 
 namespace moonshard::sharding {
-namespace {
-
-Strategy strategy_of(const ShardingOptions& options) {
-  if (options.sharding == "zero2") return Strategy::Zero2;
-  return options.sharding == "zero3" ? Strategy::Zero3 : Strategy::Zero2Replicated;
-}
-
-}  // namespace
 
 ShardedModel::ShardedModel(models::Model& model, const ShardingOptions& options,
                            std::shared_ptr<comm::Communicator> group,
                            std::shared_ptr<comm::Communicator> copies)
-    : WrappedModel(model, options, /*may_offload=*/true, std::move(group)),
-      strategy_(strategy_of(options)) {
+    : WrappedModel(model, options, /*may_offload=*/true, std::move(group)), order_(options) {
   context_.copies = std::move(copies);
   for (const UnitPlan& plan : plan_units(model, options)) {
     sharded_.push_back(std::make_unique<ShardedUnit>(
@@ -85,36 +76,25 @@ void ShardedModel::put_in_place(size_t index) {
   sharded_[index]->end_gather();
 }
 
-// Units ahead of this one, in the order of the pass.
-void ShardedModel::prefetch(size_t from, int64_t direction) {
-  const int64_t ahead = options_.limit_all_gathers ? 1 : 2;
-  for (int64_t i = 1; i <= ahead; ++i) {
-    const int64_t next = static_cast<int64_t>(from) + direction * i;
-    if (next < 0 || next >= static_cast<int64_t>(sharded_.size())) return;
-    sharded_[static_cast<size_t>(next)]->gather_ahead();
-  }
-}
-
 void ShardedModel::forward_began(size_t index) {
-  if (options_.forward_prefetch) prefetch(index, 1);
+  order_.when_forward_begins(index, sharded_.size(),
+                             [&](size_t i) { sharded_[i]->gather_ahead(); });
 }
 
 void ShardedModel::forward_ended(size_t index) {
-  // The last unit is the first that backward needs.
-  const bool is_last = index + 1 == sharded_.size();
-  if (strategy_ == Strategy::Zero3 && !sharded_[index]->is_root() && !is_last)
+  if (order_.released_after_forward(index, sharded_.size(), sharded_[index]->is_root()))
     sharded_[index]->release();
 }
 
 void ShardedModel::backward_began(size_t index) {
-  if (options_.backward_prefetch == "pre") prefetch(index, -1);
+  order_.when_backward_begins(index, sharded_.size(),
+                              [&](size_t i) { sharded_[i]->gather_ahead(); });
 }
 
 void ShardedModel::backward_ended(size_t index, bool last_pass) {
-  if (options_.backward_prefetch == "post") prefetch(index, -1);
-  const bool stays =
-      keeps_whole() || (!last_pass && (strategy_ == Strategy::Zero2 || sharded_[index]->is_root()));
-  if (!stays) sharded_[index]->release();
+  order_.when_backward_ends(index, sharded_.size(), [&](size_t i) { sharded_[i]->gather_ahead(); });
+  if (order_.released_after_backward(sharded_[index]->is_root(), last_pass))
+    sharded_[index]->release();
 }
 
 void ShardedModel::micro_batch_ended(size_t index) {
@@ -153,6 +133,13 @@ std::vector<KeptPart> ShardedModel::kept_parts() {
     unit->end_gather();  // a part may be a range of the row that is being gathered
     unit->list_kept(parts, exposed_);
   }
+  return parts;
+}
+
+std::vector<at::Tensor> ShardedModel::kept_frozen() const {
+  std::vector<at::Tensor> parts;
+  for (const auto& unit : sharded_)
+    if (unit->frozen_part().defined()) parts.push_back(unit->frozen_part());
   return parts;
 }
 

@@ -4,15 +4,10 @@
 #pragma once
 
 #include "runtime/sharding/sharded_unit.h"
+#include "runtime/sharding/unit_order.h"
 #include "runtime/sharding/wrapped_model.h"
 
 namespace moonshard::sharding {
-
-enum class Strategy {
-  Zero2Replicated,  ///< parameters whole, gradients and optimizer state in parts
-  Zero2,            ///< parameters whole from forward to backward
-  Zero3             ///< parameters whole only while their layers run
-};
 
 class ShardedModel : public WrappedModel {
  public:
@@ -31,6 +26,7 @@ class ShardedModel : public WrappedModel {
   void expose_parameters() override;
   void expose_gradients() override;
   std::vector<KeptPart> kept_parts() override;
+  std::vector<at::Tensor> kept_frozen() const override;
   void kept_parts_changed() override;
 
  protected:
@@ -43,11 +39,10 @@ class ShardedModel : public WrappedModel {
   void micro_batch_ended(size_t index) override;
 
  private:
-  bool keeps_whole() const { return strategy_ == Strategy::Zero2Replicated; }
-  void prefetch(size_t from, int64_t direction);
+  bool keeps_whole() const { return order_.keeps_whole(); }
   void take_back();
 
-  Strategy strategy_;
+  UnitOrder order_;
   std::vector<std::unique_ptr<ShardedUnit>> sharded_;  ///< in forward order
   std::vector<std::unique_ptr<models::Parameter>> updated_;
   std::vector<int64_t> first_elements_;

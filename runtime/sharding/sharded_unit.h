@@ -42,6 +42,8 @@ class ShardedUnit : public Unit {
   void release_idle();
 
   void drop_gradients() override;
+  /// This rank's part of its frozen parameters; undefined where there are none.
+  const at::Tensor& frozen_part() const { return frozen_.shard; }
 
   // ---- for saving, comparing, reading: all ranks together ------------------------------------
   /// Parameters whole in the dtype they are kept in.

@@ -3,15 +3,10 @@
 #include <algorithm>
 
 #include "runtime/base/check.h"
+#include "runtime/sharding/unit_order.h"
 
 namespace moonshard::sharding {
 namespace {
-
-// Units whose gradients may be in reduction before the oldest is waited for: enough to keep a link
-// busy, few enough to bound memory.
-constexpr size_t kReductionsUnderWay = 2;
-// Units whose gradients are on the host, or on their way, and whose update has not ended.
-constexpr size_t kUpdatesBeside = 3;
 
 models::Model& checked_model(models::Model& model) {
   MS_CHECK(model.seam().keeper == nullptr,
@@ -182,9 +177,10 @@ void WrappedModel::gradients_added(const models::ParamLayer& layer) {
 void WrappedModel::reduce(size_t index) {
   Unit& unit = *units_[index];
   if (options_.no_sync && !last_micro_batch_) return unit.keep_gradients();
+  // Before the unit's own row is allocated: else there is one row more than may be under way.
+  limit_reductions(kReductionsUnderWay - 1);
   unit.start_reduce(last_micro_batch_, /*keeps_rows=*/completed_ && last_micro_batch_);
   hand_over_if_ready(index);
-  limit_reductions(kReductionsUnderWay);
 }
 
 void WrappedModel::limit_reductions(size_t most) {

@@ -22,4 +22,12 @@ class CudaGraph {
 
 using MakeCudaGraph = CudaGraph*(int device);
 
+/// What the plugin has, loaded at the first call.
+struct GraphPlugin {
+  MakeCudaGraph* make = nullptr;
+  bool (*history_is_recorded)() = nullptr;
+  std::string absence;  ///< why it cannot be used; empty when it can
+};
+const GraphPlugin& graph_plugin();
+
 }  // namespace moonshard::train

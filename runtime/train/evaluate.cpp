@@ -10,6 +10,7 @@
 #include "runtime/core/device.h"
 #include "runtime/models/blocks/losses.h"
 #include "runtime/profile/ledger.h"
+#include "runtime/train/forward_only.h"
 
 namespace moonshard::train {
 namespace {
@@ -78,27 +79,6 @@ Batch placed(const models::Model& model, const Batch& batch) {
   model.check(moved);
   return moved;
 }
-
-// A forward pass of parameters in parts ends as a step that is given up: nothing has changed, and
-// what was gathered is released.
-class ForwardOnly {
- public:
-  explicit ForwardOnly(sharding::Parallel& parallel) : parallel_(parallel) {
-    parallel_.begin_step();
-    parallel_.begin_micro_batch(/*last=*/false);
-  }
-  ~ForwardOnly() {
-    try {
-      parallel_.abandon();
-    } catch (...) {  // the error that led here is the one to tell
-    }
-  }
-  ForwardOnly(const ForwardOnly&) = delete;
-  ForwardOnly& operator=(const ForwardOnly&) = delete;
-
- private:
-  sharding::Parallel& parallel_;
-};
 
 // Ranks that were given different data would add up samples that do not belong together.
 void compare_sizes(const Trainer& trainer, const EvaluationData& data) {

@@ -42,6 +42,7 @@ class PlainFinish : public StepFinish {
   optim::NoiseSpec noise(int64_t, int64_t denominator) const override {
     optim::NoiseSpec noise;
     noise.denominator = static_cast<double>(denominator);
+    noise.key = static_cast<uint64_t>(parts_.model.options().seed);  // of coins that round states
     return noise;
   }
 

@@ -10,7 +10,6 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
-#include "runtime/base/plugin.h"
 #include "runtime/privacy/clip_engine.h"
 #include "runtime/privacy/layer_rules.h"
 #include "runtime/profile/ledger.h"
@@ -23,6 +22,9 @@ namespace {
 
 // Data whose shapes keep changing would spend more on captures than it saves.
 constexpr int64_t kMostCaptures = 8;
+// A capture takes as long as some ten steps. Drawn batches have three equal sizes in a row now and
+// then, and the graph of them fits hardly any later one.
+constexpr int64_t kWorthwhile = 10, kMostHardlyUsed = 2;
 // From this share of the host on, compile = auto makes graphs.
 constexpr double kHostBound = 0.8;
 
@@ -42,30 +44,9 @@ class ImitatedGraph : public CudaGraph {
   void launch() override {}
 };
 
-// Graphs with memory of LibTorch's CUDA allocator need its CUDA library when they are linked.
-struct GraphPlugin {
-  MakeCudaGraph* make = nullptr;
-  bool (*history_is_recorded)() = nullptr;
-  std::string absence;
-};
-
-const GraphPlugin& graph_plugin() {
-  static const GraphPlugin instance = [] {
-    static const Plugin library("moonshard_torch_cuda");
-    GraphPlugin found;
-    found.absence = library.absence();
-    found.make = library.function<MakeCudaGraph>("moonshard_make_cuda_graph");
-    found.history_is_recorded = library.function<bool()>("moonshard_memory_is_recorded");
-    if (found.absence.empty() && (found.make == nullptr || found.history_is_recorded == nullptr))
-      found.absence = library.path() + " is of another version; build it again";
-    return found;
-  }();
-  return instance;
-}
-
-std::array<at::Tensor Batch::*, 6> fields() {
-  return {&Batch::input_ids, &Batch::attention_mask, &Batch::labels,
-          &Batch::inputs,    &Batch::targets,        &Batch::timesteps};
+std::array<at::Tensor Batch::*, 8> fields() {
+  return {&Batch::input_ids, &Batch::attention_mask, &Batch::labels,  &Batch::inputs,
+          &Batch::targets,   &Batch::timesteps,      &Batch::counted, &Batch::words};
 }
 
 std::vector<int64_t> shapes_of(const std::vector<Batch>& batches) {
@@ -209,13 +190,22 @@ StepGraph::Way StepGraph::next(const std::vector<Batch>& batches, const models::
   shapes_ = shapes;
   places_ = places;
   if (equal_steps_ <= kEagerSteps || waits_) return Way::Eager;
-  if (captures_ < kMostCaptures) return Way::Capture;
-  give_up(fmt::format("shapes have changed so often that {} graphs were made", captures_));
+  const bool gives_way = captured_ != nullptr && replays_ < kWorthwhile;
+  if (captures_ < kMostCaptures && hardly_used_ + (gives_way ? 1 : 0) <= kMostHardlyUsed)
+    return Way::Capture;
+  give_up(fmt::format(
+      "shapes have changed so often that {} graphs were made (pad_batches gives drawn batches one "
+      "shape)",
+      captures_));
   return Way::Eager;
 }
 
 bool StepGraph::capture(const std::vector<Batch>& batches,
                         const std::function<Outputs(const std::vector<Batch>&)>& run) {
+  if (captured_ != nullptr && captured_->shapes != shapes_) {
+    if (replays_ < kWorthwhile) ++hardly_used_;
+    replays_ = 0;
+  }
   drop();
   ++captures_;
   const InterruptHold whole;
@@ -224,8 +214,11 @@ bool StepGraph::capture(const std::vector<Batch>& batches,
   captured->places = places_;
   std::string failure;
   try {
-    for (const Batch& batch : batches)
-      captured->inputs.push_back(batch.each([](const at::Tensor& own) { return own.clone(); }));
+    for (const Batch& batch : batches) {
+      Batch& input = captured->inputs.emplace_back(
+          batch.each([](const at::Tensor& own) { return own.clone(); }));
+      input.padding = 0;  // that of one step; the graph reads which rows count from the tensor
+    }
     captured->graph.reset(is_imitated() ? new ImitatedGraph : graph_plugin().make(device_.index()));
     captured->graph->begin();
     const profile::MemoryReading before = profile::read_memory(device_);
@@ -260,6 +253,7 @@ const StepGraph::Outputs& StepGraph::replay(const std::vector<Batch>& batches) {
   for (size_t i = 0; i < batches.size(); ++i)
     for (const auto field : fields())
       if ((batches[i].*field).defined()) (captured_->inputs[i].*field).copy_(batches[i].*field);
+  ++replays_;
   captured_->graph->launch();
   return captured_->outputs;
 }

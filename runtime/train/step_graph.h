@@ -92,6 +92,8 @@ class StepGraph {
   std::vector<std::string> said_;
   Key shapes_, places_;  ///< of the last eager steps
   int64_t equal_steps_ = 0, captures_ = 0;
+  int64_t replays_ = 0;      ///< of steps with the shapes of the graph that is there
+  int64_t hardly_used_ = 0;  ///< graphs that gave way to other shapes before they were worth it
   std::unique_ptr<Captured> captured_;
 };
 

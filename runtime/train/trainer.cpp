@@ -77,8 +77,10 @@ TrainerParts checked(TrainerParts parts) {
            "sample's gradient (max_grad_norm)",
            parts.clip.mode);
   optim::learning_rate(parts.optimizer, parts.optimizer.lr_warmup_steps + 1);
-  MS_CHECK(parts.sharding.norm_reduce != "sum" || parts.clip.clipping != "per_layer",
-           "trainer: norm_reduce = sum expects one norm per sample, got clipping = per_layer");
+  const bool one_norm = parts.clip.clipping != "per_layer" && parts.clip.clipping != "groups";
+  MS_CHECK(parts.sharding.norm_reduce != "sum" || one_norm,
+           "trainer: norm_reduce = sum expects one norm per sample, got clipping = {}",
+           parts.clip.clipping);
   sharding::refuse_unused_options(parts.sharding);
   if (parts.world == nullptr)
     parts.world = comm::make_world(parts.sharding.world, parts.sharding.link);
@@ -91,6 +93,13 @@ data::Sampling sampling_of(const data::Source* data) {
   given.sampler = "given";
   given.why_no_epsilon = "batches are given by the script: nobody knows how they were drawn";
   return given;
+}
+
+std::vector<std::string> trained_names(const models::Model& model) {
+  std::vector<std::string> names;
+  for (const auto& parameter : model.parameters())
+    if (parameter->trainable) names.push_back(parameter->name);
+  return names;
 }
 
 // Data that is drawn for a batch size says what sums are divided by.
@@ -135,7 +144,8 @@ Trainer::Trainer(TrainerParts parts)
                privacy::privacy_obstacle(parts_.clip, parts_.sharding, *parts_.world),
                parts_.model->last_trainer(), id_),
       model_draws_(model().seed_words()),
-      clipping_(std::make_shared<privacy::Clipping>(account_.with_noise(parts_.clip))),
+      clipping_(std::make_shared<privacy::Clipping>(account_.with_noise(parts_.clip),
+                                                    trained_names(*parts_.model))),
       engine_(privacy::make_engine(parts_.clip, clipping_)),
       optimizer_(parts_.optimizer),
       parallel_(sharding::make_parallel(*parts_.model, parts_.sharding, *parts_.world)),
@@ -260,6 +270,8 @@ void Trainer::begin_watch() {
   if (graph_ != nullptr) graph_->claim_memory();
   for (const auto& parameter : parts_.model->parameters())
     profile::claim(parameter->value, profile::Owner::Parameters);
+  for (const at::Tensor& part : parallel_->kept_frozen())
+    profile::claim(part, profile::Owner::Parameters);
   for (const auto& part : parallel_->updated()) {
     for (const at::Tensor& half : {part->value, part->low})
       if (half.defined()) profile::claim(half, profile::Owner::Parameters);
@@ -356,11 +368,11 @@ void Trainer::tell_counts(const std::vector<Batch>& micro_batches, profile::Phas
   for (const Batch& batch : micro_batches) {
     if (batch.size() == 0) continue;
     model().check(batch);  // before the other ranks rely on this one
-    const int64_t tokens = model().count_tokens(batch);
-    own.samples += batch.size();
-    own.tokens += tokens;
+    const int64_t tokens_per_sample = model().count_tokens(batch) / batch.size();
+    own.samples += batch.samples();
+    own.tokens += tokens_per_sample * batch.samples();
     own.most_samples = std::max(own.most_samples, batch.size());
-    own.most_tokens_per_sample = std::max(own.most_tokens_per_sample, tokens / batch.size());
+    own.most_tokens_per_sample = std::max(own.most_tokens_per_sample, tokens_per_sample);
   }
   if (parts_.world->size() > 1) timer.begin("reduce");
   statistics_.start_counts(own);
@@ -443,6 +455,7 @@ void Trainer::show_gradients(profile::PhaseTimer& timer, StepProgress& progress)
   gradient_observer_(model());
   optim::NoiseSpec added;
   added.variance = progress.noise.variance;
+  added.key = progress.noise.key;
   progress.update.emplace(*parallel_, optimizer_, added, at::kFloat, progress.report.lr,
                           half_updated_);
 }

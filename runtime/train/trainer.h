@@ -144,9 +144,9 @@ class Trainer {
                          StepProgress& progress);
   void update_early(profile::PhaseTimer& timer, StepProgress& progress);
   /// One of `count` micro-batches, between what the wrapper does before and after it.
-  void pass_micro_batch(const Batch& batch, bool stand_in, size_t index, size_t count,
-                        profile::PhaseTimer& timer, StepProgress& progress);
-  void run_micro_batch(const Batch& batch, bool stand_in, int64_t index, profile::PhaseTimer& timer,
+  void pass_micro_batch(const Batch& batch, size_t index, size_t count, profile::PhaseTimer& timer,
+                        StepProgress& progress);
+  void run_micro_batch(const Batch& batch, int64_t index, profile::PhaseTimer& timer,
                        StepProgress& progress);
   void finish_step(profile::PhaseTimer& timer, StepProgress& progress);
   void show_gradients(profile::PhaseTimer& timer, StepProgress& progress);

@@ -35,7 +35,7 @@ bool Trainer::run_graph(const std::vector<Batch>& drawn, profile::PhaseTimer& ti
   for (const Batch& batch : drawn) {
     if (batch.size() == 0) return false;
     batches.push_back(model().prepare(batch, model_draws_, step_, samples));
-    samples += batch.size();
+    samples += batch.samples();
   }
   const StepGraph::Way way =
       graph_->next(batches, model(), parallel_->updated(), clipping_->bound());
@@ -47,9 +47,16 @@ bool Trainer::run_graph(const std::vector<Batch>& drawn, profile::PhaseTimer& ti
   progress.replayed_gradients = made.gradient_bytes();
   progress.samples = samples;
   progress.report.kept_bytes = made.kept_bytes;
-  progress.losses = made.losses;
-  progress.norms = made.norms;
-  progress.factors = made.factors;
+  // The graph's own are of all rows: how many of them are samples differs from step to step.
+  const auto of_samples = [&](const std::vector<at::Tensor>& of_rows) {
+    std::vector<at::Tensor> list;
+    for (size_t i = 0; i < of_rows.size(); ++i)
+      list.push_back(of_rows[i].narrow(0, 0, batches[i].samples()));
+    return list;
+  };
+  progress.losses = of_samples(made.losses);
+  progress.norms = of_samples(made.norms);
+  progress.factors = of_samples(made.factors);
   for (size_t i = 0; i < made.gradients.size(); ++i) {
     models::Parameter& part = *parallel_->updated()[i];
     part.grad = made.gradients[i].grad;
@@ -78,7 +85,7 @@ bool Trainer::capture_graph(const std::vector<Batch>& batches, StepProgress& pro
     StepProgress inside;
     profile::PhaseTimer clock(c10::kCPU);  // events in the stream would become part of the graph
     for (size_t i = 0; i < inputs.size(); ++i)
-      pass_micro_batch(inputs[i], /*stand_in=*/false, i, inputs.size(), clock, inside);
+      pass_micro_batch(inputs[i], i, inputs.size(), clock, inside);
     parallel_->finish_gradients();
     for (size_t i = 0; i < updated.size(); ++i)
       if (updated[i]->grad.defined() || updated[i]->rows.defined()) take(i);

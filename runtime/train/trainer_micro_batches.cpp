@@ -10,45 +10,30 @@
 #include "runtime/train/trainer.h"
 
 namespace moonshard::train {
-namespace {
-
-// One sample of zeros in the shape of the batch's.
-Batch stand_in_for(const Batch& empty) {
-  Batch batch = empty.each([](const at::Tensor& tensor) {
-    std::vector<int64_t> shape = tensor.sizes().vec();
-    shape[0] = 1;
-    return at::zeros(shape, tensor.options());
-  });
-  if (batch.attention_mask.defined()) batch.attention_mask.fill_(true);
-  return batch;
-}
-
-}  // namespace
-
 void Trainer::run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
                                 StepProgress& progress) {
   if (finish_->updates_early()) update_early(timer, progress);
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     const Batch& batch = micro_batches[i];
     // An empty batch has nothing to learn from and nothing to clip. Where other ranks have samples,
-    // this rank must still join the collectives.
-    const bool stand_in = batch.size() == 0;
-    if (stand_in && parts_.world->size() == 1) continue;
+    // this rank must still join the collectives, with a row that counts nowhere.
+    const bool is_empty = batch.size() == 0;
+    if (is_empty && parts_.world->size() == 1) continue;
     const int64_t first =
         progress.samples +
         (model().draws_by_position() ? statistics_.counts().before(parts_.world->rank()) : 0);
     pass_micro_batch(
-        stand_in ? stand_in_for(batch) : model().prepare(batch, model_draws_, step_, first),
-        stand_in, i, micro_batches.size(), timer, progress);
-    progress.samples += batch.size();
+        is_empty ? data::padded(batch, 1) : model().prepare(batch, model_draws_, step_, first), i,
+        micro_batches.size(), timer, progress);
+    progress.samples += batch.samples();
   }
 }
 
-void Trainer::pass_micro_batch(const Batch& batch, bool stand_in, size_t index, size_t count,
+void Trainer::pass_micro_batch(const Batch& batch, size_t index, size_t count,
                                profile::PhaseTimer& timer, StepProgress& progress) {
   progress.is_last = index + 1 == count;
   parallel_->begin_micro_batch(progress.is_last);
-  run_micro_batch(batch, stand_in, static_cast<int64_t>(index), timer, progress);
+  run_micro_batch(batch, static_cast<int64_t>(index), timer, progress);
   parallel_->end_micro_batch();
   if (progress.is_last) return;
   // A later one brings rows of its own.
@@ -64,28 +49,34 @@ void Trainer::update_early(profile::PhaseTimer& timer, StepProgress& progress) {
   });
 }
 
-void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
-                              profile::PhaseTimer& timer, StepProgress& progress) {
+void Trainer::run_micro_batch(const Batch& batch, int64_t index, profile::PhaseTimer& timer,
+                              StepProgress& progress) {
   engine_->begin(
       *parts_.model,
       {batch.size(), parts_.model->count_tokens(batch) / batch.size(), index, record_layers_,
-       statistics_.counts().most_samples, statistics_.counts().most_tokens_per_sample, stand_in,
-       parts_.world->size() > 1 || !progress.is_last || parallel_->works_beside()});
+       statistics_.counts().most_samples, statistics_.counts().most_tokens_per_sample,
+       batch.counted, parts_.world->size() > 1 || !progress.is_last || parallel_->works_beside()});
   // Factors come from the first pass, sums from the second: output gradients must be the same to
   // the last bit, and a GPU's attention has kernels whose backward sums in no fixed order.
   const DeterminismGuard same_twice(device_.is_cuda() && engine_->is_private() &&
                                     engine_->needs_second_pass());
 
   timer.begin("forward");
+  const models::WordsInUse words(model().seam(), batch);
   at::Tensor losses_B;
   {
     const at::AutoGradMode enable(true);
     losses_B = parts_.model->losses(batch);
   }
-  // The gradient of the sum: sample b's row of every output gradient is then its own, unscaled. The
-  // anchor's own gradient is asked for so that LibTorch walks the whole graph; it is not used.
-  const at::Tensor total = stand_in ? losses_B.sum() * 0 : losses_B.sum();
-  if (!stand_in) progress.losses.push_back(losses_B.detach());
+  // The gradient of the sum: sample b's row of every output gradient is then its own, unscaled, and
+  // that of a row that counts nowhere is zero. The anchor's own gradient is asked for so that
+  // LibTorch walks the whole graph; it is not used.
+  const at::Tensor total =
+      batch.counted.defined() ? (losses_B * batch.counted).sum() : losses_B.sum();
+  const auto of_samples = [&](const at::Tensor& of_rows) {
+    return of_rows.narrow(0, 0, batch.samples());
+  };
+  if (batch.samples() > 0) progress.losses.push_back(of_samples(losses_B.detach()));
   // With offload the host's updates take as long as the backward pass: they run beside it, once no
   // loss can reject the step any more.
   if (progress.is_last && parallel_->works_beside() && !finish_->updates_early()) {
@@ -112,12 +103,15 @@ void Trainer::run_micro_batch(const Batch& batch, bool stand_in, int64_t index,
     engine_->end_second_pass();
   }
   const at::Tensor squares = std::exchange(own_squares_, {});
-  if (stand_in) return;
-  if (squares.defined()) progress.squares.push_back(squares);
-  if (clipped.norms.defined()) progress.norms.push_back(clipped.norms);
-  if (clipped.factors.defined()) progress.factors.push_back(clipped.factors);
-  for (privacy::LayerNorms& layer : clipped.layers)
+  if (batch.samples() == 0) return;
+  if (squares.defined()) progress.squares.push_back(of_samples(squares));
+  if (clipped.norms.defined()) progress.norms.push_back(of_samples(clipped.norms));
+  if (clipped.factors.defined()) progress.factors.push_back(of_samples(clipped.factors));
+  for (privacy::LayerNorms& layer : clipped.layers) {
+    layer.norms = of_samples(layer.norms);
+    if (layer.factors.defined()) layer.factors = of_samples(layer.factors);
     progress.report.layers.push_back(std::move(layer));
+  }
 }
 
 }  // namespace moonshard::train

@@ -56,12 +56,13 @@ void Bench::plan_steps() {
   plan_.assign(several && !one_step ? 3 : 1, step);
 }
 
-// Four steps from a seed that draws an empty one and a large one, as a sampler of the same words
-// chooses them; ranks take every world-th sample. That samplers draw by their law is tested with
-// them.
+// Four steps from a seed that draws an empty one (plain training has none) and a large one, as a
+// sampler of the same words chooses them; ranks take every world-th sample. That samplers draw by
+// their law is tested with them.
 void Bench::plan_draws() {
   loader_ = {"poisson", /*batch_size=*/2, /*grad_accum=*/1, /*expected_batch_size=*/2,
              /*prefetch=*/1};
+  loader_.pad_batches = variant_.fills_up;
   for (draw_seed_ = static_cast<uint64_t>(model_->options().seed);; ++draw_seed_) {
     const auto sampler = data::make_sampler({"poisson", batch_.size(), loader_.expected_batch_size},
                                             RandomWords(draw_seed_));
@@ -83,7 +84,7 @@ void Bench::plan_draws() {
       step.batch = chosen_samples(batch_, in_order);
       plan_.push_back(std::move(step));
     }
-    if (has_empty && has_large) return;
+    if (has_empty == variant_.private_only && has_large) return;
   }
 }
 
@@ -107,6 +108,11 @@ PerSample Bench::reference_gradients(const Batch& given, int64_t step) {
 
 // Between the middle norms, so that about half of the samples are clipped.
 void Bench::choose_bound(const PerSample& gradients) {
+  if (clip_.clipping == "groups") {
+    choose_group_bounds(gradients);
+    bound_ = total_bound(gradients);
+    return;
+  }
   std::vector<std::string> all;
   for (const auto& [name, rows] : gradients) all.push_back(name);
   at::Tensor norms = norms_of(gradients, all);
@@ -115,11 +121,7 @@ void Bench::choose_bound(const PerSample& gradients) {
     for (const Group& group : groups_) parts.push_back(norms_of(gradients, group.parameters));
     norms = at::cat(parts) * std::sqrt(static_cast<double>(groups_.size()));
   }
-  const at::Tensor sorted = std::get<0>(norms.sort());
-  const int64_t middle = sorted.size(0) / 2;
-  clip_.max_grad_norm = sorted.size(0) == 1
-                            ? sorted[0].item<double>() * 0.7
-                            : (sorted[middle - 1] + sorted[middle]).item<double>() / 2;
+  bound_ = clip_.max_grad_norm = middle_of(norms);
 }
 
 double Bench::denominator(size_t index) const {
@@ -133,7 +135,7 @@ Bench::ExpectedStep Bench::expected_step(size_t index, const privacy::ClipOption
                                          bool is_private, const kernels::ChaChaKey* secret) {
   ExpectedStep step;
   const PerSample gradients = reference_gradients(plan_[index].batch, static_cast<int64_t>(index));
-  step.bound = step.bound_after = clip.max_grad_norm;
+  step.bound = step.bound_after = clip.clipping == "groups" ? bound_ : clip.max_grad_norm;
   if (is_private) {
     step.clipping = expected_clipping(gradients, groups_, clip);
     for (const auto& [name, sum] : step.clipping.clipped) step.gradient[name] = sum.clone();
@@ -169,12 +171,12 @@ void Bench::add_expected_noise(ExpectedStep& step, size_t index, const privacy::
   for (auto& [name, sum] : step.gradient) {
     const models::Parameter& parameter = model_->parameter(name);
     if (secret != nullptr) {  // the grid is the sum's and not the noise's
-      draw(sum, multiplier * clip.max_grad_norm, parameter.index);
+      draw(sum, multiplier * step.bound, parameter.index);
       continue;
     }
     const auto wide = parameter.value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     at::Tensor noise = at::zeros(sum.sizes(), sum.options().dtype(wide));
-    draw(noise, multiplier * clip.max_grad_norm, parameter.index);
+    draw(noise, multiplier * step.bound, parameter.index);
     sum = sum + noise.to(at::kDouble);
   }
   if (!adaptive) return;
@@ -199,7 +201,7 @@ const std::vector<Bench::ExpectedStep>& Bench::trajectory(bool is_private) {
   privacy::ClipOptions clip = clip_;
   for (size_t k = 0; k < plan_.size(); ++k) {
     ExpectedStep step = expected_step(k, clip, is_private, nullptr);
-    clip.max_grad_norm = step.bound_after;
+    if (clip.clipping != "groups") clip.max_grad_norm = step.bound_after;
     for (const auto& [name, gradient] : step.gradient) {
       at::Tensor& weights = exact[model_->parameter(name).index];
       weights = optimizer.updated(name, weights, gradient);

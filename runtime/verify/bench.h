@@ -69,6 +69,7 @@ class Bench : private CaseParts {
   std::vector<PlannedStep> plan_;
   data::LoaderOptions loader_;  ///< of variants that draw
   uint64_t draw_seed_ = 0;
+  double bound_ = 0;  ///< C in the first step: of all groups together where there are some
   std::vector<Group> groups_;
   std::vector<at::Tensor> start_;
   std::map<bool, std::vector<ExpectedStep>> trajectories_;  ///< by is_private

@@ -10,6 +10,7 @@
 #include "runtime/comm/world.h"
 #include "runtime/train/trainer.h"
 #include "runtime/verify/cases.h"
+#include "runtime/verify/reference.h"
 #include "runtime/verify/verify.h"
 
 namespace moonshard::verify {
@@ -26,6 +27,9 @@ using WorstByCase = std::map<std::string, Worst>;
 /// The largest of all ranks' errors, with its quantity; all ranks together.
 void merge_over_ranks(comm::World& world, WorstByCase& worst);
 
+/// Between the two middle ones, so that about half of the samples are clipped; below a single one.
+double middle_of(const at::Tensor& norms);
+
 class CaseParts {
  protected:
   CaseParts(const VerifyOptions& options, const Subject& subject, const Variant& variant,
@@ -37,6 +41,11 @@ class CaseParts {
   static std::string error_of(const std::function<void()>& comparison);
   Cell cell(const std::string& engine, const std::string& layer, const Worst& found,
             double tolerance, const std::string& error) const;
+
+  /// Bounds of clip_groups: each the norm in the middle of its group's, so that about half of the
+  /// samples are clipped. Their root of squares is in total_bound().
+  void choose_group_bounds(const PerSample& gradients);
+  double total_bound(const PerSample& gradients) const;
 
   Subject subject_;
   Variant variant_;

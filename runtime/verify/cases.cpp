@@ -1,6 +1,7 @@
 #include "runtime/verify/cases.h"
 
 #include "runtime/models/registry.h"
+#include "runtime/verify/mechanism_variants.h"
 
 namespace moonshard::verify {
 namespace {
@@ -61,92 +62,6 @@ void add_wrapper_variants(std::vector<Variant>& list) {
   small.apply = [](ModelOptions&, ClipOptions&, StepOptions& step) { step.grad_accum = 4; };
   small.fsdp_only = false;
   small.batch_size = 17;
-}
-
-void without_draws(ModelOptions& model) {
-  if (models::find_preset(model.model).family->takes("label_dropout")) model.label_dropout = 0;
-}
-
-// What a step does besides engines and layers: drawing samples, noise, division, optimizer.
-void add_mechanism_variants(std::vector<Variant>& list) {
-  const auto add = [&](const char* name, const char* doc, auto apply) -> Variant& {
-    Variant& variant = list.emplace_back(Variant{name, doc, apply});
-    variant.presets = Variant::Presets::One;
-    variant.private_only = true;
-    return variant;
-  };
-  add("noise+per_layer", "noise of the whole bound on layers clipped each by itself",
-      [](ModelOptions&, ClipOptions& clip, StepOptions&) {
-        clip.noise_multiplier = 0.7;
-        clip.clipping = "per_layer";
-      });
-  add("noise+adaptive", "count and sum share the noise; the bound follows the noisy count",
-      [](ModelOptions&, ClipOptions& clip, StepOptions&) {
-        clip.noise_multiplier = 0.4;  // below a tenth of the batch: count noise is a twentieth
-        clip.clipping = "adaptive";
-      });
-  add("noise+accumulation", "noise once a step, whatever the number of micro-batches",
-      [](ModelOptions&, ClipOptions& clip, StepOptions& step) {
-        clip.noise_multiplier = 0.7;
-        step.grad_accum = 2;
-      });
-  add("expected_batch", "division by an expected batch of 8 where 5 samples came",
-      [](ModelOptions&, ClipOptions& clip, StepOptions& step) {
-        clip.noise_multiplier = 0.7;
-        step.expected_batch_size = 8;
-      });
-  add("expected_batch+adaptive", "the same for the noisy count",
-      [](ModelOptions&, ClipOptions& clip, StepOptions& step) {
-        clip.noise_multiplier = 0.4;
-        clip.clipping = "adaptive";
-        step.expected_batch_size = 8;
-      });
-  add("poisson", "drawn batches of varying size, an empty one among them",
-      [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.noise_multiplier = 0.7; })
-      .draws = true;
-  list.back().presets = Variant::Presets::Few;  // some models draw by the place in the batch
-  // What a model draws for its samples is as secret as the noise, and nobody could repeat it.
-  add("secret", "noise under the secret of the process, on its grid",
-      [](ModelOptions& model, ClipOptions& clip, StepOptions&) {
-        clip.noise_multiplier = 0.7;
-        without_draws(model);
-      })
-      .secret = true;
-  add("secret+adaptive", "the same with a noisy count",
-      [](ModelOptions& model, ClipOptions& clip, StepOptions&) {
-        clip.noise_multiplier = 0.4;
-        clip.clipping = "adaptive";
-        without_draws(model);
-      })
-      .secret = true;
-  for (const char* name : {"adam", "adamw"}) {
-    Variant& variant =
-        add(name, "three steps of this optimizer on noised sums",
-            [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.noise_multiplier = 0.7; });
-    variant.optimizer = name;
-  }
-}
-
-// A sample more or less moves the sum by at most the bound.
-void add_neighbour_variants(std::vector<Variant>& list) {
-  const auto add = [&](const char* name, const char* doc, auto apply) -> Variant& {
-    Variant& variant = list.emplace_back(Variant{name, doc, apply});
-    variant.presets = Variant::Presets::One;
-    variant.private_only = variant.neighbours = true;
-    return variant;
-  };
-  Variant& flat = add("neighbour", "the sum with and without a sample, flat clipping",
-                      [](ModelOptions&, ClipOptions&, StepOptions&) {});
-  flat.every_format = true;
-  flat.presets = Variant::Presets::Few;
-  add("neighbour+accumulation", "the same in two micro-batches",
-      [](ModelOptions&, ClipOptions&, StepOptions& step) { step.grad_accum = 2; });
-  add("neighbour+per_layer", "the same with a bound for each layer: together the whole bound",
-      [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "per_layer"; });
-  add("neighbour+automatic", "the same with normalised samples",
-      [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "automatic"; });
-  add("neighbour+adaptive", "the same with a bound that moves, and its count",
-      [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "adaptive"; });
 }
 
 }  // namespace
@@ -213,6 +128,19 @@ const std::vector<Variant>& variants() {
           clip.clipping = "per_layer";
           step.grad_accum = 2;
         });
+    add("groups", "bounds for groups of parameters",
+        [](ModelOptions& model, ClipOptions& clip, StepOptions&) { in_groups(model, clip); })
+        .every_format = true;
+    add("groups+accumulation", "bounds for groups of parameters, two micro-batches",
+        [](ModelOptions& model, ClipOptions& clip, StepOptions& step) {
+          in_groups(model, clip);
+          step.grad_accum = 2;
+        })
+        .presets = Variant::Presets::Few;
+    Variant& filled = add("padded", "drawn batches in micro-batches of one size, filled up",
+                          [](ModelOptions&, ClipOptions&, StepOptions&) {});
+    filled.draws = filled.fills_up = true;
+    filled.presets = Variant::Presets::Few;
     add("automatic", "every sample normalised",
         [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "automatic"; });
     add("adaptive", "the bound follows a quantile",
@@ -228,6 +156,22 @@ const std::vector<Variant>& variants() {
     add("lora", "adapters of rank 3 are trained, the other layers are frozen",
         [](ModelOptions& model, ClipOptions&, StepOptions&) { model.lora_rank = 3; })
         .every_format = true;
+    Variant& dropout = add("lora+dropout", "adapters whose inputs have holes",
+                           [](ModelOptions& model, ClipOptions&, StepOptions&) {
+                             model.lora_rank = 3;
+                             model.lora_dropout = 0.3;
+                           });
+    dropout.every_format = true;
+    dropout.presets = Variant::Presets::Few;
+    add("lora+dropout+checkpointing+accumulation", "the same in recomputed blocks, twice a step",
+        [](ModelOptions& model, ClipOptions&, StepOptions& step) {
+          model.lora_rank = 3;
+          model.lora_dropout = 0.3;
+          model.checkpointing = "block";
+          step.grad_accum = 2;
+        })
+        .needs_option = "checkpointing";
+    v.back().presets = Variant::Presets::Few;
     add("lora+checkpointing+accumulation", "adapters in recomputed blocks, two micro-batches",
         [](ModelOptions& model, ClipOptions& clip, StepOptions& step) {
           model.lora_rank = 3;
@@ -281,8 +225,8 @@ const std::vector<Variant>& variants() {
     add_neighbour_variants(v);
     add_wrapper_variants(v);
     for (Variant& variant : v) {
-      for (const char* name :
-           {"noise", "per_layer", "per_layer+accumulation", "automatic", "adaptive"})
+      for (const char* name : {"noise", "per_layer", "per_layer+accumulation", "groups",
+                               "groups+accumulation", "automatic", "adaptive"})
         variant.private_only = variant.private_only || variant.name == name;
     }
     return v;

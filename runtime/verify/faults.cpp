@@ -70,13 +70,13 @@ class FaultHooks : public privacy::StepHooks {
 
   bool joins_tied_weights() const override { return fault_ != Fault::NoCrossTerm; }
 
-  at::Tensor factors(const privacy::Clipping& clipping, const at::Tensor& norms, int64_t groups,
+  at::Tensor factors(const privacy::Clipping& clipping, const at::Tensor& norms, double share,
                      int64_t micro_batch) const override {
     const bool is_unclipped =
         fault_ == Fault::NoClipping || (fault_ == Fault::MicroStepNorm && micro_batch == 1);
     if (is_unclipped) return at::ones_like(norms);
-    if (fault_ == Fault::ShortNorm) return clipping.factors(norms * 0.95, groups);
-    return clipping.factors(norms, fault_ == Fault::ClippingPerLayer ? 1 : groups);
+    if (fault_ == Fault::ShortNorm) return clipping.factors(norms * 0.95, share);
+    return clipping.factors(norms, fault_ == Fault::ClippingPerLayer ? 1 : share);
   }
 
  private:

@@ -16,9 +16,7 @@ namespace {
 
 constexpr double kAllowedExcess = 1e-6;
 
-// The middle norm of usual samples: the extreme ones would make a bound of their own.
-double middle_norm(models::Model& model, const Variant& variant) {
-  const PerSample gradients = batch_of_one_gradients(model, make_batch(model, variant));
+double middle_norm(const PerSample& gradients) {
   std::vector<std::string> all;
   for (const auto& [name, rows] : gradients) all.push_back(name);
   return norms_of(gradients, all).median().item<double>();
@@ -39,7 +37,11 @@ Neighbours::Neighbours(const VerifyOptions& options, const Subject& subject, con
   model_ = models::make_model(model);
   move_off_zero(*model_);
   for (const auto& parameter : model_->parameters()) start_.push_back(parameter->value.clone());
-  clip_.max_grad_norm = middle_norm(*model_, variant);
+  // By the norms of usual samples: the extreme ones would make bounds of their own.
+  const PerSample usual = batch_of_one_gradients(*model_, make_batch(*model_, variant));
+  clip_.max_grad_norm = middle_norm(usual);
+  if (clip_.clipping == "groups") choose_group_bounds(usual);
+  bound_ = total_bound(usual);
   batch_ = make_difficult_batch(*model_, variant);
 }
 
@@ -67,8 +69,8 @@ std::vector<Cell> Neighbours::run(const std::string& engine) {
 Neighbours::Released Neighbours::release(train::Trainer& trainer,
                                          const std::vector<int64_t>& samples) const {
   const Batch batch = chosen_samples(batch_, samples);
-  const Batch own =
-      train::micro_batches(batch, world_->size())[static_cast<size_t>(world_->rank())];
+  Batch own = train::micro_batches(batch, world_->size())[static_cast<size_t>(world_->rank())];
+  if (variant_.fills_up) own = data::padded(own, batch_.size() + 1);
   Released released;
   trainer.observe_gradients([&](const models::Model& model) {
     std::vector<at::Tensor> parts;
@@ -107,7 +109,7 @@ void Neighbours::compare(const std::string& engine, const std::string& reduce_dt
   const bool says_so = trainer.account().why_no_epsilon().starts_with("reduce_dtype = ");
   const auto add = [&](const Released& with, const Released& without) {
     const double moved = (with.sum - without.sum).norm().item<double>();
-    const double excess = std::max(0.0, moved / clip.max_grad_norm - 1);
+    const double excess = std::max(0.0, moved / bound_ - 1);
     const double count = std::max(0.0, std::abs(with.count - without.count) / 0.5 - 1);
     if (!says_so) worst.add(excess, "a sample's part of the sum");
     worst.add(count, "a sample's part of the count");

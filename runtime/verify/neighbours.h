@@ -37,6 +37,7 @@ class Neighbours : private CaseParts {
   std::shared_ptr<models::Model> model_;
   std::vector<at::Tensor> start_;
   Batch batch_;
+  double bound_ = 0;  ///< what a sample may move the sum by
 };
 
 }  // namespace moonshard::verify

@@ -101,6 +101,7 @@ PerSample layerwise_gradients(models::Model& model, const std::vector<Batch>& mi
     Recorder recorder;
     {
       const at::AutoGradMode enable(true);
+      const models::WordsInUse words(model.seam(), batch);
       const at::Tensor total = model.losses(batch).sum();
       model.seam().consumer = &recorder;
       torch::autograd::grad({total}, {model.seam().anchor}, {}, false, false, true);
@@ -141,7 +142,9 @@ PerSample plain_gradients(models::Model& model, const Batch& batch) {
       leaves.push_back(parameter->value);
       names.push_back(parameter->name);
     }
-    const at::Tensor loss = model.losses(batch.slice(b, 1)).sum();
+    const Batch sample = batch.slice(b, 1);
+    const models::WordsInUse words(model.seam(), sample);
+    const at::Tensor loss = model.losses(sample).sum();
     const auto gradients = torch::autograd::grad({loss}, leaves, {}, false, false, true);
     for (size_t i = 0; i < leaves.size(); ++i) {
       rows[names[i]].push_back(gradients[i].defined() ? gradients[i].to(at::kDouble)
@@ -237,12 +240,55 @@ at::Tensor norms_of(const PerSample& gradients, const std::vector<std::string>& 
   return squares.sqrt();
 }
 
+std::vector<std::vector<std::string>> members_of(const std::vector<privacy::ClipGroup>& groups,
+                                                 const PerSample& gradients) {
+  std::vector<std::vector<std::string>> members(groups.size() + 1);
+  for (const auto& [name, rows] : gradients)
+    members[privacy::clip_group_of(groups, name)].push_back(name);
+  return members;
+}
+
+namespace {
+
+at::Tensor clipped_sum(const at::Tensor& rows, const at::Tensor& factors) {
+  std::vector<int64_t> column(static_cast<size_t>(rows.dim()), 1);
+  column[0] = rows.size(0);
+  return (rows * factors.view(column)).sum(0);
+}
+
+// Each of clip_groups by its own norm and bound.
+void clip_in_groups(const PerSample& gradients, const std::vector<Group>& layers,
+                    const privacy::ClipOptions& options, Expected& expected) {
+  std::vector<privacy::ClipGroup> groups = privacy::parse_clip_groups(options.clip_groups);
+  const auto members = members_of(groups, gradients);
+  groups.push_back({{}, options.max_grad_norm});
+  double below_one = 0, used = 0;
+  for (size_t k = 0; k < groups.size(); ++k) {
+    if (members[k].empty()) continue;
+    const at::Tensor norms = norms_of(gradients, members[k]);
+    const at::Tensor factors = at::minimum(at::ones_like(norms), groups[k].bound / (norms + 1e-6));
+    below_one += factors.lt(1).to(at::kDouble).mean().item<double>();
+    ++used;
+    for (const std::string& name : members[k])
+      expected.clipped[name] = clipped_sum(gradients.at(name), factors);
+  }
+  for (const Group& layer : layers)
+    expected.group_norms.push_back(norms_of(gradients, layer.parameters));
+  expected.clipped_share = below_one / used;
+}
+
+}  // namespace
+
 Expected expected_clipping(const PerSample& gradients, const std::vector<Group>& groups,
                            const privacy::ClipOptions& options) {
   Expected expected;
   std::vector<std::string> all;
   for (const auto& [name, rows] : gradients) all.push_back(name);
   expected.norms = norms_of(gradients, all);
+  if (options.clipping == "groups") {
+    clip_in_groups(gradients, groups, options, expected);
+    return expected;
+  }
   const bool per_layer = options.clipping == "per_layer";
   const double bound = per_layer
                            ? options.max_grad_norm / std::sqrt(static_cast<double>(groups.size()))
@@ -258,10 +304,7 @@ Expected expected_clipping(const PerSample& gradients, const std::vector<Group>&
     const at::Tensor factors = per_layer ? factors_of(norms) : expected.factors;
     below_one += factors.lt(1).to(at::kDouble).mean().item<double>();
     for (const std::string& name : group.parameters) {
-      const at::Tensor& rows = gradients.at(name);
-      std::vector<int64_t> column(static_cast<size_t>(rows.dim()), 1);
-      column[0] = rows.size(0);
-      expected.clipped[name] = (rows * factors.view(column)).sum(0);
+      expected.clipped[name] = clipped_sum(gradients.at(name), factors);
     }
     expected.group_norms.push_back(norms);
     expected.group_factors.push_back(factors);

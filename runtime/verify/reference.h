@@ -9,6 +9,7 @@
 
 #include "runtime/models/model.h"
 #include "runtime/optim/optimizer_options.h"
+#include "runtime/privacy/clip_groups.h"
 #include "runtime/privacy/clipping.h"
 
 namespace moonshard::verify {
@@ -79,12 +80,15 @@ at::Tensor norms_of(const PerSample& gradients, const std::vector<std::string>& 
 /// What a private step must find.
 struct Expected {
   at::Tensor norms;                           ///< [B]
-  at::Tensor factors;                         ///< [B], undefined with per-layer clipping
+  at::Tensor factors;                         ///< [B], undefined with more than one bound
   std::vector<at::Tensor> group_norms;        ///< by group
-  std::vector<at::Tensor> group_factors;      ///< by group; all the same but for per-layer clipping
+  std::vector<at::Tensor> group_factors;      ///< by group; all the same with one bound
   std::map<std::string, at::Tensor> clipped;  ///< sum over samples of factor x gradient
   double clipped_share;                       ///< of (sample, group) pairs with a factor below 1
 };
+/// Parameters of each of clip_groups, and last of those that none of them matches.
+std::vector<std::vector<std::string>> members_of(const std::vector<privacy::ClipGroup>& groups,
+                                                 const PerSample& gradients);
 Expected expected_clipping(const PerSample& gradients, const std::vector<Group>& groups,
                            const privacy::ClipOptions& options);
 

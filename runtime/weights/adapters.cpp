@@ -170,6 +170,9 @@ void read_adapter_options(ModelOptions& options) {
   if (config.boolean_or("use_rslora", false)) alpha *= std::sqrt(static_cast<double>(rank));
   take<int64_t>("lora_rank", options.lora_rank, 0, rank, where);
   take<double>("lora_alpha", options.lora_alpha, 0, alpha, where);
+  // Not a part of the model: whoever trains on may choose another.
+  if (options.lora_dropout < 0 && config.has("lora_dropout"))
+    options.lora_dropout = config.number("lora_dropout", 0, 0.999);
 
   // What has an adapter is read from the tensors: the config may have a regular expression.
   const WeightSource source = open_weights(folder / kAdapterFile);
@@ -241,7 +244,7 @@ void save_adapter(const Model& model, const fs::path& folder) {
       {"base_model_name_or_path", o.weights.empty() ? models::hub_name(o.model) : o.weights},
       {"r", o.lora_rank},
       {"lora_alpha", o.lora_alpha},
-      {"lora_dropout", 0.0},
+      {"lora_dropout", o.lora_dropout},
       {"target_modules", target_modules(model)},
       {"modules_to_save", modules.empty() ? Json() : Json(modules)},
       {"bias", "none"},
@@ -264,7 +267,7 @@ std::unique_ptr<Model> merged_model(const Model& model) {
   const at::NoGradGuard no_grad;
   ModelOptions options = model.options();
   options.lora_rank = 0;
-  options.lora_alpha = 0;
+  options.lora_alpha = options.lora_dropout = 0;
   options.lora_targets = options.adapter = options.trained = options.weights = "";
   options.deferred = false;
   auto whole = models::make_model(options);

@@ -197,6 +197,13 @@ void read_dtype(const ConfigObject& config, ModelOptions& o) {
 
 }  // namespace
 
+std::map<std::string, std::string> tensors_of_parameters(const Model& model,
+                                                         const WeightSource& source) {
+  Plan plan = match_names(model, source);
+  check_shapes(model, source, plan);
+  return std::move(plan.file_names);
+}
+
 LoadReport defer_weights(Model& model, const std::filesystem::path& path) {
   auto source = std::make_shared<WeightSource>(open_weights(path));
   Plan plan = checked_plan(model, *source);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "runtime/models/model_options.h"
 
 namespace moonshard::weights {
+
+class WeightSource;
 
 /// Shards as large as other libraries make them.
 inline constexpr int64_t kDefaultShardBytes = 5'000'000'000;
@@ -36,6 +39,11 @@ LoadReport defer_weights(models::Model& model, const std::filesystem::path& path
 std::unique_ptr<models::Model> load_model(models::ModelOptions options,
                                           const std::filesystem::path& path,
                                           LoadReport* report = nullptr);
+
+/// The tensor that each parameter is filled from, by the parameter's name; those that the files
+/// lack are left out. Throws where load_weights would.
+std::map<std::string, std::string> tensors_of_parameters(const models::Model& model,
+                                                         const WeightSource& source);
 
 /// Throws UsageError for a parameter that is spread over ranks; `what` wants it whole.
 void check_is_whole(const models::Model& model, const models::Parameter& parameter,

@@ -2,7 +2,7 @@
 -- Inputs: none (synthetic batches, random weights). Outputs: a run folder, torch.json in it with PyTorch's own figures
 -- from the same machine (where python3 has torch and transformers), table.txt, and the table on the screen.
 -- PyTorch runs right before the rows of its work. MOONSHARD_BENCH_PYTHON names another Python for PyTorch's side.
--- Run: make bench-gpu, or: moonshard run scripts/bench/gpu.lua [llama|small|engines|dit|offload|long …] [--no-torch] [--iters N]
+-- Run: make bench-gpu, or: moonshard run scripts/bench/gpu.lua [llama|small|lora|engines|dit|offload|long …] [--no-torch] [--iters N]
 --      [--match TEXT] [--busy]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"

@@ -1,8 +1,9 @@
 """PyTorch's plain (non-private) step for the works of works.lua: what users of FSDP2 and torch.compile have today.
 Usage: torch_peer.py FAMILY TOKENS BATCH LAYERS eager|compile|offload [ITERS]. Prints one line: RESULT {json}.
-llama, llama1b: sequence classification; llama-lm, llama1b-lm, qwen, qwen2.5: language modelling. float32 master weights, bfloat16
-compute, float32 reduce, FSDP2 with a unit per block (offload: its CPUOffloadPolicy); qwen: bfloat16 weights, compile as one graph
-without FSDP. SGD for the 8B shapes and with offload, fused AdamW elsewhere."""
+llama, llama1b: sequence classification; llama-lm, llama1b-lm, llama-lora, qwen, qwen2.5: language modelling. float32 master weights,
+bfloat16 compute, float32 reduce, FSDP2 with a unit per block (offload: its CPUOffloadPolicy); qwen: bfloat16 weights, compile as one
+graph without FSDP; llama-lora: rank 16 on all linear layers of the blocks, all in bfloat16, base frozen, blocks compiled, without FSDP.
+SGD for the 8B shapes and with offload, fused AdamW elsewhere."""
 import json
 import os
 import sys
@@ -16,7 +17,7 @@ family, tokens, batch, layers, how = sys.argv[1], int(sys.argv[2]), int(sys.argv
 iters = int(sys.argv[6]) if len(sys.argv) > 6 else 12
 device = torch.device("cuda:0")
 is_lm = family not in ("llama", "llama1b")
-uses_sgd = family.startswith("llama") and not family.startswith("llama1b") or how == "offload"
+uses_sgd = family in ("llama", "llama-lm") or how == "offload"
 
 
 def make_model():
@@ -46,20 +47,48 @@ def shard(model):
     fully_shard(model, mesh=mesh, mp_policy=policy, offload_policy=offload)
 
 
+class Adapted(torch.nn.Module):
+    """y = base(x) + 2 up(down(x)), base frozen."""
+
+    def __init__(self, base, rank=16):
+        super().__init__()
+        self.base = base
+        self.down = torch.nn.Linear(base.in_features, rank, bias=False)
+        self.up = torch.nn.Linear(rank, base.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + 2 * self.up(self.down(x))
+
+
+def adapt(model):
+    model.requires_grad_(False)
+    for block in model.model.layers:
+        for part in (block.self_attn, block.mlp):
+            for name, layer in list(part.named_children()):
+                if isinstance(layer, torch.nn.Linear):
+                    setattr(part, name, Adapted(layer))
+        if how == "compile":
+            block.compile()
+
+
 def prepare():
     torch.manual_seed(1)
+    if family == "llama-lora":
+        torch.set_default_dtype(torch.bfloat16)
     with device:
         model = make_model()
+        if family == "llama-lora":
+            adapt(model)
     if family == "qwen":
         model = model.to(torch.bfloat16)
     if family == "qwen" and how == "compile":
         model.compile()
-    else:
+    elif family != "llama-lora":
         shard(model)
     if uses_sgd:
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-5, foreach=True)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+        optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-5, fused=True)
     loss_of_logits = torch.nn.CrossEntropyLoss()
 
     def loss():

@@ -59,6 +59,13 @@ local function long(tokens)
     { batch_size = 1, seq_length = tokens, num_layers = 32, warmup = 1, iters = 3 }), { { mode = "none" }, { mode = "auto" } })
 end
 
+--- Adapters of rank 16 on all linear layers of blocks, base frozen in bfloat16.
+local function lora(tokens, private, gib)
+  return work("lora", mixed({ model = "llama3.1-8b", lora_rank = 16, batch_size = 2 }, { seq_length = tokens, num_layers = 32 }),
+    { { mode = "none" }, { mode = "auto", goal = { ms = private, gib = gib } }, { mode = "bookkeeping" }, { mode = "flash_bookkeeping" } },
+    peers(("llama-lora %d 2 32"):format(tokens), "eager", "compile"))
+end
+
 M.works = {
   llama(2, 1024, 163, 155, 16000, 48), llama(2, 2048, 307, 320, 26000, 58), llama(2, 4096, 624, 630, 40000, 79),
   llama(16, 256, 298, 290), llama(8, 1024, 581, 602),
@@ -70,7 +77,9 @@ M.works = {
     peers("qwen 2048 4 24", "eager", "compile")),
   small(mixed { model = "qwen2.5-1.5b", batch_size = 4, seq_length = 2048, num_layers = 28 }, 152, 158,
     peers("qwen2.5 2048 4 28", "eager", "compile")),
-  dit_xl(8, 35, 38), dit_xl(32, 60, 63),
+  -- 50,000 tokens/s
+  small(mixed { model = "vaultgemma-1b", batch_size = 8, seq_length = 1024, num_layers = 26 }, nil, 8192 / 50),
+  dit_xl(8, 35, 38), dit_xl(32, 60, 63), lora(1024, 125, 23), lora(4096, 560),
   work("engines", mixed { model = "llama3.1-8b", task = "classify", optimizer = "sgd", batch_size = 2, seq_length = 1024, num_layers = 8 },
     { engine "none", engine "materialize", engine("ghost", 356), engine("flash", 469), engine("bookkeeping", 375),
       engine("flash_bookkeeping", 241), engine("auto", 241) }),
@@ -79,14 +88,15 @@ M.works = {
   long(16384), long(32768), long(65536),
 }
 
-M.sets = { "llama", "small", "engines", "dit", "offload", "long" }
+M.sets = { "llama", "small", "lora", "engines", "dit", "offload", "long" }
 
 --- Options that rows of one work have in common are the others: a point is found by them.
 M.row_keys = { "mode", "memory_budget_mb", "profile" }
 --- Names of all options that rows set, in the order of a point's name.
-M.option_keys = { "model", "task", "dtype", "param_dtype", "optimizer", "parallel", "cpu_offload", "checkpointing", "mode", "batch_size",
-  "seq_length", "num_layers", "memory_budget_mb", "profile", "warmup", "iters" }
-M.defaults = { cpu_offload = false, checkpointing = "none", memory_budget_mb = 0, profile = "layers", warmup = 4, iters = 12 }
+M.option_keys = { "model", "task", "dtype", "param_dtype", "optimizer", "parallel", "cpu_offload", "checkpointing", "lora_rank", "mode",
+  "batch_size", "seq_length", "num_layers", "memory_budget_mb", "profile", "warmup", "iters" }
+M.defaults = { cpu_offload = false, checkpointing = "none", lora_rank = 0, memory_budget_mb = 0, profile = "layers", warmup = 4,
+  iters = 12 }
 
 --- A row's options, with values for all keys.
 function M.options_of(one, row)
@@ -102,8 +112,8 @@ end
 
 function M.name_of(one)
   local o = one.options
-  return ("%s %s x%d B%d T%d%s"):format(o.model, o.task, o.num_layers, o.batch_size, o.seq_length,
-    o.cpu_offload and " offload" or o.checkpointing and " checkpointing" or "")
+  local kind = o.cpu_offload and " offload" or o.checkpointing and " checkpointing" or o.lora_rank and " LoRA" or ""
+  return ("%s %s x%d B%d T%d%s"):format(o.model, o.task, o.num_layers, o.batch_size, o.seq_length, kind)
 end
 
 return M

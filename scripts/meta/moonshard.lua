@@ -17,6 +17,7 @@
 ---@field lora_rank? integer rank of LoRA adapters; 0 means none. The other weights are frozen (0)
 ---@field lora_alpha? number adapters count alpha / rank times; 0 takes twice the rank (0)
 ---@field lora_targets? string names, last parts of names or globs of the linear layers with an adapter, separated by commas; empty: all in blocks
+---@field lora_dropout? number probability that a number of an adapter's input is dropped in a training step; -1 takes that of the adapter's folder, else 0 (-1)
 ---@field adapter? string folder of an adapter as PEFT saves it, to start from; it gives the lora options
 ---@field hidden_dim? integer model width; 0 takes the preset's (0)
 ---@field intermediate_dim? integer width inside the MLP; 0 takes the preset's (0)
@@ -52,7 +53,8 @@
 ---@field label_dropout? number share of labels replaced by the null class; -1 takes the preset's (-1)
 ---@field seed? integer start of every random number of the run that is not secret; -1 draws one from the operating system, the same for everything in a job (-1)
 ---@field mode? "none"|"materialize"|"ghost"|"flash"|"bookkeeping"|"flash_bookkeeping"|"auto" clipping engine; none trains without privacy (none)
----@field clipping? "flat"|"per_layer"|"automatic"|"adaptive" how norms become factors: one bound, one per layer, normalising, or a quantile (flat)
+---@field clipping? "flat"|"per_layer"|"automatic"|"adaptive"|"groups" how norms become factors: one bound, one per layer, normalising, a quantile, or bounds of clip_groups (flat)
+---@field clip_groups? string clipping = groups: globs of parameters and the bound of each group, '*lora_A* = 0.5; *.bias, score.* = 1'; max_grad_norm bounds what none of them matches
 ---@field max_grad_norm? number clipping bound C of each sample's gradient norm; adaptive clipping starts there (1)
 ---@field noise_multiplier? number noise std over C, added once to the summed gradient (1)
 ---@field stability? number automatic clipping: gamma in C / (norm + gamma) (0.01)
@@ -73,6 +75,7 @@
 ---@field beta1? number adam, adamw: decay of the mean (0.9)
 ---@field beta2? number adam, adamw: decay of the mean square (0.95)
 ---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+---@field state_dtype? "auto"|"bfloat16" dtype that moments and sums are kept in: the weights', or 16 bits, rounded by a coin so that small changes add up (auto)
 ---@field no_decay? string parameters without weight decay: norms, biases, embeddings and globs of names, separated by commas
 ---@field noise_correction? boolean adam, adamw in private training: takes the noise's variance out of the mean square (DP-AdamBC, Tang et al. 2024) (false)
 ---@field noise_floor? number noise_correction: least mean square that is left; 0 takes a hundredth of the noise's variance (0)
@@ -119,7 +122,9 @@
 ---@field invalid_utf8? "error"|"replace" what becomes of bytes that are no text (error)
 ---@field sampler? "fixed"|"shuffled"|"poisson" which samples a step takes: in order, in a new order each epoch, or by Poisson subsampling, which an epsilon requires; batch_size is then the most of a micro-batch (fixed)
 ---@field prefetch? integer steps whose data is fetched ahead; 0: none (2)
+---@field pad_batches? boolean poisson: every micro-batch has batch_size rows, filled up with rows that count nowhere; otherwise their sizes change from step to step (false)
 ---@field memory_history? boolean record PyTorch's GPU memory history: snapshot.pickle, also when memory runs out (false)
+---@field check_memory? boolean refuse before the start what cannot fit into memory, with advice (true)
 ---@field threads? integer CPU threads; 0 takes all cores (0)
 ---@field memory_limit_mb? integer cap on host tensors, beyond it the point is out of memory; 0 takes what the machine and its control group leave free (0)
 
@@ -132,6 +137,20 @@
 ---@field secure? boolean noise and sampling from a secret of the operating system, on a grid that resists floating-point attacks; false: reproducible noise from the seed, for verification and debugging: not private, no epsilon is claimed (true)
 ---@field releases? integer noised evaluations (ms.evaluate) that the target leaves room for (0)
 ---@field release_noise? number noise multiplier of each of them (0)
+
+---@class moonshard.Model_generate_options
+---@field prompt? any a text, a list of token ids, or a list of either; needed
+---@field tokenizer? Tokenizer of texts: a Tokenizer, a path or "bytes"; that of the model's folder
+---@field stop? any ids, or texts of one token each, that end a text; those of the model's folder, else the tokenizer's end of text; false: none
+---@field on_token? function called with (number of the prompt, id, piece of text) for each token as it comes
+---@field stream? boolean of a single prompt: show the text as it comes; by itself at the REPL's prompt
+---@field max_new_tokens? integer most tokens that are added to a prompt (128)
+---@field temperature? number scores are divided by it before a token is drawn; 0 takes the most probable one (1)
+---@field top_p? number draws among the fewest most probable tokens whose probabilities add up to this (1)
+---@field top_k? integer draws among so many most probable tokens; 0: among all (0)
+---@field seed? integer start of the random numbers; prompt i of the list has a stream of its own, whatever the other prompts are (0)
+---@field batch_size? integer prompts that are continued together, on each rank (64)
+---@field graph? "auto"|"yes"|"no"|boolean on a GPU: replay the step of a token as a CUDA graph; auto does so where it can (auto)
 
 ---@class moonshard.Runs_best_options
 ---@field most? boolean the most is the best, whatever the metric's name says
@@ -176,6 +195,7 @@
 ---@field wait? boolean until it is on the disk; else the next steps go on while it is written (false)
 ---@field keep? integer how many of the newest stay; 0: all (2)
 ---@field keep_every? integer those of steps that it divides stay as well; 0: none (0)
+---@field whole? boolean with the frozen weights of a LoRA run, too; else their folder and its fingerprint are noted, where they came from one (false)
 
 ---@class moonshard.Trainer_fit_options
 ---@field epochs? number passes over the data; the plan of the trainer's budget where neither this nor steps is given
@@ -195,6 +215,20 @@
 ---@field log? boolean write a run folder (true)
 ---@field progress? boolean a moving line on a terminal, a line now and then elsewhere; on the first rank (true)
 
+---@class moonshard.Trainer_generate_options
+---@field prompt? any a text, a list of token ids, or a list of either; needed
+---@field tokenizer? Tokenizer of texts: a Tokenizer, a path or "bytes"; that of the model's folder
+---@field stop? any ids, or texts of one token each, that end a text; those of the model's folder, else the tokenizer's end of text; false: none
+---@field on_token? function called with (number of the prompt, id, piece of text) for each token as it comes
+---@field stream? boolean of a single prompt: show the text as it comes; by itself at the REPL's prompt
+---@field max_new_tokens? integer most tokens that are added to a prompt (128)
+---@field temperature? number scores are divided by it before a token is drawn; 0 takes the most probable one (1)
+---@field top_p? number draws among the fewest most probable tokens whose probabilities add up to this (1)
+---@field top_k? integer draws among so many most probable tokens; 0: among all (0)
+---@field seed? integer start of the random numbers; prompt i of the list has a stream of its own, whatever the other prompts are (0)
+---@field batch_size? integer prompts that are continued together, on each rank (64)
+---@field graph? "auto"|"yes"|"no"|boolean on a GPU: replay the step of a token as a CUDA graph; auto does so where it can (auto)
+
 ---@class moonshard.Trainer_resume_options
 ---@field if_any? boolean return nil when there is no checkpoint (false)
 ---@field other_seed? boolean go on with this model's seed: other noise, other data (false)
@@ -203,6 +237,7 @@
 ---@field wait? boolean until it is on the disk; else the next steps go on while it is written (true)
 ---@field keep? integer how many of the newest stay; 0: all (0)
 ---@field keep_every? integer those of steps that it divides stay as well; 0: none (0)
+---@field whole? boolean with the frozen weights of a LoRA run, too; else their folder and its fingerprint are noted, where they came from one (false)
 
 ---@class moonshard.analyze_bottleneck_options
 ---@field thresholds? table where a share counts as high, by name
@@ -232,7 +267,9 @@
 ---@field seed? integer of weights, noise and coins (1)
 
 ---@class moonshard.clip_options
----@field clipping? "flat"|"per_layer"|"automatic"|"adaptive" how norms become factors: one bound, one per layer, normalising, or a quantile (flat)
+---@field groups? table list of { match = globs, max_grad_norm = bound }: clip_groups as a table (docs/engines.md)
+---@field clipping? "flat"|"per_layer"|"automatic"|"adaptive"|"groups" how norms become factors: one bound, one per layer, normalising, a quantile, or bounds of clip_groups (flat)
+---@field clip_groups? string clipping = groups: globs of parameters and the bound of each group, '*lora_A* = 0.5; *.bias, score.* = 1'; max_grad_norm bounds what none of them matches
 ---@field max_grad_norm? number clipping bound C of each sample's gradient norm; adaptive clipping starts there (1)
 ---@field noise_multiplier? number noise std over C, added once to the summed gradient (1)
 ---@field stability? number automatic clipping: gamma in C / (norm + gamma) (0.01)
@@ -265,6 +302,7 @@
 ---@field batch_size? integer samples per micro-batch and rank; poisson: the most of them (0)
 ---@field expected_batch_size? integer poisson: samples per step over all ranks; 0: batch_size x grad_accum x ranks (0)
 ---@field prefetch? integer steps that are fetched ahead; 0: none (2)
+---@field pad_batches? boolean poisson: every micro-batch has batch_size rows, filled up with rows that count nowhere; otherwise their sizes change from step to step (false)
 
 ---@class moonshard.data_synthetic_options
 ---@field model? Model gives the shapes, so that data:next() works before a trainer has it
@@ -344,6 +382,7 @@
 ---@field lora_rank? integer rank of LoRA adapters; 0 means none. The other weights are frozen (0)
 ---@field lora_alpha? number adapters count alpha / rank times; 0 takes twice the rank (0)
 ---@field lora_targets? string names, last parts of names or globs of the linear layers with an adapter, separated by commas; empty: all in blocks
+---@field lora_dropout? number probability that a number of an adapter's input is dropped in a training step; -1 takes that of the adapter's folder, else 0 (-1)
 ---@field adapter? string folder of an adapter as PEFT saves it, to start from; it gives the lora options
 ---@field hidden_dim? integer model width; 0 takes the preset's (0)
 ---@field intermediate_dim? integer width inside the MLP; 0 takes the preset's (0)
@@ -394,6 +433,7 @@
 ---@field beta1? number adam, adamw: decay of the mean (0.9)
 ---@field beta2? number adam, adamw: decay of the mean square (0.95)
 ---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+---@field state_dtype? "auto"|"bfloat16" dtype that moments and sums are kept in: the weights', or 16 bits, rounded by a coin so that small changes add up (auto)
 ---@field no_decay? string parameters without weight decay: norms, biases, embeddings and globs of names, separated by commas
 ---@field noise_correction? boolean adam, adamw in private training: takes the noise's variance out of the mean square (DP-AdamBC, Tang et al. 2024) (false)
 ---@field noise_floor? number noise_correction: least mean square that is left; 0 takes a hundredth of the noise's variance (0)
@@ -409,6 +449,7 @@
 ---@field beta1? number adam, adamw: decay of the mean (0.9)
 ---@field beta2? number adam, adamw: decay of the mean square (0.95)
 ---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+---@field state_dtype? "auto"|"bfloat16" dtype that moments and sums are kept in: the weights', or 16 bits, rounded by a coin so that small changes add up (auto)
 ---@field no_decay? string parameters without weight decay: norms, biases, embeddings and globs of names, separated by commas
 ---@field noise_correction? boolean adam, adamw in private training: takes the noise's variance out of the mean square (DP-AdamBC, Tang et al. 2024) (false)
 ---@field noise_floor? number noise_correction: least mean square that is left; 0 takes a hundredth of the noise's variance (0)
@@ -424,9 +465,27 @@
 ---@field beta1? number adam, adamw: decay of the mean (0.9)
 ---@field beta2? number adam, adamw: decay of the mean square (0.95)
 ---@field eps? number adam, adamw: added to the root of the mean square (1e-08)
+---@field state_dtype? "auto"|"bfloat16" dtype that moments and sums are kept in: the weights', or 16 bits, rounded by a coin so that small changes add up (auto)
 ---@field no_decay? string parameters without weight decay: norms, biases, embeddings and globs of names, separated by commas
 ---@field noise_correction? boolean adam, adamw in private training: takes the noise's variance out of the mean square (DP-AdamBC, Tang et al. 2024) (false)
 ---@field noise_floor? number noise_correction: least mean square that is left; 0 takes a hundredth of the noise's variance (0)
+
+---@class moonshard.plan_options: moonshard.run_options
+---@field gpu? string h200, h100, a100, cpu, this (calibrated), or the file of a profile; this machine's, else cpu
+---@field gpus? integer GPUs of a node (1)
+---@field nodes? integer machines (1)
+---@field node_link? string link between nodes; link is that inside of one (infiniband)
+---@field memory_gb? number memory that a rank may use; the device's
+---@field global_batch? integer samples of a step, of all ranks; batch_size times ranks and grad_accum
+---@field examples? number samples of the data, for epochs and epsilon
+---@field tokens? number tokens to train on
+---@field steps? number steps of the run
+---@field wall_time_h? number hours that the run may take
+---@field price_per_gpu_hour? number price of a GPU hour, in any currency
+---@field private? boolean try the private engines; so does a budget, or a private mode (false)
+---@field search? boolean false predicts the configuration as it is given (true)
+---@field try? table option = { values }: tried beside what is searched by itself
+---@field keep? integer plans that are kept (10)
 
 ---@class moonshard.plot_options
 ---@field data? any or the first item: list of rows or numbers, table of columns, results, Table; needed
@@ -557,6 +616,7 @@
 ---@field lora_rank? integer rank of LoRA adapters; 0 means none. The other weights are frozen (0)
 ---@field lora_alpha? number adapters count alpha / rank times; 0 takes twice the rank (0)
 ---@field lora_targets? string names, last parts of names or globs of the linear layers with an adapter, separated by commas; empty: all in blocks
+---@field lora_dropout? number probability that a number of an adapter's input is dropped in a training step; -1 takes that of the adapter's folder, else 0 (-1)
 ---@field adapter? string folder of an adapter as PEFT saves it, to start from; it gives the lora options
 ---@field hidden_dim? integer model width; 0 takes the preset's (0)
 ---@field intermediate_dim? integer width inside the MLP; 0 takes the preset's (0)
@@ -820,6 +880,16 @@ function Model:forward(batch) end
 ---@return integer
 function Model:freeze(glob) end
 
+---What the model puts behind a prompt, or behind each of a list: text where there is a tokenizer, and ids. At the prompt of the REPL the text of a single one is shown as it comes. print shows the texts.
+---```lua
+---local writer = ms.model("llama3-tiny", { task = "lm", device = "cpu" })
+---local made = writer:generate { prompt = { "to be", "or not" }, tokenizer = "bytes", stop = false, max_new_tokens = 4, temperature = 0.8 }
+---print(#made.texts, #made.ids[2], made.ended[1])  --> 2	4	length
+---```
+---@param options moonshard.Model_generate_options
+---@return Generation
+function Model:generate(options) end
+
 ---One loss per sample, without gradients.
 ---```lua
 ---print(model:losses(data:next()).shape[1])  --> 2
@@ -921,6 +991,15 @@ function Trainer:fit(options) end
 ---print(model:parameter("model.norm.weight").numel)  --> 16
 ---```
 function Trainer:gather() end
+
+---The same from the trainer's model, whose parameters may be in parts: all ranks together share the prompts, and all get all texts.
+---```lua
+---local writing = ms.trainer { model = ms.model("llama3-tiny", { task = "lm", device = "cpu" }) }
+---print(writing:generate({ prompt = { 1, 2, 3 }, max_new_tokens = 5, temperature = 0 }).new_tokens)  --> 5
+---```
+---@param options moonshard.Trainer_generate_options
+---@return Generation
+function Trainer:generate(options) end
 
 ---What the run has spent so far, and all that the claim rests on; without a claim the reason.
 ---```lua
@@ -1024,6 +1103,13 @@ function Tokenizer:decode(ids, options) end
 ---@param options? moonshard.Tokenizer_encode_options
 ---@return integer[]
 function Tokenizer:encode(text, options) end
+
+---The id that ends a text, where the tokenizer has one of the usual names for it.
+---```lua
+---print(ms.tokenizer("bytes"):end_of_text())  --> 0
+---```
+---@return integer?
+function Tokenizer:end_of_text() end
 
 ---The id of exactly this token.
 ---```lua
@@ -1293,6 +1379,83 @@ local Profile = {}
 ---@field privacy string what of the figures is protected, and why not
 local Evaluation = {}
 
+---Texts that a model has made; made by Model:generate. Prints as these.
+---@class Generation
+---@field text string? of a single prompt: what was put behind it
+---@field texts string[]? of each prompt; where there is a tokenizer
+---@field ids table[] of each prompt: the new tokens, without the one that ended it
+---@field ended string[] of each prompt: stop (by a stop token) or length (max_new_tokens)
+---@field prompt_tokens integer tokens of all prompts
+---@field new_tokens integer tokens that were made, stop tokens included
+---@field seconds number all of it
+---@field prefill_seconds number reading the prompts, up to the first token
+---@field decode_seconds number the tokens behind it
+---@field tokens_per_second number new tokens in all seconds
+---@field cache_bytes integer of the KV cache
+---@field graph string yes where tokens were replayed as a CUDA graph, else why not
+---@field streamed boolean the text was shown as it came
+local Generation = {}
+
+---What training needs on a cluster, modelled; made by ms.plan. Prints as tables.
+---@class Plan
+---@field plans table[] configurations that fit, fastest first: options, peak_memory_bytes, breakdown, step_ms, phases_ms, run, …
+---@field best table? the first of them
+---@field too_large table[] the fastest that do not fit; why says what is missing and what would help
+---@field front table[] time against memory: no other is faster and smaller
+---@field tried integer configurations that were predicted
+---@field machine table the machine's profile: name, device, source, measured
+---@field assumptions string[] what times and links are taken from
+---@field memory_bytes number that a rank may use
+---@field ranks integer GPUs of all nodes
+---@field tokens_per_sample integer positions that the model computes for one sample
+---@field num_parameters integer of the model
+---@field too_slow string? where no plan keeps within wall_time_h
+local Plan = {}
+
+---Every term of a plan: memory by owner, time by phase, the run, what is assumed.
+---```lua
+---local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }
+---print(plan:explain():match "^memory of a rank")  --> memory of a rank
+---```
+---@param place? integer
+---@return string
+function Plan:explain(place) end
+
+---A plan that fits, by its place.
+---```lua
+---local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }
+---print(plan:row(1).fits)  --> true
+---```
+---@param place? integer
+---@return table
+function Plan:row(place) end
+
+---The Lua script that runs a plan.
+---```lua
+---local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }
+---print(plan:script():match "ms%.run")  --> ms.run
+---```
+---@param place? integer
+---@return string
+function Plan:script(place) end
+
+---A sweep around a plan: its neighbours in batch, checkpointing and engine.
+---```lua
+---local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }
+---print(plan:sweep_script():match "ms%.sweep")  --> ms.sweep
+---```
+---@param place? integer
+---@return string
+function Plan:sweep_script(place) end
+
+---Writes the simulated step as a Chrome trace, marked as modelled.
+---```lua
+---ms.plan({ model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }):trace(os.tmpname())
+---```
+---@param file string
+---@param place? integer
+function Plan:trace(file, place) end
+
 ---What Trainer:fit did. Prints as a line.
 ---@class Fit
 ---@field steps integer the last step's number
@@ -1419,6 +1582,7 @@ function ms.audit(options) end
 ---A clipping engine's options, checked. ms.engines() lists the engines.
 ---```lua
 ---print(ms.clip("flash", { max_grad_norm = 0.5, clipping = "per_layer" }).max_grad_norm)  --> 0.5
+---print(ms.clip("auto", { groups = { { match = "*.bias", max_grad_norm = 0.5 } } }).clip_groups)  --> *.bias = 0.5
 ---```
 ---@param engine string
 ---@param options? moonshard.clip_options
@@ -1706,11 +1870,20 @@ function ms.options() end
 
 ---The options of a function or method: name, kind, type, default, choices, doc.
 ---```lua
----print(ms.options_of(ms.clip)[1].name)  --> clipping
+---print(ms.options_of(ms.optim.adam)[1].name)  --> lr
 ---```
 ---@param of function|string
 ---@return table[]?
 function ms.options_of(of) end
+
+---Memory by owner, time by phase, GPU hours, price and epsilon of training on a cluster, before anything runs, and the fastest configurations that fit. Other keys are experiment options: what is given stays, what is not is searched. print shows a table.
+---```lua
+---local plan = ms.plan { model = "llama3.1-8b", mode = "bookkeeping", gpu = "h200", gpus = 8, global_batch = 64, seq_length = 1024 }
+---print(plan.best.options.parallel)  --> fsdp
+---```
+---@param options moonshard.plan_options
+---@return Plan
+function ms.plan(options) end
 
 ---A figure of your own as PNG, SVG or PDF. data: a list of rows, a table of columns, results (ms.load; x = "step" takes their steps) or a Table of an analysis.
 ---```lua

@@ -91,11 +91,43 @@ function Search:best()
   return best, self.fitting[best]
 end
 
---- Doubling, then bisection; then the whole run of the answer, which may need more than its try. When it does, the
--- search goes on below.
-function Search:go(low, high, verify)
-  local size = low
-  while self:fits(size) and size < high do size = math.min(size * 2, high) end
+--- The largest batch that is predicted to fit, as a place to start: the search is right whatever it says.
+local function predicted_batch(options, low, high)
+  local on_gpu = options.device ~= nil and options.device ~= "cpu"
+  local memory = (options.memory_limit_mb or 0) * 2 ^ 20
+  if memory == 0 then
+    local gpus = on_gpu and package.loaded["moonshard"].gpus().gpus or {}
+    memory = gpus[1] and gpus[1].memory_total_bytes or 0
+  end
+  local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or options.nproc or 1
+  if memory == 0 then return low end
+  local machine = require("moonshard.plan_machines").find(on_gpu and "h200" or "cpu", 1).file
+  local function fits(size)
+    local ok, plan = pcall(native.plan.predict, lists.merged(options, { batch_size = size, world = "auto" }),
+      { machine = machine, gpus = ranks, memory_bytes = memory })
+    return ok and plan.fits
+  end
+  local best, worst = low, math.min(high, 2 ^ 20) + 1
+  if not fits(low) then return low end
+  while worst - best > 1 do
+    local size = math.min(best * 2, math.floor((best + worst) / 2))
+    if fits(size) then best = size else worst = size end
+  end
+  return best
+end
+
+--- From the prediction on: doubling, then bisection; then the whole run of the answer, which may need more than its try.
+-- When it does, the search goes on below.
+function Search:go(low, high, verify, first)
+  local size, fits = first, self:fits(first)
+  if not fits and first > low then
+    self:fits(low)
+  else
+    while fits and size < high do
+      size = math.min(size * 2, high)
+      fits = self:fits(size)
+    end
+  end
   while true do
     local best = self:best()
     if best == 0 then return end
@@ -136,7 +168,8 @@ return function(options)
   end
   shared = points_of.with_own_names(shared)
   if shared.batch_size then blame("ms.find_max_batch: option 'batch_size': expected low and high, got a batch size") end
-  local first = point_of(shared, options.low or 1)  -- mistakes are found before a folder is made
+  local low, high = options.low or 1, options.high or 2 ^ 30
+  local first = point_of(shared, low)  -- mistakes are found before a folder is made
   if first.options.device == "cpu" and not options.high and (first.options.memory_limit_mb or 0) == 0 then
     blame("ms.find_max_batch: expected memory_limit_mb or high on a CPU, got neither; the search would take all of the machine's memory")
   end
@@ -154,7 +187,7 @@ return function(options)
     options = { retry = 0, timeout = options.timeout or 0, drain_timeout = 30, lock = options.lock } }
   search.job.device = device.new(search.job.options, function(text) bar:say(text) end, function() return native.launch.interrupts() > 0 end)
   native.launch.begin_interrupts()
-  local ok, message = pcall(search.go, search, options.low or 1, options.high or 2 ^ 30, options.verify ~= false)
+  local ok, message = pcall(search.go, search, low, high, options.verify ~= false, predicted_batch(first.options, low, high))
   pcall(bar.stop, bar, ok and "finished" or "stopped")
   folders.close(folder)
   native.launch.end_interrupts()

@@ -5,11 +5,16 @@ return function(ms)
   ms.analyze, ms.compare = analyze, analyze.compare
   ms.sweep = require("moonshard.sweep").new
   ms.find_max_batch = require "moonshard.find_max_batch"
+  ms.plan = require("moonshard.plan").plan
   ms.load = require("moonshard.runs").load
   ms.profile = require("moonshard.profile").profile
   ms.evaluate = require("moonshard.evaluate").evaluate
   local training = require("moonshard.native").training
   training.methods.fit = require("moonshard.fit").fit
+  local generate = require("moonshard.generate").generate
+  local model_methods = require("moonshard.native").model_methods
+  model_methods.generate = generate
+  training.methods.generate = function(...) return generate(...) end
   ms.plot = require("moonshard.plot_figure").plot
   ms.report = require("moonshard.report").report
   ms.log = { run = require("moonshard.run_log").run }
@@ -22,6 +27,9 @@ return function(ms)
   ms.document(ms.find_max_batch, "ms.find_max_batch",
     "ms.find_max_batch { low, high, verify, timeout, … } -> { batch_size, failed_at, tries }",
     "The largest batch_size that fits, by trying, each try in a process of its own. Other keys are experiment options.")
+  ms.document(ms.plan, "ms.plan", "ms.plan { model, gpu, gpus, nodes, global_batch, examples, price_per_gpu_hour, … } -> Plan",
+    "Memory by owner, time by phase, GPU hours, price and epsilon of training on a cluster, before anything runs, and the fastest "
+    .. "configurations that fit. Other keys are experiment options: what is given stays, what is not is searched. print shows a table.")
   ms.document(ms.load, "ms.load", "ms.load(folder or folders) -> Runs",
     "The results in a run folder: runs:overhead{}, runs:plot(name), runs:table(). A list of folders: all their points, with the axis "
     .. "run.")
@@ -34,6 +42,13 @@ return function(ms)
   ms.document(training.methods.fit, "Trainer:fit",
     "Trainer:fit { epochs, steps, evaluate, evaluate_every, patience, best, on_step, … } -> Fit",
     "Trains until a step with a progress bar, evaluates, stops early, keeps the best checkpoint, and writes the curve into a run folder.")
+  ms.document(model_methods.generate, "Model:generate",
+    "Model:generate { prompt, max_new_tokens, temperature, top_p, top_k, seed, stop, tokenizer, on_token, … } -> Generation",
+    "What the model puts behind a prompt, or behind each of a list: text where there is a tokenizer, and ids. At the prompt of the REPL "
+    .. "the text of a single one is shown as it comes. print shows the texts.")
+  ms.document(training.methods.generate, "Trainer:generate",
+    "Trainer:generate { prompt, max_new_tokens, … } -> Generation",
+    "The same from the trainer's model, whose parameters may be in parts: all ranks together share the prompts, and all get all texts.")
   ms.document(ms.plot, "ms.plot", "ms.plot { data, x, y, group, kind, error, log, title, out, … } -> Figure",
     "A figure of your own as PNG, SVG or PDF. data: a list of rows, a table of columns, results (ms.load; x = \"step\" takes their steps) "
     .. "or a Table of an analysis.")

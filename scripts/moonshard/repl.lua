@@ -225,7 +225,10 @@ function Session:run(text)
   end
   local chunk, message = self:compile(text)
   if not chunk then return self:fail(message) end
-  return self:finish(chunk, self:call(chunk.fn))
+  M.current = self  -- for what shows itself while it runs
+  local results = self:call(chunk.fn)
+  M.current = nil
+  return self:finish(chunk, results)
 end
 
 --- Run the start-up file in the session's environment. A missing file is fine.

@@ -21,16 +21,17 @@ describe("adapters", function()
   after_each(function() support.remove(folder) end)
 
   it("are a table of options, and flat ones in experiments", function()
-    local model = tiny { lora = { rank = 3, alpha = 6, targets = { "q_proj", "v_proj" }, dropout = 0 } }
+    local model = tiny { lora = { rank = 3, alpha = 6, targets = { "q_proj", "v_proj" }, dropout = 0.05 } }
     assert.are.equal(5, #model.trainable)  -- two of two matrices, and the head
     assert.are.equal("q_proj,v_proj", model.options.lora_targets)
+    assert.are.equal(0.05, model.options.lora_dropout)
     local record = ms.run { model = "llama3-tiny", num_layers = 1, device = "cpu", lora_rank = 3, iters = 1, warmup = 0, batch_size = 2,
       seq_length = 6, mode = "auto" }
     assert.are.equal("ok", record.status)
     assert.matches("expected rank, alpha, targets or dropout, got 'rnak'", message_of(tiny, { lora = { rank = 2, rnak = 3 } }))
     assert.matches("expected { rank = …", message_of(tiny, { lora = { alpha = 3 } }))
     assert.matches("expected { rank = …", message_of(tiny, { lora = 3 }))
-    assert.matches("expected dropout = 0", message_of(tiny, { lora = { rank = 2, dropout = 0.1 } }))
+    assert.matches("lora_dropout': expected a number from %-1 to 0.999, got 1", message_of(tiny, { lora = { rank = 2, dropout = 1 } }))
   end)
 
   it("alone are trained, saved and merged", function()

@@ -342,7 +342,7 @@ describe("the trainer", function()
     assert.are.equal("linear-tiny", tr.model.name)
     assert.are.equal("Trainer of linear-tiny with engine materialize", tostring(tr))
     assert.matches("Trainer: expected a field %(model, engine, private, steps, privacy_steps, planned_steps, steps_per_epoch, "
-      .. "noise_multiplier, clip_bound, units%) or a method %(step, fit, privacy, gather, save, finish_save, durable, resume, "
+      .. "noise_multiplier, clip_bound, units%) or a method %(step, fit, generate, privacy, gather, save, finish_save, durable, resume, "
       .. "trace, close%), got 'stpe'",
       message_of(function() return tr.stpe end))
   end)

@@ -196,6 +196,38 @@ describe("trainer options", function()
     assert.is_true(math.abs(tr.clip_bound - 1e-3 * math.exp(0.2 * 0.5)) < 1e-15) -- all samples are above it
   end)
 
+  it("groups of parameters are clipped each to its own bound", function()
+    local function clip(groups, more)
+      local options = { noise_multiplier = 0, max_grad_norm = 0.2, groups = groups }
+      for key, value in pairs(more or {}) do options[key] = value end
+      return ms.clip("ghost", options)
+    end
+    local model, start = linear(), linear()
+    local tr = trainer(model, { clip = clip { { match = { "*.bias" }, max_grad_norm = 1e-3 }, { match = "*.1.*", max_grad_norm = 2e-3 } },
+      optimizer = ms.optim.sgd { lr = 6 } })  -- of the sum: divided by six samples
+    assert.is_near(math.sqrt(1e-6 + 4e-6 + 0.04), tr.clip_bound, 1e-15)
+    assert.are.same({}, tr:step(batch).factors)
+    local moved = {}
+    for _, name in ipairs(model.parameters) do
+      local group = name:find "bias" and "bias" or name:find "%.1%." and "second" or "rest"
+      local change = model:parameter(name) - start:parameter(name)
+      moved[group] = (moved[group] or 0) + (change * change):sum():item()
+    end
+    for group, bound in pairs { bias = 1e-3, second = 2e-3, rest = 0.2 } do
+      local length = math.sqrt(moved[group])
+      assert.is_true(length <= 6 * bound and length > bound, group .. " " .. length)
+    end
+    assert.are.equal("*.bias = 0.5; a, b = 1", clip({ { match = "*.bias", max_grad_norm = 0.5 },
+      { match = { "a", "b" }, max_grad_norm = 1 } }).clip_groups)
+    assert.matches("option 'groups': expected { { match = globs, max_grad_norm = bound }, … }, got",
+      message_of(clip, { { match = "*" } }), 1, true)
+    assert.matches("expected a bound from 1e-12 to 1e12, got '-1'", message_of(clip, { { match = "*", max_grad_norm = -1 } }), 1, true)
+    assert.matches("got 'score.* = 1', which matches none", message_of(trainer, linear(),
+      { clip = clip { { match = "score.*", max_grad_norm = 1 } } }), 1, true)
+    assert.matches("expected clipping = groups beside it, got flat", message_of(trainer, linear(),
+      { clip = clip({ { match = "*", max_grad_norm = 1 } }, { clipping = "flat" }) }), 1, true)
+  end)
+
   it("a sample without a finite gradient is dropped and counted", function()
     local inputs = batch.inputs:tolist()
     inputs[2][1] = 0 / 0

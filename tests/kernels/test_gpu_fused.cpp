@@ -6,11 +6,11 @@
 
 #include "kernels/common/choice.h"
 #include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/gated/gated.h"
 #include "kernels/gelu/gelu.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
-#include "kernels/swiglu/swiglu.h"
 #include "runtime/data/source.h"
 #include "runtime/models/blocks/attention.h"
 #include "runtime/models/registry.h"
@@ -50,17 +50,25 @@ TEST_F(GpuFused, ActivationsEqualTheirReferences) {
     for (const int64_t width : {96, 101}) {
       const at::Tensor a = at::randn({3, 17, width}, on_gpu(type)) * 3, b = at::randn_like(a),
                        g = at::randn_like(a);
-      ASSERT_TRUE(kernels::swiglu_kernel_runs(a));
-      EXPECT_LT(difference(kernels::swiglu_forward(a, b), kernels::swiglu_forward_ref(a, b)),
-                tolerance_of(type));
-      const auto got = kernels::swiglu_backward(g, a, b),
-                 want = kernels::swiglu_backward_ref(g, a, b);
-      EXPECT_LT(difference(got.gate, want.gate), tolerance_of(type));
-      EXPECT_LT(difference(got.up, want.up), tolerance_of(type));
-      at::Tensor mine = g.clone();
-      const auto in_place = kernels::swiglu_backward(mine, a, b, /*overwrite=*/true);
-      EXPECT_EQ(in_place.up.data_ptr(), mine.data_ptr());
-      EXPECT_TRUE(at::equal(in_place.up, got.up));
+      ASSERT_TRUE(kernels::gated_kernel_runs(a));
+      for (const auto gate : {kernels::GateFunction::Silu, kernels::GateFunction::GeluTanh}) {
+        const at::Tensor product = kernels::gated_forward(a, b, gate);
+        EXPECT_LT(difference(product, kernels::gated_forward_ref(a, b, gate)), tolerance_of(type));
+        const auto got = kernels::gated_backward(g, a, b, gate),
+                   want = kernels::gated_backward_ref(g, a, b, gate);
+        EXPECT_LT(difference(got.gate, want.gate), tolerance_of(type));
+        EXPECT_LT(difference(got.up, want.up), tolerance_of(type));
+        EXPECT_FALSE(got.product.defined());
+        const at::Tensor mine[] = {g.clone(), a.clone(), b.clone()};
+        const auto in_place =
+            kernels::gated_backward(mine[0], mine[1], mine[2], gate, {true, true, true});
+        EXPECT_EQ(in_place.up.data_ptr(), mine[0].data_ptr());
+        EXPECT_EQ(in_place.gate.data_ptr(), mine[1].data_ptr());
+        EXPECT_EQ(in_place.product.data_ptr(), mine[2].data_ptr());
+        EXPECT_TRUE(at::equal(in_place.up, got.up));
+        EXPECT_TRUE(at::equal(in_place.gate, got.gate));
+        EXPECT_TRUE(at::equal(in_place.product, product));
+      }
       EXPECT_LT(difference(kernels::gelu_forward(a), kernels::gelu_forward_ref(a)),
                 tolerance_of(type));
       EXPECT_LT(difference(kernels::gelu_backward(g, a), kernels::gelu_backward_ref(g, a)),
@@ -164,19 +172,20 @@ TEST_F(GpuFused, CrossEntropyEqualsItsReference) {
                        factors = at::rand({13}, on_gpu(at::kFloat));
       labels[5] = kernels::kIgnoredLabel;
       ASSERT_TRUE(kernels::cross_entropy_kernel_runs(scores));
-      const auto got = kernels::cross_entropy_forward(scores, labels),
-                 want = kernels::cross_entropy_forward_ref(scores, labels);
-      EXPECT_LT(difference(got.losses, want.losses), 2e-6);
-      const at::Tensor gradient =
-          kernels::cross_entropy_backward_ref(scores, labels, want.log_sums, factors);
-      EXPECT_LT(difference(kernels::cross_entropy_backward(scores, labels, want.log_sums, factors),
-                           gradient),
-                tolerance_of(type));
-      at::Tensor mine = scores.clone();
-      EXPECT_LT(
-          difference(kernels::cross_entropy_backward(mine, labels, want.log_sums, factors, true),
-                     gradient),
-          tolerance_of(type));
+      for (const double cap : {0.0, 5.0}) {
+        const auto got = kernels::cross_entropy_forward(scores, labels, cap),
+                   want = kernels::cross_entropy_forward_ref(scores, labels, cap);
+        EXPECT_LT(difference(got.losses, want.losses), 2e-6);
+        const at::Tensor gradient =
+            kernels::cross_entropy_backward_ref(scores, labels, want.log_sums, factors, cap);
+        for (const bool overwrite : {false, true}) {
+          at::Tensor mine = scores.clone();
+          EXPECT_LT(difference(kernels::cross_entropy_backward(mine, labels, want.log_sums, factors,
+                                                               overwrite, cap),
+                               gradient),
+                    tolerance_of(type));
+        }
+      }
     }
   }
 }

@@ -244,5 +244,14 @@ TEST(BoundedSquares, SaysWhatItExpects) {
   EXPECT_NO_THROW(bounded_squares({one}, {{NormSource::Gram, right, right}}));
 }
 
+// What cancels is trusted to the digits of the matrices: in double they are many.
+TEST(BoundedSquares, MarginsOfGramMatricesFollowTheirDtype) {
+  const at::Tensor value = at::full({1}, 1.0, at::kDouble), magnitude = value * 100;
+  EXPECT_GT(bounded_gram(value, magnitude).item<double>(), 1 + 5e-5);
+  EXPECT_GT(bounded_gram(value, magnitude, at::kDouble).item<double>(), 1);
+  EXPECT_LT(bounded_gram(value, magnitude, at::kDouble).item<double>(), 1 + 1e-11);
+  EXPECT_EQ(bounded_gram(value, value * 2).item<double>(), 1) << "nothing cancels";
+}
+
 }  // namespace
 }  // namespace moonshard::kernels

@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/gelu/gelu.h"
-#include "kernels/swiglu/swiglu.h"
 #include "runtime/models/blocks/param_ops.h"
 
 namespace moonshard::models {
@@ -13,21 +12,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
-
-// Kept for backward: the inputs. silu(gate) is made again, which costs less than to keep it.
-struct SwigluFunction : Function<SwigluFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate,
-                            const at::Tensor& up) {
-    context->save_for_backward({gate, up});
-    return kernels::swiglu_forward(gate, up);
-  }
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const auto found =
-        kernels::swiglu_backward(gradients[0], saved[0], saved[1], /*overwrite=*/true);
-    return {found.gate, found.up};
-  }
-};
 
 struct GeluFunction : Function<GeluFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
@@ -41,14 +25,6 @@ struct GeluFunction : Function<GeluFunction> {
 };
 
 }  // namespace
-
-at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
-  return SwigluFunction::apply(gate, up);
-}
-
-bool swiglu_is_fused(const Seam& seam, const at::Tensor& gate) {
-  return !seam.plain_autograd && takes_fused_form(kernels::swiglu_kernel_runs(gate));
-}
 
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up) {
   return at::gelu(gate, "tanh") * up;

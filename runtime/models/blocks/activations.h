@@ -7,16 +7,12 @@
 
 namespace moonshard::models {
 
-// Note: results that are overwritten. The fused forms below write the gradient of an input into the
-// memory of the result's gradient. So the result must go into one linear layer and nowhere else: a
-// linear layer allocates its input's gradient, and nothing else holds it.
-
-/// silu(gate) * up in one pass, where swiglu_is_fused is true. See "results that are overwritten".
-at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
-bool swiglu_is_fused(const Seam& seam, const at::Tensor& gate);
+// Note: results that are overwritten. The fused form of gelu_tanh writes the gradient of its input
+// into the memory of the result's gradient. So the result must go into one linear layer and nowhere
+// else: a linear layer allocates its input's gradient, and nothing else holds it.
 
 /// gelu(gate) * up, GELU in its tanh form (GeGLU), by plain operations: autograd keeps both, the
-/// opened gate and the product.
+/// opened gate and the product. Fused: gated_linear (param_ops.h).
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up);
 
 /// scores -> cap tanh(scores / cap).

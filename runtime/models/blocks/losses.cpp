@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include "kernels/cross_entropy/cross_entropy.h"
+#include "runtime/models/blocks/activations.h"
 #include "runtime/models/blocks/param_ops.h"
 
 namespace moonshard::models {
@@ -21,8 +22,9 @@ at::Tensor at_least_float(const at::Tensor& x) {
 // Scores [N, V] -> losses [N]. Kept for backward: the scores and one number per row.
 struct RowLossFunction : torch::autograd::Function<RowLossFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& scores,
-                            const at::Tensor& labels) {
-    const kernels::RowLosses rows = kernels::cross_entropy_forward(scores, labels);
+                            const at::Tensor& labels, double cap) {
+    const kernels::RowLosses rows = kernels::cross_entropy_forward(scores, labels, cap);
+    context->saved_data["cap"] = cap;
     context->save_for_backward({scores, labels, rows.log_sums});
     return rows.losses;
   }
@@ -31,9 +33,10 @@ struct RowLossFunction : torch::autograd::Function<RowLossFunction> {
     // A graph that is kept needs its scores once more.
     const bool last = !torch::autograd::get_current_graph_task_keep_graph();
     const at::Tensor scores = saved[0].variable_data();
-    return {kernels::cross_entropy_backward(scores, saved[1], saved[2], gradients[0],
-                                            /*overwrite=*/last),
-            at::Tensor()};
+    return {
+        kernels::cross_entropy_backward(scores, saved[1], saved[2], gradients[0],
+                                        /*overwrite=*/last, context->saved_data["cap"].toDouble()),
+        at::Tensor(), at::Tensor()};
   }
 };
 
@@ -43,11 +46,12 @@ at::Tensor classification_losses(const at::Tensor& scores, const at::Tensor& lab
   return at::cross_entropy_loss(at_least_float(scores), labels, {}, at::Reduction::None);
 }
 
-at::Tensor token_losses(const Seam& seam, at::Tensor scores, const at::Tensor& labels) {
+at::Tensor token_losses(const Seam& seam, at::Tensor scores, const at::Tensor& labels, double cap) {
   at::Tensor flat;
   if (!seam.plain_autograd && takes_fused_form(kernels::cross_entropy_kernel_runs(scores))) {
-    flat = RowLossFunction::apply(scores.flatten(0, 1), labels.flatten()).view_as(labels);
+    flat = RowLossFunction::apply(scores.flatten(0, 1), labels.flatten(), cap).view_as(labels);
   } else {
+    if (cap > 0) scores = soft_capped(scores, cap);
     flat = at::cross_entropy_loss(at_least_float(scores).flatten(0, 1), labels.flatten(), {},
                                   at::Reduction::None, kIgnoredLabel)
                .view_as(labels);

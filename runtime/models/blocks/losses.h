@@ -12,8 +12,10 @@ at::Tensor classification_losses(const at::Tensor& scores, const at::Tensor& lab
 
 /// scores [B, T, V], labels [B, T] -> mean cross-entropy over each sample's tokens [B]; -100 is
 /// ignored. Takes the scores over: where the kernel runs, their gradient overwrites them
-/// in the last backward pass, so the caller must not keep them.
-at::Tensor token_losses(const Seam& seam, at::Tensor scores, const at::Tensor& labels);
+/// in the last backward pass, so the caller must not keep them. With a cap > 0 the scores are
+/// capped here (soft_capped).
+at::Tensor token_losses(const Seam& seam, at::Tensor scores, const at::Tensor& labels,
+                        double cap = 0);
 
 /// outputs, targets [B, …] -> mean squared error per sample [B].
 at::Tensor regression_losses(const at::Tensor& outputs, const at::Tensor& targets);

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/gated/gated.h"
 #include "runtime/models/parameter.h"
 
 namespace moonshard::models {
@@ -32,6 +33,12 @@ class FusedByReferences {
 
 /// x [B, …, d_in] -> [B, …, d_out]; weight [d_out, d_in]. With its adapter, where it has one.
 at::Tensor linear(const at::Tensor& x, ParamLayer& layer);
+
+/// The same of f(gate) * up, where gating_is_fused is true: the factors are kept, the product is
+/// made again in backward. Takes the factors over: the last backward pass writes into them.
+at::Tensor gated_linear(const at::Tensor& gate, const at::Tensor& up,
+                        kernels::GateFunction function, ParamLayer& layer);
+bool gating_is_fused(const Seam& seam, const at::Tensor& gate);
 
 /// images [B, C, H, W] -> [B, (H/p)(W/p), D], patches in row order; weight [D, C, p, p].
 at::Tensor patch_embedding(const at::Tensor& images, ParamLayer& layer);

@@ -50,8 +50,15 @@ at::Tensor rotary_frequencies(int64_t head_dim, const RotaryOptions& options, c1
 
 RotaryTable rotary_table(int64_t tokens, int64_t head_dim, const RotaryOptions& options,
                          const at::Tensor& like, bool fused_allowed) {
+  const at::Tensor positions = at::arange(tokens, like.options().dtype(at::kLong));
+  return rotary_table_at(positions, head_dim, options, like, fused_allowed);
+}
+
+RotaryTable rotary_table_at(const at::Tensor& positions, int64_t head_dim,
+                            const RotaryOptions& options, const at::Tensor& like,
+                            bool fused_allowed) {
   const at::Tensor frequency = rotary_frequencies(head_dim, options, like.device());
-  const at::Tensor angle = at::outer(at::arange(0, tokens, frequency.options()), frequency);
+  const at::Tensor angle = at::outer(positions.to(frequency.scalar_type()), frequency);
   const auto type = like.scalar_type(), wide = type == at::kDouble ? at::kDouble : at::kFloat;
   if (fused_allowed && takes_fused_form(kernels::rotary_kernel_runs(like)))
     return {angle.cos().to(type).to(wide), angle.sin().to(type).to(wide), true};

@@ -39,6 +39,12 @@ struct RotaryTable {
 RotaryTable rotary_table(int64_t tokens, int64_t head_dim, const RotaryOptions& options,
                          const at::Tensor& like, bool fused_allowed);
 
+/// The same for tokens at these positions [n], int64 on the device of `like`: [n, …] for each of
+/// them.
+RotaryTable rotary_table_at(const at::Tensor& positions, int64_t head_dim,
+                            const RotaryOptions& options, const at::Tensor& like,
+                            bool fused_allowed);
+
 /// Rotates x [B, H, T, head_dim] by the positions of the table, by plain operations.
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table);
 

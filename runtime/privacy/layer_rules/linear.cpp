@@ -100,7 +100,7 @@ at::Tensor width_squares(const at::Tensor& a_BTi, const at::Tensor& g_BTo, int64
 
 at::Tensor trusted(const GramSums& sums, const at::Tensor& a_BTi, const at::Tensor& g_BTo,
                    int64_t tile) {
-  if (!sums.value.is_cpu()) return bounded_gram(sums.value, sums.magnitude);
+  if (!sums.value.is_cpu()) return bounded_gram(sums.value, sums.magnitude, a_BTi.scalar_type());
   // Also what left the range of float32: infinity, and products too small to add up.
   const at::Tensor doubtful = (sums.magnitude > sums.value * kTrustedCancellation)
                                   .logical_or(sums.magnitude.isfinite().logical_not())

@@ -66,11 +66,19 @@ print(ms.model("llama3-tiny", { adapter = folder }).options.lora_rank)  --> 2]],
   ["Model:merged"] = [[
 local adapted = ms.model("llama3-tiny", { lora = { rank = 2 } })
 print(#adapted.parameters, #adapted:merged().parameters)  --> 49	21]],
+  ["Model:generate"] = [[
+local writer = ms.model("llama3-tiny", { task = "lm", device = "cpu" })
+local made = writer:generate { prompt = { "to be", "or not" }, tokenizer = "bytes", stop = false, max_new_tokens = 4, temperature = 0.8 }
+print(#made.texts, #made.ids[2], made.ended[1])  --> 2	4	length]],
+  ["Trainer:generate"] = [[
+local writing = ms.trainer { model = ms.model("llama3-tiny", { task = "lm", device = "cpu" }) }
+print(writing:generate({ prompt = { 1, 2, 3 }, max_new_tokens = 5, temperature = 0 }).new_tokens)  --> 5]],
   ["Model:freeze"] = [[
 local own = ms.model("linear-tiny", { hidden_dim = 8, device = "cpu" })
 print(own:freeze("layers.0.*"), #own.parameters - #own.trainable)  --> 2	2]],
   ["Model:save"] = [[print(model:save("saved")[1])  --> config.json]],
-  ["ms.clip"] = [[print(ms.clip("flash", { max_grad_norm = 0.5, clipping = "per_layer" }).max_grad_norm)  --> 0.5]],
+  ["ms.clip"] = [[print(ms.clip("flash", { max_grad_norm = 0.5, clipping = "per_layer" }).max_grad_norm)  --> 0.5
+print(ms.clip("auto", { groups = { { match = "*.bias", max_grad_norm = 0.5 } } }).clip_groups)  --> *.bias = 0.5]],
   ["ms.optim.sgd"] = [[print(ms.optim.sgd { lr = 0.1, momentum = 0.9 }.momentum)  --> 0.9]],
   ["ms.optim.adam"] = [[print(ms.optim.adam { lr = 1e-3 }.optimizer)  --> adam]],
   ["ms.optim.adamw"] = [[print(ms.optim.adamw { lr = 1e-3, weight_decay = 0.1 }.optimizer)  --> adamw]],
@@ -137,6 +145,7 @@ print(ms.data.loader { dataset = texts, sampler = "poisson", batch_size = 2 })  
   ["Tokenizer:encode"] = [[print(ms.tokenizer("bytes"):encode("A", { special_tokens = false })[1])  --> 65]],
   ["Tokenizer:decode"] = [[print(ms.tokenizer("bytes"):decode { 72, 105 })  --> Hi]],
   ["Tokenizer:id"] = [[print(ms.tokenizer("bytes"):id("A"))  --> 65]],
+  ["Tokenizer:end_of_text"] = [[print(ms.tokenizer("bytes"):end_of_text())  --> 0]],
   ["Tokenizer:vocab_size"] = [[print(ms.tokenizer("bytes"):vocab_size() >= 256)  --> true]],
   ["ms.weights.save"] = [[
 ms.weights.save("t.safetensors", { t = t }, { author = "me" })
@@ -196,7 +205,7 @@ print(result.status, result.options.mode)  --> ok	ghost]],
   ["ms.resolve"] = [[print(ms.resolve({ model = "llama3-tiny", device = "cpu" }).options.seq_length)  --> 128]],
   ["ms.options"] = [[print(ms.options()[1].name, ms.options()[1].default)  --> model	llama3-tiny]],
   ["ms.option_names"] = [[print(ms.option_names()[1])  --> model]],
-  ["ms.options_of"] = [[print(ms.options_of(ms.clip)[1].name)  --> clipping]],
+  ["ms.options_of"] = [[print(ms.options_of(ms.optim.adam)[1].name)  --> lr]],
   ["ms.values_of"] = [[print(ms.values_of("tokenizer")[1])  --> bytes]],
   ["ms.search"] = [[print(ms.search("lr_schedule")[1].name)  --> option lr_schedule of ms.optim.adam, …]],
   ["ms.sweep"] = [[
@@ -208,6 +217,23 @@ print(#sweep:run { timeout = 60 })  --> 1]],
   ["ms.find_max_batch"] = [[
 local found = ms.find_max_batch { model = "linear-tiny", hidden_dim = 8, device = "cpu", high = 2, verify = false, quiet = true }
 print(found.batch_size)  --> 2]],
+  ["ms.plan"] = [[
+local plan = ms.plan { model = "llama3.1-8b", mode = "bookkeeping", gpu = "h200", gpus = 8, global_batch = 64, seq_length = 1024 }
+print(plan.best.options.parallel)  --> fsdp]],
+  ["Plan:explain"] = [[
+local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }
+print(plan:explain():match "^memory of a rank")  --> memory of a rank]],
+  ["Plan:script"] = [[
+local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }
+print(plan:script():match "ms%.run")  --> ms.run]],
+  ["Plan:sweep_script"] = [[
+local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }
+print(plan:sweep_script():match "ms%.sweep")  --> ms.sweep]],
+  ["Plan:trace"] = [[
+ms.plan({ model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }):trace(os.tmpname())]],
+  ["Plan:row"] = [[
+local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }
+print(plan:row(1).fits)  --> true]],
   ["ms.rank_memory"] = [[print(ms.rank_memory({ ranks = 8, model = "llama3.2-1b", parallel = "fsdp" }).parameter_bytes > 0)  --> true]],
   ["ms.load"] = [[
 print(#ms.load(runs.path))  --> 4

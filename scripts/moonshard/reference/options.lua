@@ -6,7 +6,7 @@ local native = require "moonshard.native"
 local M = {}
 
 --- Functions whose options are an experiment's, besides their own.
-M.of_experiment = lists.set { "ms.run", "ms.resolve", "ms.sweep", "ms.find_max_batch", "ms.rank_memory" }
+M.of_experiment = lists.set { "ms.run", "ms.resolve", "ms.sweep", "ms.find_max_batch", "ms.rank_memory", "ms.plan" }
 
 local words = { integer = "int", number = "number", boolean = "true | false", text = "text", texts = "list of texts", table = "table",
   ["function"] = "function" }
@@ -25,6 +25,14 @@ local methods = { "prv", "rdp", "pld", "gaussian", "gdp" }
 local baseline = { option("baseline", "value", nil, "value of the axis that the others are compared with; the sweep's own, else \"none\""),
   option("axis", "text", "mode", "the option that the baseline is a value of") }
 
+local generation = {
+  option("prompt", "value", nil, "a text, a list of token ids, or a list of either; needed"),
+  part("tokenizer", "Tokenizer", "of texts: a Tokenizer, a path or \"bytes\"; that of the model's folder"),
+  option("stop", "value", nil, "ids, or texts of one token each, that end a text; those of the model's folder, else the tokenizer's end of "
+    .. "text; false: none"),
+  option("on_token", "function", nil, "called with (number of the prompt, id, piece of text) for each token as it comes"),
+  option("stream", "boolean", nil, "of a single prompt: show the text as it comes; by itself at the REPL's prompt") }
+
 local own = {
   ["ms.tensor"] = tensor, ["ms.zeros"] = tensor, ["ms.ones"] = tensor, ["ms.arange"] = tensor, ["ms.randn"] = tensor,
   ["ms.trainer"] = {
@@ -35,6 +43,8 @@ local own = {
     part("parallel", "table", "how ranks share the work: ms.ddp {…} or ms.fsdp {…}; not at all"),
     part("privacy", "table", "the budget and its accountant: { target_epsilon, delta, epochs, … }, see below"),
   },
+  ["ms.clip"] = { option("groups", "table", nil,
+    "list of { match = globs, max_grad_norm = bound }: clip_groups as a table (docs/engines.md)") },
   ["ms.data.text"] = { part("model", "Model", "checks that its vocabulary and task fit") },
   ["ms.data.synthetic"] = { part("model", "Model", "gives the shapes, so that data:next() works before a trainer has it") },
   ["ms.data.classification"] = { part("labels", "string[]", "names of the classes in order; those of the file, sorted"),
@@ -56,6 +66,19 @@ local own = {
     option("target_epsilon", "number", nil, "the budget; needed"),
     option("epsilon_tolerance", "number", nil, "how far below the target the answer may stay") },
   ["ms.rank_memory"] = { option("ranks", "integer", 1, "number of ranks") },
+  ["ms.plan"] = {
+    option("gpu", "text", nil, "h200, h100, a100, cpu, this (calibrated), or the file of a profile; this machine's, else cpu"),
+    option("gpus", "integer", 1, "GPUs of a node"), option("nodes", "integer", 1, "machines"),
+    option("node_link", "text", "infiniband", "link between nodes; link is that inside of one"),
+    option("memory_gb", "number", nil, "memory that a rank may use; the device's"),
+    option("global_batch", "integer", nil, "samples of a step, of all ranks; batch_size times ranks and grad_accum"),
+    option("examples", "number", nil, "samples of the data, for epochs and epsilon"), option("tokens", "number", nil, "tokens to train on"),
+    option("steps", "number", nil, "steps of the run"), option("wall_time_h", "number", nil, "hours that the run may take"),
+    option("price_per_gpu_hour", "number", nil, "price of a GPU hour, in any currency"),
+    option("private", "boolean", false, "try the private engines; so does a budget, or a private mode"),
+    option("search", "boolean", true, "false predicts the configuration as it is given"),
+    option("try", "table", nil, "option = { values }: tried beside what is searched by itself"),
+    option("keep", "integer", 10, "plans that are kept") },
   ["ms.profile"] = { option("iters", "integer", 5, "measured steps"), option("warmup", "integer", 1, "steps before them") },
   ["Trainer:fit"] = {
     option("epochs", "number", nil, "passes over the data; the plan of the trainer's budget where neither this nor steps is given"),
@@ -75,6 +98,7 @@ local own = {
       "quantiles of the samples' gradient norms in the curve; by itself only where no epsilon is claimed"),
     option("log", "boolean", true, "write a run folder"),
     option("progress", "boolean", true, "a moving line on a terminal, a line now and then elsewhere; on the first rank") },
+  ["Model:generate"] = generation, ["Trainer:generate"] = generation,
   ["ms.report"] = { option("output", "text", nil, "another file than report.html in the folder") },
   ["ms.compare"] = { option("all", "boolean", false, "also what agrees"), option("metrics", "texts", nil, "figures to show"),
     option("only", "table", nil, "option = glob: points that count") },

@@ -96,7 +96,8 @@ return function()
   for _, group in ipairs(groups) do lists.extend(lines, group_lines(group.name, group.text)) end
   for _, each in ipairs(reference.types) do lists.extend(lines, type_lines(each)) end
   lists.extend(lines, { "", "## Options of an experiment", "",
-    "What `ms.run`, `ms.resolve`, `ms.sweep`, `ms.find_max_batch` and `ms.rank_memory` take, and `moonshard profile` as flags." },
+    "What `ms.run`, `ms.resolve`, `ms.sweep`, `ms.find_max_batch`, `ms.plan` and `ms.rank_memory` take, and `moonshard profile` "
+      .. "as flags." },
     option_table(options_of.experiment()))
   return table.concat(lines, "\n") .. "\n"
 end

@@ -65,8 +65,11 @@ describe("verify", function()
     end
     local report = support.parse_json(run("verify --model linear-tiny --fault no_bias_term --json").out)
     assert.is_true(report.failed > 0)
-    -- Adapters have no biases.
-    for _, cell in ipairs(report.cells) do assert.are.equal(cell.engine == "none" or cell.options == "lora", cell.ok) end
+    -- Adapters have no biases. A group of biases without a norm takes no part, which may hide what another group has too much.
+    for _, cell in ipairs(report.cells) do
+      local is_blind = cell.engine == "none" or cell.options:find "^lora" ~= nil
+      if cell.options ~= "neighbour+groups" then assert.are.equal(is_blind, cell.ok, cell.options) end
+    end
   end)
 
   it("--verbose prints norms before and after clipping beside the reference", function()

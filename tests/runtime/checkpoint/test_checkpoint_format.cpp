@@ -100,11 +100,45 @@ TEST(Checkpoint, MixedPrecisionGoesOnExactlyUnderEveryWrapper) {
   }
 }
 
+TEST(Checkpoint, StatesOf16BitsGoOnExactlyAndOthersAreRefused) {
+  const TemporaryFolder folder;
+  const auto narrow = [](const char* parallel, bool offload, const char* dtype) {
+    Setting setting = llama_setting(parallel);
+    setting.optimizer.state_dtype = dtype;
+    setting.sharding.cpu_offload = offload;
+    return setting;
+  };
+  Training whole(narrow("none", false, "bfloat16"));
+  whole.steps(2);
+  save(whole.trainer, folder.path());
+  whole.steps(2);
+  for (const auto& [parallel, offload] : std::vector<std::pair<const char*, bool>>{
+           {"none", false}, {"fsdp", false}, {"fsdp", true}}) {
+    Training second(narrow(parallel, offload, "bfloat16"));
+    resume(second.trainer, folder.path());
+    for (const auto& part : second.trainer.parallel().updated())
+      for (const auto& [name, tensor] : second.trainer.optimizer().state(*part).tensors)
+        EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);
+    second.steps(2);
+    EXPECT_TRUE(same(second.weights(), whole.weights())) << parallel << " " << offload;
+  }
+  Training other(narrow("none", false, "auto"));
+  EXPECT_THAT([&] { resume(other.trainer, folder.path()); },
+              ThrowsMessage<UsageError>(HasSubstr(
+                  "expected optimizer states in bfloat16, as saved, got float32 (state_dtype = "
+                  "auto); use the same state_dtype")));
+}
+
 TEST(Checkpoint, MomentumAdamAndPlainSgdGoOnExactly) {
-  for (const auto& [name, momentum] :
-       std::vector<std::pair<std::string, double>>{{"sgd", 0.0}, {"sgd", 0.9}, {"adam", 0.0}}) {
+  for (const auto& [name, momentum, dtype] :
+       std::vector<std::tuple<std::string, double, std::string>>{{"sgd", 0.0, "auto"},
+                                                                 {"sgd", 0.9, "auto"},
+                                                                 {"adam", 0.0, "auto"},
+                                                                 {"sgd", 0.9, "bfloat16"},
+                                                                 {"adam", 0.0, "bfloat16"}}) {
     const TemporaryFolder folder;
     Setting setting = linear_setting();
+    setting.optimizer.state_dtype = dtype;
     setting.optimizer.optimizer = name;
     setting.optimizer.momentum = momentum;
     setting.clip.mode = "none";
@@ -340,8 +374,8 @@ TEST_F(Misfit, DamagedIndexesAreNamed) {
     write_text(checkpoint_ / "index.json", good);
   };
   const std::string norm = "model.norm.weight", mean = "optimizer/mean/model.norm.weight";
-  expect("expected schema_version 3 at most, got 4; a newer moonshard wrote it",
-         [](Json& json) { json["schema_version"] = 4; });
+  expect("expected schema_version 4 at most, got 5; a newer moonshard wrote it",
+         [](Json& json) { json["schema_version"] = 5; });
   expect("'kind': expected 'moonshard checkpoint'", [](Json& json) { json["kind"] = "sweep"; });
   expect("'step': expected a whole number of at least 0", [](Json& json) { json["step"] = -1; });
   expect("'step': expected a whole number", [](Json& json) { json["step"] = 1e300; });

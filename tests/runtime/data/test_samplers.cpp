@@ -172,6 +172,42 @@ TEST(DatasetSource, RanksTogetherTakeWhatOneProcessTakesInPartsThatFit) {
   EXPECT_EQ(one.sampling().expected_batch_size, 24);
 }
 
+// No sample is dropped: the same ones in micro-batches of one size.
+TEST(DatasetSource, FillsMicroBatchesUpToOneSize) {
+  const auto dataset = std::make_shared<Numbers>(200);
+  const RandomWords words(uint64_t{9});
+  for (const int world : {1, 3}) {
+    for (int rank = 0; rank < world; ++rank) {
+      LoaderOptions options{"poisson", 4, 1, 13, 0};
+      DatasetSource plain(dataset, options, words, c10::kCPU, rank, world);
+      options.pad_batches = true;
+      DatasetSource filled(dataset, options, words, c10::kCPU, rank, world);
+      int64_t rows_of_padding = 0, batches_of_padding = 0;
+      for (int step = 0; step < 60; ++step) {
+        const std::vector<Batch> want = plain.next_step(1), got = filled.next_step(1);
+        ASSERT_EQ(want.size(), got.size());
+        std::vector<Batch> samples;
+        for (size_t i = 0; i < got.size(); ++i) {
+          const Batch& batch = got[i];
+          EXPECT_EQ(batch.size(), 4);
+          EXPECT_TRUE(batch.padding == 0 || i + 2 >= got.size()) << "all but the last are full";
+          EXPECT_EQ(batch.counted.sum().item<int64_t>(), batch.samples());
+          EXPECT_EQ(batch.counted.slice(0, 0, batch.samples()).sum().item<int64_t>(),
+                    batch.samples());
+          EXPECT_EQ(batch.inputs.slice(0, batch.samples()).abs().sum().item<double>(), 0);
+          EXPECT_EQ(batch.slice(1, 3).padding, std::min<int64_t>(3, batch.padding));
+          rows_of_padding += batch.padding;
+          batches_of_padding += batch.samples() == 0;
+          samples.push_back(batch.slice(0, batch.samples()));
+        }
+        EXPECT_EQ(numbers_of(samples), numbers_of(want));
+      }
+      EXPECT_GT(rows_of_padding, 0);
+      EXPECT_TRUE(batches_of_padding > 0 || rank < 2) << "where other ranks have one sample more";
+    }
+  }
+}
+
 TEST(DatasetSource, AnEmptyDrawIsAnEmptyBatch) {
   DatasetSource source(std::make_shared<Numbers>(100), {"poisson", 4, 1, 1, 0},
                        RandomWords(uint64_t{2}), c10::kCPU);

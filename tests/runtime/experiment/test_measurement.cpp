@@ -62,6 +62,21 @@ INSTANTIATE_TEST_SUITE_P(Ledger, EveryEngine,
                          testing::Values("none", "materialize", "ghost", "flash", "bookkeeping",
                                          "flash_bookkeeping", "auto"));
 
+TEST(Ledger, FrozenParametersInShardsAreParameters) {
+  for (const bool keeps : {false, true}) {
+    auto options = tiny("auto");
+    options.lora_rank = 4;
+    options.parallel = "fsdp";
+    options.keep_frozen = keeps;
+    const Json record = run_experiment(options);
+    ASSERT_EQ(record["status"], "ok");
+    const Json& memory = record["memory"];
+    EXPECT_LE(memory["rest_bytes"].get<int64_t>(), memory["peak_bytes"].get<int64_t>() / 50)
+        << memory["breakdown"].dump(1);
+    EXPECT_EQ(owners(memory["after_step"]).at("parameters"), record["metrics"]["parameter_bytes"]);
+  }
+}
+
 TEST(Ledger, NamesWhatEachEngineNeeds) {
   const auto most = [](const std::string& mode, const std::string& owner) {
     const Json timeline = run_experiment(tiny(mode))["memory"]["timeline"]["owners"];

@@ -173,7 +173,7 @@ TEST(ModelCostByHand, FusedLayersKeepWhatTheirFormulasSay) {
   // silu(gate) of every block; scores in 2 bytes instead of log-probabilities in 4; one logarithm
   // per row.
   EXPECT_EQ(plain.activation_bytes - fused.activation_bytes,
-            rows * (32 * 2 * 14336 + 2 * 128256 - 4));
+            rows * (32 * 2 * 2 * 14336 + 2 * 128256 - 4));
   EXPECT_EQ(plain.gradient_bytes, fused.gradient_bytes);
   EXPECT_EQ(plain.flops_per_token, fused.flops_per_token);
   // In float32 keys and values are repeated for each of four queries' heads.
@@ -181,7 +181,7 @@ TEST(ModelCostByHand, FusedLayersKeepWhatTheirFormulasSay) {
   o.dtype = o.param_dtype = "float32";
   plain = cost(models::LayerForm::Plain), fused = cost(models::LayerForm::Fused);
   EXPECT_EQ(plain.activation_bytes - fused.activation_bytes,
-            rows * (32 * 4 * (14336 - 2 * (4096 - 1024)) + 4 * 128));
+            rows * (32 * 4 * (2 * 14336 - 2 * (4096 - 1024)) + 4 * 128));
   o.model = "dit-l/8";
   o.task = "auto";
   plain = models::model_cost(o, 2, 1, models::LayerForm::Plain);

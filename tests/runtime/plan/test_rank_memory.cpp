@@ -78,6 +78,33 @@ TEST(RankMemory, WhatIsPredictedIsWhatTheWrappersHoldToTheByte) {
   }
 }
 
+TEST(RankMemory, StatesOf16BitsAreHalfAsLarge) {
+  for (const char* kind : {"ddp", "zero3"}) {
+    for (const char* dtype : {"float32", "bfloat16"}) {
+      const bool ddp = std::string(kind) == "ddp";
+      models::ModelOptions options;
+      options.model = "llama3-tiny";
+      options.device = "cpu";
+      options.dtype = dtype;
+      options.deferred = !ddp;
+      const auto sharding = wrapper(ddp ? "ddp" : "fsdp", "zero3", "fake:2");
+      const std::shared_ptr<models::Model> model = models::make_model(options);
+      optim::OptimizerOptions adam;
+      adam.optimizer = "adam";
+      adam.state_dtype = "bfloat16";
+      train::Trainer trainer({model,
+                              {},
+                              adam,
+                              std::make_unique<data::SyntheticData>(model->options(), 2, 8),
+                              {},
+                              sharding});
+      trainer.step();
+      const RankMemory plan = rank_memory(options, sharding, 2, 2, 2, 8, /*state_bytes=*/2);
+      EXPECT_EQ(plan.optimizer, trainer.optimizer().state_bytes()) << kind << " " << dtype;
+    }
+  }
+}
+
 TEST(RankMemory, ALoraStepWithAKeptBaseMovesAdaptersAlone) {
   for (const bool kept : {false, true}) {
     models::ModelOptions options;

@@ -1,4 +1,5 @@
 // The styles of clipping by their definitions, and the noise that goes with them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -6,6 +7,7 @@
 #include <cmath>
 
 #include "runtime/base/check.h"
+#include "runtime/privacy/clip_groups.h"
 #include "runtime/privacy/clipping.h"
 
 namespace moonshard::privacy {
@@ -31,15 +33,57 @@ TEST(Clipping, FlatScalesDownToTheBoundAndNeverUp) {
 
 TEST(Clipping, PerLayerGivesEachLayerItsShareSoThatTheWholeStaysWithinTheBound) {
   const Clipping per_layer(style("per_layer"));
-  const int64_t layers = 7;
+  const double layers = 7;
   double squares = 0;
   for (int64_t i = 0; i < layers; ++i) {
     const at::Tensor norm = at::full({1}, 10.0 + static_cast<double>(i), at::kDouble);
-    const double after = (norm * per_layer.factors(norm, layers)).item<double>();
+    const double after = (norm * per_layer.factors(norm, 1 / std::sqrt(layers))).item<double>();
     squares += after * after;
   }
   EXPECT_LE(std::sqrt(squares), 2);
   EXPECT_GT(std::sqrt(squares), 2 * 0.999999);
+}
+
+TEST(Clipping, GroupsHaveBoundsOfTheirOwnWhoseSquaresAddUp) {
+  ClipOptions options = style("groups");
+  options.mode = "ghost";
+  options.max_grad_norm = 12;
+  options.clip_groups = " *lora_A*,*lora_B* = 3;; score.*=4e0 ";
+  const Clipping groups(options, {"q.lora_A", "score.weight", "norm.weight", "q.lora_B"});
+  EXPECT_DOUBLE_EQ(groups.bound(), 13);
+  EXPECT_DOUBLE_EQ(groups.noise_std(1), 13 * options.noise_multiplier);
+  EXPECT_THAT(groups.shares(), testing::ElementsAre(3. / 13, 4. / 13, 12. / 13));
+  EXPECT_EQ(groups.group_of("q.lora_B"), 0u);
+  EXPECT_EQ(groups.group_of("score.weight"), 1u);
+  EXPECT_EQ(groups.group_of("norm.weight"), 2u);
+  EXPECT_NEAR(groups.factors(at::tensor({8.0}, at::kDouble), groups.shares()[1]).item<double>(),
+              0.5, 1e-6);
+  // Nothing is left for max_grad_norm: it is no part of the noise.
+  EXPECT_DOUBLE_EQ(Clipping(options, {"q.lora_A", "score.weight"}).bound(), 5);
+  EXPECT_EQ(clip_groups_text(parse_clip_groups(options.clip_groups)),
+            "*lora_A*, *lora_B* = 3; score.* = 4");
+}
+
+TEST(Clipping, GroupsThatCannotBeMeantAreRefused) {
+  const auto message = [](const std::string& text, const char* clipping = "groups") {
+    ClipOptions options = style(clipping);
+    options.mode = "ghost";
+    options.clip_groups = text;
+    try {
+      const Clipping clipping_of(options, {"a.weight", "a.bias"});
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message("*.bias = 1"), "");
+  EXPECT_THAT(message(""), testing::HasSubstr("expected groups of parameters and their bounds"));
+  EXPECT_THAT(message("*.bias"), testing::HasSubstr("got '*.bias' without a bound"));
+  EXPECT_THAT(message("= 2"), testing::HasSubstr("without names of parameters"));
+  EXPECT_THAT(message("*.bias = one"), testing::HasSubstr("expected a bound from 1e-12 to 1e12"));
+  EXPECT_THAT(message("*.bias = 0"), testing::HasSubstr("got '0' in '*.bias = 0'"));
+  EXPECT_THAT(message("* = 1; *.bias = 1"), testing::HasSubstr("got '*.bias = 1', which matches"));
+  EXPECT_THAT(message("*.bias = 1", "flat"), testing::HasSubstr("expected clipping = groups"));
 }
 
 TEST(Clipping, AutomaticNormalisesAndStaysBelowTheBound) {

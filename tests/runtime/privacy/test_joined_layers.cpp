@@ -105,6 +105,13 @@ Outcome outcome_of(const Subject& subject, const Way& way) {
   clip.noise_multiplier = 0;
   clip.quantile_noise = 0.001;
   clip.max_grad_norm = way.clipping == "per_layer" ? 4 * kBound : kBound;
+  if (way.clipping == "groups") {
+    clip.clip_groups = "*.0.* = 0.8";
+    for (const auto& parameter : model->parameters())  // apart from its weight
+      if (parameter->name.ends_with(".1.self_attn.q_proj.bias") ||
+          parameter->name.ends_with(".1.mlp.fc1.bias"))
+        clip.clip_groups += "; " + parameter->name + " = 0.1";
+  }
   clip.memory_budget_mb = way.budget_mb;
   clip.flash_algorithm = way.flash;
   optim::OptimizerOptions sgd;
@@ -209,9 +216,11 @@ INSTANTIATE_TEST_SUITE_P(All, JoinedLayers,
 
 TEST_P(JoinedLayers, GiveWhatEachGivesByItself) {
   for (const auto& [engine, budget] : kEngines) {
-    for (const char* clipping : {"flat", "per_layer", "automatic", "adaptive"}) {
+    for (const char* clipping : {"flat", "per_layer", "automatic", "adaptive", "groups"}) {
       if (std::string(engine) == "none" && std::string(clipping) != "flat") continue;
       for (const bool layers : {false, true}) {
+        // Norms of layers are not what groups are clipped by; they are compared above.
+        if (std::string(clipping) == "groups" && layers) continue;
         Way way;
         way.engine = engine;
         way.clipping = clipping;
@@ -380,7 +389,7 @@ TEST(JoinedLayer, OfAStandInAddsNothing) {
       const auto model = make({"qwen", "qwen1.5-tiny", "lm"}, {});
       const Batch batch = data::SyntheticData(model->options(), 1, 24).next();
       const auto own = privacy::make_engine(clip, std::make_shared<privacy::Clipping>(clip));
-      own->begin(*model, {1, 24, 0, false, 300, 40, /*stand_in=*/true});
+      own->begin(*model, {1, 24, 0, false, 300, 40, at::zeros({1})});
       model->seam().consumer = own.get();
       // Not times 0, as a trainer has it: that nothing is added must not hang on it.
       const at::Tensor total = model->losses(batch).sum();
@@ -578,6 +587,8 @@ TEST(JoinedLayer, IsVerified) {
       {"llama3-tiny", "padding"},      {"llama3.2-tiny", "checkpointing"},
       {"qwen1.5-tiny", "per_layer"},   {"qwen1.5-tiny", "accumulation"},
       {"qwen2.5-tiny", "per_layer"},   {"qwen2.5-tiny", "default"},
+      {"qwen1.5-tiny", "groups"},      {"dit-tiny", "groups"},
+      {"llama3-tiny", "lora+dropout"}, {"llama3.2-tiny", "groups"},
       {"dit-tiny", "default"},         {"dit-tiny", "per_layer"},
       {"dit-xl-tiny", "affine_norms"}, {"dit-xl-tiny", "checkpointing"}};
   for (const auto& [model, options] : cases)

@@ -305,8 +305,21 @@ TEST(ShardedModel, SixteenBitGradientsTravelAsAskedAndAreSummedWide) {
   EXPECT_EQ(a.sharding.gradients, b.sharding.gradients);
 }
 
-// Rows in flight: those of two units, and the one that is being sent. The root's, by far the
-// largest here, must not be there twice.
+TEST(ShardedModel, GradientsOfTwoUnitsAreInFlightAtMost) {
+  models::ModelOptions options = small_llama(true);
+  options.vocab_size = 16;  // blocks are the largest units
+  options.num_layers = 5;
+  for (const char* engine : {"none", "auto"}) {
+    const Training run = make_run(options, fsdp("zero3", "fake:2"), engine);
+    const int64_t peak = run.trainer->step().sharding.in_flight_peak;
+    const int64_t row = 2 * 4 * run.trainer->parallel().most_completed();  // of float32, two ranks
+    EXPECT_GE(peak, 2 * row);
+    EXPECT_LT(2 * peak, 5 * row) << "two rows with their padding, not three";
+  }
+}
+
+// Rows in flight: that of one unit, and the one that is being sent. The root's, by far the largest
+// here, must not be there twice.
 TEST(ShardedModel, MoreMicroBatchesHaveNoMoreGradientsInFlight) {
   models::ModelOptions options = small_llama(true);
   options.vocab_size = 4096;

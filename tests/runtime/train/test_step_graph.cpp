@@ -265,6 +265,22 @@ TEST(StepGraph, ABatchOfAnotherShapeRunsWithoutAndTheGraphStays) {
   EXPECT_EQ(said.find("compile:"), said.rfind("compile:")) << said;
 }
 
+// Sizes of drawn batches: a graph for each would cost more than all steps.
+TEST(StepGraph, IsGivenUpWhereShapesKeepChanging) {
+  const ImitatedGraphs imitated;
+  const Training run = make_run({}, true);
+  CaptureStderr();
+  std::vector<int64_t> graphs;  // by size
+  for (int64_t size = 2; size <= 6; ++size) {
+    const Batch batch = data::SyntheticData(run.model->options(), size, 6).next();
+    int64_t made = 0;
+    for (int i = 0; i < 4; ++i) made += is_graph(run.trainer->step(batch)) ? 1 : 0;
+    graphs.push_back(made);
+  }
+  EXPECT_THAT(graphs, testing::ElementsAre(2, 2, 2, 0, 0));
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("shapes have changed so often that"));
+}
+
 TEST(StepGraph, WhoLooksIntoAStepGetsOneWithoutAndTheGraphStays) {
   const ImitatedGraphs imitated;
   const Training run = make_run({}, true);

@@ -43,7 +43,8 @@ Outcome outcome_of(const char* options, const sharding::ShardingOptions& shardin
 class NeighbourStyles : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Styles, NeighbourStyles,
                          testing::Values("neighbour", "neighbour+accumulation",
-                                         "neighbour+per_layer", "neighbour+automatic",
+                                         "neighbour+per_layer", "neighbour+groups",
+                                         "neighbour+padded", "neighbour+automatic",
                                          "neighbour+adaptive"),
                          [](const auto& test) {
                            std::string name = test.param;

@@ -74,6 +74,22 @@ TEST(Adapters, AreSavedAndOpenedAgain) {
   }
 }
 
+// PEFT's own field; who trains on may choose another.
+TEST(Adapters, KeepTheirDropout) {
+  const TemporaryFolder folder;
+  const fs::path base = fixture("llama32_lm_tied"), saved = folder.path() / "saved";
+  auto options = options_of(base, fixture("lora_llama_lm"));
+  EXPECT_EQ(make_model(options)->options().lora_dropout, 0) << "what PEFT wrote there";
+  options.lora_dropout = 0.05;
+  save_adapter(*make_model(options), saved);
+  EXPECT_EQ(make_model(options_of(base, saved))->options().lora_dropout, 0.05);
+  auto other = options_of(base, saved);
+  other.lora_dropout = 0;
+  const auto model = make_model(other);
+  EXPECT_EQ(model->options().lora_dropout, 0);
+  EXPECT_EQ(merged_model(*model)->options().lora_dropout, 0);
+}
+
 TEST(Adapters, AreInTheWeightsOfAMergedModel) {
   for (const Fixture& f : kFixtures) {
     const TemporaryFolder folder;
@@ -177,6 +193,7 @@ TEST(Adapters, NamesThatMeanNothingAreErrors) {
     o.lora_targets = "q_porj";
   });
   refused("expected lora_rank above 0", [](auto& o) { o.lora_targets = "q_proj"; });
+  refused("expected lora_rank above 0", [](auto& o) { o.lora_dropout = 0.1; });
   refused("option 'trained': expected globs that match parameters, got '*.bais'",
           [](auto& o) { o.trained = "*.bais"; });
 }

@@ -38,6 +38,8 @@ void check_decoder_options(const ModelOptions& o) {
            o.attention_pattern);
 }
 
+}  // namespace
+
 RotaryOptions rotary_options(const ModelOptions& o, bool local) {
   RotaryOptions rotary;
   rotary.base = local && o.rope_local_base > 0 ? o.rope_local_base : o.rope_base;
@@ -51,8 +53,6 @@ RotaryOptions rotary_options(const ModelOptions& o, bool local) {
   rotary.original_length = o.rope_original_length;
   return rotary;
 }
-
-}  // namespace
 
 BlockParts block_parts(const std::string& block_style) {
   if (block_style == "vaultgemma") return {true, false, false};
@@ -159,11 +159,10 @@ Decoder::Surroundings Decoder::surroundings(bool local, const at::Tensor& x_BTD)
   return around;
 }
 
-at::Tensor Decoder::forward(const Batch& batch) {
+at::Tensor Decoder::head_input(const Batch& batch) {
   Stream stream{embed(batch.input_ids), {}};
-  const bool has_local = options_.attention_pattern.find('l') != std::string::npos;
   const Surroundings global = surroundings(false, stream.x_BTD);
-  const Surroundings local = has_local ? surroundings(true, stream.x_BTD) : Surroundings{};
+  const Surroundings local = has_local_layers() ? surroundings(true, stream.x_BTD) : Surroundings{};
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Surroundings& around = is_local_layer(options_, static_cast<int64_t>(i)) ? local : global;
     const Recompute recompute = recompute_of(options_.checkpointing, options_.checkpoint_every, i);
@@ -182,21 +181,29 @@ at::Tensor Decoder::forward(const Batch& batch) {
   const at::Tensor x_BTD =
       rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *final_norm_, options_.norm_eps, norm_scale_)
           .normed;
-  if (options_.task == "lm") {
-    const at::Tensor scores = linear(x_BTD, *head_);
-    return options_.logit_softcap > 0 ? soft_capped(scores, options_.logit_softcap) : scores;
-  }
+  if (options_.task == "lm") return x_BTD;
   // Attention is causal and padding is on the right, so the last real token has seen all real ones
   // and no padding. Only its score is needed: the head runs on [B, D].
   const at::Tensor last_B = batch.attention_mask.sum(-1).clamp_min(1) - 1;
   const at::Tensor rows_B = at::arange(last_B.size(0), last_B.options());
-  return linear(x_BTD.index({rows_B, last_B}), *head_);
+  return x_BTD.index({rows_B, last_B});
+}
+
+at::Tensor Decoder::forward(const Batch& batch) {
+  const at::Tensor x = head_input(batch);
+  return options_.task == "lm" ? token_scores(x) : linear(x, *head_);
+}
+
+at::Tensor Decoder::token_scores(const at::Tensor& x) {
+  const at::Tensor scores = linear(x, *head_);
+  return options_.logit_softcap > 0 ? soft_capped(scores, options_.logit_softcap) : scores;
 }
 
 at::Tensor Decoder::losses(const Batch& batch) {
-  at::Tensor scores = forward(batch);
-  return options_.task == "lm" ? token_losses(seam(), std::move(scores), batch.labels)
-                               : classification_losses(scores, batch.labels);
+  at::Tensor scores = linear(head_input(batch), *head_);
+  if (options_.task != "lm") return classification_losses(scores, batch.labels);
+  return token_losses(seam(), std::move(scores), batch.labels,
+                      std::max(options_.logit_softcap, 0.0));
 }
 
 void Decoder::check(const Batch& batch) const {
@@ -237,12 +244,12 @@ void Decoder::check(const Batch& batch) const {
 }
 
 Decoder::Stream Decoder::run_block(const Block& block, const Stream& stream,
-                                   const Surroundings& around) const {
+                                   const Surroundings& around, LayerCache* cache) const {
   const double eps = options_.norm_eps;
   const AddedStream before =
       rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *block.input_norm, eps, norm_scale_);
   const at::Tensor attended =
-      behind(attend(block, before.normed, around), block.post_attention_norm);
+      behind(attend(block, before.normed, around, cache), block.post_attention_norm);
   const AddedStream between =
       rms_norm_of_sum(before.stream, attended, *block.mlp_norm, eps, norm_scale_);
   return {between.stream, behind(feed_forward(block, between.normed), block.post_mlp_norm)};
@@ -257,8 +264,8 @@ at::Tensor Decoder::normed_heads(const at::Tensor& x_BTD, ParamLayer* norm, int6
   return behind(x_BTD.unflatten(2, {heads, options_.head_dim}), norm).flatten(2);
 }
 
-at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD,
-                           const Surroundings& around) const {
+at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD, const Surroundings& around,
+                           LayerCache* cache) const {
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
   const RotaryTable& positions = around.positions;
   const auto heads = [&](const at::Tensor& x, int64_t count) {
@@ -267,6 +274,8 @@ at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD,
   at::Tensor q = normed_heads(linear(x_BTD, *block.q), block.q_norm, options_.num_heads);
   at::Tensor k = normed_heads(linear(x_BTD, *block.k), block.k_norm, options_.num_kv_heads);
   if (positions.fused) {
+    // One token of each row, each at a position of its own: to the kernel, B tokens of one text.
+    if (around.slots.written.defined()) q = q.view({1, B, -1}), k = k.view({1, B, -1});
     const RotatedHeads turned = rotate_in_place(q, k, positions);
     q = heads(turned.q, options_.num_heads);
     k = heads(turned.k, options_.num_kv_heads);
@@ -279,16 +288,20 @@ at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD,
   if (options_.attention_scalar > 0 && options_.attention_scalar != head_dim)
     q = q * std::sqrt(head_dim / options_.attention_scalar);
   const at::Tensor v = heads(linear(x_BTD, *block.v), options_.num_kv_heads);
-  const at::Tensor y_BHTd = causal_attention(q, k, v, attention_, around.scores);
+  const at::Tensor y_BHTd =
+      cache == nullptr ? causal_attention(q, k, v, attention_, around.scores)
+                       : cached_attention(q, k, v, attention_, around.scores, *cache, around.slots);
   return linear(y_BHTd.transpose(1, 2).reshape({B, T, options_.num_heads * options_.head_dim}),
                 *block.o);
 }
 
 at::Tensor Decoder::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
+  using kernels::GateFunction;
   const at::Tensor gate = linear(x_BTD, *block.gate);
+  if (gating_is_fused(*block.gate->seam, gate))
+    return gated_linear(gate, linear(x_BTD, *block.up),
+                        parts_.gemma ? GateFunction::GeluTanh : GateFunction::Silu, *block.down);
   if (parts_.gemma) return linear(geglu(gate, linear(x_BTD, *block.up)), *block.down);
-  if (swiglu_is_fused(*block.gate->seam, gate))
-    return linear(swiglu(gate, linear(x_BTD, *block.up)), *block.down);
   const at::Tensor opened = at::silu(gate);
   return linear(opened * linear(x_BTD, *block.up), *block.down);
 }

@@ -9,6 +9,7 @@
 #include "runtime/models/blocks/attention.h"
 #include "runtime/models/blocks/norms.h"
 #include "runtime/models/blocks/positions.h"
+#include "runtime/models/causal_lm.h"
 #include "runtime/models/model.h"
 
 namespace moonshard::models {
@@ -24,12 +25,24 @@ BlockParts block_parts(const std::string& block_style);
 /// Whether a layer sees attention_window tokens only, and positions turn by rope_local_base.
 bool is_local_layer(const ModelOptions& options, int64_t layer);
 
-class Decoder : public Model {
+/// Of local layers, or of the others.
+RotaryOptions rotary_options(const ModelOptions& options, bool local);
+
+/// The context of the pre-training times the stretch of positions; 0 where they are not stretched,
+/// and nothing says how long a text may be.
+int64_t stretched_context(const ModelOptions& options);
+
+class Decoder : public Model, public CausalLm {
  public:
   explicit Decoder(const ModelOptions& options);
   at::Tensor forward(const Batch& batch) override;
   at::Tensor losses(const Batch& batch) override;
   void check(const Batch& batch) const override;
+
+  int64_t longest_text() const override { return stretched_context(options_); }
+  KvCache make_cache(int64_t rows, int64_t slots) override;
+  at::Tensor prefill(const at::Tensor& ids, const at::Tensor& counts, KvCache& cache) override;
+  at::Tensor decode(const at::Tensor& ids, KvCache& cache) override;
 
  private:
   struct Block {
@@ -40,6 +53,7 @@ class Decoder : public Model {
   struct Surroundings {
     RotaryTable positions;
     ScoreRules scores;
+    TokenSlots slots = {};  ///< in generation, of a token of each row
   };
   /// The residual stream between two blocks is x + delta: what the last branch adds is added by the
   /// next norm, in one pass with it. delta may be undefined.
@@ -51,8 +65,23 @@ class Decoder : public Model {
   ParamLayer* add_norm(const std::string& name, int64_t width);
   at::Tensor embed(const at::Tensor& ids);
   Surroundings surroundings(bool local, const at::Tensor& x_BTD);
-  Stream run_block(const Block& block, const Stream& stream, const Surroundings& around) const;
-  at::Tensor attend(const Block& block, const at::Tensor& x_BTD, const Surroundings& around) const;
+  /// The same for one token of each row, behind those that the cache holds.
+  Surroundings surroundings_of_tokens(bool local, const at::Tensor& x_B1D, const KvCache& cache);
+  bool has_local_layers() const {
+    return options_.attention_pattern.find('l') != std::string::npos;
+  }
+  /// In generation: all blocks over a cache, the last norm and the head; `last` picks the rows
+  /// that scores are wanted of: [B], or undefined for texts of one token.
+  at::Tensor scores_with_cache(Stream stream, const Surroundings& global, const Surroundings& local,
+                               KvCache& cache, const at::Tensor& last);
+  /// What the head reads: of every token (lm) [B, T, D], of each sample's last one [B, D].
+  at::Tensor head_input(const Batch& batch);
+  at::Tensor token_scores(const at::Tensor& x);
+  Stream run_block(const Block& block, const Stream& stream, const Surroundings& around,
+                   LayerCache* cache = nullptr) const;
+  /// `cache`: in generation, this layer's.
+  at::Tensor attend(const Block& block, const at::Tensor& x_BTD, const Surroundings& around,
+                    LayerCache* cache) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;
   /// The norm behind a branch; the branch itself where the block has none.
   at::Tensor behind(const at::Tensor& branch_BTD, ParamLayer* norm) const;

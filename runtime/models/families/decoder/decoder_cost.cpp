@@ -48,17 +48,18 @@ double decoder_flops_per_token(const ModelOptions& o, int64_t tokens) {
 // + w), log-probabilities (V w); the loss's backward adds two gradients of V. Head of classify:
 // the last norm; index's backward makes the stream once more.
 //
-// Fused, silu(gate) is not kept (3 I), and backward of the product writes one of its two
-// gradients over the one it is given. The lm head keeps its scores as they are (V s) and one
-// number per row; their gradient takes their place and lies there until the head's own gradient
-// is formed (in the plain form more of that size is gone by then). The attention that a GPU has
-// for float32 does not support groups: keys and values are repeated for it.
+// Fused, gate and up alone are kept (2 I); backward writes their product and one gradient over them
+// and the other over the product's. The lm head keeps its scores as they are (V s)
+// and one number per row; their gradient takes their place and lies there until the head's own
+// gradient is formed (in the plain form more of that size is gone by then). The attention that a
+// GPU has for float32 does not support groups: keys and values are repeated for it.
 //
 // Of Gemma: norms behind the branches keep their input (D) and a spread each; norms of heads those
-// of q and k. GeGLU is plain operations in both forms. Capped scores are a matrix whatever the
+// of q and k. Capped scores are a matrix whatever the
 // option says, and a tanh more. Masks are made once for all layers and samples. Local layers with a
 // window keep the attention's output twice (Q), as its heads are in another order there, and it is
-// run again with the rest of a block. Capped logits keep a tanh (V s).
+// run again with the rest of a block. Capped logits keep a tanh (V s), but not
+// where they are fused.
 ActivationBytes decoder_activation_bytes(const ModelOptions& o, const CostDtypes& f, int64_t T) {
   const BlockParts parts = block_parts(o.block_style);
   const int64_t D = o.hidden_dim, I = o.intermediate_dim, V = o.vocab_size;
@@ -68,8 +69,7 @@ ActivationBytes decoder_activation_bytes(const ModelOptions& o, const CostDtypes
   ModelOptions shown = o;  // as the attention really runs
   if (capped) shown.attention = "standard";
   const bool repeats = f.fused && f.s >= 4 && shown.attention == "flash";
-  const bool lean = f.fused && !parts.gemma;
-  const int64_t inner = lean ? 3 : 4, inner_working = lean ? 1 : 2;
+  const int64_t inner = f.fused ? 2 : 4, inner_working = f.fused ? 1 : 2;
   ActivationBytes a;
   a.block = f.s * (4 * D + 2 * Q + 2 * (repeats ? Q : K) + inner * I) + 2 * f.w +
             attention_statistics(shown, f, T, !capped);
@@ -91,7 +91,7 @@ ActivationBytes decoder_activation_bytes(const ModelOptions& o, const CostDtypes
   if (o.task != "lm") return a;
   a.batch += 8;
   a.outside += f.fused ? f.s * V + f.w : f.w * V;
-  if (o.logit_softcap > 0) a.outside += f.s * V;
+  if (o.logit_softcap > 0 && !f.fused) a.outside += f.s * V;
   if (f.fused) {
     a.head_layer = "lm_head";
   } else {

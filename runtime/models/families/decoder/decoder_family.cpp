@@ -99,8 +99,8 @@ void refuse_unsupported(const ConfigObject& config, bool is_qwen) {
 // stretched positions it follows from the stretch.
 int64_t context_length(const ModelOptions& o) {
   constexpr int64_t kUsual = 32768;
-  if (o.rope_scaling != "llama3") return kUsual;
-  return std::llround(static_cast<double>(o.rope_original_length) * o.rope_factor);
+  const int64_t stretched = stretched_context(o);
+  return stretched > 0 ? stretched : kUsual;
 }
 
 // ---- the family -------------------------------------------------------------------------------

@@ -120,8 +120,9 @@ at::Tensor Dit::losses(const Batch& batch) {
 
 Batch Dit::prepare(const Batch& batch, const RandomWords& words, int64_t step,
                    int64_t first) const {
+  Batch prepared = Model::prepare(batch, words, step, first);
   const double share = options_.label_dropout;
-  if (share <= 0) return batch;
+  if (share <= 0) return prepared;
   // Drawn on the host, so that every device drops the same labels.
   const at::Tensor drop_B = at::empty({batch.size()}, at::kBool);
   for (int64_t i = 0; i < batch.size(); ++i) {
@@ -129,7 +130,6 @@ Batch Dit::prepare(const Batch& batch, const RandomWords& words, int64_t step,
     drop_B.data_ptr<bool>()[i] =
         words.uniform(static_cast<uint32_t>(step), kernels::kPurposeData | 1u, index) < share;
   }
-  Batch prepared = batch;
   prepared.labels =
       batch.labels.masked_fill(drop_B.to(batch.labels.device()), options_.num_classes);
   return prepared;

@@ -24,7 +24,9 @@ class Dit : public Model {
                 int64_t first = 0) const override;
   void check(const Batch& batch) const override;
   int64_t count_tokens(const Batch& batch) const override;
-  bool draws_by_position() const override { return options_.label_dropout > 0; }
+  bool draws_by_position() const override {
+    return options_.label_dropout > 0 || Model::draws_by_position();
+  }
 
  private:
   struct Block {

@@ -1,0 +1,61 @@
+// native.plan: predictions before anything runs, for the Lua library (moonshard.plan).
+#include "bindings/bindings.h"
+#include "bindings/convert.h"
+#include "bindings/docs.h"
+#include "runtime/base/check.h"
+#include "runtime/base/files.h"
+#include "runtime/plan/calibration.h"
+#include "runtime/plan/plan_request.h"
+
+namespace moonshard::bindings {
+namespace {
+
+Json run_calibration(const Arguments& args) {
+  const std::string device = args.text(1, "device");
+  const double seconds = args.number(2, "seconds");
+  const plan::MachineProfile profile = plan::calibrate(
+      device, seconds,
+      [](const std::string& what) { fmt::print(stderr, "moonshard: calibration: {}\n", what); });
+  return plan::to_json(profile);
+}
+
+// Read as a profile first, so that nothing else is ever kept as one.
+void write_profile(const Arguments& args) {
+  const std::filesystem::path file = args.text(2, "file");
+  const plan::MachineProfile profile = plan::profile_from_json(args.json(1), args.function_name());
+  std::filesystem::create_directories(file.parent_path());
+  write_file_atomically(file, to_text(plan::to_json(profile)));
+}
+
+Json calibration_file(const Arguments& args) {
+  return Json(plan::calibration_file(args.text(1, "device")).string());
+}
+
+}  // namespace
+
+void bind_plan(sol::table native) {
+  sol::table table(native.lua_state(), sol::create);
+  native["plan"] = table;
+  define(table, "plan", "predict", "(options, cluster) -> table",
+         "Memory by owner and time by phase of one configuration (plan/plan_request.h).",
+         [](const Arguments& args) { return plan::predict_table(args.json(1), args.json(2)); });
+  define(table, "plan", "search", "(options, cluster, space) -> table",
+         "The best of many configurations (plan/search.h).", [](const Arguments& args) {
+           return plan::search_table(args.json(1), args.json(2), args.json(3));
+         });
+  define(table, "plan", "trace", "(options, cluster, file)",
+         "Writes the simulated step of one configuration as a Chrome trace.",
+         [](const Arguments& args) {
+           plan::write_trace(args.json(1), args.json(2), args.text(3, "file"));
+         });
+  define(table, "plan", "calibrate", "(device, seconds) -> profile",
+         "Measures this machine (plan/calibration.h).", run_calibration);
+  define(table, "plan", "write_profile", "(profile, file)", "Keeps a profile in a file.",
+         write_profile);
+  define(table, "plan", "device_name", "(device) -> text", "As profiles name it.",
+         [](const Arguments& args) { return Json(plan::device_name(args.text(1, "device"))); });
+  define(table, "plan", "calibration_file", "(device name) -> text",
+         "Where this user's calibration of a device lies; empty: nowhere.", calibration_file);
+}
+
+}  // namespace moonshard::bindings

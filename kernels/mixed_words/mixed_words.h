@@ -1,0 +1,15 @@
+// mixed_word of whole tensors, by LibTorch's operations on any device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/mixed_words/mixed_word.h"
+
+namespace moonshard::kernels {
+
+/// In place. int64, whose bits are those of the unsigned numbers.
+void mix_words(at::Tensor& x);
+/// Upper 64 - `by` bits of each, as if it were unsigned.
+at::Tensor upper_bits(const at::Tensor& x, int64_t by);
+
+}  // namespace moonshard::kernels

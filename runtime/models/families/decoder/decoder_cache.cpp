@@ -1,0 +1,92 @@
+// How a decoder reads text for generation: the blocks of forward over a KV cache of earlier tokens.
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+#include "runtime/base/check.h"
+#include "runtime/core/device.h"
+#include "runtime/models/families/decoder/decoder.h"
+
+namespace moonshard::models {
+
+int64_t stretched_context(const ModelOptions& o) {
+  if (o.rope_scaling != "llama3") return 0;
+  return std::llround(static_cast<double>(o.rope_original_length) * o.rope_factor);
+}
+
+KvCache Decoder::make_cache(int64_t rows, int64_t slots) {
+  MS_CHECK(options_.task == "lm",
+           "model '{}': expected task lm, whose head scores tokens, got {}; build the model with "
+           "task = \"lm\"",
+           options_.model, options_.task);
+  const auto kind =
+      at::TensorOptions().device(resolve_device(options_.device)).dtype(seam().compute_type);
+  KvCache cache;
+  cache.slots = slots;
+  cache.lengths = at::zeros({rows}, kind.dtype(at::kLong));
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    // Zeros: a slot that is not seen counts 0 times, which must not meet a number that is none.
+    const auto make = [&] {
+      return at::zeros({rows, options_.num_kv_heads, slots, options_.head_dim}, kind);
+    };
+    cache.layers.push_back({make(), make()});
+  }
+  return cache;
+}
+
+Decoder::Surroundings Decoder::surroundings_of_tokens(bool local, const at::Tensor& x_B1D,
+                                                      const KvCache& cache) {
+  const auto& o = options_;
+  Surroundings around;
+  RotaryTable& table = around.positions;
+  table = rotary_table_at(cache.lengths, o.head_dim, rotary_options(o, local), x_B1D,
+                          /*fused_allowed=*/!seam().plain_autograd);
+  if (!table.fused) {  // rows of [B, H, 1, head_dim]
+    for (at::Tensor* part : {&table.cosines, &table.sines})
+      *part = part->view({-1, 1, 1, o.head_dim});
+  }
+  around.scores.softcap = std::max(o.attention_softcap, 0.0);
+  around.slots = token_slots(cache.lengths, o.num_kv_heads, cache.slots,
+                             local ? std::max<int64_t>(o.attention_window, 0) : 0, x_B1D);
+  return around;
+}
+
+at::Tensor Decoder::scores_with_cache(Stream stream, const Surroundings& global,
+                                      const Surroundings& local, KvCache& cache,
+                                      const at::Tensor& last) {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Surroundings& around = is_local_layer(options_, static_cast<int64_t>(i)) ? local : global;
+    stream = run_block(blocks_[i], stream, around, &cache.layers[i]);
+  }
+  const at::Tensor x_BTD =
+      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *final_norm_, options_.norm_eps, norm_scale_)
+          .normed;
+  if (!last.defined()) return token_scores(x_BTD.squeeze(1));
+  // Scores of all tokens of the prompts would take far more memory than the rest.
+  return token_scores(x_BTD.index({at::arange(last.size(0), last.options()), last}));
+}
+
+at::Tensor Decoder::prefill(const at::Tensor& ids, const at::Tensor& counts, KvCache& cache) {
+  MS_CHECK(ids.size(1) <= cache.slots, "model '{}': expected prompts of at most {} tokens, got {}",
+           options_.model, cache.slots, ids.size(1));
+  Stream stream{embed(ids), {}};
+  const Surroundings global = surroundings(false, stream.x_BTD);
+  const Surroundings local = has_local_layers() ? surroundings(true, stream.x_BTD) : Surroundings{};
+  // Padding is on the right and attention is causal: no real token sees it, and what it leaves in
+  // the cache is overwritten before it is seen.
+  const at::Tensor scores = scores_with_cache(stream, global, local, cache, counts - 1);
+  cache.lengths.copy_(counts);
+  return scores;
+}
+
+at::Tensor Decoder::decode(const at::Tensor& ids, KvCache& cache) {
+  const Stream stream{embed(ids.unsqueeze(1)), {}};
+  const Surroundings global = surroundings_of_tokens(false, stream.x_BTD, cache);
+  const Surroundings local =
+      has_local_layers() ? surroundings_of_tokens(true, stream.x_BTD, cache) : Surroundings{};
+  const at::Tensor scores = scores_with_cache(stream, global, local, cache, {});
+  cache.lengths.add_(1);
+  return scores;
+}
+
+}  // namespace moonshard::models

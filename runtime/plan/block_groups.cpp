@@ -1,0 +1,60 @@
+#include "runtime/plan/block_groups.h"
+
+#include <algorithm>
+#include <map>
+
+namespace moonshard::plan {
+
+bool is_adapter(const PlannedLayer& layer) {
+  return layer.name.find(".lora_") != std::string::npos;
+}
+
+double adapted_elements(const PlannedModel& model, const PlannedLayer& layer) {
+  double elements = 0;
+  for (const PlannedLayer& other : model.block)
+    if (is_adapter(other) && other.trained && other.name.starts_with(layer.name + "."))
+      elements += static_cast<double>(other.weight);
+  return elements;
+}
+
+std::vector<BlockGroup> block_groups(const PlannedModel& model) {
+  std::vector<BlockGroup> groups;
+  std::map<size_t, size_t> place;
+  for (size_t i = 0; i < model.block.size(); ++i) {
+    const PlannedLayer& layer = model.block[i];
+    if (!layer.is_matrix || layer.one_position || is_adapter(layer)) continue;
+    const auto [found, is_new] = place.emplace(layer.input, groups.size());
+    if (is_new) {
+      groups.emplace_back();
+      groups.back().in = static_cast<double>(layer.in);
+      groups.back().behind_norm = groups.size() % 2 == 1;
+    }
+    groups[found->second].out += static_cast<double>(layer.out);
+    groups[found->second].layers.push_back(i);
+  }
+  return groups;
+}
+
+bool attends(const PlannedModel& model, const std::vector<BlockGroup>& groups) {
+  return model.options().num_heads > 0 && groups.size() == 4;
+}
+
+bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup>& groups) {
+  return model.fused && groups.size() == 4 && groups[2].out >= 2 * groups[3].in;
+}
+
+double attention_working(const PlannedModel& model, const std::vector<BlockGroup>& groups,
+                         double positions, bool two_passes) {
+  const auto& o = model.options();
+  const double number = positions * static_cast<double>(model.compute_bytes);
+  const double queries = static_cast<double>(o.num_heads * o.head_dim);
+  if (o.attention != "flash" || (two_passes && model.fused && model.compute_bytes >= 4))
+    return positions * 2 * static_cast<double>(o.num_heads * model.tokens) *
+           static_cast<double>(std::max<int64_t>(4, model.compute_bytes));
+  if (!model.fused) return number * queries;
+  const bool in_groups = groups[0].out < 3 * queries;
+  return (model.compute_bytes == 2 ? number * 2 * queries : 0) +
+         (in_groups ? number * 2 * queries : 0);
+}
+
+}  // namespace moonshard::plan

@@ -1,0 +1,38 @@
+// What the passes of a block go through, from its layers alone. Layers that read one input are a
+// group; groups in forward order are, in turn, behind a norm (q, k, v; gate, up) and behind an
+// operation on the group before (attention; the activation). Torch-free.
+#pragma once
+
+#include <vector>
+
+#include "runtime/plan/planned_model.h"
+
+namespace moonshard::plan {
+
+struct BlockGroup {
+  double in = 0, out = 0;  ///< elements of a position; out: of all its layers
+  std::vector<size_t> layers;
+  bool behind_norm = true;
+};
+
+/// A layer of LoRA, which runs beside the layer that it adapts.
+bool is_adapter(const PlannedLayer& layer);
+
+/// Trained elements of the adapter that a layer of the block has.
+double adapted_elements(const PlannedModel& model, const PlannedLayer& layer);
+
+std::vector<BlockGroup> block_groups(const PlannedModel& model);
+
+/// Whether the operation between the first two groups is attention.
+bool attends(const PlannedModel& model, const std::vector<BlockGroup>& groups);
+
+/// Fused, gate and up alone are kept: backward makes their product again, beside the gradients.
+bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup>& groups);
+
+/// Bytes that attention's backward needs beside what it is given and makes, of so many positions. A
+/// GPU's kernel adds up gradients of queries in float32, and makes those of keys and values for
+/// each head.
+double attention_working(const PlannedModel& model, const std::vector<BlockGroup>& groups,
+                         double positions, bool two_passes);
+
+}  // namespace moonshard::plan

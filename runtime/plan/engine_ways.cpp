@@ -1,0 +1,265 @@
+#include "runtime/plan/engine_ways.h"
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/privacy/norm_cost.h"
+
+namespace moonshard::plan {
+namespace {
+
+using privacy::LayerShape;
+using privacy::NormMethod;
+
+constexpr double kCompactBytes = 2, kSumBytes = 4;
+
+// Layers that read one input keep the same.
+struct Readers {
+  std::vector<LayerWay*> ways;
+  std::vector<const PlannedLayer*> layers;
+  double inputs_bytes = 0, rows_bytes = 0, inputs_s = 0, rows_s = 0;
+  double smaller() const { return std::min(inputs_bytes, rows_bytes); }
+  bool rows_are_smaller() const { return rows_bytes < inputs_bytes; }
+  double more_bytes() const { return std::max(inputs_bytes, rows_bytes) - smaller(); }
+  double larger_s() const { return rows_are_smaller() ? inputs_s : rows_s; }
+  double smaller_s() const { return rows_are_smaller() ? rows_s : inputs_s; }
+  double saved_s() const { return smaller_s() - larger_s(); }
+};
+
+class Ways {
+ public:
+  Ways(const PlannedModel& model, const EngineSituation& situation, const MachineProfile& machine)
+      : model_(model),
+        situation_(situation),
+        machine_(machine),
+        rates_(machine.rates(model.compute_bytes == 2 ? "bfloat16" : "float32")) {}
+
+  EngineWays all() {
+    EngineWays ways;
+    const std::string& mode = situation_.mode;
+    ways.is_private = mode != "none";
+    for (const auto& [layers, list] : {std::pair{&model_.before, &ways.before},
+                                       {&model_.block, &ways.block},
+                                       {&model_.behind, &ways.behind}}) {
+      list->resize(layers->size());
+      for (size_t i = 0; i < layers->size(); ++i)
+        if (ways.is_private) set_way((*layers)[i], (*list)[i]);
+    }
+    if (!ways.is_private) return ways;
+    ways.two_passes = mode == "ghost" || mode == "flash";
+    if (mode == "auto") choose(ways);
+    if (mode == "flash_bookkeeping" && situation_.flash_algorithm == "auto") keep_smaller(ways);
+    if (ways.two_passes || situation_.per_layer)
+      for (auto* list : {&ways.before, &ways.block, &ways.behind})
+        for (LayerWay& way : *list) way.kept = Kept::Nothing;
+    ways.two_passes = ways.two_passes && !situation_.per_layer;
+    return ways;
+  }
+
+ private:
+  double samples() const { return static_cast<double>(situation_.samples); }
+
+  LayerShape shape_of(const PlannedLayer& layer) const {
+    LayerShape shape{samples(),
+                     layer.one_position ? 1 : static_cast<double>(model_.tokens),
+                     static_cast<double>(layer.in),
+                     static_cast<double>(layer.out),
+                     static_cast<double>(model_.compute_bytes),
+                     machine_.is_gpu};
+    shape.readers = static_cast<double>(layer.readers);
+    shape.by_kernel = by_kernel(layer);
+    return shape;
+  }
+
+  bool by_kernel(const PlannedLayer& layer) const {
+    return machine_.is_gpu && model_.compute_bytes == 2 && layer.is_matrix && layer.trained &&
+           layer.in % 8 == 0 && layer.out % 8 == 0;
+  }
+
+  // How much slower kernels are on small layers: as products are.
+  double share(const LayerShape& shape) const {
+    // Kernels join the layers of a block: a narrow one does not leave the device idle.
+    constexpr double kJoined = 0.35;
+    const double part = product_share(rates_, shape.out, shape.in, shape.samples * shape.positions);
+    return shape.by_kernel ? std::max(part, kJoined) : part;
+  }
+  double product_s(const LayerShape& shape) const {
+    return 2 * shape.samples * shape.positions * shape.in * shape.out / (rates_.sum * share(shape));
+  }
+
+  // Seconds of a norm by the engine's own choice of method.
+  double norm_s(const LayerShape& shape) const {
+    const double part = share(shape);
+    const double ghost = privacy::ghost_cost(shape) / (rates_.ghost * part);
+    const double width = privacy::width_cost(shape) / (rates_.flash * part);
+    const std::string& mode = situation_.mode;
+    if (mode == "materialize") return privacy::keep_gradients_cost(shape) / (rates_.keep * part);
+    if (mode == "ghost" || mode == "bookkeeping") return ghost;
+    if (mode == "auto") return std::min(ghost, width);
+    return privacy::choose_flash(shape, situation_.flash_algorithm) == NormMethod::Width
+               ? width
+               : privacy::input_length_cost(shape) / (rates_.ghost * part);
+  }
+
+  void set_way(const PlannedLayer& layer, LayerWay& way) const {
+    if (!layer.trained && layer.bias == 0) return;
+    const LayerShape shape = shape_of(layer);
+    const double width = static_cast<double>(layer.is_matrix ? layer.out : layer.in);
+    if (layer.is_small) {
+      way.kept = Kept::Rows;
+      way.rows_bytes = samples() * static_cast<double>(layer.weight + layer.bias) * kSumBytes;
+      return;
+    }
+    if (!layer.is_matrix) {  // tables: the output's gradient is read and sorted
+      way.kept = Kept::Inputs;
+      way.norm_s = 3 * shape.samples * shape.positions * width * shape.element_bytes /
+                   machine_.element_per_s;
+      way.sum_s = way.norm_s;
+      return;
+    }
+    way.joins = by_kernel(layer) && !layer.is_shared;
+    way.norm_s = norm_s(shape);
+    // By kernels the float32 sum is stored once; the update's time has the reading.
+    way.sum_s = shape.by_kernel ? product_s(shape) + kSumBytes * static_cast<double>(layer.weight) /
+                                                         machine_.element_per_s
+                                : privacy::sum_inputs_cost(shape) / (rates_.sum * share(shape));
+    way.kept = Kept::Inputs;
+    way.rows_bytes =
+        samples() * static_cast<double>(layer.weight) *
+        (way.joins ? kCompactBytes
+                   : std::max<double>(kSumBytes, static_cast<double>(model_.compute_bytes)));
+    way.compact = way.joins;
+    if (situation_.mode == "materialize") {
+      way.kept = Kept::Rows;
+      way.compact = way.joins = false;
+      way.rows_bytes = samples() * static_cast<double>(layer.weight) *
+                       std::max<double>(kSumBytes, static_cast<double>(model_.compute_bytes));
+      way.sum_s = way.rows_bytes / machine_.element_per_s;
+    }
+  }
+
+  double rows_norm_s(const LayerShape& shape) const {
+    const double cost =
+        shape.by_kernel ? privacy::keep_compact_cost(shape) : privacy::keep_gradients_cost(shape);
+    return cost / (rates_.keep * share(shape));
+  }
+
+  void take_rows(const PlannedLayer& layer, LayerWay& way) const {
+    way.kept = Kept::Rows;
+    way.norm_s = rows_norm_s(shape_of(layer));
+    way.sum_s = situation_.needs_sums || !way.compact
+                    ? (way.rows_bytes + kSumBytes * static_cast<double>(layer.weight)) /
+                          machine_.element_per_s
+                    : 0;
+  }
+
+  template <class Visit>
+  void visit(EngineWays& ways, const Visit& each) const {
+    for (const auto& [layers, list, times] : {std::tuple{&model_.before, &ways.before, int64_t{1}},
+                                              {&model_.block, &ways.block, model_.num_blocks},
+                                              {&model_.behind, &ways.behind, int64_t{1}}}) {
+      std::map<size_t, Readers> readers;
+      for (size_t i = 0; i < layers->size(); ++i) {
+        const PlannedLayer& layer = (*layers)[i];
+        if (!layer.is_matrix || !layer.trained || layer.is_shared || layer.one_position ||
+            model_.tokens <= 1)
+          continue;
+        Readers& unit = readers[layer.input];
+        unit.ways.push_back(&(*list)[i]);
+        unit.layers.push_back(&layer);
+      }
+      for (auto& [input, unit] : readers) each(unit, times);
+    }
+  }
+
+  // flash_bookkeeping: compact rows where they are smaller (privacy::keep_the_smaller).
+  void keep_smaller(EngineWays& ways) const {
+    visit(ways, [&](Readers& unit, int64_t) {
+      const double positions = samples() * static_cast<double>(model_.tokens);
+      const double element = static_cast<double>(model_.compute_bytes);
+      double all_rows = 0,
+             with_input = positions * static_cast<double>(unit.layers[0]->in) * element;
+      for (size_t i = 0; i < unit.ways.size(); ++i) {
+        if (!unit.ways[i]->joins) return;
+        const double g = positions * static_cast<double>(unit.layers[i]->out) * element;
+        all_rows += unit.ways[i]->rows_bytes;
+        with_input += std::min(unit.ways[i]->rows_bytes, g);
+      }
+      for (size_t i = 0; i < unit.ways.size(); ++i) {
+        const double g = positions * static_cast<double>(unit.layers[i]->out) * element;
+        if (all_rows < with_input || unit.ways[i]->rows_bytes < g)
+          take_rows(*unit.layers[i], *unit.ways[i]);
+      }
+    });
+  }
+
+  // auto: the smallest set of ways, then the faster ones while the budget lasts.
+  void choose(EngineWays& ways) const {
+    // The engine's own times decide, by differences that rates cannot tell: a plan takes the larger
+    // way unless it is clearly slower, so that what it says fits does.
+    constexpr double kUnclear = 0.10;
+    struct Upgrade {
+      Readers unit;
+      int64_t times = 1;
+    };
+    std::vector<Upgrade> upgrades;
+    double total = 0;
+    visit(ways, [&](Readers& unit, int64_t times) {
+      for (size_t i = 0; i < unit.ways.size(); ++i) {
+        const LayerShape shape = shape_of(*unit.layers[i]);
+        const double weight = static_cast<double>(unit.layers[i]->weight);
+        const double store = kSumBytes * weight / machine_.update_per_s;
+        unit.inputs_bytes += privacy::kept_inputs_bytes(shape);
+        unit.rows_bytes += unit.ways[i]->rows_bytes;
+        unit.inputs_s += unit.ways[i]->norm_s + unit.ways[i]->sum_s + store;
+        unit.rows_s += rows_norm_s(shape);
+        unit.rows_s +=
+            situation_.needs_sums
+                ? (unit.ways[i]->rows_bytes + kSumBytes * weight) / machine_.element_per_s + store
+                : unit.ways[i]->rows_bytes / machine_.update_per_s;
+      }
+      if (unit.rows_are_smaller()) to_rows(unit);
+      total += unit.smaller() * static_cast<double>(times);
+      if (unit.larger_s() < (1 + kUnclear) * unit.smaller_s()) upgrades.push_back({unit, times});
+    });
+    if (situation_.budget_bytes < 1e299 && total > situation_.budget_bytes) {
+      ways.two_passes = true;
+      return;
+    }
+    std::stable_sort(upgrades.begin(), upgrades.end(), [](const Upgrade& x, const Upgrade& y) {
+      return x.unit.saved_s() * y.unit.more_bytes() > y.unit.saved_s() * x.unit.more_bytes();
+    });
+    for (Upgrade& upgrade : upgrades) {
+      // Blocks are alike: the runtime would upgrade some of them, a plan all or none.
+      const double more = upgrade.unit.more_bytes() * static_cast<double>(upgrade.times);
+      if (total + more > situation_.budget_bytes) continue;
+      total += more;
+      if (!upgrade.unit.rows_are_smaller()) {
+        to_rows(upgrade.unit);
+        continue;
+      }
+      for (size_t i = 0; i < upgrade.unit.ways.size(); ++i) {
+        *upgrade.unit.ways[i] = {};
+        set_way(*upgrade.unit.layers[i], *upgrade.unit.ways[i]);
+      }
+    }
+  }
+
+  void to_rows(Readers& unit) const {
+    for (size_t i = 0; i < unit.ways.size(); ++i) take_rows(*unit.layers[i], *unit.ways[i]);
+  }
+
+  const PlannedModel& model_;
+  const EngineSituation& situation_;
+  const MachineProfile& machine_;
+  const DtypeRates& rates_;
+};
+
+}  // namespace
+
+EngineWays engine_ways(const PlannedModel& model, const EngineSituation& situation,
+                       const MachineProfile& machine) {
+  return Ways(model, situation, machine).all();
+}
+
+}  // namespace moonshard::plan

@@ -1,0 +1,44 @@
+// What a clipping engine does with each layer of a model, before anything runs: how its norm is
+// found, what is kept until the factors are known, bytes and seconds. The formulas are those that
+// the engines choose by (privacy/norm_cost.h), with a machine's rates.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/plan/machine_profile.h"
+#include "runtime/plan/planned_model.h"
+
+namespace moonshard::plan {
+
+enum class Kept { Nothing, Inputs, Rows };
+
+struct LayerWay {
+  Kept kept = Kept::Nothing;
+  double rows_bytes = 0;  ///< of kept gradients
+  bool compact = false;   ///< rows in 16 bits, which the update can read without a sum
+  bool joins = false;     ///< with the other layers of its stretch, in one launch
+  double norm_s = 0;      ///< in backward, gradients that are kept included
+  double sum_s = 0;       ///< behind it, or in the second backward
+};
+
+struct EngineWays {
+  bool is_private = false;
+  bool two_passes = false;
+  std::vector<LayerWay> before, block, behind;  ///< as the layers of PlannedModel
+};
+
+struct EngineSituation {
+  std::string mode;             ///< as the option
+  int64_t samples = 1;          ///< of a micro-batch
+  bool needs_sums = false;      ///< ranks or micro-batches follow: rows must be summed up
+  bool per_layer = false;       ///< clipping = per_layer: nothing waits
+  double budget_bytes = 1e300;  ///< of engine auto
+  std::string flash_algorithm = "auto";
+};
+
+/// Unknown modes (a script's engines) count as flash_bookkeeping.
+EngineWays engine_ways(const PlannedModel& model, const EngineSituation& situation,
+                       const MachineProfile& machine);
+
+}  // namespace moonshard::plan

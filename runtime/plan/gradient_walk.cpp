@@ -1,0 +1,91 @@
+#include "runtime/plan/gradient_walk.h"
+
+#include <algorithm>
+
+#include "runtime/sharding/unit_order.h"
+
+namespace moonshard::plan {
+
+GradientWalk::GradientWalk(const PlannedModel& model, bool is_private,
+                           const sharding::ShardingOptions& sharding,
+                           const MemorySituation& situation, MemoryLedger& ledger)
+    : model_(model),
+      sharding_(sharding),
+      situation_(situation),
+      ledger_(ledger),
+      units_(model.units(sharding, situation.ranks)),
+      parts_(sharding.parallel == "fsdp"),
+      offloads_(parts_ && sharding.cpu_offload),
+      held_(units_.size(), 0) {
+  const int64_t holders = units_.empty() ? 1 : units_[0].ranks;
+  single_ = parts_ ? holders == 1 : sharding.parallel == "none" || situation.ranks == 1;
+  updates_early_ = is_private && !situation.graph;
+}
+
+void GradientWalk::form(size_t unit, double bytes) {
+  if (situation_.graph) return;  // in its own memory, from step to step
+  ledger_.add(Holder::Gradients, bytes);
+  held_[unit] += bytes;
+}
+
+void GradientWalk::complete(size_t unit) {
+  if (!single_) {
+    if (!sharding_.no_sync || last_) send(unit);
+  } else if (offloads_) {
+    leave(unit);
+  } else if (updates_early_ && last_) {
+    reserve(held_[unit] / static_cast<double>(model_.sum_bytes));
+    ledger_.free(Holder::Gradients, held_[unit]);
+    held_[unit] = 0;
+  }
+}
+
+void GradientWalk::send(size_t unit) {
+  limit(sharding::kReductionsUnderWay - 1);
+  const double size =
+      sharding_.reduce_dtype == "bfloat16" ? 2 : static_cast<double>(model_.sum_bytes);
+  const double row = static_cast<double>(units_[unit].whole_trained()) * size;
+  const double part = parts_ ? static_cast<double>(units_[unit].trained_shard) * size : 0;
+  ledger_.add(Holder::Communication, row);
+  ledger_.free(Holder::Gradients, held_[unit]);
+  held_[unit] = 0;
+  ledger_.add(Holder::Communication, part);
+  in_flight_.push_back({unit, row, part});
+}
+
+// Beside the backward pass; a unit that has left makes room when two more have come.
+void GradientWalk::leave(size_t unit) {
+  leaving_.push_back(held_[unit]);
+  held_[unit] = 0;
+  for (; leaving_.size() > 2; leaving_.pop_front())
+    ledger_.free(Holder::Gradients, leaving_.front());
+}
+
+void GradientWalk::limit(size_t most) {
+  for (; in_flight_.size() > most; in_flight_.pop_front()) {
+    const InFlight& oldest = in_flight_.front();
+    ledger_.free(Holder::Communication, oldest.row + oldest.part);
+    if (offloads_) continue;
+    const double sums = sum_bytes(updated_elements(oldest.unit));
+    if (summed_.insert(oldest.unit).second) ledger_.add(Holder::Gradients, sums);
+    if (!updates_early_ || !last_) continue;
+    reserve(updated_elements(oldest.unit));
+    ledger_.free(Holder::Gradients, sums);
+    summed_.erase(oldest.unit);
+  }
+}
+
+// Before the first update the memory of the largest unit's gradients is taken and given back, so
+// that running out of it comes before anything has changed (train/step_update.cpp).
+void GradientWalk::reserve(double held) {
+  if (reserved_ || !model_.fused || situation_.grad_accum > 1 || sharding_.parallel == "none")
+    return;
+  reserved_ = true;
+  double most = 0;
+  for (size_t u = 0; u < units_.size(); ++u) most = std::max(most, updated_elements(u));
+  const double missing = sum_bytes(std::max(0.0, most - held));
+  ledger_.add(Holder::EngineTemporaries, missing);
+  ledger_.free(Holder::EngineTemporaries, missing);
+}
+
+}  // namespace moonshard::plan

@@ -1,0 +1,62 @@
+// Gradients of units through a step, as a rank holds them: formed, sent in rows, added up in parts,
+// updated; or, with offload, leaving for the host. The same limits as in
+// sharding/wrapped_model.cpp. Torch-free.
+#pragma once
+
+#include <deque>
+#include <set>
+#include <vector>
+
+#include "runtime/plan/memory_ledger.h"
+
+namespace moonshard::plan {
+
+class GradientWalk {
+ public:
+  GradientWalk(const PlannedModel& model, bool is_private,
+               const sharding::ShardingOptions& sharding, const MemorySituation& situation,
+               MemoryLedger& ledger);
+
+  /// One rank holds all of what it updates: nothing is sent.
+  bool single() const { return single_; }
+  void begin_micro_batch(bool last) { last_ = last; }
+  bool is_last() const { return last_; }
+  /// Bytes of gradients that a layer of the unit has formed.
+  void form(size_t unit, double bytes);
+  /// All of the unit's are there: they are sent, leave, or are updated.
+  void complete(size_t unit);
+  /// What is in flight arrives: at the end of the step, and behind the first unit of the next
+  /// micro-batch.
+  void finish() { limit(0); }
+
+ private:
+  struct InFlight {
+    size_t unit;
+    double row, part;
+  };
+
+  double sum_bytes(double elements) const {
+    return elements * static_cast<double>(model_.sum_bytes);
+  }
+  double updated_elements(size_t unit) const {
+    return static_cast<double>(parts_ ? units_[unit].trained_shard : units_[unit].trained);
+  }
+  void send(size_t unit);
+  void leave(size_t unit);
+  void limit(size_t most);
+  void reserve(double held);
+
+  const PlannedModel& model_;
+  const sharding::ShardingOptions& sharding_;
+  const MemorySituation& situation_;
+  MemoryLedger& ledger_;
+  const std::vector<PlannedUnit>& units_;
+  bool parts_, single_, updates_early_, offloads_;
+  bool last_ = true, reserved_ = false;
+  std::vector<double> held_;  ///< by unit: gradients that its layers have formed
+  std::deque<InFlight> in_flight_;
+  std::deque<double> leaving_;
+  std::set<size_t> summed_;
+};
+
+}  // namespace moonshard::plan

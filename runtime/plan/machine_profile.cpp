@@ -1,0 +1,182 @@
+#include "runtime/plan/machine_profile.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "runtime/base/check.h"
+#include "runtime/core/tuning.h"
+
+namespace moonshard::plan {
+namespace {
+
+constexpr double kTera = 1e12, kGiga = 1e9;
+
+struct NamedNumber {
+  const char* name;
+  double MachineProfile::*field;
+  double unit;
+};
+constexpr NamedNumber kNumbers[] = {
+    {"memory_gb", &MachineProfile::memory_bytes, kGiga},
+    {"context_mb", &MachineProfile::context_bytes, 1e6},
+    {"element_gb_per_s", &MachineProfile::element_per_s, kGiga},
+    {"update_gb_per_s", &MachineProfile::update_per_s, kGiga},
+    {"noise_g_per_s", &MachineProfile::noise_per_s, kGiga},
+    {"launch_us", &MachineProfile::launch_us, 1},
+    {"gap_us", &MachineProfile::gap_us, 1},
+    {"to_device_gb_per_s", &MachineProfile::to_device_per_s, kGiga},
+    {"to_host_gb_per_s", &MachineProfile::to_host_per_s, kGiga},
+    {"host_update_gb_per_s", &MachineProfile::host_update_per_s, kGiga}};
+
+constexpr std::pair<const char*, double DtypeRates::*> kKernelRates[] = {
+    {"ghost_tflops", &DtypeRates::ghost},
+    {"flash_tflops", &DtypeRates::flash},
+    {"sum_tflops", &DtypeRates::sum},
+    {"keep_tflops", &DtypeRates::keep}};
+
+double positive(const Json& object, const char* key, const std::string& where) {
+  const double value = number_or(object, key, -1);
+  MS_CHECK(value > 0 && std::isfinite(value),
+           "{}: expected a machine profile with '{}' above 0, got {}; calibrate again with "
+           "'moonshard plan --calibrate'",
+           where, key, object.contains(key) ? one_line(object[key]) : "nothing");
+  return value;
+}
+
+std::vector<std::array<double, 4>> rows_of(const Json& object, const char* key,
+                                           const std::string& where) {
+  std::vector<std::array<double, 4>> rows;
+  MS_CHECK(object.contains(key) && object[key].is_array() && !object[key].empty(),
+           "{}: expected a machine profile with rows of '{}', got none", where, key);
+  for (const Json& row : object[key]) {
+    MS_CHECK(row.is_array() && row.size() == 4 &&
+                 std::all_of(row.begin(), row.end(),
+                             [](const Json& x) { return x.is_number() && x.get<double>() > 0; }),
+             "{}: '{}': expected rows of four numbers above 0, got {}", where, key, one_line(row));
+    rows.push_back(
+        {row[0].get<double>(), row[1].get<double>(), row[2].get<double>(), row[3].get<double>()});
+  }
+  return rows;
+}
+
+// The mean of the nearest points by the inverse of their squared distance.
+template <class Point, class Distance, class Value>
+double nearest_mean(const std::vector<Point>& points, const Distance& distance,
+                    const Value& value) {
+  constexpr double kSame = 1e-4;
+  double weights = 0, sum = 0;
+  double nearest = 1e300;
+  for (const Point& point : points) nearest = std::min(nearest, distance(point));
+  for (const Point& point : points) {
+    const double d = distance(point);
+    if (d > 2 * nearest + 2) continue;  // far ones would pull every answer to the mean of all
+    const double weight = 1 / (d * d + kSame);
+    weights += weight;
+    sum += weight * std::log(value(point));
+  }
+  return std::exp(sum / weights);
+}
+
+double log_distance(double x, double y) {
+  return std::abs(std::log2(x / y));
+}
+
+double product_rate(const DtypeRates& rates, double m, double n, double k) {
+  return nearest_mean(
+      rates.products,
+      [&](const ProductRate& p) {
+        return std::hypot(log_distance(p.m, m), log_distance(p.n, n), log_distance(p.k, k));
+      },
+      [](const ProductRate& p) { return p.per_s; });
+}
+
+}  // namespace
+
+const DtypeRates& MachineProfile::rates(const std::string& dtype) const {
+  const auto found = dtypes.find(dtype);
+  if (found != dtypes.end()) return found->second;
+  const auto wide = dtypes.find("float32");
+  MS_CHECK(wide != dtypes.end(), "plan: profile '{}': expected rates of {} or float32, got neither",
+           name, dtype);
+  return wide->second;
+}
+
+MachineProfile profile_from_json(const Json& object, const std::string& where) {
+  MS_CHECK(object.is_object() && object.contains("dtypes") && object["dtypes"].is_object(),
+           "{}: expected a machine profile, got {}", where,
+           object.is_object() ? "an object without 'dtypes'" : "something else");
+  MachineProfile profile;
+  profile.name = string_or(object, "name", "");
+  profile.device = string_or(object, "device", profile.name);
+  profile.source = string_or(object, "source", "of unknown origin");
+  profile.is_measured = object.value("measured", false);
+  profile.is_gpu = string_or(object, "kind", "cpu") == "cuda";
+  for (const NamedNumber& number : kNumbers)
+    profile.*number.field = positive(object, number.name, where) * number.unit;
+  for (const auto& [dtype, given] : object["dtypes"].items()) {
+    DtypeRates rates;
+    for (const auto& [m, n, k, tflops] : rows_of(given, "products", where))
+      rates.products.push_back({m, n, k, tflops * kTera});
+    for (const auto& [positions, dim, forward, backward] : rows_of(given, "attention", where))
+      rates.attention.push_back({positions, dim, forward * kTera, backward * kTera});
+    for (const auto& [name, field] : kKernelRates)
+      rates.*field = positive(given, name, where) * kTera;
+    profile.dtypes[dtype] = std::move(rates);
+  }
+  return profile;
+}
+
+Json to_json(const MachineProfile& profile) {
+  Json object{{"name", profile.name},
+              {"device", profile.device},
+              {"source", profile.source},
+              {"measured", profile.is_measured},
+              {"kind", profile.is_gpu ? "cuda" : "cpu"}};
+  for (const NamedNumber& number : kNumbers)
+    object[number.name] = profile.*number.field / number.unit;
+  for (const auto& [dtype, rates] : profile.dtypes) {
+    Json& given = object["dtypes"][dtype];
+    given["products"] = Json::array();
+    for (const ProductRate& rate : rates.products)
+      given["products"].push_back({rate.m, rate.n, rate.k, rate.per_s / kTera});
+    given["attention"] = Json::array();
+    for (const AttentionRate& rate : rates.attention)
+      given["attention"].push_back(
+          {rate.positions, rate.head_dim, rate.forward_per_s / kTera, rate.backward_per_s / kTera});
+    for (const auto& [name, field] : kKernelRates) given[name] = rates.*field / kTera;
+  }
+  return object;
+}
+
+std::filesystem::path calibration_file(const std::string& device) {
+  const std::filesystem::path beside = tuning_file();
+  if (beside.empty()) return {};
+  std::string name = "machine_";
+  for (const char c : device) name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return beside.parent_path() / (name + ".json");
+}
+
+double product_seconds(const DtypeRates& rates, double m, double n, double k) {
+  if (m <= 0 || n <= 0 || k <= 0) return 0;
+  return 2 * m * n * k / product_rate(rates, m, n, k);
+}
+
+double product_share(const DtypeRates& rates, double m, double n, double k) {
+  double fastest = 0;
+  for (const ProductRate& rate : rates.products) fastest = std::max(fastest, rate.per_s);
+  return product_rate(rates, m, n, k) / fastest;
+}
+
+AttentionRate attention_rate(const DtypeRates& rates, double positions, double head_dim) {
+  const auto distance = [&](const AttentionRate& rate) {
+    return log_distance(rate.positions, positions) + 2 * log_distance(rate.head_dim, head_dim);
+  };
+  return {positions, head_dim,
+          nearest_mean(rates.attention, distance,
+                       [](const AttentionRate& rate) { return rate.forward_per_s; }),
+          nearest_mean(rates.attention, distance,
+                       [](const AttentionRate& rate) { return rate.backward_per_s; })};
+}
+
+}  // namespace moonshard::plan

@@ -1,0 +1,399 @@
+#include "runtime/plan/memory_walk.h"
+
+#include <algorithm>
+
+#include "runtime/plan/block_groups.h"
+#include "runtime/plan/fixed_memory.h"
+#include "runtime/plan/gather_walk.h"
+#include "runtime/plan/gradient_walk.h"
+#include "runtime/plan/memory_ledger.h"
+
+namespace moonshard::plan {
+namespace {
+
+class Walk {
+ public:
+  Walk(const PlannedModel& model, const EngineWays& ways, const sharding::ShardingOptions& sharding,
+       const MemorySituation& situation)
+      : model_(model),
+        ways_(ways),
+        sharding_(sharding),
+        situation_(situation),
+        units_(model.units(sharding, situation.ranks)),
+        groups_(block_groups(model)),
+        kept_(ways.two_passes ? model.kept_twice : model.kept),
+        rows_(static_cast<double>(situation.samples * model.tokens)),
+        s_(static_cast<double>(model.compute_bytes)),
+        gathers_(model, sharding, situation, ledger_),
+        gradients_(model, ways.is_private, sharding, situation, ledger_) {
+    again_ = makes_product_again(model, groups_);
+  }
+
+  MemoryPlan run() {
+    place_fixed_memory(model_, ways_.is_private, sharding_, situation_, ledger_, plan_);
+    // A graph's gradients lie where it was captured, from step to step.
+    if (situation_.graph)
+      add(Holder::Gradients,
+          static_cast<double>(model_.num_trained) * static_cast<double>(model_.sum_bytes));
+    const int64_t count = std::min<int64_t>(situation_.grad_accum, 2);
+    for (int64_t i = 0; i < count; ++i) {
+      gradients_.begin_micro_batch(i + 1 == count);
+      micro_batch();
+    }
+    ledger_.begin_phase("update");
+    gradients_.finish();
+    ledger_.leave_peak(plan_);
+    return plan_;
+  }
+
+ private:
+  void add(Holder holder, double bytes) { ledger_.add(holder, bytes); }
+  void free(Holder holder, double bytes) { ledger_.free(holder, bytes); }
+
+  // ---- the passes ------------------------------------------------------------------------------
+  void micro_batch() {
+    ledger_.begin_phase("forward");
+    gathers_.begin_pass();
+    const size_t stretches = model_.num_stretches();
+    add(Holder::Activations, static_cast<double>(kept_.shared));
+    for (size_t i = 0; i < stretches; ++i) {
+      gathers_.forward(i);
+      if (i > 0 && i + 1 < stretches) {
+        // While a block that is recomputed runs, all of it is there.
+        add(Holder::Activations, block_bytes());
+        if (is_recomputed(i - 1)) free(Holder::Activations, block_bytes() - kept_of(i - 1));
+      }
+      if (i + 1 == stretches) add(Holder::Activations, rows_ * static_cast<double>(kept_.outside));
+      gathers_.forward_ended(i);
+      if (i == 1) gradients_.finish();
+    }
+    backward(/*pass=*/ways_.two_passes ? 1 : 0);
+    if (ways_.two_passes) {
+      ledger_.begin_phase("second_backward");
+      backward(2);
+    } else if (ways_.is_private) {
+      ledger_.begin_phase("clipped_sum");
+      sum_all();
+    }
+    free(Holder::Activations, ledger_.of(Holder::Activations));
+    free(Holder::EngineKept, ledger_.of(Holder::EngineKept));
+    gathers_.end_micro_batch();
+  }
+
+  // pass 0: the only one; 1: norms alone, activations stay; 2: sums.
+  void backward(int pass) {
+    if (pass < 2) ledger_.begin_phase("backward");
+    gathers_.begin_pass();
+    const size_t stretches = model_.num_stretches();
+    for (size_t i = stretches; i-- > 0;) {
+      gathers_.backward(i);
+      if (i + 1 == stretches) {
+        head_backward(pass);
+      } else if (i > 0) {
+        block_backward(i, pass);
+      } else {
+        launch(pass);
+        first_backward(pass);
+      }
+      // Gradients leave as soon as they are complete, before the unit's values go. Blocks of a
+      // second pass come when their sums are formed.
+      if (sums_in_backward(pass) && (pass == 0 || i == 0)) reduce_finished(i);
+      gathers_.backward_ended(i, pass != 1);
+    }
+    launch(pass);
+    ledger_.of(Holder::OutputGradients) = 0;
+  }
+
+  bool sums_in_backward(int pass) const { return !ways_.is_private || pass == 2; }
+  bool is_recomputed(size_t block) const {
+    return situation_.checkpointing != "none" &&
+           static_cast<int64_t>(block) % situation_.checkpoint_every == 0;
+  }
+  double block_bytes() const { return rows_ * static_cast<double>(kept_.block); }
+  double kept_of(size_t block) const {
+    if (!is_recomputed(block)) return block_bytes();
+    const bool keeps = situation_.checkpointing == "keep_attention";
+    return rows_ * static_cast<double>(kept_.block_input + (keeps ? kept_.attention_output : 0));
+  }
+
+  // Bytes that an engine keeps of a layer at the seam: its output's gradient; inputs are there
+  // already, as activations.
+  double g_bytes(const PlannedLayer& layer) const {
+    const double positions = layer.one_position ? static_cast<double>(situation_.samples) : rows_;
+    return positions * static_cast<double>(layer.out) * s_;
+  }
+  double a_bytes(const PlannedLayer& layer) const {
+    const double positions = layer.one_position ? static_cast<double>(situation_.samples) : rows_;
+    return positions * static_cast<double>(layer.in) * s_;
+  }
+
+  double sum_size() const { return static_cast<double>(model_.sum_bytes); }
+  double gradient_bytes(const PlannedLayer& layer) const {
+    return static_cast<double>((layer.trained ? layer.weight : 0) + layer.bias) *
+           static_cast<double>(model_.sum_bytes);
+  }
+
+  void head_backward(int pass) {
+    outside_ = pass == 1 ? 0 : rows_ * static_cast<double>(kept_.outside);
+    const bool is_private = ways_.is_private;
+    add(Holder::OutputGradients, rows_ * static_cast<double>(kept_.head_working));
+    for (size_t i = model_.behind.size(); i-- > 0;) {
+      const PlannedLayer& layer = model_.behind[i];
+      if (sums_in_backward(pass)) {
+        add_gradient(model_.num_stretches() - 1, gradient_bytes(layer));
+      } else if (layer.is_matrix) {
+        consume(layer, ways_.behind[i]);
+      } else {
+        add(Holder::EngineKept, pass == 1 ? 0 : ways_.behind[i].rows_bytes);
+      }
+    }
+    free(Holder::OutputGradients, ledger_.of(Holder::OutputGradients));
+    add(Holder::OutputGradients, rows_ * s_ * stream());
+    if (pass != 1) free(Holder::Activations, outside_);
+  }
+
+  double stream() const { return static_cast<double>(model_.options().hidden_dim); }
+
+  // (a, g) of a layer stay until the launch of its stretch.
+  void consume(const PlannedLayer& layer, const LayerWay& way) {
+    if (!layer.trained) return;
+    const double both = a_bytes(layer) / static_cast<double>(layer.readers) + g_bytes(layer);
+    // The gradient of scores takes their place.
+    const double taken = std::min(both, outside_);
+    outside_ -= taken;
+    free(Holder::Activations, taken);
+    add(Holder::EngineKept, both);
+    pending_.push_back({&way, both});
+  }
+
+  // Norms of the stretch before are formed: rows come beside (a, g), then what is not kept goes.
+  void launch(int pass) {
+    if (pass == 2) return sum_joined();
+    for (const auto& [way, both] : pending_)
+      if (way->kept == Kept::Rows && pass == 0) add(Holder::EngineKept, way->rows_bytes);
+    for (const auto& [way, both] : pending_)
+      if (way->kept != Kept::Inputs || pass == 1) free(Holder::EngineKept, both);
+    pending_.clear();
+  }
+
+  // In the second pass the sums of a block are formed when the next one begins.
+  void sum_joined() {
+    if (joined_stretch_ == 0) return;
+    const size_t stretch = joined_stretch_;
+    joined_stretch_ = 0;
+    double sums = 0;
+    for (size_t i = 0; i < model_.block.size(); ++i)
+      if (ways_.block[i].joins && !model_.block[i].one_position)
+        sums += gradient_bytes(model_.block[i]);
+    add_gradient(stretch, sums);
+    reduce_finished(stretch);
+    free(Holder::EngineKept, joined_bytes_);
+  }
+
+  // From the last group to the first. Owners: what a layer's backward is given and makes are output
+  // gradients until an engine holds them.
+  void block_backward(size_t stretch, int pass) {
+    const bool is_private = ways_.is_private;
+    const bool stays = pass == 1;  // activations
+    const double unit = rows_ * s_, D = stream();
+    if (is_recomputed(stretch - 1)) add(Holder::Activations, block_bytes() - kept_of(stretch - 1));
+    double joined = 0;  // (a, g) of this block that wait for the launch
+    double norms = block_bytes() + (again_ ? unit * groups_.back().in : 0);
+    for (size_t i = 0; i < groups_.size(); ++i)
+      norms -= unit * (groups_[i].in + (i % 2 == 0 ? groups_[i].out : 0));
+    norms = std::max(0.0, norms);
+    for (size_t i = groups_.size(); i-- > 0;) {
+      const BlockGroup& group = groups_[i];
+      const bool again = i + 1 == groups_.size() && again_;
+      // Layers that share a launch hold (a, g) until it; the others let go of them at once, unless
+      // they are kept.
+      const bool holds = is_private && (pass == 0 || ways_.block[group.layers[0]].joins);
+      // Products: the gradient of the input is made from that of the outputs.
+      add(Holder::OutputGradients, unit * group.in * (group.layers.size() > 1 ? 2 : 1));
+      if (again) {
+        add(Holder::Activations, unit * group.in);
+        add(Holder::OutputGradients, unit * std::max(0.0, groups_[i - 1].out - group.in));
+      }
+      if (i + 1 == groups_.size()) launch(pass);
+      for (auto layer = group.layers.rbegin(); layer != group.layers.rend(); ++layer) {
+        const PlannedLayer& own = model_.block[*layer];
+        if (sums_in_backward(pass) && !holds)
+          add_gradient(stretch, gradient_bytes(own) + adapted_elements(model_, own) * sum_size());
+      }
+      if (group.layers.size() > 1) free(Holder::OutputGradients, unit * group.in);
+      const double a = unit * group.in, g = unit * group.out;
+      if (holds) {
+        // (a, g) change their owner. Behind a branch, g is the gradient of the stream.
+        free(Holder::OutputGradients, g);
+        const bool goes = !stays || again;
+        if (goes) free(Holder::Activations, a);
+        const double both = (goes ? a : 0) + g;
+        add(Holder::EngineKept, both);
+        joined += both;
+      } else {
+        if (!stays || again) free(Holder::Activations, a);
+        free(Holder::OutputGradients, group.behind_norm ? g : 0);
+      }
+      if (group.behind_norm) {
+        // The norm's backward makes the stream's gradient anew.
+        add(Holder::OutputGradients, unit * D);
+        free(Holder::OutputGradients, unit * group.in + (holds ? 0 : unit * D));
+        if (!stays) free(Holder::Activations, norms / 2);
+      } else {
+        const double before = unit * groups_[i - 1].out;
+        if (i == 1 && attends(model_, groups_)) {
+          const double extra = attention_working(model_, groups_, rows_, ways_.two_passes);
+          add(Holder::OutputGradients, before + extra);
+          free(Holder::OutputGradients, extra + unit * group.in);
+        } else {
+          // In place of what it is given, where kernels write.
+          const double made = again          ? 0
+                              : model_.fused ? std::max(0.0, before - unit * group.in)
+                                             : before;
+          add(Holder::OutputGradients, made);
+          if (!model_.fused) free(Holder::OutputGradients, unit * group.in);
+        }
+        if (!stays) free(Holder::Activations, before);
+      }
+    }
+    for (size_t i = 0; i < model_.block.size(); ++i) {
+      const PlannedLayer& layer = model_.block[i];
+      if (!layer.is_small && !layer.one_position) continue;
+      if (sums_in_backward(pass)) {
+        add_gradient(stretch, gradient_bytes(layer));
+      } else if (pass == 0) {
+        add(Holder::EngineKept, ways_.block[i].kept == Kept::Rows
+                                    ? ways_.block[i].rows_bytes
+                                    : a_bytes(layer) + g_bytes(layer));
+      }
+    }
+    // What the whole block had is gone, but for what waits.
+    ledger_.of(Holder::OutputGradients) = unit * D;
+    if (stays && is_recomputed(stretch - 1))
+      free(Holder::Activations, block_bytes() - kept_of(stretch - 1));
+    if (!is_private) return;
+    hold_joined(stretch, joined, pass);
+  }
+
+  void hold_joined(size_t stretch, double joined, int pass) {
+    if (pass == 2) {  // summed up when the next block begins
+      joined_stretch_ = stretch;
+      joined_bytes_ = joined;
+      return;
+    }
+    for (size_t i = 0; i < model_.block.size(); ++i) {
+      const PlannedLayer& layer = model_.block[i];
+      if (!layer.is_matrix || layer.one_position || !layer.trained) continue;
+      if (pass == 1 && !ways_.block[i].joins) continue;
+      const bool is_last = !groups_.empty() && i == groups_.back().layers.front();
+      const bool has_a = pass != 1 || (is_last && again_);
+      const double a = has_a ? a_bytes(layer) / static_cast<double>(layer.readers) : 0;
+      pending_.push_back({&ways_.block[i], a + g_bytes(layer)});
+    }
+    // Frozen layers let go of theirs at once.
+    double waits = 0;
+    for (const auto& [way, both] : pending_) waits += both;
+    free(Holder::EngineKept, std::max(0.0, joined - waits));
+  }
+
+  // A weight that the head shares has its gradient since then.
+  bool is_summed(const PlannedLayer& layer) const {
+    return layer.is_shared && std::any_of(model_.behind.begin(), model_.behind.end(),
+                                          [](const PlannedLayer& l) { return l.is_shared; });
+  }
+
+  void first_backward(int pass) {
+    for (size_t i = model_.before.size(); i-- > 0;) {
+      const PlannedLayer& layer = model_.before[i];
+      if (sums_in_backward(pass)) {
+        if (!is_summed(layer)) add_gradient(0, gradient_bytes(layer));
+      } else if (pass == 0 && layer.trained) {
+        add(Holder::EngineKept,
+            ways_.before[i].kept == Kept::Rows ? ways_.before[i].rows_bytes : g_bytes(layer));
+      }
+    }
+  }
+
+  // ---- gradients -------------------------------------------------------------------------------
+  void add_gradient(size_t stretch, double bytes) {
+    if (!gathers_.units_of(stretch).empty())
+      gradients_.form(gathers_.units_of(stretch).front(), bytes);
+  }
+  // In backward a unit is complete at its first stretch, in the sums at its last.
+  void reduce_finished(size_t stretch) {
+    for (const size_t u : gathers_.units_of(stretch))
+      if (stretch == units_[u].stretches.front()) gradients_.complete(u);
+  }
+  void reduce_completed(size_t stretch) {
+    for (const size_t u : gathers_.units_of(stretch))
+      if (stretch == units_[u].stretches.back()) gradients_.complete(u);
+  }
+
+  // ---- clipped sums, in forward order ----------------------------------------------------------
+  void sum_all() {
+    const size_t stretches = model_.num_stretches();
+    for (size_t i = 0; i < stretches; ++i) {
+      const auto& layers = i == 0               ? model_.before
+                           : i + 1 == stretches ? model_.behind
+                                                : model_.block;
+      const auto& ways = i == 0 ? ways_.before : i + 1 == stretches ? ways_.behind : ways_.block;
+      double released = 0, sums = 0, rows = 0;
+      for (size_t k = 0; k < layers.size(); ++k) {
+        const PlannedLayer& layer = layers[k];
+        if (!layer.trained && layer.bias == 0) continue;
+        const bool to_update = ways[k].kept == Kept::Rows && ways[k].compact &&
+                               gradients_.single() && gradients_.is_last() && !situation_.graph &&
+                               !sharding_.cpu_offload;
+        if (to_update) {
+          rows += ways[k].rows_bytes;
+        } else {
+          if (i == 0 || !layer.is_shared) sums += gradient_bytes(layer);
+          released += released_by(layer, ways[k], i == 0);
+        }
+      }
+      if (sums > 0) add_gradient(i, sums);
+      free(Holder::EngineKept, std::min(released, ledger_.of(Holder::EngineKept)));
+      reduce_completed(i);
+      free(Holder::EngineKept, std::min(rows, ledger_.of(Holder::EngineKept)));
+    }
+  }
+
+  double released_by(const PlannedLayer& layer, const LayerWay& way, bool is_first) const {
+    if (way.kept == Kept::Rows) return way.rows_bytes;
+    const double a = layer.is_matrix ? a_bytes(layer) / static_cast<double>(layer.readers) : 0;
+    return is_first ? g_bytes(layer) : a + g_bytes(layer);
+  }
+
+  struct Pending {
+    const LayerWay* way;
+    double both;
+  };
+
+  const PlannedModel& model_;
+  const EngineWays& ways_;
+  const sharding::ShardingOptions& sharding_;
+  const MemorySituation& situation_;
+  const std::vector<PlannedUnit>& units_;
+  std::vector<BlockGroup> groups_;
+  const models::ActivationBytes& kept_;
+  double rows_, s_;
+  bool again_ = false;  ///< makes_product_again
+  MemoryLedger ledger_;
+  GatherWalk gathers_;
+  GradientWalk gradients_;
+  MemoryPlan plan_;
+  std::vector<Pending> pending_;
+  size_t joined_stretch_ = 0;
+  double joined_bytes_ = 0;
+  double outside_ = 0;  ///< activations of the last layers that are still there
+};
+
+}  // namespace
+
+MemoryPlan walk_memory(const PlannedModel& model, const EngineWays& ways,
+                       const sharding::ShardingOptions& sharding,
+                       const MemorySituation& situation) {
+  return Walk(model, ways, sharding, situation).run();
+}
+
+}  // namespace moonshard::plan

@@ -1,0 +1,155 @@
+#include "runtime/plan/plan_request.h"
+
+#include "runtime/base/check.h"
+#include "runtime/base/files.h"
+#include "runtime/experiment/experiment.h"
+#include "runtime/plan/search.h"
+
+namespace moonshard::plan {
+namespace {
+
+// Options that make a plan what it is.
+Json chosen_options(const experiment::ExperimentOptions& options) {
+  const Json all = experiment::experiment_schema().to_json(&options);
+  Json chosen = Json::object();
+  for (const char* name : {"model",
+                           "task",
+                           "mode",
+                           "batch_size",
+                           "grad_accum",
+                           "seq_length",
+                           "dtype",
+                           "param_dtype",
+                           "optimizer",
+                           "parallel",
+                           "sharding",
+                           "replicate",
+                           "wrap",
+                           "min_num_params",
+                           "backward_prefetch",
+                           "forward_prefetch",
+                           "limit_all_gathers",
+                           "cpu_offload",
+                           "keep_frozen",
+                           "no_sync",
+                           "checkpointing",
+                           "checkpoint_every",
+                           "lora_rank"})
+    chosen[name] = all.at(name);
+  return chosen;
+}
+
+Json plan_row(const Candidate& candidate) {
+  Json row = to_json(candidate.prediction);
+  row["options"] = chosen_options(candidate.options);
+  row["as_fast"] = Json::array();
+  for (const experiment::ExperimentOptions& other : candidate.alike) {
+    std::string changed;
+    const Json options = chosen_options(other);  // lives as long as it is walked
+    for (const auto& [name, value] : options.items())
+      if (row["options"][name] != value)
+        changed += fmt::format("{}{} = {}", changed.empty() ? "" : ", ", name,
+                               value.is_string() ? value.get<std::string>() : one_line(value));
+    row["as_fast"].push_back(changed);
+  }
+  return row;
+}
+
+}  // namespace
+
+experiment::ExperimentOptions resolve_for(const Json& options, const Cluster& cluster) {
+  experiment::ExperimentOptions asked;
+  experiment::experiment_schema().assign_all(&asked, options);
+  asked.device = "cpu";  // shapes are the same everywhere, and no GPU need be here
+  asked.world = "auto";
+  asked.link =
+      experiment::ExperimentOptions().link;  // the cluster's, which it means in a fake world
+  experiment::ExperimentOptions resolved = experiment::resolve_experiment(asked);
+  resolved.device = cluster.machine.is_gpu ? "cuda" : "cpu";
+  return resolved;
+}
+
+Cluster cluster_from_json(const Json& object) {
+  MS_CHECK(object.is_object() && object.contains("machine"),
+           "plan: expected a cluster with a machine, got {}", one_line(object));
+  Cluster cluster;
+  const Json& machine = object["machine"];
+  if (machine.is_string()) {
+    const std::string file = machine.get<std::string>();
+    cluster.machine = profile_from_json(read_json_file(file), file);
+  } else {
+    cluster.machine = profile_from_json(machine, "plan: machine");
+  }
+  cluster.gpus = static_cast<int64_t>(number_or(object, "gpus", 1));
+  cluster.nodes = static_cast<int64_t>(number_or(object, "nodes", 1));
+  cluster.link = string_or(object, "link", cluster.link);
+  cluster.node_link = string_or(object, "node_link", cluster.node_link);
+  cluster.memory_bytes = number_or(object, "memory_bytes", 0);
+  if (object.contains("slowness")) cluster.slowness = object["slowness"].get<std::vector<double>>();
+  return cluster;
+}
+
+Json predict_table(const Json& options, const Json& cluster_table) {
+  const Cluster cluster = cluster_from_json(cluster_table);
+  const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
+  const PlannedModel model(resolved, resolved.seq_length, cluster.machine.is_gpu);
+  const Prediction prediction = predict(model, resolved, cluster);
+  Json table = to_json(prediction);
+  table["savings"] = savings(resolved, prediction, cluster.ranks());
+  table["options"] = experiment::experiment_schema().to_json(&resolved);
+  table["num_parameters"] = model.num_parameters;
+  table["num_trained"] = model.num_trained;
+  table["tokens_per_sample"] = model.tokens;
+  table["flops_per_token"] = model.flops_per_token;
+  return table;
+}
+
+Json search_table(const Json& options, const Json& cluster_table, const Json& space_table) {
+  const Cluster cluster = cluster_from_json(cluster_table);
+  SearchSpace space;
+  Json base = options;
+  const bool is_private = space_table.value("private", false);
+  if (is_private && !base.contains("mode")) base["mode"] = "auto";
+  space.base = resolve_for(base, cluster);
+  space.global_batch = static_cast<int64_t>(number_or(space_table, "global_batch", 0));
+  if (space_table.contains("axes")) {
+    for (const Json& axis : space_table["axes"])
+      space.axes.emplace_back(axis.at("name").get<std::string>(),
+                              axis.at("values").get<std::vector<Json>>());
+  }
+  Json fixed = options;
+  for (const auto& [name, values] : space.axes) fixed[name] = true;
+  for (auto& axis : default_axes(space.base, cluster, fixed)) space.axes.push_back(std::move(axis));
+  const auto keep = static_cast<size_t>(number_or(space_table, "keep", 10));
+  const SearchResult found = search(space, cluster, keep);
+  Json result{{"tried", found.tried},   {"fits", found.fits},         {"refused", found.refused},
+              {"plans", Json::array()}, {"too_large", Json::array()}, {"front", Json::array()}};
+  for (const Candidate& candidate : found.fitting) result["plans"].push_back(plan_row(candidate));
+  for (const Candidate& candidate : found.too_large) {
+    Json row = plan_row(candidate);
+    row["why"] = why_not(candidate, cluster);
+    result["too_large"].push_back(std::move(row));
+  }
+  for (const Candidate& candidate : found.front) result["front"].push_back(plan_row(candidate));
+  return result;
+}
+
+void write_trace(const Json& options, const Json& cluster_table, const std::string& file) {
+  const Cluster cluster = cluster_from_json(cluster_table);
+  const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
+  const PlannedModel model(resolved, resolved.seq_length, cluster.machine.is_gpu);
+  std::vector<TraceSpan> spans;
+  predict(model, resolved, cluster, &spans);
+  Json events = Json::array();
+  for (const TraceSpan& span : spans)
+    events.push_back({{"ph", "X"},
+                      {"cat", "modelled"},
+                      {"name", span.name + " (modelled)"},
+                      {"pid", span.rank},
+                      {"tid", span.lane},
+                      {"ts", span.begin_ms * 1e3},
+                      {"dur", (span.end_ms - span.begin_ms) * 1e3}});
+  write_file_atomically(file, one_line({{"modelled", true}, {"traceEvents", std::move(events)}}));
+}
+
+}  // namespace moonshard::plan

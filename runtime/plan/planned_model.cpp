@@ -1,0 +1,140 @@
+#include "runtime/plan/planned_model.h"
+
+#include <algorithm>
+#include <set>
+
+#include <c10/core/ScalarType.h>
+
+#include "runtime/core/device.h"
+#include "runtime/models/registry.h"
+#include "runtime/privacy/layer_rules/rules.h"
+#include "runtime/sharding/unit.h"
+#include "runtime/sharding/wrap_policy.h"
+
+namespace moonshard::plan {
+namespace {
+
+PlannedLayer planned_layer(const models::ParamLayer& layer, bool is_shared) {
+  const at::Tensor& weight = layer.weight->value;
+  PlannedLayer planned;
+  planned.name = layer.name;
+  planned.kind = layer.kind;
+  planned.weight = weight.numel();
+  planned.bias = layer.bias != nullptr && layer.bias->trainable ? layer.bias->value.numel() : 0;
+  planned.is_matrix = privacy::is_matrix(layer);
+  planned.is_small =
+      layer.kind == models::kinds::kRmsNorm || layer.kind == models::kinds::kLayerNorm;
+  planned.in =
+      planned.is_matrix ? weight.numel() / std::max<int64_t>(1, weight.size(0)) : weight.size(-1);
+  planned.out = planned.is_matrix ? weight.size(0) : planned.in;
+  planned.trained = layer.weight->trainable;
+  planned.one_position = layer.one_position;
+  planned.is_shared = is_shared;
+  planned.input = layer.same_input_as != nullptr ? layer.same_input_as->index : layer.index;
+  return planned;
+}
+
+void count_readers(std::vector<PlannedLayer>& layers) {
+  for (PlannedLayer& layer : layers)
+    layer.readers = std::max<int64_t>(
+        1, std::count_if(layers.begin(), layers.end(), [&](const PlannedLayer& other) {
+          return other.trained && other.is_matrix && other.input == layer.input;
+        }));
+}
+
+}  // namespace
+
+PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_length, bool with_fused)
+    : fused(with_fused), options_(options), seq_length_(seq_length) {
+  models::ModelOptions shapes = options;
+  shapes.device = "meta";
+  model_ = models::make_model(shapes);
+  options_ = model_->options();
+  options_.device = options.device;
+  const models::Family& family = models::family_of(options_);
+  tokens = family.tokens_per_sample(options_, seq_length);
+  num_blocks = options_.num_layers;
+  num_parameters = model_->num_parameters();
+  const at::ScalarType type = dtype_from_name(options_.dtype);
+  const at::ScalarType compute = model_->seam().compute_type;
+  value_bytes = static_cast<int64_t>(c10::elementSize(type));
+  compute_bytes = static_cast<int64_t>(c10::elementSize(compute));
+  sum_bytes = std::max<int64_t>(value_bytes, 4);
+  splits = sharding::splits_master_weights(type, compute);
+
+  std::map<const models::Parameter*, int> uses;
+  for (const auto& layer : model_->layers()) ++uses[layer->weight];
+  bool seen_block = false;
+  for (const auto& layer : model_->layers()) {
+    seen_block = seen_block || layer->block >= 0;
+    if (layer->block > 0) continue;
+    auto& stretch = layer->block == 0 ? block : seen_block ? behind : before;
+    stretch.push_back(planned_layer(*layer, uses[layer->weight] > 1));
+  }
+  for (auto* stretch : {&before, &block, &behind}) count_readers(*stretch);
+  if (block.empty()) num_blocks = 0;
+  for (const auto& parameter : model_->parameters())
+    if (parameter->trainable) num_trained += parameter->value.numel();
+
+  const models::CostDtypes dtypes{compute_bytes, std::max<int64_t>(compute_bytes, 4), fused};
+  kept = family.activation_bytes(options_, dtypes, tokens);
+  // A second pass must see the same bits. A GPU's float32 attention has no kernel for that: scores
+  // are then a matrix.
+  models::ModelOptions twice = options_;
+  if (fused && compute_bytes >= 4) twice.attention = "standard";
+  kept_twice = family.activation_bytes(twice, dtypes, tokens);
+  for (const auto& layer : model_->layers())
+    adapter_bytes +=
+        layer->block == 0 && layer->lora_up != nullptr ? options_.lora_rank * compute_bytes : 0;
+  kept.block += adapter_bytes;
+  kept_twice.block += adapter_bytes;
+  models::ModelOptions costed = options_;
+  costed.device = "cpu";
+  flops_per_token = models::model_cost(costed, 1, seq_length).flops_per_token;
+}
+
+PlannedModel::~PlannedModel() = default;
+
+int64_t PlannedModel::batch_bytes(int64_t batch_size) const {
+  return models::family_of(options_).batch_bytes(options_, batch_size, seq_length_);
+}
+
+const std::vector<PlannedUnit>& PlannedModel::units(const sharding::ShardingOptions& sharding,
+                                                    int ranks) const {
+  const bool parts = sharding.parallel == "fsdp";
+  const int holders = parts ? sharding::ranks_of_a_copy(sharding, ranks) : 1;
+  const std::string key =
+      parts ? fmt::format("fsdp {} {} {}", sharding.wrap,
+                          sharding.wrap == "size" ? sharding.min_num_params : 0, holders)
+            : fmt::format("{} {}", sharding.parallel, sharding.bucket_mb);
+  const std::lock_guard lock(mutex_);
+  if (const auto known = units_.find(key); known != units_.end()) return known->second;
+  std::vector<PlannedUnit> units;
+  bool behind_blocks = false;
+  std::map<const models::ParamLayer*, size_t> stretch_of;
+  for (const auto& layer : model_->layers()) {
+    behind_blocks = behind_blocks || layer->block >= 0;
+    stretch_of[layer.get()] = layer->block >= 0 ? static_cast<size_t>(layer->block) + 1
+                              : behind_blocks   ? num_stretches() - 1
+                                                : 0;
+  }
+  for (const sharding::UnitPlan& plan : plan_units(*model_, sharding)) {
+    PlannedUnit unit;
+    unit.is_root = plan.is_root;
+    unit.ranks = holders;
+    std::vector<models::Parameter*> trained, frozen;
+    for (models::Parameter* parameter : plan.parameters) {
+      (parameter->trainable ? trained : frozen).push_back(parameter);
+      if (parameter->trainable) unit.trained += parameter->value.numel();
+    }
+    if (!trained.empty()) unit.trained_shard = sharding::FlatLayout(trained, 0, holders).shard_size;
+    if (!frozen.empty()) unit.frozen_shard = sharding::FlatLayout(frozen, 0, holders).shard_size;
+    std::set<size_t> where;
+    for (const models::ParamLayer* layer : plan.layers) where.insert(stretch_of.at(layer));
+    unit.stretches.assign(where.begin(), where.end());
+    units.push_back(std::move(unit));
+  }
+  return units_[key] = std::move(units);
+}
+
+}  // namespace moonshard::plan

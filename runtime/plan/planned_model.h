@@ -1,0 +1,82 @@
+// A model as a plan sees it: the shapes of its layers, in three stretches (before the blocks, one
+// block, behind them), and its units under a wrapper. Built once on device "meta"; predictions of
+// many configurations then cost microseconds each.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/models/model_cost.h"
+#include "runtime/models/model_options.h"
+#include "runtime/sharding/sharding_options.h"
+
+namespace moonshard::models {
+class Model;
+}
+
+namespace moonshard::plan {
+
+struct PlannedLayer {
+  std::string name, kind;
+  int64_t in = 0, out = 0;  ///< of matrices; of others `out` is the width
+  int64_t weight = 0;       ///< elements
+  int64_t bias = 0;         ///< elements of a trained bias
+  bool is_matrix = false;
+  bool is_small = false;      ///< a norm's weight
+  bool trained = true;        ///< its weight
+  bool one_position = false;  ///< one position per sample, however long it is
+  bool is_shared = false;     ///< its weight has other uses
+  size_t input = 0;           ///< layers of a stretch with the same number read the same input
+  int64_t readers = 1;        ///< trained ones that read it
+};
+
+/// The steps of a pass: 0 is before the blocks, 1 to num_blocks are blocks, the last is behind.
+struct PlannedUnit {
+  bool is_root = false;
+  int64_t trained = 0;        ///< elements
+  int64_t trained_shard = 0;  ///< of one rank's part, padding included
+  int64_t frozen_shard = 0;
+  int64_t ranks = 1;              ///< that hold the parts
+  std::vector<size_t> stretches;  ///< where its layers run
+  int64_t whole() const { return (trained_shard + frozen_shard) * ranks; }
+  int64_t whole_trained() const { return trained_shard * ranks; }
+};
+
+class PlannedModel {
+ public:
+  /// Options as they resolve (experiment::resolve_experiment); sizes of `seq_length` tokens. With
+  /// `fused`, layers are a GPU's kernels.
+  PlannedModel(const models::ModelOptions& options, int64_t seq_length, bool fused);
+  ~PlannedModel();
+
+  const models::ModelOptions& options() const { return options_; }
+  /// Units under a wrapper, in forward order; computed once per wrapper and number of ranks. Safe
+  /// from several threads.
+  const std::vector<PlannedUnit>& units(const sharding::ShardingOptions& sharding, int ranks) const;
+  int64_t batch_bytes(int64_t batch_size) const;
+  size_t num_stretches() const { return static_cast<size_t>(num_blocks) + 2; }
+
+  int64_t tokens = 0;  ///< positions of a sample
+  int64_t num_blocks = 0;
+  int64_t num_parameters = 0, num_trained = 0;
+  double flops_per_token = 0;
+  int64_t value_bytes = 4, compute_bytes = 4, sum_bytes = 4;  ///< of a number
+  bool splits = false;                                        ///< master weights in halves
+  bool fused = false;
+  models::ActivationBytes kept;        ///< by layers in one backward pass
+  models::ActivationBytes kept_twice;  ///< where backward runs twice, by the same kernels
+  int64_t adapter_bytes = 0;           ///< of a token and block: rows between two layers of LoRA
+  std::vector<PlannedLayer> before, block, behind;
+
+ private:
+  models::ModelOptions options_;
+  int64_t seq_length_;
+  std::shared_ptr<models::Model> model_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::vector<PlannedUnit>> units_;
+};
+
+}  // namespace moonshard::plan

@@ -1,0 +1,60 @@
+// What a configuration will need on a cluster, before anything runs: memory of a rank by owner, the
+// step's time by phase, throughput. One configuration costs microseconds once its model's shapes
+// are known (planned_model.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/json.h"
+#include "runtime/experiment/experiment_options.h"
+#include "runtime/plan/machine_profile.h"
+#include "runtime/plan/memory_walk.h"
+#include "runtime/plan/planned_model.h"
+#include "runtime/plan/step_time.h"
+
+namespace moonshard::plan {
+
+struct Cluster {
+  MachineProfile machine;
+  int64_t gpus = 1;  ///< of a node; on CPUs the ranks of a machine
+  int64_t nodes = 1;
+  std::string link = "nvlink";           ///< inside of a node
+  std::string node_link = "infiniband";  ///< between nodes, per GPU
+  double memory_bytes = 0;               ///< that a rank may use; 0: the device's
+  std::vector<double> slowness;          ///< simulated ranks (step_time.h)
+
+  int ranks() const { return static_cast<int>(gpus * nodes); }
+  double memory_limit() const { return memory_bytes > 0 ? memory_bytes : machine.memory_bytes; }
+};
+
+struct Prediction {
+  MemoryPlan memory;
+  TimePlan time;
+  bool graph = false;  ///< steps are replayed as a CUDA graph
+  bool two_passes = false;
+  bool fits = false;                           ///< in the cluster's memory
+  double tokens_per_s = 0, samples_per_s = 0;  ///< of all ranks
+  double mfu_percent = 0;                      ///< of the fastest product that the profile has
+};
+
+/// Resolved options. Throws UsageError for a world that they cannot run in.
+Prediction predict(const PlannedModel& model, const experiment::ExperimentOptions& options,
+                   const Cluster& cluster, std::vector<TraceSpan>* trace = nullptr);
+
+/// Names as in records: memory.breakdown, time.phases_ms.
+Json to_json(const Prediction& prediction);
+
+/// A prediction as text of one line: "41.2 GiB of 139.0, 185.3 ms".
+std::string summary(const Prediction& prediction, double limit);
+
+/// What else would save memory, the most first: the advice that follows an out-of-memory
+/// (analysis/savings.h), with predicted figures.
+Json savings(const experiment::ExperimentOptions& options, const Prediction& prediction,
+             int64_t ranks);
+
+/// The link of that name in comm/links.h; throws UsageError with the known ones.
+LinkRate link_rate(const std::string& name);
+
+}  // namespace moonshard::plan

@@ -1,0 +1,311 @@
+#include "runtime/plan/search.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "runtime/base/check.h"
+#include "runtime/experiment/experiment.h"
+
+namespace moonshard::plan {
+namespace {
+
+using experiment::ExperimentOptions;
+
+constexpr size_t kMostCandidates = 2'000'000;
+constexpr size_t kShown = 32;  // candidates that are looked at for each plan that is kept
+
+// One choice of every axis, as a number in the mixed base of their lengths.
+class Grid {
+ public:
+  explicit Grid(const SearchSpace& space) : space_(space) {
+    for (const auto& [name, values] : space.axes) {
+      MS_CHECK(!values.empty(), "plan: option '{}': expected values to try, got none", name);
+      count_ *= values.size();
+      MS_CHECK(count_ <= kMostCandidates,
+               "plan: expected at most {} configurations, got more; give fewer values",
+               kMostCandidates);
+    }
+  }
+  size_t count() const { return count_; }
+  void assign(size_t index, ExperimentOptions& options) const {
+    for (const auto& [name, values] : space_.axes) {
+      const Json& value = values[index % values.size()];
+      index /= values.size();
+      if (value.is_object()) {  // options that go together
+        for (const auto& [own, part] : value.items())
+          experiment::experiment_schema().assign(&options, own, part);
+      } else {
+        experiment::experiment_schema().assign(&options, name, value);
+      }
+    }
+  }
+
+ private:
+  const SearchSpace& space_;
+  size_t count_ = 1;
+};
+
+// The shapes of a model do not depend on most options.
+class Models {
+ public:
+  explicit Models(bool fused) : fused_(fused) {}
+  const PlannedModel& of(const ExperimentOptions& options) {
+    const std::string key =
+        fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", options.model, options.task, options.dtype,
+                    options.param_dtype, options.attention, options.lora_rank, options.lora_targets,
+                    options.seq_length, options.num_layers, options.hidden_dim, options.frozen);
+    const std::lock_guard lock(mutex_);
+    auto& known = known_[key];
+    if (known == nullptr)
+      known = std::make_unique<PlannedModel>(options, options.seq_length, fused_);
+    return *known;
+  }
+
+ private:
+  bool fused_;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<PlannedModel>> known_;
+};
+
+// A batch of all ranks into micro-batches; false where it does not divide.
+bool split_batch(int64_t global_batch, int64_t ranks, ExperimentOptions& options) {
+  if (global_batch == 0) return true;
+  if (global_batch % ranks != 0) return false;
+  const int64_t own = global_batch / ranks;
+  if (options.grad_accum > own || own % options.grad_accum != 0) return false;
+  options.batch_size = own / options.grad_accum;
+  return true;
+}
+
+bool is_possible(const ExperimentOptions& options, const Cluster& cluster) {
+  if (options.parallel == "none" && cluster.ranks() > 1) return false;
+  if (options.parallel != "fsdp" && (options.cpu_offload || options.replicate > 1)) return false;
+  if (options.cpu_offload && !cluster.machine.is_gpu) return false;
+  if (options.replicate > 1 &&
+      (cluster.ranks() % options.replicate != 0 || cluster.ranks() / options.replicate < 2))
+    return false;
+  try {
+    sharding::refuse_unused_options(options);
+  } catch (const UsageError&) {
+    return false;
+  }
+  return true;
+}
+
+class Search {
+ public:
+  Search(const SearchSpace& space, const Cluster& cluster, size_t keep)
+      : space_(space),
+        cluster_(cluster),
+        keep_(keep),
+        grid_(space),
+        models_(cluster.machine.is_gpu) {}
+
+  SearchResult run() {
+    const auto threads = static_cast<size_t>(std::max<int64_t>(1, space_.threads));
+    std::vector<SearchResult> results(threads);
+    std::vector<std::thread> workers;
+    std::string failure;
+    std::mutex failing;
+    for (size_t i = 0; i < threads; ++i)
+      workers.emplace_back([&, i] {
+        try {
+          work(results[i]);
+        } catch (const std::exception& error) {
+          const std::lock_guard lock(failing);
+          failure = error.what();
+        }
+      });
+    for (std::thread& worker : workers) worker.join();
+    MS_CHECK(failure.empty(), "{}", failure);
+    SearchResult all;
+    for (SearchResult& part : results) {
+      all.tried += part.tried;
+      all.fits += part.fits;
+      all.refused += part.refused;
+      for (auto list : {&SearchResult::fitting, &SearchResult::too_large, &SearchResult::front})
+        std::move((part.*list).begin(), (part.*list).end(), std::back_inserter(all.*list));
+    }
+    for (auto* list : {&all.fitting, &all.too_large}) {
+      sort_by_speed(*list);
+      leave_out_alike(*list);
+      if (list->size() > keep_) list->resize(keep_);
+    }
+    keep_front(all.front);
+    return all;
+  }
+
+ private:
+  void work(SearchResult& result) {
+    constexpr size_t kShare = 64;  // that a thread takes at a time
+    while (true) {
+      const size_t first = next_.fetch_add(kShare);
+      if (first >= grid_.count()) break;
+      for (size_t i = first; i < std::min(grid_.count(), first + kShare); ++i) try_one(i, result);
+      if (result.fitting.size() > 4 * kShown * keep_) keep_fastest(result.fitting);
+      if (result.too_large.size() > 4 * kShown * keep_) keep_fastest(result.too_large);
+      if (result.front.size() > 4096) keep_front(result.front);
+    }
+    keep_fastest(result.fitting);
+    keep_fastest(result.too_large);
+    keep_front(result.front);
+  }
+
+  void try_one(size_t index, SearchResult& result) {
+    Candidate candidate{space_.base, {}, {}};
+    grid_.assign(index, candidate.options);
+    if (!split_batch(space_.global_batch, cluster_.ranks(), candidate.options) ||
+        !is_possible(candidate.options, cluster_)) {
+      ++result.refused;
+      return;
+    }
+    candidate.prediction = predict(models_.of(candidate.options), candidate.options, cluster_);
+    ++result.tried;
+    result.front.push_back(candidate);
+    if (candidate.prediction.fits) {
+      ++result.fits;
+      result.fitting.push_back(std::move(candidate));
+    } else {
+      result.too_large.push_back(std::move(candidate));
+    }
+  }
+
+  static void sort_by_speed(std::vector<Candidate>& list) {
+    std::stable_sort(list.begin(), list.end(), [](const Candidate& x, const Candidate& y) {
+      return x.prediction.samples_per_s > y.prediction.samples_per_s;
+    });
+  }
+
+  // Of those that are to be told apart later.
+  void keep_fastest(std::vector<Candidate>& list) const {
+    sort_by_speed(list);
+    if (list.size() > kShown * keep_) list.resize(kShown * keep_);
+  }
+
+  // Knobs without effect make no plans of their own.
+  static void leave_out_alike(std::vector<Candidate>& list) {
+    constexpr double kAlike = 0.005;
+    constexpr size_t kMostNamed = 6;
+    const auto near = [](double x, double y) { return std::abs(x - y) <= kAlike * y; };
+    std::vector<Candidate> distinct;
+    for (Candidate& candidate : list) {
+      const auto same = std::find_if(distinct.begin(), distinct.end(), [&](const Candidate& other) {
+        return near(candidate.prediction.samples_per_s, other.prediction.samples_per_s) &&
+               near(candidate.prediction.memory.peak, other.prediction.memory.peak);
+      });
+      if (same == distinct.end()) {
+        distinct.push_back(std::move(candidate));
+      } else if (same->alike.size() < kMostNamed) {
+        same->alike.push_back(candidate.options);
+      }
+    }
+    list = std::move(distinct);
+  }
+
+  // Fastest first; each that follows needs less memory than all before it.
+  void keep_front(std::vector<Candidate>& list) const {
+    sort_by_speed(list);
+    std::vector<Candidate> front;
+    double least = 1e300;
+    for (Candidate& candidate : list) {
+      if (candidate.prediction.memory.peak >= least * 0.999) continue;
+      least = candidate.prediction.memory.peak;
+      front.push_back(std::move(candidate));
+    }
+    list = std::move(front);
+  }
+
+  const SearchSpace& space_;
+  const Cluster& cluster_;
+  size_t keep_;
+  Grid grid_;
+  Models models_;
+  std::atomic<size_t> next_{0};
+};
+
+std::vector<Json> texts(const std::vector<std::string>& names) {
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
+SearchResult search(const SearchSpace& space, const Cluster& cluster, size_t keep) {
+  SearchResult result = Search(space, cluster, keep).run();
+  MS_CHECK(
+      result.tried > 0,
+      "plan: expected a configuration for {} ranks and a batch of {}, got none: the batch must "
+      "be a multiple of the ranks times grad_accum, and several ranks need ddp or fsdp",
+      cluster.ranks(), space.global_batch);
+  return result;
+}
+
+std::vector<std::pair<std::string, std::vector<Json>>> default_axes(const ExperimentOptions& base,
+                                                                    const Cluster& cluster,
+                                                                    const Json& asked) {
+  std::vector<std::pair<std::string, std::vector<Json>>> axes;
+  const auto open = [&](const char* name) { return !asked.contains(name); };
+  const int64_t ranks = cluster.ranks();
+  if (open("mode") && base.mode != "none")
+    axes.emplace_back("mode", texts({"bookkeeping", "flash_bookkeeping", "auto", "flash"}));
+  if (open("parallel") && open("sharding")) {
+    std::vector<Json> wrappers;
+    if (ranks == 1) {
+      wrappers.push_back({{"parallel", "none"}});
+    } else {
+      wrappers.push_back({{"parallel", "ddp"}});
+    }
+    std::vector<int64_t> groups{1};
+    if (cluster.nodes > 1 && cluster.gpus > 1) groups.push_back(cluster.nodes);
+    for (const int64_t replicate : groups)
+      for (const char* sharding : {"zero2", "zero3"})
+        wrappers.push_back(
+            {{"parallel", "fsdp"}, {"sharding", sharding}, {"replicate", replicate}});
+    axes.emplace_back("wrapper", std::move(wrappers));
+  }
+  const bool may_shard = open("parallel") || base.parallel == "fsdp";
+  if (may_shard && ranks > 1 && open("wrap") && open("backward_prefetch")) {
+    std::vector<Json> ways;
+    ways.push_back(Json::object());
+    ways.push_back({{"wrap", "size"}});
+    ways.push_back({{"limit_all_gathers", false}});
+    ways.push_back({{"backward_prefetch", "none"}, {"forward_prefetch", false}});
+    axes.emplace_back("units", std::move(ways));
+  }
+  if (may_shard && open("cpu_offload") && cluster.machine.is_gpu)
+    axes.emplace_back("cpu_offload", std::vector<Json>{false, true});
+  if (open("checkpointing") && base.num_layers > 1 && base.num_heads > 0)
+    axes.emplace_back("checkpointing", texts({"none", "block", "keep_attention"}));
+  if (open("grad_accum")) {
+    std::vector<Json> counts;
+    for (int64_t i = 1; i <= 64; i *= 2) counts.emplace_back(i);
+    axes.emplace_back("grad_accum", std::move(counts));
+  }
+  if (open("dtype") && open("param_dtype") && cluster.machine.is_gpu)
+    axes.emplace_back("precision",
+                      std::vector<Json>{{{"dtype", "float32"}, {"param_dtype", "bfloat16"}}});
+  return axes;
+}
+
+std::string why_not(const Candidate& candidate, const Cluster& cluster) {
+  const MemoryPlan& memory = candidate.prediction.memory;
+  size_t largest = 0;
+  for (size_t i = 0; i < kHolders; ++i)
+    if (memory.at_peak[i] > memory.at_peak[largest]) largest = i;
+  std::string text = fmt::format(
+      "{:.1f} of {:.1f} GiB, {} {:.1f}", memory.peak / kGiB, cluster.memory_limit() / kGiB,
+      holder_name(static_cast<Holder>(largest)), memory.at_peak[largest] / kGiB);
+  const Json list = savings(candidate.options, candidate.prediction, cluster.ranks());
+  if (!list.empty())
+    text += fmt::format("; {} saves {:.1f}", list[0]["change"].get<std::string>(),
+                        list[0]["bytes"].get<double>() / kGiB);
+  return text;
+}
+
+}  // namespace moonshard::plan

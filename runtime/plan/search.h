@@ -1,0 +1,46 @@
+// Every configuration of a model on a cluster that a table of choices spans, predicted, and the
+// best of them. 10,000 take seconds: shapes are worked out once per model.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/plan/prediction.h"
+
+namespace moonshard::plan {
+
+/// Values that are tried, by option; options without values stay as they are. `global_batch` is
+/// split into ranks, micro-batches and accumulation; 0 leaves batch_size and grad_accum as given.
+struct SearchSpace {
+  experiment::ExperimentOptions base;  ///< resolved
+  std::vector<std::pair<std::string, std::vector<Json>>> axes;
+  int64_t global_batch = 0;
+  int64_t threads = 2;
+};
+
+struct Candidate {
+  experiment::ExperimentOptions options;
+  Prediction prediction;
+  std::vector<experiment::ExperimentOptions> alike;  ///< as fast and as large; a few of them
+};
+
+struct SearchResult {
+  std::vector<Candidate> fitting;    ///< fastest first, at most `keep`, none alike
+  std::vector<Candidate> too_large;  ///< the fastest that do not fit, at most `keep`
+  std::vector<Candidate> front;      ///< no other is faster and smaller: time against memory
+  int64_t tried = 0, fits = 0, refused = 0;  ///< refused: options that exclude each other
+  double best_ms_without_limit = 0;
+};
+
+/// Samples per second decide. Throws UsageError when nothing can be tried.
+SearchResult search(const SearchSpace& space, const Cluster& cluster, size_t keep);
+
+/// What is tried when nobody says: wrappers and HSDP groups that the ranks allow, prefetching,
+/// offload, checkpointing; engines, unless `mode` was given; two dtypes, unless one was.
+std::vector<std::pair<std::string, std::vector<Json>>> default_axes(
+    const experiment::ExperimentOptions& base, const Cluster& cluster, const Json& asked);
+
+/// "activations 61.0 of 80.0 GiB; checkpointing = block saves 48.0".
+std::string why_not(const Candidate& candidate, const Cluster& cluster);
+
+}  // namespace moonshard::plan

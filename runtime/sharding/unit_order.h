@@ -1,0 +1,87 @@
+// When units of a sharded model are gathered, released and waited for: the decisions alone.
+// sharded_model.cpp and wrapped_model.cpp carry them out; runtime/plan asks the same functions when
+// it simulates a step, so that a plan cannot follow another order than the training. Needs no
+// torch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "runtime/sharding/sharding_options.h"
+
+namespace moonshard::sharding {
+
+enum class Strategy {
+  Zero2Replicated,  ///< parameters whole, gradients and optimizer state in parts
+  Zero2,            ///< parameters whole from forward to backward
+  Zero3             ///< parameters whole only while their layers run
+};
+
+inline Strategy strategy_of(const ShardingOptions& options) {
+  if (options.sharding == "zero2") return Strategy::Zero2;
+  return options.sharding == "zero3" ? Strategy::Zero3 : Strategy::Zero2Replicated;
+}
+
+/// Units whose gradients may be in reduction: enough to keep a link busy, few enough to bound
+/// memory. The oldest is waited for before another's row is allocated.
+inline constexpr size_t kReductionsUnderWay = 2;
+/// With offload: units whose gradients are on the host, or on their way, and whose update has not
+/// ended.
+inline constexpr size_t kUpdatesBeside = 3;
+
+/// Units by their place in the forward pass, from 0.
+class UnitOrder {
+ public:
+  explicit UnitOrder(const ShardingOptions& options)
+      : strategy_(strategy_of(options)),
+        ahead_(options.limit_all_gathers ? 1 : 2),
+        forward_prefetch_(options.forward_prefetch),
+        before_backward_(options.backward_prefetch == "pre"),
+        after_backward_(options.backward_prefetch == "post") {}
+
+  Strategy strategy() const { return strategy_; }
+  /// Gathered copies stay from step to step.
+  bool keeps_whole() const { return strategy_ == Strategy::Zero2Replicated; }
+
+  /// Calls gather(unit) for those that are gathered ahead when a unit's forward begins, its
+  /// backward begins, and its backward ends.
+  template <class Gather>
+  void when_forward_begins(size_t unit, size_t count, const Gather& gather) const {
+    if (forward_prefetch_) gather_ahead(unit, count, 1, gather);
+  }
+  template <class Gather>
+  void when_backward_begins(size_t unit, size_t count, const Gather& gather) const {
+    if (before_backward_) gather_ahead(unit, count, -1, gather);
+  }
+  template <class Gather>
+  void when_backward_ends(size_t unit, size_t count, const Gather& gather) const {
+    if (after_backward_) gather_ahead(unit, count, -1, gather);
+  }
+
+  /// The last unit is the first that backward needs.
+  bool released_after_forward(size_t unit, size_t count, bool is_root) const {
+    return strategy_ == Strategy::Zero3 && !is_root && unit + 1 != count;
+  }
+  /// `last_pass`: no other backward of this micro-batch follows.
+  bool released_after_backward(bool is_root, bool last_pass) const {
+    if (keeps_whole()) return false;
+    return last_pass || (strategy_ != Strategy::Zero2 && !is_root);
+  }
+
+ private:
+  template <class Gather>
+  void gather_ahead(size_t from, size_t count, int64_t direction, const Gather& gather) const {
+    for (int64_t i = 1; i <= ahead_; ++i) {
+      const int64_t next = static_cast<int64_t>(from) + direction * i;
+      if (next < 0 || next >= static_cast<int64_t>(count)) return;
+      gather(static_cast<size_t>(next));
+    }
+  }
+
+  Strategy strategy_;
+  int64_t ahead_;
+  bool forward_prefetch_, before_backward_, after_backward_;
+};
+
+}  // namespace moonshard::sharding

@@ -1,0 +1,106 @@
+--- Question: how far are predictions of memory and time from what was measured?
+-- Inputs: run folders of measured points (the committed ones by default). Outputs: a table of every point, medians and worst cases.
+-- Run: moonshard run scripts/bench/plan_check.lua [FOLDER …] [--machine FILE] [--verbose]
+local ms = require "moonshard"
+local command_line = require "moonshard.arguments"
+local lists = require "moonshard.lists"
+local native = require "moonshard.native"
+local text_table = require "moonshard.text_table"
+local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
+
+local flags = {
+  { name = "machine", kind = "text", doc = "machine profile (that of the H200)" },
+  { name = "verbose", kind = "boolean", doc = "phases and owners of every point" },
+  { name = "match", kind = "text", doc = "only points whose name has this text" },
+}
+local results = here .. "/../../examples/results/"
+-- Memory is that of the code that ran. All but the last were measured before the product of gate and up was made again in backward and
+-- one row of gradients less was under way: their memory is compared by itself.
+local committed = { "bench_gpu", "bench_gpu_small", "bench_gpu_offload", "document_000_llama3.1_8b", "document_001_llama3.2_1b",
+  "document_002_qwen1.5_1.8b", "document_004_dit_l", "plan_h200" }
+local since_then = { plan_h200 = true }
+
+local function option_values(options)
+  local known = {}
+  for name, value in pairs(options) do known[name] = value end
+  known.world, known.device, known.seed = nil, nil, nil
+  return known
+end
+
+local function name_of(options)
+  local parts = { options.model, options.mode, options.task, "B" .. options.batch_size, "T" .. options.seq_length, options.parallel }
+  if options.parallel == "fsdp" then parts[#parts + 1] = options.sharding end
+  if options.world ~= "auto" then parts[#parts + 1] = options.world end
+  if options.cpu_offload then parts[#parts + 1] = "offload" end
+  if options.checkpointing ~= "none" then parts[#parts + 1] = options.checkpointing end
+  if options.grad_accum > 1 then parts[#parts + 1] = "accum" .. options.grad_accum end
+  if (options.lora_rank or 0) > 0 then parts[#parts + 1] = "lora" .. options.lora_rank end
+  return table.concat(parts, " ")
+end
+
+local function percent(predicted, measured) return 100 * (predicted / measured - 1) end
+
+local function show_details(point, prediction)
+  local function side(list)
+    local words = {}
+    for _, row in ipairs(list or {}) do
+      if row.bytes > 2 ^ 26 then words[#words + 1] = ("%s %.2f"):format(row.owner, row.bytes / 2 ^ 30) end
+    end
+    return table.concat(words, ", ")
+  end
+  print("    memory predicted in " .. prediction.peak_phase .. ": " .. side(prediction.breakdown))
+  print("    memory measured in " .. tostring(point.memory.peak_phase) .. ":  " .. side(point.memory.breakdown))
+  local words = {}
+  for name, phase in pairs(point.time.phases_ms) do
+    words[#words + 1] = ("%s %.1f (%.1f)"):format(name, prediction.phases_ms[name] or 0, phase.median)
+  end
+  for name, value in pairs(prediction.phases_ms) do
+    if not point.time.phases_ms[name] then words[#words + 1] = ("%s %.1f (-)"):format(name, value) end
+  end
+  table.sort(words)
+  print("    ms predicted (measured): " .. table.concat(words, ", ") .. (", host %.1f"):format(prediction.host_ms))
+end
+
+local function median(list)
+  local sorted = { unpack(list) }
+  table.sort(sorted)
+  return sorted[math.ceil(#sorted / 2)]
+end
+
+local function summary(name, errors)
+  if #errors == 0 then return end
+  local sizes = lists.map(errors, math.abs)
+  local within = function(limit) return #lists.select(sizes, function(e) return e <= limit end) end
+  print(("%s: %d points, error median %.1f %%, worst %.1f %%; within 3 %%: %d, 5 %%: %d, 12 %%: %d"):format(name, #errors, median(sizes),
+    math.max(unpack(sizes)), within(3), within(5), within(12)))
+end
+
+local given = command_line.parse("plan_check", arg, flags, { name = "folders", kind = "text", list = true })
+local folders = given.folders or lists.map(committed, function(name) return results .. name end)
+local machine = given.machine or (here .. "/../moonshard/machines/h200.json")
+local rows, memory_errors, older_errors, time_errors = {}, {}, {}, {}
+for _, folder in ipairs(folders) do
+  for _, point in ipairs(ms.load(folder).points) do
+    local options = point.options
+    local name = name_of(options)
+    if point.status == "ok" and name:find(given.match or "", 1, true) then
+      local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or 1
+      local prediction = native.plan.predict(option_values(options), { machine = machine, gpus = ranks, link = options.link })
+      local memory = percent(prediction.peak_memory_bytes, point.metrics.peak_memory_bytes)
+      local time = percent(prediction.step_ms, point.metrics.median_time_ms)
+      local is_older = not given.folders and not since_then[folder:match "[^/]+$"]
+      table.insert(is_older and older_errors or memory_errors, memory)
+      time_errors[#time_errors + 1] = time
+      rows[#rows + 1] = { name, point.metrics.peak_memory_bytes / 2 ^ 30, prediction.peak_memory_bytes / 2 ^ 30, memory,
+        point.metrics.median_time_ms, prediction.step_ms, time }
+      if given.verbose then
+        print(("%s: memory %+.1f %%, time %+.1f %%"):format(name, memory, time))
+        show_details(native.records.read_json(("%s/points/%s/result.json"):format(folder, point.id)), prediction)
+      end
+    end
+  end
+end
+print(text_table.format({ "point", "GiB measured", "predicted", "%", "ms measured", "predicted", "%" }, rows))
+summary("memory", memory_errors)
+summary("memory, measured with older code", older_errors)
+summary("time", time_errors)

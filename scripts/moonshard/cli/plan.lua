@@ -1,0 +1,100 @@
+--- moonshard plan: what training will need on a cluster, before anything runs.
+local arguments = require "moonshard.arguments"
+local lists = require "moonshard.lists"
+local machines = require "moonshard.plan_machines"
+local native = require "moonshard.native"
+local usage = require "moonshard.usage"
+
+local flags = {
+  { name = "gpu", kind = "text", value = "NAME", doc = "h200, h100, a100, cpu, this (calibrated), or the file of a profile" },
+  { name = "gpus", kind = "int", doc = "GPUs of a node (1)" },
+  { name = "nodes", kind = "int", doc = "machines (1)" },
+  { name = "node_link", kind = "text", doc = "link between nodes (infiniband); --link is that inside of one" },
+  { name = "memory_gb", kind = "number", doc = "memory that a rank may use; else the device's" },
+  { name = "global_batch", kind = "int", doc = "samples of a step, of all ranks; split into micro-batches" },
+  { name = "examples", kind = "number", doc = "samples of the data, for epochs and epsilon" },
+  { name = "tokens", kind = "number", doc = "tokens to train on" },
+  { name = "steps", kind = "number", doc = "steps of the run" },
+  { name = "wall_time_h", kind = "number", doc = "hours that the run may take" },
+  { name = "price_per_gpu_hour", kind = "number", doc = "price of a GPU hour, in any currency" },
+  { name = "private", kind = "boolean", doc = "try the private engines" },
+  { name = "keep", kind = "int", doc = "plans that are shown (10)" },
+  { name = "no_search", kind = "boolean", doc = "predict the configuration as it is given" },
+  { name = "explain", kind = "boolean", doc = "every term of the best plan" },
+  { name = "json", kind = "boolean", doc = "the plan as JSON" },
+  { name = "script", kind = "text", value = "FILE", doc = "write the Lua script that runs the best plan" },
+  { name = "sweep", kind = "text", value = "FILE", doc = "write a sweep around the best plan" },
+  { name = "trace", kind = "text", value = "FILE", doc = "write the simulated step as a Chrome trace" },
+  { name = "calibrate", kind = "number", optional = true, value = "SECONDS", doc = "measure this machine first (60)" },
+  { name = "device", kind = "text", doc = "calibrate: cpu or cuda" },
+}
+
+local function write(path, text)
+  local file, problem = io.open(path, "w")
+  if not file then usage.fail("plan: expected a file that can be written, got %s", problem) end
+  file:write(text)
+  file:close()
+  print("written: " .. path)
+end
+
+local own = lists.set(lists.map(flags, function(flag) return flag.name end))
+
+local function request_of(given)
+  local options = {}
+  for name, value in pairs(given) do
+    if not own[name] then
+      options[name] = type(value) == "table" and #value == 1 and value[1] or value
+    end
+  end
+  for _, name in ipairs { "gpu", "gpus", "nodes", "node_link", "memory_gb", "global_batch", "examples", "tokens", "steps", "wall_time_h",
+    "price_per_gpu_hour", "private", "keep" } do
+    options[name] = given[name]
+  end
+  if given.no_search then options.search = false end
+  -- An option with several values is one to try.
+  for name, value in pairs(options) do
+    if type(value) == "table" then
+      options.try = options.try or {}
+      options.try[name], options[name] = value, nil
+    end
+  end
+  return options
+end
+
+local function json_of(plan)
+  return native.records.to_json { modelled = true, machine = { name = plan.machine.name, device = plan.machine.device,
+    source = plan.machine.source, measured = plan.machine.measured }, assumptions = plan.assumptions, ranks = plan.ranks,
+    memory_bytes = plan.memory_bytes, tried = plan.tried, plans = plan.plans, too_large = plan.too_large, front = plan.front }
+end
+
+local function run(given)
+  if given.calibrate then
+    local profile, file = usage.attempt("plan: ", "plan: ", machines.calibrate, given.device,
+      given.calibrate ~= true and given.calibrate or nil)
+    print(("%s: calibrated%s"):format(profile.device, file ~= "" and ", kept in " .. file or "; there is no place to keep it"))
+    if not given.model then return 0 end
+  end
+  local plan = usage.attempt("ms%.plan: ", "plan: ", require("moonshard.plan").plan, request_of(given))
+  if given.json then
+    io.write(json_of(plan))
+  else
+    print(tostring(plan))
+    if given.explain and (plan.plans[1] or plan.too_large[1]) then print("\n" .. plan:explain()) end
+  end
+  if given.script then write(given.script, plan:script()) end
+  if given.sweep then write(given.sweep, plan:sweep_script()) end
+  if given.trace then
+    plan:trace(given.trace)
+    print("written: " .. given.trace)
+  end
+  return #plan.plans > 0 and 0 or 3
+end
+
+return {
+  usage = "--model NAME --gpu h200 --gpus 8 [--nodes N] --global-batch B [--mode ENGINE | --private] [options]",
+  about = "Predicts memory and time of training on a cluster, and finds the fastest configurations that fit. Nothing is run.\n"
+    .. "All options of moonshard profile may be given: what is given stays, what is not is searched. Several values are tried.",
+  flags = lists.extend(lists.merged(flags), arguments.option_flags(package.loaded["moonshard"].options())),
+  notes = "docs/plan.md explains the figures and how well they are known.",
+  run = run,
+}

@@ -1,0 +1,182 @@
+--- ms.plan: what training will need on a cluster, before anything runs, and which configuration is the fastest that fits.
+local blame = require "moonshard.sweep.blame"
+local lists = require "moonshard.lists"
+local machines = require "moonshard.plan_machines"
+local native = require "moonshard.native"
+local points_of = require "moonshard.sweep.points"
+local report = require "moonshard.plan_report"
+
+local Plan = { __tostring = report.table_of }
+Plan.__index = Plan
+local M = { class = Plan }
+
+local own_keys = { gpu = "string", gpus = "number", nodes = "number", node_link = "string", memory_gb = "number",
+  global_batch = "number", examples = "number", tokens = "number", steps = "number", wall_time_h = "number",
+  price_per_gpu_hour = "number", search = "boolean", try = "table", keep = "number", private = "boolean" }
+
+local function check(options)
+  if type(options) ~= "table" then blame("ms.plan: expected a table, got %s", type(options)) end
+  points_of.check_keys("ms.plan", options, lists.keys(own_keys))
+  for key, wanted in pairs(own_keys) do
+    local value = options[key]
+    if value ~= nil and type(value) ~= wanted then
+      blame("ms.plan: option '%s': expected a %s, got %s", key, wanted, tostring(value))
+    end
+    if wanted == "number" and value ~= nil and not (value > 0 and value < math.huge) then
+      blame("ms.plan: option '%s': expected a number above 0, got %s", key, tostring(value))
+    end
+  end
+  for _, key in ipairs { "gpus", "nodes", "global_batch", "keep" } do
+    if options[key] and options[key] ~= math.floor(options[key]) then
+      blame("ms.plan: option '%s': expected a whole number, got %s", key, tostring(options[key]))
+    end
+  end
+end
+
+--- The options of the experiment, and those of the plan.
+local function divided(options)
+  local shared, own = {}, {}
+  for key, value in pairs(options) do
+    if own_keys[key] then own[key] = value else shared[key] = value end
+  end
+  return points_of.with_own_names(shared), own
+end
+
+local function cluster_of(own, shared)
+  local machine = machines.find(own.gpu, 4)
+  return { machine = machine.file, gpus = own.gpus or 1, nodes = own.nodes or 1, link = shared.link, node_link = own.node_link,
+    memory_bytes = own.memory_gb and own.memory_gb * 1e9 or nil }, machine
+end
+
+--- Noise and epsilon of a schedule; rows of one batch share it, and finding the noise takes seconds.
+local function budget_of(plan, schedule)
+  local key = ("%.17g %d"):format(schedule.q, schedule.steps)
+  plan.budgets = plan.budgets or {}
+  if not plan.budgets[key] then
+    local shared, privacy = plan.shared, package.loaded["moonshard"].privacy
+    if (shared.target_epsilon or 0) > 0 then
+      local found = privacy.calibrate(lists.merged(schedule, { target_epsilon = shared.target_epsilon }))
+      plan.budgets[key] = { sigma = found.sigma, epsilon = found.epsilon }
+    else
+      local sigma = shared.noise_multiplier or 1
+      plan.budgets[key] = { sigma = sigma, epsilon = privacy.epsilon(lists.merged(schedule, { sigma = sigma })).epsilon }
+    end
+  end
+  return plan.budgets[key]
+end
+
+--- What the whole run takes: steps, hours, price and epsilon, as far as the options say.
+local function run_of(plan, row)
+  local own, shared = plan.request, plan.shared
+  local ranks = (own.gpus or 1) * (own.nodes or 1)
+  local batch = row.options.batch_size * row.options.grad_accum * ranks
+  local run = { batch = batch, ranks = ranks }
+  local epochs = (shared.epochs or 0) > 0 and shared.epochs or nil
+  if own.steps then
+    run.steps = own.steps
+  elseif own.tokens then
+    run.steps = math.ceil(own.tokens / (batch * plan.tokens_per_sample))
+  elseif own.examples and epochs then
+    run.steps = math.ceil(own.examples * epochs / batch)
+  end
+  if run.steps then
+    run.hours = run.steps * row.step_ms / 3.6e6
+    run.gpu_hours = run.hours * ranks
+    run.price = own.price_per_gpu_hour and run.gpu_hours * own.price_per_gpu_hour
+    run.in_time = not own.wall_time_h or run.hours <= own.wall_time_h
+  end
+  if row.options.mode ~= "none" and own.examples and run.steps and batch <= own.examples then
+    local schedule = { q = batch / own.examples, steps = run.steps, delta = shared.delta or 1e-5 }
+    local budget = budget_of(plan, schedule)
+    run.noise_multiplier, run.epsilon = budget.sigma, budget.epsilon
+    run.q, run.delta = schedule.q, schedule.delta
+  end
+  return run
+end
+
+--- The assumptions that no measurement of this machine stands behind.
+local function assumptions_of(machine, ranks)
+  local list = { ("times: %s, %s"):format(machine.device, machine.source) }
+  if ranks > 1 then list[#list + 1] = "links: published rates of comm/links.h, not measured here" end
+  if not machine.measured then list[#list + 1] = "the machine's rates are from data sheets: times may be off by a third" end
+  return list
+end
+
+local function axes_of(try)
+  local axes = {}
+  for name, values in pairs(try or {}) do
+    if type(values) ~= "table" or #values == 0 then
+      blame("ms.plan: option 'try': expected lists of values, got %s for '%s'", tostring(values), name)
+    end
+    axes[#axes + 1] = { name = name, values = values }
+  end
+  table.sort(axes, function(a, b) return a.name < b.name end)
+  return axes
+end
+
+local function search(plan)
+  local own, shared = plan.request, plan.shared
+  local wrapper = shared.parallel or (plan.ranks > 1 and "fsdp" or nil)
+  local single = native.plan.predict(lists.merged(shared, { parallel = wrapper }), plan.cluster)
+  plan.tokens_per_sample, plan.num_parameters = single.tokens_per_sample, single.num_parameters
+  if own.search == false then
+    single.why = not single.fits and ("%.1f of %.1f GiB"):format(single.peak_memory_bytes / 2 ^ 30, plan.memory_bytes / 2 ^ 30) or nil
+    plan.plans, plan.too_large, plan.front, plan.tried = single.fits and { single } or {}, single.fits and {} or { single }, { single }, 1
+    return
+  end
+  local private = own.private or (shared.target_epsilon or 0) > 0 or (shared.mode ~= nil and shared.mode ~= "none")
+  local batch = own.global_batch or (single.options.batch_size * (shared.grad_accum or 1) * plan.ranks)
+  local base = lists.merged(shared)
+  base.batch_size = nil
+  local space = { global_batch = batch, private = private, keep = own.keep or 10, axes = axes_of(own.try) }
+  if #space.axes == 0 then space.axes = nil end
+  local found = native.plan.search(base, plan.cluster, space)
+  for _, key in ipairs { "plans", "too_large", "front", "tried", "fits", "refused" } do plan[key] = found[key] end
+end
+
+--- Plans training on a machine that need not be this one.
+-- @tparam table options gpu, gpus, nodes, link, node_link, memory_gb; global_batch, examples, tokens, steps, wall_time_h,
+-- price_per_gpu_hour; search, try, keep; and experiment options
+-- @treturn Plan plans (fastest first), too_large, front, best, machine, assumptions; print it
+-- @usage print(ms.plan { model = "llama3.1-8b", mode = "auto", gpu = "h200", gpus = 8, global_batch = 256, seq_length = 2048 })
+function M.plan(options)
+  check(options)
+  local shared, own = divided(options)
+  local cluster, machine = cluster_of(own, shared)
+  local plan = setmetatable({ request = own, shared = shared, cluster = cluster, machine = machine,
+    ranks = (own.gpus or 1) * (own.nodes or 1) }, Plan)
+  plan.memory_bytes = cluster.memory_bytes or machine.memory_gb * 1e9
+  local ok, message = pcall(search, plan)
+  if not ok then
+    local text = tostring(message):gsub("^plan%.%w+: ", ""):gsub("^plan: ", "ms.plan: "):gsub("^experiment: ", "ms.plan: ")
+    blame("%s", text)
+  end
+  plan.assumptions = assumptions_of(machine, plan.ranks)
+  plan.best = plan.plans[1]
+  for _, row in ipairs(plan.plans) do row.run = run_of(plan, row) end
+  if plan.best and plan.best.run.in_time == false then
+    plan.too_slow = ("the fastest plan takes %.1f h, more than the %.1f h that were given"):format(plan.best.run.hours, own.wall_time_h)
+  end
+  return plan
+end
+
+--- Every term of a plan: memory by owner, time by phase.
+function Plan:explain(place) return report.explanation(self, self.plans[place or 1] or self.too_large[1]) end
+
+--- The Lua script that runs a plan.
+function Plan:script(place) return report.script(self, self:row(place)) end
+
+--- A sweep around a plan: its neighbours in batch, checkpointing and engine.
+function Plan:sweep_script(place) return report.sweep_script(self, self:row(place)) end
+
+--- Writes the simulated step of a plan as a Chrome trace, marked as modelled.
+function Plan:trace(file, place) native.plan.trace(lists.merged(self.shared, self:row(place).options), self.cluster, file) end
+
+--- A plan that fits, by its place.
+function Plan:row(place)
+  local row = self.plans[place or 1]
+  if not row then blame("Plan: expected a plan that fits at place %d, got none of %d", place or 1, #self.plans) end
+  return row
+end
+
+return M

@@ -1,0 +1,60 @@
+--- Machine profiles: those that ship (moonshard/machines), a file, or this user's calibration of the present device.
+local lists = require "moonshard.lists"
+local native = require "moonshard.native"
+local guard = require "moonshard.options_guard"
+
+local M = {}
+local folder = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" .. "/machines"
+
+--- Names of the profiles that ship.
+M.shipped = { "h200", "h100", "a100", "cpu" }
+
+local function read(path)
+  local profile = native.records.read_json(path)
+  profile.file = path
+  return profile
+end
+
+--- This user's calibration of the present device; nil without one.
+function M.calibrated(device)
+  local file = native.plan.calibration_file(native.plan.device_name(device or "auto"))
+  if file == "" or not native.launch.exists(file) then return nil end
+  return read(file)
+end
+
+--- The profile of a name, of a file, or of this machine where nothing is given.
+-- @tparam[opt] string name "h200", "this", or the path of a profile
+function M.find(name, level)
+  if name == nil or name == "this" then
+    local own = M.calibrated()
+    if own then return own end
+    if name == "this" then
+      error("ms.plan: option 'gpu': expected a calibration of this machine, got none; make one with 'moonshard plan --calibrate'",
+        level + 1)
+    end
+    return read(folder .. "/cpu.json")
+  end
+  if lists.contains(M.shipped, name:lower()) then
+    local path = ("%s/%s.json"):format(folder, name:lower())
+    local profile = read(path)
+    -- This very device, measured here, is better known than any that ships.
+    local own = native.plan.device_name("auto") == profile.device and M.calibrated()
+    return own or profile
+  end
+  if name:find "%.json$" and native.launch.exists(name) then return read(name) end
+  error(("ms.plan: option 'gpu': expected %s, this, or the file of a profile, got '%s'%s"):format(table.concat(M.shipped, ", "), name,
+    guard.hint(name, M.shipped)), level + 1)
+end
+
+--- Measures the present device, and keeps the result where M.find looks for it.
+-- @treturn table the profile
+-- @treturn string its file; "" where there is no place for one
+function M.calibrate(device, seconds)
+  local profile = native.plan.calibrate(device or "auto", seconds or 60)
+  profile.name = profile.device
+  local file = native.plan.calibration_file(profile.device)
+  if file ~= "" then native.plan.write_profile(profile, file) end
+  return profile, file
+end
+
+return M

@@ -1,0 +1,160 @@
+--- How a plan is shown, and the scripts that it becomes.
+local lists = require "moonshard.lists"
+local text_table = require "moonshard.text_table"
+
+local M = {}
+local GiB = 2 ^ 30
+
+local function wrapper_of(o)
+  if o.parallel ~= "fsdp" then return o.parallel end
+  local words = { o.sharding }
+  if o.replicate > 1 then words[#words + 1] = ("x%d"):format(o.replicate) end
+  if o.wrap ~= "module" then words[#words + 1] = "wrap " .. o.wrap end
+  if o.backward_prefetch ~= "pre" then words[#words + 1] = "no prefetch" end
+  if not o.limit_all_gathers then words[#words + 1] = "two ahead" end
+  if o.cpu_offload then words[#words + 1] = "offload" end
+  return table.concat(words, ", ")
+end
+
+local function precision_of(o) return o.dtype == o.param_dtype and o.dtype or o.dtype .. "/" .. o.param_dtype end
+
+local function cells(row)
+  local o, run = row.options, row.run or {}
+  return { o.mode, wrapper_of(o), o.checkpointing, ("%d x %d"):format(o.batch_size, o.grad_accum), precision_of(o),
+    row.peak_memory_bytes / GiB, row.step_ms, row.tokens_per_s, row.exposed_ms, run.gpu_hours or "", run.price or "", run.epsilon or "" }
+end
+
+local columns = { "engine", "wrapper", "checkpointing", "batch", "dtypes", "GiB", "ms/step", "tokens/s", "exposed ms", "GPU h", "price",
+  "epsilon" }
+
+--- Columns that are empty in every row say nothing.
+local function without_empty(names, rows)
+  local kept, places = {}, {}
+  for i, name in ipairs(names) do
+    if #lists.select(rows, function(row) return row[i] ~= "" end) > 0 then
+      kept[#kept + 1], places[#places + 1] = name, i
+    end
+  end
+  return kept, lists.map(rows, function(row) return lists.map(places, function(place) return row[place] end) end)
+end
+
+--- What print shows: the best plans, the nearest that do not fit, and the front.
+function M.table_of(plan)
+  local lines = { ("modelled: %s, %d x %s, %.1f GiB each; %d configurations, %d fit"):format(plan.plans[1] and plan.plans[1].options.model
+    or plan.shared.model or "", plan.ranks, plan.machine.device, plan.memory_bytes / GiB, plan.tried, plan.fits or #plan.plans) }
+  for _, text in ipairs(plan.assumptions) do lines[#lines + 1] = "  " .. text end
+  if #plan.plans > 0 then
+    lines[#lines + 1] = text_table.format(without_empty(columns, lists.map(plan.plans, cells)))
+  else
+    lines[#lines + 1] = "nothing fits"
+  end
+  for i, row in ipairs(plan.plans) do
+    if row.as_fast and #row.as_fast > 0 and i <= 3 then
+      lines[#lines + 1] = ("plan %d is as fast with: %s"):format(i, table.concat(row.as_fast, "; ", 1, math.min(3, #row.as_fast)))
+    end
+  end
+  if plan.too_slow then lines[#lines + 1] = plan.too_slow end
+  if #plan.too_large > 0 then
+    lines[#lines + 1] = "do not fit:"
+    for i = 1, math.min(3, #plan.too_large) do
+      local row = plan.too_large[i]
+      lines[#lines + 1] = ("  %s, %s, %s, batch %d x %d: %s"):format(row.options.mode, wrapper_of(row.options), row.options.checkpointing,
+        row.options.batch_size, row.options.grad_accum, row.why)
+    end
+  end
+  if #plan.front > 1 then
+    lines[#lines + 1] = "time against memory (no other is faster and smaller):"
+    local shown = {}
+    for i, row in ipairs(plan.front) do
+      if i > 8 then break end
+      local o = row.options
+      shown[i] = { ("%.1f GiB"):format(row.peak_memory_bytes / GiB), ("%.1f ms"):format(row.step_ms), o.mode, wrapper_of(o),
+        o.checkpointing, ("%d x %d"):format(o.batch_size, o.grad_accum) }
+    end
+    lines[#lines + 1] = text_table.format({ "memory", "step", "engine", "wrapper", "checkpointing", "batch" }, shown)
+  end
+  return table.concat(lines, "\n")
+end
+
+--- Every term of one plan.
+function M.explanation(plan, row)
+  local lines = { ("memory of a rank, modelled, at its peak in %s: %.2f of %.1f GiB"):format(row.peak_phase, row.peak_memory_bytes / GiB,
+    plan.memory_bytes / GiB) }
+  for _, part in ipairs(row.breakdown) do lines[#lines + 1] = ("  %-20s %9.3f GiB"):format(part.owner, part.bytes / GiB) end
+  if row.host_bytes > 0 then lines[#lines + 1] = ("  in host memory       %9.3f GiB"):format(row.host_bytes / GiB) end
+  lines[#lines + 1] = ("a step, modelled: %.2f ms%s"):format(row.step_ms, row.graph and ", replayed as a CUDA graph" or "")
+  local phases = lists.keys(row.phases_ms)
+  table.sort(phases, function(a, b) return row.phases_ms[a] > row.phases_ms[b] end)
+  for _, name in ipairs(phases) do lines[#lines + 1] = ("  %-20s %9.2f ms"):format(name, row.phases_ms[name]) end
+  lines[#lines + 1] = ("  computation %.2f ms, launches %.2f ms on the host, communication %.2f ms, of it exposed %.2f ms"):format(
+    row.compute_ms, row.host_ms, row.communication_ms, row.exposed_ms)
+  lines[#lines + 1] = ("  %.0f tokens/s, %.1f %% of the fastest matrix product"):format(row.tokens_per_s, row.mfu_percent)
+  local run = row.run
+  if run and run.steps then
+    lines[#lines + 1] = ("the run: %d steps of %d samples, %.1f h, %.1f GPU hours%s"):format(run.steps, run.batch, run.hours, run.gpu_hours,
+      run.price and (", price %.2f"):format(run.price) or "")
+  end
+  if run and run.epsilon then
+    lines[#lines + 1] = ("privacy: epsilon %.3f at delta %g, noise multiplier %.4f, sampling rate %.3g (Poisson)"):format(run.epsilon,
+      run.delta, run.noise_multiplier, run.q)
+  end
+  for _, text in ipairs(plan.assumptions) do lines[#lines + 1] = text end
+  return table.concat(lines, "\n")
+end
+
+local function quoted(value) return type(value) == "string" and ("%q"):format(value) or tostring(value) end
+
+--- Options of the plan that differ from nothing: what the user gave, and what was chosen.
+local function option_lines(plan, row, left_out)
+  local all = lists.merged(plan.shared, row.options)
+  if row.run and row.run.noise_multiplier then all.noise_multiplier, all.target_epsilon = row.run.noise_multiplier, nil end
+  if all.parallel ~= "fsdp" then
+    for _, name in ipairs { "sharding", "replicate", "wrap", "min_num_params", "backward_prefetch", "forward_prefetch", "limit_all_gathers",
+      "cpu_offload", "keep_frozen" } do all[name] = nil end
+  end
+  if all.wrap ~= "size" then all.min_num_params = nil end
+  if all.checkpointing == "none" then all.checkpoint_every = nil end
+  if all.parallel == "none" then all.no_sync = nil end
+  if (all.lora_rank or 0) == 0 then all.lora_rank = nil end
+  for name in pairs(left_out or {}) do all[name] = nil end
+  local names = lists.keys(all)
+  table.sort(names)
+  return lists.map(names, function(name) return ("  %s = %s,"):format(name, quoted(all[name])) end)
+end
+
+local function head(plan, row)
+  return ("-- Planned by moonshard plan for %d x %s: %.1f GiB and %.1f ms per step, modelled."):format(plan.ranks, plan.machine.device,
+    row.peak_memory_bytes / GiB, row.step_ms)
+end
+
+local function start_of(plan)
+  if plan.ranks == 1 then return "moonshard run" end
+  if (plan.request.nodes or 1) == 1 then return ("moonshard run --nproc %d"):format(plan.ranks) end
+  return ("moonshard run --hosts HOST:%d,…  (%d hosts)"):format(plan.request.gpus or 1, plan.request.nodes)
+end
+
+--- The script that runs a plan.
+function M.script(plan, row)
+  return table.concat(lists.extend({ head(plan, row), "-- Run: " .. start_of(plan) .. " THIS_FILE", 'local ms = require "moonshard"',
+    "print(ms.run {" }, lists.extend(option_lines(plan, row), { "})", "" })), "\n")
+end
+
+--- A sweep around it: half and twice the micro-batch, checkpointing, the engine and its neighbours.
+function M.sweep_script(plan, row)
+  local o = row.options
+  local batches = {}
+  for _, size in ipairs { o.batch_size / 2, o.batch_size, o.batch_size * 2 } do
+    if size >= 1 and size == math.floor(size) then batches[#batches + 1] = tostring(size) end
+  end
+  local engines = o.mode == "none" and { '"none"' } or { '"none"', '"bookkeeping"', '"flash_bookkeeping"', '"auto"' }
+  local lines = { head(plan, row), "-- Run: moonshard run THIS_FILE", 'local ms = require "moonshard"', "ms.sweep {",
+    '  name = "around_the_plan",',
+    ("  grid = { batch_size = { %s }, checkpointing = { \"none\", \"block\" }, mode = { %s } },"):format(table.concat(batches, ", "),
+      table.concat(engines, ", ")) }
+  if plan.ranks > 1 then lines[#lines + 1] = ("  nproc = %d,"):format(plan.ranks) end
+  lists.extend(lines, option_lines(plan, row, { batch_size = true, checkpointing = true, mode = true, checkpoint_every = true }))
+  lists.extend(lines, { "}:run()", "" })
+  return table.concat(lines, "\n")
+end
+
+return M

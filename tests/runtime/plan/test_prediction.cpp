@@ -1,0 +1,206 @@
+// Predictions: memory against what a step really holds, the order of a simulated step, searches,
+// refusals and profiles.
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "runtime/base/check.h"
+#include "runtime/experiment/experiment.h"
+#include "runtime/plan/fit_check.h"
+#include "runtime/plan/plan_request.h"
+#include "runtime/plan/search.h"
+
+namespace moonshard::plan {
+namespace {
+
+using experiment::ExperimentOptions;
+
+MachineProfile machine_of(bool is_gpu) {
+  Json rates{{"products", {{1024, 1024, 1024, 500}, {64, 64, 64, 5}}},
+             {"attention", {{1024, 64, 300, 200}}},
+             {"ghost_tflops", 500},
+             {"flash_tflops", 500},
+             {"sum_tflops", 500},
+             {"keep_tflops", 500}};
+  return profile_from_json({{"name", "test"},
+                            {"kind", is_gpu ? "cuda" : "cpu"},
+                            {"memory_gb", 100},
+                            {"context_mb", 0.001},
+                            {"element_gb_per_s", 3000},
+                            {"update_gb_per_s", 3000},
+                            {"noise_g_per_s", 400},
+                            {"launch_us", 0.01},
+                            {"gap_us", 0.01},
+                            {"to_device_gb_per_s", 50},
+                            {"to_host_gb_per_s", 50},
+                            {"host_update_gb_per_s", 100},
+                            {"dtypes", {{"bfloat16", rates}, {"float32", rates}}}},
+                           "test");
+}
+
+Cluster cluster_of(int64_t gpus, bool is_gpu = true) {
+  Cluster cluster;
+  cluster.machine = machine_of(is_gpu);
+  cluster.gpus = gpus;
+  return cluster;
+}
+
+Prediction predicted(const Json& options, const Cluster& cluster) {
+  const ExperimentOptions resolved = resolve_for(options, cluster);
+  return predict(PlannedModel(resolved, resolved.seq_length, cluster.machine.is_gpu), resolved,
+                 cluster);
+}
+
+Json sharded(const char* prefetch, bool forward) {
+  return {{"model", "llama3.2-1b"},
+          {"batch_size", 2},
+          {"seq_length", 512},
+          {"parallel", "fsdp"},
+          {"dtype", "float32"},
+          {"param_dtype", "bfloat16"},
+          {"backward_prefetch", prefetch},
+          {"forward_prefetch", forward}};
+}
+
+// Plain layers on the CPU: the same walk that predicts a GPU's, with other activations. The
+// tolerance is that of the block's moments, which the walk knows by groups of layers.
+TEST(Prediction, PeakMemoryIsWhatAStepHolds) {
+  for (const char* model : {"llama3-tiny", "dit-tiny"}) {
+    for (const char* mode : {"none", "bookkeeping", "flash"}) {
+      for (const Json& extra :
+           {Json{{"parallel", "none"}}, Json{{"parallel", "fsdp"}, {"world", "fake:2"}},
+            Json{{"checkpointing", "block"}}, Json{{"lora_rank", 2}}}) {
+        Json options{{"model", model},   {"mode", mode},     {"batch_size", 8},
+                     {"seq_length", 64}, {"num_layers", 4},  {"optimizer", "adam"},
+                     {"seed", 1},        {"iters", 1},       {"warmup", 1},
+                     {"device", "cpu"},  {"profile", "off"}, {"link", "instant"}};
+        if (!extra.contains("world")) options.erase("link");
+        options.update(extra);
+        ExperimentOptions asked;
+        experiment::experiment_schema().assign_all(&asked, options);
+        const records::Result result = experiment::measure_experiment(asked);
+        ASSERT_EQ(result.status, "ok");
+        const Prediction plan =
+            predicted(options, cluster_of(extra.contains("world") ? 2 : 1, /*is_gpu=*/false));
+        EXPECT_NEAR(plan.memory.peak / result.metrics.peak_memory_bytes, 1, 0.10)
+            << model << " " << mode << " " << extra.dump();
+      }
+    }
+  }
+}
+
+TEST(Prediction, OwnersAddUpToThePeak) {
+  const Prediction plan = predicted(sharded("pre", true), cluster_of(8));
+  double sum = 0;
+  for (const double bytes : plan.memory.at_peak) sum += bytes;
+  EXPECT_NEAR(sum, plan.memory.peak, 1);
+  EXPECT_GE(plan.memory.peak, plan.memory.fixed);
+  double phases = 0;
+  for (const auto& [name, ms] : plan.time.phases_ms) phases += ms;
+  EXPECT_NEAR(phases, plan.time.step_ms, 0.02 * plan.time.step_ms);
+}
+
+TEST(Prediction, PrefetchingHidesCommunication) {
+  Cluster slow = cluster_of(8);
+  slow.link = "pcie5";
+  const Prediction ahead = predicted(sharded("pre", true), slow);
+  const Prediction at_use = predicted(sharded("none", false), slow);
+  EXPECT_LT(ahead.time.exposed_ms, at_use.time.exposed_ms);
+  EXPECT_LT(ahead.time.step_ms, at_use.time.step_ms);
+}
+
+TEST(Prediction, AStragglerHoldsUpEveryRank) {
+  Cluster even = cluster_of(4), uneven = cluster_of(4);
+  even.slowness = {0, 0, 0, 0};
+  uneven.slowness = {0, 0, 0, 0.5};
+  const double alone = predicted(sharded("pre", true), cluster_of(4)).time.step_ms;
+  EXPECT_NEAR(predicted(sharded("pre", true), even).time.step_ms, alone, 1e-6);
+  EXPECT_GT(predicted(sharded("pre", true), uneven).time.step_ms, 1.2 * alone);
+}
+
+TEST(Prediction, MoreRanksHoldLess) {
+  const double two = predicted(sharded("pre", true), cluster_of(2)).memory.peak;
+  EXPECT_LT(predicted(sharded("pre", true), cluster_of(8)).memory.peak, two);
+  Json options = sharded("pre", true);
+  options["checkpointing"] = "block";
+  options["seq_length"] = 8192;
+  Json plain = options;
+  plain["checkpointing"] = "none";
+  const Prediction with = predicted(options, cluster_of(2)),
+                   without = predicted(plain, cluster_of(2));
+  EXPECT_LT(with.memory.peak, 0.6 * without.memory.peak);
+  EXPECT_GT(with.time.step_ms, without.time.step_ms);
+}
+
+TEST(PlanSearch, TheFrontHasNoPointThatAnotherBeats) {
+  SearchSpace space;
+  Cluster cluster = cluster_of(8);
+  cluster.memory_bytes = 12e9;
+  const Json asked{{"model", "llama3.2-1b"}, {"seq_length", 1024}, {"mode", "bookkeeping"}};
+  space.base = resolve_for(asked, cluster);
+  space.global_batch = 64;
+  space.axes = default_axes(space.base, cluster, asked);
+  const SearchResult found = search(space, cluster, 5);
+  ASSERT_GT(found.fits, 0);
+  ASSERT_LT(found.fits, found.tried);
+  ASSERT_FALSE(found.too_large.empty());
+  for (const Candidate& candidate : found.fitting) {
+    EXPECT_LE(candidate.prediction.memory.peak, cluster.memory_bytes);
+    EXPECT_EQ(candidate.options.batch_size * candidate.options.grad_accum * 8, 64);
+  }
+  for (size_t i = 1; i < found.front.size(); ++i) {
+    EXPECT_LT(found.front[i].prediction.memory.peak, found.front[i - 1].prediction.memory.peak);
+    EXPECT_LE(found.front[i].prediction.samples_per_s, found.front[i - 1].prediction.samples_per_s);
+  }
+  EXPECT_NE(why_not(found.too_large[0], cluster).find("saves"), std::string::npos);
+}
+
+TEST(FitCheck, RefusesWhatCannotFitAndNothingElse) {
+  ExperimentOptions options;
+  options.model = "linear";
+  options.hidden_dim = 1'000'000;  // 32 TB of weights
+  options.device = "cpu";
+  options.profile = "off";
+  options.seed = 1;
+  const records::Result refused = experiment::measure_experiment(options);
+  EXPECT_EQ(refused.status, "oom");
+  EXPECT_EQ(refused.phase, "plan");
+  EXPECT_NE(refused.error.find("check_memory = false"), std::string::npos) << refused.error;
+  EXPECT_TRUE(refused.steps.empty());
+  EXPECT_GT(refused.memory.peak_bytes, refused.bytes_free);
+
+  const c10::Device cpu(c10::kCPU);
+  const ExperimentOptions resolved = experiment::resolve_experiment(options);
+  EXPECT_TRUE(refusal_of(resolved, cpu, 1));
+  ExperimentOptions other = resolved;
+  other.check_memory = false;
+  EXPECT_FALSE(refusal_of(other, cpu, 1));
+  other = resolved;
+  other.memory_limit_mb = 1;  // the allocator refuses, where it happens
+  EXPECT_FALSE(refusal_of(other, cpu, 1));
+  options.model = "llama3-tiny";
+  options.hidden_dim = 0;
+  EXPECT_FALSE(refusal_of(experiment::resolve_experiment(options), cpu, 1));
+}
+
+TEST(MachineProfileFile, IsReadBackAndNamesWhatIsWrong) {
+  const MachineProfile profile = machine_of(true);
+  const Json json = to_json(profile);
+  EXPECT_EQ(to_json(profile_from_json(json, "again")), json);
+  Json broken = json;
+  broken["element_gb_per_s"] = -1;
+  try {
+    profile_from_json(broken, "file.json");
+    FAIL() << "a negative rate was taken";
+  } catch (const UsageError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("file.json"), std::string::npos) << text;
+    EXPECT_NE(text.find("element_gb_per_s"), std::string::npos) << text;
+  }
+  // A measured shape has its own rate, whatever the others are.
+  EXPECT_NEAR(product_seconds(profile.rates("bfloat16"), 64, 64, 64), 2.0 * 64 * 64 * 64 / 5e12,
+              1e-9);
+}
+
+}  // namespace
+}  // namespace moonshard::plan
