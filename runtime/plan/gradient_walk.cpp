@@ -16,7 +16,8 @@ GradientWalk::GradientWalk(const PlannedModel& model, bool is_private,
       units_(model.units(sharding, situation.ranks)),
       parts_(sharding.parallel == "fsdp"),
       offloads_(parts_ && sharding.cpu_offload),
-      held_(units_.size(), 0) {
+      held_(units_.size(), 0),
+      sums_(units_.size(), 0) {
   const int64_t holders = units_.empty() ? 1 : units_[0].ranks;
   single_ = parts_ ? holders == 1 : sharding.parallel == "none" || situation.ranks == 1;
   updates_early_ = is_private && !situation.graph;
@@ -24,6 +25,8 @@ GradientWalk::GradientWalk(const PlannedModel& model, bool is_private,
 
 void GradientWalk::form(size_t unit, double bytes) {
   if (situation_.graph) return;  // in its own memory, from step to step
+  // Without a wrapper layers add to the sums of the micro-batches before.
+  if (sharding_.parallel == "none" && summed_.contains(unit)) return;
   ledger_.add(Holder::Gradients, bytes);
   held_[unit] += bytes;
 }
@@ -33,11 +36,24 @@ void GradientWalk::complete(size_t unit) {
     if (!sharding_.no_sync || last_) send(unit);
   } else if (offloads_) {
     leave(unit);
-  } else if (updates_early_ && last_) {
-    reserve(held_[unit] / static_cast<double>(model_.sum_bytes));
-    ledger_.free(Holder::Gradients, held_[unit]);
-    held_[unit] = 0;
+  } else {
+    add_up(unit);
   }
+}
+
+// One rank: what a micro-batch has formed is added to the sums, which stay until the update.
+void GradientWalk::add_up(size_t unit) {
+  const bool first = summed_.insert(unit).second;
+  if (first) {
+    sums_[unit] = held_[unit];
+  } else {
+    ledger_.free(Holder::Gradients, held_[unit]);
+  }
+  held_[unit] = 0;
+  if (!updates_early_ || !last_) return;
+  reserve(sums_[unit] / static_cast<double>(model_.sum_bytes));
+  ledger_.free(Holder::Gradients, sums_[unit]);
+  summed_.erase(unit);
 }
 
 void GradientWalk::send(size_t unit) {

@@ -43,6 +43,7 @@ class GradientWalk {
   }
   void send(size_t unit);
   void leave(size_t unit);
+  void add_up(size_t unit);
   void limit(size_t most);
   void reserve(double held);
 
@@ -54,6 +55,7 @@ class GradientWalk {
   bool parts_, single_, updates_early_, offloads_;
   bool last_ = true, reserved_ = false;
   std::vector<double> held_;  ///< by unit: gradients that its layers have formed
+  std::vector<double> sums_;  ///< by unit, on one rank: of the micro-batches before
   std::deque<InFlight> in_flight_;
   std::deque<double> leaving_;
   std::set<size_t> summed_;

@@ -135,7 +135,6 @@ class Walk {
 
   void head_backward(int pass) {
     outside_ = pass == 1 ? 0 : rows_ * static_cast<double>(kept_.outside);
-    const bool is_private = ways_.is_private;
     add(Holder::OutputGradients, rows_ * static_cast<double>(kept_.head_working));
     for (size_t i = model_.behind.size(); i-- > 0;) {
       const PlannedLayer& layer = model_.behind[i];

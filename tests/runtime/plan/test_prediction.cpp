@@ -69,7 +69,8 @@ TEST(Prediction, PeakMemoryIsWhatAStepHolds) {
     for (const char* mode : {"none", "bookkeeping", "flash"}) {
       for (const Json& extra :
            {Json{{"parallel", "none"}}, Json{{"parallel", "fsdp"}, {"world", "fake:2"}},
-            Json{{"checkpointing", "block"}}, Json{{"lora_rank", 2}}}) {
+            Json{{"checkpointing", "block"}}, Json{{"lora_rank", 2}}, Json{{"grad_accum", 3}},
+            Json{{"grad_accum", 3}, {"parallel", "fsdp"}}}) {
         Json options{{"model", model},   {"mode", mode},     {"batch_size", 8},
                      {"seq_length", 64}, {"num_layers", 4},  {"optimizer", "adam"},
                      {"seed", 1},        {"iters", 1},       {"warmup", 1},
