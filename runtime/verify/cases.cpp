@@ -1,6 +1,7 @@
 #include "runtime/verify/cases.h"
 
 #include "runtime/models/registry.h"
+#include "runtime/privacy/engine_names.h"
 #include "runtime/verify/mechanism_variants.h"
 
 namespace moonshard::verify {
@@ -128,15 +129,18 @@ const std::vector<Variant>& variants() {
           clip.clipping = "per_layer";
           step.grad_accum = 2;
         });
-    add("groups", "bounds for groups of parameters",
-        [](ModelOptions& model, ClipOptions& clip, StepOptions&) { in_groups(model, clip); })
-        .every_format = true;
-    add("groups+accumulation", "bounds for groups of parameters, two micro-batches",
-        [](ModelOptions& model, ClipOptions& clip, StepOptions& step) {
-          in_groups(model, clip);
-          step.grad_accum = 2;
-        })
-        .presets = Variant::Presets::Few;
+    Variant& grouped =
+        add("groups", "bounds for groups of parameters",
+            [](ModelOptions& model, ClipOptions& clip, StepOptions&) { in_groups(model, clip); });
+    grouped.every_format = grouped.splits_layers = true;
+    Variant& summed =
+        add("groups+accumulation", "bounds for groups of parameters, two micro-batches",
+            [](ModelOptions& model, ClipOptions& clip, StepOptions& step) {
+              in_groups(model, clip);
+              step.grad_accum = 2;
+            });
+    summed.splits_layers = true;
+    summed.presets = Variant::Presets::Few;
     Variant& filled = add("padded", "drawn batches in micro-batches of one size, filled up",
                           [](ModelOptions&, ClipOptions&, StepOptions&) {});
     filled.draws = filled.fills_up = true;
@@ -271,6 +275,8 @@ void shrink(const Variant& variant, models::ModelOptions& model, bool wrapped) {
 
 bool applies(const Variant& variant, const std::string& engine) {
   if (variant.private_only && engine == "none") return false;
+  for (const privacy::EngineDescription& known : privacy::engine_descriptions())
+    if (known.name == engine && !known.built_in && variant.splits_layers) return false;
   return !variant.flash_only || engine.starts_with("flash") || engine == "auto";
 }
 

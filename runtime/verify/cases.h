@@ -33,10 +33,12 @@ struct Variant {
   /// what does not depend on kinds of layers.
   enum class Presets { All, Few, One } presets = Presets::All;
   std::string optimizer = "sgd";
-  bool draws = false;       ///< batches are drawn by Poisson sampling; one of them is empty
-  bool fills_up = false;    ///< micro-batches have rows that count nowhere (Batch::counted)
-  bool secret = false;      ///< noise is drawn under a secret of the operating system
-  bool own_pass = false;    ///< bfloat16 against a pass of the reference's own (reference.h)
+  bool draws = false;     ///< batches are drawn by Poisson sampling; one of them is empty
+  bool fills_up = false;  ///< micro-batches have rows that count nowhere (Batch::counted)
+  bool secret = false;    ///< noise is drawn under a secret of the operating system
+  bool own_pass = false;  ///< bfloat16 against a pass of the reference's own (reference.h)
+  /// A layer's weight and bias have two bounds: engines of scripts have one norm for both.
+  bool splits_layers = false;
   bool neighbours = false;  ///< sums with and without a sample are compared (neighbours.h)
 };
 const std::vector<Variant>& variants();

@@ -78,7 +78,8 @@ void add_mechanism_variants(std::vector<Variant>& list) {
       [](ModelOptions& model, ClipOptions& clip, StepOptions&) {
         clip.noise_multiplier = 0.7;
         in_groups(model, clip);
-      });
+      })
+      .splits_layers = true;
   // What a model draws for its samples is as secret as the noise, and nobody could repeat it.
   add("secret", "noise under the secret of the process, on its grid",
       [](ModelOptions& model, ClipOptions& clip, StepOptions&) {
@@ -117,7 +118,8 @@ void add_neighbour_variants(std::vector<Variant>& list) {
   add("neighbour+per_layer", "the same with a bound for each layer: together the whole bound",
       [](ModelOptions&, ClipOptions& clip, StepOptions&) { clip.clipping = "per_layer"; });
   add("neighbour+groups", "the same with groups of parameters: together the whole bound",
-      [](ModelOptions& model, ClipOptions& clip, StepOptions&) { in_groups(model, clip); });
+      [](ModelOptions& model, ClipOptions& clip, StepOptions&) { in_groups(model, clip); })
+      .splits_layers = true;
   add("neighbour+padded", "the same in batches of one size, filled up",
       [](ModelOptions&, ClipOptions&, StepOptions&) {})
       .fills_up = true;
