@@ -266,7 +266,7 @@ class Calibration {
         const double work = 4 * static_cast<double>(samples * heads * dim) *
                             static_cast<double>(T) * static_cast<double>(T) * (causal ? 0.5 : 1);
         rates.attention.push_back({static_cast<double>(T), static_cast<double>(dim), work / once,
-                                   2.5 * work / std::max(both - once, 0.2 * both)});
+                                   kAttentionBackward * work / std::max(both - once, 0.2 * both)});
       }
     }
   }

@@ -17,8 +17,11 @@ struct ProductRate {
   double m = 0, n = 0, k = 0, per_s = 0;
 };
 
-/// Attention of T positions: operations per second (4 T^2 d per head, half of it if causal;
-/// backward 2.5 times as many) forward and backward.
+/// Operations of attention's backward pass, over those of forward.
+inline constexpr double kAttentionBackward = 2.5;
+
+/// Attention of T positions: operations per second (4 T^2 d per head, half of it if causal) forward
+/// and backward.
 struct AttentionRate {
   double positions = 0, head_dim = 0, forward_per_s = 0, backward_per_s = 0;
 };

@@ -8,12 +8,11 @@
 #include "runtime/base/check.h"
 #include "runtime/comm/links.h"
 #include "runtime/records/schema_json.h"
+#include "runtime/train/step_graph.h"
 
 namespace moonshard::plan {
 namespace {
 
-// Of a step, from which launching kernels makes compile = auto replay a graph (train/step_watch.h).
-constexpr double kBoundByHost = 0.8;
 // What an allocator needs beyond its tensors, in pieces that are too small for what is asked.
 constexpr double kFragmentation = 0.03;
 // And what predictions of recomputed blocks were too small by, at most.
@@ -81,7 +80,8 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   prediction.two_passes = ways.two_passes;
   prediction.time = simulate_step(model, ways, options, timed, cluster.machine);
   if (may_be_a_graph(options, cluster)) {
-    const bool is_bound = prediction.time.host_ms >= kBoundByHost * prediction.time.step_ms;
+    const bool is_bound =
+        prediction.time.host_ms >= train::StepGraph::kHostBound * prediction.time.step_ms;
     prediction.graph = options.compile == "yes" || is_bound;
   }
   timed.graph = prediction.graph;

@@ -9,7 +9,6 @@ namespace {
 
 // Of noise beside the memory traffic of the update, which hides the rest of it.
 constexpr double kNoiseShown = 0.25;
-constexpr double kAttentionBackward = 2.5;  // operations, over those of forward
 // Deterministic operations, where backward runs twice: attention's backward takes so much longer,
 // and so many times what a block keeps is written by filling new tensors.
 constexpr double kInOrder = 0.7, kFilled = 3;

@@ -25,8 +25,6 @@ constexpr int64_t kMostCaptures = 8;
 // A capture takes as long as some ten steps. Drawn batches have three equal sizes in a row now and
 // then, and the graph of them fits hardly any later one.
 constexpr int64_t kWorthwhile = 10, kMostHardlyUsed = 2;
-// From this share of the host on, compile = auto makes graphs.
-constexpr double kHostBound = 0.8;
 
 enum class Imitation { No, Works, Fails };
 std::atomic<Imitation> imitation{Imitation::No};

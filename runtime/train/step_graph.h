@@ -27,6 +27,8 @@ class StepGraph {
  public:
   /// Steps of equal shapes before one is captured.
   static constexpr int64_t kEagerSteps = 2;
+  /// From this share of the host in a step on, compile = auto makes graphs.
+  static constexpr double kHostBound = 0.8;
 
   enum class Way { Eager, Capture, Replay };
 
