@@ -68,6 +68,15 @@ bool is_fast() {
   return (getauxval(AT_HWCAP) & HWCAP_SHA2) != 0;
 }
 
+// The instruction for both (palignr) has a header that multiplies its constant, which is none any
+// more for a compiler that checks multiplications.
+__attribute__((target("sse4.1"))) inline __m128i halves_between(__m128i low, __m128i high) {
+  return _mm_castpd_si128(_mm_shuffle_pd(_mm_castsi128_pd(low), _mm_castsi128_pd(high), 1));
+}
+__attribute__((target("sse4.1"))) inline __m128i words_after_first(__m128i low, __m128i high) {
+  return _mm_shuffle_epi32(_mm_blend_epi16(low, high, 0x03), 0x39);
+}
+
 // Four rounds at a time; w has the last sixteen words of the schedule.
 __attribute__((target("+crypto"))) void compress_fast(uint32_t* state, const uint8_t* data,
                                                       size_t blocks) {
@@ -100,6 +109,15 @@ bool is_fast() {
          __builtin_cpu_supports("sse4.1") != 0;
 }
 
+// The instruction for both (palignr) has a header that multiplies its constant, which is none any
+// more for a compiler that checks multiplications.
+__attribute__((target("sse4.1"))) inline __m128i halves_between(__m128i low, __m128i high) {
+  return _mm_castpd_si128(_mm_shuffle_pd(_mm_castsi128_pd(low), _mm_castsi128_pd(high), 1));
+}
+__attribute__((target("sse4.1"))) inline __m128i words_after_first(__m128i low, __m128i high) {
+  return _mm_shuffle_epi32(_mm_blend_epi16(low, high, 0x03), 0x39);
+}
+
 // Four rounds at a time; w has the last sixteen words of the schedule. The instructions want the
 // state as (a, b, e, f) and (c, d, g, h), highest word first.
 __attribute__((target("sha,sse4.1"))) void compress_fast(uint32_t* state, const uint8_t* data,
@@ -109,7 +127,7 @@ __attribute__((target("sha,sse4.1"))) void compress_fast(uint32_t* state, const 
   auto* upper = reinterpret_cast<__m128i*>(state + 4);
   const __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128(lower), 0xb1);
   const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128(upper), 0x1b);
-  __m128i abef = _mm_alignr_epi8(cdab, efgh, 8), cdgh = _mm_blend_epi16(efgh, cdab, 0xf0);
+  __m128i abef = halves_between(efgh, cdab), cdgh = _mm_blend_epi16(efgh, cdab, 0xf0);
   for (; blocks > 0; --blocks, data += Sha256::kBlockBytes) {
     const __m128i abef_before = abef, cdgh_before = cdgh;
     __m128i w[4];
@@ -123,7 +141,7 @@ __attribute__((target("sha,sse4.1"))) void compress_fast(uint32_t* state, const 
       const __m128i words = _mm_add_epi32(w[i % 4], _mm_load_si128(constants));
       cdgh = _mm_sha256rnds2_epu32(cdgh, abef, words);
       abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(words, 0x0e));
-      const __m128i between = _mm_alignr_epi8(w[(i + 3) % 4], w[(i + 2) % 4], 4);
+      const __m128i between = words_after_first(w[(i + 2) % 4], w[(i + 3) % 4]);
       w[i % 4] = _mm_sha256msg2_epu32(
           _mm_add_epi32(_mm_sha256msg1_epu32(w[i % 4], w[(i + 1) % 4]), between), w[(i + 3) % 4]);
     }
@@ -132,7 +150,7 @@ __attribute__((target("sha,sse4.1"))) void compress_fast(uint32_t* state, const 
   }
   const __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
   _mm_storeu_si128(lower, _mm_blend_epi16(feba, dchg, 0xf0));
-  _mm_storeu_si128(upper, _mm_alignr_epi8(dchg, feba, 8));
+  _mm_storeu_si128(upper, halves_between(feba, dchg));
 }
 
 #else
