@@ -35,6 +35,7 @@ class DurableRun::Parts final : public DurableParts {
                              const SaveOptions& options) override {
     return saver_.save(folder, options);
   }
+  void prepare() { saver_.prepare(); }
   std::vector<SaveOutcome> ended_saves() override { return saver_.ended(); }
   double seconds() const override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
@@ -70,6 +71,7 @@ DurableRun::DurableRun(train::Trainer& trainer, Saver& saver, std::filesystem::p
 DurableRun::~DurableRun() = default;
 
 void DurableRun::after_step(int64_t step) {
+  if (!std::exchange(is_prepared_, true)) parts_->prepare();
   try {
     course_->after_step(step);
   } catch (const Stopped&) {

@@ -41,6 +41,7 @@ class DurableRun {
   class Parts;
 
   StopSignals signals_;
+  bool is_prepared_ = false;  ///< the saver, by the first step
   std::unique_ptr<Parts> parts_;
   std::unique_ptr<DurableCourse> course_;
 };

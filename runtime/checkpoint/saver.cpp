@@ -80,6 +80,14 @@ void check_saveable(train::Trainer& trainer) {
            trainer.half_done());
 }
 
+// Of ranks that have the same, one writes: all with ddp, those of other copies with fsdp.
+bool writes_a_part(train::Trainer& trainer) {
+  const sharding::ShardingOptions& sharding = trainer.sharding_options();
+  const int ranks = trainer.world().size();
+  return trainer.world().rank() <
+         (sharding.parallel == "ddp" ? 1 : sharding::ranks_of_a_copy(sharding, ranks));
+}
+
 SaveJob begin(train::Trainer& trainer, const fs::path& folder, const SaveOptions& options,
               bool looks_for_base, std::optional<weights::BaseWeights>& base) {
   comm::World& world = trainer.world();
@@ -93,10 +101,6 @@ SaveJob begin(train::Trainer& trainer, const fs::path& folder, const SaveOptions
       options,
       {},
       {}};
-  // Of ranks that have the same, one writes: all with ddp, those of other copies with fsdp.
-  const sharding::ShardingOptions& sharding = trainer.sharding_options();
-  const int writers =
-      sharding.parallel == "ddp" ? 1 : sharding::ranks_of_a_copy(sharding, world.size());
   if (looks_for_base) {
     job.ranks.run([&] {
       base = weights::base_weights(trainer.model());
@@ -105,7 +109,7 @@ SaveJob begin(train::Trainer& trainer, const fs::path& folder, const SaveOptions
   }
   const auto left_out =
       options.whole || !trainer.model().has_values_of_files() ? std::nullopt : base;
-  if (world.rank() < writers)
+  if (writes_a_part(trainer))
     job.state = rank_state(trainer.parallel(), trainer.optimizer(), left_out);
   const int64_t step = trainer.state().step;
   const std::string name = job.ranks.run_on_first([&] {
@@ -123,28 +127,66 @@ SaveJob begin(train::Trainer& trainer, const fs::path& folder, const SaveOptions
 
 }  // namespace
 
-// Page-locked memory is slow to get, and copies from a GPU are several times faster into it.
+// Page-locked memory is slow to get (seconds for a large model), and copies from a GPU are several
+// times faster into it.
 struct Saver::Copies {
   std::map<std::string, at::Tensor> values, low;
+  std::thread getting;
+
+  ~Copies() { wait(); }
+  void wait() {
+    if (getting.joinable()) getting.join();
+  }
+
+  struct Place {
+    at::Tensor* held;
+    std::vector<int64_t> sizes;
+    at::TensorOptions options;
+  };
+  // Empty where the memory is there already.
+  static std::optional<Place> missing(std::map<std::string, at::Tensor>& known,
+                                      const std::string& name, const at::Tensor& tensor) {
+    at::Tensor& held = known[name];
+    if (!tensor.defined() || (held.defined() && held.sizes() == tensor.sizes() &&
+                              held.scalar_type() == tensor.scalar_type()))
+      return std::nullopt;
+    const auto options = at::TensorOptions().dtype(tensor.scalar_type());
+    return Place{&held, tensor.sizes().vec(), options.pinned_memory(tensor.is_cuda())};
+  }
+  static void fill(const Place& place) { *place.held = at::empty(place.sizes, place.options); }
 
   static void copy(std::map<std::string, at::Tensor>& known, const std::string& name,
                    at::Tensor& tensor) {
     if (!tensor.defined()) return;
-    at::Tensor& held = known[name];
-    if (!held.defined() || held.sizes() != tensor.sizes() ||
-        held.scalar_type() != tensor.scalar_type()) {
-      const auto options = at::TensorOptions().dtype(tensor.scalar_type());
-      held = at::empty(tensor.sizes(), options.pinned_memory(tensor.is_cuda()));
-    }
-    held.copy_(tensor, /*non_blocking=*/true);
-    tensor = held;
+    if (const auto place = missing(known, name, tensor)) fill(*place);
+    tensor = known[name].copy_(tensor, /*non_blocking=*/true);
   }
   void take(RankState& state) {
+    wait();
     const at::NoGradGuard no_grad;
     for (TensorPart& part : state.parts) {
       copy(values, part.name, part.values);
       copy(low, part.name, part.low);
     }
+  }
+  std::vector<Place> missing(const RankState& state) {
+    wait();
+    std::vector<Place> places;
+    for (const TensorPart& part : state.parts) {
+      if (const auto place = missing(values, part.name, part.values)) places.push_back(*place);
+      if (const auto place = missing(low, part.name, part.low)) places.push_back(*place);
+    }
+    return places;
+  }
+  // In a thread. What cannot be had now is asked for again by the save, which reports it.
+  void get(const RankState& state) {
+    const BlockedSignals blocked;
+    getting = std::thread([places = missing(state)] {
+      try {
+        for (const Place& place : places) fill(place);
+      } catch (const std::exception&) {
+      }
+    });
   }
 };
 
@@ -194,6 +236,17 @@ std::vector<SaveOutcome> Saver::finish() {
 std::vector<SaveOutcome> Saver::ended() {
   if (behind_ == nullptr || behind_->is_done.load(std::memory_order_acquire)) join();
   return std::exchange(unheard_, {});
+}
+
+void Saver::prepare() {
+  // Of a model from files only what was trained is saved, and that is small.
+  if (!writes_a_part(trainer_) || trainer_.model().has_values_of_files()) return;
+  copies_->get(rank_state(trainer_.parallel(), trainer_.optimizer(), std::nullopt));
+}
+
+bool Saver::is_prepared() {
+  return copies_->missing(rank_state(trainer_.parallel(), trainer_.optimizer(), std::nullopt))
+      .empty();
 }
 
 fs::path Saver::save(const fs::path& folder, const SaveOptions& options) {

@@ -24,6 +24,12 @@ class Saver {
   /// Waits for the save in progress.
   ~Saver();
 
+  /// Takes the host memory for copies of a save behind the steps, in a thread: the first save has
+  /// not to wait for it. After a step, when the optimizer has its states.
+  void prepare();
+  /// Waits for prepare(), and says whether its memory fits what a save would copy.
+  bool is_prepared();
+
   /// Writes a checkpoint into a folder of them and returns its path, where it will be if it is not
   /// waited for. All ranks together; an error on one is an error on all. What fails behind the
   /// steps is in the outcome: the run goes on, and the older checkpoint stands.

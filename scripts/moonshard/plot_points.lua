@@ -51,10 +51,10 @@ end
 --- Median step time in ms, or the mean where no median was written.
 function M.step_ms(point) return M.metric(point, "median_time_ms") or M.metric(point, "avg_time_ms") end
 
---- The value of an axis in the words of the sweep's script ("no_dp"), else the effective one.
+--- The value of an axis in the words of the sweep's script ("no_dp"), else the effective one: 0 asks for the model's own.
 function M.axis_value(point, axis)
   local asked = M.list(point.asked)[axis]
-  if asked ~= nil and type(asked) ~= "userdata" and type(asked) ~= "table" then return asked end
+  if asked ~= nil and asked ~= 0 and type(asked) ~= "userdata" and type(asked) ~= "table" then return asked end
   return M.list(point.options)[axis]
 end
 
@@ -111,10 +111,13 @@ function M.growing_axis(results, ...)
   end
 end
 
---- Varying axes besides those given.
+--- Varying axes besides those given, without those that follow from the model: in a comparison of models, each with its own batch.
 function M.other_axes(results, ...)
   local given = { ... }
-  return lists.select(M.varying(results), function(axis) return not lists.contains(given, axis) end)
+  local axes = lists.select(M.varying(results), function(axis) return not lists.contains(given, axis) end)
+  if not lists.contains(axes, "model") then return axes end
+  local models = count_told(results, { "model" })
+  return lists.select(axes, function(axis) return axis == "model" or count_told(results, { "model", axis }) > models end)
 end
 
 local function word(axis, value, alone)
@@ -155,8 +158,16 @@ end
 --- The number of ranks that a point's world only models; nil where all of its ranks ran.
 function M.modelled_ranks(point)
   local world = M.list(point.options).world
-  return tonumber(type(world) == "string" and world:match("^fake:(%d+)$") or nil)
+  return tonumber(type(world) == "string" and (world:match("^fake:(%d+)$") or world:match("^modelled:(%d+)")) or nil)
 end
+
+--- What of a point is modelled: "communication" of one rank that ran (world = fake:N), "all" of a simulated run (ms.plan); nil: nothing.
+function M.modelled_part(point)
+  if not M.modelled_ranks(point) then return nil end
+  return M.list(point.options).world:find "^modelled:" and "all" or "communication"
+end
+
+local function is_simulated(point) return M.modelled_part(point) == "all" end
 
 --- How many ranks a point has: of its record, else of what was asked for, so that a point that failed has them, too.
 function M.ranks(point)
@@ -174,6 +185,11 @@ end
 
 --- What is modelled in these results, in one sentence; nil where nothing is.
 function M.modelled_note(results)
+  local simulated = lists.select(results.points, is_simulated)
+  if #simulated > 0 then
+    return ("Modelled: %s simulated by ms.plan; every figure is a prediction, nothing was measured."):format(
+      #simulated == #results.points and "all points were" or ("%d of %d points were"):format(#simulated, #results.points))
+  end
   local modelled = lists.select(results.points, M.modelled_ranks)
   if #modelled == 0 then return nil end
   local links = lists.unique(lists.map(modelled, function(point) return tostring(M.list(point.options).link or "unknown") end))
@@ -196,10 +212,15 @@ function M.subject(results)
   local ranks, modelled = M.number(options.nproc), results.points[1] and M.modelled_ranks(results.points[1])
   local parallel = not varies.parallel and options.parallel
   if type(parallel) == "string" and parallel ~= "none" then
-    parts[#parts + 1] = modelled and ("%s, one rank of %d"):format(parallel, modelled)
+    parts[#parts + 1] = modelled and is_simulated(results.points[1]) and parallel
+      or modelled and ("%s, one rank of %d"):format(parallel, modelled)
       or ranks and ranks > 1 and ("%s on %d ranks"):format(parallel, ranks) or parallel
   end
-  if M.is_modelled(results) then parts[#parts + 1] = "communication modelled" end
+  if #lists.select(results.points, is_simulated) > 0 then
+    parts[#parts + 1] = "modelled"
+  elseif M.is_modelled(results) then
+    parts[#parts + 1] = "communication modelled"
+  end
   if type(options.device) == "string" and not varies.device and options.device ~= "auto" then
     parts[#parts + 1] = options.device
   end

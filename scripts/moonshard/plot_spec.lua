@@ -112,7 +112,7 @@ function M.grouped(results, ask)
   local function series_name(point) return points_of.name(point, series_axes, ask.category_axes ~= nil) end
   local series, largest = M.collect(ask.keep and lists.select(results.points, ask.keep) or results.points, {
     series = series_name, x = function(point) return points_of.name(point, axes) end, value = ask.value, spread = ask.spread,
-    categories = categories, colors = M.colors(results, series_name), axes = points_of.varying(results),
+    categories = categories, colors = M.colors(results, series_name), axes = points_of.other_axes(results),
   })
   if not series then return nil end
   local unit, factor = unit_for(ask.measure, largest)
@@ -142,7 +142,7 @@ function M.lines_over(results, ask)
   for _, group in ipairs(groups) do
     local series, largest = M.collect(group.points, {
       series = series_name, x = function(point) return points_of.number(points_of.axis_value(point, axis)) end, value = ask.value,
-      colors = M.colors(results, series_name), axes = points_of.varying(results),
+      colors = M.colors(results, series_name), axes = points_of.other_axes(results),
     })
     if series then
       all_largest = math.max(all_largest, largest)

@@ -104,7 +104,7 @@ local function failures_section(results)
   local rows, logs = {}, {}
   for _, point in ipairs(results.points) do
     if point.status ~= "ok" then
-      local name = plot_points.name(point, plot_points.varying(results), true)
+      local name = plot_points.name(point, plot_points.other_axes(results), true)
       local without_record = (point.status == "planned" or point.status == "running") and "it has not run to its end; resume the sweep"
         or "no result was written"
       rows[#rows + 1] = { point.id:sub(1, 8), name, point.status, point.error ~= "" and point.error or without_record }

@@ -184,6 +184,19 @@ describe("a figure's contents", function()
     assert.are.same({ "mode", "memory_budget_mb", "seq_length" }, varying(results))
   end)
 
+  it("leave out of names what follows from the model", function()
+    local plot_points = require "moonshard.plot_points"
+    local function point(model, batch, mode) return { options = { model = model, batch_size = batch, mode = mode, seq_length = 1024 },
+      asked = { seq_length = 0 } } end
+    local results = { axes = { "model", "batch_size", "mode" }, points = { point("a", 1, "none"), point("a", 1, "ghost"),
+      point("b", 8, "none"), point("b", 8, "ghost") } }
+    assert.are.same({ "model", "mode" }, plot_points.other_axes(results))
+    results.points[5] = point("b", 16, "none")
+    assert.are.same({ "model", "batch_size", "mode" }, plot_points.other_axes(results))
+    -- 0 asks for the model's own length, which the record has.
+    assert.are.equal(1024, plot_points.axis_value(results.points[1], "seq_length"))
+  end)
+
   it("units follow the size of the figures", function()
     local large = plots.spec(made_up.llama(), "memory_comparison").panels[1]
     assert.are.equal("GiB", large.y.unit)

@@ -183,7 +183,7 @@ function M.warning(results)
   local signs = {}
   for _, point in ipairs(good) do
     local sign = sign_of_load(point)
-    if sign then signs[#signs + 1] = ("%s: %s"):format(plot_points.name(point, plot_points.varying(results), true), sign) end
+    if sign then signs[#signs + 1] = ("%s: %s"):format(plot_points.name(point, plot_points.other_axes(results), true), sign) end
   end
   if #signs == 0 then return nil end
   local shown = table.concat(signs, "; ", 1, math.min(#signs, 3)) .. (#signs > 3 and ("; and %d more"):format(#signs - 3) or "")

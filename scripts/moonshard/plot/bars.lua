@@ -27,7 +27,7 @@ end
 
 --- Figure: what the script's own function of a point returned, a panel per number.
 function M.own_metrics(results, options)
-  local names, panels, axes = {}, {}, plot_points.varying(results)
+  local names, panels, axes = {}, {}, plot_points.other_axes(results)
   local series = options.series or plot_points.series_axis(results, options)
   if #axes > 1 and not lists.contains(axes, series) then series = axes[1] end -- all axes are numbers
   for _, point in ipairs(results.points) do
@@ -167,7 +167,7 @@ end
 --- Figure: memory at the stages of a run (after data, after model creation, after warm-up): allocated, its maximum and reserved,
 -- for every configuration (document 003).
 function M.stage_memory(results)
-  local axes, panels = plot_points.varying(results), {}
+  local axes, panels = plot_points.other_axes(results), {}
   local names = lists.map(results.points, function(point) return plot_points.name(point, axes) end)
   for _, stage in ipairs(stages_of(results)) do
     local panel = stage_panel(results, stage, names)
@@ -194,7 +194,7 @@ end
 --- The point of each group that is largest along the growing axis and has layers.
 local function largest_points(results, axis)
   local chosen = {}
-  for _, group in ipairs(plot_spec.groups(results, axis and plot_points.other_axes(results, axis) or plot_points.varying(results))) do
+  for _, group in ipairs(plot_spec.groups(results, axis and plot_points.other_axes(results, axis) or plot_points.other_axes(results))) do
     local best
     for _, point in ipairs(group.points) do
       local size = axis and tonumber(point.options[axis]) or 0

@@ -45,7 +45,7 @@ function M.memory_vs_time_tradeoff(results, options)
   local time_unit, per_ms = plot_spec.time_unit(largest_ms)
   local function series_name(point) return plot_points.name(point, { axis }) end
   local series, largest = plot_spec.collect(results.points, {
-    series = series_name, colors = plot_spec.colors(results, series_name), axes = plot_points.varying(results),
+    series = series_name, colors = plot_spec.colors(results, series_name), axes = plot_points.other_axes(results),
     x = function(point) return step_ms(point) and plot_points.peak_bytes(point) and step_ms(point) * per_ms or nil end,
     value = function(point) return plot_points.step_ms(point) and plot_points.peak_bytes(point) end,
     text = function(point) return #axes > 0 and plot_points.name(point, axes) or "" end,
@@ -95,7 +95,7 @@ function M.performance_tradeoff(results, options)
   if not scatter then return nil, reason end
   local panel = scatter.panels[1]
   panel.title = "Time and memory"
-  local panels = { panel, ratio_panel(results, plot_points.varying(results), options) }
+  local panels = { panel, ratio_panel(results, plot_points.other_axes(results), options) }
   return plot_spec.spec("Performance trade-off", results, panels,
     { width = #panels > 1 and 1250 or 900, note = scatter.note })
 end

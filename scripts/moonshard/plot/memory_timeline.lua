@@ -84,7 +84,7 @@ local function totals_panel(found, axes, per_ms, factor)
 end
 
 return { memory_timeline = function(results)
-  local axes, found, largest, longest = plot_points.varying(results), {}, 0, 0
+  local axes, found, largest, longest = plot_points.other_axes(results), {}, 0, 0
   local missing = {}
   for _, point in ipairs(results.points) do
     local timeline = timeline_of(point)

@@ -11,7 +11,7 @@ function M.phases(results)
   local count = #results.points
   local lying = count > 6
   local panel = plot_spec.stacked(results.points, { parts = plot_points.phases(results.points), value = plot_points.phase_ms,
-    axes = plot_points.varying(results), measure = "ms", label = "step time", horizontal = lying })
+    axes = plot_points.other_axes(results), measure = "ms", label = "step time", horizontal = lying })
   if not panel then return nil, "needs points with status ok and times of phases (profile = phases)" end
   return plot_spec.spec("Phases of a step", results, { panel },
     { width = 1000, height = lying and math.min(1600, 180 + 30 * count) or 560, note = "Medians over the measured steps." })
@@ -81,7 +81,7 @@ function M.memory_breakdown_comparison(results)
     for _, row in ipairs(breakdown(point)) do owners[#owners + 1] = tostring(plot_points.list(row).owner) end
   end
   local panel = plot_spec.stacked(results.points, { parts = plot_points.owners_in_order(owners), value = bytes_of,
-    axes = plot_points.varying(results), measure = "bytes", label = "memory at the peak" })
+    axes = plot_points.other_axes(results), measure = "bytes", label = "memory at the peak" })
   if not panel then return nil, "needs points with status ok and memory by owner (profile = phases)" end
   return plot_spec.spec("Memory by owner at the peak of a step", results, { panel },
     { width = math.max(900, math.min(1600, 200 + 110 * #results.points)), height = 600 })

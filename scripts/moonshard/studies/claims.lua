@@ -143,7 +143,7 @@ function M.bound(rule)
         local interval, reason = statistics.of_metric(point, rule.metric)
         figures[#figures + 1] = figure
         items[#items + 1] = { value = figure, interval = interval, reason = reason,
-          at = plot_points.name(point, plot_points.varying(runs), true) }
+          at = plot_points.name(point, plot_points.other_axes(runs), true) }
       end
     end
     local claim = native.analysis.bound_claim(rule, figures)

@@ -63,7 +63,7 @@ function M.describe(results, verified)
     if found and length > longest then largest, answer, longest = point, found, length end
   end
   if largest then
-    lines[#lines + 1] = ("%s, squared norms of the watched step:"):format(plot_points.name(largest, plot_points.varying(results), true))
+    lines[#lines + 1] = ("%s, squared norms of the watched step:"):format(plot_points.name(largest, plot_points.other_axes(results), true))
     for _, row in ipairs(answer.rows) do
       lines[#lines + 1] = ("  rank %d before %s"):format(plot_points.number(row.rank) or 0, shown(row.before))
       lines[#lines + 1] = ("  rank %d after  %s"):format(plot_points.number(row.rank) or 0, shown(row.after))

@@ -35,7 +35,7 @@ function M.hints(results)
   if count == 0 then return nil end
   local lines = { ("Time of the run: %.0f s in %d points: %.0f s of measured steps, %.0f s of warm-up, %.0f s of starting, data, models "
     .. "and profiled steps; the slowest point is %s, %.0f s"):format(sum.whole, count, sum.measured, sum.warmup, sum.rest,
-    plot_points.name(slowest.point, plot_points.varying(results), true), slowest.seconds) }
+    plot_points.name(slowest.point, plot_points.other_axes(results), true), slowest.seconds) }
   local hints = {}
   if iterations > statistics.least_steps then
     hints[#hints + 1] = { saved = sum.measured * (1 - statistics.least_steps / iterations),

@@ -38,16 +38,22 @@ end
 --- What the process of a point is told, so that it need not read the whole grid: JSON on one line.
 function M.told(point) return native.records.to_json_line { id = point.id, options = point.options } end
 
+--- Whether points of this sweep run its script again.
+function M.runs_points(job)
+  return job.sweep.by_command ~= nil and job.sweep.by_command.words ~= nil
+    and (job.sweep.own_run ~= nil or native.launch.has_own_parts())
+end
+
 --- The program and its words for a point's process, and the variable that tells it which point.
 -- @tparam table job a sweep at work
+-- @tparam boolean starts_ranks false where somebody else starts all ranks of a point
 -- @treturn {string,...} words
 -- @treturn table variables
-function M.child(job, point)
-  local words = job.sweep.by_command and job.sweep.by_command.words
-  local ranks = point.options.nproc or 1
-  if not words or not (job.sweep.own_run or native.launch.has_own_parts()) then
+function M.child(job, point, starts_ranks)
+  if not M.runs_points(job) then
     return { native.launch.program("moonshard"), "point", job.folder.path, point.id }, { MOONSHARD_POINT = M.told(point) }
   end
+  local words, ranks = job.sweep.by_command.words, starts_ranks ~= false and point.options.nproc or 1
   local told = { script = words[1], number = state.count, folder = job.folder.path, id = point.id, earlier = state.folders,
     point = { id = point.id, options = point.options, asked = point.asked } }
   -- The ranks of an experiment each run the script up to the sweep.

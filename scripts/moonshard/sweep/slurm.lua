@@ -35,6 +35,10 @@ local function sbatch_value(text) return '"' .. text:gsub('[\\"]', "\\%0") .. '"
 --- A folder in a file name with Slurm's own signs: %A is the job's number, %% a percent sign.
 local function in_pattern(path) return (path:gsub("%%", "%%%%")) end
 
+-- A task that has saved and asks to be started again (trainer:durable, a signal before the time limit) goes back into the queue, as does
+-- one whose node was lost or given to somebody else. bash hears of a signal only while it waits.
+local asks_again, most_restarts, seconds_before_limit = 75, 100, 60
+
 --- The batch script of one array. Each task finds its point by its number.
 local function script_of(job, array)
   local slurm, timeout = job.slurm, job.options.timeout
@@ -46,21 +50,33 @@ local function script_of(job, array)
     ("#SBATCH --array=1-%d"):format(#array.points),
     ("#SBATCH --ntasks=%d"):format(array.nproc),
     "#SBATCH --output=" .. sbatch_value(in_pattern(slurm.folder) .. "/task_%A_%a.txt"),
-    "#SBATCH --open-mode=append",
+    "#SBATCH --open-mode=append", "#SBATCH --requeue", ("#SBATCH --signal=B:TERM@%d"):format(seconds_before_limit),
   }, gpus, {
     -- The node that runs a task must not check for the parent, which is on another machine.
     "unset MOONSHARD_PARENT_PID",
     ("id=$(sed -n \"${SLURM_ARRAY_TASK_ID}p\" %s)"):format(shell.quoted(array.list)),
-    ("export MOONSHARD_POINT=\"$(sed -n \"${SLURM_ARRAY_TASK_ID}p\" %s)\""):format(shell.quoted(array.told)),
+    ("export %s=\"$(sed -n \"${SLURM_ARRAY_TASK_ID}p\" %s)\""):format(array.variable, shell.quoted(array.told)),
     ("point=%s/points/$id"):format(shell.quoted(slurm.path)),
     "mkdir -p \"$point\"; echo running >\"$point/status\"",
     ("%ssrun --ntasks=%d --output=\"${point//%%/%%%%}/log.rank%%t.txt\" --open-mode=append --kill-on-bad-exit=1 \\"):format(
       limit, array.nproc),
-    ("  %s point %s \"$id\""):format(shell.quoted(native.launch.program("moonshard")), shell.quoted(slurm.path)),
-    "code=$?",
+    "  " .. array.command .. " &",
+    "work=$!",
+    "trap 'asked=yes; kill -TERM $work' TERM",
+    "wait $work; code=$?",
+    "[ -n \"$asked\" ] && [ $code -gt 128 ] && { wait $work; code=$?; }",
+    ("if [ $code = %d ] && [ \"${SLURM_RESTART_COUNT:-0}\" -lt %d ]; then"):format(asks_again, most_restarts),
+    "  scontrol requeue \"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\" && exit 0",
+    "fi",
     "echo $code >\"$point/exit_code.part\" && mv \"$point/exit_code.part\" \"$point/exit_code\"",
     "exit $code\n",
   }), "\n")
+end
+
+--- What srun runs for every point of an array: an experiment is told its id by word, a script by its variable.
+local function command_of(job, words)
+  if scripts.runs_points(job) then return table.concat(lists.map(words, shell.quoted), " ") end
+  return ('%s %s %s "$id"'):format(shell.quoted(words[1]), words[2], shell.quoted(job.slurm.path))
 end
 
 --- Submits one array to Slurm; stores its number in the folder before anything else, so that no resumed sweep
@@ -75,7 +91,12 @@ local function submit(job, array)
   end
   array.list = ("%s/points_%d.txt"):format(slurm.folder, array.number)
   array.told = ("%s/points_%d.jsonl"):format(slurm.folder, array.number)
-  local told = lists.map(array.points, scripts.told)
+  local told = {}
+  for i, point in ipairs(array.points) do
+    local words, variables = scripts.child(job, point, false)
+    array.variable, told[i] = next(variables)
+    array.command = array.command or command_of(job, words)
+  end
   records.write_file(job.folder.writer, ("slurm/points_%d.jsonl"):format(array.number), table.concat(told, "\n") .. "\n")
   records.write_file(job.folder.writer, ("slurm/points_%d.txt"):format(array.number), table.concat(ids, "\n") .. "\n")
   records.write_file(job.folder.writer, ("slurm/job_%d.sh"):format(array.number), script_of(job, array))
@@ -100,10 +121,11 @@ local function tasks_at_work(job, number)
 end
 
 --- Arrays of points that need the same number of ranks on the same kind of device.
-local function group(points)
+local function group(job, points)
   local arrays, open = {}, {}
   for _, point in ipairs(points) do
-    local nproc, on_gpu = point.options.nproc or 1, point.options.device == "cuda"
+    -- A function of the script is one process, whatever it starts.
+    local nproc, on_gpu = not job.sweep.own_run and point.options.nproc or 1, point.options.device == "cuda"
     local key = ("%d %s"):format(nproc, tostring(on_gpu))
     local array = open[key]
     if not array or #array.points == most_tasks then
@@ -208,7 +230,7 @@ local function wait_for(job, arrays)
 end
 
 local function submit_all(job, points, arrays)
-  for _, array in ipairs(group(points)) do
+  for _, array in ipairs(group(job, points)) do
     array.number = #job.slurm.jobs + 1
     submit(job, array)
     arrays[#arrays + 1] = array

@@ -200,6 +200,15 @@ TEST(DurableRun, ASaveThatFailsIsAWarning) {
   }
 }
 
+// Of a large model that takes longer than the copy: no step is to wait for it.
+TEST(DurableRun, TakesTheMemoryOfItsCopiesBehindTheFirstStep) {
+  const TemporaryFolder folder;
+  Part part(llama_setting(), folder.path(), every(100));
+  EXPECT_FALSE(part.saver.is_prepared());
+  part.step();
+  EXPECT_TRUE(part.saver.is_prepared());
+}
+
 TEST(DurableRun, SavesAndEndsOnSigterm) {
   const TemporaryFolder folder;
   {

@@ -66,6 +66,34 @@ describe("--launcher slurm", function()
     assert.is_true(support.exists(("%s/points/%s/log.rank1.txt"):format(place:run_path(), point.id)))
   end)
 
+  slurm_it("points may be functions of the script", function()
+    place:script([[
+      ms.sweep { out = "OUT/own", grid = { seq_length = { 8, 16 } },
+        run = function(point) return { twice = 2 * point.seq_length, task = tonumber(os.getenv "SLURM_ARRAY_TASK_ID") } end }:run()]])
+    local result = place:run("sweep sweep.lua --launcher slurm", { environment = environment })
+    assert.are.equal(0, result.code, result.out .. result.err)
+    for i, point in ipairs(ms.load(support.first_line(("ls -d %s/results/own/*"):format(place.path))).points) do
+      assert.are.equal("ok", point.status, point.error)
+      assert.are.equal(8 * i * 2, point.metrics.twice)
+      assert.are.equal(i, point.metrics.task)
+    end
+  end)
+
+  slurm_it("a point that has saved and asks to be started again is put into the queue again", function()
+    -- Slurm starts it again two minutes later: the test need not wait for that.
+    place:script([[ms.sweep { out = "OUT", grid = { seq_length = { 8 } }, run = function() os.exit(75) end }:run()]])
+    local parent = place:start("sweep sweep.lua --launcher slurm", environment)
+    finally(function()
+      support.run("scancel --me", { environment = environment })
+      support.kill(parent)
+    end)
+    assert.is_true(support.wait_for(function()
+      return support.run("squeue --noheader --array --format='%T %r %K'", { environment = environment }).out:find("PENDING BeginTime 1")
+    end, 30), squeue() .. support.read(place.path .. "/out"))
+    local point = ms.load(place:run_path()).points[1]
+    assert.are.equal("running", point.status)
+  end)
+
   slurm_it("a task that ends without a record, and one that takes too long, are recorded as such", function()
     local prefix = place.path .. "/prefix"
     os.execute(("mkdir -p %s/bin && ln -s %s %s/share"):format(prefix, (place.program:gsub("/bin/moonshard$", "/share")), prefix))
