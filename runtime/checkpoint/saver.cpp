@@ -239,8 +239,8 @@ std::vector<SaveOutcome> Saver::ended() {
 }
 
 void Saver::prepare() {
-  // Of a model from files only what was trained is saved, and that is small.
-  if (!writes_a_part(trainer_) || trainer_.model().has_values_of_files()) return;
+  // Of a model with a base in files only the adapters are saved, and those are small.
+  if (!writes_a_part(trainer_) || weights::has_base_weights(trainer_.model())) return;
   copies_->get(rank_state(trainer_.parallel(), trainer_.optimizer(), std::nullopt));
 }
 

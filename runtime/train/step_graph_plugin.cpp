@@ -3,6 +3,7 @@
 //
 // Not at::cuda::CUDAGraph: when a capture fails, that one leaves the allocator in the middle of it;
 // and it makes LibTorch's generators part of the graph, where here they are to refuse.
+#include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -55,6 +56,8 @@ class AllocatorGraph : public CudaGraph {
   void begin() override {
     const c10::cuda::CUDAGuard guard(device_);
     C10_CUDA_CHECK(cudaDeviceSynchronize());
+    // Workspaces of cuBLAS (64 MiB a stream) that eager steps have used: replays have their own.
+    at::cuda::clearCublasWorkspaces();
     allocator::emptyCache();
     pool_ = at::cuda::graph_pool_handle();
     on_stream_.emplace(capture_stream(device_));

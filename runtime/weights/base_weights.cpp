@@ -28,10 +28,14 @@ void add_tensor(Sha256& sum, const WeightSource& source, const std::string& name
 
 }  // namespace
 
-std::optional<BaseWeights> base_weights(const models::Model& model) {
+bool has_base_weights(const models::Model& model) {
   const models::ModelOptions& options = model.options();
-  if (options.lora_rank == 0 || options.weights.empty() || !model.has_values_of_files())
-    return std::nullopt;
+  return options.lora_rank > 0 && !options.weights.empty() && model.has_values_of_files();
+}
+
+std::optional<BaseWeights> base_weights(const models::Model& model) {
+  if (!has_base_weights(model)) return std::nullopt;
+  const models::ModelOptions& options = model.options();
   const WeightSource source = open_weights(options.weights);
   const auto in_files = tensors_of_parameters(model, source);
   BaseWeights base;

@@ -18,8 +18,11 @@ struct BaseWeights {
   std::vector<std::string> parameters;  ///< frozen from the start, and in the files; sorted
 };
 
-/// Of a model with adapters whose weights came from files, and have not been replaced by a
-/// checkpoint's since; none for others. Reads the files.
+/// Whether a model has adapters, and weights that came from files and have not been replaced by a
+/// checkpoint's since.
+bool has_base_weights(const models::Model& model);
+
+/// Of such a model; none for others. Reads the files.
 std::optional<BaseWeights> base_weights(const models::Model& model);
 
 }  // namespace moonshard::weights

@@ -8,6 +8,7 @@
 #include "runtime/experiment/experiment.h"
 #include "runtime/models/families/linear/linear.h"
 #include "runtime/models/registry.h"
+#include "runtime/profile/memory.h"
 #include "runtime/train/step_graph.h"
 #include "tests/kernels/on_gpu.h"
 
@@ -264,6 +265,18 @@ TEST_F(GraphGpu, GraphsComeAndGoWithTheirTrainers) {
     first.trainer.reset();
     EXPECT_TRUE(has_phase(second.trainer->step(), "graph"));
   }
+}
+
+// cuBLAS takes 64 MiB for every stream that it sees: that of eager steps is not needed any more.
+TEST_F(GraphGpu, ACaptureGivesTheWorkspacesOfEagerStepsBack) {
+  const Training run = make_run({}, true);
+  const auto allocated = [] {
+    return profile::read_memory(c10::Device(c10::kCUDA, 0)).allocated_bytes;
+  };
+  for (int i = 0; i < StepGraph::kEagerSteps; ++i) run.trainer->step();
+  const int64_t before = allocated();
+  EXPECT_TRUE(has_phase(run.trainer->step(), "graph"));
+  EXPECT_LT(allocated() - before, int64_t{32} << 20);
 }
 
 TEST_F(GraphGpu, HoldsAllMicroBatchesOfAStep) {
