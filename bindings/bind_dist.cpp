@@ -12,7 +12,7 @@
 #include "runtime/comm/world.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/plan/rank_memory.h"
-#include "runtime/sharding/sharding_options.h"
+#include "runtime/sharding/unit_policy.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -115,10 +115,24 @@ sol::object broadcast(const Arguments& args) {
   return answer(args.state(), tensor, value);
 }
 
+// policies = { { units = "root", offload = true }, … } as the option that it stands for.
+Json with_policy_option(const Arguments& args, int n) {
+  Json options = args.options(n);
+  const auto found = options.find("policies");
+  if (found == options.end()) return options;
+  const std::string where = fmt::format("{}: option 'policies'", args.function_name());
+  MS_CHECK(!options.contains("unit_policies"),
+           "{}: expected it or unit_policies, the same as a text, got both", where);
+  options["unit_policies"] =
+      sharding::unit_policies_text(sharding::unit_policies_from_json(where, *found));
+  options.erase("policies");
+  return options;
+}
+
 // Checked now and returned as a plain table; ms.trainer reads it back through the same schema.
 sol::object checked_parallel(const Arguments& args, const char* parallel) {
   sharding::ShardingOptions options;
-  const Json table = args.options(1);
+  const Json table = with_policy_option(args, 1);
   MS_CHECK(!table.contains("parallel"),
            "{}: unknown option 'parallel'; the function's name says which", args.function_name());
   sharding::sharding_schema().assign_all(&options, table);
@@ -205,7 +219,8 @@ void bind_dist(sol::table ms) {
          rank_memory);
   const std::vector<std::string> fsdp_alone{
       "sharding",          "wrap",        "min_num_params", "backward_prefetch", "forward_prefetch",
-      "limit_all_gathers", "cpu_offload", "keep_frozen",    "replicate",         "parallel"};
+      "limit_all_gathers", "cpu_offload", "keep_frozen",    "replicate",         "parallel",
+      "reshard_root"};
   document_options<sharding::ShardingOptions>("ms.ddp", sharding::sharding_schema(), fsdp_alone);
   document_options<sharding::ShardingOptions>("ms.fsdp", sharding::sharding_schema(),
                                               {"bucket_mb", "parallel"});

@@ -4,7 +4,10 @@
 #include "bindings/docs.h"
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
+#include "runtime/core/device.h"
 #include "runtime/plan/calibration.h"
+#include "runtime/plan/collective_calibration.h"
+#include "runtime/plan/goodput.h"
 #include "runtime/plan/plan_request.h"
 
 namespace moonshard::bindings {
@@ -47,6 +50,34 @@ void bind_plan(sol::table native) {
          "Writes the simulated step of one configuration as a Chrome trace.",
          [](const Arguments& args) {
            plan::write_trace(args.json(1), args.json(2), args.text(3, "file"));
+         });
+  define(table, "plan", "record", "(options, cluster, steps, folder) -> record",
+         "A simulated run as the record of an experiment, with traces in the folder unless it is "
+         "empty.",
+         [](const Arguments& args) {
+           return plan::record_table(args.json(1), args.json(2), args.integer(3, "steps"),
+                                     args.text(4, "folder"));
+         });
+  define(
+      table, "plan", "goodput", "(run) -> table",
+      "Wall time, goodput and best interval of saves of a run on ranks that fail "
+      "(plan/goodput.h).",
+      [](const Arguments& args) {
+        return plan::to_json(plan::simulate_failures(plan::failure_model_from_json(args.json(1))));
+      });
+  define(table, "plan", "collectives", "(device, seconds) -> list",
+         "Times of collectives between the ranks of this job, which all call it together "
+         "(plan/collective_calibration.h).",
+         [](const Arguments& args) {
+           Json list = Json::array();
+           const auto world = comm::this_world();
+           for (const plan::CollectiveRate& rate : plan::measure_collectives(
+                    *world, resolve_device(args.text(1, "device")), args.number(2, "seconds")))
+             list.push_back({{"operation", rate.operation},
+                             {"ranks", rate.ranks},
+                             {"bytes", rate.bytes},
+                             {"seconds", rate.seconds}});
+           return list;
          });
   define(table, "plan", "calibrate", "(device, seconds) -> profile",
          "Measures this machine (plan/calibration.h).", run_calibration);

@@ -10,6 +10,8 @@
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/experiment/measurement.h"
+#include "runtime/models/registry.h"
+#include "runtime/plan/trainer_check.h"
 #include "runtime/privacy/clip_groups.h"
 #include "runtime/records/schema_json.h"
 
@@ -99,6 +101,7 @@ const OptionSchema& privacy_schema() {
 
 // What a trainer takes besides its parts.
 struct TrainerOptions : train::StepOptions {
+  bool check_memory = true;
   bool record_layers = false;
   bool record_timeline = false;
   bool record_details = false;
@@ -109,6 +112,8 @@ const OptionSchema& trainer_schema() {
     using T = TrainerOptions;
     s.also_known({"model", "clip", "optimizer", "data", "parallel", "privacy"});
     train::add_step_options<T>(s);
+    s.boolean<T>("check_memory", &T::check_memory,
+                 "refuse before the start what cannot fit into memory, with advice");
     s.boolean<T>("record_layers", &T::record_layers,
                  "put each layer's norms into the step's report");
     s.boolean<T>("record_timeline", &T::record_timeline,
@@ -133,6 +138,13 @@ TrainerOptions read_trainer_options(const Arguments& args, const sol::table& tab
   TrainerOptions read;
   trainer_schema().assign_all(&read, options);
   return read;
+}
+
+plan::BatchShape shape_of(const DataHandle& data, const models::Model& model) {
+  if (data.dataset != nullptr) return plan::shape_of_samples(*data.dataset, data.loader.batch_size);
+  const models::Preset& preset = models::find_preset(model.options().model);
+  return {data.batch_size > 0 ? data.batch_size : preset.batch_size,
+          data.seq_length > 0 ? data.seq_length : preset.seq_length};
 }
 
 sol::object make_trainer(const Arguments& args) {
@@ -164,7 +176,11 @@ sol::object make_trainer(const Arguments& args) {
            "trains without privacy; give an engine (ms.clip \"auto\"), or leave privacy out");
   parts.data =
       open_source(data, *parts.model, *parts.world, options, parts.privacy.secure, parts.clip.mode);
+  const plan::BatchShape shape = shape_of(data, *parts.model);
+  if (options.check_memory) plan::refuse_trainer_that_cannot_fit(parts, shape);
   TrainerHandle handle;
+  handle.options =
+      std::make_shared<experiment::ExperimentOptions>(plan::options_of_parts(parts, shape));
   handle.model = parts.model;
   handle.trainer = std::make_shared<train::Trainer>(std::move(parts));
   handle.trainer->record_layers(options.record_layers);
@@ -184,13 +200,30 @@ Json norms_by_layer(const train::StepReport& report) {
   return list;
 }
 
+// A step; where memory runs out, the error says what was held and what would save it.
+train::StepReport checked_step(const Arguments& args, train::Trainer& trainer) {
+  experiment::ExperimentOptions options = *args.self<TrainerHandle>("Trainer").options;
+  Batch batch;
+  if (!args.missing(2)) {
+    batch = read_batch(args, 2, trainer.model());
+    const plan::BatchShape shape = plan::shape_of_batch(batch);
+    options.batch_size = shape.batch_size;
+    options.seq_length = shape.seq_length;
+  }
+  const plan::StepMemoryWatch watch(trainer.model().seam().anchor.device());
+  try {
+    return args.missing(2) ? trainer.step() : trainer.step(batch);
+  } catch (const OutOfMemoryError& error) {
+    watch.rethrow(error, options, trainer.world().size());
+  }
+}
+
 sol::object run_step(const Arguments& args) {
   train::Trainer& trainer = open_trainer(args);
   const std::shared_ptr<checkpoint::DurableRun> durable =
       args.self<TrainerHandle>("Trainer").durable;
   if (durable != nullptr) durable->before_step();
-  const train::StepReport report =
-      args.missing(2) ? trainer.step() : trainer.step(read_batch(args, 2, trainer.model()));
+  const train::StepReport report = checked_step(args, trainer);
   const CurveOptions& curve = args.self<TrainerHandle>("Trainer").curve;
   Json row;
   if (curve.on) row = records::json_of(experiment::step_row(report, curve.norms));

@@ -19,6 +19,7 @@ void bind_dist(sol::table ms);  // ms.dist, ms.fsdp, ms.ddp
 void bind_experiment(sol::table ms,
                      sol::table native);  // ms.run, ms.resolve, ms.options
 void bind_plan(sol::table native);        // predictions, for the Lua library
+void bind_tracing(sol::table native);     // what traces say, for the Lua library
 void bind_records(sol::table native);     // run folders, for the Lua library
 void bind_analysis(sol::table native);    // analysis of results, for the Lua library
 void bind_export(sol::table native);      // file formats of other programs, for the Lua library

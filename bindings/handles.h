@@ -6,6 +6,7 @@
 #include "runtime/checkpoint/durable.h"
 #include "runtime/comm/world.h"
 #include "runtime/data/dataset_source.h"
+#include "runtime/experiment/experiment_options.h"
 #include "runtime/models/model.h"
 #include "runtime/sharding/sharding_options.h"
 #include "runtime/train/trainer.h"
@@ -42,6 +43,8 @@ struct TrainerHandle {
   std::shared_ptr<checkpoint::DurableRun> durable = {};  ///< from durable()
   std::string durable_folder = {};
   CurveOptions curve = {};
+  /// What its steps are like, for advice where memory runs out.
+  std::shared_ptr<const experiment::ExperimentOptions> options = {};
 };
 
 // Opens the data source that a trainer's option `data` describes.

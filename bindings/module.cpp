@@ -103,6 +103,7 @@ sol::table bind_all(lua_State* L, sol::table native) {
   bind_dist(ms);
   bind_experiment(ms, native);
   bind_plan(native);
+  bind_tracing(native);
   bind_records(native);
   bind_analysis(native);
   bind_export(native);

@@ -12,7 +12,7 @@ install(FILES bindings/python/moonshard/kernel.py DESTINATION ${CMAKE_INSTALL_DA
 # The C++ library: find_package(moonshard), then link moonshard::runtime, or moonshard::bindings for Lua.
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moonshard)
 set_target_properties(moonshard_json PROPERTIES EXPORT_NAME json)
-install(TARGETS moonshard_json moonshard_base moonshard_records moonshard_accountant moonshard_analysis moonshard_descriptors moonshard_processes moonshard_text
+install(TARGETS moonshard_json moonshard_base moonshard_records moonshard_input moonshard_tracing moonshard_accountant moonshard_analysis moonshard_descriptors moonshard_processes moonshard_text
                 moonshard_kernels moonshard_runtime moonshard_bindings
         EXPORT moonshardTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT moonshardTargets NAMESPACE moonshard:: DESTINATION ${package_dir})

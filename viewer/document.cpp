@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "viewer/input/open_file.h"
+#include "runtime/input/open_file.h"
 #include "viewer/readers/requests.h"
 
 namespace moonshard::viewer {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "viewer/input/open_file.h"
+#include "runtime/input/open_file.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/json.h"
-#include "viewer/input/open_file.h"
+#include "runtime/input/open_file.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -2,11 +2,13 @@
 
 #include <filesystem>
 
+#include "runtime/input/open_file.h"
 #include "runtime/records/csv.h"
 #include "runtime/records/plot_spec.h"
-#include "viewer/input/open_file.h"
+#include "viewer/program_answer.h"
 #include "viewer/tracing/memory_snapshot.h"
 #include "viewer/tracing/trace_index.h"
+#include "viewer/tracing/trace_path.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -35,6 +37,7 @@ struct Store::Entry {
       return stamp_of(fs::path(request.folder) / "points" / request.names.front() / "result.json") +
              stamp_of(fs::path(request.folder) / "points" / request.names.front());
     }
+    if (request.kind == ReadRequest::Kind::Program) return 0;  // no file: never out of date
     uint64_t sum = 0;
     for (const std::string& name : request.names) sum += stamp_of(fs::path(request.folder) / name);
     return sum;
@@ -168,6 +171,9 @@ void Store::read(const std::shared_ptr<Entry>& entry) {
   std::string error = error_of([&] {
     const Kind kind = entry->request.kind;
     if (kind == Kind::Snapshot) value = read_as.operator()<MemorySnapshot>();
+    if (kind == Kind::Program)
+      value = std::make_shared<const std::string>(ask_program(entry->request.names, entry->stop));
+    if (kind == Kind::Path) value = read_as.operator()<TracePath>();
     if (kind == Kind::Log) value = read_as.operator()<std::string>();
     if (kind == Kind::Table) value = read_as.operator()<records::CsvTable>();
     if (kind == Kind::Plot) value = read_as.operator()<records::PlotSpec>();

@@ -38,8 +38,8 @@ class Store {
   Loaded<PointDetail> detail(const std::string& folder, const std::string& id) {
     return file<PointDetail>({ReadRequest::Kind::Details, folder, {id}});
   }
-  /// PointDetail, IndexedTrace, MemorySnapshot, std::string, records::CsvTable or
-  /// records::PlotSpec, as kind says.
+  /// What the program says (std::string), PointDetail, IndexedTrace, TracePath, MemorySnapshot,
+  /// std::string, records::CsvTable or records::PlotSpec, as kind says.
   template <class T>
   Loaded<T> file(const ReadRequest& request) {
     Loaded<void> found = find_or_add(request);

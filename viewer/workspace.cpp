@@ -278,7 +278,13 @@ const std::string& Workspace::words(PointRef ref) const {
 
 bool Workspace::is_modelled(PointRef ref) const {
   const Value world = option(ref, "world");
-  return world.kind == Value::Kind::Text && run(ref).text_of(world).starts_with("fake:");
+  return is_simulated(ref) ||
+         (world.kind == Value::Kind::Text && run(ref).text_of(world).starts_with("fake:"));
+}
+
+bool Workspace::is_simulated(PointRef ref) const {
+  const Value world = option(ref, "world");
+  return world.kind == Value::Kind::Text && run(ref).text_of(world).starts_with("modelled:");
 }
 
 }  // namespace moonshard::viewer

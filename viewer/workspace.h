@@ -90,8 +90,11 @@ class Workspace {
   const std::string& short_name(PointRef ref) const;
   /// The same without the run's name.
   const std::string& words(PointRef ref) const;
-  /// One rank of several ran, and what the others would send is modelled (world = "fake:N").
+  /// One rank of several ran, and what the others would send is modelled (world = "fake:N"), or
+  /// nothing ran at all.
   bool is_modelled(PointRef ref) const;
+  /// A plan's simulated run (world = "modelled:…"): every figure is modelled.
+  bool is_simulated(PointRef ref) const;
 
   /// Options and metrics that any of the open folders has, and the swept ones among them.
   const FilterKeys& keys() const { return keys_; }

@@ -26,6 +26,8 @@ constexpr Verb kVerbs[] = {
     {"report", "write a run as one HTML page to send", &lua_command, &lua_help},
     {"generate", "continue a text with a model", &lua_command, &lua_help},
     {"plan", "predict memory and time on a cluster, and find what fits", &lua_command, &lua_help},
+    {"trace", "say what a step waited for, what it would take without, and how two differ",
+     &lua_command, &lua_help},
     {"models", "list the model presets", &lua_command, &lua_help},
     {"engines", "list the clipping engines", &lua_command, &lua_help},
     {"verify", "compare every engine with per-sample gradients by plain autograd", &verify_command,

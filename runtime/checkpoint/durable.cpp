@@ -71,7 +71,7 @@ DurableRun::DurableRun(train::Trainer& trainer, Saver& saver, std::filesystem::p
 DurableRun::~DurableRun() = default;
 
 void DurableRun::after_step(int64_t step) {
-  if (!std::exchange(is_prepared_, true)) parts_->prepare();
+  if (steps_until_prepared_ > 0 && --steps_until_prepared_ == 0) parts_->prepare();
   try {
     course_->after_step(step);
   } catch (const Stopped&) {

@@ -41,7 +41,7 @@ class DurableRun {
   class Parts;
 
   StopSignals signals_;
-  bool is_prepared_ = false;  ///< the saver, by the first step
+  int steps_until_prepared_ = 3;  ///< the first ones make one-time choices by the clock
   std::unique_ptr<Parts> parts_;
   std::unique_ptr<DurableCourse> course_;
 };

@@ -60,8 +60,8 @@ class ComputeWeights {
  public:
   explicit ComputeWeights(models::Model& model) {
     const profile::OwnerScope cast(profile::Owner::CastParameters);
-    const at::ScalarType type = model.seam().compute_type;
     for (const auto& layer : model.layers()) {
+      const at::ScalarType type = layer->compute_type();
       if (layer->kind != models::kinds::kLinear && layer->kind != models::kinds::kEmbedding)
         continue;
       for (models::Parameter* parameter : {layer->weight, layer->bias}) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "kernels/counter_noise/counter_noise.h"
@@ -73,6 +74,11 @@ at::ScalarType Model::kept_type(const Parameter& parameter) const {
   const at::ScalarType kept = dtype_from_name(options_.dtype);
   const bool is_narrower = c10::elementSize(seam_.compute_type) < c10::elementSize(kept);
   return !parameter.trainable && is_narrower ? seam_.compute_type : kept;
+}
+
+bool Model::computes_in_double() const {
+  return std::all_of(layers_.begin(), layers_.end(),
+                     [](const auto& layer) { return layer->compute_type() == at::kDouble; });
 }
 
 bool Model::starts_trained(const std::string& name) const {

@@ -97,6 +97,8 @@ class Model {
   /// Whether the options let a parameter of that name be trained; it may have been frozen since.
   bool starts_trained(const std::string& name) const;
 
+  /// Whether all layers compute in float64: factors and sums are then float64, too.
+  bool computes_in_double() const;
   /// What a parameter is kept in: frozen ones in the compute dtype, where that is narrower.
   at::ScalarType kept_type(const Parameter& parameter) const;
 

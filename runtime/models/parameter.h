@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,8 +57,11 @@ struct ParamLayer {
   ParamLayer *lora_down = nullptr, *lora_up = nullptr;
   double lora_scale = 0;
   double lora_dropout = 0;  ///< probability that a number of the adapter's input is dropped
+  /// Where given, it computes in this dtype instead of the seam's.
+  std::optional<at::ScalarType> own_type = {};
 
   bool trainable() const { return weight->trainable || (bias != nullptr && bias->trainable); }
+  inline at::ScalarType compute_type() const;
 };
 
 /// Receives, for every parametered layer in backward order:
@@ -101,7 +105,8 @@ struct Seam {
   ParameterKeeper* keeper = nullptr;
   at::Tensor anchor;
   at::Tensor no_anchor;  ///< the same without gradients: for layers that need none
-  at::ScalarType compute_type = at::kFloat;  ///< compute dtype; weights are cast to it
+  /// Of the computation; weights are cast to it. A layer may have its own (ParamLayer::own_type).
+  at::ScalarType compute_type = at::kFloat;
   /// Batch::words of the micro-batch that is trained on; undefined outside of a step. Recomputed
   /// blocks read it in the backward pass.
   at::Tensor words;
@@ -109,5 +114,9 @@ struct Seam {
   /// differentiates by itself: no seam, no consumer. For references to compare engines with.
   bool plain_autograd = false;
 };
+
+at::ScalarType ParamLayer::compute_type() const {
+  return own_type.value_or(seam->compute_type);
+}
 
 }  // namespace moonshard::models

@@ -136,8 +136,9 @@ bool Optimizer::decays(const models::Parameter& parameter) {
 }
 
 void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise) {
-  prepare(parts, noise);
   std::vector<kernels::UpdatePart> list, undecayed;
+  std::unique_lock lock(mutex_);
+  prepare(parts, noise);
   for (const UpdatedPart& part : parts) {
     const models::Parameter& parameter = *part.parameter;
     if (!is_updated(parameter, noise)) continue;
@@ -159,6 +160,7 @@ void Optimizer::update(const std::vector<UpdatedPart>& parts, const NoiseSpec& n
     told.first_moment = state.tensors[0];
     if (is_adam()) told.second_moment = state.tensors[1];
   }
+  lock.unlock();
   kernels::UpdateRule rule = rule_;
   if (corrects_noise_ && noise.variance > 0) {
     rule.noise_variance = noise.variance;

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,7 +58,8 @@ class Optimizer {
   /// `sums` is the dtype of gradients that do not exist yet.
   void prepare(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise,
                at::ScalarType sums = at::kFloat);
-  /// One update from the parts' grad and rows, whose contents are undefined afterwards.
+  /// One update from the parts' grad and rows, whose contents are undefined afterwards. May run on
+  /// several threads at once, for different parts.
   void update(const std::vector<UpdatedPart>& parts, const NoiseSpec& noise);
   void end_step();
   /// A whole step on whole parameters, without noise.
@@ -99,6 +101,7 @@ class Optimizer {
   std::vector<std::string> state_names_;
   std::map<uint32_t, State> states_;  ///< by the parameter's index; empty when stateless
   std::set<uint32_t> updated_;        ///< in this step
+  std::mutex mutex_;                  ///< of the three above, while updates run
 };
 
 /// The learning rate of a step (1 is the first). After a warm-up it is constant, or decays linearly

@@ -193,11 +193,9 @@ class Ways {
     });
   }
 
-  // auto: the smallest set of ways, then the faster ones while the budget lasts.
+  // auto: the smallest set of ways, then the faster ones while the budget lasts. Its own timings
+  // decide by differences that rates may not tell: what fits must do so with `at_most`.
   void choose(EngineWays& ways) const {
-    // The engine's own times decide, by differences that rates cannot tell: a plan takes the larger
-    // way unless it is clearly slower, so that what it says fits does.
-    constexpr double kUnclear = 0.10;
     struct Upgrade {
       Readers unit;
       int64_t times = 1;
@@ -220,9 +218,10 @@ class Ways {
       }
       if (unit.rows_are_smaller()) to_rows(unit);
       total += unit.smaller() * static_cast<double>(times);
-      if (unit.larger_s() < (1 + kUnclear) * unit.smaller_s()) upgrades.push_back({unit, times});
+      if (situation_.at_most || unit.larger_s() < (1 - privacy::kWorthMemory) * unit.smaller_s())
+        upgrades.push_back({unit, times});
     });
-    if (situation_.budget_bytes < 1e299 && total > situation_.budget_bytes) {
+    if (situation_.budget_is_asked && total > situation_.budget_bytes) {
       ways.two_passes = true;
       return;
     }

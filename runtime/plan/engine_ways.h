@@ -29,11 +29,13 @@ struct EngineWays {
 };
 
 struct EngineSituation {
-  std::string mode;             ///< as the option
-  int64_t samples = 1;          ///< of a micro-batch
-  bool needs_sums = false;      ///< ranks or micro-batches follow: rows must be summed up
-  bool per_layer = false;       ///< clipping = per_layer: nothing waits
-  double budget_bytes = 1e300;  ///< of engine auto
+  std::string mode;              ///< as the option
+  int64_t samples = 1;           ///< of a micro-batch
+  bool needs_sums = false;       ///< ranks or micro-batches follow: rows must be summed up
+  bool per_layer = false;        ///< clipping = per_layer: nothing waits
+  double budget_bytes = 1e300;   ///< of engine auto
+  bool budget_is_asked = false;  ///< memory_budget_mb: beyond it backward runs twice
+  bool at_most = false;          ///< engine auto: the larger way of every layer, within the budget
   std::string flash_algorithm = "auto";
 };
 

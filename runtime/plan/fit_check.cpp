@@ -44,12 +44,86 @@ bool has_known_memory(const std::string& mode) {
   return false;
 }
 
+// The cluster that options run on here, with memory alone known of it.
+Cluster here_of(bool is_gpu, double memory, int ranks) {
+  Cluster cluster;
+  cluster.machine = without_rates(is_gpu, memory);
+  cluster.gpus = ranks;
+  return cluster;
+}
+
+experiment::ExperimentOptions planned_of(const experiment::ExperimentOptions& options) {
+  experiment::ExperimentOptions planned = options;
+  planned.compile = "no";
+  planned.world = "auto";
+  return planned;
+}
+
+// The largest micro-batch below the present one that is predicted to fit, and its peak; 0: none.
+std::pair<int64_t, double> largest_batch(const PlannedModel& model,
+                                         const experiment::ExperimentOptions& planned,
+                                         const Cluster& cluster) {
+  experiment::ExperimentOptions smaller = planned;
+  const auto predicted = [&](int64_t size) {
+    smaller.batch_size = size;
+    return predict(model, smaller, cluster);
+  };
+  int64_t fits = 0, too_large = planned.batch_size;
+  while (too_large - fits > 1) {
+    const int64_t middle = (fits + too_large) / 2;
+    (predicted(middle).fits ? fits : too_large) = middle;
+  }
+  return {fits, fits > 0 ? predicted(fits).memory.peak : 0};
+}
+
+std::vector<records::Saving> savings_of(const PlannedModel& model,
+                                        const experiment::ExperimentOptions& planned,
+                                        const Prediction& prediction, const Cluster& cluster) {
+  analysis::HeldMemory held;
+  for (size_t i = 0; i < kHolders; ++i)
+    if (prediction.memory.at_peak[i] > 0)
+      held.owners.push_back({holder_name(static_cast<Holder>(i)), prediction.memory.at_peak[i]});
+  held.options = experiment::experiment_schema().to_json(&planned);
+  held.ranks = cluster.ranks();
+  std::vector<records::Saving> list = analysis::memory_savings(held);
+  const auto [batch, peak] = largest_batch(model, planned, cluster);
+  if (batch == 0) return list;
+  // The general advice to halve it says less.
+  std::erase_if(list, [](const records::Saving& s) { return s.change.starts_with("batch_size"); });
+  int64_t divisor = batch;
+  while (planned.batch_size % divisor != 0) --divisor;
+  list.insert(list.begin(),
+              {fmt::format("batch_size = {}", batch), prediction.memory.peak - peak,
+               fmt::format("the largest batch that is predicted to fit; batch_size = {}, "
+                           "grad_accum = {} has as many samples in a step",
+                           divisor, planned.grad_accum * planned.batch_size / divisor)});
+  return list;
+}
+
+}  // namespace
+
 std::string size_text(double bytes) {
   return bytes >= kGiB ? fmt::format("{:.1f} GiB", bytes / kGiB)
                        : fmt::format("{:.1f} MiB", bytes / kMiB);
 }
 
-}  // namespace
+std::string advice_lines(const std::vector<records::Saving>& savings) {
+  constexpr size_t kShownSavings = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShownSavings, savings.size()); ++i)
+    text += fmt::format("\n    -> {} saves {}: {}", savings[i].change, size_text(savings[i].bytes),
+                        savings[i].reason);
+  return text;
+}
+
+std::vector<records::Saving> savings_within(const experiment::ExperimentOptions& options,
+                                            double memory, int ranks) {
+  const bool is_gpu = options.device.starts_with("cuda");
+  const experiment::ExperimentOptions planned = planned_of(options);
+  const Cluster cluster = here_of(is_gpu, memory, ranks);
+  const PlannedModel model(planned, planned.seq_length, is_gpu);
+  return savings_of(model, planned, predict(model, planned, cluster), cluster);
+}
 
 double memory_for(const experiment::ExperimentOptions& options, c10::Device device) {
   if (device.is_cuda())
@@ -62,15 +136,13 @@ double memory_for(const experiment::ExperimentOptions& options, c10::Device devi
 }
 
 std::optional<Refusal> refusal_of(const experiment::ExperimentOptions& options, c10::Device device,
-                                  int ranks) {
+                                  int ranks, double already) {
   if (!options.check_memory) return {};
-  const double memory = memory_for(options, device);
-  if (memory <= 0) return {};
-  Cluster cluster;
-  cluster.machine = without_rates(device.is_cuda(), memory);
-  cluster.gpus = ranks;
-  experiment::ExperimentOptions planned = options;
-  planned.compile = "no";
+  const double free = memory_for(options, device);
+  if (free <= 0) return {};
+  const double memory = free + already;
+  const experiment::ExperimentOptions planned = planned_of(options);
+  const Cluster cluster = here_of(device.is_cuda(), memory, ranks);
   const PlannedModel model(planned, planned.seq_length, device.is_cuda());
   const Prediction prediction = predict(model, planned, cluster);
   const double floor = prediction.memory.floor, peak = prediction.memory.peak;
@@ -84,14 +156,10 @@ std::optional<Refusal> refusal_of(const experiment::ExperimentOptions& options, 
   Refusal refusal;
   refusal.needed = no_host ? host : no_floor ? floor : peak;
   refusal.free = no_host ? static_cast<double>(host_free) : memory;
-  analysis::HeldMemory held;
   for (size_t i = 0; i < kHolders; ++i)
     if (prediction.memory.at_peak[i] > 0)
       refusal.owners.push_back({holder_name(static_cast<Holder>(i)), prediction.memory.at_peak[i]});
-  held.options = experiment::experiment_schema().to_json(&options);
-  held.owners = refusal.owners;
-  held.ranks = ranks;
-  refusal.savings = analysis::memory_savings(held);
+  refusal.savings = savings_of(model, planned, prediction, cluster);
   refusal.text = fmt::format(
       "{} cannot fit: expected at most {} on {}, got {} for {}; check_memory = false starts it all "
       "the same",

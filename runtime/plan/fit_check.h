@@ -28,8 +28,20 @@ double memory_for(const experiment::ExperimentOptions& options, c10::Device devi
 /// Resolved options of one rank of `ranks`. A refusal where parameters, gradients and optimizer
 /// state alone are beyond the memory, which is exact, or where the predicted peak is at least half
 /// as much again; of engines whose memory depends on timings or on a script only by the former.
-/// With check_memory = false never.
+/// With check_memory = false never. `already`: bytes of it that are in memory, and not free.
+/// Savings begin with the largest batch that is predicted to fit.
 std::optional<Refusal> refusal_of(const experiment::ExperimentOptions& options, c10::Device device,
-                                  int ranks);
+                                  int ranks, double already = 0);
+
+/// What would save memory in so many bytes, by predicted owners: the largest batch that fits, then
+/// other options.
+std::vector<records::Saving> savings_within(const experiment::ExperimentOptions& options,
+                                            double memory, int ranks);
+
+/// "\n    -> checkpointing = block saves 12.1 GiB: …" of the first five; empty without any.
+std::string advice_lines(const std::vector<records::Saving>& savings);
+
+/// "12.1 GiB", "3.4 MiB".
+std::string size_text(double bytes);
 
 }  // namespace moonshard::plan

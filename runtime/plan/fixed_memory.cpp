@@ -10,51 +10,50 @@ void place_fixed_memory(const PlannedModel& model, bool is_private,
                         const sharding::ShardingOptions& sharding, const MemorySituation& situation,
                         MemoryLedger& ledger, MemoryPlan& plan) {
   const bool parts = sharding.parallel == "fsdp";
-  const bool in_compute_type = model.value_bytes == model.compute_bytes || model.splits;
   const auto compute = static_cast<double>(model.compute_bytes);
   const sharding::UnitOrder order(sharding);
 
   const auto value = static_cast<double>(model.value_bytes);
-  double parameters = 0, updated = 0;
-  const bool offload = parts && sharding.cpu_offload;
-  const bool in_place = in_compute_type && !offload;
-  const bool splits = parts && model.splits;
-  const double half = splits ? 2 : value;
+  // Of what is on the device, and of what offload keeps on the host.
+  struct Place {
+    double parameters = 0, updated = 0;
+  };
+  Place device, host;
   for (const PlannedUnit& unit : model.units(sharding, situation.ranks)) {
+    if (!parts) continue;
     const auto trained = static_cast<double>(unit.trained_shard),
                frozen = static_cast<double>(unit.frozen_shard);
     const auto ranks = static_cast<double>(unit.ranks);
-    if (!parts) continue;
+    const bool in_place = unit.in_compute_type && !unit.offloads;
+    const double half = unit.splits ? 2 : value;
     const bool stays = order.keeps_whole();
-    parameters += (stays && in_place ? trained * ranks : trained) * half;
-    if (splits) parameters += trained * 2;
+    Place& place = unit.offloads ? host : device;
+    place.parameters += (stays && in_place ? trained * ranks : trained) * half;
+    if (unit.splits) place.parameters += trained * 2;
     const bool frozen_stays = stays || sharding.keep_frozen;
-    parameters += (frozen_stays && in_place ? frozen * ranks : frozen) * half;
-    updated += trained;
+    place.parameters += (frozen_stays && in_place ? frozen * ranks : frozen) * half;
+    place.updated += trained;
   }
   if (!parts) {
-    parameters = static_cast<double>(model.num_parameters) * value;
+    device.parameters = static_cast<double>(model.num_parameters) * value;
     // Frozen weights are kept in the compute dtype, where that is narrower.
-    parameters -= static_cast<double>(model.num_parameters - model.num_trained) *
-                  std::max(0.0, value - compute);
-    updated = static_cast<double>(model.num_trained);
+    device.parameters -= static_cast<double>(model.num_parameters - model.num_trained) *
+                         std::max(0.0, value - compute);
+    device.updated = static_cast<double>(model.num_trained);
   }
-  const double state =
-      updated * situation.states * (situation.state_bytes > 0 ? situation.state_bytes : value);
+  const double state_size =
+      situation.states * (situation.state_bytes > 0 ? situation.state_bytes : value);
+  const auto sum_size = static_cast<double>(model.sum_bytes);
   const auto data =
       static_cast<double>(model.batch_bytes(situation.samples) * situation.grad_accum);
-  if (offload) {
-    plan.host = parameters + state + updated * static_cast<double>(model.sum_bytes);
-  } else {
-    ledger.add(Holder::Parameters, parameters);
-    ledger.add(Holder::OptimizerState, state);
-  }
+  plan.host = host.parameters + host.updated * (state_size + sum_size);
+  ledger.add(Holder::Parameters, device.parameters);
+  ledger.add(Holder::OptimizerState, device.updated * state_size);
   ledger.add(Holder::Data, data);
   ledger.add(Holder::Rest, situation.context_bytes);
   plan.fixed = ledger.total() - situation.context_bytes;
   const bool gradients_at_once = !is_private || situation.grad_accum > 1;
-  plan.floor = plan.fixed +
-               (gradients_at_once && !offload ? updated * static_cast<double>(model.sum_bytes) : 0);
+  plan.floor = plan.fixed + (gradients_at_once ? device.updated * sum_size : 0);
 }
 
 }  // namespace moonshard::plan

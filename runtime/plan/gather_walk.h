@@ -30,25 +30,29 @@ class GatherWalk {
   void begin_pass() { is_new_.assign(units_.size(), true); }
   void forward(size_t stretch) {
     use(stretch, [this](size_t u) {
-      order_.when_forward_begins(u, units_.size(), [this](size_t next) { gather(next); });
+      order_.when_forward_begins(u, units_.size(), root_steps_aside(),
+                                 [this](size_t next) { gather(next); });
     });
+    if (stretch == 1 && root_steps_aside()) release(0);
   }
   void forward_ended(size_t stretch) {
     for (const size_t u : of_stretch_[stretch])
       if (parts_ && stretch == units_[u].stretches.back() &&
-          order_.released_after_forward(u, units_.size(), units_[u].is_root))
+          order_.released_after_forward(u, units_.size(), units_[u].is_root, units_[u].reshards))
         release(u);
   }
   void backward(size_t stretch) {
     use(stretch, [this](size_t u) {
       order_.when_backward_begins(u, units_.size(), [this](size_t next) { gather(next); });
     });
+    if (stretch > 0 && stretch + 2 == of_stretch_.size() && root_steps_aside()) release(0);
   }
   void backward_ended(size_t stretch, bool last_pass) {
     for (const size_t u : of_stretch_[stretch]) {
       if (!parts_ || stretch != units_[u].stretches.front()) continue;
       order_.when_backward_ends(u, units_.size(), [this](size_t next) { gather(next); });
-      if (order_.released_after_backward(units_[u].is_root, last_pass)) release(u);
+      if (order_.released_after_backward(units_[u].is_root, units_[u].reshards, last_pass))
+        release(u);
     }
   }
   void end_micro_batch() {
@@ -57,6 +61,10 @@ class GatherWalk {
   }
 
  private:
+  bool root_steps_aside() const {
+    return parts_ && order_.steps_aside(units_[0].is_root, units_[0].reshards);
+  }
+
   template <class Began>
   void use(size_t stretch, const Began& began) {
     for (const size_t u : of_stretch_[stretch]) {
@@ -68,12 +76,11 @@ class GatherWalk {
   }
   // A rank that holds everything reads its part as it lies, and so does one whose row stays.
   double whole_bytes(size_t unit) const {
-    const bool in_place =
-        !sharding_.cpu_offload && (model_.value_bytes == model_.compute_bytes || model_.splits);
     const PlannedUnit& u = units_[unit];
+    const bool in_place = !u.offloads && u.in_compute_type;
     if (!parts_ || (in_place && (u.ranks == 1 || order_.keeps_whole()))) return 0;
     return static_cast<double>((sharding_.keep_frozen ? u.whole_trained() : u.whole()) *
-                               model_.compute_bytes);
+                               u.compute_bytes);
   }
   void gather(size_t unit) {
     if (gathered_[unit]) return;

@@ -15,7 +15,6 @@ GradientWalk::GradientWalk(const PlannedModel& model, bool is_private,
       ledger_(ledger),
       units_(model.units(sharding, situation.ranks)),
       parts_(sharding.parallel == "fsdp"),
-      offloads_(parts_ && sharding.cpu_offload),
       held_(units_.size(), 0),
       sums_(units_.size(), 0) {
   const int64_t holders = units_.empty() ? 1 : units_[0].ranks;
@@ -34,7 +33,7 @@ void GradientWalk::form(size_t unit, double bytes) {
 void GradientWalk::complete(size_t unit) {
   if (!single_) {
     if (!sharding_.no_sync || last_) send(unit);
-  } else if (offloads_) {
+  } else if (units_[unit].offloads) {
     leave(unit);
   } else {
     add_up(unit);
@@ -58,8 +57,7 @@ void GradientWalk::add_up(size_t unit) {
 
 void GradientWalk::send(size_t unit) {
   limit(sharding::kReductionsUnderWay - 1);
-  const double size =
-      sharding_.reduce_dtype == "bfloat16" ? 2 : static_cast<double>(model_.sum_bytes);
+  const double size = units_[unit].narrow_sums ? 2 : static_cast<double>(model_.sum_bytes);
   const double row = static_cast<double>(units_[unit].whole_trained()) * size;
   const double part = parts_ ? static_cast<double>(units_[unit].trained_shard) * size : 0;
   ledger_.add(Holder::Communication, row);
@@ -69,26 +67,42 @@ void GradientWalk::send(size_t unit) {
   in_flight_.push_back({unit, row, part});
 }
 
-// Beside the backward pass; a unit that has left makes room when two more have come.
+// Beside the backward pass; a unit's are freed when its update has ended, which so many others wait
+// for at most.
 void GradientWalk::leave(size_t unit) {
   leaving_.push_back(held_[unit]);
   held_[unit] = 0;
-  for (; leaving_.size() > 2; leaving_.pop_front())
+  for (; leaving_.size() > sharding::kUpdatesBeside; leaving_.pop_front())
     ledger_.free(Holder::Gradients, leaving_.front());
 }
 
 void GradientWalk::limit(size_t most) {
-  for (; in_flight_.size() > most; in_flight_.pop_front()) {
-    const InFlight& oldest = in_flight_.front();
-    ledger_.free(Holder::Communication, oldest.row + oldest.part);
-    if (offloads_) continue;
-    const double sums = sum_bytes(updated_elements(oldest.unit));
-    if (summed_.insert(oldest.unit).second) ledger_.add(Holder::Gradients, sums);
-    if (!updates_early_ || !last_) continue;
-    reserve(updated_elements(oldest.unit));
-    ledger_.free(Holder::Gradients, sums);
-    summed_.erase(oldest.unit);
+  if (!parts_ || sharding_.replicate <= 1) {
+    for (; in_flight_.size() > most; in_flight_.pop_front()) arrive(in_flight_.front());
+    return;
   }
+  finish_across(most);
+  for (; !in_flight_.empty(); in_flight_.pop_front()) {  // parts go across to the other copies
+    const InFlight& row = in_flight_.front();
+    ledger_.free(Holder::Communication, row.row);
+    across_.push_back({row.unit, 0, row.part});
+  }
+  if (most == 0) finish_across(0);
+}
+
+void GradientWalk::finish_across(size_t left) {
+  for (; across_.size() > left; across_.pop_front()) arrive(across_.front());
+}
+
+void GradientWalk::arrive(const InFlight& row) {
+  ledger_.free(Holder::Communication, row.row + row.part);
+  if (units_[row.unit].offloads) return;
+  const double sums = sum_bytes(updated_elements(row.unit));
+  if (summed_.insert(row.unit).second) ledger_.add(Holder::Gradients, sums);
+  if (!updates_early_ || !last_) return;
+  reserve(updated_elements(row.unit));
+  ledger_.free(Holder::Gradients, sums);
+  summed_.erase(row.unit);
 }
 
 // Before the first update the memory of the largest unit's gradients is taken and given back, so

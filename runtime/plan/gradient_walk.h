@@ -45,6 +45,8 @@ class GradientWalk {
   void leave(size_t unit);
   void add_up(size_t unit);
   void limit(size_t most);
+  void finish_across(size_t left);
+  void arrive(const InFlight& row);
   void reserve(double held);
 
   const PlannedModel& model_;
@@ -52,11 +54,11 @@ class GradientWalk {
   const MemorySituation& situation_;
   MemoryLedger& ledger_;
   const std::vector<PlannedUnit>& units_;
-  bool parts_, single_, updates_early_, offloads_;
+  bool parts_, single_, updates_early_;
   bool last_ = true, reserved_ = false;
   std::vector<double> held_;  ///< by unit: gradients that its layers have formed
   std::vector<double> sums_;  ///< by unit, on one rank: of the micro-batches before
-  std::deque<InFlight> in_flight_;
+  std::deque<InFlight> in_flight_, across_;
   std::deque<double> leaving_;
   std::set<size_t> summed_;
 };

@@ -124,6 +124,12 @@ MachineProfile profile_from_json(const Json& object, const std::string& where) {
       rates.*field = positive(given, name, where) * kTera;
     profile.dtypes[dtype] = std::move(rates);
   }
+  for (const Json& row : object.value("collectives", Json::array())) {
+    MS_CHECK(row.is_object(), "{}: 'collectives': expected rows, got {}", where, one_line(row));
+    profile.collectives.push_back({string_or(row, "operation", ""),
+                                   static_cast<int64_t>(positive(row, "ranks", where)),
+                                   positive(row, "bytes", where), positive(row, "seconds", where)});
+  }
   return profile;
 }
 
@@ -146,6 +152,11 @@ Json to_json(const MachineProfile& profile) {
           {rate.positions, rate.head_dim, rate.forward_per_s / kTera, rate.backward_per_s / kTera});
     for (const auto& [name, field] : kKernelRates) given[name] = rates.*field / kTera;
   }
+  for (const CollectiveRate& rate : profile.collectives)
+    object["collectives"].push_back({{"operation", rate.operation},
+                                     {"ranks", rate.ranks},
+                                     {"bytes", rate.bytes},
+                                     {"seconds", rate.seconds}});
   return object;
 }
 
@@ -155,6 +166,23 @@ std::filesystem::path calibration_file(const std::string& device) {
   std::string name = "machine_";
   for (const char c : device) name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return beside.parent_path() / (name + ".json");
+}
+
+// On a line between the logarithms of two sizes; beyond the largest by its rate.
+double collective_seconds(const MachineProfile& machine, const char* operation, int64_t ranks,
+                          double bytes) {
+  const CollectiveRate *below = nullptr, *above = nullptr;
+  for (const CollectiveRate& rate : machine.collectives) {
+    if (rate.ranks != ranks || rate.operation != operation) continue;
+    if (rate.bytes <= bytes && (below == nullptr || rate.bytes > below->bytes)) below = &rate;
+    if (rate.bytes >= bytes && (above == nullptr || rate.bytes < above->bytes)) above = &rate;
+  }
+  if (below == nullptr && above == nullptr) return -1;
+  if (below == nullptr) return above->seconds;
+  if (above == nullptr) return below->seconds * bytes / below->bytes;
+  if (above->bytes == below->bytes) return above->seconds;
+  const double part = std::log(bytes / below->bytes) / std::log(above->bytes / below->bytes);
+  return std::exp((1 - part) * std::log(below->seconds) + part * std::log(above->seconds));
 }
 
 double product_seconds(const DtypeRates& rates, double m, double n, double k) {

@@ -34,6 +34,14 @@ struct DtypeRates {
   double ghost = 0, flash = 0, sum = 0, keep = 0;
 };
 
+/// A collective between ranks of one machine that were measured (collective_calibration.h).
+struct CollectiveRate {
+  std::string operation;
+  int64_t ranks = 1;
+  double bytes = 0;    ///< of the whole buffer
+  double seconds = 0;  ///< alone
+};
+
 struct MachineProfile {
   std::string name;    ///< "h200"
   std::string device;  ///< "NVIDIA H200"
@@ -50,9 +58,15 @@ struct MachineProfile {
   double to_device_per_s = 0, to_host_per_s = 0;  ///< bytes per second of copies beside kernels
   double host_update_per_s = 0;                   ///< bytes per second of the host's optimizer
   std::map<std::string, DtypeRates> dtypes;       ///< "bfloat16", "float32"
+  std::vector<CollectiveRate> collectives;        ///< where ranks were here; else links decide
 
   const DtypeRates& rates(const std::string& dtype) const;
 };
+
+/// Seconds of a collective between so many ranks, between those of the nearest sizes; below 0: was
+/// not measured.
+double collective_seconds(const MachineProfile& machine, const char* operation, int64_t ranks,
+                          double bytes);
 
 /// Throws IoError or UsageError where the object is not a profile.
 MachineProfile profile_from_json(const Json& object, const std::string& where);

@@ -27,6 +27,8 @@ class Walk {
         gathers_(model, sharding, situation, ledger_),
         gradients_(model, ways.is_private, sharding, situation, ledger_) {
     again_ = makes_product_again(model, groups_);
+    offloads_ = std::any_of(units_.begin(), units_.end(),
+                            [](const PlannedUnit& unit) { return unit.offloads; });
   }
 
   MemoryPlan run() {
@@ -258,6 +260,7 @@ class Walk {
     for (size_t i = 0; i < model_.block.size(); ++i) {
       const PlannedLayer& layer = model_.block[i];
       if (!layer.is_small && !layer.one_position) continue;
+      if (!layer.trained && layer.bias == 0) continue;  // nothing is handed over
       if (sums_in_backward(pass)) {
         add_gradient(stretch, gradient_bytes(layer));
       } else if (pass == 0) {
@@ -342,7 +345,7 @@ class Walk {
         if (!layer.trained && layer.bias == 0) continue;
         const bool to_update = ways[k].kept == Kept::Rows && ways[k].compact &&
                                gradients_.single() && gradients_.is_last() && !situation_.graph &&
-                               !sharding_.cpu_offload;
+                               !offloads_;
         if (to_update) {
           rows += ways[k].rows_bytes;
         } else {
@@ -377,6 +380,7 @@ class Walk {
   const models::ActivationBytes& kept_;
   double rows_, s_;
   bool again_ = false;  ///< makes_product_again
+  bool offloads_ = false;
   MemoryLedger ledger_;
   GatherWalk gathers_;
   GradientWalk gradients_;

@@ -1,9 +1,13 @@
 #include "runtime/plan/plan_request.h"
 
+#include <algorithm>
+
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/experiment/experiment.h"
+#include "runtime/plan/modelled_record.h"
 #include "runtime/plan/search.h"
+#include "runtime/records/schema_json.h"
 
 namespace moonshard::plan {
 namespace {
@@ -31,6 +35,8 @@ Json chosen_options(const experiment::ExperimentOptions& options) {
                            "limit_all_gathers",
                            "cpu_offload",
                            "keep_frozen",
+                           "reshard_root",
+                           "unit_policies",
                            "no_sync",
                            "checkpointing",
                            "checkpoint_every",
@@ -53,6 +59,19 @@ Json plan_row(const Candidate& candidate) {
     row["as_fast"].push_back(changed);
   }
   return row;
+}
+
+void predict_again(const Cluster& cluster, SearchResult& found) {
+  for (auto* list : {&found.fitting, &found.too_large, &found.front}) {
+    for (Candidate& candidate : *list) {
+      const PlannedModel model(candidate.options, candidate.options.seq_length,
+                               cluster.machine.is_gpu);
+      candidate.prediction = predict(model, candidate.options, cluster);
+    }
+    std::stable_sort(list->begin(), list->end(), [](const Candidate& x, const Candidate& y) {
+      return x.prediction.samples_per_s > y.prediction.samples_per_s;
+    });
+  }
 }
 
 }  // namespace
@@ -84,7 +103,13 @@ Cluster cluster_from_json(const Json& object) {
   cluster.nodes = static_cast<int64_t>(number_or(object, "nodes", 1));
   cluster.link = string_or(object, "link", cluster.link);
   cluster.node_link = string_or(object, "node_link", cluster.node_link);
+  cluster.nics = number_or(object, "nics", 0);
   cluster.memory_bytes = number_or(object, "memory_bytes", 0);
+  Stragglers& uneven = cluster.stragglers;
+  uneven.slow_ranks = static_cast<int64_t>(number_or(object, "slow_ranks", 0));
+  uneven.slow_by = number_or(object, "slow_by", uneven.slow_by);
+  uneven.jitter = number_or(object, "jitter", 0);
+  uneven.seed = static_cast<uint64_t>(std::max(0.0, number_or(object, "seed", 0)));
   if (object.contains("slowness")) cluster.slowness = object["slowness"].get<std::vector<double>>();
   return cluster;
 }
@@ -121,7 +146,12 @@ Json search_table(const Json& options, const Json& cluster_table, const Json& sp
   for (const auto& [name, values] : space.axes) fixed[name] = true;
   for (auto& axis : default_axes(space.base, cluster, fixed)) space.axes.push_back(std::move(axis));
   const auto keep = static_cast<size_t>(number_or(space_table, "keep", 10));
-  const SearchResult found = search(space, cluster, keep);
+  // Thousands of configurations are compared as if all ranks were alike; those that are shown are
+  // simulated rank by rank.
+  Cluster alike = cluster;
+  alike.stragglers = {};
+  SearchResult found = search(space, alike, keep);
+  if (cluster.stragglers.any()) predict_again(cluster, found);
   Json result{{"tried", found.tried},   {"fits", found.fits},         {"refused", found.refused},
               {"plans", Json::array()}, {"too_large", Json::array()}, {"front", Json::array()}};
   for (const Candidate& candidate : found.fitting) result["plans"].push_back(plan_row(candidate));
@@ -140,16 +170,13 @@ void write_trace(const Json& options, const Json& cluster_table, const std::stri
   const PlannedModel model(resolved, resolved.seq_length, cluster.machine.is_gpu);
   std::vector<TraceSpan> spans;
   predict(model, resolved, cluster, &spans);
-  Json events = Json::array();
-  for (const TraceSpan& span : spans)
-    events.push_back({{"ph", "X"},
-                      {"cat", "modelled"},
-                      {"name", span.name + " (modelled)"},
-                      {"pid", span.rank},
-                      {"tid", span.lane},
-                      {"ts", span.begin_ms * 1e3},
-                      {"dur", (span.end_ms - span.begin_ms) * 1e3}});
-  write_file_atomically(file, one_line({{"modelled", true}, {"traceEvents", std::move(events)}}));
+  write_file_atomically(file, one_line(chrome_trace(spans)));
+}
+
+Json record_table(const Json& options, const Json& cluster_table, int64_t steps,
+                  const std::string& folder) {
+  const Cluster cluster = cluster_from_json(cluster_table);
+  return records::json_of(modelled_record(resolve_for(options, cluster), cluster, steps, folder));
 }
 
 }  // namespace moonshard::plan

@@ -10,8 +10,8 @@ namespace moonshard::plan {
 /// Options of an experiment as they resolve for a machine that need not be this one.
 experiment::ExperimentOptions resolve_for(const Json& options, const Cluster& cluster);
 
-/// { machine = a profile or its file, gpus, nodes, link, node_link, memory_bytes,
-/// slowness }.
+/// { machine = a profile or its file, gpus, nodes, link, node_link, nics, memory_bytes, slow_ranks,
+/// slow_by, jitter, seed, slowness }.
 Cluster cluster_from_json(const Json& object);
 
 /// A prediction (prediction.h) of one configuration, with `savings`.
@@ -24,5 +24,10 @@ Json search_table(const Json& options, const Json& cluster, const Json& space);
 
 /// The simulated step as a Chrome trace, every span marked as modelled.
 void write_trace(const Json& options, const Json& cluster, const std::string& file);
+
+/// A simulated run of so many steps as a record (modelled_record.h); traces go into the folder, if
+/// one is given.
+Json record_table(const Json& options, const Json& cluster, int64_t steps,
+                  const std::string& folder);
 
 }  // namespace moonshard::plan

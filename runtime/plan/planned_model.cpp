@@ -104,9 +104,12 @@ const std::vector<PlannedUnit>& PlannedModel::units(const sharding::ShardingOpti
   const bool parts = sharding.parallel == "fsdp";
   const int holders = parts ? sharding::ranks_of_a_copy(sharding, ranks) : 1;
   const std::string key =
-      parts ? fmt::format("fsdp {} {} {}", sharding.wrap,
-                          sharding.wrap == "size" ? sharding.min_num_params : 0, holders)
-            : fmt::format("{} {}", sharding.parallel, sharding.bucket_mb);
+      parts ? fmt::format("fsdp {} {} {} {} {} {} {} {}", sharding.wrap,
+                          sharding.wrap == "size" ? sharding.min_num_params : 0, holders,
+                          sharding.sharding, sharding.reshard_root, sharding.cpu_offload,
+                          sharding.reduce_dtype, sharding.unit_policies)
+            : fmt::format("{} {} {} {}", sharding.parallel, sharding.bucket_mb,
+                          sharding.reduce_dtype, sharding.unit_policies);
   const std::lock_guard lock(mutex_);
   if (const auto known = units_.find(key); known != units_.end()) return known->second;
   std::vector<PlannedUnit> units;
@@ -121,7 +124,17 @@ const std::vector<PlannedUnit>& PlannedModel::units(const sharding::ShardingOpti
   for (const sharding::UnitPlan& plan : plan_units(*model_, sharding)) {
     PlannedUnit unit;
     unit.is_root = plan.is_root;
+    unit.reshards = plan.settings.reshard;
+    unit.offloads = parts && plan.settings.offload;
+    unit.narrow_sums = plan.settings.reduce_dtype == "bfloat16";
     unit.ranks = holders;
+    const at::ScalarType compute = plan.settings.dtype == "auto"
+                                       ? model_->seam().compute_type
+                                       : dtype_from_name(plan.settings.dtype);
+    unit.compute_bytes = static_cast<int64_t>(c10::elementSize(compute));
+    unit.splits =
+        parts && sharding::splits_master_weights(dtype_from_name(options_.dtype), compute);
+    unit.in_compute_type = value_bytes == unit.compute_bytes || unit.splits;
     std::vector<models::Parameter*> trained, frozen;
     for (models::Parameter* parameter : plan.parameters) {
       (parameter->trainable ? trained : frozen).push_back(parameter);

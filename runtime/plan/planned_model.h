@@ -36,8 +36,14 @@ struct PlannedLayer {
 /// The steps of a pass: 0 is before the blocks, 1 to num_blocks are blocks, the last is behind.
 struct PlannedUnit {
   bool is_root = false;
-  int64_t trained = 0;        ///< elements
-  int64_t trained_shard = 0;  ///< of one rank's part, padding included
+  bool reshards = false;     ///< released between forward and backward (unit_policy.h)
+  bool offloads = false;     ///< its parts are in host memory
+  bool narrow_sums = false;  ///< gradients travel in 16 bits
+  int64_t compute_bytes = 4;
+  bool splits = false;          ///< master weights in halves
+  bool in_compute_type = true;  ///< parts can be read as they lie
+  int64_t trained = 0;          ///< elements
+  int64_t trained_shard = 0;    ///< of one rank's part, padding included
   int64_t frozen_shard = 0;
   int64_t ranks = 1;              ///< that hold the parts
   std::vector<size_t> stretches;  ///< where its layers run

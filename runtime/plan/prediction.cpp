@@ -8,6 +8,7 @@
 #include "runtime/base/check.h"
 #include "runtime/comm/links.h"
 #include "runtime/records/schema_json.h"
+#include "runtime/sharding/unit_policy.h"
 #include "runtime/train/step_graph.h"
 
 namespace moonshard::plan {
@@ -15,6 +16,8 @@ namespace {
 
 // What an allocator needs beyond its tensors, in pieces that are too small for what is asked.
 constexpr double kFragmentation = 0.03;
+// Of the host's share of a step: how far off it may be.
+constexpr double kUnsureHostShare = 0.3;
 // And what predictions of recomputed blocks were too small by, at most.
 constexpr double kRecomputed = 0.03;
 
@@ -28,16 +31,39 @@ EngineSituation engine_situation(const PlannedModel& model,
   EngineSituation situation;
   situation.mode = options.mode;
   situation.samples = options.batch_size;
-  situation.needs_sums = cluster.ranks() > 1 || options.grad_accum > 1 || options.cpu_offload;
+  situation.needs_sums =
+      cluster.ranks() > 1 || options.grad_accum > 1 || sharding::offloads_some(options);
   situation.per_layer = options.clipping == "per_layer";
   situation.flash_algorithm = options.flash_algorithm;
   if (options.memory_budget_mb > 0) {
     situation.budget_bytes = static_cast<double>(options.memory_budget_mb) * 1048576.0;
+    situation.budget_is_asked = true;
   } else if (cluster.machine.is_gpu) {
     const double weights = static_cast<double>(model.num_parameters * model.value_bytes);
     situation.budget_bytes = std::max(0.0, (cluster.machine.memory_bytes - 2 * weights) / 2);
   }
   return situation;
+}
+
+// Slow ranks are those with the smallest numbers of the seed.
+std::vector<double> slowness_of(const Cluster& cluster) {
+  const auto ranks = static_cast<size_t>(cluster.ranks());
+  const Stragglers& uneven = cluster.stragglers;
+  MS_CHECK(cluster.slowness.empty() || cluster.slowness.size() == ranks,
+           "plan: expected the slowness of {} ranks, got {}", ranks, cluster.slowness.size());
+  MS_CHECK(uneven.slow_ranks <= cluster.ranks(),
+           "plan: option 'slow_ranks': expected at most the {} ranks, got {}", ranks,
+           uneven.slow_ranks);
+  if (!uneven.any()) return cluster.slowness;
+  constexpr uint64_t kWhichAreSlow = 0x510;
+  std::vector<std::pair<double, size_t>> drawn;
+  for (size_t r = 0; r < ranks; ++r)
+    drawn.emplace_back(standard_normal(uneven.seed, kWhichAreSlow, r), r);
+  std::sort(drawn.begin(), drawn.end());
+  std::vector<double> slowness(ranks, 0);
+  for (int64_t i = 0; i < uneven.slow_ranks; ++i)
+    slowness[drawn[static_cast<size_t>(i)].second] = uneven.slow_by;
+  return slowness;
 }
 
 TimeSituation time_situation(const experiment::ExperimentOptions& options, const Cluster& cluster) {
@@ -46,19 +72,35 @@ TimeSituation time_situation(const experiment::ExperimentOptions& options, const
   situation.grad_accum = options.grad_accum;
   situation.ranks = cluster.ranks();
   situation.states = states_of(options);
+  situation.state_bytes = options.state_dtype == "bfloat16" ? 2 : 0;
   situation.checkpointing = options.checkpointing;
   situation.checkpoint_every = options.checkpoint_every;
   situation.noise = options.noise_multiplier > 0;
-  const int64_t together = situation.ranks / std::max<int64_t>(1, options.replicate);
-  situation.link = link_rate(together <= cluster.gpus ? cluster.link : cluster.node_link);
-  situation.copies = link_rate(cluster.nodes > 1 ? cluster.node_link : cluster.link);
-  situation.slowness = cluster.slowness;
+  situation.topology = {cluster.gpus, cluster.nodes, link_rate(cluster.link),
+                        link_rate(cluster.node_link), cluster.nics};
+  situation.slowness = slowness_of(cluster);
+  situation.jitter = cluster.stragglers.jitter;
+  situation.seed = cluster.stragglers.seed;
   return situation;
+}
+
+// The largest tensor of a step. A GPU's allocator gives parts of its memory to smaller ones, and
+// then has to find room for it a second time.
+double hole_bytes(const PlannedModel& model, const experiment::ExperimentOptions& options,
+                  const Cluster& cluster) {
+  if (!cluster.machine.is_gpu) return 0;
+  int64_t widest = 0;
+  for (const auto* layers : {&model.block, &model.behind})
+    for (const PlannedLayer& layer : *layers)
+      if (layer.is_matrix && !layer.one_position) widest = std::max(widest, layer.out);
+  return static_cast<double>(options.batch_size * model.tokens * widest * model.compute_bytes);
 }
 
 bool may_be_a_graph(const experiment::ExperimentOptions& options, const Cluster& cluster) {
   return cluster.machine.is_gpu && options.compile != "no" && cluster.ranks() == 1 &&
-         !options.cpu_offload && options.clipping != "adaptive" && options.sampler == "fixed";
+         !(options.parallel == "fsdp" && options.sharding == "zero2_replicated") &&
+         !sharding::offloads_some(options) && options.clipping != "adaptive" &&
+         options.sampler == "fixed";
 }
 
 }  // namespace
@@ -79,10 +121,13 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   Prediction prediction;
   prediction.two_passes = ways.two_passes;
   prediction.time = simulate_step(model, ways, options, timed, cluster.machine);
+  // The training measures the host's share; near its threshold a plan cannot tell.
+  bool is_unsure = false;
   if (may_be_a_graph(options, cluster)) {
-    const bool is_bound =
-        prediction.time.host_ms >= train::StepGraph::kHostBound * prediction.time.step_ms;
-    prediction.graph = options.compile == "yes" || is_bound;
+    const double share = prediction.time.host_ms / prediction.time.step_ms;
+    prediction.graph = options.compile == "yes" || share >= train::StepGraph::kHostBound;
+    is_unsure = options.compile != "yes" &&
+                std::abs(share - train::StepGraph::kHostBound) < kUnsureHostShare;
   }
   timed.graph = prediction.graph;
   if (prediction.graph || trace != nullptr)
@@ -93,15 +138,31 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   held.grad_accum = options.grad_accum;
   held.ranks = cluster.ranks();
   held.states = timed.states;
-  held.state_bytes = options.state_dtype == "bfloat16" ? 2 : 0;
+  held.state_bytes = timed.state_bytes;
   held.graph = prediction.graph;
   held.context_bytes = cluster.machine.context_bytes;
   held.checkpointing = options.checkpointing;
   held.checkpoint_every = options.checkpoint_every;
   prediction.memory = walk_memory(model, ways, options, held);
+  prediction.most_bytes = prediction.memory.peak;
+  if (is_unsure) {
+    MemorySituation other = held;
+    other.graph = !held.graph;
+    prediction.most_bytes =
+        std::max(prediction.most_bytes, walk_memory(model, ways, options, other).peak);
+  }
+  if (options.mode == "auto") {
+    EngineSituation situation = engine_situation(model, options, cluster);
+    situation.at_most = true;
+    const EngineWays largest = engine_ways(model, situation, cluster.machine);
+    prediction.most_bytes =
+        std::max(prediction.most_bytes, walk_memory(model, largest, options, held).peak);
+  }
   const double margin = kFragmentation + (options.checkpointing == "none" ? 0 : kRecomputed);
-  prediction.fits = prediction.memory.peak * (1 + margin) <= cluster.memory_limit();
+  prediction.fits = prediction.most_bytes * (1 + margin) + hole_bytes(model, options, cluster) <=
+                    cluster.memory_limit();
 
+  prediction.ways = ways;
   const double samples = static_cast<double>(options.batch_size * options.grad_accum);
   const double seconds = prediction.time.step_ms / 1e3;
   const double tokens = samples * static_cast<double>(model.tokens);
@@ -125,6 +186,7 @@ Json to_json(const Prediction& prediction) {
   for (const auto& [name, ms] : prediction.time.phases_ms) phases[name] = ms;
   return {{"fits", prediction.fits},
           {"peak_memory_bytes", std::round(prediction.memory.peak)},
+          {"peak_at_most_bytes", std::round(prediction.most_bytes)},
           {"peak_phase", prediction.memory.phase},
           {"breakdown", std::move(breakdown)},
           {"fixed_bytes", std::round(prediction.memory.fixed)},
@@ -135,6 +197,7 @@ Json to_json(const Prediction& prediction) {
           {"exposed_ms", prediction.time.exposed_ms},
           {"compute_ms", prediction.time.compute_ms},
           {"host_ms", prediction.time.host_ms},
+          {"simulated_ranks", prediction.time.ranks.size()},
           {"graph", prediction.graph},
           {"two_passes", prediction.two_passes},
           {"tokens_per_s", prediction.tokens_per_s},

@@ -16,14 +16,27 @@
 
 namespace moonshard::plan {
 
+/// Ranks that are not alike. Which are slow, and by how much each operation differs, follows from
+/// the seed; all ranks are then simulated.
+struct Stragglers {
+  int64_t slow_ranks = 0;
+  double slow_by = 0.2;  ///< how much longer they compute: 0.2 is a fifth
+  double jitter = 0;     ///< of every operation (step_time.h)
+  uint64_t seed = 0;
+
+  bool any() const { return slow_ranks > 0 || jitter > 0; }
+};
+
 struct Cluster {
   MachineProfile machine;
   int64_t gpus = 1;  ///< of a node; on CPUs the ranks of a machine
   int64_t nodes = 1;
   std::string link = "nvlink";           ///< inside of a node
-  std::string node_link = "infiniband";  ///< between nodes, per GPU
+  std::string node_link = "infiniband";  ///< between nodes, per network adapter
+  double nics = 0;                       ///< adapters of a node; 0: one per GPU
   double memory_bytes = 0;               ///< that a rank may use; 0: the device's
-  std::vector<double> slowness;          ///< simulated ranks (step_time.h)
+  std::vector<double> slowness;          ///< of each rank (step_time.h), if not by stragglers
+  Stragglers stragglers;
 
   int ranks() const { return static_cast<int>(gpus * nodes); }
   double memory_limit() const { return memory_bytes > 0 ? memory_bytes : machine.memory_bytes; }
@@ -32,9 +45,11 @@ struct Cluster {
 struct Prediction {
   MemoryPlan memory;
   TimePlan time;
+  EngineWays ways;     ///< what the engine does with each layer
   bool graph = false;  ///< steps are replayed as a CUDA graph
   bool two_passes = false;
-  bool fits = false;                           ///< in the cluster's memory
+  bool fits = false;      ///< in the cluster's memory, with `most_bytes`
+  double most_bytes = 0;  ///< the peak, whatever engine auto or compile = auto choose
   double tokens_per_s = 0, samples_per_s = 0;  ///< of all ranks
   double mfu_percent = 0;                      ///< of the fastest product that the profile has
 };

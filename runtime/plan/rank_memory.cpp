@@ -1,26 +1,104 @@
 #include "runtime/plan/rank_memory.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "runtime/core/device.h"
 #include "runtime/models/registry.h"
 #include "runtime/sharding/unit.h"
+#include "runtime/sharding/unit_order.h"
 #include "runtime/sharding/wrap_policy.h"
 
 namespace moonshard::plan {
 namespace {
 
-// The most bytes of units that are gathered at one moment: the root and this many in a row.
-int64_t most_gathered(const std::vector<int64_t>& units, bool has_root, size_t in_a_row) {
-  const size_t first = has_root ? 1 : 0;
-  int64_t most = 0;
-  for (size_t i = first; i < units.size(); ++i) {
-    int64_t sum = 0;
-    for (size_t j = i; j < std::min(units.size(), i + in_a_row); ++j) sum += units[j];
-    most = std::max(most, sum);
-  }
-  return most + (has_root ? units[0] : 0);
+// A unit's parameters of one kind, trained or frozen, as a rank keeps them: ShardedUnit::Flat.
+struct PlannedRow {
+  int64_t whole = 0, part = 0;  ///< elements, padding included
+  int64_t kept_size = 4;        ///< bytes of a number in a part
+  bool in_place = false;        ///< the computation reads the part as it lies
+  bool stays = false;           ///< whole from step to step
+};
+
+int64_t size_of(at::ScalarType type) {
+  return static_cast<int64_t>(c10::elementSize(type));
 }
+
+// Bytes of gathered units through forward and backward, by the decisions that training asks.
+class GatheredWalk {
+ public:
+  GatheredWalk(const models::Model& model, const std::vector<sharding::UnitPlan>& units,
+               std::vector<int64_t> bytes, const sharding::ShardingOptions& options)
+      : units_(units),
+        bytes_(std::move(bytes)),
+        order_(options),
+        is_whole_(units.size(), false),
+        uses_(units.size(), 0) {
+    std::vector<size_t> unit_of(model.layers().size(), 0);
+    for (size_t u = 0; u < units.size(); ++u)
+      for (const models::ParamLayer* layer : units[u].layers) unit_of[layer->index] = u;
+    for (const auto& layer : model.layers()) {
+      if (models::is_adapter_name(layer->weight->name)) continue;  // runs with its linear layer
+      const size_t unit = unit_of[layer->index];
+      if (runs_.empty() || runs_.back() != unit) runs_.push_back(unit);
+    }
+  }
+
+  int64_t peak() {
+    if (order_.keeps_whole())
+      for (size_t u = 0; u < units_.size(); ++u) gather(u);
+    const auto ahead = [this](size_t u) { gather(u); };
+    pass([&](size_t u) { order_.when_forward_begins(u, units_.size(), steps_aside(0), ahead); },
+         [&](size_t u) {
+           if (order_.released_after_forward(u, units_.size(), units_[u].is_root, reshards(u)))
+             release(u);
+         });
+    std::reverse(runs_.begin(), runs_.end());
+    pass([&](size_t u) { order_.when_backward_begins(u, units_.size(), ahead); },
+         [&](size_t u) {
+           order_.when_backward_ends(u, units_.size(), ahead);
+           if (order_.released_after_backward(units_[u].is_root, reshards(u), /*last_pass=*/true))
+             release(u);
+         });
+    return peak_;
+  }
+
+ private:
+  bool reshards(size_t u) const { return units_[u].settings.reshard; }
+  bool steps_aside(size_t u) const { return order_.steps_aside(units_[u].is_root, reshards(u)); }
+
+  template <class Began, class Ended>
+  void pass(const Began& began, const Ended& ended) {
+    for (const size_t u : runs_) ++uses_[u];
+    std::vector<bool> is_new(units_.size(), true);
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      const size_t u = runs_[i];
+      if (i > 0 && uses_[runs_[i - 1]] > 0 && steps_aside(runs_[i - 1])) release(runs_[i - 1]);
+      gather(u);
+      if (is_new[u]) began(u);
+      is_new[u] = false;
+      if (--uses_[u] == 0) ended(u);
+    }
+  }
+  void gather(size_t u) {
+    if (is_whole_[u]) return;
+    is_whole_[u] = true;
+    now_ += bytes_[u];
+    peak_ = std::max(peak_, now_);
+  }
+  void release(size_t u) {
+    if (is_whole_[u]) now_ -= bytes_[u];
+    is_whole_[u] = false;
+  }
+
+  const std::vector<sharding::UnitPlan>& units_;
+  std::vector<int64_t> bytes_;
+  sharding::UnitOrder order_;
+  std::vector<bool> is_whole_;
+  std::vector<int64_t> uses_;  ///< runs of layers that are still to come in this pass
+  std::vector<size_t> runs_;   ///< units in the order in which their layers run
+  int64_t now_ = 0, peak_ = 0;
+};
 
 }  // namespace
 
@@ -33,19 +111,18 @@ RankMemory rank_memory(const models::ModelOptions& options,
   shapes.device = "meta";
   const auto model = models::make_model(shapes);
   const models::ModelOptions& o = model->options();
-  const auto size = static_cast<int64_t>(c10::elementSize(dtype_from_name(o.dtype)));
-  const auto compute = static_cast<int64_t>(c10::elementSize(model->seam().compute_type));
-  const int64_t sum_size = std::max<int64_t>(size, 4);
+  const at::ScalarType type = dtype_from_name(o.dtype), model_type = model->seam().compute_type;
+  const int64_t size = size_of(type);
+  const int64_t sum_size = type == at::kDouble || model_type == at::kDouble ? 8 : 4;
   const bool ddp = sharding.parallel == "ddp", parts = sharding.parallel == "fsdp";
-  const bool splits = parts && sharding::splits_master_weights(dtype_from_name(o.dtype),
-                                                               model->seam().compute_type);
-  const bool in_compute_type = size == compute || splits;
+  const bool replicated = sharding.sharding == "zero2_replicated";
+  const bool counts_frozen = !sharding.keep_frozen || replicated;
   RankMemory memory;
   memory.data = models::family_of(o).batch_bytes(o, batch_size, seq_length);
   int64_t updated = 0, whole_gradients = 0;
-  std::vector<int64_t> units;
-  bool has_root = false;
-  for (const sharding::UnitPlan& unit : plan_units(*model, sharding)) {
+  std::vector<int64_t> gathered;  // by unit
+  const std::vector<sharding::UnitPlan> units = plan_units(*model, sharding);
+  for (const sharding::UnitPlan& unit : units) {
     std::vector<models::Parameter*> trained, frozen;
     int64_t unit_gradients = 0;
     for (models::Parameter* parameter : unit.parameters) {
@@ -56,37 +133,48 @@ RankMemory rank_memory(const models::ModelOptions& options,
     whole_gradients += unit_gradients;
     const int cuts = parts ? world : 1;
     const sharding::FlatLayout of_trained(trained, 0, cuts), of_frozen(frozen, 0, cuts);
-    const int64_t padded = trained.empty() ? 0 : of_trained.padded();
-    const int64_t padded_frozen = frozen.empty() ? 0 : of_frozen.padded();
-    const bool counts_frozen = !sharding.keep_frozen || sharding.sharding == "zero2_replicated";
-    units.push_back((padded + (counts_frozen ? padded_frozen : 0)) * compute);
-    has_root = has_root || unit.is_root;
     if (!trained.empty()) memory.gradients += of_trained.shard_size * sum_size;
     if (world > 1) unit_gradients = trained.empty() ? 0 : of_trained.shard_size * sum_size;
     memory.private_gradients = std::max(memory.private_gradients, unit_gradients);
     if (!parts) continue;
-    // float32 in halves: the high one is in the compute dtype, and may be a range of the whole row.
-    // Of frozen parameters there is no low one.
-    const bool in_place = in_compute_type && !sharding.cpu_offload;
-    const bool aliased = sharding.sharding == "zero2_replicated" && in_place;
-    const int64_t value = splits ? 2 : size;
-    memory.parameters +=
-        (aliased ? padded : padded / world) * value + (splits ? padded / world * 2 : 0);
-    const bool frozen_stays = sharding.sharding == "zero2_replicated" || sharding.keep_frozen;
-    memory.parameters += (frozen_stays && in_place ? padded_frozen : padded_frozen / world) * value;
-    if (!counts_frozen && !in_place) memory.parameters += padded_frozen * compute;
+    // float32 in halves: the high one is in the compute dtype. Of frozen parameters there is no low
+    // one: they are as the model has them.
+    const at::ScalarType compute =
+        unit.settings.dtype == "auto" ? model_type : dtype_from_name(unit.settings.dtype);
+    const bool splits = sharding::splits_master_weights(type, compute);
+    const bool on_device = !unit.settings.offload || o.device == "cpu" || options.device == "cpu";
+    const auto row_of = [&](const sharding::FlatLayout& layout, at::ScalarType kept, bool stays) {
+      PlannedRow row;
+      row.whole = layout.padded();
+      row.part = layout.shard_size;
+      row.kept_size = size_of(kept);
+      row.in_place = kept == compute && on_device;
+      row.stays = stays;
+      return row;
+    };
+    int64_t whole = 0;
+    const auto place = [&](const PlannedRow& row, bool counts) {
+      const bool stays_in_place = row.stays && row.in_place;
+      memory.parameters += (stays_in_place ? row.whole : row.part) * row.kept_size;
+      const int64_t bytes = row.in_place && world == 1 ? 0 : row.whole * size_of(compute);
+      if (counts) whole += bytes;
+      if (!counts && !stays_in_place) memory.parameters += bytes;
+    };
+    if (!trained.empty()) {
+      place(row_of(of_trained, splits ? compute : type, replicated), /*counts=*/true);
+      if (splits) memory.parameters += of_trained.shard_size * 2;
+    }
+    if (!frozen.empty())
+      place(row_of(of_frozen, frozen.front()->value.scalar_type(),
+                   replicated || sharding.keep_frozen),
+            counts_frozen);
+    gathered.push_back(whole);
     for (const sharding::Piece& piece : of_trained.pieces) updated += piece.count;
   }
   if (world == 1) memory.gradients = whole_gradients;  // where the engine has put them
   if (!parts) updated = whole_gradients / sum_size;
   memory.optimizer = updated * (state_bytes > 0 ? state_bytes : size) * states_per_parameter;
-  const bool part_is_whole = world == 1 && in_compute_type && !sharding.cpu_offload;
-  if (parts && !part_is_whole) {
-    const bool stays = sharding.sharding != "zero3";
-    const bool ahead = sharding.forward_prefetch || sharding.backward_prefetch != "none";
-    const size_t row = stays ? units.size() : !ahead ? 1 : sharding.limit_all_gathers ? 2 : 3;
-    memory.gathered = most_gathered(units, has_root, row);
-  }
+  if (parts) memory.gathered = GatheredWalk(*model, units, std::move(gathered), sharding).peak();
   memory.pytorch_after_model = memory.data + model->parameter_bytes();
   memory.pytorch_after_warmup = memory.data + memory.parameters + memory.optimizer +
                                 (ddp ? 2 * whole_gradients : memory.gradients);

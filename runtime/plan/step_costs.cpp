@@ -12,6 +12,11 @@ constexpr double kNoiseShown = 0.25;
 // Deterministic operations, where backward runs twice: attention's backward takes so much longer,
 // and so many times what a block keeps is written by filling new tensors.
 constexpr double kInOrder = 0.7, kFilled = 3;
+// Bytes that the update moves in the time in which a state is rounded by a coin.
+constexpr double kRounded = 30;
+// Bytes that a fast kernel moves in the time of one element of a copy between layouts of heads, and
+// of a sum over positions: such kernels go by elements. From kernels of a traced step.
+constexpr double kStrided = 8, kReduced = 6;
 
 class Costs {
  public:
@@ -30,8 +35,7 @@ class Costs {
     add_layers(costs.before, model_.before, ways_.before, /*is_first=*/true);
     add_layers(costs.block, model_.block, ways_.block, /*is_first=*/false);
     add_layers(costs.behind, model_.behind, ways_.behind, /*is_first=*/false);
-    // What calibration counts as a layer is a ninth of a block with attention.
-    if (has_attention()) costs.block.layers = std::max<int64_t>(costs.block.layers, 9);
+    if (has_attention()) costs.block.launches = launches_of_block();
     add_elements(costs.block);
     add_attention(costs.block);
     add_outside(costs);
@@ -43,13 +47,14 @@ class Costs {
     return layer.one_position ? samples_ : rows_;
   }
 
+  double element_bytes() const { return static_cast<double>(model_.compute_bytes); }
   double gap() const { return machine_.gap_us * 1e-6; }
 
   void add_layers(StretchCost& cost, const std::vector<PlannedLayer>& layers,
                   const std::vector<LayerWay>& ways, bool is_first) const {
     for (size_t i = 0; i < layers.size(); ++i) {
       const PlannedLayer& layer = layers[i];
-      ++cost.layers;
+      cost.launches += 1;
       if (!layer.is_matrix) continue;
       const double m = positions_of(layer), in = static_cast<double>(layer.in),
                    out = static_cast<double>(layer.out);
@@ -96,11 +101,42 @@ class Costs {
       forward += 3 * group.out;
       backward += 3 * group.out;
     }
+    if (machine_.is_gpu) backward += layout_copies(groups) + modulation_sums();
     const double plain = model_.fused ? 1 : 2.2;  // a chain of operations instead of one kernel
     const double scale =
         plain * rows_ * static_cast<double>(model_.compute_bytes) / machine_.element_per_s;
     cost.forward += forward * scale + 4 * gap();
     cost.backward += backward * scale + 6 * gap();
+  }
+
+  // In units of calibration, which counts a ninth of a block with seven matrices and two norms.
+  // Norms launch one kernel, adapters run inside of their layer's call, and conditioning has its
+  // own operations beside its layer.
+  double launches_of_block() const {
+    constexpr double kMatrix = 8.0 / 7, kNorm = 0.5, kAdapter = 0.35, kConditioning = 1;
+    double launches = 0, norms = 0;
+    for (const PlannedLayer& layer : model_.block) {
+      if (layer.is_matrix) launches += is_adapter(layer) ? kAdapter : kMatrix;
+      if (layer.is_small) norms += kNorm;
+      if (layer.one_position) launches += kConditioning;
+    }
+    return launches + std::max(norms, 2 * kNorm);
+  }
+
+  // One layer for q, k and v: their gradients are put into one tensor, and that of the output is
+  // turned, each a copy of all three.
+  double layout_copies(const std::vector<BlockGroup>& groups) const {
+    const bool is_joint = has_attention() && !groups.empty() && groups[0].layers.size() == 1 &&
+                          groups[0].out >= 3 * groups[0].in;
+    return is_joint ? 2 * 2 * kStrided / element_bytes() * groups[0].out : 0;
+  }
+
+  // A layer of one position whose output scales, shifts and gates all of them: sums over positions.
+  double modulation_sums() const {
+    double elements = 0;
+    for (const PlannedLayer& layer : model_.block)
+      if (layer.one_position) elements += static_cast<double>(layer.out);
+    return kReduced / element_bytes() * elements;
   }
 
   bool has_attention() const { return model_.options().num_heads > 0; }
@@ -164,10 +200,11 @@ StepCosts step_costs(const PlannedModel& model, const EngineWays& ways, int64_t 
 }
 
 double update_seconds(const PlannedModel& model, const MachineProfile& machine, double elements,
-                      int states, double row_bytes, bool noise) {
+                      int states, int state_bytes, double row_bytes, bool noise) {
   const auto value = static_cast<double>(model.value_bytes);
   const double gradient = row_bytes > 0 ? row_bytes : static_cast<double>(model.sum_bytes);
-  const double bytes = 2 * value + gradient + 2 * value * states;
+  const double state = state_bytes > 0 ? 2 * state_bytes + kRounded : 2 * value;
+  const double bytes = 2 * value + gradient + state * states;
   return elements *
          (bytes / machine.update_per_s + (noise ? kNoiseShown / machine.noise_per_s : 0));
 }

@@ -15,7 +15,7 @@ struct StretchCost {
   double backward = 0;   ///< gradients of activations; without privacy also those of weights
   double norms = 0;      ///< of the engine, in backward
   double sums = 0;       ///< clipped sums, behind the backward pass or in the second
-  int64_t layers = 0;    ///< that the host launches
+  double launches = 0;   ///< of the host, in layers
 };
 
 struct StepCosts {
@@ -33,6 +33,6 @@ StepCosts step_costs(const PlannedModel& model, const EngineWays& ways, int64_t 
 /// Seconds of the optimizer's pass over so many elements: values, gradients (or kept rows of
 /// `row_bytes` per element), state and noise.
 double update_seconds(const PlannedModel& model, const MachineProfile& machine, double elements,
-                      int states, double row_bytes, bool noise);
+                      int states, int state_bytes, double row_bytes, bool noise);
 
 }  // namespace moonshard::plan

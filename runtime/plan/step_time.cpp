@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <deque>
 
+#include "runtime/plan/program_run.h"
 #include "runtime/plan/step_costs.h"
-#include "runtime/plan/step_streams.h"
+#include "runtime/plan/step_program.h"
 #include "runtime/sharding/unit_order.h"
 
 namespace moonshard::plan {
@@ -17,115 +18,146 @@ class Simulation {
  public:
   Simulation(const PlannedModel& model, const EngineWays& ways,
              const sharding::ShardingOptions& sharding, const TimeSituation& situation,
-             const MachineProfile& machine, std::vector<TraceSpan>* trace)
+             const MachineProfile& machine)
       : model_(model),
         ways_(ways),
         sharding_(sharding),
         situation_(situation),
         machine_(machine),
-        streams_(situation, machine, trace),
         costs_(step_costs(model, ways, situation.samples, sharding.parallel != "fsdp", machine)),
         order_(sharding),
         units_(model.units(sharding, situation.ranks)) {
     parts_ = sharding.parallel == "fsdp";
     holders_ = units_.empty() ? 1 : units_[0].ranks;
     single_ = parts_ ? holders_ == 1 : sharding.parallel == "none" || situation.ranks == 1;
-    offloads_ = parts_ && sharding.cpu_offload;
-    in_compute_type_ = model.value_bytes == model.compute_bytes || model.splits;
-    ready_.assign(units_.size(), std::vector<double>(streams_.ranks().size(), 0));
+    offloads_ = std::any_of(units_.begin(), units_.end(), is_offloaded);
+    ready_.assign(units_.size(), kNoSlot);
     gathered_.assign(units_.size(), order_.keeps_whole() && parts_);
     unit_of_stretch_.resize(model.num_stretches());
     for (size_t u = 0; u < units_.size(); ++u)
       for (const size_t stretch : units_[u].stretches) unit_of_stretch_[stretch].push_back(u);
   }
 
-  TimePlan run() {
+  TimePlan run(std::vector<TraceSpan>* trace) {
+    write();
+    const double launch_s = situation_.graph ? 0 : machine_.launch_us * 1e-6;
+    return ProgramRun(program_, situation_, parts_ ? holders_ : situation_.ranks, launch_s, trace)
+        .run();
+  }
+
+ private:
+  void write() {
     const int64_t count = situation_.grad_accum;
     for (int64_t i = 0; i < count; ++i) {
       last_ = i + 1 == count;
       micro_batch();
     }
     finish();
-    return streams_.finish();
   }
 
- private:
   // ---- units -----------------------------------------------------------------------------------
-  bool needs_gather() const { return parts_ && (holders_ > 1 || offloads_ || !in_compute_type_); }
+  bool needs_gather(size_t u) const {
+    return parts_ && (holders_ > 1 || units_[u].offloads || !units_[u].in_compute_type);
+  }
 
   void gather(size_t u) {
     if (gathered_[u] || !parts_) return;
     gathered_[u] = true;
-    if (!needs_gather()) return;
+    if (!needs_gather(u)) return;
     const PlannedUnit& unit = units_[u];
     const double elements = static_cast<double>(
         sharding_.keep_frozen && frozen_is_there_ ? unit.whole_trained() : unit.whole());
-    const double bytes = elements * static_cast<double>(model_.compute_bytes);
-    if (offloads_) {
+    const double bytes = elements * static_cast<double>(unit.compute_bytes);
+    ready_[u] = kNoSlot;
+    if (unit.offloads) {
       const double part = bytes / static_cast<double>(holders_);
-      auto& ranks = streams_.ranks();
-      for (size_t r = 0; r < ranks.size(); ++r) {
-        const double begin = std::max({ranks[r].to_device, ranks[r].compute, ranks[r].host});
-        ranks[r].to_device = begin + part / machine_.to_device_per_s;
-        ready_[u][r] = ranks[r].to_device;
-        streams_.span(r, "copies", "to device", begin, ranks[r].to_device);
-      }
+      ready_[u] = program_.copy("to device", Lane::ToDevice, part / machine_.to_device_per_s);
       if (holders_ == 1) return;
     }
     if (holders_ == 1) {
-      streams_.compute("cast", 2 * bytes / machine_.element_per_s, 1);
+      program_.compute("cast", 2 * bytes / machine_.element_per_s, 1);
       return;
     }
     const double share = 1 - 1 / static_cast<double>(holders_);
-    ready_[u].assign(ready_[u].size(),
-                     streams_.collective("all_gather", share * bytes, situation_.link, 2 * bytes,
-                                         &Streams::communication));
+    ready_[u] = collective("all_gather", GroupKind::Shards, Lane::Communication, bytes, share,
+                           2 * bytes, ready_[u]);
+  }
+
+  // A collective takes what was measured between ranks of one machine, or what its link needs.
+  Slot collective(const char* name, GroupKind group, Lane lane, double bytes, double share,
+                  double memory_bytes, Slot after = kNoSlot) {
+    const int64_t ranks = group == GroupKind::All      ? situation_.ranks
+                          : group == GroupKind::Shards ? holders_
+                                                       : sharding_.replicate;
+    const Topology& topology = situation_.topology;
+    const double measured =
+        topology.nodes == 1 ? collective_seconds(machine_, name, ranks, bytes) : -1;
+    if (measured >= 0)
+      share = std::max(0.0, measured - topology.link.latency_s) * topology.link.bytes_per_s /
+              std::max(1.0, bytes);
+    return program_.collective(name, group, lane, bytes, share,
+                               memory_bytes / machine_.element_per_s, after);
   }
 
   void release(size_t u) { gathered_[u] = false; }
+  static bool is_offloaded(const PlannedUnit& unit) { return unit.offloads; }
+  bool root_steps_aside() const {
+    return parts_ && order_.steps_aside(units_[0].is_root, units_[0].reshards);
+  }
 
   void reduce(size_t u) {
     if (sharding_.no_sync && !last_ && !single_) return;
     const PlannedUnit& unit = units_[u];
-    const double size =
-        sharding_.reduce_dtype == "bfloat16" ? 2 : static_cast<double>(model_.sum_bytes);
+    const double size = unit.narrow_sums ? 2 : static_cast<double>(model_.sum_bytes);
     if (!single_) {
       limit(sharding::kReductionsUnderWay - 1);
       const double row = static_cast<double>(parts_ ? unit.whole_trained() : unit.trained) * size;
-      streams_.compute("copy gradients", 2 * row / machine_.element_per_s, 2);
+      program_.compute("copy gradients", 2 * row / machine_.element_per_s, 2);
       const double n = static_cast<double>(parts_ ? holders_ : situation_.ranks);
       const double share = (1 - 1 / n) * (parts_ ? 1 : 2);
-      const double done =
-          streams_.collective(parts_ ? "reduce_scatter" : "all_reduce", share * row,
-                              situation_.link, parts_ ? 2 * row / n : row, &Streams::communication);
-      in_flight_.push_back({u, done});
-    } else if (offloads_) {
+      in_flight_.push_back(
+          {u, collective(parts_ ? "reduce_scatter" : "all_reduce",
+                         parts_ ? GroupKind::Shards : GroupKind::All, Lane::Communication, row,
+                         share, parts_ ? 2 * row / n : row)});
+    } else {
+      use_sums(u);
+    }
+  }
+
+  // Sums of a unit are there.
+  void use_sums(size_t u) {
+    if (units_[u].offloads) {
       leave(u);
-    } else if (updates_early()) {
+    } else if (ways_.is_private && !situation_.graph && last_) {
       update(u);
     }
   }
 
-  bool updates_early() const {
-    return ((ways_.is_private && !situation_.graph) || offloads_) && last_;
+  // As WrappedModel::limit_reductions: between copies a part travels beside the next units' work.
+  void limit(size_t most) {
+    if (!parts_ || sharding_.replicate <= 1) {
+      for (; in_flight_.size() > most; in_flight_.pop_front()) {
+        program_.wait(in_flight_.front().done);
+        use_sums(in_flight_.front().unit);
+      }
+      return;
+    }
+    finish_across(most);
+    for (; !in_flight_.empty(); in_flight_.pop_front()) {
+      const auto [u, done] = in_flight_.front();
+      program_.wait(done);
+      const double part = static_cast<double>(units_[u].trained_shard * model_.sum_bytes);
+      const double copies = static_cast<double>(sharding_.replicate);
+      across_.push_back({u, collective("all_reduce copies", GroupKind::Replicas, Lane::Copies, part,
+                                       2 * (1 - 1 / copies), part)});
+    }
+    if (most == 0) finish_across(0);
   }
 
-  void limit(size_t most) {
-    while (in_flight_.size() > most) {
-      const auto [u, done] = in_flight_.front();
-      in_flight_.pop_front();
-      streams_.wait(done);
-      if (parts_ && sharding_.replicate > 1) {
-        const double part = static_cast<double>(units_[u].trained_shard * model_.sum_bytes);
-        const double copies = static_cast<double>(sharding_.replicate);
-        streams_.wait(streams_.collective("all_reduce copies", 2 * (1 - 1 / copies) * part,
-                                          situation_.copies, part, &Streams::copies));
-      }
-      if (offloads_) {
-        leave(u);
-      } else if (updates_early()) {
-        update(u);
-      }
+  void finish_across(size_t left) {
+    for (; across_.size() > left; across_.pop_front()) {
+      program_.wait(across_.front().done);
+      use_sums(across_.front().unit);
     }
   }
 
@@ -134,11 +166,10 @@ class Simulation {
   }
 
   void update(size_t u) {
-    const double ms = update_seconds(model_, machine_, part_of(u), situation_.states, rows_of(u),
-                                     situation_.noise && ways_.is_private);
-    const double before = streams_.ranks()[0].compute;
-    streams_.compute("update", ms, 1);
-    if (ways_.is_private) streams_.move_to_phase("update", before);
+    const double seconds =
+        update_seconds(model_, machine_, part_of(u), situation_.states, situation_.state_bytes,
+                       rows_of(u), situation_.noise && ways_.is_private);
+    program_.compute("update", seconds, 1, ways_.is_private ? "update" : nullptr);
   }
 
   // Kept gradients per element, where the update reads them instead of a sum.
@@ -162,26 +193,15 @@ class Simulation {
   void leave(size_t u) {
     const double elements = part_of(u);
     const double bytes = elements * static_cast<double>(model_.sum_bytes);
-    auto& ranks = streams_.ranks();
-    for (size_t r = 0; r < ranks.size(); ++r) {
-      Streams& rank = ranks[r];
-      const double begin = std::max(rank.to_host, rank.compute);
-      rank.to_host = begin + bytes / machine_.to_host_per_s;
-      streams_.span(r, "copies", "to host", begin, rank.to_host);
-      const double value = static_cast<double>(model_.value_bytes);
-      const double work =
-          elements *
-          (2 * value + static_cast<double>(model_.sum_bytes) + 2 * value * situation_.states) /
-          machine_.host_update_per_s;
-      const double start = std::max(rank.worker, rank.to_host);
-      rank.worker = last_ ? start + work : start;
-      streams_.span(r, "host", "update", start, rank.worker);
-      if (r == 0) beside_.push_back(rank.worker);
-    }
-    while (beside_.size() > sharding::kUpdatesBeside) {
-      for (Streams& rank : streams_.ranks()) rank.host = std::max(rank.host, beside_.front());
-      beside_.pop_front();
-    }
+    const Slot there = program_.copy("to host", Lane::ToHost, bytes / machine_.to_host_per_s);
+    const double value = static_cast<double>(model_.value_bytes);
+    // Gradients are written by the copy and read by the update: both through the host's memory,
+    // which decides how fast either is.
+    const double work = (elements * (2 * value + 2 * value * situation_.states) + 2 * bytes) /
+                        machine_.host_update_per_s;
+    beside_.push_back(program_.host_work("update", last_ ? work : 0, there));
+    for (; beside_.size() > sharding::kUpdatesBeside; beside_.pop_front())
+      program_.host_wait(beside_.front());
   }
 
   // ---- the passes ------------------------------------------------------------------------------
@@ -191,28 +211,30 @@ class Simulation {
   }
 
   void micro_batch() {
-    streams_.begin_phase(situation_.graph ? "graph" : "forward");
+    program_.begin_phase(situation_.graph ? "graph" : "forward");
     const size_t count = model_.num_stretches();
     std::vector<bool> first(units_.size(), true);
     for (size_t i = 0; i < count; ++i) {
       use(i, first, [&](size_t u) {
-        order_.when_forward_begins(u, units_.size(), [&](size_t next) { gather(next); });
+        order_.when_forward_begins(u, units_.size(), root_steps_aside(),
+                                   [&](size_t next) { gather(next); });
       });
+      if (i == 1 && root_steps_aside()) release(0);
       const StretchCost& cost = costs_.of(i, count);
-      streams_.compute("forward", cost.forward, static_cast<double>(cost.layers));
+      program_.compute("forward", cost.forward, cost.launches);
       for (const size_t u : unit_of_stretch_[i])
         if (parts_ && units_[u].stretches.back() == i &&
-            order_.released_after_forward(u, units_.size(), units_[u].is_root))
+            order_.released_after_forward(u, units_.size(), units_[u].is_root, units_[u].reshards))
           release(u);
       if (i == 1) limit(0);  // what the micro-batch before has sent
     }
     frozen_is_there_ = true;
     backward(ways_.two_passes ? 1 : 0);
     if (ways_.two_passes) {
-      if (!situation_.graph) streams_.begin_phase("second_backward");
+      if (!situation_.graph) program_.begin_phase("second_backward");
       backward(2);
     } else if (ways_.is_private) {
-      if (!situation_.graph) streams_.begin_phase("clipped_sum");
+      if (!situation_.graph) program_.begin_phase("clipped_sum");
       sums();
     }
     for (size_t u = 0; u < units_.size(); ++u)
@@ -224,32 +246,35 @@ class Simulation {
     if (!parts_) return;
     for (const size_t u : unit_of_stretch_[stretch]) {
       gather(u);
-      streams_.wait(ready_[u]);
+      if (ready_[u] != kNoSlot) program_.wait(ready_[u]);
       if (first[u]) began(u);
       first[u] = false;
     }
   }
 
   void backward(int pass) {
-    if (pass < 2 && !situation_.graph) streams_.begin_phase("backward");
+    if (pass < 2 && !situation_.graph) program_.begin_phase("backward");
     const size_t count = model_.num_stretches();
     std::vector<bool> first(units_.size(), true);
     for (size_t i = count; i-- > 0;) {
       use(i, first, [&](size_t u) {
         order_.when_backward_begins(u, units_.size(), [&](size_t next) { gather(next); });
       });
+      if (i + 2 == count && i > 0 && root_steps_aside()) release(0);
       const StretchCost& cost = costs_.of(i, count);
       const bool again = i > 0 && i + 1 < count && is_recomputed(i - 1);
       double seconds = cost.backward + (pass == 2 ? cost.sums : cost.norms);
       if (again)
         seconds +=
             cost.forward - (situation_.checkpointing == "keep_attention" ? cost.attention : 0);
-      streams_.compute(pass == 2 ? "second backward" : "backward", seconds,
-                       static_cast<double>(cost.layers) * (kBackwardLaunches + (again ? 1 : 0)));
+      program_.compute(pass == 2 ? "second backward" : "backward", seconds,
+                       cost.launches * (kBackwardLaunches + (again ? 1 : 0)));
       for (const size_t u : unit_of_stretch_[i]) {
         if (units_[u].stretches.front() != i) continue;
         if (parts_) order_.when_backward_ends(u, units_.size(), [&](size_t next) { gather(next); });
-        if (parts_ && order_.released_after_backward(units_[u].is_root, pass != 1)) release(u);
+        if (parts_ &&
+            order_.released_after_backward(units_[u].is_root, units_[u].reshards, pass != 1))
+          release(u);
         if (!ways_.is_private || pass == 2) reduce(u);
       }
     }
@@ -259,22 +284,22 @@ class Simulation {
     const size_t count = model_.num_stretches();
     for (size_t i = 0; i < count; ++i) {
       const StretchCost& cost = costs_.of(i, count);
-      streams_.compute("clipped sum", cost.sums, 1);
+      program_.compute("clipped sum", cost.sums, 1);
       for (const size_t u : unit_of_stretch_[i])
         if (units_[u].stretches.back() == i) reduce(u);
     }
   }
 
   void finish() {
-    if (!single_) streams_.begin_phase("reduce");
+    if (!single_) program_.begin_phase("reduce");
     limit(0);
+    const bool early = ways_.is_private && !situation_.graph;  // updated with their sums
     if (offloads_) {
-      streams_.begin_phase(ways_.is_private ? "update" : "optimizer");
-      for (Streams& rank : streams_.ranks())
-        rank.compute = std::max({rank.compute, rank.worker, rank.host});
-      return;
+      program_.begin_phase(ways_.is_private ? "update" : "optimizer");
+      program_.join();
+      if (early || std::all_of(units_.begin(), units_.end(), is_offloaded)) return;
     }
-    if (ways_.is_private && !situation_.graph) return;  // updated with their sums
+    if (early) return;
     update_all(ways_.is_private ? "update" : "optimizer");
     if (parts_ && order_.keeps_whole())
       for (size_t u = 0; u < units_.size(); ++u) {
@@ -284,17 +309,20 @@ class Simulation {
   }
 
   void update_all(const char* phase) {
-    streams_.begin_phase(phase);
+    program_.begin_phase(phase);
     double seconds = 0;
     for (size_t u = 0; u < units_.size(); ++u)
-      seconds += update_seconds(model_, machine_, part_of(u), situation_.states, rows_of(u),
-                                situation_.noise && ways_.is_private);
-    streams_.compute(phase, seconds, 4);
+      seconds += is_offloaded(units_[u])
+                     ? 0
+                     : update_seconds(model_, machine_, part_of(u), situation_.states,
+                                      situation_.state_bytes, rows_of(u),
+                                      situation_.noise && ways_.is_private);
+    program_.compute(phase, seconds, 4);
   }
 
-  struct InFlight {
+  struct UnderWay {
     size_t unit;
-    double done;
+    Slot done;
   };
 
   const PlannedModel& model_;
@@ -302,18 +330,18 @@ class Simulation {
   const sharding::ShardingOptions& sharding_;
   const TimeSituation& situation_;
   const MachineProfile& machine_;
-  StepStreams streams_;
+  StepProgram program_;
   StepCosts costs_;
   sharding::UnitOrder order_;
   const std::vector<PlannedUnit>& units_;
-  bool parts_ = false, single_ = true, offloads_ = false, in_compute_type_ = true, last_ = true;
+  bool parts_ = false, single_ = true, offloads_ = false, last_ = true;
   bool frozen_is_there_ = false;
   int64_t holders_ = 1;
-  std::vector<std::vector<double>> ready_;
+  std::vector<Slot> ready_;
   std::vector<bool> gathered_;
   std::vector<std::vector<size_t>> unit_of_stretch_;
-  std::deque<InFlight> in_flight_;
-  std::deque<double> beside_;
+  std::deque<UnderWay> in_flight_, across_;
+  std::deque<Slot> beside_;
 };
 
 }  // namespace
@@ -321,7 +349,7 @@ class Simulation {
 TimePlan simulate_step(const PlannedModel& model, const EngineWays& ways,
                        const sharding::ShardingOptions& sharding, const TimeSituation& situation,
                        const MachineProfile& machine, std::vector<TraceSpan>* trace) {
-  return Simulation(model, ways, sharding, situation, machine, trace).run();
+  return Simulation(model, ways, sharding, situation, machine).run(trace);
 }
 
 }  // namespace moonshard::plan

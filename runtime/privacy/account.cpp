@@ -7,6 +7,7 @@
 #include "runtime/accountant/calibrate.h"
 #include "runtime/accountant/rdp.h"
 #include "runtime/base/check.h"
+#include "runtime/sharding/unit_policy.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -53,7 +54,7 @@ std::string privacy_obstacle(const ClipOptions& clip, const sharding::ShardingOp
       return fmt::format("mode = {}: an engine of a script, whose norms nobody has proven here",
                          clip.mode);
   }
-  if (sharding.reduce_dtype == "bfloat16" && world.size() > 1)
+  if (sharding::reduces_some_in(sharding, "bfloat16") && world.size() > 1)
     return "reduce_dtype = bfloat16 rounds the ranks' sums before the noise is added: one sample "
            "can "
            "move them by more than its bound";

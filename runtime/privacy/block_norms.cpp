@@ -12,6 +12,7 @@
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/profile/ledger.h"
+#include "runtime/profile/timeline.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -164,6 +165,7 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
   };
   if (!which.bounded.empty()) add(bounded_norms(tasks, which), which.bounded);
   if (!which.kept.empty()) {
+    const profile::TraceZone zone(profile::kTracedGradients, common_name(tasks));
     const auto problems = problems_of(tasks, which.kept);
     // No element of a gradient is larger than the parts' lengths together.
     const at::Tensor scales_nB = kernels::keep_scales(kernels::position_lengths(problems));

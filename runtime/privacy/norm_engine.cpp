@@ -18,7 +18,7 @@ using profile::Owner;
 
 void NormEngine::begin(models::Model& model, const MicroBatch& micro) {
   micro_ = micro;
-  sum_type_ = model.seam().compute_type == at::kDouble ? at::kDouble : at::kFloat;
+  sum_type_ = model.computes_in_double() ? at::kDouble : at::kFloat;
   form_groups(model);
   seen_.assign(model.layers().size(), false);
   squares_.clear();
@@ -55,14 +55,14 @@ void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at:
   if (by_kernel && !plan.custom_norm && !is_shared(layer) && may_join(layer, a, g))
     return join_launch(layer, a, g, plan);
   if (plan.keep == Keep::Gradients) {
-    const profile::Zone zone(kLocalNorms, layer.name);
+    const profile::Zone zone(kLocalNorms, profile::kTracedGradients, layer.name);
     const LayerGradients gradients = per_sample_gradients(layer, a, g);
     keep_rows(group, layer.weight, gradients.weight);
     keep_rows(group, layer.bias, gradients.bias);
   } else {
     at::Tensor own;
     {
-      const profile::Zone zone(kLocalNorms, layer.name);
+      const profile::Zone zone(kLocalNorms, profile::kTracedNorms, layer.name);
       own = layer_norm_squares(layer, a, g, plan);
     }
     if (is_shared(layer)) {
@@ -130,7 +130,7 @@ void NormEngine::launch_joined() {
   keep_the_smaller(tasks);
   TaskNorms found;
   {
-    const profile::Zone zone(kLocalNorms, common_name(tasks));
+    const profile::Zone zone(kLocalNorms, profile::kTracedNorms, common_name(tasks));
     found = norms_of(tasks);
   }
   const bool add_later = !needs_group_norms(), one_bound = shares_.size() == 1;
@@ -223,7 +223,7 @@ void NormEngine::add_squares_of_rows(Group& group) {
       late_rows_[bound_of(group, *own.parameter)].push_back(own.rows.flatten(1));
       continue;
     }
-    const profile::Zone zone(kLocalNorms, group.name);
+    const profile::Zone zone(kLocalNorms, profile::kTracedNorms, group.name);
     const at::Tensor squares =
         is_counted ? row_squares(own.rows)
                    : at::zeros({own.rows.size(0)}, own.rows.options().dtype(at::kDouble));
@@ -233,12 +233,12 @@ void NormEngine::add_squares_of_rows(Group& group) {
 
 void NormEngine::add_late_squares() {
   for (const auto& [bound, rows] : late_rows_) {
-    const profile::Zone zone(kLocalNorms, "small parameters");
+    const profile::Zone zone(kLocalNorms, profile::kTracedNorms, "small parameters");
     late_squares_[bound].push_back(row_squares(at::cat(rows, 1)).unsqueeze(0));
   }
   late_rows_.clear();
   for (const auto& [bound, squares] : late_squares_) {
-    const profile::Zone zone(kNormStacking, "all layers");
+    const profile::Zone zone(kNormStacking, profile::kTracedNorms, "all layers");
     add_squares(squares_, bound, at::cat(squares).sum(0));
     profile::claim(squares_[bound], Owner::NormSamples);
   }
@@ -250,7 +250,8 @@ void NormEngine::complete(Group& group) {
   add_squares_of_rows(group);
   if (needs_second_pass_) group.per_sample.clear();  // the second pass has them again
   if (group.squares.empty()) return;
-  std::optional<profile::Zone> zone(std::in_place, kNormStacking, group.name);
+  std::optional<profile::Zone> zone(std::in_place, kNormStacking, profile::kTracedNorms,
+                                    group.name);
   // Rounding of a cross term may leave a tiny negative number where the gradient is zero.
   for (auto& [bound, squares] : group.squares) squares = squares.clamp_min(0);
   if (group.magnitude.defined()) {  // uses of one weight may cancel like positions do

@@ -84,4 +84,10 @@ inline constexpr PhaseName kPhases[] = {
     {"update", "noise, division and update rule of a private step in one pass, unit by unit"},
 };
 
+/// First words of ranges in traces, before the name of a layer, for who asks what a step costs
+/// without clipping: what only norms need, and gradients of samples that are kept for the sum, in
+/// the place of a plain step's gradients.
+inline constexpr const char* kTracedNorms = "norms";
+inline constexpr const char* kTracedGradients = "gradients";
+
 }  // namespace moonshard::profile

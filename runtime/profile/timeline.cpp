@@ -32,6 +32,10 @@ bool trace_listens() {
   return at::hasCallbacks();
 }
 
+std::string name_in_traces(const char* kind, const std::string& name) {
+  return *kind == '\0' ? name : std::string(kind) + " " + name;
+}
+
 }  // namespace
 
 using Clock = std::chrono::steady_clock;
@@ -186,16 +190,32 @@ struct Zone::Open {
   TraceRange range;
 };
 
-Zone::Zone(const char* lane, const std::string& name) {
+Zone::Zone(const char* lane, const std::string& name) : Zone(lane, "", name) {}
+
+Zone::Zone(const char* lane, const char* kind, const std::string& name) {
   std::shared_ptr<Timeline> timeline = recording_timeline();
   if (timeline == nullptr && !trace_listens() && !nvtx_is_on()) return;
-  open_ = std::unique_ptr<Open>(new Open{std::move(timeline), 0, TraceRange(name)});
+  open_ = std::unique_ptr<Open>(
+      new Open{std::move(timeline), 0, TraceRange(name_in_traces(kind, name))});
   if (open_->timeline != nullptr) open_->span = open_->timeline->begin(lane, name);
 }
 
 Zone::~Zone() {
   if (open_ != nullptr && open_->timeline != nullptr) open_->timeline->end(open_->span);
 }
+
+struct TraceZone::Open {
+  TraceRange range;
+};
+
+TraceZone::TraceZone(const std::string& name) : TraceZone("", name) {}
+
+TraceZone::TraceZone(const char* kind, const std::string& name) {
+  if (trace_listens() || nvtx_is_on())
+    open_ = std::unique_ptr<Open>(new Open{TraceRange(name_in_traces(kind, name))});
+}
+
+TraceZone::~TraceZone() = default;
 
 struct Range::Open {
   TraceRange range;

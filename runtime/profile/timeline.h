@@ -9,6 +9,8 @@
 
 #include <c10/core/Device.h>
 
+#include "runtime/profile/owner_names.h"
+
 namespace moonshard::profile {
 
 struct Span {
@@ -70,7 +72,23 @@ std::vector<CollectiveTimes> collective_times(const std::vector<Span>& spans);
 class Zone {
  public:
   Zone(const char* lane, const std::string& name);
+  /// Under another name in traces: `kind` and a space before it ("norms model.layers.3").
+  Zone(const char* lane, const char* kind, const std::string& name);
   ~Zone();
+
+ private:
+  struct Open;
+  std::unique_ptr<Open> open_;
+};
+
+/// A range of traces only, while it lives: which layer an operation belongs to.
+class TraceZone {
+ public:
+  explicit TraceZone(const std::string& name);
+  TraceZone(const char* kind, const std::string& name);
+  ~TraceZone();
+  TraceZone(const TraceZone&) = delete;
+  TraceZone& operator=(const TraceZone&) = delete;
 
  private:
   struct Open;

@@ -28,7 +28,8 @@ thread_local bool records_here = false;
 // What goes behind the file's first brace.
 std::string about_text(const TraceInfo& info) {
   const Json about{{"rank", info.rank}, {"world_size", info.world}, {"backend", info.transport}};
-  const Json what{{"what", info.what}};
+  Json what{{"what", info.what}};
+  if (info.update_bytes > 0) what["update_bytes"] = info.update_bytes;
   return "\n  \"distributedInfo\": " + one_line(about) + ",\n  \"moonshard\": " + one_line(what) +
          ",";
 }
@@ -110,9 +111,14 @@ Trace::Trace(c10::Device device) {
   try {
     std::set<ActivityType> activities{ActivityType::CPU};
     if (device.is_cuda()) activities.insert(ActivityType::CUDA);
+    // Which stream waited for which event: without it a critical path has to guess.
+    torch::profiler::impl::ExperimentalConfig more;
+    more.enable_cuda_sync_events = device.is_cuda();
     const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO,
                                                        /*report_input_shapes=*/true,
-                                                       /*profile_memory=*/true);
+                                                       /*profile_memory=*/true,
+                                                       /*with_stack=*/false, /*with_flops=*/false,
+                                                       /*with_modules=*/false, more);
     profiler::prepareProfiler(config, activities);
     profiler::enableProfiler(config, activities,
                              {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,

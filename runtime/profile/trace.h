@@ -15,6 +15,8 @@ struct TraceInfo {
   int rank = 0, world = 1;
   std::string transport;  ///< "nccl", "gloo", …
   std::string what;       ///< for the reader, e.g. "llama3-tiny ghost"
+  /// What an update without noise and clipping reads and writes; 0: not known.
+  int64_t update_bytes = 0;
 };
 
 /// Records from its construction on, on this thread and the work that it starts. Kineto has one

@@ -34,8 +34,11 @@ Json beyond_plan(const Json& planned, const Json& had) {
   return differences;
 }
 
-bool is_modelled(const PointRecord& point) {
-  return string_or(point.options, "world", "").starts_with("fake:");
+// What of a point is modelled: its communication (world = fake:N), or all of it (simulated by a
+// plan).
+std::string modelled_part(const PointRecord& point) {
+  const std::string world = string_or(point.options, "world", "");
+  return world.starts_with("modelled:") ? "all" : world.starts_with("fake:") ? "communication" : "";
 }
 
 }  // namespace
@@ -126,13 +129,13 @@ void RunTable::write_csv(const std::function<void(const std::string&)>& write) c
   bool has_modelled = false;
   for (size_t i = 0; i < size(); ++i) {
     const PointRecord point = summary(i);
-    has_modelled = has_modelled || is_modelled(point);
+    has_modelled = has_modelled || !modelled_part(point).empty();
     for (const auto& [key, value] : point.metrics.items())
       if (value.is_primitive()) names.insert(key);
   }
   CsvTable table;
   table.columns = {"id", "status"};
-  // Where times of communication are those of a model, the table says so.
+  // Where figures are those of a model, the table says so.
   if (has_modelled) table.columns.push_back("modelled");
   table.columns.insert(table.columns.end(), head_.axes.begin(), head_.axes.end());
   table.columns.insert(table.columns.end(), names.begin(), names.end());
@@ -141,7 +144,7 @@ void RunTable::write_csv(const std::function<void(const std::string&)>& write) c
   for (size_t i = 0; i < size(); ++i) {
     const PointRecord point = summary(i);
     std::vector<std::string> cells{point.id, point.status};
-    if (has_modelled) cells.push_back(is_modelled(point) ? "communication" : "");
+    if (has_modelled) cells.push_back(modelled_part(point));
     for (const std::string& axis : head_.axes)
       cells.push_back(cell_text(point.options.value(axis, Json())));
     for (const std::string& name : names) {

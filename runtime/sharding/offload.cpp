@@ -31,11 +31,10 @@ c10::Stream ShardingContext::copy_stream() {
 
 // A stream of its own: the computation goes on, and parameters come the other way meanwhile.
 at::Tensor ShardingContext::brought_home(const at::Tensor& gradient) {
-  if (!offloads()) return gradient;
   if (!home_copies_) home_copies_ = pool_stream(device);
   // The allocator keeps pinned memory, and finds blocks of earlier units and steps.
   const at::Tensor host =
-      at::empty(gradient.sizes(), gradient.options().device(home).pinned_memory(true));
+      at::empty(gradient.sizes(), gradient.options().device(c10::kCPU).pinned_memory(true));
   const c10::Stream compute = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   c10::Event ready(device.type());
   ready.record(compute);
@@ -67,9 +66,8 @@ std::shared_ptr<c10::Event> ShardingContext::arrival() {
 }
 
 void ShardingContext::when_home(std::function<void()> work) {
-  if (!works_beside) return work();
   // The device of a thread is the first one until it is told: the rank's may be another.
-  const auto own = offloads() ? std::optional<c10::Device>(device) : std::nullopt;
+  const auto own = device.is_cpu() ? std::nullopt : std::optional<c10::Device>(device);
   worker_.add(
       [own, work = std::move(work), arrived = arrival(), context = profile::current_context()] {
         const profile::ContextScope scope(context);
@@ -80,7 +78,7 @@ void ShardingContext::when_home(std::function<void()> work) {
 }
 
 void ShardingContext::add_at_home(const at::Tensor& sum, const at::Tensor& gradient) {
-  if (works_beside) worker_.wait(kAdditionsBeside);
+  worker_.wait(kAdditionsBeside);
   when_home([sum, gradient] {
     const at::NoGradGuard no_grad;
     at::Tensor to = sum;

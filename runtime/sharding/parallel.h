@@ -50,10 +50,12 @@ class Parallel {
   /// are passed to this one before they are copied to the host. Only with offload, and not where a
   /// sum over micro-batches is on the host already.
   virtual void on_leaving(Leaving) {}
-  /// For the callback of on_complete: whether it should give its work to work_beside, which then
-  /// runs on another thread, one after the other, when the gradients have arrived in host memory.
-  /// They are freed after it.
+  /// Whether some parts are updated beside the step.
   virtual bool works_beside() const { return false; }
+  /// For the callback of on_complete: whether it should give the work on this part (of updated())
+  /// to work_beside, which then runs on another thread, one after the other, when the gradients
+  /// have arrived in host memory. They are freed after it. The same for all parts of a callback.
+  virtual bool is_beside(size_t /*part*/) const { return false; }
   virtual void work_beside(std::function<void()> work) { work(); }
   /// Until all of that is done; throws what it has thrown.
   virtual void wait_for_work() {}

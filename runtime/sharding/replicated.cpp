@@ -11,7 +11,7 @@ namespace {
 class Bucket : public Unit {
  public:
   Bucket(const UnitPlan& plan, ShardingContext& context)
-      : Unit(plan.name, plan.layers, Storage::Whole, context) {
+      : Unit(plan.name, plan.layers, plan.settings, Storage::Whole, context) {
     std::vector<models::Parameter*> trained;
     for (models::Parameter* parameter : plan.parameters)
       if (parameter->trainable) trained.push_back(parameter);
@@ -22,7 +22,7 @@ class Bucket : public Unit {
   const FlatLayout& trained_layout() const override { return layout_; }
 
   Reduction send(const at::Tensor& row) override {
-    return {context_.group->all_reduce(row, name()), row, row, 0};
+    return {context_.group->all_reduce(row, name()), row, row};
   }
 
   void reduce_alone(bool, bool) override {}  // already where the optimizer reads them
@@ -58,7 +58,7 @@ class Replicated : public WrappedModel {
 
 Replicated::Replicated(models::Model& model, const ShardingOptions& options,
                        std::shared_ptr<comm::Communicator> group)
-    : WrappedModel(model, options, /*may_offload=*/false, std::move(group)) {
+    : WrappedModel(model, options, std::move(group)) {
   const at::NoGradGuard no_grad;
   for (const UnitPlan& plan : plan_units(model, options)) {
     buckets_.push_back(std::make_unique<Bucket>(plan, context_));

@@ -30,6 +30,8 @@ const std::vector<Move>& legal_moves() {
       stores(Event::FinishGather, {Gathering}, kAnyPhase, Whole),
       // Never while the unit's layers run.
       stores(Event::Release, {Whole}, {Idle, ForwardDone, BackwardDone}, Sharded),
+      // The root, whose layers run before all others and behind them.
+      stores(Event::StepAside, {Whole}, {Forward, Backward}, Sharded),
       // A unit whose layers the loss does not reach has only run forwards.
       advances(Event::BeginMicroBatch, kAnyStorage, {Idle, ForwardDone, BackwardDone}, Idle),
       advances(Event::UseForward, {Whole}, {Idle, Forward}, Forward),
@@ -80,9 +82,9 @@ const char* name_of(Phase phase) {
 
 const char* name_of(Event event) {
   static constexpr const char* kNames[] = {
-      "start_gather", "finish_gather", "release",      "begin_micro_batch",
-      "use_forward",  "end_forward",   "use_backward", "end_backward",
-      "reduce",       "abandon"};
+      "start_gather",      "finish_gather", "release",     "step_aside",
+      "begin_micro_batch", "use_forward",   "end_forward", "use_backward",
+      "end_backward",      "reduce",        "abandon"};
   return kNames[static_cast<size_t>(event)];
 }
 

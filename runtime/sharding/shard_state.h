@@ -27,6 +27,7 @@ enum class Event : uint8_t {
   StartGather,
   FinishGather,
   Release,
+  StepAside,  ///< released between two uses of one pass, while other units run
   BeginMicroBatch,
   UseForward,
   EndForward,
@@ -39,10 +40,10 @@ enum class Event : uint8_t {
 inline constexpr Storage kStorages[] = {Storage::Sharded, Storage::Gathering, Storage::Whole};
 inline constexpr Phase kPhases[] = {Phase::Idle, Phase::Forward, Phase::ForwardDone,
                                     Phase::Backward, Phase::BackwardDone};
-inline constexpr Event kEvents[] = {Event::StartGather,     Event::FinishGather, Event::Release,
-                                    Event::BeginMicroBatch, Event::UseForward,   Event::EndForward,
-                                    Event::UseBackward,     Event::EndBackward,  Event::Reduce,
-                                    Event::Abandon};
+inline constexpr Event kEvents[] = {Event::StartGather, Event::FinishGather,    Event::Release,
+                                    Event::StepAside,   Event::BeginMicroBatch, Event::UseForward,
+                                    Event::EndForward,  Event::UseBackward,     Event::EndBackward,
+                                    Event::Reduce,      Event::Abandon};
 
 const char* name_of(Storage storage);
 const char* name_of(Phase phase);

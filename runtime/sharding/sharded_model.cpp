@@ -10,7 +10,7 @@ namespace moonshard::sharding {
 ShardedModel::ShardedModel(models::Model& model, const ShardingOptions& options,
                            std::shared_ptr<comm::Communicator> group,
                            std::shared_ptr<comm::Communicator> copies)
-    : WrappedModel(model, options, /*may_offload=*/true, std::move(group)), order_(options) {
+    : WrappedModel(model, options, std::move(group)), order_(options) {
   context_.copies = std::move(copies);
   for (const UnitPlan& plan : plan_units(model, options)) {
     sharded_.push_back(std::make_unique<ShardedUnit>(
@@ -56,6 +56,7 @@ void ShardedModel::end_step() {
 }
 
 void ShardedModel::abandon() {
+  running_.reset();
   WrappedModel::abandon();
   if (keeps_whole()) return;
   for (const auto& unit : sharded_) {
@@ -72,17 +73,26 @@ void ShardedModel::check_use_outside(const models::ParamLayer& layer) const {
 }
 
 void ShardedModel::put_in_place(size_t index) {
+  if (running_ != index) {
+    const size_t before = running_.value_or(index);
+    const Phase phase = sharded_[before]->state().phase;
+    const bool will_return = phase == Phase::Forward || phase == Phase::Backward;
+    if (before != index && will_return && steps_aside(before) && sharded_[before]->is_whole())
+      sharded_[before]->step_aside();
+    running_ = index;
+  }
   sharded_[index]->gather_ahead();
   sharded_[index]->end_gather();
 }
 
 void ShardedModel::forward_began(size_t index) {
-  order_.when_forward_begins(index, sharded_.size(),
+  order_.when_forward_begins(index, sharded_.size(), steps_aside(0),
                              [&](size_t i) { sharded_[i]->gather_ahead(); });
 }
 
 void ShardedModel::forward_ended(size_t index) {
-  if (order_.released_after_forward(index, sharded_.size(), sharded_[index]->is_root()))
+  const ShardedUnit& unit = *sharded_[index];
+  if (order_.released_after_forward(index, sharded_.size(), unit.is_root(), unit.traits().reshards))
     sharded_[index]->release();
 }
 
@@ -93,11 +103,13 @@ void ShardedModel::backward_began(size_t index) {
 
 void ShardedModel::backward_ended(size_t index, bool last_pass) {
   order_.when_backward_ends(index, sharded_.size(), [&](size_t i) { sharded_[i]->gather_ahead(); });
-  if (order_.released_after_backward(sharded_[index]->is_root(), last_pass))
+  const ShardedUnit& unit = *sharded_[index];
+  if (order_.released_after_backward(unit.is_root(), unit.traits().reshards, last_pass))
     sharded_[index]->release();
 }
 
 void ShardedModel::micro_batch_ended(size_t index) {
+  running_.reset();
   sharded_[index]->end_gather();
   if (sharded_[index]->is_whole() && !keeps_whole()) sharded_[index]->release();
 }

@@ -41,11 +41,16 @@ class ShardedModel : public WrappedModel {
  private:
   bool keeps_whole() const { return order_.keeps_whole(); }
   void take_back();
+  /// Whether the unit is released while others run.
+  bool steps_aside(size_t index) const {
+    return order_.steps_aside(sharded_[index]->is_root(), sharded_[index]->traits().reshards);
+  }
 
   UnitOrder order_;
   std::vector<std::unique_ptr<ShardedUnit>> sharded_;  ///< in forward order
   std::vector<std::unique_ptr<models::Parameter>> updated_;
   std::vector<int64_t> first_elements_;
+  std::optional<size_t> running_;  ///< the unit whose layers ran last, of this micro-batch
   bool exposed_ = false;
 };
 

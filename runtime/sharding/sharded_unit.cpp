@@ -12,7 +12,7 @@
 namespace moonshard::sharding {
 
 ShardedUnit::ShardedUnit(const UnitPlan& plan, Kept kept, ShardingContext& context)
-    : Unit(plan.name, plan.layers, Storage::Sharded, context),
+    : Unit(plan.name, plan.layers, plan.settings, Storage::Sharded, context),
       is_root_(plan.is_root),
       counts_frozen_(kept.all || !kept.frozen) {
   // Separate rows, so that only gradients of trained parameters are communicated.
@@ -23,15 +23,17 @@ ShardedUnit::ShardedUnit(const UnitPlan& plan, Kept kept, ShardingContext& conte
   frozen_.layout = FlatLayout(frozen, context.group->rank(), context.group->size());
   trained_.stays = kept.all;
   frozen_.stays = kept.all || kept.frozen;
+  trained_.type = traits().splits ? traits().compute_type : context.type;
+  if (!frozen.empty()) frozen_.type = frozen.front()->value.scalar_type();
 }
 
-bool ShardedUnit::keeps_compute_type() const {
-  return context_.type == context_.compute_type || context_.splits();
+bool ShardedUnit::is_read_as_it_lies(const Flat& flat) const {
+  return flat.type == traits().compute_type && !traits().copies;
 }
 
 // One rank and one dtype: the part is the whole.
 bool ShardedUnit::is_alias(const Flat& flat) const {
-  return context_.single() && !context_.offloads() && keeps_compute_type() && flat.shard.defined();
+  return context_.single() && is_read_as_it_lies(flat) && flat.shard.defined();
 }
 
 void ShardedUnit::set_own_values(const Flat& flat, const Piece& piece, const at::Tensor& values) {
@@ -63,11 +65,9 @@ void ShardedUnit::place(models::Model& model,
 
 void ShardedUnit::place_flat(Flat& flat, models::Model& model) {
   const FlatLayout& layout = flat.layout;
-  auto options = at::TensorOptions()
-                     .dtype(context_.splits() ? context_.compute_type : context_.type)
-                     .device(context_.home);
-  if (context_.offloads()) options = options.pinned_memory(true);
-  if (flat.stays && keeps_compute_type() && !context_.offloads()) {
+  auto options = at::TensorOptions().dtype(flat.type).device(traits().home);
+  if (traits().copies) options = options.pinned_memory(true);
+  if (flat.stays && is_read_as_it_lies(flat)) {
     // The part is a range of the whole row, which stays: updated in place, then gathered.
     flat.whole = at::zeros({layout.padded()}, options);
     flat.shard = flat.whole.narrow(0, layout.shard_size * layout.rank, layout.shard_size);
@@ -79,7 +79,7 @@ void ShardedUnit::place_flat(Flat& flat, models::Model& model) {
       context_.memory.parameters += whole_bytes(flat);
   }
   // Frozen values are never added to: the computation's half is enough.
-  if (context_.splits() && &flat == &trained_) {
+  if (traits().splits && &flat == &trained_) {
     flat.low = at::zeros({layout.shard_size}, options.dtype(at::kShort));
     context_.memory.parameters += static_cast<int64_t>(flat.low.nbytes());
   }
@@ -107,7 +107,7 @@ void ShardedUnit::forget_values(Flat& flat) {
 }
 
 int64_t ShardedUnit::whole_bytes(const Flat& flat) const {
-  return flat.layout.padded() * static_cast<int64_t>(c10::elementSize(context_.compute_type));
+  return flat.layout.padded() * static_cast<int64_t>(c10::elementSize(traits().compute_type));
 }
 
 int64_t ShardedUnit::whole_bytes() const {
@@ -132,16 +132,16 @@ void ShardedUnit::gather_flat(Flat& flat) {
     flat.whole = flat.shard;
     return;
   }
-  const auto options = at::TensorOptions().dtype(context_.compute_type).device(context_.device);
+  const auto options = at::TensorOptions().dtype(traits().compute_type).device(context_.device);
   const profile::OwnerScope gathered(profile::Owner::GatheredParameters);
   if (!flat.whole.defined()) flat.whole = at::empty({flat.layout.padded()}, options);
   // The part is cast, and with offload copied to the device, on the way.
-  const bool as_it_is = keeps_compute_type() && !context_.offloads();
+  const bool as_it_is = is_read_as_it_lies(flat);
   at::Tensor part = context_.single() ? flat.whole
                     : as_it_is        ? flat.shard
                                       : at::empty({flat.layout.shard_size}, options);
   std::optional<c10::StreamGuard> beside;
-  if (context_.offloads()) {
+  if (traits().copies) {
     // Allocated on the compute stream, which may still use the memory: the copy waits for that,
     // then overlaps with later computation.
     const c10::impl::VirtualGuardImpl guard(context_.device.type());
@@ -150,7 +150,7 @@ void ShardedUnit::gather_flat(Flat& flat) {
     ready.block(context_.copy_stream());
     beside.emplace(context_.copy_stream());
   }
-  if (!as_it_is || context_.single()) part.copy_(flat.shard, /*non_blocking=*/context_.offloads());
+  if (!as_it_is || context_.single()) part.copy_(flat.shard, /*non_blocking=*/traits().copies);
   if (!context_.single()) {
     flat.gather = context_.group->all_gather(flat.whole, part, name());
   } else if (beside) {
@@ -175,7 +175,15 @@ void ShardedUnit::finish_gather() {
 }
 
 void ShardedUnit::release() {
-  move(Event::Release);
+  release_by(Event::Release);
+}
+
+void ShardedUnit::step_aside() {
+  release_by(Event::StepAside);
+}
+
+void ShardedUnit::release_by(Event event) {
+  move(event);
   context_.memory.add_whole(-whole_bytes(), -1);
   for (Flat* flat : {&trained_, &frozen_}) {
     if (flat->layout.empty()) continue;
@@ -213,7 +221,7 @@ void ShardedUnit::reduce_alone(bool last, bool keeps_rows) {
   for (size_t i = 0; i < trained_.layout.pieces.size(); ++i) {
     const Piece& piece = trained_.layout.pieces[i];
     models::Parameter &from = *piece.parameter, &to = *trained_.updated[i];
-    if (!keeps_rows || context_.works_beside) settle_rows(from);
+    if (!keeps_rows || traits().is_offloaded) settle_rows(from);
     if (from.rows.defined()) {
       to.rows = from.rows.flatten(1);
       to.row_factors = from.row_factors;
@@ -224,15 +232,15 @@ void ShardedUnit::reduce_alone(bool last, bool keeps_rows) {
     if (!gradient.defined()) continue;
     gradient = gradient.flatten();
     at::Tensor& sum = to.grad;
-    if (context_.leaving && last && !sum.defined()) {
+    if (traits().is_offloaded && context_.leaving && last && !sum.defined()) {
       // 8-bit noise would be coarser than what it hides.
       if (gradient.element_size() < 4) gradient = gradient.to(at::kFloat);
       gradient = gradient.contiguous();
       context_.leaving(to, gradient);
     }
-    gradient = context_.brought_home(gradient);
+    gradient = brought_home(gradient);
     if (sum.defined()) {
-      context_.add_at_home(sum, gradient);
+      add_at_home(sum, gradient);
     } else {
       hold_gradients(static_cast<int64_t>(gradient.nbytes()));
       sum = gradient;

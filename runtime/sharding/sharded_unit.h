@@ -22,7 +22,7 @@ class ShardedUnit : public Unit {
   };
   ShardedUnit(const UnitPlan& plan, Kept kept, ShardingContext& context);
 
-  /// The root unit (layers of no other unit): stays whole from forward to backward.
+  /// The root unit: layers of no other unit.
   bool is_root() const { return is_root_; }
   bool is_whole() const { return state().storage == Storage::Whole; }
 
@@ -34,6 +34,8 @@ class ShardedUnit : public Unit {
   void start_gather();
   void finish_gather();
   void release();
+  /// The same between two uses in one pass.
+  void step_aside();
   /// start_gather, unless gathered or gathering.
   void gather_ahead();
   /// finish_gather, if one is in progress.
@@ -67,6 +69,7 @@ class ShardedUnit : public Unit {
  private:
   struct Flat {
     FlatLayout layout;
+    at::ScalarType type = at::kFloat;  ///< of the part
     at::Tensor shard, whole;
     at::Tensor low;  ///< where defined, shard has the high halves of float32 master weights
     comm::Pending gather;
@@ -76,9 +79,10 @@ class ShardedUnit : public Unit {
     bool is_current = false;  ///< the whole row that stayed has the parts' values: frozen ones only
   };
 
-  /// Whether parts are kept in the dtype of the computation, or in halves of which one is.
-  bool keeps_compute_type() const;
+  /// Whether the part is in the dtype and on the device of the computation.
+  bool is_read_as_it_lies(const Flat& flat) const;
   bool is_alias(const Flat& flat) const;
+  void release_by(Event event);
   /// Writes this rank's elements of a piece.
   static void set_own_values(const Flat& flat, const Piece& piece, const at::Tensor& values);
   void place_flat(Flat& flat, models::Model& model);

@@ -3,17 +3,19 @@
 #include <fmt/ranges.h>
 
 #include "runtime/base/check.h"
+#include "runtime/sharding/unit_policy.h"
 
 namespace moonshard::sharding {
 namespace {
 
 // Besides those that also have an effect without a wrapper.
 std::vector<std::string> options_of_wrapper(const std::string& parallel) {
-  if (parallel == "ddp") return {"reduce_dtype", "no_sync", "bucket_mb"};
+  if (parallel == "ddp") return {"reduce_dtype", "no_sync", "bucket_mb", "unit_policies"};
   if (parallel == "fsdp")
     return {"sharding",         "wrap",         "min_num_params", "backward_prefetch",
             "forward_prefetch", "reduce_dtype", "no_sync",        "limit_all_gathers",
-            "cpu_offload",      "keep_frozen",  "replicate"};
+            "cpu_offload",      "keep_frozen",  "replicate",      "reshard_root",
+            "unit_policies"};
   return {};
 }
 
@@ -41,6 +43,7 @@ void refuse_unused_options(const ShardingOptions& options) {
   used.insert(used.end(), {"parallel", "norm_reduce", "world", "link"});
   const ShardingOptions defaults;
   sharding_schema().refuse_unused(&options, &defaults, used, user);
+  check_unit_policies(options);
 }
 
 }  // namespace moonshard::sharding

@@ -19,6 +19,8 @@ struct ShardingOptions {
   bool limit_all_gathers = true;
   bool cpu_offload = false;
   bool keep_frozen = false;
+  bool reshard_root = false;
+  std::string unit_policies;
   int64_t replicate = 1;
   std::string reduce_dtype = "auto";
   bool no_sync = false;
@@ -32,7 +34,7 @@ struct ShardingOptions {
 const OptionSchema& sharding_schema();
 
 /// Throws UsageError for an option that the chosen wrapper ignores (`sharding` under ddp) and that
-/// differs from its default.
+/// differs from its default, and for unit_policies that it cannot follow.
 void refuse_unused_options(const ShardingOptions& options);
 
 /// How many ranks hold a model together. Throws UsageError where `replicate` does not divide them
@@ -71,6 +73,13 @@ void add_sharding_options(OptionSchema& schema) {
                     "fsdp: parameters, gradients and optimizer state live in host memory");
   schema.boolean<T>("keep_frozen", &T::keep_frozen,
                     "fsdp: frozen parameters are gathered once and stay whole");
+  schema.boolean<T>("reshard_root", &T::reshard_root,
+                    "fsdp: the root unit (embedding, final norm, head) is whole only where its "
+                    "layers run, as blocks are under zero3; without it from forward to backward");
+  schema.text<T>("unit_policies", &T::unit_policies,
+                 "globs of units and what holds for them, 'model.layers.*: reshard = no; root: "
+                 "dtype = float32, offload = yes': dtype (of the computation), reduce_dtype, "
+                 "reshard, offload; the first match counts. ddp takes reduce_dtype alone");
   schema.integer<T>("replicate", &T::replicate, 1, 1e6,
                     "fsdp: groups of ranks that each hold a whole model in parts; gradients are "
                     "summed inside a group, then across groups (HSDP)");

@@ -36,17 +36,23 @@ void ShardingMemory::add_gradients(int64_t bytes) {
   gradients = std::max(gradients, gradients_now);
 }
 
-ShardingContext::ShardingContext(models::Model& model, const ShardingOptions& options,
-                                 bool may_offload, std::shared_ptr<comm::Communicator> ranks)
+ShardingContext::ShardingContext(models::Model& model, std::shared_ptr<comm::Communicator> ranks)
     : group(std::move(ranks)),
       device(resolve_device(model.options().device)),
-      home(options.cpu_offload && may_offload ? c10::Device(c10::kCPU) : device),
       type(dtype_from_name(model.options().dtype)),
       compute_type(model.seam().compute_type),
-      sum_type(compute_type == at::kDouble || type == at::kDouble ? at::kDouble : at::kFloat),
-      reduce_type(options.reduce_dtype == "auto" ? sum_type
-                                                 : dtype_from_name(options.reduce_dtype)),
-      works_beside(options.cpu_offload && may_offload) {}
+      sum_type(compute_type == at::kDouble || type == at::kDouble ? at::kDouble : at::kFloat) {}
+
+UnitTraits::UnitTraits(const UnitSettings& settings, const ShardingContext& context)
+    : compute_type(settings.dtype == "auto" ? context.compute_type
+                                            : dtype_from_name(settings.dtype)),
+      reduce_type(settings.reduce_dtype == "auto" ? context.sum_type
+                                                  : dtype_from_name(settings.reduce_dtype)),
+      reshards(settings.reshard),
+      is_offloaded(settings.offload),
+      copies(settings.offload && !context.device.is_cpu()),
+      home(copies ? c10::Device(c10::kCPU) : context.device),
+      splits(splits_master_weights(context.type, compute_type)) {}
 
 FlatLayout::FlatLayout(const std::vector<models::Parameter*>& parameters, int own_rank, int ranks)
     : rank(own_rank), world(ranks) {
@@ -93,10 +99,11 @@ void FlatLayout::clear_gaps(at::Tensor& row) const {
   clear(end, row.numel());
 }
 
-Unit::Unit(std::string name, const std::vector<const models::ParamLayer*>& layers, Storage storage,
-           ShardingContext& context)
+Unit::Unit(std::string name, const std::vector<const models::ParamLayer*>& layers,
+           const UnitSettings& settings, Storage storage, ShardingContext& context)
     : context_(context),
       name_(std::move(name)),
+      traits_(settings, context),
       state_{storage, Phase::Idle},
       num_layers_(static_cast<int64_t>(layers.size())) {
   for (const models::ParamLayer* layer : layers) num_trained_layers_ += layer->trainable() ? 1 : 0;
@@ -138,7 +145,7 @@ void Unit::start_reduce(bool last, bool keeps_rows) {
   if (context_.single()) return reduce_alone(last, keeps_rows);
   const profile::OwnerScope travelling(profile::Owner::Communication);
   at::Tensor row = at::empty(
-      {layout.padded()}, at::TensorOptions().dtype(context_.reduce_type).device(context_.device));
+      {layout.padded()}, at::TensorOptions().dtype(traits_.reduce_type).device(context_.device));
   layout.clear_gaps(row);
   for (const Piece& piece : layout.pieces) {
     at::Tensor slot = FlatLayout::whole_view(row, piece);
@@ -156,14 +163,42 @@ void Unit::start_reduce(bool last, bool keeps_rows) {
   reductions_.back().place = context_.reductions_started++;
 }
 
+size_t Unit::reductions_under_way(Stage stage) const {
+  return static_cast<size_t>(
+      std::count_if(reductions_.begin(), reductions_.end(),
+                    [&](const Reduction& reduction) { return reduction.stage == stage; }));
+}
+
+int64_t Unit::oldest_reduction(Stage stage) const {
+  return std::find_if(reductions_.begin(), reductions_.end(),
+                      [&](const Reduction& reduction) { return reduction.stage == stage; })
+      ->place;
+}
+
+void Unit::row_is_gone(Reduction& reduction) {
+  if (reduction.row.defined())
+    context_.memory.add_in_flight(-static_cast<int64_t>(reduction.row.nbytes()));
+  reduction.row = at::Tensor();
+}
+
+void Unit::reduce_oldest_across() {
+  const auto oldest =
+      std::find_if(reductions_.begin(), reductions_.end(),
+                   [](const Reduction& reduction) { return reduction.stage == Stage::Inside; });
+  oldest->pending.wait();
+  row_is_gone(*oldest);
+  oldest->pending = context_.copies->all_reduce(oldest->part, name_);
+  oldest->stage = Stage::Across;
+}
+
 void Unit::finish_oldest_reduce() {
   const at::NoGradGuard no_grad;
+  if (context_.copies != nullptr && reductions_.front().stage == Stage::Inside)
+    reduce_oldest_across();
   Reduction reduction = std::move(reductions_.front());
   reductions_.erase(reductions_.begin());
   reduction.pending.wait();
-  // Every rank finishes its units' reductions in the same order.
-  if (context_.copies != nullptr) context_.copies->all_reduce(reduction.part, name_).wait();
-  context_.memory.add_in_flight(-static_cast<int64_t>(reduction.row.nbytes()));
+  row_is_gone(reduction);
   add_to_sums(reduction.part);
 }
 
@@ -172,11 +207,21 @@ void Unit::finish_reduce() {
   sums_ended();
 }
 
+at::Tensor Unit::brought_home(const at::Tensor& gradient) {
+  return traits_.copies ? context_.brought_home(gradient) : gradient;
+}
+
+void Unit::add_at_home(at::Tensor& sum, const at::Tensor& gradient) {
+  if (traits_.is_offloaded) return context_.add_at_home(sum, gradient);
+  sum.add_(gradient);
+}
+
 void Unit::add_to_sums(const at::Tensor& part) {
   at::Tensor sums = part.to(context_.sum_type);
-  if (context_.leaving && was_sent_ && !sums_.defined() && reductions_.empty()) sums_leave(sums);
-  const at::Tensor arrived = context_.brought_home(sums);
-  if (sums_.defined()) return context_.add_at_home(sums_, arrived);
+  const bool leaves = traits_.is_offloaded && context_.leaving;
+  if (leaves && was_sent_ && !sums_.defined() && reductions_.empty()) sums_leave(sums);
+  const at::Tensor arrived = brought_home(sums);
+  if (sums_.defined()) return add_at_home(sums_, arrived);
   sums_ = arrived;
   profile::claim(sums_, profile::Owner::Gradients);
   hold_gradients(static_cast<int64_t>(sums_.nbytes()));
@@ -189,8 +234,7 @@ void Unit::hold_gradients(int64_t bytes) {
 }
 
 void Unit::drop_gradients() {
-  for (const Reduction& reduction : reductions_)
-    context_.memory.add_in_flight(-static_cast<int64_t>(reduction.row.nbytes()));
+  for (Reduction& reduction : reductions_) row_is_gone(reduction);
   reductions_.clear();
   sums_ = at::Tensor();
   for (const Piece& piece : trained_layout().pieces) forget_gradient(*piece.parameter);

@@ -19,7 +19,7 @@
 #include "runtime/models/parameter.h"
 #include "runtime/profile/timeline.h"
 #include "runtime/sharding/shard_state.h"
-#include "runtime/sharding/sharding_options.h"
+#include "runtime/sharding/unit_policy.h"
 #include "runtime/sharding/worker.h"
 
 namespace moonshard::sharding {
@@ -50,38 +50,32 @@ inline bool splits_master_weights(at::ScalarType type, at::ScalarType compute) {
 }
 
 struct ShardingContext {
-  /// Parts live on the host where the options say so and `may_offload`.
-  ShardingContext(models::Model& model, const ShardingOptions& options, bool may_offload,
-                  std::shared_ptr<comm::Communicator> ranks);
+  ShardingContext(models::Model& model, std::shared_ptr<comm::Communicator> ranks);
 
   std::shared_ptr<comm::Communicator> group;
   /// Ranks with the same parts as this one, whose sums are still to be added; null: there are none.
   std::shared_ptr<comm::Communicator> copies = {};
-  c10::Device device;   ///< of the computation
-  c10::Device home;     ///< of the parts: the host with offload
-  at::ScalarType type;  ///< of the parts
-  at::ScalarType compute_type;
-  at::ScalarType sum_type;     ///< of gradient sums
-  at::ScalarType reduce_type;  ///< of gradient collectives
+  c10::Device device;           ///< of the computation
+  at::ScalarType type;          ///< of trained parameters, as the model keeps them
+  at::ScalarType compute_type;  ///< of the model; units may have another
+  at::ScalarType sum_type;      ///< of gradient sums
   ShardingMemory memory;
   int64_t reductions_started = 0;
-  /// With offload sums and updates in host memory run on a thread of their own (also where the
-  /// computation is on the host, so that it can be tested there).
-  bool works_beside;
+  /// Some unit is offloaded. Sums and updates in host memory run on a thread of their own (also
+  /// where the computation is on the host, so that it can be tested there).
+  bool works_beside = false;
   Leaving leaving;  ///< may be empty
 
   bool single() const { return group->size() == 1; }
-  bool offloads() const { return home != device; }
-  /// Whether parts are float32 master weights in halves: the computation reads the high one.
-  bool splits() const { return splits_master_weights(type, compute_type); }
-  /// With offload: the stream that copies to the device, beside the computation.
+
+  // ---- of offloaded units ----------------------------------------------------------------------
+  /// The stream that copies to the device, beside the computation.
   c10::Stream copy_stream();
-  /// With offload a copy in pinned memory, asynchronous to the computation; else the same tensor.
+  /// A copy in pinned memory, asynchronous to the computation.
   at::Tensor brought_home(const at::Tensor& gradient);
   /// sum += a gradient that brought_home has given, once it has arrived.
   void add_at_home(const at::Tensor& sum, const at::Tensor& gradient);
-  /// Runs `work` when all gradients brought home so far have arrived: with works_beside on the
-  /// thread beside, else at once.
+  /// Runs `work` on the thread beside, when all gradients brought home so far have arrived.
   void when_home(std::function<void()> work);
   /// Waits for gradients that are being copied, and for all that runs beside.
   void wait_for_home();
@@ -98,6 +92,19 @@ struct ShardingContext {
   std::optional<c10::Stream> copies_, home_copies_;  ///< to the device, to the host
   std::deque<Leaver> leavers_;
   Worker worker_;
+};
+
+/// Of one unit: its settings, as LibTorch says them.
+struct UnitTraits {
+  UnitTraits(const UnitSettings& settings, const ShardingContext& context);
+
+  at::ScalarType compute_type;  ///< of the gathered parameters
+  at::ScalarType reduce_type;   ///< of gradient collectives
+  bool reshards;
+  bool is_offloaded;  ///< sums and updates are beside the step, in host memory
+  bool copies;        ///< offloaded, and the computation is on another device
+  c10::Device home;   ///< of the parts
+  bool splits;        ///< trained parts are float32 in halves: the computation reads the high one
 };
 
 // Several parameters flattened into one row and cut into equal parts, one per rank. A cut may fall
@@ -132,13 +139,14 @@ struct FlatLayout {
 
 class Unit {
  public:
-  Unit(std::string name, const std::vector<const models::ParamLayer*>& layers, Storage storage,
-       ShardingContext& context);
+  Unit(std::string name, const std::vector<const models::ParamLayer*>& layers,
+       const UnitSettings& settings, Storage storage, ShardingContext& context);
   virtual ~Unit() = default;
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
   const std::string& name() const { return name_; }
+  const UnitTraits& traits() const { return traits_; }
   const UnitState& state() const { return state_; }
   void move(Event event) { state_ = next_state(state_, event, name_); }
 
@@ -162,9 +170,15 @@ class Unit {
   /// Starts reducing the parameters' gradients and takes them from the parameters. `last` of the
   /// step. With `keeps_rows` and one rank, unsummed rows stay unsummed: the optimizer sums them.
   void start_reduce(bool last, bool keeps_rows);
-  size_t reductions_under_way() const { return reductions_.size(); }
-  /// Place of the oldest one among all units' reductions; there is one.
-  int64_t oldest_reduction() const { return reductions_.front().place; }
+  /// Where there are copies of the parts, a reduction has two stages: the sum inside of this rank's
+  /// group, then the one across the copies.
+  enum class Stage : uint8_t { Inside, Across };
+  size_t reductions_under_way(Stage stage) const;
+  /// Place of the oldest one in that stage among all units' reductions; there is one.
+  int64_t oldest_reduction(Stage stage) const;
+  /// Waits for the oldest sum inside of the group, and starts the one across.
+  void reduce_oldest_across();
+  /// The oldest one ends: in its last stage.
   void finish_oldest_reduce();
   /// Waits for all reductions in progress: the sums are then where the optimizer reads them.
   void finish_reduce();
@@ -187,6 +201,7 @@ class Unit {
     at::Tensor row;     ///< of all gradients, as this rank has them
     at::Tensor part;    ///< what comes back: sums over ranks
     int64_t place = 0;  ///< in the order in which all units' reductions were started
+    Stage stage = Stage::Inside;
   };
 
   virtual const FlatLayout& trained_layout() const = 0;
@@ -202,14 +217,21 @@ class Unit {
   virtual void sums_ended() {}
   /// The context counts these bytes for this unit until drop_gradients.
   void hold_gradients(int64_t bytes);
+  /// Where its sums are: a copy on the way to the host, or the same tensor.
+  at::Tensor brought_home(const at::Tensor& gradient);
+  /// sum += such a gradient.
+  void add_at_home(at::Tensor& sum, const at::Tensor& gradient);
 
   ShardingContext& context_;
   at::Tensor sums_;  ///< of gradients, as they come back
 
  private:
   void add_to_sums(const at::Tensor& part);
+  /// The row has arrived at the other ranks.
+  void row_is_gone(Reduction& reduction);
 
   std::string name_;
+  UnitTraits traits_;
   UnitState state_;
   int64_t num_layers_, num_trained_layers_ = 0;
   int64_t forward_done_ = 0;    ///< uses of its layers in the forward pass

@@ -45,10 +45,15 @@ class UnitOrder {
   bool keeps_whole() const { return strategy_ == Strategy::Zero2Replicated; }
 
   /// Calls gather(unit) for those that are gathered ahead when a unit's forward begins, its
-  /// backward begins, and its backward ends.
+  /// backward begins, and its backward ends. `root_returns`: the first unit steps aside, and is
+  /// next behind the last.
   template <class Gather>
-  void when_forward_begins(size_t unit, size_t count, const Gather& gather) const {
-    if (forward_prefetch_) gather_ahead(unit, count, 1, gather);
+  void when_forward_begins(size_t unit, size_t count, bool root_returns,
+                           const Gather& gather) const {
+    if (!forward_prefetch_) return;
+    gather_ahead(unit, count, 1, gather);
+    const auto behind = static_cast<int64_t>(count - unit);  // 1: this is the last
+    if (root_returns && unit > 0 && behind <= ahead_) gather(0);
   }
   template <class Gather>
   void when_backward_begins(size_t unit, size_t count, const Gather& gather) const {
@@ -59,14 +64,19 @@ class UnitOrder {
     if (after_backward_) gather_ahead(unit, count, -1, gather);
   }
 
-  /// The last unit is the first that backward needs.
-  bool released_after_forward(size_t unit, size_t count, bool is_root) const {
-    return strategy_ == Strategy::Zero3 && !is_root && unit + 1 != count;
+  // `reshards`: UnitSettings::reshard of the unit.
+  /// The last unit is the first that backward needs, and so is the root.
+  bool released_after_forward(size_t unit, size_t count, bool is_root, bool reshards) const {
+    return reshards && !keeps_whole() && !is_root && unit + 1 != count;
   }
-  /// `last_pass`: no other backward of this micro-batch follows.
-  bool released_after_backward(bool is_root, bool last_pass) const {
-    if (keeps_whole()) return false;
-    return last_pass || (strategy_ != Strategy::Zero2 && !is_root);
+  /// `last_pass`: no other backward of this micro-batch follows, which would begin with the root.
+  bool released_after_backward(bool is_root, bool reshards, bool last_pass) const {
+    return !keeps_whole() && (last_pass || (reshards && !is_root));
+  }
+  /// From when another unit begins to run until its own layers are next: in forward between
+  /// embedding and head, in backward between head and embedding.
+  bool steps_aside(bool is_root, bool reshards) const {
+    return is_root && reshards && !keeps_whole();
   }
 
  private:

@@ -2,6 +2,9 @@
 
 #include <map>
 
+#include "runtime/core/device.h"
+#include "runtime/models/registry.h"
+
 namespace moonshard::sharding {
 namespace {
 
@@ -90,9 +93,31 @@ std::vector<UnitPlan> plan_units(const models::Model& model, const ShardingOptio
       unit.parameters.push_back(parameter);
     }
   }
+  const std::vector<UnitPolicy> policies = parse_unit_policies(options.unit_policies);
   std::vector<UnitPlan> plan;
-  for (auto& [group, unit] : units) plan.push_back(std::move(unit));
+  std::vector<std::string> names;
+  for (auto& [group, unit] : units) {
+    unit.settings = settings_of(unit.name, unit.is_root, options, policies);
+    names.push_back(unit.name);
+    plan.push_back(std::move(unit));
+  }
+  check_globs(policies, names);
   return plan;
+}
+
+void check_units(const models::ModelOptions& model, const ShardingOptions& options) {
+  if (options.unit_policies.empty()) return;
+  models::ModelOptions shapes = model;
+  shapes.device = "meta";
+  plan_units(*models::make_model(shapes), options);
+}
+
+void set_compute_types(models::Model& model, const ShardingOptions& options) {
+  for (const UnitPlan& unit : plan_units(model, options)) {
+    if (unit.settings.dtype == "auto") continue;
+    for (const models::ParamLayer* layer : unit.layers)
+      model.layers()[layer->index]->own_type = dtype_from_name(unit.settings.dtype);
+  }
 }
 
 }  // namespace moonshard::sharding

@@ -24,18 +24,32 @@ models::Model& checked_model(models::Model& model) {
 
 }  // namespace
 
-WrappedModel::WrappedModel(models::Model& model, const ShardingOptions& options, bool may_offload,
+WrappedModel::WrappedModel(models::Model& model, const ShardingOptions& options,
                            std::shared_ptr<comm::Communicator> group)
     : model_(checked_model(model)),
       options_(options),
-      context_(model, options, may_offload, std::move(group)),
+      context_(model, std::move(group)),
       unit_of_layer_(model.layers().size(), 0) {
   if (context_.single()) options_.no_sync = false;  // no reduction to delay
+  for (const auto& layer : model.layers()) types_before_.push_back(layer->own_type);
+}
+
+WrappedModel::~WrappedModel() {
+  model_.seam().keeper = nullptr;
+  for (size_t i = 0; i < types_before_.size(); ++i) model_.layers()[i]->own_type = types_before_[i];
 }
 
 void WrappedModel::add_unit(Unit& unit, const std::vector<const models::ParamLayer*>& layers,
                             std::vector<size_t> parts) {
   for (const models::ParamLayer* layer : layers) unit_of_layer_[layer->index] = units_.size();
+  for (const size_t part : parts) {
+    if (part_is_beside_.size() <= part) part_is_beside_.resize(part + 1, 0);
+    part_is_beside_[part] = unit.traits().is_offloaded ? 1 : 0;
+  }
+  context_.works_beside = context_.works_beside || unit.traits().is_offloaded;
+  if (unit.traits().compute_type != context_.compute_type)
+    for (const models::ParamLayer* layer : layers)
+      model_.layers()[layer->index]->own_type = unit.traits().compute_type;
   units_.push_back(&unit);
   parts_of_unit_.push_back(std::move(parts));
 }
@@ -127,14 +141,20 @@ void WrappedModel::begin_backward(bool last) {
 
 void WrappedModel::end_backward() {
   // A unit that the loss reached only in part is done all the same.
-  for (size_t i = 0; i < units_.size(); ++i)
-    if (units_[i]->state().phase == Phase::Backward) finish_unit_backward(i);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i]->state().phase != Phase::Backward) continue;
+    put_in_place(i);
+    finish_unit_backward(i);
+  }
 }
 
 void WrappedModel::end_micro_batch() {
   for (size_t i = 0; i < units_.size(); ++i) {
     Unit& unit = *units_[i];
-    if (unit.state().phase == Phase::Forward) unit.move(Event::EndForward);
+    if (unit.state().phase == Phase::Forward) {
+      put_in_place(i);
+      unit.move(Event::EndForward);
+    }
     if (unit.awaits_gradients() && unit.state().phase != Phase::Idle) reduce(i);
     micro_batch_ended(i);
   }
@@ -143,6 +163,7 @@ void WrappedModel::end_micro_batch() {
 }
 
 void WrappedModel::finish_gradients() {
+  limit_reductions(0);
   if (completed_) {
     for (size_t i = units_.size(); i-- > 0;)  // in the order in which they were sent
       if (!units_[i]->was_handed_over()) hand_over(i);
@@ -184,16 +205,36 @@ void WrappedModel::reduce(size_t index) {
 }
 
 void WrappedModel::limit_reductions(size_t most) {
-  size_t under_way = 0;
-  for (const Unit* unit : units_) under_way += unit->reductions_under_way();
-  for (; under_way > most; --under_way) {
-    size_t oldest = units_.size();
-    for (size_t i = 0; i < units_.size(); ++i) {
-      if (units_[i]->reductions_under_way() == 0) continue;
-      if (oldest == units_.size() ||
-          units_[i]->oldest_reduction() < units_[oldest]->oldest_reduction())
-        oldest = i;
-    }
+  if (context_.copies == nullptr) return finish_reductions(Unit::Stage::Inside, most);
+  // What was sent at the last call had the time of a unit's computation: its sum goes on across the
+  // copies, whose links are the slower ones, and has that of two. Every rank does this in the same
+  // order, at the same places of its step: so do its partners.
+  finish_reductions(Unit::Stage::Across, most);
+  while (count_in(Unit::Stage::Inside) > 0)
+    units_[oldest_in(Unit::Stage::Inside)]->reduce_oldest_across();
+  if (most == 0) finish_reductions(Unit::Stage::Across, 0);
+}
+
+size_t WrappedModel::count_in(Unit::Stage stage) const {
+  size_t count = 0;
+  for (const Unit* unit : units_) count += unit->reductions_under_way(stage);
+  return count;
+}
+
+size_t WrappedModel::oldest_in(Unit::Stage stage) const {
+  size_t oldest = units_.size();
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i]->reductions_under_way(stage) == 0) continue;
+    if (oldest == units_.size() ||
+        units_[i]->oldest_reduction(stage) < units_[oldest]->oldest_reduction(stage))
+      oldest = i;
+  }
+  return oldest;
+}
+
+void WrappedModel::finish_reductions(Unit::Stage stage, size_t left) {
+  for (size_t under_way = count_in(stage); under_way > left; --under_way) {
+    const size_t oldest = oldest_in(stage);
     units_[oldest]->finish_oldest_reduce();
     hand_over_if_ready(oldest);
   }
@@ -215,10 +256,10 @@ void WrappedModel::hand_over(size_t index) {
   unit.finish_reduce();
   if (!parts_of_unit_[index].empty()) {
     // The host's memory for gradients is bounded: the backward pass waits where updates are slower.
-    if (context_.works_beside) context_.worker().wait(kUpdatesBeside - 1);
+    if (unit.traits().is_offloaded) context_.worker().wait(kUpdatesBeside - 1);
     completed_(unit.name(), parts_of_unit_[index]);
   }
-  if (!context_.works_beside) return unit.drop_gradients();
+  if (!unit.traits().is_offloaded) return unit.drop_gradients();
   updating_.push_back({index, context_.worker().added()});
   free_updated();
 }

@@ -13,12 +13,13 @@ namespace moonshard::sharding {
 
 class WrappedModel : public Parallel, public models::ParameterKeeper {
  public:
-  ~WrappedModel() override { model_.seam().keeper = nullptr; }
+  ~WrappedModel() override;
 
   void begin_step() override;
   void on_complete(Completed completed) override;
   void on_leaving(Leaving leaving) override;
   bool works_beside() const override { return context_.works_beside; }
+  bool is_beside(size_t part) const override { return part_is_beside_[part] != 0; }
   void work_beside(std::function<void()> work) override;
   void wait_for_work() override;
   int64_t most_completed() const override;
@@ -44,7 +45,7 @@ class WrappedModel : public Parallel, public models::ParameterKeeper {
 
  protected:
   /// Throws UsageError for a model that is wrapped already, or whose values are gone.
-  WrappedModel(models::Model& model, const ShardingOptions& options, bool may_offload,
+  WrappedModel(models::Model& model, const ShardingOptions& options,
                std::shared_ptr<comm::Communicator> group);
   /// Units in the order of the forward pass; `parts` are its indices in updated(). They live as
   /// long as this.
@@ -76,8 +77,13 @@ class WrappedModel : public Parallel, public models::ParameterKeeper {
   void use_backward(size_t index);
   void finish_unit_backward(size_t index);
   void reduce(size_t index);
-  /// Waits for the oldest reductions until at most so many are under way.
+  /// Waits for the oldest reductions until at most so many are under way. Where there are copies of
+  /// the parts, these are the ones across them; what is inside of the group goes on across.
   void limit_reductions(size_t most);
+  size_t count_in(Unit::Stage stage) const;
+  /// The unit with the oldest reduction in that stage; there is one.
+  size_t oldest_in(Unit::Stage stage) const;
+  void finish_reductions(Unit::Stage stage, size_t left);
   bool hands_over_early() const;
   void hand_over_if_ready(size_t index);
   void hand_over(size_t index);
@@ -89,6 +95,8 @@ class WrappedModel : public Parallel, public models::ParameterKeeper {
   std::vector<Unit*> units_;                        ///< in forward order
   std::vector<std::vector<size_t>> parts_of_unit_;  ///< places in updated()
   std::vector<size_t> unit_of_layer_;
+  std::vector<char> part_is_beside_;                         ///< by place in updated()
+  std::vector<std::optional<at::ScalarType>> types_before_;  ///< by layer: ParamLayer::own_type
   Completed completed_;
   Leaving leaving_;
   struct Updating {

@@ -15,7 +15,7 @@ double global_norm(const sharding::Parallel& parallel, comm::World& world, bool 
     sharding::settle_rows(*part);
     if (!part->grad.defined() || part->grad.numel() == 0) continue;
     const at::Tensor own = at::linalg_vector_norm(part->grad, 2, {}, false, at::kDouble).square();
-    squares = squares.defined() ? squares.add_(own) : own.clone();
+    squares = squares.defined() ? squares.add_(own.to(squares.device())) : own.clone();
   }
   at::Tensor sum =
       squares.defined() ? squares.to(at::kCPU).reshape({1}) : at::zeros({1}, at::kDouble);

@@ -279,7 +279,8 @@ std::string graph_obstacle(c10::Device device, int ranks, const std::string& eng
     return "the model is on the CPU, where nothing waits for launches";
   if (ranks > 1) return fmt::format("there are {} ranks, and collectives are not captured", ranks);
   if (clipping == "adaptive") return "clipping = adaptive moves its bound in every step";
-  if (sharding.cpu_offload) return "cpu_offload copies to the host in the middle of a step";
+  if (sharding::offloads_some(sharding))
+    return "offload copies to the host in the middle of a step";
   if (sharding.parallel == "fsdp" && sharding.sharding == "zero2_replicated")
     return "sharding = zero2_replicated gathers between steps";
   for (const privacy::EngineDescription& known : privacy::engine_descriptions())

@@ -1,5 +1,8 @@
 #include "runtime/train/step_update.h"
 
+#include <algorithm>
+#include <map>
+
 #include <ATen/ATen.h>
 
 #include "runtime/base/check.h"
@@ -41,12 +44,14 @@ void StepUpdate::begin(bool others_follow) {
     optimizer_.prepare(all, noise_, sums_);
   }
   // Taken and given back: the allocator keeps it, and units to come find it.
-  if (others_follow && updated.front()->value.is_cuda()) {
+  const auto on_device = std::find_if(updated.begin(), updated.end(),
+                                      [](const auto& part) { return part->value.is_cuda(); });
+  if (others_follow && on_device != updated.end()) {
     int64_t held = 0;  // by the first unit: the next have that, too
     for (const auto& part : updated)
       if (part->grad.defined()) held += part->grad.numel();
     const int64_t missing = parallel_.most_completed() - held;
-    if (missing > 0) at::empty({missing}, updated.front()->value.options().dtype(sums_));
+    if (missing > 0) at::empty({missing}, (*on_device)->value.options().dtype(sums_));
   }
   hold_.emplace();
   half_done_ = true;
@@ -54,7 +59,7 @@ void StepUpdate::begin(bool others_follow) {
 
 void StepUpdate::apply(const std::string& unit, const std::vector<size_t>& parts,
                        profile::PhaseTimer& timer) {
-  if (parallel_.works_beside()) {
+  if (parallel_.is_beside(parts.front())) {
     begin(/*others_follow=*/true);
     parallel_.work_beside([this, unit, own = taken(parts)] {
       const auto timeline = profile::recording_timeline();
@@ -104,14 +109,15 @@ void StepUpdate::update(const std::vector<size_t>& parts) {
   const profile::OwnerScope work(profile::Owner::StepTemporaries);
   optim::NoiseSpec drawn = noise_;
   drawn.std = 0;
-  for (const bool early : {false, true}) {
-    std::vector<optim::UpdatedPart> list;
-    for (const size_t i : parts) {
-      if ((has_noise_[i] != 0) == early)
-        list.push_back({parallel_.updated()[i].get(), parallel_.first_element(i)});
-    }
-    if (list.empty()) continue;
-    optimizer_.update(list, early ? drawn : noise_);
+  // Together what is in one place and has the same noise still to come.
+  std::map<std::pair<c10::DeviceType, bool>, std::vector<optim::UpdatedPart>> lists;
+  for (const size_t i : parts) {
+    models::Parameter& part = *parallel_.updated()[i];
+    lists[{part.value.device().type(), has_noise_[i] != 0}].push_back(
+        {&part, parallel_.first_element(i)});
+  }
+  for (const auto& [key, list] : lists) {
+    optimizer_.update(list, key.second ? drawn : noise_);
     for (const optim::UpdatedPart& part : list) sharding::forget_gradient(*part.parameter);
   }
 }

@@ -57,6 +57,9 @@ class StepWatch {
   void stop();
   /// Whether this step's kernels and allocations are recorded one by one.
   bool is_recording() const;
+  /// Whether this step goes into a trace; then the trace should know its update.
+  bool is_traced() const { return trace_ != nullptr; }
+  void set_update_bytes(int64_t bytes) { who_.update_bytes = bytes; }
 
   Wishes wishes;
 

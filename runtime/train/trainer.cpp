@@ -2,16 +2,13 @@
 
 #include <ATen/ATen.h>
 
-#include <atomic>
 #include <exception>
 
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/core/device.h"
-#include "runtime/core/version.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/privacy/layer_rules.h"
-#include "runtime/privacy/rank_agreement.h"
 #include "runtime/profile/ledger.h"
 #include "runtime/profile/timeline.h"
 #include "runtime/sharding/settle_rows.h"
@@ -56,61 +53,6 @@ class StepGuard {
   int exceptions_;
 };
 
-// 0 without a plan.
-int64_t planned_steps(const TrainerParts& parts) {
-  if (parts.privacy.budget_steps > 0) return parts.privacy.budget_steps;
-  if (parts.privacy.epochs == 0 || parts.data == nullptr) return 0;
-  return privacy::steps_of_epochs(parts.privacy.epochs, parts.data->sampling());
-}
-
-// Before the model is taken apart for the ranks.
-TrainerParts checked(TrainerParts parts) {
-  MS_ASSERT(parts.model != nullptr, "a trainer without a model");
-  // A schedule's end, where nobody gave it, is the plan's.
-  if (parts.optimizer.lr_total_steps == 0 && parts.optimizer.lr_schedule != "constant")
-    parts.optimizer.lr_total_steps = planned_steps(parts);
-  std::vector<std::string> names;
-  for (const auto& parameter : parts.model->parameters()) names.push_back(parameter->name);
-  optim::no_decay_globs(parts.optimizer.no_decay, names);
-  MS_CHECK(parts.step.clip_global_norm == 0 || parts.clip.mode == "none",
-           "trainer: option 'clip_global_norm': expected clip = none, got {}, which clips each "
-           "sample's gradient (max_grad_norm)",
-           parts.clip.mode);
-  optim::learning_rate(parts.optimizer, parts.optimizer.lr_warmup_steps + 1);
-  const bool one_norm = parts.clip.clipping != "per_layer" && parts.clip.clipping != "groups";
-  MS_CHECK(parts.sharding.norm_reduce != "sum" || one_norm,
-           "trainer: norm_reduce = sum expects one norm per sample, got clipping = {}",
-           parts.clip.clipping);
-  sharding::refuse_unused_options(parts.sharding);
-  if (parts.world == nullptr)
-    parts.world = comm::make_world(parts.sharding.world, parts.sharding.link);
-  return parts;
-}
-
-data::Sampling sampling_of(const data::Source* data) {
-  if (data != nullptr) return data->sampling();
-  data::Sampling given;
-  given.sampler = "given";
-  given.why_no_epsilon = "batches are given by the script: nobody knows how they were drawn";
-  return given;
-}
-
-std::vector<std::string> trained_names(const models::Model& model) {
-  std::vector<std::string> names;
-  for (const auto& parameter : model.parameters())
-    if (parameter->trainable) names.push_back(parameter->name);
-  return names;
-}
-
-// Data that is drawn for a batch size says what sums are divided by.
-int64_t expected_batch_size(int64_t asked, int64_t drawn) {
-  MS_CHECK(drawn == 0 || asked == 0 || asked == drawn,
-           "trainer: option 'expected_batch_size': expected {}, which the data is drawn for, got "
-           "{}; give it to one of the two",
-           drawn, asked);
-  return drawn != 0 ? drawn : asked;
-}
-
 // Loss of all ranks; norms and factors of this one.
 void report_own(StepProgress& progress) {
   StepReport& report = progress.report;
@@ -128,94 +70,7 @@ void report_own(StepProgress& progress) {
   report.dropped = dropped.sum().item<int64_t>();
 }
 
-int64_t next_trainer_id() {
-  static std::atomic<int64_t> count{0};
-  return ++count;
-}
-
 }  // namespace
-
-Trainer::Trainer(TrainerParts parts)
-    : parts_(checked(std::move(parts))),
-      hooks_(parts_.hooks != nullptr ? *parts_.hooks : privacy::no_hooks()),
-      device_(resolve_device(parts_.model->options().device)),
-      id_(next_trainer_id()),
-      account_(parts_.privacy, sampling_of(parts_.data.get()),
-               privacy::privacy_obstacle(parts_.clip, parts_.sharding, *parts_.world),
-               parts_.model->last_trainer(), id_),
-      model_draws_(model().seed_words()),
-      clipping_(std::make_shared<privacy::Clipping>(account_.with_noise(parts_.clip),
-                                                    trained_names(*parts_.model))),
-      engine_(privacy::make_engine(parts_.clip, clipping_)),
-      optimizer_(parts_.optimizer),
-      parallel_(sharding::make_parallel(*parts_.model, parts_.sharding, *parts_.world)),
-      statistics_(*parts_.world, device_),
-      watch_(std::make_unique<StepWatch>(device_)) {
-  parts_.step.expected_batch_size =
-      expected_batch_size(parts_.step.expected_batch_size, account_.sampling().expected_batch_size);
-  const FinishParts own{*parts_.world, statistics_, *parallel_, *clipping_,
-                        account_,      hooks_,      model()};
-  if (engine_->is_private()) {
-    draw_secrets();
-    finish_ = make_private_finish(own);
-    compare_ranks();
-  } else {
-    finish_ = make_plain_finish(own);
-  }
-  engine_->use_hooks(hooks_);
-  if (parts_.sharding.norm_reduce == "sum") {
-    engine_->reduce_norms_by([this](const at::Tensor& squares) {
-      if (parts_.world->size() > 1) own_squares_ = squares;
-      return statistics_.summed(squares);
-    });
-  }
-  if (parts_.step.compile == "no") return;
-  graph_ =
-      std::make_unique<StepGraph>(device_,
-                                  graph_obstacle(device_, parts_.world->size(), parts_.clip.mode,
-                                                 parts_.clip.clipping, parts_.sharding),
-                                  /*by_itself=*/parts_.step.compile == "auto");
-}
-
-Trainer::~Trainer() = default;
-
-void Trainer::draw_secrets() {
-  account_.draw_secret(*parts_.world);
-  model_draws_ = privacy::model_words(*parts_.world, model().options().seed, parts_.privacy.secure);
-}
-
-// Everything that a claim rests on, and where the run stands.
-void Trainer::compare_ranks() const {
-  if (parts_.world->size() == 1) return;  // examples need not be read
-  std::vector<privacy::SharedFact> facts{{"version of the library", library_version()}};
-  Json model_options = models::model_schema().to_json(&model().options());
-  model_options.erase("device");
-  privacy::add_option_facts(facts, "model", model_options);
-  std::string parameters;
-  for (const auto& parameter : model().parameters())
-    parameters += fmt::format("{} {} {}\n", parameter->name, c10::str(parameter->value.sizes()),
-                              parameter->trainable);
-  facts.push_back({"model: parameters and which of them are trained", parameters, true});
-  const OptionSchema clip("clip", privacy::add_clip_options<privacy::ClipOptions>);
-  const OptionSchema budget("privacy", [](OptionSchema& s) {
-    privacy::add_privacy_options<privacy::PrivacyOptions>(s);
-    privacy::add_release_options<privacy::PrivacyOptions>(s);
-  });
-  const OptionSchema optimizer("optimizer", optim::add_optimizer_options<optim::OptimizerOptions>);
-  privacy::add_option_facts(facts, "clip", clip.to_json(&clipping_->options()));
-  privacy::add_option_facts(facts, "privacy", budget.to_json(&parts_.privacy));
-  privacy::add_option_facts(facts, "optimizer", optimizer.to_json(&parts_.optimizer));
-  privacy::add_option_facts(facts, "parallel",
-                            sharding::sharding_schema().to_json(&parts_.sharding));
-  if (parts_.data != nullptr) privacy::add_option_facts(facts, "data", parts_.data->shared_facts());
-  privacy::add_option_facts(facts, "trainer",
-                            {{"expected_batch_size", parts_.step.expected_batch_size},
-                             {"grad_accum", parts_.step.grad_accum},
-                             {"step", step_},
-                             {"history", account_.history().to_json()}});
-  facts.push_back({"the secret of the noise", account_.secret_name(), true});
-  privacy::require_agreement(*parts_.world, facts);
-}
 
 void Trainer::record_timeline(bool on) {
   watch_->wishes.timeline = on;
@@ -263,9 +118,21 @@ void Trainer::restore(const RunState& state) {
   if (graph_ != nullptr) graph_->drop();
 }
 
+// A gradient is read, everything else is read and written.
+int64_t Trainer::plain_update_bytes() const {
+  int64_t bytes = 2 * optimizer_.state_bytes();
+  for (const auto& part : parallel_->updated()) {
+    bytes += part->value.numel() * 4;
+    for (const at::Tensor& half : {part->value, part->low})
+      if (half.defined()) bytes += 2 * static_cast<int64_t>(half.nbytes());
+  }
+  return bytes;
+}
+
 void Trainer::begin_watch() {
   watch_->begin({parts_.world->rank(), parts_.world->size(), parallel_->transport(),
                  parts_.model->options().model + " " + engine_->name()});
+  if (watch_->is_traced()) watch_->set_update_bytes(plain_update_bytes());
   if (!watch_->wishes.details) return;
   if (graph_ != nullptr) graph_->claim_memory();
   for (const auto& parameter : parts_.model->parameters())
@@ -325,8 +192,8 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   StepProgress progress;
   plan_update(progress);
   std::optional<StepGuard> attached(std::in_place, *parts_.model, *engine_, *parallel_, hooks_);
-  const bool is_wide = model().seam().compute_type == at::kDouble ||
-                       dtype_from_name(model().options().dtype) == at::kDouble;
+  const bool is_wide =
+      model().computes_in_double() || dtype_from_name(model().options().dtype) == at::kDouble;
   progress.update.emplace(*parallel_, optimizer_, progress.noise,
                           is_wide ? at::kDouble : at::kFloat, progress.report.lr, half_updated_);
   const DeterminismGuard determinism(parts_.step.deterministic);

@@ -135,6 +135,7 @@ class Trainer {
  private:
   StepReport run_step(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer);
   void begin_watch();
+  int64_t plain_update_bytes() const;
   void compare_ranks() const;
   void draw_secrets();
   void check_runnable() const;

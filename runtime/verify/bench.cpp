@@ -3,16 +3,55 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "kernels/counter_noise/counter_noise.h"
 #include "kernels/secure_noise/secure_noise.h"
+#include "kernels/split_float/split_float.h"
 #include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/models/registry.h"
+#include "runtime/sharding/unit.h"
+#include "runtime/sharding/wrap_policy.h"
 #include "runtime/train/trainer.h"
 #include "runtime/verify/subject_data.h"
 
 namespace moonshard::verify {
+namespace {
+
+// While it lives, values are rounded to the dtypes of their layers. Under fsdp a unit is gathered
+// in that dtype, so that Gemma's norms, which multiply by 1 + weight, add 1 to a rounded weight.
+class AsGathered {
+ public:
+  explicit AsGathered(models::Model& model) {
+    for (const auto& layer : model.layers()) {
+      for (models::Parameter* parameter : {layer->weight, layer->bias}) {
+        if (parameter == nullptr || !kept_.emplace(parameter, parameter->value).second) continue;
+        parameter->value = rounded(parameter->value, layer->compute_type());
+      }
+    }
+  }
+  ~AsGathered() {
+    for (auto& [parameter, value] : kept_) parameter->value = value;
+  }
+  AsGathered(const AsGathered&) = delete;
+  AsGathered& operator=(const AsGathered&) = delete;
+
+ private:
+  // As master weights in halves are: a tie goes away from zero, where a cast goes to even.
+  static at::Tensor rounded(const at::Tensor& value, at::ScalarType type) {
+    if (!sharding::splits_master_weights(value.scalar_type(), type))
+      return value.to(type).to(value.scalar_type());
+    at::Tensor high = at::empty_like(value, type), low = at::empty_like(value, at::kShort);
+    kernels::split_float(value, high, low);
+    return high.to(value.scalar_type());
+  }
+
+  std::map<models::Parameter*, at::Tensor> kept_;
+};
+
+}  // namespace
 
 Bench::Bench(const VerifyOptions& options, const Subject& subject, const Variant& variant,
              const Format& format, std::shared_ptr<comm::World> world)
@@ -22,6 +61,7 @@ Bench::Bench(const VerifyOptions& options, const Subject& subject, const Variant
   if (variant.apply_sharding != nullptr) variant.apply_sharding(sharding_);
   shrink(variant, model, sharding_.parallel != "none");
   model_ = models::make_model(model);
+  if (sharding_.parallel != "none") sharding::set_compute_types(*model_, sharding_);
   move_off_zero(*model_);
   batch_ = make_batch(*model_, variant);
   plan_steps();
@@ -98,6 +138,8 @@ PerSample Bench::reference_gradients(const Batch& given, int64_t step) {
   const Batch batch =
       given.size() == 0 ? given : model_->prepare(given, model_->seed_words(), step);
   if (format_.name != "bfloat16") return batch_of_one_gradients(*model_, batch);
+  std::optional<AsGathered> gathered;
+  if (sharding_.parallel == "fsdp") gathered.emplace(*model_);
   if (variant_.own_pass) return float64_gradients(*model_, batch);
   std::vector<Batch> micro;
   for (const Batch& of_rank : train::micro_batches(batch, world_->size()))

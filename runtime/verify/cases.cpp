@@ -44,6 +44,37 @@ void add_wrapper_variants(std::vector<Variant>& list) {
     model.lora_rank = 3;
     step.grad_accum = 2;
   };
+  add("reshard_root", "the root is whole only where its layers run", [](ShardingOptions& sharding) {
+    if (sharding.sharding != "zero2_replicated") sharding.reshard_root = true;
+  }).every_format = true;
+  // Every model has a second block; linear ones have no root.
+  add("unit_policies", "a block on the host, kept from forward to backward; the rest released",
+      [](ShardingOptions& sharding) {
+        const bool stays = sharding.sharding == "zero2_replicated";
+        sharding.wrap = "module";
+        sharding.reshard_root = !stays;
+        sharding.unit_policies =
+            stays ? "*.1: offload = yes"
+                  : "*.1: offload = yes, reshard = no; *.0: reshard = yes, reduce_dtype = auto";
+      })
+      .every_format = true;
+  Variant& adapted =
+      add("unit_policies+lora+accumulation", "the same with frozen layers, twice a step",
+          [](ShardingOptions& sharding) {
+            sharding.wrap = "module";
+            sharding.keep_frozen = true;
+            sharding.unit_policies = "*.1: offload = yes";
+          });
+  adapted.apply = [](ModelOptions& model, ClipOptions&, StepOptions& step) {
+    model.lora_rank = 3;
+    step.grad_accum = 2;
+  };
+  Variant& mixed = add("unit_dtypes", "a block computes in another dtype than the rest",
+                       [](ShardingOptions& sharding) {
+                         sharding.wrap = "module";
+                         sharding.unit_policies = "*.1: dtype = float64; *.0: dtype = float32";
+                       });
+  mixed.every_format = mixed.mixes_dtypes = true;
   add("no_prefetch", "units are gathered when they are used", [](ShardingOptions& sharding) {
     sharding.forward_prefetch = false;
     sharding.backward_prefetch = "none";
@@ -260,6 +291,8 @@ std::vector<Subject> subjects(const std::string& model) {
 }
 
 bool applies(const Variant& variant, const Subject& subject, const Format& format) {
+  // A block of float32 is 1e-7 off, whatever the rest computes in.
+  if (variant.mixes_dtypes && format.name == "float64") return false;
   if (format.name != "float64" && !variant.every_format) return false;
   if (format.name != "bfloat16" && variant.own_pass) return false;
   if (variant.seq_length == 1 && subject.task == "lm") return false;  // nothing comes next

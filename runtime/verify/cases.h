@@ -29,6 +29,7 @@ struct Variant {
   /// For wrappers: the changed option, and the wrappers it applies to.
   void (*apply_sharding)(sharding::ShardingOptions&) = nullptr;
   bool fsdp_only = false;
+  bool mixes_dtypes = false;  ///< units compute in dtypes of their own: not compared in float64
   /// How many of the tiny presets stand for all: every one, one of each family, or vectors, for
   /// what does not depend on kinds of layers.
   enum class Presets { All, Few, One } presets = Presets::All;

@@ -139,7 +139,8 @@ std::vector<Support> support_table() {
     for (const Subject& subject : subjects("")) {
       presets.insert(subject.model);
       for (const Variant& variant : variants()) {
-        if (!applies(variant, engine) || !applies(variant, subject, formats()[0])) continue;
+        const Format& format = formats()[variant.mixes_dtypes ? 1 : 0];
+        if (!applies(variant, engine) || !applies(variant, subject, format)) continue;
         if (variant.apply_sharding != nullptr) {
           options.insert(variant.name);
           continue;

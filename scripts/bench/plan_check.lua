@@ -1,16 +1,18 @@
 --- Question: how far are predictions of memory and time from what was measured?
 -- Inputs: run folders of measured points (the committed ones by default). Outputs: a table of every point, medians and worst cases.
--- Run: moonshard run scripts/bench/plan_check.lua [FOLDER …] [--machine FILE] [--verbose]
+-- Run: moonshard run scripts/bench/plan_check.lua [FOLDER …] [--machine FILE] [--verbose] [--figure FILE.png]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local plot_files = require "moonshard.plot_files"
 local text_table = require "moonshard.text_table"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
 
 local flags = {
   { name = "machine", kind = "text", doc = "machine profile (that of the H200)" },
   { name = "verbose", kind = "boolean", doc = "phases and owners of every point" },
+  { name = "figure", kind = "text", value = "FILE.png", doc = "draw predicted against measured; the plot spec lies beside it" },
   { name = "match", kind = "text", doc = "only points whose name has this text" },
 }
 local results = here .. "/../../examples/results/"
@@ -36,6 +38,14 @@ local function name_of(options)
   if options.grad_accum > 1 then parts[#parts + 1] = "accum" .. options.grad_accum end
   if (options.lora_rank or 0) > 0 then parts[#parts + 1] = "lora" .. options.lora_rank end
   return table.concat(parts, " ")
+end
+
+--- Of steps that are replayed as a graph, the allocator's peak leaves out what lies in the graph's own memory: the watched step, which
+-- is not replayed, has all of it.
+local function peak_of(point)
+  local peak = point.metrics.peak_memory_bytes
+  local is_graph = point.result.time.phases_ms.graph ~= nil
+  return is_graph and math.max(peak, point.result.memory.peak_bytes or 0) or peak
 end
 
 local function percent(predicted, measured) return 100 * (predicted / measured - 1) end
@@ -75,24 +85,72 @@ local function summary(name, errors)
     math.max(unpack(sizes)), within(3), within(5), within(12)))
 end
 
+--- What a point is about, for the figure's colours: the first that it has.
+local function kind_of(options)
+  if options.cpu_offload then return "offload" end
+  if (options.lora_rank or 0) > 0 then return "LoRA" end
+  if options.checkpointing ~= "none" then return "checkpointing" end
+  if options.task == "denoise" then return "images" end
+  if options.mode == "auto" then return "engine auto" end
+  return options.mode == "none" and "plain" or "private"
+end
+
+--- Predicted against measured, with lines for no error and for what the plan is meant to keep within.
+local function panel(title, unit, points, place, within)
+  local by_kind, series, low, high = {}, {}, math.huge, 0
+  for _, point in ipairs(points) do
+    local entry = by_kind[point.kind]
+    if not entry then
+      entry = { name = point.kind, x = {}, y = {}, labels = {} }
+      by_kind[point.kind], series[#series + 1] = entry, entry
+    end
+    local measured, predicted = point.row[place], point.row[place + 1]
+    table.insert(entry.x, measured)
+    table.insert(entry.y, predicted)
+    table.insert(entry.labels, point.row[1])
+    low, high = math.min(low, measured, predicted), math.max(high, measured, predicted)
+  end
+  local function line(text, factor) return { text = text, x = { low, high }, y = { low * factor, high * factor } } end
+  return { kind = "scatter", title = title, x = { label = "measured", unit = unit, scale = "log" },
+    y = { label = "predicted", unit = unit, scale = "log" }, series = series,
+    references = { line("", 1), line(("+%d %%"):format(within), 1 + within / 100), line(("-%d %%"):format(within), 1 - within / 100) } }
+end
+
+local function draw(points, path)
+  local spec = { schema_version = 1, title = ("Predicted against measured, %d points"):format(#points), width = 1240, height = 600,
+    note = "Predictions are modelled (ms.plan), the other figures measured on one GPU.", panels = {
+      panel("peak memory", "GiB", points, 2, 3), panel("time of a step", "ms", points, 5, 12) } }
+  local file = assert(io.open(path:gsub("%.png$", "") .. ".plot.json", "w"))
+  file:write(native.records.to_json(spec))
+  file:close()
+  local drawn, why = plot_files.draw_png({ { spec = path:gsub("%.png$", "") .. ".plot.json", out = path } }, { scale = 1 })
+  print(drawn and "drawn: " .. path or "not drawn: " .. tostring(why))
+end
+
 local given = command_line.parse("plan_check", arg, flags, { name = "folders", kind = "text", list = true })
 local folders = given.folders or lists.map(committed, function(name) return results .. name end)
 local machine = given.machine or (here .. "/../moonshard/machines/h200.json")
+local out_of_memory, beyond = {}, {}
+local drawn_points = {}
 local rows, memory_errors, older_errors, time_errors = {}, {}, {}, {}
 for _, folder in ipairs(folders) do
   for _, point in ipairs(ms.load(folder).points) do
     local options = point.options
     local name = name_of(options)
+    if point.status == "oom" then out_of_memory[#out_of_memory + 1] = name end
     if point.status == "ok" and name:find(given.match or "", 1, true) then
       local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or 1
       local prediction = native.plan.predict(option_values(options), { machine = machine, gpus = ranks, link = options.link })
-      local memory = percent(prediction.peak_memory_bytes, point.metrics.peak_memory_bytes)
-      local time = percent(prediction.step_ms, point.metrics.median_time_ms)
+      local peak = peak_of(point)
+      local memory = percent(prediction.peak_memory_bytes, peak)
       local is_older = not given.folders and not since_then[folder:match "[^/]+$"]
+      if not is_older and peak > 1.03 * prediction.peak_at_most_bytes then beyond[#beyond + 1] = name end
+      local time = percent(prediction.step_ms, point.metrics.median_time_ms)
       table.insert(is_older and older_errors or memory_errors, memory)
       time_errors[#time_errors + 1] = time
-      rows[#rows + 1] = { name, point.metrics.peak_memory_bytes / 2 ^ 30, prediction.peak_memory_bytes / 2 ^ 30, memory,
+      rows[#rows + 1] = { name, peak / 2 ^ 30, prediction.peak_memory_bytes / 2 ^ 30, memory,
         point.metrics.median_time_ms, prediction.step_ms, time }
+      drawn_points[#drawn_points + 1] = { kind = kind_of(options), row = rows[#rows] }
       if given.verbose then
         print(("%s: memory %+.1f %%, time %+.1f %%"):format(name, memory, time))
         show_details(native.records.read_json(("%s/points/%s/result.json"):format(folder, point.id)), prediction)
@@ -104,3 +162,7 @@ print(text_table.format({ "point", "GiB measured", "predicted", "%", "ms measure
 summary("memory", memory_errors)
 summary("memory, measured with older code", older_errors)
 summary("time", time_errors)
+print(("%d points needed more than 3 %% beyond what the plan says is the most: %s"):format(#beyond, #beyond > 0
+  and table.concat(beyond, "; ") or "none"))
+if #out_of_memory > 0 then print(("%d points ran out of memory: %s"):format(#out_of_memory, table.concat(out_of_memory, "; "))) end
+if given.figure then draw(drawn_points, given.figure) end

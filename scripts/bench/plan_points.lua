@@ -1,20 +1,28 @@
 --- Question: what do short steps need that no calibration has seen? Points for scripts/bench/plan_check.lua, on a GPU.
 -- Inputs: none (synthetic batches, random weights). Outputs: a run folder. The first points are the most telling: it may be cut short.
--- Run: moonshard run scripts/bench/plan_points.lua [--out FOLDER] [--first N] [--device cpu]
+-- Run: moonshard run scripts/bench/plan_points.lua [--set first|heldout] [--out FOLDER] [--first N] [--estimate] [--verbose]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
+local native = require "moonshard.native"
+local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
 
 local given = command_line.parse("plan_points", arg, {
+  { name = "set", kind = "text", doc = "first: the 30 of examples/results/plan_h200; heldout: points that nothing was fitted to" },
   { name = "out", kind = "text", doc = "folder for the run folder (results)" },
   { name = "first", kind = "int", doc = "only so many points" },
+  { name = "machine", kind = "text", doc = "machine profile for batches at the edge of memory, and for the estimate (that of the H200)" },
+  { name = "estimate", kind = "boolean", doc = "print how long it will take, run nothing" },
+  { name = "verbose", kind = "boolean", doc = "predictions of every point" },
 })
 
-local mixed = { task = "lm", mode = "none", dtype = "float32", param_dtype = "bfloat16", optimizer = "adamw", grad_accum = 1,
+local mixed = { task = "lm", mode = "none", dtype = "float32", param_dtype = "bfloat16", optimizer = "adamw", momentum = 0, grad_accum = 1,
   world = "auto", parallel = "fsdp", sharding = "zero3", wrap = "module", replicate = 1, cpu_offload = false, checkpointing = "none",
-  lora_rank = 0, num_layers = 0 }
+  checkpoint_every = 1, lora_rank = 0, num_layers = 0, backward_prefetch = "pre", forward_prefetch = true, limit_all_gathers = true,
+  no_sync = false, link = "nvlink", state_dtype = "auto" }
+local machine = given.machine or (here .. "/../moonshard/machines/h200.json")
 
 local llama, qwen, big, dit = "llama3.2-1b", "qwen1.5-1.8b", "llama3.1-8b", "dit-xl/2"
-local points = {
+local first_points = {
   { model = llama, batch_size = 4, seq_length = 1024, world = "fake:2" },
   { model = llama, mode = "bookkeeping", batch_size = 4, seq_length = 1024, world = "fake:2" },
   { model = llama, mode = "flash", batch_size = 4, seq_length = 1024, world = "fake:2" },
@@ -48,15 +56,53 @@ local points = {
   { model = dit, mode = "flash", task = "denoise", batch_size = 32, seq_length = 256 },
 }
 
+local function complete(point, batch_size)
+  local whole = {}
+  for name, value in pairs(mixed) do whole[name] = value end
+  for name, value in pairs(point) do whole[name] = value end
+  if batch_size then whole.batch_size = batch_size end
+  if whole.parallel ~= "fsdp" then
+    for _, name in ipairs { "sharding", "wrap", "backward_prefetch", "forward_prefetch", "limit_all_gathers" } do
+      whole[name] = mixed[name]
+    end
+  end
+  return whole
+end
+
+local points, held = first_points, #first_points
+if given.set == "heldout" then points, held = dofile(here .. "/plan_heldout.lua").points(complete, machine) end
+if given.set ~= nil and given.set ~= "heldout" and given.set ~= "first" then
+  error(("plan_points: option 'set': expected first or heldout, got '%s'"):format(given.set), 0)
+end
+
+--- Steps of a point, and what a process needs beside them: start, construction, the profiler's step; pages of host memory.
+local warmup, iters, start_s, offload_s = 3, 4, 1.9, 14
+
+local function seconds_of(point)
+  local ranks = tonumber(tostring(point.world):match "^fake:(%d+)") or 1
+  local options = complete(point)
+  options.world, options.link = nil, nil
+  local plan = native.plan.predict(options, { machine = machine, gpus = ranks, link = point.link })
+  return start_s + (warmup + iters + 1) * plan.step_ms / 1e3 + (point.cpu_offload and offload_s or 0), plan
+end
+
 local zip = {}
-for i = 1, math.min(#points, given.first or #points) do
-  local point = {}
-  for name, value in pairs(mixed) do point[name] = value end
-  for name, value in pairs(points[i]) do point[name] = value end
-  if point.parallel ~= "fsdp" then point.sharding, point.wrap = "zero3", "module" end
-  for name, value in pairs(point) do
+local count = math.min(#points, given.first or #points)
+local seconds, largest = 0, 0
+for i = 1, count do
+  local own, plan = seconds_of(points[i])
+  seconds, largest = seconds + own, math.max(largest, plan.peak_memory_bytes)
+  if given.verbose then
+    print(("%6.1f s %6.1f GiB  %s"):format(own, plan.peak_memory_bytes / 2 ^ 30, native.records.to_json_line(points[i])))
+  end
+  for name, value in pairs(complete(points[i])) do
     zip[name] = zip[name] or {}
     zip[name][i] = value
   end
 end
-ms.sweep { name = "plan_points", out = given.out, zip = zip, device = "cuda", warmup = 3, iters = 6, noise_multiplier = 1.0 }:run()
+print(("%d points (%d at the edge of memory), about %.1f minutes on that machine; the largest needs %.1f GiB"):format(count,
+  math.max(0, count - held), seconds / 60, largest / 2 ^ 30))
+-- Every point is checked here; nothing runs before.
+local sweep = ms.sweep { name = "plan_points", out = given.out, zip = zip, device = "cuda", warmup = warmup, iters = iters,
+  noise_multiplier = 1.0 }
+if not given.estimate then sweep:run() end

@@ -93,6 +93,8 @@
 ---@field limit_all_gathers? boolean fsdp: at most one unit is gathered ahead; without it two (true)
 ---@field cpu_offload? boolean fsdp: parameters, gradients and optimizer state live in host memory (false)
 ---@field keep_frozen? boolean fsdp: frozen parameters are gathered once and stay whole (false)
+---@field reshard_root? boolean fsdp: the root unit (embedding, final norm, head) is whole only where its layers run, as blocks are under zero3; without it from forward to backward (false)
+---@field unit_policies? string globs of units and what holds for them, 'model.layers.*: reshard = no; root: dtype = float32, offload = yes': dtype (of the computation), reduce_dtype, reshard, offload; the first match counts. ddp takes reduce_dtype alone
 ---@field replicate? integer fsdp: groups of ranks that each hold a whole model in parts; gradients are summed inside a group, then across groups (HSDP) (1)
 ---@field reduce_dtype? "auto"|"float32"|"float64"|"bfloat16" dtype in which gradients travel; auto is that of the sums (auto)
 ---@field no_sync? boolean reduce gradients after the last micro-batch of a step only (false)
@@ -320,6 +322,8 @@
 ---@field cache? string auto, none, or a folder for the file of tokens (auto)
 
 ---@class moonshard.ddp_options
+---@field policies? table list of { units = globs, reduce_dtype = … }: unit_policies as a table (docs/parallel.md)
+---@field unit_policies? string globs of units and what holds for them, 'model.layers.*: reshard = no; root: dtype = float32, offload = yes': dtype (of the computation), reduce_dtype, reshard, offload; the first match counts. ddp takes reduce_dtype alone
 ---@field reduce_dtype? "auto"|"float32"|"float64"|"bfloat16" dtype in which gradients travel; auto is that of the sums (auto)
 ---@field no_sync? boolean reduce gradients after the last micro-batch of a step only (false)
 ---@field bucket_mb? number ddp: MiB of gradients per all-reduce (25)
@@ -346,6 +350,7 @@
 ---@field quiet? boolean say nothing (false)
 
 ---@class moonshard.fsdp_options
+---@field policies? table list of { units = globs, dtype = …, reduce_dtype = …, reshard = …, offload = … }: unit_policies as a table (docs/parallel.md)
 ---@field sharding? "zero3"|"zero2"|"zero2_replicated" fsdp: parameters whole only where they are used; from forward to backward; always (zero3)
 ---@field wrap? "module"|"size"|"none" fsdp: a unit per block, per min_num_params parameters, or one for all (module)
 ---@field min_num_params? number fsdp, wrap = size: parameters that make a unit (100000000)
@@ -354,6 +359,8 @@
 ---@field limit_all_gathers? boolean fsdp: at most one unit is gathered ahead; without it two (true)
 ---@field cpu_offload? boolean fsdp: parameters, gradients and optimizer state live in host memory (false)
 ---@field keep_frozen? boolean fsdp: frozen parameters are gathered once and stay whole (false)
+---@field reshard_root? boolean fsdp: the root unit (embedding, final norm, head) is whole only where its layers run, as blocks are under zero3; without it from forward to backward (false)
+---@field unit_policies? string globs of units and what holds for them, 'model.layers.*: reshard = no; root: dtype = float32, offload = yes': dtype (of the computation), reduce_dtype, reshard, offload; the first match counts. ddp takes reduce_dtype alone
 ---@field replicate? integer fsdp: groups of ranks that each hold a whole model in parts; gradients are summed inside a group, then across groups (HSDP) (1)
 ---@field reduce_dtype? "auto"|"float32"|"float64"|"bfloat16" dtype in which gradients travel; auto is that of the sums (auto)
 ---@field no_sync? boolean reduce gradients after the last micro-batch of a step only (false)
@@ -475,6 +482,15 @@
 ---@field gpus? integer GPUs of a node (1)
 ---@field nodes? integer machines (1)
 ---@field node_link? string link between nodes; link is that inside of one (infiniband)
+---@field nics? number network adapters of a node, that its GPUs share; one per GPU
+---@field slow_ranks? integer ranks that compute slower, drawn by seed; all ranks are then simulated
+---@field slow_by? number how much longer they compute (0.2)
+---@field jitter? number every operation of a rank takes exp(jitter x normal) of its time, by seed
+---@field mtbf_h? number mean hours between failures of one GPU: wall time, goodput and the best interval of saves
+---@field save_every? integer steps between saves; the best
+---@field save_s? number seconds that a save stops the training; the copy of a rank's state to its host
+---@field write_s? number seconds that a save is written beside the training, before it counts and the next may begin (60)
+---@field restart_s? number seconds from a failure to the next step (300)
 ---@field memory_gb? number memory that a rank may use; the device's
 ---@field global_batch? integer samples of a step, of all ranks; batch_size times ranks and grad_accum
 ---@field examples? number samples of the data, for epochs and epsilon
@@ -578,6 +594,27 @@
 ---@field dtype? "float32"|"float64"|"bfloat16"|"float16"|"int64"|"int32"|"uint8"|"int8"|"bool" number format (float32)
 ---@field device? "cpu"|"cuda"|"auto" where it lies (cpu)
 
+---@class moonshard.trace_diff_options
+---@field rank? integer whose traces, where paths are folders (0)
+
+---@class moonshard.trace_path_options
+---@field step? integer which step of the trace, from 1; the last
+---@field rank? integer whose trace, where path is a folder (0)
+---@field segments? boolean also every part of the path, in the order of time (false)
+
+---@class moonshard.trace_what_if_options
+---@field norms? boolean clipping costs nothing: no norms, no factors, no first of two backward passes (false)
+---@field noise? boolean noise costs nothing: an update is one pass over its memory (false)
+---@field plain? boolean both: the step of engine none (false)
+---@field link? number communication so many times as fast
+---@field remove? string[] globs of kernels, operators or ranges that are not there
+---@field names? table glob = factor: of the time of kernels, operators or ranges
+---@field phases? table glob = factor: of phases
+---@field layers? table glob = factor: of layers
+---@field kinds? table of host, kernel, communication, memcpy or gap
+---@field step? integer which step of the trace, from 1; the last
+---@field rank? integer whose trace, where path is a folder (0)
+
 ---@class moonshard.trainer_options
 ---@field model? Model the model to train: ms.model(…); needed
 ---@field clip? table the clipping engine: ms.clip(…); without it plain training
@@ -590,6 +627,7 @@
 ---@field clip_global_norm? number plain training: the mean gradient of a step is scaled down to this norm, over all parameters and ranks; 0: not (0)
 ---@field deterministic? boolean only operations that give the same digits every time (false)
 ---@field compile? "auto"|"yes"|"no"|boolean on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer apart; auto does so where launching kernels takes 80 % of a step (auto)
+---@field check_memory? boolean refuse before the start what cannot fit into memory, with advice (true)
 ---@field record_layers? boolean put each layer's norms into the step's report (false)
 ---@field record_timeline? boolean put what happened when into the step's report (false)
 ---@field record_details? boolean put memory by owner, norm times and communication into the report (false)
@@ -1439,6 +1477,15 @@ function Plan:row(place) end
 ---@return string
 function Plan:script(place) end
 
+---Writes simulated steps of a plan as a run folder, marked as modelled: steps, out, name, place.
+---```lua
+---local plan = ms.plan { model = "llama3-tiny", gpu = "h200", batch_size = 2, seq_length = 16, search = false }
+---print(plan:simulate({ steps = 2 }).points[1].options.world:match "^modelled")  --> modelled
+---```
+---@param options? table
+---@return Runs
+function Plan:simulate(options) end
+
 ---A sweep around a plan: its neighbours in batch, checkpointing and engine.
 ---```lua
 ---local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }
@@ -1455,6 +1502,50 @@ function Plan:sweep_script(place) end
 ---@param file string
 ---@param place? integer
 function Plan:trace(file, place) end
+
+---The critical path of a traced step; made by ms.trace.path. Prints as tables.
+---@class TracePath
+---@field step_ms number length of the step, and of the path
+---@field kinds table[] its parts by kind (host, kernel, communication, memcpy, gap), largest first: name, ms, percent, count
+---@field phases table[] the same by phase
+---@field layers table[] the same by layer, where ranges name them; - where not
+---@field names table[] the same by kernel, operator or gap, with its kind
+---@field segments table[]? every part in the order of time: begin_ms, ms, kind, name, phase, layer, lane
+---@field measured_ms number? median of the steps that were measured without a trace, where the point's result lies beside it
+---@field steps integer steps in the trace
+---@field step integer which of them
+---@field graph_kernels integer kernels of it that CUDA graphs started
+---@field events integer events in the file
+---@field file string the trace
+---@field what string? model and engine, in our own traces
+---@field device string? the GPU's name
+---@field rank integer? whose trace
+---@field world integer number of ranks
+---@field modelled boolean a plan's simulated step
+---@field notes string[] what was not known
+local TracePath = {}
+
+---What a traced step would take after changes; made by ms.trace.what_if. Prints as text.
+---@class TraceForecast
+---@field step_ms number as traced
+---@field predicted_ms number with the changes
+---@field change_percent number of the traced step
+---@field measured_ms number? median of the steps that were measured without a trace
+---@field predicted_measured_ms number? that median, changed by the same share
+---@field removed_device_ms number work of the device that is gone, on the critical path or not
+---@field removed_host_ms number the same of the host
+---@field kinds table[] the critical path that would be, by kind
+---@field notes string[] what was assumed, and what could not be answered
+local TraceForecast = {}
+
+---What differs between two traces; made by ms.trace.diff. Prints as tables.
+---@class TraceDiff
+---@field before table file, what, device, steps, step_ms, device_ms
+---@field after table the same of the other
+---@field phases table[] largest change first: name, before_ms, after_ms, change_ms, change_percent, before_count, after_count
+---@field layers table[] the same by layer
+---@field names table[] the same by kernel, with its kind; of traces without a GPU by operator
+local TraceDiff = {}
 
 ---What Trainer:fit did. Prints as a line.
 ---@class Fit
@@ -1490,6 +1581,9 @@ ms.optim = {}
 
 ---Budgets of differential privacy: what noised steps cost, and what a budget allows.
 ms.privacy = {}
+
+---What Chrome traces say, our own and PyTorch's: ms.trace.path, what_if, diff.
+ms.trace = {}
 
 ---Files of weights: open, save, config, load.
 ms.weights = {}
@@ -2042,6 +2136,41 @@ function ms.tensor(numbers, options) end
 ---@param name "bytes"|string
 ---@return Tokenizer
 function ms.tokenizer(name) end
+
+---What differs between two traces by phase, layer and kernel, largest change first; figures are of one step. print shows tables.
+---```lua
+---local file = os.tmpname()
+---ms.plan({ model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }):trace(file)
+---print(ms.trace.diff(file, file).phases[1].change_ms)  --> 0
+---```
+---@param before string
+---@param after string
+---@param options? moonshard.trace_diff_options
+---@return TraceDiff
+function ms.trace.diff(before, after, options) end
+
+---The critical path of a traced step: what it waited for, by kind, phase, layer and kernel. path: a trace, the folder of a point, or of a run with one. print shows tables.
+---```lua
+---local file = os.tmpname()
+---ms.plan({ model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }):trace(file)
+---print(ms.trace.path(file).kinds[1].name)  --> kernel
+---```
+---@param path string
+---@param options? moonshard.trace_path_options
+---@return TracePath
+function ms.trace.path(path, options) end
+
+---What a traced step would take if some of it were faster or not there, from the graph of what waited for what. print shows it.
+---```lua
+---local file = os.tmpname()
+---ms.plan({ model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }):trace(file)
+---local forecast = ms.trace.what_if(file, { phases = { backward = 0.5 } })
+---print(forecast.predicted_ms < forecast.step_ms)  --> true
+---```
+---@param path string
+---@param options? moonshard.trace_what_if_options
+---@return TraceForecast
+function ms.trace.what_if(path, options) end
 
 ---Puts a model, a clipping engine, an optimizer, data and a wrapper together.
 ---```lua

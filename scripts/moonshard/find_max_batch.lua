@@ -1,4 +1,4 @@
---- The largest batch that fits: doubling until one does not, then halving the gap. Each try is a separate process, so
+--- The largest batch that fits: from the predicted one on in growing steps, then halving the gap. Each try is a separate process, so
 -- that none inherits another's memory, and each is recorded, so that an interrupted search can be resumed.
 local blame = require "moonshard.sweep.blame"
 local device = require "moonshard.sweep.device"
@@ -44,6 +44,9 @@ local function point_of(shared, batch_size, is_whole)
   return { id = resolved.id, options = resolved.options, asked = { batch_size = batch_size }, label = label,
     file = ("batch%d_%s_result.json"):format(batch_size, resolved.id:sub(1, 8)) }
 end
+
+--- Of a batch that is predicted to fit: how far the largest that does may be from it.
+local prediction_error = 0.04
 
 --- A search is a sweep whose points come one by one: sweep.json is written anew with each.
 local Search = {}
@@ -116,17 +119,18 @@ local function predicted_batch(options, low, high)
   return best
 end
 
---- From the prediction on: doubling, then bisection; then the whole run of the answer, which may need more than its try.
--- When it does, the search goes on below.
+--- From the prediction on, in steps that double, up while a batch fits or down until one does; then bisection; then the whole run of the
+-- answer, which may need more than its try. When it does, the search goes on below. Predictions are a few percent off: the first step is
+-- as small. Without one (`first` is `low`) batches double.
 function Search:go(low, high, verify, first)
+  local step = first > low and math.max(1, math.floor(first * prediction_error)) or nil
   local size, fits = first, self:fits(first)
-  if not fits and first > low then
-    self:fits(low)
-  else
-    while fits and size < high do
-      size = math.min(size * 2, high)
-      fits = self:fits(size)
-    end
+  local goes_up = fits
+  while fits == goes_up and (goes_up and size < high or not goes_up and size > low) do
+    local by = step or size
+    size = goes_up and math.min(size + by, high) or math.max(size - by, low)
+    step = step and 2 * step
+    fits = self:fits(size)
   end
   while true do
     local best = self:best()

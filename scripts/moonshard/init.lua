@@ -8,6 +8,7 @@ return function(ms)
   ms.plan = require("moonshard.plan").plan
   ms.load = require("moonshard.runs").load
   ms.profile = require("moonshard.profile").profile
+  ms.trace = require "moonshard.trace"
   ms.evaluate = require("moonshard.evaluate").evaluate
   local training = require("moonshard.native").training
   training.methods.fit = require("moonshard.fit").fit
@@ -35,6 +36,14 @@ return function(ms)
     .. "run.")
   ms.document(ms.profile, "ms.profile", "ms.profile(trainer, { iters, warmup }) -> Profile",
     "Times a trainer's steps: median, IQR and share of each phase, memory, loss. print it.")
+  ms.document(ms.trace, "ms.trace", "ms.trace", "What Chrome traces say, our own and PyTorch's: ms.trace.path, what_if, diff.")
+  ms.document(ms.trace.path, "ms.trace.path", "ms.trace.path(path[, { step, rank, segments }]) -> TracePath",
+    "The critical path of a traced step: what it waited for, by kind, phase, layer and kernel. path: a trace, the folder of a point, or of "
+    .. "a run with one. print shows tables.")
+  ms.document(ms.trace.what_if, "ms.trace.what_if", "ms.trace.what_if(path, { norms, plain, link, remove, names, … }) -> TraceForecast",
+    "What a traced step would take if some of it were faster or not there, from the graph of what waited for what. print shows it.")
+  ms.document(ms.trace.diff, "ms.trace.diff", "ms.trace.diff(before, after[, { rank }]) -> TraceDiff",
+    "What differs between two traces by phase, layer and kernel, largest change first; figures are of one step. print shows tables.")
   ms.document(ms.evaluate, "ms.evaluate",
     "ms.evaluate(model or trainer, dataset[, { batch_size, public, noise_multiplier, … }]) -> Evaluation",
     "Loss, perplexity, accuracy and F1 of a whole dataset, by class, with 95 % intervals. Of a trainer all ranks together, also in parts; "

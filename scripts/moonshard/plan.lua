@@ -1,5 +1,6 @@
 --- ms.plan: what training will need on a cluster, before anything runs, and which configuration is the fastest that fits.
 local blame = require "moonshard.sweep.blame"
+local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
 local machines = require "moonshard.plan_machines"
 local native = require "moonshard.native"
@@ -10,7 +11,9 @@ local Plan = { __tostring = report.table_of }
 Plan.__index = Plan
 local M = { class = Plan }
 
-local own_keys = { gpu = "string", gpus = "number", nodes = "number", node_link = "string", memory_gb = "number",
+local own_keys = { gpu = "string", gpus = "number", nodes = "number", node_link = "string", nics = "number", memory_gb = "number",
+  slow_ranks = "number", slow_by = "number", jitter = "number", mtbf_h = "number", save_every = "number", save_s = "number",
+  write_s = "number", restart_s = "number",
   global_batch = "number", examples = "number", tokens = "number", steps = "number", wall_time_h = "number",
   price_per_gpu_hour = "number", search = "boolean", try = "table", keep = "number", private = "boolean" }
 
@@ -26,7 +29,7 @@ local function check(options)
       blame("ms.plan: option '%s': expected a number above 0, got %s", key, tostring(value))
     end
   end
-  for _, key in ipairs { "gpus", "nodes", "global_batch", "keep" } do
+  for _, key in ipairs { "gpus", "nodes", "global_batch", "keep", "slow_ranks", "save_every" } do
     if options[key] and options[key] ~= math.floor(options[key]) then
       blame("ms.plan: option '%s': expected a whole number, got %s", key, tostring(options[key]))
     end
@@ -42,9 +45,13 @@ local function divided(options)
   return points_of.with_own_names(shared), own
 end
 
+--- One seed is one history of stragglers and failures.
+local function seed_of(shared) return math.max(0, shared.seed or 0) end
+
 local function cluster_of(own, shared)
   local machine = machines.find(own.gpu, 4)
   return { machine = machine.file, gpus = own.gpus or 1, nodes = own.nodes or 1, link = shared.link, node_link = own.node_link,
+    nics = own.nics, slow_ranks = own.slow_ranks, slow_by = own.slow_by, jitter = own.jitter, seed = seed_of(shared),
     memory_bytes = own.memory_gb and own.memory_gb * 1e9 or nil }, machine
 end
 
@@ -65,6 +72,22 @@ local function budget_of(plan, schedule)
   return plan.budgets[key]
 end
 
+--- Seconds that training stands still for a save: a rank's state is copied to host memory, a thread writes it.
+local function save_seconds(plan, row)
+  return plan.request.save_s or (row.fixed_bytes + row.host_bytes) / (plan.machine.to_host_gb_per_s * 1e9)
+end
+
+local default_restart_s, default_write_s = 300, 60
+
+--- Failures and restarts of a run (runtime/plan/goodput.h).
+local function failures_of(plan, row, run)
+  local own = plan.request
+  return native.plan.goodput { step_s = row.step_ms / 1e3, steps = run.steps, ranks = run.ranks, mtbf_s = own.mtbf_h * 3600,
+    save_s = save_seconds(plan, row), write_s = own.write_s or default_write_s,
+    restart_s = own.restart_s or default_restart_s, save_every = own.save_every or 0,
+    seed = seed_of(plan.shared) }
+end
+
 --- What the whole run takes: steps, hours, price and epsilon, as far as the options say.
 local function run_of(plan, row)
   local own, shared = plan.request, plan.shared
@@ -81,12 +104,18 @@ local function run_of(plan, row)
   end
   if run.steps then
     run.hours = run.steps * row.step_ms / 3.6e6
+    if own.mtbf_h then
+      run.failures = failures_of(plan, row, run)
+      run.goodput_percent, run.training_hours, run.hours = run.failures.goodput_percent, run.hours, run.failures.wall_s / 3600
+    end
     run.gpu_hours = run.hours * ranks
     run.price = own.price_per_gpu_hour and run.gpu_hours * own.price_per_gpu_hour
     run.in_time = not own.wall_time_h or run.hours <= own.wall_time_h
   end
   if row.options.mode ~= "none" and own.examples and run.steps and batch <= own.examples then
-    local schedule = { q = batch / own.examples, steps = run.steps, delta = shared.delta or 1e-5 }
+    -- Steps that are done again have noise of their own, and those that were lost stay charged (docs/checkpoints.md).
+    local lost = run.failures and math.ceil(run.failures.lost_steps) or 0
+    local schedule = { q = batch / own.examples, steps = run.steps + lost, delta = shared.delta or 1e-5 }
     local budget = budget_of(plan, schedule)
     run.noise_multiplier, run.epsilon = budget.sigma, budget.epsilon
     run.q, run.delta = schedule.q, schedule.delta
@@ -95,9 +124,23 @@ local function run_of(plan, row)
 end
 
 --- The assumptions that no measurement of this machine stands behind.
-local function assumptions_of(machine, ranks)
+local function assumptions_of(machine, ranks, own)
   local list = { ("times: %s, %s"):format(machine.device, machine.source) }
   if ranks > 1 then list[#list + 1] = "links: published rates of comm/links.h, not measured here" end
+  if own.slow_ranks or own.jitter then
+    list[#list + 1] = ("ranks: %d simulated one by one; configurations were compared as if they were alike"):format(ranks)
+  elseif ranks > 1 then
+    list[#list + 1] = ("ranks: alike, one is simulated for all %d"):format(ranks)
+  end
+  if own.mtbf_h then
+    local text = "failures: every %g h of a rank, restarts of %g s%s; saves stop the training for %s, and are written in %g s%s"
+    list[#list + 1] = text:format(own.mtbf_h, own.restart_s or default_restart_s, own.restart_s and "" or " (assumed)",
+      own.save_s and ("%g s"):format(own.save_s) or "the copy of a rank's state to its host", own.write_s or default_write_s,
+      own.write_s and "" or " (assumed)")
+    if not (own.steps or own.tokens or own.examples) then
+      list[#list + 1] = "failures: give steps, tokens, or examples and epochs for their effect on a run"
+    end
+  end
   if not machine.measured then list[#list + 1] = "the machine's rates are from data sheets: times may be off by a third" end
   return list
 end
@@ -135,8 +178,8 @@ local function search(plan)
 end
 
 --- Plans training on a machine that need not be this one.
--- @tparam table options gpu, gpus, nodes, link, node_link, memory_gb; global_batch, examples, tokens, steps, wall_time_h,
--- price_per_gpu_hour; search, try, keep; and experiment options
+-- @tparam table options gpu, gpus, nodes, link, node_link, nics, memory_gb; slow_ranks, slow_by, jitter; mtbf_h, save_every, save_s,
+-- write_s, restart_s; global_batch, examples, tokens, steps, wall_time_h, price_per_gpu_hour; search, try, keep; and experiment options
 -- @treturn Plan plans (fastest first), too_large, front, best, machine, assumptions; print it
 -- @usage print(ms.plan { model = "llama3.1-8b", mode = "auto", gpu = "h200", gpus = 8, global_batch = 256, seq_length = 2048 })
 function M.plan(options)
@@ -151,7 +194,7 @@ function M.plan(options)
     local text = tostring(message):gsub("^plan%.%w+: ", ""):gsub("^plan: ", "ms.plan: "):gsub("^experiment: ", "ms.plan: ")
     blame("%s", text)
   end
-  plan.assumptions = assumptions_of(machine, plan.ranks)
+  plan.assumptions = assumptions_of(machine, plan.ranks, own)
   plan.best = plan.plans[1]
   for _, row in ipairs(plan.plans) do row.run = run_of(plan, row) end
   if plan.best and plan.best.run.in_time == false then
@@ -171,6 +214,17 @@ function Plan:sweep_script(place) return report.sweep_script(self, self:row(plac
 
 --- Writes the simulated step of a plan as a Chrome trace, marked as modelled.
 function Plan:trace(file, place) native.plan.trace(lists.merged(self.shared, self:row(place).options), self.cluster, file) end
+
+--- Simulates steps of a plan, and writes them as a run folder like that of a real run, all of it marked as modelled.
+-- @tparam[opt] table options steps (5), out ("results"), name ("modelled"), place (1)
+-- @treturn Runs the folder
+function Plan:simulate(options)
+  options = guard.check("Plan:simulate", options, { "steps", "out", "name", "place" }, 2)
+  local row = self:row(options.place)
+  local path = require("moonshard.plan_records").write { name = options.name, out = options.out, steps = options.steps,
+    entries = { { options = lists.merged(self.shared, row.options), cluster = self.cluster, machine = self.machine } } }
+  return require("moonshard.runs").load(path)
+end
 
 --- A plan that fits, by its place.
 function Plan:row(place)

@@ -21,11 +21,12 @@ local function precision_of(o) return o.dtype == o.param_dtype and o.dtype or o.
 local function cells(row)
   local o, run = row.options, row.run or {}
   return { o.mode, wrapper_of(o), o.checkpointing, ("%d x %d"):format(o.batch_size, o.grad_accum), precision_of(o),
-    row.peak_memory_bytes / GiB, row.step_ms, row.tokens_per_s, row.exposed_ms, run.gpu_hours or "", run.price or "", run.epsilon or "" }
+    row.peak_memory_bytes / GiB, row.step_ms, row.tokens_per_s, row.exposed_ms, run.gpu_hours or "", run.goodput_percent or "",
+    run.price or "", run.epsilon or "" }
 end
 
-local columns = { "engine", "wrapper", "checkpointing", "batch", "dtypes", "GiB", "ms/step", "tokens/s", "exposed ms", "GPU h", "price",
-  "epsilon" }
+local columns = { "engine", "wrapper", "checkpointing", "batch", "dtypes", "GiB", "ms/step", "tokens/s", "exposed ms", "GPU h", "goodput %",
+  "price", "epsilon" }
 
 --- Columns that are empty in every row say nothing.
 local function without_empty(names, rows)
@@ -94,6 +95,14 @@ function M.explanation(plan, row)
     lines[#lines + 1] = ("the run: %d steps of %d samples, %.1f h, %.1f GPU hours%s"):format(run.steps, run.batch, run.hours, run.gpu_hours,
       run.price and (", price %.2f"):format(run.price) or "")
   end
+  if run and run.failures then
+    local f = run.failures
+    local text = "failures, modelled: %.1f in the run; goodput %.1f %%, %.1f h of training in %.1f h (8 of 10 runs: %.1f to %.1f h)"
+    lines[#lines + 1] = text:format(f.failures, f.goodput_percent, run.training_hours, run.hours, f.wall_low_s / 3600, f.wall_high_s / 3600)
+    lines[#lines + 1] = ("  a save every %d steps (%.1f min%s); lost %.1f h and %.0f steps, restarts %.1f h, saves %.2f h"):format(
+      f.save_every, f.save_every * row.step_ms / 6e4, plan.request.save_every and "" or ", the best", f.lost_s / 3600, f.lost_steps,
+      f.restarting_s / 3600, f.saving_s / 3600)
+  end
   if run and run.epsilon then
     lines[#lines + 1] = ("privacy: epsilon %.3f at delta %g, noise multiplier %.4f, sampling rate %.3g (Poisson)"):format(run.epsilon,
       run.delta, run.noise_multiplier, run.q)
@@ -110,12 +119,13 @@ local function option_lines(plan, row, left_out)
   if row.run and row.run.noise_multiplier then all.noise_multiplier, all.target_epsilon = row.run.noise_multiplier, nil end
   if all.parallel ~= "fsdp" then
     for _, name in ipairs { "sharding", "replicate", "wrap", "min_num_params", "backward_prefetch", "forward_prefetch", "limit_all_gathers",
-      "cpu_offload", "keep_frozen" } do all[name] = nil end
+      "cpu_offload", "keep_frozen", "reshard_root", "unit_policies" } do all[name] = nil end
   end
   if all.wrap ~= "size" then all.min_num_params = nil end
   if all.checkpointing == "none" then all.checkpoint_every = nil end
   if all.parallel == "none" then all.no_sync = nil end
   if (all.lora_rank or 0) == 0 then all.lora_rank = nil end
+  if all.unit_policies == "" then all.unit_policies = nil end
   for name in pairs(left_out or {}) do all[name] = nil end
   local names = lists.keys(all)
   table.sort(names)

@@ -12,7 +12,7 @@ local is_type = lists.set(lists.column(types, "name"))
 M.types = types
 
 -- Tables of functions below ms.
-local groups = { "analyze", "data", "dist", "log", "optim", "privacy", "weights" }
+local groups = { "analyze", "data", "dist", "log", "optim", "privacy", "trace", "weights" }
 
 --- What a documented name is: "function", "method", "field", "type", "group"; nil for what is not for scripts.
 local function kind_of(entry)

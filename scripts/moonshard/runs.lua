@@ -286,7 +286,7 @@ function Runs:tabulate(which)
   -- A file goes without the note below a summary.
   if plot_points.is_modelled(self) then
     columns[#columns + 1] = "modelled"
-    for i, point in ipairs(self.points) do rows[i][#columns] = plot_points.modelled_ranks(point) and "communication" or "" end
+    for i, point in ipairs(self.points) do rows[i][#columns] = plot_points.modelled_part(point) or "" end
   end
   return text_table.new { columns = columns, rows = rows }
 end

@@ -1,7 +1,7 @@
 // The token stream reads or refuses any bytes, and agrees with the records' parser on which.
 #include "runtime/base/json.h"
+#include "runtime/input/json_stream.h"
 #include "tests/fuzz/fuzz_support.h"
-#include "viewer/input/json_stream.h"
 
 using namespace moonshard;
 using namespace moonshard::viewer;

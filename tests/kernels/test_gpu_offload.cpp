@@ -18,10 +18,12 @@ struct OffloadWay {
   std::string sharding = "zero3";
   int64_t grad_accum = 1;
   bool secret = true;
+  std::string policies = {};    ///< of units that are offloaded, instead of all
+  double clip_global_norm = 0;  ///< of engine none
 
   std::string text() const {
-    return fmt::format("{} {} {} {} accum {} secret {}", engine, optimizer, compute, sharding,
-                       grad_accum, secret);
+    return fmt::format("{} {} {} {} accum {} secret {} '{}' bound {}", engine, optimizer, compute,
+                       sharding, grad_accum, secret, policies, clip_global_norm);
   }
 };
 
@@ -45,7 +47,8 @@ OffloadTraining train_on_gpu(const OffloadWay& way, bool offload) {
   sharding::ShardingOptions sharding;
   sharding.parallel = "fsdp";
   sharding.sharding = way.sharding;
-  sharding.cpu_offload = offload;
+  sharding.cpu_offload = offload && way.policies.empty();
+  if (offload) sharding.unit_policies = way.policies;
   OffloadTraining run;
   run.model = models::make_model(options);
   privacy::ClipOptions clip;
@@ -56,6 +59,7 @@ OffloadTraining train_on_gpu(const OffloadWay& way, bool offload) {
   optimizer.lr = way.optimizer == "sgd" ? 0.01 : 1e-4;
   StepOptions step;
   step.grad_accum = way.grad_accum;
+  step.clip_global_norm = way.clip_global_norm;
   // Adam's first steps go by the sign of a gradient: one that is nearly zero must be the same.
   step.deterministic = true;
   run.trainer = std::make_unique<Trainer>(TrainerParts{
@@ -117,6 +121,24 @@ TEST_F(OffloadGpu, TrainsAsWithout) {
         }
       }
     }
+  }
+}
+
+TEST_F(OffloadGpu, AlsoOfSomeUnitsAndWithABoundOfTheGlobalNorm) {
+  for (const char* policies :
+       {"", "*.1, root: offload = yes", "*.0: offload = yes, reshard = no"}) {
+    for (const char* engine : {"bookkeeping", "none"}) {
+      for (const int64_t grad_accum : {1, 2}) {
+        OffloadWay way;
+        way.engine = engine, way.policies = policies, way.grad_accum = grad_accum;
+        way.secret = way.engine != "none";
+        expect_the_same(way);
+      }
+    }
+    OffloadWay bounded;
+    bounded.engine = "none", bounded.policies = policies, bounded.secret = false;
+    bounded.clip_global_norm = 0.1;
+    expect_the_same(bounded);
   }
 }
 

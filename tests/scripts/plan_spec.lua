@@ -78,6 +78,124 @@ describe("ms.plan", function()
   end)
 end)
 
+describe("a simulated cluster", function()
+  local base = { model = "llama3.2-1b", gpu = "h200", gpus = 8, nodes = 2, batch_size = 2, seq_length = 512, parallel = "fsdp",
+    search = false }
+  local function with_cluster(options)
+    local all = {}
+    for _, part in ipairs { base, options } do
+      for key, value in pairs(part) do all[key] = value end
+    end
+    return ms.plan(all)
+  end
+
+  it("is slower where the GPUs of a node share an adapter", function()
+    assert.is_true(with_cluster({ nics = 1 }).best.step_ms > with_cluster({}).best.step_ms)
+  end)
+
+  it("simulates every rank where they differ, by the seed", function()
+    local one, two = with_cluster { jitter = 0.05, seed = 3 }, with_cluster { jitter = 0.05, seed = 3 }
+    assert.are.equal(16, one.best.simulated_ranks)
+    assert.are.equal(one.best.step_ms, two.best.step_ms)
+    assert.are_not.equal(one.best.step_ms, with_cluster({ jitter = 0.05, seed = 4 }).best.step_ms)
+    assert.is_true(with_cluster({ slow_ranks = 1, slow_by = 0.5 }).best.step_ms > 1.2 * with_cluster({}).best.step_ms)
+    assert.truthy(table.concat(one.assumptions, "\n"):find "16 simulated one by one")
+  end)
+
+  it("has wall time and goodput of ranks that fail", function()
+    local run = with_cluster({ steps = 1e6, mtbf_h = 500, restart_s = 600, save_s = 30, seed = 1 }).best.run
+    assert.is_true(run.goodput_percent > 50 and run.goodput_percent < 99)
+    assert.is_true(math.abs(run.hours - run.failures.wall_s / 3600) < 1e-9)
+    assert.is_true(run.training_hours < run.hours)
+    local often = with_cluster({ steps = 1e6, mtbf_h = 500, restart_s = 600, save_s = 30, seed = 1, save_every = 10 }).best.run
+    assert.are.equal(10, often.failures.save_every)
+    assert.is_true(often.hours > run.hours)
+  end)
+
+  it("charges a private run for the steps that failures lose", function()
+    local function epsilon(mtbf_h)
+      return with_cluster({ mode = "bookkeeping", examples = 1e6, epochs = 50, mtbf_h = mtbf_h, restart_s = 60 }).best.run.epsilon
+    end
+    assert.is_true(epsilon(2) > epsilon(nil))
+  end)
+
+  it("names options that are wrong", function()
+    local ok, message = pcall(with_cluster, { slow_ranks = 17 })
+    assert.is_false(ok)
+    assert.truthy(tostring(message):find "slow_ranks': expected at most the 16 ranks")
+    ok, message = pcall(with_cluster, { jitter = -1 })
+    assert.is_false(ok)
+    assert.truthy(tostring(message):find "above 0")
+  end)
+end)
+
+describe("a simulated run", function()
+  it("is a run folder that doctor accepts, marked as modelled everywhere", function()
+    local out = support.temporary_folder()
+    local plan = ms.plan { model = "llama3-tiny", mode = "bookkeeping", gpu = "h200", gpus = 4, global_batch = 8, seq_length = 32, keep = 1,
+      jitter = 0.02, seed = 5, profile = "layers" }
+    local runs = plan:simulate { steps = 3, out = out }
+    assert.are.equal(1, #runs.points)
+    local point = runs.points[1]
+    assert.are.equal("ok", point.status)
+    assert.truthy(point.options.world:find "^modelled:4 = 1 x 4 h200")
+    assert.are.equal(3, #point.result.steps)
+    assert.truthy(point.result.modelled:find "every figure")
+    assert.truthy(runs:summary():find "Modelled: all points were simulated")
+    local columns, rows = runs:tabulate().columns, runs:tabulate().rows
+    assert.are.equal("modelled", columns[#columns])
+    assert.are.equal("all", rows[1][#columns])
+    local index = support.read(runs.path .. "/index.csv")
+    assert.truthy(index:find "modelled")
+    assert.truthy(index:find ",all,")
+    local said = support.run_program(("doctor %s"):format(runs.path))
+    assert.truthy(said.out:find "no defects", 1, true)
+    assert.truthy(#runs:plot "phases" > 0)
+    local spec = support.read(runs.path .. "/visualizations/phases.plot.json")
+    assert.truthy(spec:find "modelled")
+  end)
+
+  it("names an option that it does not know", function()
+    local plan = ms.plan { model = "llama3-tiny", gpu = "h200", batch_size = 2, seq_length = 16, search = false }
+    local ok, message = pcall(plan.simulate, plan, { setps = 3 })
+    assert.is_false(ok)
+    assert.truthy(tostring(message):find "did you mean 'steps'")
+  end)
+end)
+
+describe("predictions beside the records of plan_h200", function()
+  local points = ms.load(support.root() .. "/examples/results/plan_h200").points
+  local function prediction_of(point)
+    local options = {}
+    for name, value in pairs(point.options) do options[name] = value end
+    local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or 1
+    options.world, options.device, options.seed = nil, nil, nil
+    local native = require "moonshard.native"
+    return native.plan.predict(options, { machine = support.root() .. "/scripts/moonshard/machines/h200.json", gpus = ranks,
+      link = point.options.link })
+  end
+  local function find(test)
+    for _, point in ipairs(points) do
+      if test(point.options) then return point, prediction_of(point) end
+    end
+  end
+
+  it("know that frozen norms of an adapted model keep nothing", function()
+    local point, plan = find(function(o) return o.lora_rank == 16 and o.mode == "bookkeeping" end)
+    assert.is_true(math.abs(plan.peak_memory_bytes / point.metrics.peak_memory_bytes - 1) < 0.03)
+  end)
+
+  it("know that copies and updates of offload share the host's memory", function()
+    local point, plan = find(function(o) return o.cpu_offload end)
+    assert.is_true(math.abs(plan.step_ms / point.metrics.median_time_ms - 1) < 0.05)
+  end)
+
+  it("bound the memory of engine auto", function()
+    local point, plan = find(function(o) return o.mode == "auto" end)
+    assert.is_true(plan.peak_at_most_bytes >= 0.97 * point.metrics.peak_memory_bytes)
+  end)
+end)
+
 describe("moonshard plan", function()
   it("prints plans as JSON, marked as modelled", function()
     local said = support.run_program("plan --model llama3.2-1b --gpu h200 --gpus 2 --global-batch 8 --seq-length 256 --keep 1 --json")

@@ -13,9 +13,9 @@
 #include <filesystem>
 #include <string>
 
+#include "runtime/input/json_stream.h"
 #include "tests/viewer/kineto_text.h"
 #include "tests/viewer/sample_run.h"
-#include "viewer/input/json_stream.h"
 #include "viewer/readers/readers.h"
 #include "viewer/tracing/trace.h"
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "runtime/base/errors.h"
+#include "runtime/input/json_stream.h"
 #include "tests/viewer/sample_run.h"
-#include "viewer/input/json_stream.h"
 
 namespace moonshard::viewer {
 

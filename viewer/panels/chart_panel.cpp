@@ -182,12 +182,16 @@ void say_why_empty(const Snapshot& snapshot, const char* what, const char* next,
 }
 
 void name_modelled(const Workspace& workspace, Chart& chart, bool of_selected) {
-  std::set<std::pair<size_t, size_t>> all, modelled;
+  std::set<std::pair<size_t, size_t>> all, modelled, simulated;
   std::set<std::string> links;
   const auto look_at = [&](PointRef ref) {
     all.insert({ref.run, ref.point});
     if (!workspace.is_modelled(ref)) return;
     modelled.insert({ref.run, ref.point});
+    if (workspace.is_simulated(ref)) {
+      simulated.insert({ref.run, ref.point});
+      return;
+    }
     links.insert(clean_text(workspace.option_text(ref, "link"), 32));
   };
   for (const auto& panel : chart.refs) {
@@ -198,9 +202,20 @@ void name_modelled(const Workspace& workspace, Chart& chart, bool of_selected) {
   if (modelled.empty() || chart.spec.title.find("modelled") != std::string::npos) return;
   const bool whole = modelled.size() == all.size();
   chart.spec.title += fmt::format("{}{}", chart.spec.title.empty() ? "" : " ",
-                                  whole ? "(communication modelled)" : "(some modelled)");
+                                  !whole                                ? "(some modelled)"
+                                  : simulated.size() == modelled.size() ? "(modelled)"
+                                  : simulated.empty()                   ? "(communication modelled)"
+                                                      : "(all or communication modelled)");
+  if (!simulated.empty())
+    add_note(chart,
+             fmt::format("Modelled: {} of {} points were simulated by a plan; nothing of them "
+                         "was measured.",
+                         simulated.size(), all.size()));
+  if (links.empty()) return;
   const std::string who =
-      whole ? "" : fmt::format("{} of {} points: ", modelled.size(), all.size());
+      modelled.size() - simulated.size() == all.size()
+          ? ""
+          : fmt::format("{} of {} points: ", modelled.size() - simulated.size(), all.size());
   add_note(chart,
            fmt::format("Modelled: {}one rank of a larger world ran; memory and computation are "
                        "measured, times of communication are modelled from link = {}.",

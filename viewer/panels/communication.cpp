@@ -19,8 +19,9 @@ constexpr size_t kMaxCostRows = 128;
 constexpr const char* kExposed = "exposed";
 constexpr const char* kHidden = "hidden";
 constexpr const char* kNeeds =
-    "Several ranks record it: parallel = \"ddp\" or \"fsdp\" with nproc above 1, and profile = "
-    "\"phases\", \"layers\" or \"trace\".";
+    "Several ranks record it: ddp or fsdp with nproc above 1, measured with --profile phases, "
+    "layers "
+    "or trace.";
 
 double not_negative(double value) {
   return std::isfinite(value) ? std::max(value, 0.0) : 0.0;

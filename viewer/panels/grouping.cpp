@@ -126,8 +126,14 @@ Coloring color_points(const Workspace& workspace, const std::vector<PointRef>& r
   coloring.names.resize(refs.size());
   if (by == kByNothing) return coloring;
   std::map<size_t, std::string> axes;
+  // By all points on the screen: in a facet with a single engine it is still the engine that has
+  // the colour.
+  const PointsOfRuns shown = points_by_run(workspace.shown());
   for (const auto& [run, list] : points_by_run(refs)) {
-    axes[run] = by == kByItself ? color_axis(workspace.run(run), list) : by;
+    const auto all = shown.find(run);
+    axes[run] = by == kByItself
+                    ? color_axis(workspace.run(run), all != shown.end() ? all->second : list)
+                    : by;
     if (by != kByRun && !axes[run].empty() && !has(coloring.axes, axes[run])) {
       coloring.axes.push_back(axes[run]);
     }

@@ -20,8 +20,8 @@ std::vector<std::unique_ptr<Panel>> make_all_panels() {
         make_memory_panel,        make_memory_timeline_panel, make_memory_snapshot_panel,
         make_phases_panel,        make_samples_panel,         make_layers_panel,
         make_communication_panel, make_trace_panel,           make_privacy_panel,
-        make_plot_spec_panel,     make_details_panel,         make_log_panel,
-        make_tables_panel,        make_progress_panel}) {
+        make_plan_panel,          make_plot_spec_panel,       make_details_panel,
+        make_log_panel,           make_tables_panel,          make_progress_panel}) {
     panels.push_back(make());
   }
   return panels;

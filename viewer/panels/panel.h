@@ -108,6 +108,7 @@ extern const MakePanel make_communication_panel;
 extern const MakePanel make_privacy_panel;
 extern const MakePanel make_trace_panel;
 extern const MakePanel make_training_panel;
+extern const MakePanel make_plan_panel;
 
 /// For panels of the selected point's files of one kind: nothing when there are none, and the panel
 /// then says so, in the words `what` and `next` where the point simply has none.

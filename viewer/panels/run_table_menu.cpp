@@ -145,7 +145,9 @@ void draw_row_tooltip(const PanelContext& context, PointRef ref) {
     show_text(noise_text(context, ref), context.style.colors().muted_text);
   }
   if (context.workspace.is_modelled(ref)) {
-    show_text("one rank of a modelled world: times of communication are modelled",
+    show_text(context.workspace.is_simulated(ref)
+                  ? "simulated by a plan: every figure is modelled"
+                  : "one rank of a modelled world: times of communication are modelled",
               context.style.colors().muted_text);
   }
   ImGui::PopTextWrapPos();

@@ -26,10 +26,13 @@ struct PlaceOrder {
   }
 };
 
-records::PlotReference curve_of(const analysis::ScalingFit& fit, const std::string& series) {
+// The analysis writes T, a length; any other size is n.
+records::PlotReference curve_of(const analysis::ScalingFit& fit, const std::string& series,
+                                bool of_length) {
   analysis::Curve curve = analysis::best_curve(fit);
   std::string text = analysis::exponent_text(fit);
   text += fmt::format("  {}", analysis::verdict_text(fit.verdict));
+  if (!of_length) std::ranges::replace(text, 'T', 'n');
   return {std::move(text), series, std::move(curve.x), std::move(curve.y)};
 }
 
@@ -134,7 +137,7 @@ class ScalingPanel final : public ChartPanel {
 
  private:
   // True where a line has two sizes only: nothing is said of how it grows.
-  static bool add_fits(records::PlotPanel& panel) {
+  bool add_fits(records::PlotPanel& panel) const {
     bool two_sizes = false;
     for (const records::PlotSeries& series : panel.series) {
       std::vector<double> x, y;
@@ -147,7 +150,8 @@ class ScalingPanel final : public ChartPanel {
       if (!fit) continue;
       const std::set<double> sizes(fit->x.begin(), fit->x.end());
       two_sizes = two_sizes || sizes.size() < 3;
-      if (sizes.size() >= 3) panel.references.push_back(curve_of(*fit, series.name));
+      if (sizes.size() >= 3)
+        panel.references.push_back(curve_of(*fit, series.name, axis_ == "seq_length"));
     }
     return two_sizes;
   }

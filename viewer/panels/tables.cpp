@@ -100,6 +100,13 @@ class TablesPanel final : public Panel {
     return any;
   }
 
+  // A fraction with more digits than anybody reads is rounded; the file's own is under the mouse.
+  static std::string readable_number(const std::string& text) {
+    constexpr size_t kMostDigits = 7;
+    if (text.size() <= kMostDigits || text.find('.') == std::string::npos) return text;
+    return fmt::format("{:.6g}", std::strtod(text.c_str(), nullptr));
+  }
+
   void draw_table(const records::CsvTable& table, const UiStyle& style) const {
     const size_t columns = std::min(table.columns.size(), kMaxShownColumns);
     if (columns == 0) {
@@ -128,7 +135,9 @@ class TablesPanel final : public Panel {
       for (size_t c = 0; c < columns; ++c) {
         if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
         const std::string text = clean_text(table.rows[row][c], 256);
-        numeric[c] ? show_right(text) : show_text(text);
+        const std::string shown = numeric[c] ? readable_number(text) : text;
+        numeric[c] ? show_right(shown) : show_text(shown);
+        if (shown != text) ImGui::SetItemTooltip("%s", text.c_str());
       }
     });
     ImGui::EndTable();

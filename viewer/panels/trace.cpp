@@ -43,6 +43,7 @@ class TracePanel final : public Panel {
     const Loaded<IndexedTrace> loaded = context.store.file<IndexedTrace>(request);
     if (!show_loading(loaded, context.store, request, context.style)) return;
     take(loaded.value, folder, files);
+    take_path(context, folder, files.front());
     draw_shown(context);
   }
 
@@ -75,10 +76,26 @@ class TracePanel final : public Panel {
     std::copy(std::begin(state_.search), std::end(state_.search), fresh.search);
     fresh.show_pane = state_.show_pane;
     fresh.show_exposed = state_.show_exposed;
+    fresh.show_path = state_.show_path;
     fresh.pane_share = state_.pane_share;
     state_ = std::move(fresh);
     folder_ = folder;
     files_ = files;
+  }
+
+  // Of the first file: that of the first rank, or the chosen one.
+  void take_path(const PanelContext& context, const std::string& folder, const std::string& file) {
+    std::shared_ptr<const TracePath> path;
+    state_.path_error.clear();
+    if (state_.show_path) {
+      const Loaded<TracePath> loaded =
+          context.store.file<TracePath>({ReadRequest::Kind::Path, folder, {file}});
+      path = loaded.value;
+      state_.path_error = loaded.error;
+    }
+    if (path == state_.path) return;
+    state_.path = path;
+    state_.cache.strips_stale = true;  // lanes have room for it
   }
 
   void draw_shown(const PanelContext& context) {

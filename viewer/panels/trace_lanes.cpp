@@ -301,7 +301,7 @@ void make_strips(const TraceFrame& frame) {
       const size_t num_rows =
           state.lane_closed[lane] ? 1 : std::max<size_t>(1, frame.trace.lanes[lane].rows.size());
       add(Strip::Kind::Lane, lane,
-          static_cast<float>(num_rows) * frame.row_height() + 0.4f * frame.em);
+          static_cast<float>(num_rows) * frame.row_height() + 0.4f * frame.em + path_height(frame));
     }
   }
   state.cache.total_height = y;

@@ -236,6 +236,7 @@ void draw_pane(const TraceFrame& frame) {
               muted);
     draw_sums(frame, "range", state.cache.range_sums, state.cache.range_order, false);
   }
+  draw_path_sums(frame);
   const bool alone = !state.range && !state.selected_name;
   if (ImGui::CollapsingHeader("Whole trace", kOpen)) {
     draw_sums(frame, "whole", state.cache.whole, state.cache.whole_order, true);

@@ -61,6 +61,12 @@ void draw_clipped(const TraceFrame& frame, ImVec2 at, float right, ImU32 color,
 void draw_counter(const TraceFrame& frame, uint32_t counter, float top, float height);
 void counter_tooltip(const TraceFrame& frame, uint32_t counter, double time_us);
 
+// trace_path.cpp
+/// What a lane needs below its rows for the path.
+float path_height(const TraceFrame& frame);
+void draw_path(const TraceFrame& frame, float origin_y, float top, float bottom);
+void draw_path_sums(const TraceFrame& frame);
+
 // trace_ruler.cpp
 void draw_overview(const TraceFrame& frame, float height);
 void draw_ruler(const TraceFrame& frame, float height);

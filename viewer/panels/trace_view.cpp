@@ -104,7 +104,8 @@ void draw_toolbar(const TraceFrame& frame) {
       fmt::format("{} of {}   {} events", format_time(std::max(visible_us, 0.0)),
                   format_time(frame.trace.length_us), frame.trace.num_events);
   const float buttons = ImGui::CalcTextSize("Show all").x + ImGui::CalcTextSize("Statistics").x +
-                        4 * ImGui::GetStyle().FramePadding.x + ImGui::GetStyle().ItemSpacing.x;
+                        ImGui::CalcTextSize("Critical path").x +
+                        6 * ImGui::GetStyle().FramePadding.x + 2 * ImGui::GetStyle().ItemSpacing.x;
   const float text = ImGui::CalcTextSize(shown.c_str()).x + ImGui::GetStyle().ItemSpacing.x;
   ImGui::SameLine();
   const float room = ImGui::GetContentRegionAvail().x;
@@ -120,6 +121,13 @@ void draw_toolbar(const TraceFrame& frame) {
   }
   if (ImGui::Button("Show all")) state.window = {};
   ImGui::SetItemTooltip("the whole trace (0 or Home)");
+  ImGui::SameLine();
+  const bool path = state.show_path;
+  if (!path) ImGui::PushStyleColor(ImGuiCol_Button, ImGui::GetColorU32(ImGuiCol_FrameBg));
+  if (ImGui::Button("Critical path")) state.show_path = !state.show_path;
+  if (!path) ImGui::PopStyleColor();
+  ImGui::SetItemTooltip(
+      "Below the lanes: the chain of work of which every part had to wait for the one before.");
   ImGui::SameLine();
   const float whole = ImGui::GetWindowWidth() - 2 * ImGui::GetStyle().WindowPadding.x;
   const bool narrow = whole <= kNarrowestWithPane * frame.em;
@@ -214,6 +222,7 @@ void draw_lanes(TraceFrame& frame, float height) {
   draw_grid(frame, corner.y, bottom);
   draw->PopClipRect();
   const TraceHover hover = draw_strips(frame, origin.y, corner.y, bottom);
+  draw_path(frame, origin.y, corner.y, bottom);
   draw->PushClipRect(state.chart_min, state.chart_max, true);
   draw_range(frame, corner.y, bottom);
   draw->PopClipRect();

@@ -2,6 +2,7 @@
 // pane of statistics. A frame costs what is on the screen, not what is in the trace.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 #include "viewer/context.h"
 #include "viewer/tracing/trace_boxes.h"
 #include "viewer/tracing/trace_index.h"
+#include "viewer/tracing/trace_path.h"
 #include "viewer/tracing/trace_search.h"
 #include "viewer/tracing/trace_stats.h"
 
@@ -69,6 +71,10 @@ struct TraceViewState {
   char search[128] = "";
   bool show_pane = true;
   bool show_exposed = true;
+  bool show_path = true;
+  std::shared_ptr<const TracePath> path;  ///< null: not shown, or not read yet
+  uint32_t path_file = 0;                 ///< whose it is, of the trace's files
+  std::string path_error;
   float pane_share = 0.27f;  ///< of the panel's width
   // Under way between frames.
   std::optional<double> range_anchor_us;  ///< a range is being drawn

@@ -1,5 +1,7 @@
 #include "viewer/readers/codec_fields.h"
 
+#include <cmath>
+
 namespace moonshard::viewer {
 namespace {
 
@@ -52,6 +54,13 @@ void check_decoded(const Trace& trace) {
   for (const TraceCounter& counter : trace.counters) {
     expect(counter.time_us.size() == counter.value.size(), "values of a counter");
   }
+}
+
+void check_decoded(const TracePath& path) {
+  for (const TracePathPiece& piece : path.pieces)
+    expect(piece.lane < path.lanes.size() && piece.kind < 5 && std::isfinite(piece.start_us) &&
+               std::isfinite(piece.end_us),
+           "piece of a critical path");
 }
 
 void check_decoded(const MemorySnapshot& snapshot) {

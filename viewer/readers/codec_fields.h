@@ -8,6 +8,7 @@
 #include "viewer/readers/codec.h"
 #include "viewer/tracing/memory_snapshot.h"
 #include "viewer/tracing/trace.h"
+#include "viewer/tracing/trace_path.h"
 
 namespace moonshard::records {
 
@@ -71,7 +72,7 @@ void fields(auto& a, TraceRow& v) {
   a(v.start_us, v.length_us, v.name, v.category);
 }
 void fields(auto& a, TraceLane& v) {
-  a(v.rank, v.process, v.thread, v.gpu, v.rows);
+  a(v.rank, v.process, v.thread, v.gpu, v.file, v.key, v.origin_us, v.rows);
 }
 void fields(auto& a, TraceCounter& v) {
   a(v.name, v.time_us, v.value);
@@ -79,6 +80,19 @@ void fields(auto& a, TraceCounter& v) {
 void fields(auto& a, Trace& v) {
   a(v.names, v.categories, v.lanes, v.counters, v.length_us, v.num_events, v.num_skipped,
     v.problems);
+}
+void fields(auto& a, TracePathPiece& v) {
+  a(v.start_us, v.end_us, v.lane, v.kind);
+}
+void fields(auto& a, TracePathSum& v) {
+  a(v.name, v.us);
+}
+void fields(auto& a, TraceForecast& v) {
+  a(v.change, v.note, v.us);
+}
+void fields(auto& a, TracePath& v) {
+  a(v.begin_us, v.end_us, v.lanes, v.pieces, v.kinds, v.phases, v.layers, v.names, v.forecasts,
+    v.num_steps);
 }
 void fields(auto& a, SnapshotSegment& v) {
   a(v.address, v.device, v.stream, v.kind, v.total, v.allocated, v.largest_free, v.num_blocks,
@@ -106,6 +120,7 @@ void fields(auto& a, MemorySnapshot& v) {
 void check_decoded(const RunData& run);
 void check_decoded(const PointDetail& detail);
 void check_decoded(const Trace& trace);
+void check_decoded(const TracePath& path);
 void check_decoded(const records::PlotSpec& spec);
 void check_decoded(const records::CsvTable& table);
 void check_decoded(const MemorySnapshot& snapshot);

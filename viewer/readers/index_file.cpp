@@ -1,8 +1,8 @@
 #include "viewer/readers/index_file.h"
 
 #include "runtime/base/errors.h"
+#include "runtime/input/json_fields.h"
 #include "runtime/records/point_index.h"
-#include "viewer/input/json_fields.h"
 #include "viewer/readers/record_stream.h"
 
 namespace moonshard::viewer {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "viewer/input/open_file.h"
+#include "runtime/input/open_file.h"
 #include "viewer/readers/point_summary.h"
 
 namespace moonshard::viewer {

@@ -16,7 +16,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
-#include "viewer/input/file_rights.h"
+#include "viewer/readers/file_rights.h"
 
 namespace moonshard::viewer {
 namespace {

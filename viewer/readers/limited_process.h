@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "viewer/input/control.h"
+#include "runtime/input/control.h"
 
 namespace moonshard::viewer {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/input/json_fields.h"
+#include "runtime/input/open_file.h"
 #include "runtime/records/reader.h"
-#include "viewer/input/json_fields.h"
-#include "viewer/input/open_file.h"
 #include "viewer/readers/record_stream.h"
 
 namespace moonshard::viewer {

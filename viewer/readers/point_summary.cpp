@@ -1,6 +1,6 @@
 #include "viewer/readers/point_summary.h"
 
-#include "viewer/input/json_fields.h"
+#include "runtime/input/json_fields.h"
 #include "viewer/readers/record_stream.h"
 
 namespace moonshard::viewer {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/input/json_stream.h"
 #include "viewer/data/run_data.h"
-#include "viewer/input/json_stream.h"
 
 namespace moonshard::viewer {
 

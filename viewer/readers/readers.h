@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <string>
 
+#include "runtime/input/control.h"
+#include "runtime/input/json_stream.h"
 #include "runtime/records/csv.h"
 #include "viewer/data/run_data.h"
-#include "viewer/input/control.h"
-#include "viewer/input/json_stream.h"
 
 namespace moonshard::viewer {
 

@@ -5,8 +5,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "runtime/input/json_fields.h"
 #include "runtime/records/schema.h"
-#include "viewer/input/json_fields.h"
 
 namespace moonshard::viewer {
 

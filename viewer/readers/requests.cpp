@@ -2,14 +2,15 @@
 
 #include <filesystem>
 
+#include "runtime/input/open_file.h"
 #include "runtime/records/reader.h"
-#include "viewer/input/file_rights.h"
-#include "viewer/input/open_file.h"
 #include "viewer/readers/codec_fields.h"
+#include "viewer/readers/file_rights.h"
 #include "viewer/readers/limited_process.h"
 #include "viewer/readers/readers.h"
 #include "viewer/tracing/memory_snapshot.h"
 #include "viewer/tracing/trace.h"
+#include "viewer/tracing/trace_path.h"
 
 namespace moonshard::viewer {
 
@@ -76,6 +77,7 @@ std::string answer_file(const ReadRequest& request, const ReadControl& control) 
   if (files.empty()) throw IoError("reading: no file was named");
   const std::string& first = files.front().string();
   if (request.kind == Kind::Trace) return encode(read_trace(files, control));
+  if (request.kind == Kind::Path) return encode(read_path(first, control));
   if (request.kind == Kind::Snapshot) return encode(read_snapshot(first, control));
   if (request.kind == Kind::Log) return encode(read_log(first));
   if (request.kind == Kind::Table) return encode(read_table(first));
@@ -145,6 +147,7 @@ T read_file(const ReadRequest& request, const ProgressFunction& progress, const 
 }
 
 template Trace read_file(const ReadRequest&, const ProgressFunction&, const StopFlag&);
+template TracePath read_file(const ReadRequest&, const ProgressFunction&, const StopFlag&);
 template MemorySnapshot read_file(const ReadRequest&, const ProgressFunction&, const StopFlag&);
 template std::string read_file(const ReadRequest&, const ProgressFunction&, const StopFlag&);
 template records::CsvTable read_file(const ReadRequest&, const ProgressFunction&, const StopFlag&);

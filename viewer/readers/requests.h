@@ -7,17 +7,19 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/input/control.h"
 #include "viewer/data/run_data.h"
-#include "viewer/input/control.h"
 #include "viewer/readers/codec.h"
 
 namespace moonshard::viewer {
 
 struct ReadRequest {
-  enum class Kind : uint8_t { Runs, Details, Trace, Snapshot, Log, Table, Plot };
+  enum class Kind : uint8_t { Runs, Details, Trace, Snapshot, Log, Table, Plot, Path, Program };
   Kind kind = Kind::Runs;
-  std::string folder;              ///< run folder; empty for Runs
-  std::vector<std::string> names;  ///< Runs: folders; Details: ids; else files below the folder
+  std::string folder;  ///< run folder; empty for Runs
+  /// Runs: folders; Details: ids; Program: words of the command line, which no reading process
+  /// sees; else files below the folder.
+  std::vector<std::string> names;
 };
 
 void fields(auto& a, ReadRequest& v) {
@@ -49,8 +51,8 @@ void read_details(const std::string& folder, const std::vector<std::string>& ids
                   const ProgressFunction& progress, const StopFlag& stop,
                   const std::function<void(DetailAnswer)>& on_detail);
 
-/// Trace, MemorySnapshot, std::string (Log), records::CsvTable (Table) or records::PlotSpec (Plot),
-/// as the kind says.
+/// Trace, TracePath (Path), MemorySnapshot, std::string (Log), records::CsvTable (Table) or
+/// records::PlotSpec (Plot), as the kind says.
 template <class T>
 T read_file(const ReadRequest& request, const ProgressFunction& progress, const StopFlag& stop);
 

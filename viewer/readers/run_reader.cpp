@@ -4,10 +4,10 @@
 #include <atomic>
 #include <future>
 
+#include "runtime/input/json_fields.h"
+#include "runtime/input/open_file.h"
 #include "runtime/records/reader.h"
 #include "runtime/records/sweep_file.h"
-#include "viewer/input/json_fields.h"
-#include "viewer/input/open_file.h"
 #include "viewer/readers/index_file.h"
 #include "viewer/readers/point_summary.h"
 #include "viewer/readers/sweep_file.h"

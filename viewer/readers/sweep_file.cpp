@@ -1,8 +1,8 @@
 #include "viewer/readers/sweep_file.h"
 
+#include "runtime/input/json_fields.h"
 #include "runtime/records/reader.h"
 #include "runtime/records/sweep_file.h"
-#include "viewer/input/json_fields.h"
 #include "viewer/readers/record_stream.h"
 
 namespace moonshard::viewer {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/check.h"
-#include "viewer/input/open_file.h"
+#include "runtime/input/open_file.h"
 
 namespace moonshard::viewer {
 namespace {

@@ -138,40 +138,65 @@ void share_heat_scales(const records::PlotSpec& spec, PreparedPlot& plot) {
   }
 }
 
-// One colour per name in the whole plot: the name's own, what the spec asks for, or a free one.
+// Panels that have names in common, directly or through others, are of one group.
+std::vector<size_t> name_groups(const PreparedPlot& plot) {
+  std::vector<size_t> group(plot.panels.size());
+  std::map<std::string, size_t> group_of_name;
+  for (size_t p = 0; p < plot.panels.size(); ++p) {
+    group[p] = p;
+    for (const PreparedSeries& series : plot.panels[p].series) {
+      const size_t other = group_of_name.try_emplace(series.name, group[p]).first->second;
+      if (other == group[p]) continue;
+      const size_t old = group[p];
+      std::ranges::replace(group, old, other);
+      for (auto& [name, known] : group_of_name)
+        if (known == old) known = other;
+    }
+  }
+  return group;
+}
+
+// One colour per name: the name's own, what the spec asks for, or a free one. Two names that share
+// a colour elsewhere (an engine and a way to shard) never do so in one legend; names of one engine
+// may.
 void choose_colors(const records::PlotSpec& spec, PreparedPlot& plot) {
-  std::map<std::string, size_t> chosen;
-  std::set<size_t> taken;
+  struct Palette {
+    std::map<std::string, size_t> chosen;
+    std::set<size_t> taken;
+    std::map<size_t, std::string> owners;
+    size_t next = 0;
+  };
+  // Few panels without a common name have a legend each; many may have to share one.
+  std::vector<size_t> group(plot.panels.size(), 0);
+  if (plot.panels.size() <= kMostOwnLegends) group = name_groups(plot);
+  std::vector<Palette> palettes(std::max<size_t>(plot.panels.size(), 1));
   const auto each = [&](const auto& visit) {
     for (size_t p = 0; p < plot.panels.size(); ++p) {
       if (plot.panels[p].kind == PlotKind::HeatMap) continue;
       for (size_t s = 0; s < plot.panels[p].series.size(); ++s) {
-        visit(plot.panels[p].series[s], spec.panels[p].series[s].color);
+        visit(palettes[group[p]], plot.panels[p].series[s], spec.panels[p].series[s].color);
       }
     }
   };
-  // Two names that share a colour elsewhere (an engine and a way to shard) never do so in one
-  // picture; names of one engine may.
-  std::map<size_t, std::string> owners;
-  each([&](PreparedSeries& series, int) {
+  each([&](Palette& palette, PreparedSeries& series, int) {
     const std::optional<size_t> own = named_series_color(series.name);
     if (!own) return;
-    const std::string& owner = owners.try_emplace(*own, series.name).first->second;
+    const std::string& owner = palette.owners.try_emplace(*own, series.name).first->second;
     if (owner != series.name && !same_named_color(owner, series.name)) return;
-    taken.insert(chosen.try_emplace(series.name, *own).first->second);
+    palette.taken.insert(palette.chosen.try_emplace(series.name, *own).first->second);
   });
-  each([&](PreparedSeries& series, int asked) {
-    if (asked < 0 || chosen.contains(series.name)) return;
+  each([&](Palette& palette, PreparedSeries& series, int asked) {
+    if (asked < 0 || palette.chosen.contains(series.name)) return;
     const size_t color = static_cast<size_t>(asked) % kNumSeriesColors;
-    if (taken.insert(color).second) chosen[series.name] = color;
+    if (palette.taken.insert(color).second) palette.chosen[series.name] = color;
   });
-  size_t next = 0;
-  each([&](PreparedSeries& series, int) {
-    const auto [found, added] = chosen.try_emplace(series.name, 0);
+  each([&](Palette& palette, PreparedSeries& series, int) {
+    const auto [found, added] = palette.chosen.try_emplace(series.name, 0);
     if (added) {
-      while (taken.contains(next) && taken.size() < kNumSeriesColors) ++next;
-      taken.insert(next);
-      found->second = next++;
+      while (palette.taken.contains(palette.next) && palette.taken.size() < kNumSeriesColors)
+        ++palette.next;
+      palette.taken.insert(palette.next);
+      found->second = palette.next++;
     }
     series.color = found->second;
   });

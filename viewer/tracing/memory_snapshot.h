@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "viewer/input/control.h"
+#include "runtime/input/control.h"
 
 namespace moonshard::viewer {
 

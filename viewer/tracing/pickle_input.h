@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
-#include "viewer/input/byte_source.h"
+#include "runtime/input/byte_source.h"
 
 namespace moonshard::viewer {
 

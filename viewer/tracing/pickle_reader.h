@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "viewer/input/byte_source.h"
+#include "runtime/input/byte_source.h"
 
 namespace moonshard::viewer {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "viewer/input/json_fields.h"
+#include "runtime/input/json_fields.h"
 #include "viewer/tracing/pickle_reader.h"
 #include "viewer/tracing/snapshot_blocks.h"
 #include "viewer/tracing/snapshot_owner.h"

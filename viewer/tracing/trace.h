@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "viewer/input/control.h"
+#include "runtime/input/control.h"
 
 namespace moonshard::viewer {
 
@@ -22,12 +22,20 @@ struct TraceRow {
 };
 
 struct TraceLane {
-  int64_t rank = -1;    ///< from distributedInfo or the file's name; -1: not said
-  std::string process;  ///< what the trace calls it, or "process N"
-  std::string thread;   ///< "thread N", "stream 7", or what the trace calls it
-  bool gpu = false;     ///< kernels and copies rather than a thread of the host
+  int64_t rank = -1;     ///< from distributedInfo or the file's name; -1: not said
+  std::string process;   ///< what the trace calls it, or "process N"
+  std::string thread;    ///< "thread N", "stream 7", or what the trace calls it
+  bool gpu = false;      ///< kernels and copies rather than a thread of the host
+  uint32_t file = 0;     ///< of those that were read
+  std::string key;       ///< as in the file: lane_key
+  double origin_us = 0;  ///< where the axis begins, of the file's own clock
   std::vector<TraceRow> rows;
 };
+
+/// Process and thread as one text.
+inline std::string lane_key(const std::string& process, const std::string& thread) {
+  return process + "/" + thread;
+}
 
 /// A number over time (ph "C"), e.g. memory.
 struct TraceCounter {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/input/name_table.h"
 #include "viewer/tracing/trace.h"
 
 namespace moonshard::viewer {
@@ -26,24 +27,6 @@ struct TraceEvent {
   uint16_t category = 0;  ///< there are at most kMaxCategories
 };
 inline constexpr size_t kMaxCategories = 10'000;
-
-/// Names and their numbers. Bounded: what comes after the last place shares one name.
-class NameTable {
- public:
-  explicit NameTable(size_t max_names) : max_names_(max_names) {}
-  uint32_t number(std::string_view name);
-  size_t size() const { return names_.size(); }
-  bool is_full() const { return is_full_; }
-  std::vector<std::string> take();
-
- private:
-  uint32_t add(std::string_view name);
-
-  size_t max_names_, bytes_ = 0;
-  bool is_full_ = false;
-  std::deque<std::string> names_;  // stays where it is: the keys below look into it
-  std::unordered_map<std::string_view, uint32_t> places_;
-};
 
 /// One file of a trace.
 struct TraceFile {

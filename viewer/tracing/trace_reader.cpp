@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "viewer/input/byte_source.h"
-#include "viewer/input/json_fields.h"
+#include "runtime/input/byte_source.h"
+#include "runtime/input/json_fields.h"
 #include "viewer/tracing/trace_events.h"
 
 namespace moonshard::viewer {
@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 
 constexpr double kLatestTime = 1e17;  // microseconds: some thousand years
 constexpr uint64_t kEventsBetweenChecks = 4096;
-constexpr uint64_t kWorthAThread = 1 << 20;  // bytes of a file
 
 bool is_time(double value) {
   return std::isfinite(value) && value >= 0 && value <= kLatestTime;
@@ -190,22 +189,12 @@ class FileReader {
         control_(control),
         before_(before),
         share_(share) {
-    OpenFile file = open_plain_file(path);
-    size_ = file.size();
-    char head[2] = {};
-    const bool compressed =
-        file.read(head, 2) == 2 && head[0] == '\x1f' && static_cast<uint8_t>(head[1]) == 0x8b;
-    file.seek(0);
-    auto source = std::make_unique<FileSource>(std::move(file), control);
-    file_ = source.get();
-    source_ = std::move(source);
-    if (compressed) source_ = inflated(std::move(source_), path.string());
-    if (compressed || size_ > kWorthAThread) source_ = read_ahead(std::move(source_));
+    text_ = open_text(path, control);
     JsonStreamOptions options;
     options.max_bytes = trace.limits.max_text_bytes;
     options.refuse_duplicates = false;  // costs time, and an event of two names harms nobody
     options.allow_nan = true;
-    stream_.emplace(*source_, path.string(), options);
+    stream_.emplace(*text_.source, path.string(), options);
   }
 
   void read() {
@@ -288,7 +277,8 @@ class FileReader {
       }
       if (++count % kEventsBetweenChecks == 0) {
         control_.check();
-        const double done = static_cast<double>(file_->taken()) / static_cast<double>(size_ + 1);
+        const double done =
+            static_cast<double>(text_.file->taken()) / static_cast<double>(text_.size + 1);
         control_.report(before_ + share_ * std::min(done, 1.0));
       }
     }
@@ -298,9 +288,7 @@ class FileReader {
   RawTrace& trace_;
   const ReadControl& control_;
   double before_, share_;
-  uint64_t size_ = 0;
-  const FileSource* file_ = nullptr;  // belongs to source_
-  std::unique_ptr<ByteSource> source_;
+  OpenText text_;
   std::optional<JsonStream> stream_;
   bool found_events_ = false;
 };

@@ -198,6 +198,8 @@ LaneOrder name_lane(const RawTrace& raw, const RawLane& from, TraceLane& lane) {
   const TraceLabel process = label_of(raw, from.file, from.process, "");
   const TraceLabel thread = label_of(raw, from.file, from.process, from.thread);
   lane.rank = raw.files[from.file].rank;
+  lane.file = from.file;
+  lane.key = lane_key(from.process, from.thread);
   lane.gpu = from.num_gpu_events * 2 > from.events.size();
   const bool numbered = as_number(from.process) < 1e300;
   const bool of_profiler = as_number(from.process) < 0;  // Kineto's own work has process -1
@@ -278,6 +280,7 @@ Trace make_trace(RawTrace raw) {
     TraceLane lane;
     LaneOrder place = name_lane(raw, raw.lanes[i], lane);
     const double shift = raw.files[raw.lanes[i].file].shift_us;
+    lane.origin_us = origin - shift;
     std::vector<TraceEvent> events = std::move(raw.lanes[i].events);
     std::erase_if(events, [&](const TraceEvent& event) { return marks.contain(i, event); });
     num_deep += fill_rows(lane, events, origin - shift);

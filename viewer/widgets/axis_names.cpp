@@ -55,6 +55,49 @@ size_t count_groups(const std::vector<Marks>& columns, const std::vector<bool>& 
   return seen.size();
 }
 
+// In a comparison of models each may have its own batch and length: the model's name tells them.
+// As in the scripts' figures (plot_points.lua).
+void drop_what_models_imply(const std::vector<std::string>& axes, const std::vector<Marks>& columns,
+                            std::vector<bool>& kept) {
+  const auto model = std::ranges::find(axes, "model");
+  if (model == axes.end()) return;
+  const auto place = static_cast<size_t>(model - axes.begin());
+  std::vector<bool> asked(axes.size(), false);
+  asked[place] = true;
+  const size_t models = count_groups(columns, asked);
+  for (size_t c = 0; c < axes.size(); ++c) {
+    if (c == place) continue;
+    asked[c] = true;
+    if (count_groups(columns, asked) == models) kept[c] = false;
+    asked[c] = false;
+  }
+}
+
+// Names of so many words leave out what most steps are anyway.
+constexpr size_t kManyAxes = 5;
+struct UsualValue {
+  std::string_view axis, value;
+};
+constexpr UsualValue kUsual[] = {{"grad_accum", "1"},  {"replicate", "1"},       {"lora_rank", "0"},
+                                 {"nproc", "1"},       {"world", "auto"},        {"wrap", "module"},
+                                 {"parallel", "none"}, {"checkpointing", "none"}};
+
+bool is_usual(std::string_view axis, const std::string& text, bool tells_sharding) {
+  if (axis == "parallel" && text == "fsdp") return tells_sharding;
+  return std::ranges::any_of(
+      kUsual, [&](const UsualValue& usual) { return usual.axis == axis && usual.value == text; });
+}
+
+// Options that mean nothing to a point that is not sharded; as in the scripts' figures
+// (plot_points.lua).
+bool is_unused(const RunData& run, size_t point, std::string_view axis) {
+  constexpr std::array<std::string_view, 5> kOnlySharded = {"sharding", "wrap", "backward_prefetch",
+                                                            "forward_prefetch", "cpu_offload"};
+  if (std::ranges::find(kOnlySharded, axis) == kOnlySharded.end()) return false;
+  const Value parallel = run.options.get(point, "parallel");
+  return parallel.kind == Value::Kind::Text && run.text_of(parallel) != "fsdp";
+}
+
 const AxisWords* words_of(std::string_view axis) {
   for (const AxisWords& words : kAxisWords) {
     if (axis == words.axis) return &words;
@@ -111,6 +154,7 @@ std::vector<std::string> telling_axes(const RunData& run, const std::vector<size
     kept[c] = false;
     kept[c] = count_groups(columns, kept) < groups;
   }
+  drop_what_models_imply(axes, columns, kept);
   std::vector<std::string> telling;
   for (size_t c = 0; c < axes.size(); ++c) {
     if (kept[c]) telling.push_back(axes[c]);
@@ -121,9 +165,17 @@ std::vector<std::string> telling_axes(const RunData& run, const std::vector<size
 std::string words_of_axes(const RunData& run, size_t point, const std::vector<std::string>& axes,
                           bool alone) {
   std::string name;
+  const bool tells_sharding = std::ranges::find(axes, "sharding") != axes.end();
   for (const std::string& axis : axes) {
     const bool single = alone && axes.size() == 1;
-    const std::string word = axis_word(run, axis, run.options.get(point, axis), single);
+    const Value value = run.options.get(point, axis);
+    if (!single && is_unused(run, point, axis)) continue;
+    if (axes.size() >= kManyAxes && is_usual(axis, value_text(run, value), tells_sharding))
+      continue;
+    std::string word = axis_word(run, axis, value, single);
+    // Among other words a bare "none" could be of any of them.
+    const bool is_bare = word == "none" && axis != "mode" && axis != "parallel";
+    if (is_bare && axes.size() >= kManyAxes) word = "no " + shown_name(axis);
     if (!word.empty()) name += (name.empty() ? "" : ", ") + word;
   }
   return name;

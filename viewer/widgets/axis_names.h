@@ -24,7 +24,8 @@ std::string axis_word(const RunData& run, const std::string& axis, const Value& 
 
 /// The swept options that tell these points of a run apart, in the sweep's order. What all of them
 /// share is left out; so is what already follows from the others (the number of layers of a named
-/// model), except engine, model, batch and length, which a reader looks for.
+/// model), except engine, model, batch and length, which a reader looks for unless each model has
+/// its own.
 std::vector<std::string> telling_axes(const RunData& run, const std::vector<size_t>& points);
 
 /// The values of these axes in one line, e.g. "ghost, 16 tokens"; a single one stands alone where

@@ -8,6 +8,7 @@
 
 #include "runtime/models/blocks/param_ops.h"
 #include "runtime/profile/ledger.h"
+#include "runtime/profile/timeline.h"
 
 namespace moonshard::models::layer_function {
 
@@ -56,6 +57,7 @@ inline at::Tensor rounded(const Parameter& parameter, at::ScalarType type) {
 // A layer as the rest of the model calls it: its parameters are in place while it runs.
 template <class Run>
 at::Tensor with_parameters(const ParamLayer& layer, Run run) {
+  const profile::TraceZone zone(layer.name);
   before_forward(layer);
   const at::Tensor output = run();
   after_forward(layer, output);

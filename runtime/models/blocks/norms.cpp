@@ -205,6 +205,8 @@ ModulatedStream fused_layer_norm(const Seam& seam, const GatedStream& stream, Pa
   const int64_t parts =
       (gated ? LayerNormFunction::kGated : 0) | (modulated ? LayerNormFunction::kModulated : 0);
   const auto or_nothing = [&](const at::Tensor& t) { return t.defined() ? t : seam.no_anchor; };
+  std::optional<profile::TraceZone> zone;
+  if (layer != nullptr) zone.emplace(layer->name);
   if (layer != nullptr) before_forward(*layer);
   const variable_list both = LayerNormFunction::apply(
       stream.x, or_nothing(stream.branch), or_nothing(stream.gate), or_nothing(scale),
@@ -218,6 +220,7 @@ ModulatedStream fused_layer_norm(const Seam& seam, const GatedStream& stream, Pa
 AddedStream rms_norm_of_sum(const at::Tensor& x, const at::Tensor& delta, ParamLayer& layer,
                             double eps, NormScale scale) {
   if (!layer.seam->plain_autograd && takes_fused_form(kernels::rms_norm_kernel_runs(x))) {
+    const profile::TraceZone zone(layer.name);
     before_forward(layer);
     const bool has_delta = delta.defined();
     const variable_list both =
@@ -248,6 +251,10 @@ at::Tensor layer_norm(const at::Tensor& x, ParamLayer& layer, double eps) {
 
 at::Tensor GatedStream::sum() const {
   return branch.defined() ? x + gate.unsqueeze(1) * branch : x;
+}
+
+GatedStream in_type(const GatedStream& stream, at::ScalarType type) {
+  return stream.x.scalar_type() == type ? stream : GatedStream{stream.sum().to(type), {}, {}};
 }
 
 bool layer_norm_is_fused(const Seam& seam, const at::Tensor& x) {

@@ -35,6 +35,8 @@ struct GatedStream {
   at::Tensor x, branch, gate;
   at::Tensor sum() const;
 };
+/// The stream where a block of another dtype begins: its sum, cast; else as it is.
+GatedStream in_type(const GatedStream& stream, at::ScalarType type);
 
 /// modulated = layer_norm(stream) (1 + scale) + shift, scale and shift [B, D]; stream is the sum of
 /// the gated stream. In one pass where the kernel runs, and then the branch's gradient is written

@@ -161,7 +161,7 @@ struct EmbeddingFunction : Function<EmbeddingFunction> {
                             ParamLayer* layer) {
     remember_layer(context, layer);
     context->save_for_backward({ids});
-    return at::embedding(layer->weight->value, ids).to(layer->seam->compute_type);
+    return at::embedding(layer->weight->value, ids).to(layer->compute_type());
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const BackwardUse use(remembered_layer(context));
@@ -219,7 +219,7 @@ void after_forward(const ParamLayer& layer, const at::Tensor& output) {
 }
 
 BackwardUse::BackwardUse(const ParamLayer& layer)
-    : layer_(layer), exceptions_(std::uncaught_exceptions()) {
+    : layer_(layer), exceptions_(std::uncaught_exceptions()), zone_(layer.name) {
   if (layer.seam->keeper != nullptr) layer.seam->keeper->before_backward(layer);
 }
 
@@ -285,7 +285,7 @@ at::Tensor patch_embedding(const at::Tensor& images, ParamLayer& layer) {
   const at::Tensor patches = images.reshape({B, channels, rows, patch, columns, patch})
                                  .permute({0, 2, 4, 1, 3, 5})
                                  .reshape({B, rows * columns, channels * patch * patch});
-  return linear(patches.to(layer.seam->compute_type), layer);
+  return linear(patches.to(layer.compute_type()), layer);
 }
 
 at::Tensor embedding(const at::Tensor& ids, ParamLayer& layer) {
@@ -298,7 +298,7 @@ at::Tensor embedding(const at::Tensor& ids, ParamLayer& layer) {
              layer.name, rows - 1, smallest, largest);
   }
   if (layer.seam->plain_autograd) {
-    const auto type = layer.seam->compute_type;
+    const auto type = layer.compute_type();
     return at::embedding(rounded(*layer.weight, type), ids, layer.padding_id).to(type);
   }
   return with_parameters(layer,

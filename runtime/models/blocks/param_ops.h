@@ -1,13 +1,15 @@
 // Parametered operations: autograd functions whose backward gives the input's gradient and hands
 // (layer, a, g) to the seam's consumer. Weights are read from the layer when they are needed, in
 // forward and in backward, and never saved in the graph: a sharded weight may come and go between
-// the two. Each runs in the dtype of its input; weights kept wider are cast to it.
+// the two. Each runs in the dtype of its input, which models cast where a block or a layer outside
+// of blocks begins (ParamLayer::compute_type); weights kept otherwise are cast to it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include "kernels/gated/gated.h"
 #include "runtime/models/parameter.h"
+#include "runtime/profile/timeline.h"
 
 namespace moonshard::models {
 
@@ -43,7 +45,7 @@ bool gating_is_fused(const Seam& seam, const at::Tensor& gate);
 /// images [B, C, H, W] -> [B, (H/p)(W/p), D], patches in row order; weight [D, C, p, p].
 at::Tensor patch_embedding(const at::Tensor& images, ParamLayer& layer);
 
-/// ids [B, …] int64 -> [B, …, d] in the seam's compute dtype; weight [n, d]. Throws UsageError for
+/// ids [B, …] int64 -> [B, …, d] in the layer's compute dtype; weight [n, d]. Throws UsageError for
 /// an id outside 0 … n-1.
 at::Tensor embedding(const at::Tensor& ids, ParamLayer& layer);
 
@@ -75,6 +77,7 @@ class BackwardUse {
  private:
   const ParamLayer& layer_;
   int exceptions_;
+  profile::TraceZone zone_;
 };
 
 }  // namespace moonshard::models

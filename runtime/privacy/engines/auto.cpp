@@ -60,7 +60,7 @@ class AutoEngine : public NormEngine {
       const bool rows = unit.rows.bytes < unit.inputs.bytes;
       decide(unit, rows);
       total += unit.smaller().bytes;
-      if (unit.larger().cost < (1 - kNoise) * unit.smaller().cost) upgrades.push_back(&unit);
+      if (unit.larger().cost < (1 - kWorthMemory) * unit.smaller().cost) upgrades.push_back(&unit);
     }
     const double budget = budget_bytes(model);
     if (options_.memory_budget_mb > 0 && total > budget) {
@@ -117,9 +117,6 @@ class AutoEngine : public NormEngine {
     double more_bytes() const { return larger().bytes - smaller().bytes; }
     double saved() const { return smaller().cost - larger().cost; }
   };
-  // Memory is not spent on differences that the formulas cannot tell.
-  static constexpr double kNoise = 0.05;
-
   // Batches of other sizes take the times of the first, by their share: Poisson sampling draws a
   // new size in every step. Deterministic runs plan by formulas, the same on every machine.
   std::optional<WayTimes> times_of(const Unit& unit, const at::Tensor& anchor) {
@@ -206,7 +203,7 @@ class AutoEngine : public NormEngine {
     const double rows = static_cast<double>(weight.size(0));
     const double columns = static_cast<double>(weight.numel()) / rows;
     const at::Tensor& anchor = layer.seam->anchor;
-    const at::ScalarType format = layer.seam->compute_type;
+    const at::ScalarType format = layer.compute_type();
     LayerShape shape{
         static_cast<double>(std::max(micro.samples, micro.most_samples)),
         layer.one_position

@@ -60,7 +60,7 @@ end
 local function as_json(runs)
   local points = lists.map(runs.points, function(point)
     return { id = point.id, status = point.status, options = point.options, metrics = point.metrics,
-      error = point.error ~= "" and point.error or nil, modelled = plot_points.modelled_ranks(point) and "communication" or nil }
+      error = point.error ~= "" and point.error or nil, modelled = plot_points.modelled_part(point) }
   end)
   return native.records.to_json { name = runs.name, axes = runs.axes, points = points }
 end

@@ -10,6 +10,15 @@ local flags = {
   { name = "gpus", kind = "int", doc = "GPUs of a node (1)" },
   { name = "nodes", kind = "int", doc = "machines (1)" },
   { name = "node_link", kind = "text", doc = "link between nodes (infiniband); --link is that inside of one" },
+  { name = "nics", kind = "number", doc = "network adapters of a node, that its GPUs share (one per GPU)" },
+  { name = "slow_ranks", kind = "int", doc = "ranks that compute slower; all are then simulated" },
+  { name = "slow_by", kind = "number", doc = "by how much (0.2: a fifth longer)" },
+  { name = "jitter", kind = "number", doc = "every operation of a rank takes exp(jitter x normal) of its time; --seed draws them" },
+  { name = "mtbf_h", kind = "number", doc = "mean hours between failures of one GPU: wall time and goodput with restarts" },
+  { name = "save_every", kind = "int", doc = "steps between saves (the best interval)" },
+  { name = "save_s", kind = "number", doc = "seconds that a save stops the training (a copy to host memory)" },
+  { name = "write_s", kind = "number", doc = "seconds that a save is written beside it, before it counts (60)" },
+  { name = "restart_s", kind = "number", doc = "seconds from a failure to the next step (300)" },
   { name = "memory_gb", kind = "number", doc = "memory that a rank may use; else the device's" },
   { name = "global_batch", kind = "int", doc = "samples of a step, of all ranks; split into micro-batches" },
   { name = "examples", kind = "number", doc = "samples of the data, for epochs and epsilon" },
@@ -25,6 +34,8 @@ local flags = {
   { name = "script", kind = "text", value = "FILE", doc = "write the Lua script that runs the best plan" },
   { name = "sweep", kind = "text", value = "FILE", doc = "write a sweep around the best plan" },
   { name = "trace", kind = "text", value = "FILE", doc = "write the simulated step as a Chrome trace" },
+  { name = "simulate", kind = "int", optional = true, value = "STEPS", doc = "write steps of the best plan as a run folder (5)" },
+  { name = "out", kind = "text", value = "FOLDER", doc = "simulate: where the run folder is made (results)" },
   { name = "calibrate", kind = "number", optional = true, value = "SECONDS", doc = "measure this machine first (60)" },
   { name = "device", kind = "text", doc = "calibrate: cpu or cuda" },
 }
@@ -46,8 +57,9 @@ local function request_of(given)
       options[name] = type(value) == "table" and #value == 1 and value[1] or value
     end
   end
-  for _, name in ipairs { "gpu", "gpus", "nodes", "node_link", "memory_gb", "global_batch", "examples", "tokens", "steps", "wall_time_h",
-    "price_per_gpu_hour", "private", "keep" } do
+  for _, name in ipairs { "gpu", "gpus", "nodes", "node_link", "nics", "slow_ranks", "slow_by", "jitter", "mtbf_h", "save_every", "save_s",
+    "write_s", "restart_s", "memory_gb", "global_batch", "examples", "tokens", "steps", "wall_time_h", "price_per_gpu_hour", "private",
+    "keep" } do
     options[name] = given[name]
   end
   if given.no_search then options.search = false end
@@ -86,6 +98,9 @@ local function run(given)
   if given.trace then
     plan:trace(given.trace)
     print("written: " .. given.trace)
+  end
+  if given.simulate then
+    print("written: " .. plan:simulate({ steps = given.simulate ~= true and given.simulate or nil, out = given.out }).path)
   end
   return #plan.plans > 0 and 0 or 3
 end

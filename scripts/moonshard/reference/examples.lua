@@ -231,9 +231,25 @@ local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_
 print(plan:sweep_script():match "ms%.sweep")  --> ms.sweep]],
   ["Plan:trace"] = [[
 ms.plan({ model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }):trace(os.tmpname())]],
+  ["Plan:simulate"] = [[
+local plan = ms.plan { model = "llama3-tiny", gpu = "h200", batch_size = 2, seq_length = 16, search = false }
+print(plan:simulate({ steps = 2 }).points[1].options.world:match "^modelled")  --> modelled]],
   ["Plan:row"] = [[
 local plan = ms.plan { model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }
 print(plan:row(1).fits)  --> true]],
+  ["ms.trace.path"] = [[
+local file = os.tmpname()
+ms.plan({ model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }):trace(file)
+print(ms.trace.path(file).kinds[1].name)  --> kernel]],
+  ["ms.trace.what_if"] = [[
+local file = os.tmpname()
+ms.plan({ model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }):trace(file)
+local forecast = ms.trace.what_if(file, { phases = { backward = 0.5 } })
+print(forecast.predicted_ms < forecast.step_ms)  --> true]],
+  ["ms.trace.diff"] = [[
+local file = os.tmpname()
+ms.plan({ model = "llama3.2-1b", gpu = "h200", batch_size = 2, seq_length = 512, search = false }):trace(file)
+print(ms.trace.diff(file, file).phases[1].change_ms)  --> 0]],
   ["ms.rank_memory"] = [[print(ms.rank_memory({ ranks = 8, model = "llama3.2-1b", parallel = "fsdp" }).parameter_bytes > 0)  --> true]],
   ["ms.load"] = [[
 print(#ms.load(runs.path))  --> 4

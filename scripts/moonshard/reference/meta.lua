@@ -15,7 +15,8 @@ local parameters = {
   ["function or name"] = "function|string", ["folder or folders"] = "string|string[]",
   status = "string", ["status or function"] = "string|fun(point: table): boolean",
   step = "number", reason = "string", options = "table", ["…"] = "string",
-  metric = "string", place = "integer", which = '"points"|"overhead"|"phases"|"memory"', format = '"text"|"md"|"latex"|"csv"|"json"',
+  metric = "string", before = "string", after = "string",
+  place = "integer", which = '"points"|"overhead"|"phases"|"memory"', format = '"text"|"md"|"latex"|"csv"|"json"',
 }
 -- Names in Lua for those that are no names.
 local spelled = { ["dtype or device"] = "format", ['"bytes" | path'] = "name", ["function or name"] = "of",

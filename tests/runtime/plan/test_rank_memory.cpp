@@ -3,6 +3,7 @@
 
 #include "runtime/models/registry.h"
 #include "runtime/plan/rank_memory.h"
+#include "runtime/sharding/unit_policy.h"
 #include "runtime/train/trainer.h"
 
 namespace moonshard::plan {
@@ -71,6 +72,63 @@ TEST(RankMemory, WhatIsPredictedIsWhatTheWrappersHoldToTheByte) {
           }
           if (!ddp) {
             EXPECT_EQ(plan.gathered, report.sharding.whole_peak) << where;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(RankMemory, WhatIsPredictedHoldsWithPoliciesOfUnitsToTheByte) {
+  const std::vector<std::string> policies = {
+      "*.1: reshard = no", "*.0: dtype = float32; *.1: dtype = bfloat16",
+      "*.1: offload = yes, dtype = float64", "*: reshard = no", "*: reshard = yes"};
+  for (const char* preset : {"linear-tiny", "llama3.2-tiny", "dit-tiny"}) {
+    for (const std::string changed : {"", "mixed precision", "lora", "kept lora", "tied"}) {
+      models::ModelOptions options;
+      options.model = preset;
+      options.device = "cpu";
+      models::family_of(options).shrink(options);
+      const bool has_adapters = changed.ends_with("lora");
+      if (has_adapters) options.lora_rank = 2;
+      if (has_adapters || changed == "mixed precision") options.param_dtype = "bfloat16";
+      if (changed == "tied" && std::string(preset) == "llama3.2-tiny")
+        options.tie_embeddings = "yes";
+      for (const int world : {1, 3, 4}) {
+        for (const char* kind : {"zero3", "zero2", "zero2_replicated"}) {
+          for (const std::string& policy : policies) {
+            for (const bool root : {false, true}) {
+              const bool whole = std::string(kind) == "zero2_replicated";
+              if (whole && (root || policy.find("reshard") != std::string::npos)) continue;
+              auto sharding = wrapper("fsdp", kind, fmt::format("fake:{}", world));
+              sharding.unit_policies = policy;
+              sharding.reshard_root = root;
+              sharding.keep_frozen = changed == "kept lora";
+              if (world == 4) sharding.replicate = 2;
+              sharding.limit_all_gathers = world != 3;
+              models::ModelOptions build = options;
+              build.deferred = true;
+              const std::shared_ptr<models::Model> model = models::make_model(build);
+              optim::OptimizerOptions adam;
+              adam.optimizer = "adam";
+              train::Trainer trainer({model,
+                                      {},
+                                      adam,
+                                      std::make_unique<data::SyntheticData>(model->options(), 2, 8),
+                                      {},
+                                      sharding});
+              const train::StepReport report = trainer.step();
+              const RankMemory plan = rank_memory(options, sharding, world, 2, 2, 8);
+              const std::string where = fmt::format("{} {} {} {} '{}' root {}", preset, kind, world,
+                                                    changed, policy, root);
+              EXPECT_EQ(plan.parameters, report.sharding.parameters) << where;
+              EXPECT_EQ(plan.optimizer, trainer.optimizer().state_bytes()) << where;
+              // With offload, units are updated as soon as their sums are complete.
+              if (world > 1 && !sharding::offloads_some(sharding)) {
+                EXPECT_EQ(plan.gradients, report.sharding.gradients) << where;
+              }
+              EXPECT_EQ(plan.gathered, report.sharding.whole_peak) << where;
+            }
           }
         }
       }

@@ -6,7 +6,9 @@ local quoted = support.shell_quoted(support.program())
 local script = [[
 local ms = require "moonshard"
 local prompts = { { 5, 6, 7 }, { 9 }, { 11, 12, 13, 14, 15 }, { 3, 2 }, { 8, 1, 4 } }
-for _, parallel in ipairs { ms.fsdp {}, ms.fsdp { sharding = "zero2" }, ms.fsdp { sharding = "zero2_replicated" }, ms.ddp {} } do
+for _, parallel in ipairs { ms.fsdp {}, ms.fsdp { sharding = "zero2" }, ms.fsdp { sharding = "zero2_replicated" }, ms.ddp {},
+  ms.fsdp { reshard_root = true, policies = { { units = "*.0", offload = true }, { units = "*.1", dtype = "float32" } } },
+  ms.fsdp { policies = { { units = "root", dtype = "float32", reshard = true } } } } do
   local model = ms.model("qwen2.5-tiny", { device = "cpu", dtype = "float64", task = "lm", seed = 0 })
   local trainer = ms.trainer { model = model, optimizer = ms.optim.sgd { lr = 0.1 }, clip = ms.clip "none", parallel = parallel,
     data = ms.data.synthetic { batch_size = 12 / ms.dist.world(), seq_length = 8 } }
@@ -45,7 +47,7 @@ describe("generation on real ranks", function()
     assert.are.equal(texts[1], texts[2])
     local second = support.read(folder .. "/logs2/log.rank1.txt")
     support.remove(folder)
-    assert.are.equal(8, select(2, texts[1]:gsub("all\t", "")))
+    assert.are.equal(12, select(2, texts[1]:gsub("all\t", "")))
     assert.is_truthy(second:find(texts[1], 1, true), second)
   end)
 end)

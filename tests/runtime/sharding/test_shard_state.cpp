@@ -37,6 +37,8 @@ TEST(ShardState, OnlyTheMovesThatAStepNeedsAreLegal) {
       "release whole idle",
       "release whole forward_done",
       "release whole backward_done",
+      "step_aside whole forward",
+      "step_aside whole backward",
       "use_forward whole idle",
       "use_forward whole forward",
       "end_forward whole forward",

@@ -87,18 +87,33 @@ bool has_even_tie(const models::Model& model) {
   return false;
 }
 
+// The first from 2 whose weights have no such tie in three steps: which one depends on how this
+// processor rounds.
+int64_t seed_without_ties(models::ModelOptions options, const char* engine, const char* optimizer) {
+  for (options.seed = 2; options.seed < 50; ++options.seed) {
+    const Training run = make_run(options, {}, engine, optimizer);
+    bool has_tie = has_even_tie(*run.model);
+    for (int i = 0; i < 2 && !has_tie; ++i) {
+      run.trainer->step();
+      has_tie = has_even_tie(*run.model);
+    }
+    if (!has_tie) break;
+  }
+  return options.seed;
+}
+
 TEST(ShardedModel, MixedPrecisionTrainsExactlyAsWithoutWrapperAndCastsNothing) {
   models::ModelOptions whole = small_llama(false), parts = small_llama(true);
   whole.param_dtype = parts.param_dtype = "bfloat16";
-  whole.seed = parts.seed = 2;
   for (const char* engine : {"none", "auto"}) {
     for (const char* optimizer : {"sgd", "adamw"}) {
+      whole.seed = parts.seed = seed_without_ties(whole, engine, optimizer);
       for (const char* sharding : {"zero3", "zero2", "zero2_replicated"}) {
         const Training plain = make_run(whole, {}, engine, optimizer);
         const Training wrapped = make_run(parts, fsdp(sharding), engine, optimizer);
         train::StepReport last;
         for (int i = 0; i < 3; ++i) {
-          ASSERT_FALSE(has_even_tie(*plain.model)) << "choose another seed";
+          ASSERT_FALSE(has_even_tie(*plain.model)) << "no seed has none";
           last = wrapped.trainer->step();
           EXPECT_EQ(plain.trainer->step().loss, last.loss) << engine;
         }

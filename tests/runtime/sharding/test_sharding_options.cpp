@@ -26,7 +26,7 @@ std::string refusal(const std::string& parallel, const std::string& option, cons
 TEST(ShardingOptions, OfAnotherWrapperAreRefusedWithTheReason) {
   EXPECT_EQ(refusal("ddp", "sharding", "zero2"),
             "parallel: option 'sharding' means nothing to parallel = ddp (takes reduce_dtype, "
-            "no_sync, bucket_mb); leave it out");
+            "no_sync, bucket_mb, unit_policies); leave it out");
   for (const auto& [option, value] : std::map<std::string, Json>{{"wrap", "none"},
                                                                  {"backward_prefetch", "post"},
                                                                  {"forward_prefetch", false},

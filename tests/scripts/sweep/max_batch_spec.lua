@@ -3,11 +3,13 @@ local support = require "tests.support.sweeps"
 local ms = require "moonshard"
 
 local place
+local experiment
 before_each(function() place = support.place() end)
 after_each(function() place:remove() end)
 
-local experiment = [[model = "linear-tiny", device = "cpu", hidden_dim = 340, num_layers = 2, seq_length = 8, threads = 1, iters = 1,
+local linear = [[model = "linear-tiny", device = "cpu", hidden_dim = 340, num_layers = 2, seq_length = 8, threads = 1, iters = 1,
   warmup = 1, memory_limit_mb = %d]]
+before_each(function() experiment = linear end)
 
 local function search(words, limit)
   place:script(([[
@@ -44,6 +46,18 @@ describe("find_max_batch", function()
     assert.are.equal(best, tonumber(again.out:match("answer\t(%d+)")))
     assert.is_nil(again.out:find("[1/1]", 1, true))
     assert.are.equal(#runs.points, #ms.load(place:run_path()).points)
+  end)
+
+  it("starts at the predicted batch, and needs few tries around it", function()
+    experiment = [[model = "llama3-tiny", device = "cpu", mode = "bookkeeping", seq_length = 64, threads = 1, iters = 1, warmup = 1,
+      memory_limit_mb = %d]]
+    local result = search("verify = false", 160)
+    assert.are.equal(0, result.code, result.err)
+    local best, tries = tonumber(result.out:match "answer\t(%d+)"), {}
+    for size in result.out:gmatch "try\t(%d+)" do tries[#tries + 1] = tonumber(size) end
+    assert.is_true(math.abs(tries[1] / best - 1) < 0.1, result.out)
+    -- Doubling from 1 and halving the gap would take twice its logarithm: 13.
+    assert.is_true(#tries <= 7, result.out)
   end)
 
   it("high is an answer when it fits, and low may be too large", function()

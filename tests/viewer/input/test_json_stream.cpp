@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "runtime/input/json_stream.h"
 #include "tests/viewer/reader_support.h"
-#include "viewer/input/json_stream.h"
 
 namespace moonshard::viewer {
 namespace {

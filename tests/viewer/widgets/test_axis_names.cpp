@@ -37,6 +37,50 @@ TEST_F(AxisNames, ASwitchIsNamedOnlyWhereItIsOn) {
   EXPECT_EQ(axis_word(run_, "cpu_offload", {Value::Kind::Bool, 0, 0}, false), "");
 }
 
+// Two models, each with its own batch: the batch follows from the model, as in the scripts'
+// figures.
+TEST(TellingAxes, LeaveOutWhatFollowsFromTheModel) {
+  RunData run;
+  run.axes = {"model", "batch_size", "mode"};
+  RunBuilder builder(run);
+  size_t place = 0;
+  for (const std::string_view model : {"llama", "dit"}) {
+    for (const std::string_view mode : {"none", "ghost"}) {
+      builder.add_point({std::string(model) + std::string(mode), "ok", ""});
+      builder.set(run.options, place, "model", model);
+      builder.set(run.options, place, "batch_size", model == "dit" ? 32.0 : 2.0);
+      builder.set(run.options, place, "mode", mode);
+      ++place;
+    }
+  }
+  builder.finish();
+  EXPECT_EQ(telling_axes(run, {0, 1, 2, 3}), (std::vector<std::string>{"model", "mode"}));
+}
+
+TEST(TellingAxes, NamesOfManyWordsLeaveOutUsualValues) {
+  RunData run;
+  run.axes = {"model", "parallel", "sharding", "wrap", "grad_accum", "world"};
+  RunBuilder builder(run);
+  const auto add = [&](size_t place, std::string_view parallel, std::string_view wrap, double accum,
+                       std::string_view world) {
+    builder.add_point({"p" + std::to_string(place), "ok", ""});
+    builder.set(run.options, place, "model", std::string_view("llama"));
+    builder.set(run.options, place, "parallel", parallel);
+    builder.set(run.options, place, "sharding", std::string_view("zero3"));
+    builder.set(run.options, place, "wrap", wrap);
+    builder.set(run.options, place, "grad_accum", accum);
+    builder.set(run.options, place, "world", world);
+  };
+  add(0, "fsdp", "module", 1, "auto");
+  add(1, "fsdp", "none", 2, "fake:2");
+  add(2, "ddp", "module", 1, "auto");
+  builder.finish();
+  EXPECT_EQ(words_of_axes(run, 0, run.axes, false), "llama, zero3");
+  EXPECT_EQ(words_of_axes(run, 1, run.axes, false), "llama, zero3, no wrap, accum 2, fake:2");
+  EXPECT_EQ(words_of_axes(run, 2, run.axes, false), "llama, ddp");
+  EXPECT_EQ(words_of_axes(run, 0, {"wrap", "grad_accum"}, false), "module, accum 1");
+}
+
 TEST(MetricGroups, FiguresStandBySubjectAndOnce) {
   const std::vector<std::string> keys = {
       "comm_bytes",     "peak_memory_mb", "avg_time_ms", "tokens_per_s", "peak_memory_bytes",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <ATen/ATen.h>
 
@@ -132,6 +133,10 @@ at::Tensor Decoder::Stream::sum() const {
   return delta_BTD.defined() ? x_BTD + delta_BTD : x_BTD;
 }
 
+Decoder::Stream Decoder::Stream::in_type(at::ScalarType type) const {
+  return x_BTD.scalar_type() == type ? *this : Stream{sum().to(type), {}};
+}
+
 at::Tensor Decoder::embed(const at::Tensor& ids) {
   const at::Tensor x_BTD = embedding(ids, *embed_);
   if (!parts_.gemma) return x_BTD;
@@ -159,12 +164,27 @@ Decoder::Surroundings Decoder::surroundings(bool local, const at::Tensor& x_BTD)
   return around;
 }
 
+std::vector<Decoder::Surroundings> Decoder::around_blocks(const at::Tensor& x_BTD,
+                                                          const MakeSurroundings& make) const {
+  std::map<std::pair<at::ScalarType, bool>, Surroundings> made;
+  std::vector<Surroundings> list;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const bool local = is_local_layer(options_, static_cast<int64_t>(i));
+    const at::ScalarType type = blocks_[i].input_norm->compute_type();
+    const auto [known, is_new] = made.try_emplace({type, local});
+    if (is_new) known->second = make(local, x_BTD.detach().to(type));
+    list.push_back(known->second);
+  }
+  return list;
+}
+
 at::Tensor Decoder::head_input(const Batch& batch) {
   Stream stream{embed(batch.input_ids), {}};
-  const Surroundings global = surroundings(false, stream.x_BTD);
-  const Surroundings local = has_local_layers() ? surroundings(true, stream.x_BTD) : Surroundings{};
+  const std::vector<Surroundings> around_each = around_blocks(
+      stream.x_BTD,
+      [this](bool local, const at::Tensor& like) { return surroundings(local, like); });
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    const Surroundings& around = is_local_layer(options_, static_cast<int64_t>(i)) ? local : global;
+    const Surroundings& around = around_each[i];
     const Recompute recompute = recompute_of(options_.checkpointing, options_.checkpoint_every, i);
     if (recompute == Recompute::Nothing) {
       stream = run_block(blocks_[i], stream, around);
@@ -178,15 +198,19 @@ at::Tensor Decoder::head_input(const Batch& batch) {
                   stream.sum()),
               {}};
   }
-  const at::Tensor x_BTD =
-      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *final_norm_, options_.norm_eps, norm_scale_)
-          .normed;
+  const at::Tensor x_BTD = normed_output(stream);
   if (options_.task == "lm") return x_BTD;
   // Attention is causal and padding is on the right, so the last real token has seen all real ones
   // and no padding. Only its score is needed: the head runs on [B, D].
   const at::Tensor last_B = batch.attention_mask.sum(-1).clamp_min(1) - 1;
   const at::Tensor rows_B = at::arange(last_B.size(0), last_B.options());
   return x_BTD.index({rows_B, last_B});
+}
+
+at::Tensor Decoder::normed_output(const Stream& stream) const {
+  const Stream last = stream.in_type(final_norm_->compute_type());
+  return rms_norm_of_sum(last.x_BTD, last.delta_BTD, *final_norm_, options_.norm_eps, norm_scale_)
+      .normed;
 }
 
 at::Tensor Decoder::forward(const Batch& batch) {
@@ -243,9 +267,10 @@ void Decoder::check(const Batch& batch) const {
            options_.model);
 }
 
-Decoder::Stream Decoder::run_block(const Block& block, const Stream& stream,
+Decoder::Stream Decoder::run_block(const Block& block, const Stream& given,
                                    const Surroundings& around, LayerCache* cache) const {
   const double eps = options_.norm_eps;
+  const Stream stream = given.in_type(block.input_norm->compute_type());
   const AddedStream before =
       rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *block.input_norm, eps, norm_scale_);
   const at::Tensor attended =

@@ -6,6 +6,8 @@
 // with a window. Names of parameters are Hugging Face's.
 #pragma once
 
+#include <functional>
+
 #include "runtime/models/blocks/attention.h"
 #include "runtime/models/blocks/norms.h"
 #include "runtime/models/blocks/positions.h"
@@ -60,6 +62,8 @@ class Decoder : public Model, public CausalLm {
   struct Stream {
     at::Tensor x_BTD, delta_BTD;
     at::Tensor sum() const;
+    /// Where a block of another dtype begins: the sum, cast; else as it is.
+    Stream in_type(at::ScalarType type) const;
   };
   Block add_block(const std::string& prefix);
   ParamLayer* add_norm(const std::string& name, int64_t width);
@@ -67,13 +71,17 @@ class Decoder : public Model, public CausalLm {
   Surroundings surroundings(bool local, const at::Tensor& x_BTD);
   /// The same for one token of each row, behind those that the cache holds.
   Surroundings surroundings_of_tokens(bool local, const at::Tensor& x_B1D, const KvCache& cache);
-  bool has_local_layers() const {
-    return options_.attention_pattern.find('l') != std::string::npos;
-  }
+  /// By block, as `make` gives them for local or other layers in the block's dtype; x is the stream
+  /// before the first. Blocks alike share one.
+  using MakeSurroundings = std::function<Surroundings(bool local, const at::Tensor& like)>;
+  std::vector<Surroundings> around_blocks(const at::Tensor& x_BTD,
+                                          const MakeSurroundings& make) const;
   /// In generation: all blocks over a cache, the last norm and the head; `last` picks the rows
   /// that scores are wanted of: [B], or undefined for texts of one token.
-  at::Tensor scores_with_cache(Stream stream, const Surroundings& global, const Surroundings& local,
+  at::Tensor scores_with_cache(Stream stream, const std::vector<Surroundings>& around,
                                KvCache& cache, const at::Tensor& last);
+  /// The last norm of the stream behind the blocks.
+  at::Tensor normed_output(const Stream& stream) const;
   /// What the head reads: of every token (lm) [B, T, D], of each sample's last one [B, D].
   at::Tensor head_input(const Batch& batch);
   at::Tensor token_scores(const at::Tensor& x);

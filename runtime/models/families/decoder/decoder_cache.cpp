@@ -19,15 +19,15 @@ KvCache Decoder::make_cache(int64_t rows, int64_t slots) {
            "model '{}': expected task lm, whose head scores tokens, got {}; build the model with "
            "task = \"lm\"",
            options_.model, options_.task);
-  const auto kind =
-      at::TensorOptions().device(resolve_device(options_.device)).dtype(seam().compute_type);
+  const auto kind = at::TensorOptions().device(resolve_device(options_.device));
   KvCache cache;
   cache.slots = slots;
   cache.lengths = at::zeros({rows}, kind.dtype(at::kLong));
-  for (size_t i = 0; i < blocks_.size(); ++i) {
+  for (const Block& block : blocks_) {
     // Zeros: a slot that is not seen counts 0 times, which must not meet a number that is none.
     const auto make = [&] {
-      return at::zeros({rows, options_.num_kv_heads, slots, options_.head_dim}, kind);
+      return at::zeros({rows, options_.num_kv_heads, slots, options_.head_dim},
+                       kind.dtype(block.k->compute_type()));
     };
     cache.layers.push_back({make(), make()});
   }
@@ -51,16 +51,11 @@ Decoder::Surroundings Decoder::surroundings_of_tokens(bool local, const at::Tens
   return around;
 }
 
-at::Tensor Decoder::scores_with_cache(Stream stream, const Surroundings& global,
-                                      const Surroundings& local, KvCache& cache,
-                                      const at::Tensor& last) {
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    const Surroundings& around = is_local_layer(options_, static_cast<int64_t>(i)) ? local : global;
-    stream = run_block(blocks_[i], stream, around, &cache.layers[i]);
-  }
-  const at::Tensor x_BTD =
-      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *final_norm_, options_.norm_eps, norm_scale_)
-          .normed;
+at::Tensor Decoder::scores_with_cache(Stream stream, const std::vector<Surroundings>& around,
+                                      KvCache& cache, const at::Tensor& last) {
+  for (size_t i = 0; i < blocks_.size(); ++i)
+    stream = run_block(blocks_[i], stream, around[i], &cache.layers[i]);
+  const at::Tensor x_BTD = normed_output(stream);
   if (!last.defined()) return token_scores(x_BTD.squeeze(1));
   // Scores of all tokens of the prompts would take far more memory than the rest.
   return token_scores(x_BTD.index({at::arange(last.size(0), last.options()), last}));
@@ -70,21 +65,23 @@ at::Tensor Decoder::prefill(const at::Tensor& ids, const at::Tensor& counts, KvC
   MS_CHECK(ids.size(1) <= cache.slots, "model '{}': expected prompts of at most {} tokens, got {}",
            options_.model, cache.slots, ids.size(1));
   Stream stream{embed(ids), {}};
-  const Surroundings global = surroundings(false, stream.x_BTD);
-  const Surroundings local = has_local_layers() ? surroundings(true, stream.x_BTD) : Surroundings{};
+  const std::vector<Surroundings> around = around_blocks(
+      stream.x_BTD,
+      [this](bool local, const at::Tensor& like) { return surroundings(local, like); });
   // Padding is on the right and attention is causal: no real token sees it, and what it leaves in
   // the cache is overwritten before it is seen.
-  const at::Tensor scores = scores_with_cache(stream, global, local, cache, counts - 1);
+  const at::Tensor scores = scores_with_cache(stream, around, cache, counts - 1);
   cache.lengths.copy_(counts);
   return scores;
 }
 
 at::Tensor Decoder::decode(const at::Tensor& ids, KvCache& cache) {
   const Stream stream{embed(ids.unsqueeze(1)), {}};
-  const Surroundings global = surroundings_of_tokens(false, stream.x_BTD, cache);
-  const Surroundings local =
-      has_local_layers() ? surroundings_of_tokens(true, stream.x_BTD, cache) : Surroundings{};
-  const at::Tensor scores = scores_with_cache(stream, global, local, cache, {});
+  const std::vector<Surroundings> around =
+      around_blocks(stream.x_BTD, [&](bool local, const at::Tensor& like) {
+        return surroundings_of_tokens(local, like, cache);
+      });
+  const at::Tensor scores = scores_with_cache(stream, around, cache, {});
   cache.lengths.add_(1);
   return scores;
 }

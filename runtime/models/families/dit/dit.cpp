@@ -109,6 +109,7 @@ at::Tensor Dit::forward(const Batch& batch) {
     stream = {checkpointed(seam(), recompute, block, stream.sum(), c_BD), {}, {}};
   }
   const auto m = linear(at::silu(c_BD), *final_modulation_).chunk(2, -1);
+  stream = in_type(stream, final_modulation_->compute_type());
   const at::Tensor x_BTD =
       modulated_layer_norm(seam(), stream, final_norm_, m[0], m[1], options_.norm_eps).modulated;
   return unpatchify(linear(x_BTD, *final_linear_));
@@ -159,21 +160,24 @@ at::Tensor Dit::embed(const at::Tensor& images) {
            options_.in_channels, options_.image_size, options_.image_size,
            c10::str(images.sizes()));
   const at::Tensor x_BTD = patch_embedding(images, *patches_);
-  return positions_ != nullptr ? add_positions(x_BTD, *positions_) : x_BTD + fixed_positions_1TD_;
+  return positions_ != nullptr ? add_positions(x_BTD, *positions_)
+                               : x_BTD + fixed_positions_1TD_.to(x_BTD.scalar_type());
 }
 
 at::Tensor Dit::condition(const Batch& batch) {
-  const at::Tensor features = timestep_features(batch.timesteps, seam().compute_type);
+  const at::Tensor features = timestep_features(batch.timesteps, timestep_in_->compute_type());
   const at::Tensor t_BD = linear(at::silu(linear(features, *timestep_in_)), *timestep_out_);
   return t_BD + embedding(batch.labels, *labels_);
 }
 
-GatedStream Dit::run_block(const Block& block, const GatedStream& stream,
+GatedStream Dit::run_block(const Block& block, const GatedStream& before,
                            const at::Tensor& c_BD) const {
   const Seam& seam = *block.qkv->seam;
   const double eps = options_.norm_eps;
+  const at::ScalarType type = block.qkv->compute_type();
+  const GatedStream stream = in_type(before, type);
   // shift, scale and gate of the attention, then of the MLP.
-  const auto m = linear(at::silu(c_BD), *block.modulation).chunk(6, -1);
+  const auto m = linear(at::silu(c_BD.to(type)), *block.modulation).chunk(6, -1);
   const ModulatedStream first = modulated_layer_norm(seam, stream, block.norm1, m[0], m[1], eps);
   const GatedStream between{first.stream, attend(block, first.modulated), m[2]};
   const ModulatedStream second = modulated_layer_norm(seam, between, block.norm2, m[3], m[4], eps);

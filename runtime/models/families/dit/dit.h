@@ -36,7 +36,7 @@ class Dit : public Model {
   ParamLayer* add_norm(const std::string& name);
   at::Tensor embed(const at::Tensor& images);
   at::Tensor condition(const Batch& batch);
-  GatedStream run_block(const Block& block, const GatedStream& stream,
+  GatedStream run_block(const Block& block, const GatedStream& before,
                         const at::Tensor& c_BD) const;
   at::Tensor attend(const Block& block, const at::Tensor& x_BTD) const;
   at::Tensor unpatchify(const at::Tensor& x_BTP) const;

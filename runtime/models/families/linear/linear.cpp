@@ -105,8 +105,8 @@ LinearStack::LinearStack(const ModelOptions& options) : Model(options) {
 }
 
 at::Tensor LinearStack::forward(const Batch& batch) {
-  at::Tensor x_BD = batch.inputs.to(seam().compute_type);
-  for (ParamLayer* layer : stack_) x_BD = linear(x_BD, *layer);
+  at::Tensor x_BD = batch.inputs;
+  for (ParamLayer* layer : stack_) x_BD = linear(x_BD.to(layer->compute_type()), *layer);
   return x_BD;
 }
 

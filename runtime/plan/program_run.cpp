@@ -1,0 +1,274 @@
+#include "runtime/plan/program_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "runtime/base/check.h"
+
+namespace moonshard::plan {
+namespace {
+
+constexpr double kMsOfSecond = 1e3, kUnknown = -1;
+
+const char* lane_name(Lane lane) {
+  switch (lane) {
+    case Lane::Compute:
+      return "compute";
+    case Lane::Communication:
+    case Lane::Copies:
+      return "communication";
+    case Lane::ToDevice:
+    case Lane::ToHost:
+      return "copies";
+    default:
+      return "host";
+  }
+}
+
+uint64_t mixed(uint64_t x) {  // SplitMix64's finaliser
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+double unit_number(uint64_t x) {  // in (0, 1)
+  return (static_cast<double>(x >> 11) + 0.5) * 0x1p-53;
+}
+
+}  // namespace
+
+double standard_normal(uint64_t seed, uint64_t first, uint64_t second) {
+  const uint64_t key = mixed(mixed(mixed(seed) ^ first) ^ second);
+  return std::sqrt(-2 * std::log(unit_number(key))) *
+         std::cos(2 * std::numbers::pi * unit_number(mixed(key)));
+}
+
+ProgramRun::ProgramRun(const StepProgram& program, const TimeSituation& situation, int64_t holders,
+                       double launch_s, std::vector<TraceSpan>* trace)
+    : program_(program),
+      launch_s_(launch_s),
+      jitter_(situation.jitter),
+      seed_(situation.seed),
+      trace_(trace),
+      ranks_(std::max<size_t>(1, situation.slowness.size())),
+      links_(situation.topology, situation.slowness.empty()),
+      transfer_of_slot_(program.num_slots(), kNone),
+      slots_(program.num_slots() * ranks_.size(), kUnknown) {
+  for (size_t r = 0; r < situation.slowness.size(); ++r)
+    ranks_[r].slowness = 1 + situation.slowness[r];
+  make_groups(situation, std::max<int64_t>(1, holders));
+}
+
+void ProgramRun::make_groups(const TimeSituation& situation, int64_t holders) {
+  const int64_t all = situation.topology.ranks(), copies = std::max<int64_t>(1, all / holders);
+  const bool folded = situation.slowness.empty();
+  const auto add = [&](GroupKind kind, const RankGroup& group, int64_t groups) {
+    auto& list = groups_[static_cast<size_t>(kind)];
+    auto& of_rank = group_of_[static_cast<size_t>(kind)];
+    of_rank.resize(ranks_.size());
+    Members members;
+    members.last.fill(kNone);
+    members.route = links_.route_of(group, groups);
+    for (int64_t i = 0; i < (folded ? 1 : group.size); ++i) {
+      const auto rank = static_cast<size_t>(group.first + i * group.stride);
+      members.ranks.push_back(rank);
+      of_rank[rank] = list.size();
+    }
+    list.push_back(std::move(members));
+  };
+  add(GroupKind::All, {0, 1, all}, 1);
+  for (int64_t i = 0; i < (folded ? 1 : copies); ++i)
+    add(GroupKind::Shards, {i * holders, 1, holders}, copies);
+  for (int64_t i = 0; i < (folded ? 1 : holders); ++i)
+    add(GroupKind::Replicas, {i, holders, copies}, holders);
+}
+
+TimePlan ProgramRun::run() {
+  for (size_t r = 0; r < ranks_.size(); ++r) go_on(r);
+  while (const std::optional<size_t> ended = links_.next_end()) end(transfer_of_number_[*ended]);
+  double latest = 0;
+  for (Rank& rank : ranks_) {
+    MS_ASSERT(rank.next == program_.operations().size(),
+              "plan: a simulated rank waits for a transfer that never ends");
+    const double own = std::max(rank.lane(Lane::Compute), rank.lane(Lane::Host));
+    latest = std::max(latest, own);
+    plan_.ranks.push_back(
+        {own * kMsOfSecond, rank.communication_s * kMsOfSecond, rank.exposed_s * kMsOfSecond});
+  }
+  begin_phase("");
+  plan_.step_ms = latest * kMsOfSecond;
+  plan_.communication_ms = plan_.ranks[0].communication_ms;
+  plan_.exposed_ms = plan_.ranks[0].exposed_ms;
+  return std::move(plan_);
+}
+
+void ProgramRun::go_on(size_t rank) {
+  const auto& operations = program_.operations();
+  size_t& next = ranks_[rank].next;
+  while (next < operations.size() && carry_out(rank, operations[next])) ++next;
+}
+
+bool ProgramRun::carry_out(size_t r, const StepOperation& operation) {
+  Rank& rank = ranks_[r];
+  double& compute = rank.lane(Lane::Compute);
+  double& host = rank.lane(Lane::Host);
+  switch (operation.kind) {
+    case StepOperation::Kind::Phase:
+      if (r == 0) begin_phase(operation.name);
+      return true;
+    case StepOperation::Kind::Compute: {
+      const double launching = operation.launches * launch_s_;
+      const double before = compute, begin = std::max(compute, host);
+      host += launching;
+      // The device runs behind the host: it ends no sooner than the last launch.
+      compute = std::max(begin + jittered(r, operation), host);
+      span(r, "compute", operation.name, begin, compute);
+      if (r != 0) return true;
+      plan_.host_ms += launching * kMsOfSecond;
+      plan_.compute_ms += operation.seconds * kMsOfSecond;
+      if (operation.phase != nullptr) {
+        add_to_phase(operation.phase, compute - before);
+        add_to_phase(phase_, before - compute);
+      }
+      return true;
+    }
+    case StepOperation::Kind::Collective:
+      join_collective(r, operation);
+      return true;
+    case StepOperation::Kind::Wait:
+    case StepOperation::Kind::HostWait: {
+      const double moment = slot_of(operation.slot, r);
+      rank.blocked = moment < 0 ? operation.slot : kNoSlot;
+      if (moment < 0) return false;
+      double& waits = operation.kind == StepOperation::Kind::Wait ? compute : host;
+      if (const size_t first = transfer_of_slot_[operation.slot]; first != kNone) {
+        const double exposed = std::max(0.0, moment - waits);
+        rank.exposed_s += exposed;
+        if (r == 0) times_of(*transfers_[first].operation).exposed_ms += exposed * kMsOfSecond;
+      }
+      waits = std::max(waits, moment);
+      return true;
+    }
+    case StepOperation::Kind::Copy: {
+      double& lane = rank.lane(operation.lane);
+      const double issued = operation.lane == Lane::ToDevice ? host : 0;
+      const double begin = std::max({lane, compute, issued});
+      slot_of(operation.slot, r) = lane = begin + operation.seconds;
+      span(r, lane_name(operation.lane), operation.name, begin, lane);
+      return true;
+    }
+    case StepOperation::Kind::HostWork: {
+      double& worker = rank.lane(Lane::Worker);
+      const double begin = std::max(worker, slot_of(operation.after, r));
+      slot_of(operation.slot, r) = worker = begin + operation.seconds;
+      span(r, lane_name(Lane::Worker), operation.name, begin, worker);
+      return true;
+    }
+    case StepOperation::Kind::Join:
+      compute = std::max({compute, rank.lane(Lane::Worker), host});
+      return true;
+  }
+  return true;
+}
+
+// Groups of one collective have their transfers side by side: the first rank that comes makes them.
+void ProgramRun::join_collective(size_t r, const StepOperation& operation) {
+  const auto kind = static_cast<size_t>(operation.group);
+  size_t& first = transfer_of_slot_[operation.slot];
+  if (first == kNone) {
+    first = transfers_.size();
+    for (Members& group : groups_[kind]) {
+      const size_t own = transfers_.size();
+      transfers_.push_back({&group, &operation, group.ranks.size()});
+      size_t& last = group.last[static_cast<size_t>(operation.lane)];
+      if (last != kNone && transfers_[last].end < 0) {
+        transfers_[own].waits = true;
+        transfers_[last].behind = own;
+      }
+      last = own;
+    }
+  }
+  const size_t own = first + group_of_[kind][r];
+  Rank& rank = ranks_[r];
+  double ready = std::max(rank.lane(Lane::Compute), rank.lane(Lane::Host));
+  if (operation.after != kNoSlot) ready = std::max(ready, slot_of(operation.after, r));
+  rank.lane(Lane::Compute) += operation.seconds;
+  Transfer& transfer = transfers_[own];
+  transfer.begin = std::max(transfer.begin, ready);
+  if (--transfer.missing == 0 && !transfer.waits) start(own);
+}
+
+void ProgramRun::start(size_t number) {
+  const Transfer& transfer = transfers_[number];
+  const size_t as_numbered =
+      links_.start(transfer.begin, transfer.group->route, transfer.operation->sent);
+  transfer_of_number_.resize(std::max(transfer_of_number_.size(), as_numbered + 1));
+  transfer_of_number_[as_numbered] = number;
+}
+
+void ProgramRun::end(size_t number) {
+  const double moment = links_.now();
+  const StepOperation& operation = *transfers_[number].operation;
+  const std::vector<size_t>& members = transfers_[number].group->ranks;
+  transfers_[number].end = moment;
+  if (members[0] == 0) {
+    CollectiveTime& times = times_of(operation);
+    ++times.count;
+    times.bytes += operation.bytes;
+    times.work_ms += (moment - transfers_[number].begin) * kMsOfSecond;
+  }
+  for (const size_t r : members) {
+    ranks_[r].communication_s += moment - transfers_[number].begin;
+    slot_of(operation.slot, r) = moment;
+    span(r, lane_name(operation.lane), operation.name, transfers_[number].begin, moment);
+  }
+  if (const size_t behind = transfers_[number].behind; behind != kNone) {
+    Transfer& next = transfers_[behind];
+    next.waits = false;
+    next.begin = std::max(next.begin, moment);
+    if (next.missing == 0) start(behind);
+  }
+  for (const size_t r : members)
+    if (ranks_[r].blocked == operation.slot) go_on(r);
+}
+
+CollectiveTime& ProgramRun::times_of(const StepOperation& operation) {
+  for (CollectiveTime& times : plan_.collectives)
+    if (times.operation == operation.name) return times;
+  plan_.collectives.emplace_back().operation = operation.name;
+  return plan_.collectives.back();
+}
+
+double ProgramRun::jittered(size_t rank, const StepOperation& operation) const {
+  const double seconds = operation.seconds * ranks_[rank].slowness;
+  if (jitter_ == 0) return seconds;
+  const auto place = static_cast<uint64_t>(&operation - program_.operations().data());
+  return seconds * std::exp(jitter_ * standard_normal(seed_, rank, place));
+}
+
+void ProgramRun::span(size_t rank, const char* lane, const char* name, double begin, double end) {
+  if (trace_ != nullptr && end > begin)
+    trace_->push_back({static_cast<int>(rank), lane, name, begin * kMsOfSecond, end * kMsOfSecond});
+}
+
+void ProgramRun::begin_phase(const char* name) {
+  const double at = ranks_[0].lane(Lane::Compute);
+  if (!phase_.empty()) span(0, "phases", phase_.c_str(), phase_began_, at);
+  add_to_phase(phase_, at - phase_began_);
+  phase_began_ = at;
+  phase_ = name;
+}
+
+void ProgramRun::add_to_phase(const std::string& name, double seconds) {
+  if (name.empty()) return;
+  for (auto& [known, sum] : plan_.phases_ms) {
+    if (known != name) continue;
+    sum += seconds * kMsOfSecond;
+    return;
+  }
+  plan_.phases_ms.emplace_back(name, seconds * kMsOfSecond);
+}
+
+}  // namespace moonshard::plan

@@ -1,0 +1,83 @@
+// Simulated ranks that carry out a step's program: a discrete-event simulation. Every rank goes
+// through its operations until it waits for a transfer that has not ended; then the links
+// (link_traffic.h) go on to the next end. A collective begins when the last rank of its group has
+// come. Phases are measured as in training, between events of the first rank's compute stream.
+// Torch-free.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "runtime/plan/link_traffic.h"
+#include "runtime/plan/step_program.h"
+#include "runtime/plan/step_time.h"
+
+namespace moonshard::plan {
+
+class ProgramRun {
+ public:
+  /// `holders`: ranks that hold a model together. `launch_s`: of the host, for one layer.
+  ProgramRun(const StepProgram& program, const TimeSituation& situation, int64_t holders,
+             double launch_s, std::vector<TraceSpan>* trace);
+
+  TimePlan run();
+
+ private:
+  struct Rank {
+    std::array<double, kLanes> lanes{};  ///< seconds since the step began, at which each is free
+    double slowness = 1;
+    size_t next = 0;  ///< operation
+    Slot blocked = kNoSlot;
+    double communication_s = 0, exposed_s = 0;
+    double& lane(Lane which) { return lanes[static_cast<size_t>(which)]; }
+  };
+  struct Members {
+    std::vector<size_t> ranks;  ///< that are simulated
+    Route route;
+    /// The last transfer of each of the two streams for collectives, and whether it has ended.
+    std::array<size_t, kLanes> last{};
+  };
+  struct Transfer {
+    Members* group;
+    const StepOperation* operation;
+    size_t missing;  ///< ranks that have not come
+    double begin = 0, end = -1;
+    size_t behind = kNone;  ///< transfer that waits for this one's end
+    bool waits = false;     ///< for the one before it on its stream
+  };
+  static constexpr size_t kNone = ~size_t{0};
+
+  void make_groups(const TimeSituation& situation, int64_t holders);
+  void go_on(size_t rank);
+  /// False where the rank has to wait.
+  bool carry_out(size_t rank, const StepOperation& operation);
+  void join_collective(size_t rank, const StepOperation& operation);
+  void start(size_t transfer);
+  void end(size_t transfer);
+  double jittered(size_t rank, const StepOperation& operation) const;
+  double& slot_of(Slot slot, size_t rank) { return slots_[slot * ranks_.size() + rank]; }
+  void span(size_t rank, const char* lane, const char* name, double begin, double end);
+  CollectiveTime& times_of(const StepOperation& operation);
+  void begin_phase(const char* name);
+  void add_to_phase(const std::string& name, double seconds);
+
+  const StepProgram& program_;
+  double launch_s_;
+  double jitter_;
+  uint64_t seed_;
+  std::vector<TraceSpan>* trace_;
+  std::vector<Rank> ranks_;
+  std::array<std::vector<Members>, kGroupKinds> groups_;
+  std::array<std::vector<size_t>, kGroupKinds> group_of_;  ///< by kind and rank
+  LinkTraffic links_;
+  std::vector<Transfer> transfers_;
+  std::vector<size_t> transfer_of_slot_;    ///< first of its groups
+  std::vector<size_t> transfer_of_number_;  ///< as link_traffic numbers them
+  std::vector<double> slots_;               ///< by slot and rank; below 0: not known yet
+  TimePlan plan_;
+  std::string phase_;
+  double phase_began_ = 0;
+};
+
+}  // namespace moonshard::plan

@@ -1,0 +1,363 @@
+#include "runtime/tracing/what_if.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "runtime/base/check.h"
+#include "runtime/base/globs.h"
+#include "runtime/tracing/host_work.h"
+
+namespace moonshard::tracing {
+namespace {
+
+constexpr size_t kMostRules = 60;        // a bit each
+constexpr double kHostBound = 0.3;       // of the path
+constexpr double kNoiseInUpdate = 1.15;  // an update with noise, of one without, on an H200
+constexpr double kLeastHost = 0.3;  // a trace makes the host at most so many times slower: 1 / 0.3
+constexpr const char* kSubjects[] = {"name", "phase", "layer", "kind"};
+
+class Prediction {
+ public:
+  Prediction(const TraceData& trace, const StepWindow& step, const WhatIf& changes)
+      : trace_(trace), step_(step), changes_(changes) {
+    MS_CHECK(changes.rules.size() <= kMostRules,
+             "what_if: expected at most {} rules, got {}; a glob may stand for many names",
+             kMostRules, changes.rules.size());
+    for (const ScaleRule& rule : changes.rules)
+      MS_CHECK(std::isfinite(rule.factor) && rule.factor >= 0,
+               "what_if: {} '{}': expected a factor of at least 0, got {}",
+               kSubjects[static_cast<size_t>(rule.subject)], rule.glob, rule.factor);
+  }
+
+  WhatIfResult run() {
+    labels_ = label_hosts(trace_, name_marks());
+    graph_ = build_graph(trace_, labels_, step_);
+    find_phases();
+    find_update();
+    const ScaledHost host(labels_, [&](const HostSegment& segment) {
+      return factor_of(segment.label, segment.marks, host_kind_of(segment));
+    });
+    result_.measured_us = graph_.end_us - graph_.begin_us;
+    find_factors();
+    result_.predicted_us = pass(host, factors_, 1);
+    count_removed(host);
+    refuse_unmatched();
+    if (changes_.measured_us > 0) predict_measured(host);
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<uint64_t> name_marks() const {
+    std::vector<uint64_t> marks(trace_.names.size(), 0);
+    for (size_t i = 0; i < changes_.rules.size(); ++i) {
+      const ScaleRule& rule = changes_.rules[i];
+      if (rule.subject != RuleSubject::Name) continue;
+      const std::vector<std::string> globs{rule.glob};
+      for (size_t name = 0; name < trace_.names.size(); ++name)
+        if (matches_any(globs, trace_.names[name])) marks[name] |= 1ull << i;
+    }
+    return marks;
+  }
+
+  PathKind host_kind_of(const HostSegment& segment) const {
+    return segment.op != kNone ? host_kind(trace_.names[segment.op]) : PathKind::Host;
+  }
+
+  // What the step has of norms, and which of its phases a plain step has not.
+  void find_phases() {
+    is_gone_.assign(labels_.phases.size(), 0);
+    if (!changes_.norms) return;
+    std::set<std::string> seen;
+    for (const GraphNode& node : graph_.nodes)
+      if (node.event != kNone) seen.insert(labels_.phases[labels_.of(node.event).phase]);
+    for (uint32_t lane = 0; lane < trace_.lanes.size(); ++lane)
+      for (const HostSegment& segment : labels_.segments[lane])
+        if (segment.start_us >= graph_.begin_us && segment.start_us < graph_.end_us)
+          seen.insert(labels_.phases[labels_.labels[segment.label].phase]);
+    const bool clips = seen.contains("clip_factors");
+    if (!clips) {
+      result_.notes.push_back("this step clips nothing: there are no norms to leave out");
+      return;
+    }
+    const bool twice = seen.contains("second_backward");
+    MS_CHECK(labels_.names_clipping || twice,
+             "what_if: expected a trace that names what norms need, got one without such ranges "
+             "({}); it is of an older version: trace the step again",
+             trace_.file);
+    for (size_t i = 0; i < labels_.phases.size(); ++i) {
+      const std::string& phase = labels_.phases[i];
+      if (phase == "clip_factors" || phase == "norm_reduce" || (twice && phase == "backward"))
+        is_gone_[i] = 1;
+    }
+    if (twice)
+      result_.notes.push_back(
+          "the first of two backward passes is there for norms alone: it is left out");
+  }
+
+  // An update adds noise, and sums up gradients of samples that were kept, in the one pass that it
+  // makes anyway: without them it is bound by its memory.
+  void find_update() {
+    double time_us = 0, rows_us = 0;
+    for (const GraphNode& node : graph_.nodes) {
+      if (node.kind != NodeKind::Device) continue;
+      if (phase_of(node) == "update") time_us += node.end_us - node.start_us;
+      if (labels_.of(node.event).part == ClipPart::Gradients)
+        rows_us += node.end_us - node.start_us;
+    }
+    // Making them takes longer than summing them up: of a few small layers they are nothing here.
+    const bool sums_rows = rows_us > time_us;
+    for (size_t i = 0; changes_.noise && i < labels_.phases.size(); ++i)
+      if (labels_.phases[i] == "noise") is_gone_[i] = 1;
+    const bool is_asked = changes_.noise || (changes_.norms && sums_rows);
+    if (!is_asked) return;
+    if (time_us == 0) {
+      result_.notes.push_back("noise on the host is part of the update's pass: it stays");
+      return;
+    }
+    const bool rows_alone = !changes_.noise;
+    if (trace_.update_bytes <= 0 || changes_.update_bytes_per_s <= 0) {
+      result_.notes.push_back(fmt::format(
+          "the update keeps its {:.1f} ms: {}", time_us / 1e3,
+          trace_.update_bytes <= 0 ? "the trace does not say how much memory it goes over"
+                                   : "the bandwidth of " + trace_.device + " is not known"));
+      return;
+    }
+    const double floor_us =
+        1e6 * trace_.update_bytes / changes_.update_bytes_per_s * (rows_alone ? kNoiseInUpdate : 1);
+    update_factor_ = std::min(1.0, floor_us / time_us);
+    result_.notes.push_back(
+        fmt::format("the update, {:.1f} ms, goes over {:.1f} GB: without {} {:.1f} ms",
+                    time_us / 1e3, trace_.update_bytes / 1e9,
+                    rows_alone  ? "gradients of samples"
+                    : sums_rows ? "noise and gradients of samples"
+                                : "noise",
+                    time_us * update_factor_ / 1e3));
+  }
+
+  const std::string& phase_of(const GraphNode& node) const {
+    return labels_.phases[labels_.of(node.event).phase];
+  }
+
+  bool applies(const ScaleRule& rule, const Label& label, PathKind kind) const {
+    const std::vector<std::string> globs{rule.glob};
+    switch (rule.subject) {
+      case RuleSubject::Name:
+        return false;  // by marks
+      case RuleSubject::Phase:
+        return matches_any(globs, labels_.phases[label.phase]);
+      case RuleSubject::Layer:
+        return label.layer != 0 && matches_any(globs, labels_.layers[label.layer]);
+      case RuleSubject::Kind:
+        return matches_any(globs, kPathKinds[static_cast<size_t>(kind)]);
+    }
+    return false;
+  }
+
+  // Of everything but names; equal labels have equal factors.
+  double label_factor(uint32_t label, PathKind kind, uint64_t* marks) {
+    const size_t place =
+        static_cast<size_t>(label) * std::size(kPathKinds) + static_cast<size_t>(kind);
+    if (place >= known_.size()) known_.resize(place + 1, {-1, 0});
+    auto& [factor, matched] = known_[place];
+    if (factor < 0) {
+      const Label& own = labels_.labels[label];
+      factor = is_gone_[own.phase] != 0 ? 0 : 1;
+      if (changes_.norms && own.part == ClipPart::Norms) factor = 0;
+      for (size_t i = 0; i < changes_.rules.size(); ++i) {
+        if (!applies(changes_.rules[i], own, kind)) continue;
+        factor *= changes_.rules[i].factor;
+        matched |= 1ull << i;
+      }
+    }
+    *marks |= matched;
+    return factor;
+  }
+
+  double factor_of(uint32_t label, uint64_t marks, PathKind kind) {
+    uint64_t all = marks;
+    double factor = label_factor(label, kind, &all);
+    for (size_t i = 0; i < changes_.rules.size() && marks >> i != 0; ++i)
+      if ((marks >> i & 1) != 0) factor *= changes_.rules[i].factor;
+    seen_ |= all;
+    return factor;
+  }
+
+  double factor_of(const GraphNode& node) {
+    if (node.event == kNone) return 1;
+    const PathKind kind = path_kind(trace_, trace_.events[node.event]);
+    double factor = factor_of(labels_.label_of[node.event], labels_.marks_of[node.event], kind);
+    if (node.kind == NodeKind::Device && update_factor_ < 1 && phase_of(node) == "update")
+      factor *= update_factor_;
+    return factor;
+  }
+
+  // A call whose kernels are all gone is gone, too.
+  void find_factors() {
+    factors_.resize(graph_.nodes.size(), 1);
+    std::vector<double> kept(trace_.events.size(), -1);  // by call: the largest of what it starts
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const GraphNode& node = graph_.nodes[i];
+      factors_[i] = factor_of(node);
+      if (node.kind != NodeKind::Device) continue;
+      const uint32_t call = labels_.call_of[node.event];
+      if (call != kNone) kept[call] = std::max(kept[call], factors_[i]);
+    }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const GraphNode& node = graph_.nodes[i];
+      if (node.kind == NodeKind::Call && kept[node.event] == 0) factors_[i] = 0;
+    }
+    gap_factor_ = 1;
+    for (size_t i = 0; i < changes_.rules.size(); ++i) {
+      const ScaleRule& rule = changes_.rules[i];
+      if (rule.subject != RuleSubject::Kind || !matches_any({rule.glob}, "gap")) continue;
+      gap_factor_ *= rule.factor;
+      seen_ |= 1ull << i;
+    }
+  }
+
+  // The step's length with these factors of nodes and the host's time scaled.
+  double pass(const ScaledHost& host, const std::vector<double>& factors, double host_scale) {
+    const size_t count = graph_.nodes.size();
+    std::vector<double> start(count, 0), end(count, 0);
+    std::vector<uint32_t> binding(count, kNone);
+    for (size_t i = 0; i < count; ++i) {
+      const GraphNode& node = graph_.nodes[i];
+      double latest = i == 0 ? 0 : -INFINITY;
+      for (uint32_t k = node.first_edge; k < node.first_edge + node.num_edges; ++k) {
+        const GraphEdge& edge = graph_.edges[k];
+        const double from = begins_at_begin(edge.kind) ? start[edge.from] : end[edge.from];
+        const double ready = from + lag_of(edge, node, factors, i, host, host_scale);
+        if (ready > latest) {
+          latest = ready;
+          binding[i] = edge.from;
+        }
+      }
+      start[i] = latest;
+      const double scale = node.kind == NodeKind::Call ? host_scale : 1;
+      end[i] = latest + factors[i] * scale * (node.end_us - node.start_us);
+    }
+    if (result_.kinds.empty()) add_up(start, end, binding);  // the first pass is the prediction
+    return end.back();
+  }
+
+  double lag_of(const GraphEdge& edge, const GraphNode& node, const std::vector<double>& factors,
+                size_t number, const ScaledHost& host, double host_scale) const {
+    const GraphNode& from = graph_.nodes[edge.from];
+    const bool is_host = edge.kind == EdgeKind::Host ||
+                         (edge.kind == EdgeKind::Start && node.kind != NodeKind::Device);
+    if (is_host && edge.lag_us > 0)
+      return host_scale * host.between(node.lane, from.end_us, from.end_us + edge.lag_us);
+    if (edge.kind == EdgeKind::Handover) return host_scale * edge.lag_us;
+    if (edge.kind == EdgeKind::Share) return edge.lag_us * factors[edge.from];
+    // No gap before what is not there.
+    if (node.kind == NodeKind::Device && edge.kind != EdgeKind::Start && edge.lag_us > 0)
+      return edge.lag_us * (factors[number] == 0 ? 0 : 1) *
+             (edge.kind == EdgeKind::Launch ? 1 : gap_factor_);
+    return edge.lag_us;
+  }
+
+  // By how much the trace slowed the host: so much that the graph without it gives the step that
+  // was measured. What remains is taken as a share of everything.
+  void predict_measured(const ScaledHost& changed) {
+    const ScaledHost unchanged(labels_, [](const HostSegment&) { return 1.0; });
+    const std::vector<double> as_traced(graph_.nodes.size(), 1);
+    const auto length = [&](double scale) { return pass(unchanged, as_traced, scale); };
+    double low = kLeastHost, high = 1;
+    // Where even a fast host does not explain it, the device itself was slower in the trace.
+    if (length(low) < changes_.measured_us && length(high) > changes_.measured_us) {
+      for (int i = 0; i < 20; ++i) {
+        const double middle = (low + high) / 2;
+        (length(middle) > changes_.measured_us ? high : low) = middle;
+      }
+    }
+    result_.host_scale = high;
+    result_.predicted_measured_us =
+        pass(changed, factors_, high) * changes_.measured_us / length(high);
+  }
+
+  // The path that would be, by kind.
+  void add_up(const std::vector<double>& start, const std::vector<double>& end,
+              const std::vector<uint32_t>& binding) {
+    std::array<double, std::size(kPathKinds)> sums{};
+    double cursor = end.back();
+    const auto take = [&](double from, PathKind kind) {
+      from = std::max(from, 0.0);
+      if (from >= cursor) return;
+      sums[static_cast<size_t>(kind)] += cursor - from;
+      cursor = from;
+    };
+    for (uint32_t i = static_cast<uint32_t>(binding.size() - 1); binding[i] != kNone;
+         i = binding[i]) {
+      const GraphNode& node = graph_.nodes[i];
+      if (node.event != kNone && node.kind != NodeKind::Point)
+        take(start[i], path_kind(trace_, trace_.events[node.event]));
+      take(end[binding[i]], node.kind == NodeKind::Device ? PathKind::Gap : PathKind::Host);
+    }
+    take(0, PathKind::Host);
+    for (size_t kind = 0; kind < sums.size(); ++kind)
+      if (sums[kind] > 0)
+        result_.kinds.push_back({kPathKinds[kind], static_cast<PathKind>(kind), sums[kind], 0});
+    std::sort(result_.kinds.begin(), result_.kinds.end(),
+              [](const PathPart& a, const PathPart& b) { return a.us > b.us; });
+    const bool has_device = std::any_of(trace_.lanes.begin(), trace_.lanes.end(),
+                                        [](const EventLane& lane) { return lane.is_device; });
+    if (has_device && sums[static_cast<size_t>(PathKind::Host)] > kHostBound * end.back())
+      result_.notes.push_back(
+          "the step would wait for the host, which a trace slows down: it is rather shorter");
+  }
+
+  void count_removed(const ScaledHost& host) {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const GraphNode& node = graph_.nodes[i];
+      if (node.kind == NodeKind::Device)
+        result_.removed_device_us += (1 - factors_[i]) * (node.end_us - node.start_us);
+    }
+    for (uint32_t lane = 0; lane < trace_.lanes.size(); ++lane)
+      if (!labels_.segments[lane].empty())
+        result_.removed_host_us +=
+            (step_.end_us - step_.begin_us) - host.between(lane, step_.begin_us, step_.end_us);
+  }
+
+  void refuse_unmatched() {
+    for (size_t i = 0; i < changes_.rules.size(); ++i) {
+      const ScaleRule& rule = changes_.rules[i];
+      if ((seen_ >> i & 1) != 0) continue;
+      std::string known;
+      if (rule.subject == RuleSubject::Phase)
+        for (const std::string& phase : labels_.phases)
+          if (!phase.empty()) known += (known.empty() ? "; known: " : ", ") + phase;
+      if (rule.subject == RuleSubject::Kind)
+        for (const char* kind : kPathKinds)
+          known += (known.empty() ? "; known: " : ", ") + std::string(kind);
+      throw UsageError(
+          fmt::format("what_if: expected a {} of this step, got '{}', which matches "
+                      "nothing in it{}",
+                      kSubjects[static_cast<size_t>(rule.subject)], rule.glob,
+                      known.empty() ? "; a * stands for any letters" : known));
+    }
+  }
+
+  const TraceData& trace_;
+  const StepWindow& step_;
+  const WhatIf& changes_;
+  WhatIfResult result_;
+  HostLabels labels_;
+  TracedGraph graph_;
+  std::vector<uint8_t> is_gone_;  // by phase
+  std::vector<std::pair<double, uint64_t>> known_;
+  std::vector<double> factors_;  // by node
+  double update_factor_ = 1, gap_factor_ = 1;
+  uint64_t seen_ = 0;
+};
+
+}  // namespace
+
+WhatIfResult what_if(const TraceData& trace, const StepWindow& step, const WhatIf& changes) {
+  return Prediction(trace, step, changes).run();
+}
+
+}  // namespace moonshard::tracing

@@ -1,0 +1,265 @@
+// Simulated clusters: links that are shared, ranks that differ, failures and restarts, and the
+// records of a simulated run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/check.h"
+#include "runtime/plan/goodput.h"
+#include "runtime/plan/modelled_record.h"
+#include "runtime/plan/plan_request.h"
+#include "runtime/records/folder_check.h"
+#include "runtime/records/schema_json.h"
+#include "tests/support/temporary_folder.h"
+
+namespace moonshard::plan {
+namespace {
+
+MachineProfile simulated_machine() {
+  Json rates{{"products", {{1024, 1024, 1024, 500}, {64, 64, 64, 5}}},
+             {"attention", {{1024, 64, 300, 200}}},
+             {"ghost_tflops", 500},
+             {"flash_tflops", 500},
+             {"sum_tflops", 500},
+             {"keep_tflops", 500}};
+  return profile_from_json({{"name", "test"},
+                            {"kind", "cuda"},
+                            {"memory_gb", 100},
+                            {"context_mb", 0.001},
+                            {"element_gb_per_s", 3000},
+                            {"update_gb_per_s", 3000},
+                            {"noise_g_per_s", 400},
+                            {"launch_us", 1},
+                            {"gap_us", 1},
+                            {"to_device_gb_per_s", 50},
+                            {"to_host_gb_per_s", 50},
+                            {"host_update_gb_per_s", 100},
+                            {"dtypes", {{"bfloat16", rates}, {"float32", rates}}}},
+                           "test");
+}
+
+Cluster nodes_of(int64_t nodes, int64_t gpus) {
+  Cluster cluster;
+  cluster.machine = simulated_machine();
+  cluster.nodes = nodes;
+  cluster.gpus = gpus;
+  return cluster;
+}
+
+Json asked_of(int64_t replicate, const char* mode = "none") {
+  return {{"model", "llama3.2-1b"}, {"mode", mode},
+          {"batch_size", 8},        {"seq_length", 1024},
+          {"parallel", "fsdp"},     {"replicate", replicate},
+          {"dtype", "float32"},     {"param_dtype", "bfloat16"}};
+}
+
+Prediction simulated(const Json& options, const Cluster& cluster) {
+  const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
+  return predict(PlannedModel(resolved, resolved.seq_length, true), resolved, cluster);
+}
+
+TEST(LinkTraffic, TransfersAtOnceShareALink) {
+  Topology topology{2, 1, {100, 0}, {10, 0}, 0};
+  LinkTraffic links(topology, /*folded=*/false);
+  const Route route = links.route_of({0, 1, 2}, 1);
+  // 100 bytes alone need a second. The second comes at 0.5: both have half, and end at 1.5 and 2.
+  EXPECT_EQ(links.start(0, route, 100), 0U);
+  EXPECT_EQ(links.start(0.5, route, 100), 1U);
+  EXPECT_EQ(links.next_end(), std::optional<size_t>(0));
+  EXPECT_NEAR(links.now(), 1.5, 1e-9);
+  EXPECT_EQ(links.next_end(), std::optional<size_t>(1));
+  EXPECT_NEAR(links.now(), 2, 1e-9);
+  EXPECT_FALSE(links.next_end());
+}
+
+TEST(LinkTraffic, RanksOfANodeShareItsUplink) {
+  // Four GPUs a node; copies of a part are on one rank of each node: four rings at once.
+  for (const auto& [nics, seconds] : {std::pair{4.0, 10.0}, {1.0, 40.0}, {2.0, 20.0}}) {
+    const Topology topology{4, 2, {1000, 0}, {10, 0}, nics};
+    for (const bool folded : {true, false}) {
+      LinkTraffic links(topology, folded);
+      std::vector<Route> routes;
+      for (int64_t i = 0; i < (folded ? 1 : 4); ++i) routes.push_back(links.route_of({i, 4, 2}, 4));
+      for (const Route& route : routes) links.start(0, route, 100);
+      while (links.next_end()) {
+      }
+      EXPECT_NEAR(links.now(), seconds, 1e-6) << nics << (folded ? " folded" : "");
+    }
+  }
+  // One ring through all of them has every adapter, up to what the GPUs' own ports carry.
+  LinkTraffic links({4, 2, {30, 0}, {10, 0}, 4}, false);
+  const Route all = links.route_of({0, 1, 8}, 1);
+  links.start(0, all, 60);
+  links.next_end();
+  EXPECT_NEAR(links.now(), 2, 1e-9);
+}
+
+TEST(SimulatedCluster, OneRankStandsForAllThatAreAlike) {
+  for (const int64_t replicate : {1, 2, 4}) {
+    for (const char* mode : {"none", "bookkeeping", "flash"}) {
+      Cluster folded = nodes_of(2, 4), all = nodes_of(2, 4);
+      all.slowness.assign(8, 0.0);
+      const Prediction one = simulated(asked_of(replicate, mode), folded),
+                       each = simulated(asked_of(replicate, mode), all);
+      EXPECT_EQ(one.time.ranks.size(), 1U);
+      ASSERT_EQ(each.time.ranks.size(), 8U);
+      EXPECT_NEAR(each.time.step_ms, one.time.step_ms, 1e-6 * one.time.step_ms)
+          << replicate << mode;
+      EXPECT_NEAR(each.time.exposed_ms, one.time.exposed_ms, 1e-6 * one.time.step_ms);
+    }
+  }
+}
+
+TEST(SimulatedCluster, AnAdapterThatIsSharedIsSlower) {
+  Cluster own = nodes_of(4, 8), shared = nodes_of(4, 8);
+  shared.nics = 1;
+  for (const int64_t replicate : {1, 4}) {
+    const Prediction fast = simulated(asked_of(replicate), own),
+                     slow = simulated(asked_of(replicate), shared);
+    EXPECT_GT(slow.time.communication_ms, 2 * fast.time.communication_ms) << replicate;
+    EXPECT_GT(slow.time.step_ms, fast.time.step_ms);
+  }
+}
+
+TEST(SimulatedCluster, ASlowRankOfAnotherCopyIsWaitedForBetweenCopies) {
+  Cluster even = nodes_of(2, 4), uneven = nodes_of(2, 4);
+  even.slowness.assign(8, 0.0);
+  uneven.slowness.assign(8, 0.0);
+  uneven.slowness[7] = 0.5;  // of the second copy
+  const double alone = simulated(asked_of(2), even).time.step_ms;
+  const Prediction held = simulated(asked_of(2), uneven);
+  EXPECT_GT(held.time.ranks[0].exposed_ms, 0.2 * alone);
+  EXPECT_GT(held.time.step_ms, 1.3 * alone);
+}
+
+TEST(SimulatedCluster, StragglersFollowFromTheSeed) {
+  Cluster cluster = nodes_of(4, 4);
+  cluster.stragglers = {.slow_ranks = 2, .slow_by = 0.3, .jitter = 0.05, .seed = 7};
+  const double first = simulated(asked_of(1), cluster).time.step_ms;
+  EXPECT_EQ(simulated(asked_of(1), cluster).time.step_ms, first);
+  const double alone = simulated(asked_of(1), nodes_of(4, 4)).time.step_ms;
+  EXPECT_GT(first, 1.25 * alone);
+  cluster.stragglers.seed = 8;
+  EXPECT_NE(simulated(asked_of(1), cluster).time.step_ms, first);
+  cluster.stragglers.slow_ranks = 17;
+  EXPECT_THROW(simulated(asked_of(1), cluster), UsageError);
+}
+
+TEST(SimulatedCluster, AThousandRanksAreSimulatedOneByOne) {
+  Cluster cluster = nodes_of(128, 8);
+  cluster.stragglers.jitter = 0.02;
+  const Prediction plan = simulated(asked_of(128), cluster);
+  EXPECT_EQ(plan.time.ranks.size(), 1024U);
+  EXPECT_GT(plan.time.step_ms, simulated(asked_of(128), nodes_of(128, 8)).time.step_ms);
+}
+
+FailureModel long_run() {
+  FailureModel model;
+  model.step_s = 2;
+  model.steps = 200'000;
+  model.ranks = 1024;
+  model.mtbf_s = 1024 * 6 * 3600.0;  // a failure of the job every six hours
+  model.save_s = 20;
+  model.restart_s = 300;
+  model.histories = 400;
+  model.seed = 3;
+  return model;
+}
+
+TEST(Goodput, HistoriesAgreeWithTheFormula) {
+  for (const int64_t every : {50, 200, 500, 2000}) {
+    FailureModel model = long_run();
+    model.save_every = every;
+    const Goodput drawn = simulate_failures(model);
+    // The formula saves behind the last step, too, and knows no end of a run: one cycle of many.
+    EXPECT_NEAR(drawn.wall_s / expected_wall_s(model, every), 1, 0.03) << every;
+    EXPECT_NEAR(drawn.wall_s, drawn.useful_s + drawn.saving_s + drawn.lost_s + drawn.restarting_s,
+                1e-6 * drawn.wall_s);
+    EXPECT_LE(drawn.wall_low_s, drawn.wall_s);
+    EXPECT_GE(drawn.wall_high_s, drawn.wall_s);
+  }
+}
+
+TEST(Goodput, ASaveThatIsBeingWrittenDoesNotCount) {
+  FailureModel model = long_run();
+  model.save_every = 200;
+  const Goodput at_once = simulate_failures(model);
+  model.write_s = 300;
+  const Goodput later = simulate_failures(model);
+  EXPECT_NEAR(later.lost_s - at_once.lost_s, at_once.failures * 300, 0.1 * at_once.lost_s);
+  EXPECT_NEAR(later.wall_s / expected_wall_s(model, 200), 1, 0.03);
+  // And the next save does not begin before it is done.
+  model.save_every = 0;
+  model.save_s = 0.001;
+  EXPECT_EQ(best_save_every(model), 150);
+}
+
+TEST(Goodput, TheBestIntervalIsThatOfYoungAndDaly) {
+  for (const double save : {1.0, 20.0, 120.0}) {
+    FailureModel model = long_run();
+    model.save_s = save;
+    const double between = model.mtbf_s / static_cast<double>(model.ranks);
+    const double young = std::sqrt(2 * save * between);
+    const double x = std::sqrt(save / (2 * between));
+    const double daly = young * (1 + x / 3 + x * x / 9) - save;
+    const double best = static_cast<double>(best_save_every(model)) * model.step_s;
+    EXPECT_NEAR(best / daly, 1, 0.02) << save;
+    EXPECT_NEAR(best / young, 1, 0.15) << save;
+    const Goodput chosen = simulate_failures(model);
+    for (const double factor : {0.25, 4.0}) {
+      FailureModel other = model;
+      other.save_every = std::max<int64_t>(
+          1, static_cast<int64_t>(factor * static_cast<double>(chosen.save_every)));
+      EXPECT_LT(chosen.wall_s, simulate_failures(other).wall_s) << save << " " << factor;
+    }
+  }
+}
+
+TEST(Goodput, OneSeedIsOneHistory) {
+  FailureModel model = long_run();
+  const double first = simulate_failures(model).wall_s;
+  EXPECT_EQ(simulate_failures(model).wall_s, first);
+  model.seed = 4;
+  EXPECT_NE(simulate_failures(model).wall_s, first);
+  model.mtbf_s = 1e18;
+  model.save_s = 0;
+  EXPECT_NEAR(simulate_failures(model).share(), 1, 1e-9);
+  model.step_s = 0;
+  EXPECT_THROW(simulate_failures(model), UsageError);
+  model = long_run();
+  model.mtbf_s = 1024 * 20.0;  // a restart takes fifteen times as long as ranks last
+  EXPECT_THROW(simulate_failures(model), UsageError);
+}
+
+TEST(ModelledRecord, IsARecordLikeAnyOther) {
+  const TemporaryFolder folder;
+  Cluster cluster = nodes_of(2, 4);
+  cluster.stragglers.jitter = 0.02;
+  Json options = asked_of(2, "bookkeeping");
+  options["profile"] = "layers";
+  const records::Result record =
+      modelled_record(resolve_for(options, cluster), cluster, 3, folder.path());
+  EXPECT_EQ(record.status, "ok");
+  ASSERT_EQ(record.steps.size(), 3U);
+  EXPECT_NE(record.steps[0].time_ms, record.steps[1].time_ms);
+  EXPECT_EQ(record.ranks.size(), 8U);
+  EXPECT_TRUE(record.modelled.starts_with("every figure"));
+  EXPECT_EQ(record.options["world"], "modelled:8 = 2 x 4 test, infiniband");
+  EXPECT_TRUE(std::all_of(record.comm.begin(), record.comm.end(),
+                          [](const records::Collective& kind) { return kind.modelled; }));
+  EXPECT_GT(record.layers.size(), 16U * 7);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "trace.rank7.json.gz") ||
+              std::filesystem::exists(folder.path() / "trace.rank7.json"));
+  const std::vector<std::string> defects = records::check_record(records::json_of(record));
+  EXPECT_TRUE(defects.empty()) << defects[0];
+
+  cluster.memory_bytes = 1e9;
+  const records::Result refused = modelled_record(resolve_for(options, cluster), cluster, 3);
+  EXPECT_EQ(refused.status, "oom");
+  EXPECT_EQ(refused.phase, "plan");
+  EXPECT_FALSE(refused.savings.empty());
+}
+
+}  // namespace
+}  // namespace moonshard::plan

@@ -1,0 +1,187 @@
+// Critical paths of traces in which one knows what waited for what.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/check.h"
+#include "tests/runtime/tracing/trace_text.h"
+
+namespace moonshard::tracing {
+namespace {
+
+// Two kernels back to back; the host launches both early and waits at the end.
+TraceText device_bound() {
+  TraceText text;
+  text.range("data", 0, 10).range("forward", 10, 90);
+  text.call("cudaLaunchKernel", 12, 4, 1).call("cudaLaunchKernel", 18, 4, 2);
+  text.kernel("gemm", 20, 50, 1).kernel("relu", 71, 20, 2);
+  text.call("cudaDeviceSynchronize", 24, 71, 3);
+  return text;
+}
+
+TEST(CriticalPath, OfADeviceBoundStepIsItsKernels) {
+  const CriticalPath path = path_of(device_bound().read());
+  EXPECT_DOUBLE_EQ(path.length_us(), 100);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "gemm"), 50);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "relu"), 20);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "(between kernels)"), 1);
+  EXPECT_DOUBLE_EQ(time_of(path.kinds, "kernel"), 70);
+  EXPECT_DOUBLE_EQ(time_of(path.phases, "forward"), 70 + 1 + 8 + 2 + 4 + 5);
+  for (const auto* parts : {&path.kinds, &path.phases, &path.layers, &path.names})
+    EXPECT_DOUBLE_EQ(sum_of(*parts), 100);
+}
+
+TEST(CriticalPath, HasNoHoles) {
+  const CriticalPath path = path_of(device_bound().read());
+  double at = path.begin_us;
+  for (const PathSegment& segment : path.segments) {
+    EXPECT_DOUBLE_EQ(segment.start_us, at);
+    at = segment.end_us;
+  }
+  EXPECT_DOUBLE_EQ(at, path.end_us);
+}
+
+TEST(CriticalPath, OfAStepThatWaitsForTheHostIsTheHost) {
+  TraceText text;
+  text.range("forward", 0, 300);
+  text.op("aten::slow", 5, 190).call("cudaLaunchKernel", 200, 4, 1).kernel("tiny", 206, 3, 1);
+  text.op("aten::more", 210, 80);
+  const CriticalPath path = path_of(text.read());
+  EXPECT_GT(time_of(path.names, "aten::slow"), 180);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "tiny"), 0);
+}
+
+// Gradients are sent on another stream, which the update waits for.
+TraceText two_streams(const std::string& waits) {
+  TraceText text;
+  text.range("backward", 0, 400).range("update", 400, 200);
+  text.call("cudaLaunchKernel", 10, 2, 1).kernel("gemm", 16, 100, 1);
+  text.call("cudaEventRecord", 14, 1, 2).call("cudaStreamWaitEvent", 16, 1, 3);
+  text.call("ncclLaunch", 18, 2, 4).kernel("ncclDevKernel_AllReduce", 120, 300, 4, 13);
+  text.call("cudaEventRecord", 22, 1, 5).call("cudaStreamWaitEvent", 24, 1, 6);
+  text.call("cudaLaunchKernel", 26, 2, 7).kernel("adam", 424, 50, 7);
+  text.call("cudaDeviceSynchronize", 30, 450, 8);
+  if (!waits.empty()) text.raw(waits);
+  return text;
+}
+
+TEST(CriticalPath, FollowsStreamsThatWaitForEachOther) {
+  const CriticalPath path = path_of(two_streams("").read());
+  EXPECT_DOUBLE_EQ(time_of(path.kinds, "communication"), 300);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "gemm"), 100);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "adam"), 50);
+}
+
+TEST(CriticalPath, TakesWaitsFromTheTraceWhereItNamesThem) {
+  const TraceData trace =
+      two_streams(
+          R"({"ph":"X","cat":"cuda_sync","name":"Stream Wait Event","pid":"gpu","tid":7,"ts":24,"dur":1,
+              "args":{"stream":7,"correlation":6,"wait_on_stream":13,"wait_on_cuda_event_record_corr_id":5}})")
+          .read();
+  ASSERT_EQ(trace.waits.size(), 1u);
+  const HostLabels labels = label_hosts(trace);
+  EXPECT_TRUE(build_graph(trace, labels, find_steps(trace).front()).waits_are_known);
+  EXPECT_DOUBLE_EQ(time_of(path_of(trace).kinds, "communication"), 300);
+}
+
+// One launch, many kernels on two streams, in the order of stream and time.
+TEST(CriticalPath, OfACudaGraphFollowsItsStreams) {
+  TraceText text;
+  text.range("graph", 0, 200).call("cudaGraphLaunch", 5, 10, 1);
+  text.kernel("a", 20, 30, 1).kernel("b", 51, 40, 1).kernel("side", 51, 60, 1, 9);
+  text.kernel("join", 113, 20, 1).call("cudaStreamSynchronize", 16, 120, 2);
+  const TraceData trace = text.read();
+  const HostLabels labels = label_hosts(trace);
+  EXPECT_EQ(build_graph(trace, labels, find_steps(trace).front()).num_graph_kernels, 4u);
+  const CriticalPath path = path_of(trace);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "a"), 30);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "side"), 60);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "b"), 0);
+  EXPECT_DOUBLE_EQ(time_of(path.phases, "graph"), path.length_us());
+}
+
+// A kernel that fills the device lets a small one in when its last blocks run out.
+TEST(CriticalPath, GoesThroughTheKernelThatHadTheDevice) {
+  TraceText text;
+  text.range("backward", 0, 1100);
+  text.call("cudaLaunchKernel", 2, 2, 1).kernel("big", 10, 1000, 1);
+  text.call("cudaMemcpyAsync", 6, 2, 2).kernel("copy", 960, 80, 2, 13, "gpu_memcpy");
+  text.call("cudaDeviceSynchronize", 10, 1035, 3);
+  const CriticalPath path = path_of(text.read());
+  EXPECT_DOUBLE_EQ(time_of(path.names, "big"), 950);
+  EXPECT_DOUBLE_EQ(time_of(path.kinds, "memcpy"), 80);
+}
+
+// A backward pass runs on a thread of its own while the main thread waits.
+TEST(CriticalPath, GoesOverToTheThreadThatWorks) {
+  TraceText text;
+  text.range("backward", 0, 1000).op("aten::sum", 10, 90);
+  text.op("autograd::engine::evaluate_function: MmBackward0", 120, 700, 2);
+  text.op("aten::mm", 130, 600, 2).op("aten::add_", 850, 140);
+  const CriticalPath path = path_of(text.read());
+  EXPECT_DOUBLE_EQ(time_of(path.names, "aten::mm"), 600);
+  EXPECT_DOUBLE_EQ(time_of(path.phases, "backward"), 1000);
+}
+
+TEST(CriticalPath, NamesLayersOfRanges) {
+  TraceText text;
+  text.range("forward", 0, 100).range("model.layers.3.mlp", 10, 60).op("aten::mm", 12, 50);
+  const CriticalPath path = path_of(text.read());
+  EXPECT_DOUBLE_EQ(time_of(path.layers, "model.layers.3.mlp"), 60);
+}
+
+TEST(CriticalPath, OfPyTorchsTracesIsByStep) {
+  TraceText text;
+  text.range("ProfilerStep#4", 0, 100).range("ProfilerStep#5", 100, 150);
+  text.op("aten::linear", 10, 40).op("autograd::engine::evaluate_function: AddmmBackward0", 60, 20);
+  text.range("Optimizer.step#AdamW.step", 200, 40).op("aten::_foreach_add_", 205, 30);
+  const TraceData trace = text.read();
+  ASSERT_EQ(find_steps(trace).size(), 2u);
+  EXPECT_DOUBLE_EQ(path_of(trace, 1).length_us(), 150);
+  EXPECT_DOUBLE_EQ(time_of(path_of(trace, 1).phases, "optimizer"), 40);
+  EXPECT_DOUBLE_EQ(time_of(path_of(trace, 0).phases, "backward"), 20);
+}
+
+TEST(CriticalPath, FindsCallsByArrowsWhereNothingElseNamesThem) {
+  TraceText text;
+  text.range("forward", 0, 100);
+  text.span("cuda_runtime", "cudaLaunchKernel", "host", 1, 10, 4);
+  text.span("kernel", "gemm", "gpu", 7, 20, 50);
+  text.raw(R"({"ph":"s","id":5,"pid":"host","tid":1,"ts":10,"cat":"ac2g","name":"ac2g"})");
+  text.raw(R"({"ph":"f","id":5,"pid":"gpu","tid":7,"ts":20,"cat":"ac2g","name":"ac2g"})");
+  const TraceData trace = text.read();
+  const HostLabels labels = label_hosts(trace);
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    if (trace.events[i].kind == EventKind::Kernel) {
+      EXPECT_NE(labels.call_of[i], kNone);
+    }
+  }
+}
+
+TEST(CriticalPath, OfACompressedTraceOfAnH200IsWhole) {
+  const TraceData trace = read_events(std::string(MOONSHARD_SOURCE_DIR) +
+                                      "/examples/results/bench_gpu/points/c939868dade1a68b/"
+                                      "trace.rank0.json.gz");
+  EXPECT_EQ(trace.device, "NVIDIA H200");
+  const CriticalPath path = path_of(trace);
+  EXPECT_NEAR(sum_of(path.kinds), path.length_us(), 0.01);
+  EXPECT_GT(time_of(path.kinds, "kernel"), 0.9 * path.length_us());
+}
+
+TEST(TraceReader, RefusesWhatIsNoTrace) {
+  const TemporaryFolder folder;
+  const auto problem = [&](const std::string& text) -> std::string {
+    std::ofstream(folder.path() / "trace.json") << text;
+    try {
+      read_events(folder.path() / "trace.json");
+    } catch (const IoError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(problem("{\"other\": 1}"), testing::HasSubstr("no traceEvents"));
+  EXPECT_THAT(problem("{\"traceEvents\": []}"), testing::HasSubstr("expected a trace with spans"));
+  EXPECT_THAT(problem("{\"traceEvents\": [{\"ph\":"), testing::HasSubstr("trace.json"));
+}
+
+}  // namespace
+}  // namespace moonshard::tracing
