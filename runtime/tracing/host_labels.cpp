@@ -284,6 +284,8 @@ std::vector<StepWindow> find_steps(const TraceData& trace) {
       phased.back().end_us = std::max(phased.back().end_us, event.end_us());
     }
   }
+  // No thread ran a plan's simulated step: its lane of phases is a ruler.
+  if (trace.is_modelled) return {{first, last, kNone}};
   std::vector<StepWindow>& found = profiled.empty() ? phased : profiled;
   if (found.empty()) found.push_back({first, last, busiest});
   std::sort(found.begin(), found.end(),

@@ -1531,7 +1531,8 @@ local TracePath = {}
 ---@field predicted_ms number with the changes
 ---@field change_percent number of the traced step
 ---@field measured_ms number? median of the steps that were measured without a trace
----@field predicted_measured_ms number? that median, changed by the same share
+---@field predicted_measured_ms number? what that median would be
+---@field host_scale number? the host's time without the trace, of that in it: with it the graph gives the measured median
 ---@field removed_device_ms number work of the device that is gone, on the critical path or not
 ---@field removed_host_ms number the same of the host
 ---@field kinds table[] the critical path that would be, by kind

@@ -30,7 +30,8 @@ end)
 
 describe("options of another wrapper", function()
   it("are refused by ms.ddp, ms.fsdp, ms.trainer and ms.resolve", function()
-    assert.matches("parallel: option 'sharding' means nothing to parallel = ddp (takes reduce_dtype, no_sync, bucket_mb, unit_policies); leave it out",
+    assert.matches("parallel: option 'sharding' means nothing to parallel = ddp "
+      .. "(takes reduce_dtype, no_sync, bucket_mb, unit_policies); leave it out",
       message_of(ms.ddp, { sharding = "zero2" }), 1, true)
     assert.matches("option 'bucket_mb' means nothing to parallel = fsdp", message_of(ms.fsdp, { bucket_mb = 1 }), 1, true)
     assert.matches("option 'wrap' means nothing to parallel = none", message_of(ms.resolve, { wrap = "none" }), 1, true)

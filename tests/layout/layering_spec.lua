@@ -102,10 +102,12 @@ describe("layers", function()
   end)
 
   it("inside the runtime no arrow turns back", function()
-    -- base < {records, input, core, accountant, analysis, tracing} < profile < comm < {models, data, sharding, weights} < {privacy, optim} < train
+    -- base < {records, input, core, accountant, analysis, tracing} < profile < comm < {models, data, sharding, weights} < {privacy, optim}
+    -- < train
     -- < {checkpoint, experiment, generate, plan, verify, audit}. Folders of one level may see each other: data takes its shapes from
     -- models.
-    local level = { base = 0, records = 1, core = 1, accountant = 1, analysis = 1, input = 1, tracing = 1, profile = 2, comm = 3, models = 4, data = 4,
+    local level = { base = 0, records = 1, core = 1, accountant = 1, analysis = 1, input = 1, tracing = 1, profile = 2, comm = 3,
+      models = 4, data = 4,
       sharding = 4, weights = 4, privacy = 5, optim = 5, train = 6, checkpoint = 7, experiment = 7, generate = 7, plan = 7, verify = 7,
       audit = 7 }
     local launch_sees = { base = true, records = true, core = true, profile = true, comm = true, launch = true }

@@ -66,6 +66,27 @@ describe("ms.trace.what_if", function()
     os.remove(file)
   end)
 
+  it("predicts the plain step that an H200 was measured with, from the private step's trace", function()
+    local folder = root .. "examples/results/what_if_h200"
+    local plain = {}
+    local points = ms.load(folder).points
+    for _, point in ipairs(points) do
+      local key = point.options.model .. point.options.seq_length
+      if point.options.mode == "none" then plain[key] = point.metrics.median_time_ms end
+    end
+    local traced = 0
+    for _, point in ipairs(points) do
+      local path = folder .. "/points/" .. point.id
+      if support.exists(path .. "/trace.rank0.json.gz") then
+        local forecast = ms.trace.what_if(path, { norms = true })
+        local measured = plain[point.options.model .. point.options.seq_length]
+        assert.is_true(math.abs(forecast.predicted_measured_ms / measured - 1) < 0.05)
+        traced = traced + 1
+      end
+    end
+    assert.are.equal(2, traced)
+  end)
+
   it("leaves out the first of two backward passes", function()
     local file = traced_step "flash"
     assert.truthy(tostring(ms.trace.what_if(file, { norms = true })):find("first of two backward passes", 1, true))

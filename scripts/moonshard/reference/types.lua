@@ -189,7 +189,7 @@ return {
       { "simulate", "([options]) -> Runs", "Writes simulated steps of a plan as a run folder, marked as modelled: steps, out, name, place." },
       { "row", "([place]) -> table", "A plan that fits, by its place." },
     } },
-  { name = "TracePath", text = "The critical path of a traced step; made by ms.trace.path. Prints as tables.", module = "moonshard.trace",
+  { name = "TracePath", text = "The critical path of a traced step; made by ms.trace.path. Prints as tables.",
     fields = {
       { "step_ms", "number", "length of the step, and of the path" },
       { "kinds", "table[]", "its parts by kind (host, kernel, communication, memcpy, gap), largest first: name, ms, percent, count" },
@@ -212,7 +212,6 @@ return {
     },
     methods = {} },
   { name = "TraceForecast", text = "What a traced step would take after changes; made by ms.trace.what_if. Prints as text.",
-    module = "moonshard.trace",
     fields = {
       { "step_ms", "number", "as traced" },
       { "predicted_ms", "number", "with the changes" },
@@ -226,7 +225,7 @@ return {
       { "notes", "string[]", "what was assumed, and what could not be answered" },
     },
     methods = {} },
-  { name = "TraceDiff", text = "What differs between two traces; made by ms.trace.diff. Prints as tables.", module = "moonshard.trace",
+  { name = "TraceDiff", text = "What differs between two traces; made by ms.trace.diff. Prints as tables.",
     fields = {
       { "before", "table", "file, what, device, steps, step_ms, device_ms" },
       { "after", "table", "the same of the other" },

@@ -167,6 +167,18 @@ TEST(CriticalPath, OfACompressedTraceOfAnH200IsWhole) {
   EXPECT_GT(time_of(path.kinds, "kernel"), 0.9 * path.length_us());
 }
 
+// A plan's simulated step has streams and a ruler of phases, and no host.
+TEST(CriticalPath, OfASimulatedStepIsThatOfItsStreams) {
+  TraceText text;
+  text.head("\"modelled\":true,").range("forward (modelled)", 0, 300, 0);
+  text.span("modelled", "all_gather (modelled)", "host", 3, 0, 100);
+  text.span("modelled", "forward (modelled)", "host", 2, 101, 199);
+  const CriticalPath path = path_of(text.read());
+  EXPECT_DOUBLE_EQ(time_of(path.kinds, "communication"), 100);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "forward (modelled)"), 199);
+  EXPECT_DOUBLE_EQ(time_of(path.phases, "forward"), 200);
+}
+
 TEST(TraceReader, RefusesWhatIsNoTrace) {
   const TemporaryFolder folder;
   const auto problem = [&](const std::string& text) -> std::string {
