@@ -27,8 +27,7 @@ class Walk {
         gathers_(model, sharding, situation, ledger_),
         gradients_(model, ways.is_private, sharding, situation, ledger_) {
     again_ = makes_product_again(model, groups_);
-    offloads_ = std::any_of(units_.begin(), units_.end(),
-                            [](const PlannedUnit& unit) { return unit.offloads; });
+    offloads_ = std::ranges::any_of(units_, &PlannedUnit::offloads);
   }
 
   MemoryPlan run() {
@@ -259,8 +258,8 @@ class Walk {
     }
     for (size_t i = 0; i < model_.block.size(); ++i) {
       const PlannedLayer& layer = model_.block[i];
-      if (!layer.is_small && !layer.one_position) continue;
-      if (!layer.trained && layer.bias == 0) continue;  // nothing is handed over
+      const bool is_handed_over = layer.trained || layer.bias > 0;
+      if (!is_handed_over || (!layer.is_small && !layer.one_position)) continue;
       if (sums_in_backward(pass)) {
         add_gradient(stretch, gradient_bytes(layer));
       } else if (pass == 0) {
@@ -379,8 +378,7 @@ class Walk {
   std::vector<BlockGroup> groups_;
   const models::ActivationBytes& kept_;
   double rows_, s_;
-  bool again_ = false;  ///< makes_product_again
-  bool offloads_ = false;
+  bool again_ = false, offloads_ = false;  ///< again: makes_product_again
   MemoryLedger ledger_;
   GatherWalk gathers_;
   GradientWalk gradients_;

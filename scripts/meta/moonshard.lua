@@ -1477,7 +1477,7 @@ function Plan:row(place) end
 ---@return string
 function Plan:script(place) end
 
----Writes simulated steps of a plan as a run folder, marked as modelled: steps, out, name, place.
+---Writes simulated steps as a run folder, marked as modelled: steps, out, name, place.
 ---```lua
 ---local plan = ms.plan { model = "llama3-tiny", gpu = "h200", batch_size = 2, seq_length = 16, search = false }
 ---print(plan:simulate({ steps = 2 }).points[1].options.world:match "^modelled")  --> modelled

@@ -190,6 +190,29 @@ describe("predictions beside the records of plan_h200", function()
     assert.is_true(math.abs(plan.step_ms / point.metrics.median_time_ms - 1) < 0.05)
   end)
 
+  it("leave room for the largest tensor: no held-out point that ran out of memory is said to fit", function()
+    local count = 0
+    for _, point in ipairs(ms.load(support.root() .. "/examples/results/plan_heldout").points) do
+      if point.status == "oom" then
+        count = count + 1
+        assert.is_false(prediction_of(point).fits, point.options.model .. " " .. point.options.mode)
+      end
+    end
+    assert.are.equal(4, count)
+  end)
+
+  it("know what 16-bit states and engine auto cost", function()
+    local seen = 0
+    for _, point in ipairs(ms.load(support.root() .. "/examples/results/plan_heldout").points) do
+      local o = point.options
+      if point.status == "ok" and (o.state_dtype == "bfloat16" or o.mode == "auto" and o.model == "llama3.2-1b") then
+        seen = seen + 1
+        assert.is_true(math.abs(prediction_of(point).step_ms / point.metrics.median_time_ms - 1) < 0.12, o.model .. " " .. o.mode)
+      end
+    end
+    assert.are.equal(6, seen)
+  end)
+
   it("bound the memory of engine auto", function()
     local point, plan = find(function(o) return o.mode == "auto" end)
     assert.is_true(plan.peak_at_most_bytes >= 0.97 * point.metrics.peak_memory_bytes)

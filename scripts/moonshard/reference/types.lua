@@ -186,7 +186,7 @@ return {
       { "script", "([place]) -> text", "The Lua script that runs a plan." },
       { "sweep_script", "([place]) -> text", "A sweep around a plan: its neighbours in batch, checkpointing and engine." },
       { "trace", "(file[, place])", "Writes the simulated step as a Chrome trace, marked as modelled." },
-      { "simulate", "([options]) -> Runs", "Writes simulated steps of a plan as a run folder, marked as modelled: steps, out, name, place." },
+      { "simulate", "([options]) -> Runs", "Writes simulated steps as a run folder, marked as modelled: steps, out, name, place." },
       { "row", "([place]) -> table", "A plan that fits, by its place." },
     } },
   { name = "TracePath", text = "The critical path of a traced step; made by ms.trace.path. Prints as tables.",

@@ -133,6 +133,28 @@ TEST(Prediction, MoreRanksHoldLess) {
   EXPECT_GT(with.time.step_ms, without.time.step_ms);
 }
 
+TEST(Prediction, AutoRunsBackwardTwiceOnlyWhereABudgetWasGiven) {
+  Json options = sharded("pre", true);
+  options["mode"] = "auto";
+  options["batch_size"] = 256;
+  EXPECT_FALSE(predicted(options, cluster_of(1)).two_passes);
+  options["memory_budget_mb"] = 64;
+  EXPECT_TRUE(predicted(options, cluster_of(1)).two_passes);
+}
+
+TEST(Prediction, FitsOnlyWithRoomForTheLargestTensorTwice) {
+  Json options = sharded("pre", true);
+  options["task"] = "lm";
+  options["batch_size"] = 64;
+  Cluster cluster = cluster_of(1);
+  const double peak = predicted(options, cluster).most_bytes;
+  const double scores = 64.0 * 512 * 128256 * 2;
+  cluster.memory_bytes = 1.03 * peak + 0.5 * scores;
+  EXPECT_FALSE(predicted(options, cluster).fits);
+  cluster.memory_bytes = 1.04 * peak + scores;
+  EXPECT_TRUE(predicted(options, cluster).fits);
+}
+
 TEST(PlanSearch, TheFrontHasNoPointThatAnotherBeats) {
   SearchSpace space;
   Cluster cluster = cluster_of(8);
