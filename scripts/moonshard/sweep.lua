@@ -324,8 +324,8 @@ function Sweep:run(options)
     return runs.none { path = resume or self.out, name = self.name, axes = self.axes, baseline = self.baseline }
   end
   if options.launcher == "slurm" and self.own_run and not (self.by_command and self.by_command.words) then
-    blame("sweep:run: launcher = slurm: expected a function of a script that 'moonshard run' or 'moonshard sweep' runs, which a task can run "
-      .. "again, got one of the prompt; use launcher = local")
+    blame("sweep:run: launcher = slurm: expected a function of a script that 'moonshard run' or 'moonshard sweep' runs, and that a task "
+      .. "can run again, got one of the prompt; use launcher = local")
   end
   local runner = require(options.launcher == "slurm" and "moonshard.sweep.slurm" or "moonshard.sweep.runner")
   if runner.check then runner.check() end
