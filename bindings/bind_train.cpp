@@ -1,6 +1,8 @@
 // Training piece by piece for Lua: ms.trainer and what it is put together from.
 #include <ATen/ATen.h>
 
+#include <optional>
+
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
@@ -210,11 +212,14 @@ train::StepReport checked_step(const Arguments& args, train::Trainer& trainer) {
     options.batch_size = shape.batch_size;
     options.seq_length = shape.seq_length;
   }
-  const plan::StepMemoryWatch watch(trainer.model().seam().anchor.device());
+  // A trace listens to the allocators by the same way, and for longer than a step.
+  std::optional<plan::StepMemoryWatch> watch;
+  if (!trainer.traces_next_step()) watch.emplace(trainer.model().seam().anchor.device());
   try {
     return args.missing(2) ? trainer.step() : trainer.step(batch);
   } catch (const OutOfMemoryError& error) {
-    watch.rethrow(error, options, trainer.world().size());
+    if (!watch) throw;
+    watch->rethrow(error, options, trainer.world().size());
   }
 }
 

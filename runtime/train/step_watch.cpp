@@ -136,6 +136,11 @@ void StepWatch::finish_trace() {
   }
 }
 
+bool StepWatch::traces_next_step(int rank) {
+  if (trace_steps_ == 0 && !wishes.details) take_request(rank);
+  return trace_steps_ > 0;
+}
+
 void StepWatch::begin(const profile::TraceInfo& who) {
   MS_CHECK(
       step_ == nullptr,
@@ -143,8 +148,7 @@ void StepWatch::begin(const profile::TraceInfo& who) {
   who_ = who;
   // A trace hears of memory by the same way as the ledger does: details end it early.
   if (wishes.details) finish_trace();
-  if (trace_steps_ == 0 && !wishes.details) take_request(who.rank);
-  if (trace_steps_ > 0 && trace_ == nullptr && !profile::trace_is_recording())
+  if (traces_next_step(who.rank) && trace_ == nullptr && !profile::trace_is_recording())
     trace_ = std::make_unique<profile::Trace>(device_);
   const bool timeline = wishes.timeline || wishes.details || log_wish() == Log::Layers;
   const bool ledger = wishes.details && !profile::trace_holds_this_thread();

@@ -51,6 +51,8 @@ class StepWatch {
   ~StepWatch();
 
   void ask_for_trace(int64_t steps, const std::filesystem::path& file);
+  /// Whether the next step goes into a trace, also one that a signal has asked for by now.
+  bool traces_next_step(int rank);
   void begin(const profile::TraceInfo& who);
   /// Fills in the report's spans and details; writes the log and, after its last step, the trace.
   void end(StepReport& report);

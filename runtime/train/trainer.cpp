@@ -84,6 +84,10 @@ void Trainer::trace(int64_t steps, const std::filesystem::path& file) {
   watch_->ask_for_trace(steps, file);
 }
 
+bool Trainer::traces_next_step() {
+  return watch_->traces_next_step(parts_.world->rank());
+}
+
 std::string Trainer::half_done() const {
   return half_restored_ ? "resume" : half_updated_ ? "step" : "";
 }

@@ -101,6 +101,8 @@ class Trainer {
   void record_details(bool on);
   /// The next steps go into a Chrome trace, written when they are done. SIGUSR2 does the same.
   void trace(int64_t steps, const std::filesystem::path& file);
+  /// Whether the next step goes into one.
+  bool traces_next_step();
   /// Keep each layer's norms in the reports.
   void record_layers(bool on) { record_layers_ = on; }
   /// Called in every step with the gradients as the optimizer will use them: clipped, noised,

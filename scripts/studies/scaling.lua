@@ -169,7 +169,7 @@ local by_link = figure(("Scaling by link: %d GPUs"):format(ranks_by_link),
   local places = {}
   for i in ipairs(links) do places[i] = i - 1 end
   return { kind = "bars", title = workload.name, x = { label = "link of a node", categories = names },
-    y = { label = "modelled speed", unit = "%" }, series = lists.map(cases_of(workload), function(case)
+    y = { label = "speed", unit = "%" }, series = lists.map(cases_of(workload), function(case)
       local own = select("link", workload, case)
       local alone = lists.select(select("weak", workload, case), function(row) return row.ranks <= gpus and row.fits end)
       local base = alone[#alone]

@@ -38,9 +38,16 @@ std::vector<std::string> own_metrics(const std::vector<std::string>& metrics) {
   return own;
 }
 
+bool is_all_simulated(const Workspace& workspace) {
+  const std::vector<PointRef>& shown = workspace.shown();
+  return !shown.empty() &&
+         std::ranges::all_of(shown, [&](PointRef ref) { return workspace.is_simulated(ref); });
+}
+
 // The peak of the measured steps has a name of its own: memory panels show that of another step.
-std::string title_of(const std::string& metric) {
-  if (metric == "peak_memory_bytes") return "measured peak";
+std::string title_of(const Workspace& workspace, const std::string& metric) {
+  if (metric == "peak_memory_bytes")
+    return is_all_simulated(workspace) ? "modelled peak" : "measured peak";
   return metric == "median_time_ms" ? "median" : metric_format(metric).title;  // with its unit
 }
 
@@ -165,7 +172,7 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
     if (column.kind != ColumnKind::Metric || !column.key.ends_with("_bytes")) continue;
     // Gibibytes where mebibytes would have five digits.
     const bool large = look.largest >= 10.0 * (1 << 30);
-    column.title = with_unit(title_of(column.key), large ? "GiB" : "MiB");
+    column.title = with_unit(title_of(workspace, column.key), large ? "GiB" : "MiB");
     column.factor = large ? 1.0 / (1 << 30) : 1.0 / (1 << 20);
   }
 }
@@ -184,7 +191,7 @@ std::vector<TableColumn> all_columns(const Workspace& workspace) {
     if (columns.size() >= kMaxColumns || !known.insert(column.id()).second) return;
     if (kind == ColumnKind::Metric) {
       const MetricFormat format = metric_format(key);
-      column.title = with_unit(title_of(key), format.unit);
+      column.title = with_unit(title_of(workspace, key), format.unit);
       column.factor = format.factor;
     } else if (kind == ColumnKind::Overhead) {
       column.title = find_overhead_figure(key)->column;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/viewer/grid_run.h"
+#include "tests/viewer/reader_support.h"
 #include "tests/viewer/sample_run.h"
 
 namespace moonshard::viewer {
@@ -51,6 +52,12 @@ TEST_F(RunTableModel, HasAxesAndMetricsWithUnitsAsColumns) {
   EXPECT_TRUE(column("seq_length")->numeric);
   EXPECT_FALSE(column("mode")->numeric);
   EXPECT_EQ(cell_text(workspace_, *column("peak_memory_bytes"), {0, 0}), "100");
+}
+
+TEST_F(RunTableModel, NothingOfASimulatedRunIsCalledMeasured) {
+  load({source_folder() / "examples/results/scaling_modelled"});
+  ASSERT_TRUE(column("peak_memory_bytes"));
+  EXPECT_EQ(column("peak_memory_bytes")->title, "modelled peak [GiB]");
 }
 
 TEST_F(RunTableModel, OffersEveryOptionAndKnowsWhichDiffer) {
