@@ -80,16 +80,15 @@ class SystemDisk final : public Disk {
   int64_t time() override { return std::time(nullptr); }
 
   int64_t process() override { return ::getpid(); }
+  // One that has ended is still there until its parent has asked how.
   bool is_alive(int64_t process) override {
-    return process > 0 && (::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
+    if (process <= 0 || (::kill(static_cast<pid_t>(process), 0) != 0 && errno != EPERM))
+      return false;
+    std::string state;
+    return !(status_fields(process) >> state) || (state != "Z" && state != "X");
   }
   double began(int64_t process) override {
-    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    // Behind the name, which may have anything in it: state is field 3, the start field 22.
-    const size_t name_end = text.rfind(')');
-    if (name_end == std::string::npos) return 0;
-    std::istringstream fields(text.substr(name_end + 1));
+    std::istringstream fields = status_fields(process);
     std::string skipped;
     for (int i = 3; i < 22; ++i) fields >> skipped;
     double ticks = 0;
@@ -104,6 +103,14 @@ class SystemDisk final : public Disk {
   }
 
  private:
+  // Behind the name, which may have anything in it: state is field 3, the start field 22.
+  static std::istringstream status_fields(int64_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const size_t name_end = text.rfind(')');
+    return std::istringstream(name_end == std::string::npos ? "" : text.substr(name_end + 1));
+  }
+
   std::mutex mutex_;
   std::set<std::string> lasting_;
 };

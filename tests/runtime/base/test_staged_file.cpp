@@ -196,6 +196,17 @@ TEST(AtomicFile, SweepsOnlyWhatDeadWritersLeft) {
   EXPECT_TRUE(is_temporary_name("b.json" + mark + "1.0"));
 }
 
+TEST(AtomicFile, SweepsWhatOneLeftWhoseEndNobodyHasAskedForYet) {
+  const TemporaryFolder folder;
+  const pid_t ended = ::fork();
+  if (ended == 0) ::_exit(0);
+  siginfo_t how{};
+  ::waitid(P_PID, static_cast<id_t>(ended), &how, WEXITED | WNOWAIT);
+  std::ofstream(folder.path() / fmt::format("a.json.moonshard-tmp.{}.0", ended)) << "x";
+  EXPECT_EQ(sweep_stale_temporaries(folder.path()), 1);
+  ::waitpid(ended, nullptr, 0);
+}
+
 TEST(AtomicFile, SweepsWhatWasLeftByOneWhoseNumberIsAnothersNow) {
   const TemporaryFolder folder;
   const auto name = folder.path() / ("a.json.moonshard-tmp." + std::to_string(::getpid()) + ".0");
