@@ -26,6 +26,15 @@ constexpr std::pair<std::string_view, std::string_view> kOwnFigures[] = {
     {"memory_bytes", "Peak memory above that of its baseline."},
     {"memory_percent", "Peak memory above that of its baseline, as a share of it."},
     {"run", "Name of the run folder."},
+    // Of simulated runs (moonshard plan --simulate).
+    {"machine", "The GPU that was simulated."},
+    {"gpus", "GPUs of a simulated node."},
+    {"nodes", "Nodes of the simulated cluster."},
+    {"nics", "Network adapters of a simulated node, which its GPUs share; 0: one per GPU."},
+    {"node_link", "Link of a network adapter between simulated nodes."},
+    {"slow_ranks", "Simulated ranks that compute slower, drawn by seed."},
+    {"slow_by", "How much longer slow ranks compute, as a share."},
+    {"jitter", "Spread of every simulated operation's time."},
 };
 
 // "engine auto: …" as "Engine auto: …."; names of engines, wrappers and the like stay as they are
