@@ -204,21 +204,21 @@ Json norms_by_layer(const train::StepReport& report) {
 
 // A step; where memory runs out, the error says what was held and what would save it.
 train::StepReport checked_step(const Arguments& args, train::Trainer& trainer) {
-  experiment::ExperimentOptions options = *args.self<TrainerHandle>("Trainer").options;
-  Batch batch;
-  if (!args.missing(2)) {
-    batch = read_batch(args, 2, trainer.model());
-    const plan::BatchShape shape = plan::shape_of_batch(batch);
-    options.batch_size = shape.batch_size;
-    options.seq_length = shape.seq_length;
-  }
+  const bool is_given = !args.missing(2);
+  const Batch batch = is_given ? read_batch(args, 2, trainer.model()) : Batch();
   // A trace listens to the allocators by the same way, and for longer than a step.
   std::optional<plan::StepMemoryWatch> watch;
   if (!trainer.traces_next_step()) watch.emplace(trainer.model().seam().anchor.device());
   try {
-    return args.missing(2) ? trainer.step() : trainer.step(batch);
+    return is_given ? trainer.step(batch) : trainer.step();
   } catch (const OutOfMemoryError& error) {
     if (!watch) throw;
+    experiment::ExperimentOptions options = *args.self<TrainerHandle>("Trainer").options;
+    if (is_given) {
+      const plan::BatchShape shape = plan::shape_of_batch(batch);
+      options.batch_size = shape.batch_size;
+      options.seq_length = shape.seq_length;
+    }
     watch->rethrow(error, options, trainer.world().size());
   }
 }

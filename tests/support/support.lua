@@ -246,4 +246,13 @@ function M.keys(object)
   return names
 end
 
+--- Runs a script on so many ranks; what rank 0 printed. Any rank's error fails the case with its text.
+function M.on_ranks(folder, ranks, text, seconds)
+  M.write(folder .. "/script.lua", "local ms = require 'moonshard'\n" .. text .. "\n")
+  local command = ("%s run --nproc %d --log-dir %s/logs script.lua"):format(M.shell_quoted(M.program()), ranks, folder)
+  local result = M.run(command, { folder = folder, seconds = seconds })
+  if result.code ~= 0 then error(("exit code %d: %s%s"):format(result.code, result.out, result.err), 0) end
+  return result.out
+end
+
 return M

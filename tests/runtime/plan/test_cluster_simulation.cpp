@@ -11,32 +11,14 @@
 #include "runtime/plan/plan_request.h"
 #include "runtime/records/folder_check.h"
 #include "runtime/records/schema_json.h"
+#include "tests/runtime/plan/test_machine.h"
 #include "tests/support/temporary_folder.h"
 
 namespace moonshard::plan {
 namespace {
 
 MachineProfile simulated_machine() {
-  Json rates{{"products", {{1024, 1024, 1024, 500}, {64, 64, 64, 5}}},
-             {"attention", {{1024, 64, 300, 200}}},
-             {"ghost_tflops", 500},
-             {"flash_tflops", 500},
-             {"sum_tflops", 500},
-             {"keep_tflops", 500}};
-  return profile_from_json({{"name", "test"},
-                            {"kind", "cuda"},
-                            {"memory_gb", 100},
-                            {"context_mb", 0.001},
-                            {"element_gb_per_s", 3000},
-                            {"update_gb_per_s", 3000},
-                            {"noise_g_per_s", 400},
-                            {"launch_us", 1},
-                            {"gap_us", 1},
-                            {"to_device_gb_per_s", 50},
-                            {"to_host_gb_per_s", 50},
-                            {"host_update_gb_per_s", 100},
-                            {"dtypes", {{"bfloat16", rates}, {"float32", rates}}}},
-                           "test");
+  return machine_with_round_rates("cuda", 1);
 }
 
 Cluster nodes_of(int64_t nodes, int64_t gpus) {

@@ -9,6 +9,7 @@
 #include "runtime/plan/fit_check.h"
 #include "runtime/plan/plan_request.h"
 #include "runtime/plan/search.h"
+#include "tests/runtime/plan/test_machine.h"
 
 namespace moonshard::plan {
 namespace {
@@ -16,26 +17,7 @@ namespace {
 using experiment::ExperimentOptions;
 
 MachineProfile machine_of(bool is_gpu) {
-  Json rates{{"products", {{1024, 1024, 1024, 500}, {64, 64, 64, 5}}},
-             {"attention", {{1024, 64, 300, 200}}},
-             {"ghost_tflops", 500},
-             {"flash_tflops", 500},
-             {"sum_tflops", 500},
-             {"keep_tflops", 500}};
-  return profile_from_json({{"name", "test"},
-                            {"kind", is_gpu ? "cuda" : "cpu"},
-                            {"memory_gb", 100},
-                            {"context_mb", 0.001},
-                            {"element_gb_per_s", 3000},
-                            {"update_gb_per_s", 3000},
-                            {"noise_g_per_s", 400},
-                            {"launch_us", 0.01},
-                            {"gap_us", 0.01},
-                            {"to_device_gb_per_s", 50},
-                            {"to_host_gb_per_s", 50},
-                            {"host_update_gb_per_s", 100},
-                            {"dtypes", {{"bfloat16", rates}, {"float32", rates}}}},
-                           "test");
+  return machine_with_round_rates(is_gpu ? "cuda" : "cpu", 0.01);
 }
 
 Cluster cluster_of(int64_t gpus, bool is_gpu = true) {

@@ -33,6 +33,35 @@ TEST(RankMemory, TheTutorialsTableIsReproduced) {
   EXPECT_NEAR(static_cast<double>(fsdp.pytorch_after_warmup) / kGiB, 3.0, 0.02);
 }
 
+// What a rank holds after a step, and what was predicted; gradients and whole units are compared
+// where the caller says so.
+void expect_as_predicted(const models::ModelOptions& options,
+                         const sharding::ShardingOptions& sharding, int world, bool with_gradients,
+                         const std::string& where) {
+  const bool fsdp = sharding.parallel == "fsdp";
+  models::ModelOptions build = options;
+  build.deferred = fsdp;
+  const std::shared_ptr<models::Model> model = models::make_model(build);
+  optim::OptimizerOptions adam;
+  adam.optimizer = "adam";
+  train::Trainer trainer({model,
+                          {},
+                          adam,
+                          std::make_unique<data::SyntheticData>(model->options(), 2, 8),
+                          {},
+                          sharding});
+  const train::StepReport report = trainer.step();
+  const RankMemory plan = rank_memory(options, sharding, world, 2, 2, 8);
+  EXPECT_EQ(plan.parameters, report.sharding.parameters) << where;
+  EXPECT_EQ(plan.optimizer, trainer.optimizer().state_bytes()) << where;
+  if (with_gradients) {
+    EXPECT_EQ(plan.gradients, report.sharding.gradients) << where;
+  }
+  if (fsdp) {
+    EXPECT_EQ(plan.gathered, report.sharding.whole_peak) << where;
+  }
+}
+
 TEST(RankMemory, WhatIsPredictedIsWhatTheWrappersHoldToTheByte) {
   for (const char* preset : {"linear-tiny", "llama3.2-tiny", "dit-tiny"}) {
     for (const std::string changed : {"", "frozen", "mixed precision", "lora", "kept lora"}) {
@@ -51,28 +80,8 @@ TEST(RankMemory, WhatIsPredictedIsWhatTheWrappersHoldToTheByte) {
               wrapper(ddp ? "ddp" : "fsdp", ddp ? "zero3" : kind, fmt::format("fake:{}", world));
           sharding.keep_frozen = !ddp && changed == "kept lora";
           if (!ddp && world == 4 && changed.empty()) sharding.replicate = 2;
-          models::ModelOptions build = options;
-          build.deferred = !ddp;
-          const std::shared_ptr<models::Model> model = models::make_model(build);
-          optim::OptimizerOptions adam;
-          adam.optimizer = "adam";
-          train::Trainer trainer({model,
-                                  {},
-                                  adam,
-                                  std::make_unique<data::SyntheticData>(model->options(), 2, 8),
-                                  {},
-                                  sharding});
-          const train::StepReport report = trainer.step();
-          const RankMemory plan = rank_memory(options, sharding, world, 2, 2, 8);
-          const std::string where = fmt::format("{} {} {} {}", preset, kind, world, changed);
-          EXPECT_EQ(plan.parameters, report.sharding.parameters) << where;
-          EXPECT_EQ(plan.optimizer, trainer.optimizer().state_bytes()) << where;
-          if (!(ddp && world == 1)) {
-            EXPECT_EQ(plan.gradients, report.sharding.gradients) << where;
-          }
-          if (!ddp) {
-            EXPECT_EQ(plan.gathered, report.sharding.whole_peak) << where;
-          }
+          expect_as_predicted(options, sharding, world, !(ddp && world == 1),
+                              fmt::format("{} {} {} {}", preset, kind, world, changed));
         }
       }
     }
@@ -106,28 +115,11 @@ TEST(RankMemory, WhatIsPredictedHoldsWithPoliciesOfUnitsToTheByte) {
               sharding.keep_frozen = changed == "kept lora";
               if (world == 4) sharding.replicate = 2;
               sharding.limit_all_gathers = world != 3;
-              models::ModelOptions build = options;
-              build.deferred = true;
-              const std::shared_ptr<models::Model> model = models::make_model(build);
-              optim::OptimizerOptions adam;
-              adam.optimizer = "adam";
-              train::Trainer trainer({model,
-                                      {},
-                                      adam,
-                                      std::make_unique<data::SyntheticData>(model->options(), 2, 8),
-                                      {},
-                                      sharding});
-              const train::StepReport report = trainer.step();
-              const RankMemory plan = rank_memory(options, sharding, world, 2, 2, 8);
-              const std::string where = fmt::format("{} {} {} {} '{}' root {}", preset, kind, world,
-                                                    changed, policy, root);
-              EXPECT_EQ(plan.parameters, report.sharding.parameters) << where;
-              EXPECT_EQ(plan.optimizer, trainer.optimizer().state_bytes()) << where;
               // With offload, units are updated as soon as their sums are complete.
-              if (world > 1 && !sharding::offloads_some(sharding)) {
-                EXPECT_EQ(plan.gradients, report.sharding.gradients) << where;
-              }
-              EXPECT_EQ(plan.gathered, report.sharding.whole_peak) << where;
+              expect_as_predicted(options, sharding, world,
+                                  world > 1 && !sharding::offloads_some(sharding),
+                                  fmt::format("{} {} {} {} '{}' root {}", preset, kind, world,
+                                              changed, policy, root));
             }
           }
         }

@@ -2,19 +2,12 @@
 local support = require "tests.support.support"
 local message_of = support.message_of
 
-local quoted = support.shell_quoted(support.program())
 local folder
 
 before_each(function() folder = support.temporary_folder() end)
 after_each(function() support.remove(folder) end)
 
-local function on_ranks(ranks, text)
-  support.write(folder .. "/script.lua", "local ms = require 'moonshard'\n" .. text .. "\n")
-  local command = ("%s run --nproc %d --log-dir %s/logs script.lua"):format(quoted, ranks, folder)
-  local result = support.run(command, { folder = folder, seconds = 180 })
-  assert.are.equal(0, result.code, result.out .. result.err)
-  return result.out
-end
+local function on_ranks(ranks, text) return support.on_ranks(folder, ranks, text, 180) end
 
 -- Trained, asked for text, saved, resumed.
 local script = [[

@@ -7,14 +7,7 @@ local folder
 before_each(function() folder = support.temporary_folder() end)
 after_each(function() support.remove(folder) end)
 
---- Runs a script on so many ranks; what rank 0 printed. Any rank's error fails the case with its text.
-local function on_ranks(ranks, text)
-  support.write(folder .. "/script.lua", "local ms = require 'moonshard'\n" .. text .. "\n")
-  local command = ("%s run --nproc %d --log-dir %s/logs script.lua"):format(quoted, ranks, folder)
-  local result = support.run(command, { folder = folder, seconds = 120 })
-  assert.are.equal(0, result.code, result.out .. result.err)
-  return result.out
-end
+local function on_ranks(ranks, text) return support.on_ranks(folder, ranks, text, 120) end
 
 local holding = [[
 

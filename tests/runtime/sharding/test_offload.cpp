@@ -14,6 +14,7 @@
 #include "runtime/sharding/worker.h"
 #include "runtime/train/trainer.h"
 #include "tests/support/shared_secret.h"
+#include "tests/support/small_llama.h"
 
 namespace moonshard::sharding {
 namespace {
@@ -33,23 +34,10 @@ struct OffloadCase {
   }
 };
 
-struct OffloadRun {
-  std::shared_ptr<models::Model> model;
-  std::unique_ptr<train::Trainer> trainer;
-};
-
-OffloadRun make_offload_run(const OffloadCase& way, bool offload) {
-  models::ModelOptions options;
-  options.model = "llama3-tiny";
-  options.device = "cpu";
-  options.task = "lm";
-  options.hidden_dim = 24;
-  options.intermediate_dim = 38;
-  options.vocab_size = 29;
-  options.head_dim = 6;
+SmallTraining make_offload_run(const OffloadCase& way, bool offload) {
+  models::ModelOptions options = small_llama(true);
   options.num_layers = 3;
   options.param_dtype = way.compute;
-  options.deferred = true;
   ShardingOptions sharding;
   sharding.parallel = "fsdp";
   sharding.sharding = way.sharding;
@@ -57,26 +45,20 @@ OffloadRun make_offload_run(const OffloadCase& way, bool offload) {
   sharding.link = "instant";
   sharding.no_sync = way.no_sync;
   sharding.cpu_offload = offload;
-  OffloadRun run;
-  run.model = models::make_model(options);
   privacy::ClipOptions clip;
   clip.mode = way.engine;
   clip.noise_multiplier = 0.5;
   optim::OptimizerOptions optimizer;
   optimizer.optimizer = way.optimizer;
   optimizer.momentum = way.momentum;
-  optimizer.lr = 0.01;
   train::StepOptions step;
   step.grad_accum = way.grad_accum;
-  run.trainer = std::make_unique<train::Trainer>(train::TrainerParts{
-      run.model, clip, optimizer, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      step, sharding, nullptr, privacy::reproducible_noise(),
-      way.secret ? std::make_shared<SharedSecret>() : nullptr});
-  return run;
+  return small_training(options, sharding, clip, optimizer, step,
+                        way.secret ? std::make_shared<SharedSecret>() : nullptr);
 }
 
 void expect_the_same_training(const OffloadCase& way) {
-  const OffloadRun with = make_offload_run(way, true), without = make_offload_run(way, false);
+  const SmallTraining with = make_offload_run(way, true), without = make_offload_run(way, false);
   for (int i = 0; i < 3; ++i) {
     const train::StepReport a = with.trainer->step(), b = without.trainer->step();
     EXPECT_EQ(a.loss, b.loss) << way.text();
@@ -131,7 +113,7 @@ TEST(Offload, AlsoWithOtherOptimizersHalvesAndDelayedReductions) {
 
 TEST(Offload, UpdatesUnitByUnitBesideTheStep) {
   OffloadCase way;
-  const OffloadRun run = make_offload_run(way, true);
+  const SmallTraining run = make_offload_run(way, true);
   EXPECT_TRUE(run.trainer->parallel().works_beside());
   EXPECT_FALSE(make_offload_run(way, false).trainer->parallel().works_beside());
   run.trainer->record_timeline(true);
@@ -144,7 +126,7 @@ TEST(Offload, UpdatesUnitByUnitBesideTheStep) {
   EXPECT_TRUE(std::any_of(report.phases.begin(), report.phases.end(),
                           [](const auto& phase) { return phase.first == "update"; }));
   way.engine = "none";
-  const OffloadRun plain = make_offload_run(way, true);
+  const SmallTraining plain = make_offload_run(way, true);
   plain.trainer->record_timeline(true);
   EXPECT_EQ(updates(plain.trainer->step()), 1 + 3);
 }
@@ -153,7 +135,7 @@ TEST(Offload, UpdatesUnitByUnitBesideTheStep) {
 TEST(Offload, AStepWhoseUpdateFailsBesideItIsTheLast) {
   OffloadCase way;
   way.optimizer = "sgd";
-  const OffloadRun run = make_offload_run(way, true);
+  const SmallTraining run = make_offload_run(way, true);
   run.trainer->step();
   models::Parameter& part = *run.trainer->parallel().updated().back();
   const at::Tensor good = part.value;

@@ -7,26 +7,13 @@
 #include "runtime/models/registry.h"
 #include "runtime/sharding/wrap_policy.h"
 #include "runtime/train/trainer.h"
+#include "tests/support/small_llama.h"
 
 namespace moonshard::sharding {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-models::ModelOptions small_llama(bool deferred, const char* task = "lm") {
-  models::ModelOptions options;
-  options.model = "llama3-tiny";
-  options.task = task;
-  options.device = "cpu";
-  options.hidden_dim = 24;
-  options.intermediate_dim = 38;
-  options.vocab_size = 29;
-  options.head_dim = 6;
-  options.num_layers = 4;
-  options.deferred = deferred;
-  return options;
-}
 
 ShardingOptions fsdp(const std::string& sharding, const std::string& world = "auto") {
   ShardingOptions options;
@@ -37,34 +24,23 @@ ShardingOptions fsdp(const std::string& sharding, const std::string& world = "au
   return options;
 }
 
-struct Training {
-  std::shared_ptr<models::Model> model;
-  std::unique_ptr<train::Trainer> trainer;
-};
-
-Training make_run(const models::ModelOptions& options, const ShardingOptions& sharding,
-                  const std::string& engine = "none", const std::string& optimizer = "adamw",
-                  int64_t micro_batches = 1) {
-  Training run;
-  run.model = models::make_model(options);
+SmallTraining make_run(const models::ModelOptions& options, const ShardingOptions& sharding,
+                       const std::string& engine = "none", const std::string& optimizer = "adamw",
+                       int64_t micro_batches = 1) {
   privacy::ClipOptions clip;
   clip.mode = engine;
   optim::OptimizerOptions adam;
   adam.optimizer = optimizer;
-  adam.lr = 0.01;
   train::StepOptions step;
   step.grad_accum = micro_batches;
-  run.trainer = std::make_unique<train::Trainer>(train::TrainerParts{
-      run.model, clip, adam, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      step, sharding, nullptr, privacy::reproducible_noise()});
-  return run;
+  return small_training(options, sharding, clip, adam, step);
 }
 
 TEST(ShardedModel, OneRankTrainsExactlyAsWithoutWrapper) {
   for (const char* engine : {"none", "ghost", "flash_bookkeeping", "auto"}) {
     for (const char* sharding : {"zero3", "zero2", "zero2_replicated"}) {
-      const Training plain = make_run(small_llama(false), {}, engine);
-      const Training wrapped = make_run(small_llama(true), fsdp(sharding), engine);
+      const SmallTraining plain = make_run(small_llama(false), {}, engine);
+      const SmallTraining wrapped = make_run(small_llama(true), fsdp(sharding), engine);
       for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(plain.trainer->step().loss, wrapped.trainer->step().loss) << engine;
       }
@@ -91,7 +67,7 @@ bool has_even_tie(const models::Model& model) {
 // processor rounds.
 int64_t seed_without_ties(models::ModelOptions options, const char* engine, const char* optimizer) {
   for (options.seed = 2; options.seed < 50; ++options.seed) {
-    const Training run = make_run(options, {}, engine, optimizer);
+    const SmallTraining run = make_run(options, {}, engine, optimizer);
     bool has_tie = has_even_tie(*run.model);
     for (int i = 0; i < 2 && !has_tie; ++i) {
       run.trainer->step();
@@ -109,8 +85,8 @@ TEST(ShardedModel, MixedPrecisionTrainsExactlyAsWithoutWrapperAndCastsNothing) {
     for (const char* optimizer : {"sgd", "adamw"}) {
       whole.seed = parts.seed = seed_without_ties(whole, engine, optimizer);
       for (const char* sharding : {"zero3", "zero2", "zero2_replicated"}) {
-        const Training plain = make_run(whole, {}, engine, optimizer);
-        const Training wrapped = make_run(parts, fsdp(sharding), engine, optimizer);
+        const SmallTraining plain = make_run(whole, {}, engine, optimizer);
+        const SmallTraining wrapped = make_run(parts, fsdp(sharding), engine, optimizer);
         train::StepReport last;
         for (int i = 0; i < 3; ++i) {
           ASSERT_FALSE(has_even_tie(*plain.model)) << "no seed has none";
@@ -135,7 +111,7 @@ TEST(ShardedModel, ADeferredModelStartsAsTheWholeOneAlsoWithAPaddingRow) {
   options.pad_token_id = 3;
   const auto whole = models::make_model(options);
   options.deferred = true;
-  Training parts = make_run(options, fsdp("zero3"));
+  SmallTraining parts = make_run(options, fsdp("zero3"));
   for (const auto& parameter : parts.model->parameters())
     EXPECT_TRUE(parameter->value.is_meta()) << "nothing is whole before it is used";
   parts.trainer->gather();
@@ -154,7 +130,7 @@ TEST(ShardedModel, PartsShrinkWithTheWorldAsTheStrategySays) {
     model.hidden_dim = 96;
     model.intermediate_dim = 256;
     model.head_dim = 24;
-    Training run = make_run(model, options);
+    SmallTraining run = make_run(model, options);
     const train::StepReport report = run.trainer->step();
     return std::array<double, 3>{static_cast<double>(report.sharding.parameters),
                                  static_cast<double>(report.sharding.gradients),
@@ -179,7 +155,7 @@ TEST(ShardedModel, TheNumberOfWholeUnitsIsWhatThePrefetchAllows) {
     options.backward_prefetch = backward;
     options.forward_prefetch = forward;
     options.limit_all_gathers = limit;
-    Training run = make_run(small_llama(true), options);
+    SmallTraining run = make_run(small_llama(true), options);
     return run.trainer->step().sharding.whole_units_peak;
   };
   // The root is whole from the first layer to the last; of four blocks:
@@ -195,7 +171,7 @@ TEST(ShardedModel, PrefetchedGathersBeginBeforeTheUnitBeforeHasEnded) {
     ShardingOptions options = fsdp("zero3", "fake:2");
     options.backward_prefetch = backward;
     options.forward_prefetch = forward;
-    Training run = make_run(small_llama(true), options);
+    SmallTraining run = make_run(small_llama(true), options);
     run.trainer->record_timeline(true);
     const train::StepReport report = run.trainer->step();
     const auto find = [&](const std::string& name, size_t which) {
@@ -259,7 +235,7 @@ TEST(ShardedModel, EveryParameterIsInOneUnitAndATiedOneWithBothItsUses) {
 }
 
 TEST(ShardedModel, UsesOutsideOfAStepAreAnErrorThatSaysWhatToDo) {
-  Training run = make_run(small_llama(true), fsdp("zero3"));
+  SmallTraining run = make_run(small_llama(true), fsdp("zero3"));
   data::SyntheticData data(run.model->options(), 2, 6);
   const Batch batch = data.next();
   try {
@@ -274,7 +250,7 @@ TEST(ShardedModel, UsesOutsideOfAStepAreAnErrorThatSaysWhatToDo) {
 }
 
 TEST(ShardedModel, ChangesToGatheredParametersAreTrainedOn) {
-  Training run = make_run(small_llama(true), fsdp("zero3"), "none", "sgd");
+  SmallTraining run = make_run(small_llama(true), fsdp("zero3"), "none", "sgd");
   run.trainer->gather();
   at::Tensor& norm = run.model->parameter("model.norm.weight").value;
   norm.fill_(5);
@@ -285,7 +261,7 @@ TEST(ShardedModel, ChangesToGatheredParametersAreTrainedOn) {
 
 TEST(ShardedModel, AFailedStepLeavesTheWeightsAndTheNextStepWorks) {
   for (const char* sharding : {"zero3", "zero2", "zero2_replicated"}) {
-    Training run = make_run(small_llama(true, "classify"), fsdp(sharding), "none", "sgd");
+    SmallTraining run = make_run(small_llama(true, "classify"), fsdp(sharding), "none", "sgd");
     data::SyntheticData data(run.model->options(), 2, 6);
     Batch bad = data.next();
     run.trainer->gather();
@@ -308,8 +284,8 @@ TEST(ShardedModel, SeveralRanksWithoutWrapperAreRefused) {
 TEST(ShardedModel, SixteenBitGradientsTravelAsAskedAndAreSummedWide) {
   ShardingOptions narrow = fsdp("zero3", "fake:2");
   narrow.reduce_dtype = "bfloat16";
-  Training half = make_run(small_llama(true), narrow);
-  Training full = make_run(small_llama(true), fsdp("zero3", "fake:2"));
+  SmallTraining half = make_run(small_llama(true), narrow);
+  SmallTraining full = make_run(small_llama(true), fsdp("zero3", "fake:2"));
   const auto bytes = [](const train::StepReport& report) {
     for (const comm::Traffic& kind : report.traffic)
       if (kind.operation == "reduce_scatter") return kind.bytes;
@@ -325,7 +301,7 @@ TEST(ShardedModel, GradientsOfTwoUnitsAreInFlightAtMost) {
   options.vocab_size = 16;  // blocks are the largest units
   options.num_layers = 5;
   for (const char* engine : {"none", "auto"}) {
-    const Training run = make_run(options, fsdp("zero3", "fake:2"), engine);
+    const SmallTraining run = make_run(options, fsdp("zero3", "fake:2"), engine);
     const int64_t peak = run.trainer->step().sharding.in_flight_peak;
     const int64_t row = 2 * 4 * run.trainer->parallel().most_completed();  // of float32, two ranks
     EXPECT_GE(peak, 2 * row);
@@ -341,7 +317,8 @@ TEST(ShardedModel, MoreMicroBatchesHaveNoMoreGradientsInFlight) {
   for (const char* engine : {"none", "auto"}) {
     std::map<int64_t, int64_t> peaks;
     for (const int64_t micro_batches : {1, 2, 4}) {
-      const Training run = make_run(options, fsdp("zero3", "fake:2"), engine, "sgd", micro_batches);
+      const SmallTraining run =
+          make_run(options, fsdp("zero3", "fake:2"), engine, "sgd", micro_batches);
       peaks[micro_batches] = run.trainer->step().sharding.in_flight_peak;
     }
     EXPECT_GT(peaks[1], 2 * 4096 * 24 * 4) << "embedding and head are in one unit";

@@ -8,25 +8,12 @@
 #include "runtime/models/registry.h"
 #include "runtime/sharding/wrap_policy.h"
 #include "runtime/train/trainer.h"
+#include "tests/support/small_llama.h"
 
 namespace moonshard::sharding {
 namespace {
 
 using testing::HasSubstr;
-
-models::ModelOptions policy_model() {
-  models::ModelOptions options;
-  options.model = "llama3-tiny";
-  options.task = "lm";
-  options.device = "cpu";
-  options.hidden_dim = 24;
-  options.intermediate_dim = 38;
-  options.vocab_size = 29;
-  options.head_dim = 6;
-  options.num_layers = 4;
-  options.deferred = true;
-  return options;
-}
 
 ShardingOptions with_policies(const std::string& policies, const std::string& sharding = "zero3",
                               const std::string& world = "auto") {
@@ -39,34 +26,23 @@ ShardingOptions with_policies(const std::string& policies, const std::string& sh
   return options;
 }
 
-struct PolicyRun {
-  std::shared_ptr<models::Model> model;
-  std::unique_ptr<train::Trainer> trainer;
-};
-
 struct PolicyCase {
   std::string engine = "none", optimizer = "adamw";
   int64_t grad_accum = 1;
   double clip_global_norm = 0;
 };
 
-PolicyRun make_policy_run(const models::ModelOptions& options, const ShardingOptions& sharding,
-                          const PolicyCase& way = {}) {
-  PolicyRun run;
-  run.model = models::make_model(options);
+SmallTraining make_policy_run(const models::ModelOptions& options, const ShardingOptions& sharding,
+                              const PolicyCase& way = {}) {
   privacy::ClipOptions clip;
   clip.mode = way.engine;
   clip.noise_multiplier = 0.5;
   optim::OptimizerOptions optimizer;
   optimizer.optimizer = way.optimizer;
-  optimizer.lr = 0.01;
   train::StepOptions step;
   step.grad_accum = way.grad_accum;
   step.clip_global_norm = way.clip_global_norm;
-  run.trainer = std::make_unique<train::Trainer>(train::TrainerParts{
-      run.model, clip, optimizer, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      step, sharding, nullptr, privacy::reproducible_noise()});
-  return run;
+  return small_training(options, sharding, clip, optimizer, step);
 }
 
 void expect_same_training(const models::ModelOptions& model, const ShardingOptions& one,
@@ -74,7 +50,7 @@ void expect_same_training(const models::ModelOptions& model, const ShardingOptio
   const std::string where = fmt::format("{} {} '{}' root {} {} accum {} bound {}", other.sharding,
                                         other.world, other.unit_policies, other.reshard_root,
                                         way.engine, way.grad_accum, way.clip_global_norm);
-  const PolicyRun a = make_policy_run(model, one, way), b = make_policy_run(model, other, way);
+  const SmallTraining a = make_policy_run(model, one, way), b = make_policy_run(model, other, way);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(a.trainer->step().loss, b.trainer->step().loss) << where;
   EXPECT_EQ(b.trainer->parallel().memory().gradients_now, 0) << where;
   EXPECT_EQ(b.trainer->parallel().memory().in_flight, 0) << where;
@@ -178,7 +154,7 @@ TEST(UnitPolicies, ThatAWrapperCannotFollowAreRefused) {
 }
 
 TEST(UnitPolicies, AGlobThatMatchesNoUnitIsAnErrorThatListsThem) {
-  const auto model = models::make_model(policy_model());
+  const auto model = models::make_model(small_llama(true));
   EXPECT_EQ(error_of([&] { plan_units(*model, with_policies("root, embed*: offload = yes")); }),
             "parallel: option 'unit_policies': expected globs of units, got 'embed*', which "
             "matches none; the units are root, model.layers.0, model.layers.1, model.layers.2, "
@@ -195,13 +171,13 @@ TEST(UnitPolicies, TrainToTheSameDigitsWhereverUnitsAreAndHoweverLong) {
         if (plain.world == "fake:4") plain.replicate = 2;
         ShardingOptions other = plain;
         other.reshard_root = true;
-        expect_same_training(policy_model(), plain, other, way);
+        expect_same_training(small_llama(true), plain, other, way);
         other.reshard_root = false;
         other.unit_policies =
             "*.1: offload = yes, reshard = no; *.2: reshard = yes; root: reshard = yes, offload = "
             "yes";
         way.grad_accum = 2;
-        expect_same_training(policy_model(), plain, other, way);
+        expect_same_training(small_llama(true), plain, other, way);
       }
     }
   }
@@ -212,7 +188,7 @@ TEST(UnitPolicies, AlsoWithAdaptersTiedWeightsAndOtherPrefetches) {
     for (const bool ahead : {true, false}) {
       for (const char* kind : {"lora", "tied", "frozen embedding", "recomputed"}) {
         const std::string changed = kind;
-        models::ModelOptions model = policy_model();
+        models::ModelOptions model = small_llama(true);
         if (changed == "lora") model.lora_rank = 2;
         if (changed == "tied") model.tie_embeddings = "yes";
         if (changed == "frozen embedding") model.frozen = "model.embed_tokens.weight";
@@ -238,15 +214,15 @@ TEST(UnitPolicies, OffloadWithABoundOfTheGlobalNormTrainsToTheSameDigits) {
       ShardingOptions plain = with_policies("", "zero3", world), all = plain, some = plain;
       all.cpu_offload = true;
       some.unit_policies = "*.1, root: offload = yes";
-      expect_same_training(policy_model(), plain, all, way);
-      expect_same_training(policy_model(), plain, some, way);
+      expect_same_training(small_llama(true), plain, all, way);
+      expect_same_training(small_llama(true), plain, some, way);
     }
   }
 }
 
 TEST(UnitPolicies, OnlyOffloadedUnitsAreUpdatedBesideTheStep) {
-  const PolicyRun run =
-      make_policy_run(policy_model(), with_policies("*.1, root: offload = yes", "zero3", "fake:2"));
+  const SmallTraining run = make_policy_run(
+      small_llama(true), with_policies("*.1, root: offload = yes", "zero3", "fake:2"));
   EXPECT_TRUE(run.trainer->parallel().works_beside());
   const auto& updated = run.trainer->parallel().updated();
   for (size_t i = 0; i < updated.size(); ++i) {
@@ -256,7 +232,7 @@ TEST(UnitPolicies, OnlyOffloadedUnitsAreUpdatedBesideTheStep) {
   }
 }
 
-int64_t gathers_of(const PolicyRun& run, const std::string& unit) {
+int64_t gathers_of(const SmallTraining& run, const std::string& unit) {
   run.trainer->record_timeline(true);
   int64_t count = 0;
   for (const profile::Span& span : run.trainer->step().spans)
@@ -266,8 +242,8 @@ int64_t gathers_of(const PolicyRun& run, const std::string& unit) {
 
 TEST(UnitPolicies, SayHowOftenAUnitIsGathered) {
   const auto gathers = [](const std::string& policies, const char* sharding, const char* unit) {
-    return gathers_of(make_policy_run(policy_model(), with_policies(policies, sharding, "fake:2")),
-                      unit);
+    return gathers_of(
+        make_policy_run(small_llama(true), with_policies(policies, sharding, "fake:2")), unit);
   };
   EXPECT_EQ(gathers("", "zero3", "model.layers.1"), 2);
   EXPECT_EQ(gathers("*.1: reshard = no", "zero3", "model.layers.1"), 1);
@@ -282,7 +258,7 @@ TEST(UnitPolicies, SayHowOftenAUnitIsGathered) {
 }
 
 TEST(UnitPolicies, AReshardedRootIsNotHeldWhileBlocksRun) {
-  models::ModelOptions model = policy_model();
+  models::ModelOptions model = small_llama(true);
   model.vocab_size = 3000;  // far more than the blocks
   ShardingOptions options = with_policies("", "zero3", "fake:2");
   const int64_t kept = make_policy_run(model, options).trainer->step().sharding.whole_peak;
@@ -296,7 +272,7 @@ TEST(UnitPolicies, ADtypeIsThatOfTheGatheredRowAndOfTheComputation) {
   // One rank: the same numbers as a model without a wrapper whose layers have these dtypes.
   for (const char* engine : {"none", "ghost", "flash_bookkeeping"}) {
     for (const char* kind : {"llama", "llama lora", "llama recomputed", "dit", "linear"}) {
-      models::ModelOptions options = policy_model();
+      models::ModelOptions options = small_llama(true);
       const std::string family = kind;
       if (family == "llama lora") options.lora_rank = 2;
       if (family == "llama recomputed") options.checkpointing = "block";
@@ -308,8 +284,8 @@ TEST(UnitPolicies, ADtypeIsThatOfTheGatheredRowAndOfTheComputation) {
       options.deferred = false;
       const auto sharding = with_policies("*.1: dtype = bfloat16; *.0: dtype = float64");
       const PolicyCase way{.engine = engine, .optimizer = "sgd"};
-      const PolicyRun wrapped = make_policy_run(options, sharding, way);
-      const PolicyRun plain = make_policy_run(options, {}, way);
+      const SmallTraining wrapped = make_policy_run(options, sharding, way);
+      const SmallTraining plain = make_policy_run(options, {}, way);
       set_compute_types(*plain.model, sharding);
       const double usual = make_policy_run(options, {}, way).trainer->step().loss;
       const double loss = wrapped.trainer->step().loss;
@@ -331,7 +307,7 @@ TEST(UnitPolicies, ADtypeIsThatOfTheGatheredRowAndOfTheComputation) {
 
 TEST(UnitPolicies, OfAClosedTrainerAreForgotten) {
   const std::shared_ptr<models::Model> model = [] {
-    models::ModelOptions options = policy_model();
+    models::ModelOptions options = small_llama(true);
     options.deferred = false;
     return models::make_model(options);
   }();
@@ -346,8 +322,8 @@ TEST(UnitPolicies, OfAClosedTrainerAreForgotten) {
 
 TEST(UnitPolicies, GradientsOfAUnitTravelInItsDtype) {
   const auto bytes = [](const std::string& policies) {
-    const PolicyRun run =
-        make_policy_run(policy_model(), with_policies(policies, "zero3", "fake:2"));
+    const SmallTraining run =
+        make_policy_run(small_llama(true), with_policies(policies, "zero3", "fake:2"));
     int64_t sent = 0;
     for (const comm::Traffic& traffic : run.trainer->step().traffic)
       if (traffic.operation == "reduce_scatter") sent += traffic.bytes;
@@ -365,7 +341,7 @@ TEST(UnitPolicies, OfBucketsSayInWhichDtypeTheyTravel) {
     ShardingOptions options = with_policies(policies, "zero3", "fake:2");
     options.parallel = "ddp";
     options.bucket_mb = 0.01;
-    models::ModelOptions model = policy_model();
+    models::ModelOptions model = small_llama(true);
     model.deferred = false;
     int64_t sent = 0;
     for (const comm::Traffic& traffic : make_policy_run(model, options).trainer->step().traffic)
@@ -379,13 +355,13 @@ TEST(UnitPolicies, OfBucketsSayInWhichDtypeTheyTravel) {
 }
 
 TEST(UnitPolicies, SumsAcrossCopiesTravelWhileTheNextUnitComputes) {
-  models::ModelOptions model = policy_model();
+  models::ModelOptions model = small_llama(true);
   model.hidden_dim = 96;
   model.intermediate_dim = 512;
   ShardingOptions options = with_policies("", "zero3", "fake:4");
   options.replicate = 2;
   options.link = "ethernet10";
-  const PolicyRun run = make_policy_run(model, options);
+  const SmallTraining run = make_policy_run(model, options);
   comm::Traffic across, inside;
   for (const comm::Traffic& traffic : run.trainer->step().traffic) {
     if (traffic.operation == "all_reduce") across = traffic;
