@@ -32,6 +32,13 @@ end
 
 local function squeue() return support.run("squeue --noheader --array", { environment = environment }).out end
 
+--- What a case that waited in vain has to say: the queue, what the tasks printed, and the daemons' last words.
+local function aftermath(result)
+  return table.concat({ result.out, result.err, support.run("squeue --format='%i %T %r'; sinfo --long", { environment = environment }).out,
+    support.run(("tail -n 20 %s/results/*/slurm/task_* %s/results/*/points/*/log.rank* %s/slurm*.log"):format(
+      place.path, place.path, cluster)).out }, "\n")
+end
+
 --- The script with `iters` as an axis.
 local function script(grid)
   place:script(([[ms.sweep { out = "OUT", name = "array", %s, grid = { %s } }:run()]]):format((support.tiny:gsub("iters = 1, ", "")), grid))
@@ -59,7 +66,7 @@ describe("--launcher slurm", function()
   slurm_it("points of several ranks are tasks of srun", function()
     place:script([[ms.sweep { out = "OUT", TINY, parallel = "ddp", nproc = 2, grid = { seq_length = { 8 } } }:run()]])
     local result = place:run("sweep sweep.lua --launcher slurm", { environment = environment })
-    assert.are.equal(0, result.code, result.out .. result.err)
+    assert.are.equal(0, result.code, aftermath(result))
     local point = ms.load(place:run_path()).points[1]
     assert.are.equal("ok", point.status)
     assert.are.equal(2, point.result.sharding.world)
