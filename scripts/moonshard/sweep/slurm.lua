@@ -112,12 +112,29 @@ local function submit(job, array)
   job.bar:say(("submitted %d points as Slurm job array %s"):format(#ids, array.job))
 end
 
+-- Reasons of Slurm for a task to wait that pass by themselves. With others, as PartitionConfig, it may wait for ever.
+local usual_reasons = lists.set { "None", "Priority", "Resources", "BeginTime", "Dependency", "JobArrayTaskLimit", "Cleaning", "Prolog" }
+
+--- Says once why tasks do not begin.
+local function say_why(job, number, reason)
+  local key = number .. reason
+  if usual_reasons[reason] or job.slurm.said[key] then return end
+  job.slurm.said[key] = true
+  job.bar:say(("Slurm does not begin with job %s: %s; see scontrol show job %s, and --slurm-args for what to ask of it"):format(
+    number, reason, number))
+end
+
 --- Numbers of the tasks of a job that have not ended; nil when Slurm does not answer.
 local function tasks_at_work(job, number)
-  local text, ok = call(job, { "squeue", "--noheader", "--array", "--jobs=" .. number, "--format=%K" })
+  local text, ok = call(job, { "squeue", "--noheader", "--array", "--jobs=" .. number, "--format=%K %T %r" })
   -- Slurm forgets a job some minutes after its end.
   if not ok then return text:find("Invalid job id", 1, true) and {} or nil end
-  return lists.set(lists.map(lists.matches(text, "%d+"), function(task) return tonumber(task) end))
+  local at_work = {}
+  for task, state, reason in text:gmatch("(%d+) (%u+) ([^\n]*)") do
+    at_work[tonumber(task)] = true
+    if state == "PENDING" then say_why(job, number, reason) end
+  end
+  return at_work
 end
 
 --- Arrays of points that need the same number of ranks on the same kind of device.
@@ -241,7 +258,7 @@ end
 function M.run(job)
   local path = native.records.path(job.folder.writer)
   path = shell.first_line("readlink -f " .. shell.quoted(path)) or path
-  job.slurm = { path = path, folder = path .. "/slurm", jobs = {}, attempt = 1 }
+  job.slurm = { path = path, folder = path .. "/slurm", jobs = {}, attempt = 1, said = {} }
   native.records.write_file(job.folder.writer, "slurm/.keep", "")
   local waiting, kept = {}, {}
   for _, point in ipairs(job.points) do

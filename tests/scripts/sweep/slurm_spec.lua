@@ -157,6 +157,19 @@ exec %s "$@"
     for _, point in ipairs(ms.load(place:run_path()).points) do assert.are.equal("interrupted", point.status, point.error) end
   end)
 
+  slurm_it("says why a job does not begin", function()
+    -- More tasks than the only node has processors.
+    place:script([[ms.sweep { out = "OUT", TINY, parallel = "ddp", nproc = 64, grid = { seq_length = { 8 } } }:run()]])
+    local parent = place:start("sweep sweep.lua --launcher slurm", environment)
+    finally(function()
+      support.kill(parent)
+      support.run("scancel --me", { environment = environment })
+    end)
+    assert.is_true(support.wait_for(function()
+      return (support.read(place.path .. "/out") or ""):find("Slurm does not begin with job %d+: %u%a+; see scontrol show job")
+    end, 30), squeue() .. support.read(place.path .. "/out") .. support.read(place.path .. "/err"))
+  end)
+
   slurm_it("a job that Slurm does not take ends the sweep with its words", function()
     script("iters = { 1 }")
     local result = place:run("sweep sweep.lua --launcher slurm --slurm-args --partition=none", { environment = environment })
