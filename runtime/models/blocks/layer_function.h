@@ -64,4 +64,14 @@ at::Tensor with_parameters(const ParamLayer& layer, Run run) {
   return output;
 }
 
+// The same inside of an autograd function, which knows whether it will be in the graph.
+template <class Run>
+at::Tensor with_parameters(const ParamLayer& layer, bool in_graph, Run run) {
+  const profile::TraceZone zone(layer.name);
+  before_forward(layer);
+  const at::Tensor output = run();
+  after_forward(layer, in_graph);
+  return output;
+}
+
 }  // namespace moonshard::models::layer_function

@@ -5,6 +5,8 @@
 // of blocks begins (ParamLayer::compute_type); weights kept otherwise are cast to it.
 #pragma once
 
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 
 #include "kernels/gated/gated.h"
@@ -36,6 +38,10 @@ class FusedByReferences {
 /// x [B, …, d_in] -> [B, …, d_out]; weight [d_out, d_in]. With its adapter, where it has one.
 at::Tensor linear(const at::Tensor& x, ParamLayer& layer);
 
+/// Several layers of one input, in the order in which they run; backward goes the other way.
+/// Cheaper than each by itself: they sum up the input's gradient as they compute it.
+std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<ParamLayer*>& layers);
+
 /// The same of f(gate) * up, where gating_is_fused is true: the factors are kept, the product is
 /// made again in backward. Takes the factors over: the last backward pass writes into them.
 at::Tensor gated_linear(const at::Tensor& gate, const at::Tensor& up,
@@ -62,9 +68,11 @@ void hand_over_rows(const ParamLayer& layer, const at::Tensor& weight_rows,
                     const at::Tensor& bias_rows);
 
 /// For custom layers, too: around their forward, so that the parameters are in place on
-/// every kind of wrapper. `output` is what the layer returned.
+/// every kind of wrapper. `output` is what the layer returned; inside of an autograd function,
+/// where nothing shows it, `in_graph` says whether a backward of this use will come.
 void before_forward(const ParamLayer& layer);
 void after_forward(const ParamLayer& layer, const at::Tensor& output);
+void after_forward(const ParamLayer& layer, bool in_graph);
 
 /// The same around their backward: parameters are in place while it lives.
 class BackwardUse {

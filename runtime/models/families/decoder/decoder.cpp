@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -296,8 +297,9 @@ at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD, const Su
   const auto heads = [&](const at::Tensor& x, int64_t count) {
     return x.view({B, T, count, options_.head_dim}).transpose(1, 2);
   };
-  at::Tensor q = normed_heads(linear(x_BTD, *block.q), block.q_norm, options_.num_heads);
-  at::Tensor k = normed_heads(linear(x_BTD, *block.k), block.k_norm, options_.num_kv_heads);
+  std::vector<at::Tensor> qkv = linears(x_BTD, {block.q, block.k, block.v});
+  at::Tensor q = normed_heads(std::exchange(qkv[0], {}), block.q_norm, options_.num_heads);
+  at::Tensor k = normed_heads(std::exchange(qkv[1], {}), block.k_norm, options_.num_kv_heads);
   if (positions.fused) {
     // One token of each row, each at a position of its own: to the kernel, B tokens of one text.
     if (around.slots.written.defined()) q = q.view({1, B, -1}), k = k.view({1, B, -1});
@@ -312,7 +314,7 @@ at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD, const Su
   const auto head_dim = static_cast<double>(options_.head_dim);
   if (options_.attention_scalar > 0 && options_.attention_scalar != head_dim)
     q = q * std::sqrt(head_dim / options_.attention_scalar);
-  const at::Tensor v = heads(linear(x_BTD, *block.v), options_.num_kv_heads);
+  const at::Tensor v = heads(qkv[2], options_.num_kv_heads);
   const at::Tensor y_BHTd =
       cache == nullptr ? causal_attention(q, k, v, attention_, around.scores)
                        : cached_attention(q, k, v, attention_, around.scores, *cache, around.slots);
@@ -322,13 +324,13 @@ at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD, const Su
 
 at::Tensor Decoder::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
   using kernels::GateFunction;
-  const at::Tensor gate = linear(x_BTD, *block.gate);
+  const std::vector<at::Tensor> factors = linears(x_BTD, {block.gate, block.up});
+  const at::Tensor &gate = factors[0], &up = factors[1];
   if (gating_is_fused(*block.gate->seam, gate))
-    return gated_linear(gate, linear(x_BTD, *block.up),
-                        parts_.gemma ? GateFunction::GeluTanh : GateFunction::Silu, *block.down);
-  if (parts_.gemma) return linear(geglu(gate, linear(x_BTD, *block.up)), *block.down);
-  const at::Tensor opened = at::silu(gate);
-  return linear(opened * linear(x_BTD, *block.up), *block.down);
+    return gated_linear(gate, up, parts_.gemma ? GateFunction::GeluTanh : GateFunction::Silu,
+                        *block.down);
+  if (parts_.gemma) return linear(geglu(gate, up), *block.down);
+  return linear(at::silu(gate) * up, *block.down);
 }
 
 }  // namespace moonshard::models
