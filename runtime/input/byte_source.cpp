@@ -9,6 +9,8 @@
 #include <zlib.h>
 #endif
 
+#include "runtime/base/check.h"
+
 namespace moonshard {
 
 size_t MemorySource::read(char* to, size_t capacity) {

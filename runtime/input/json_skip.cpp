@@ -1,6 +1,7 @@
 // The parts of JsonStream that pass over values, and the text of a small value.
 #include <array>
 
+#include "runtime/base/check.h"
 #include "runtime/input/json_stream.h"
 
 namespace moonshard {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 
+#include "runtime/base/check.h"
 #include "runtime/base/utf8.h"
 
 namespace moonshard {

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "viewer/readers/readers.h"
 
 #include <algorithm>

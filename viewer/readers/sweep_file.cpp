@@ -1,5 +1,7 @@
 #include "viewer/readers/sweep_file.h"
 
+#include <fmt/format.h>
+
 #include "runtime/input/json_fields.h"
 #include "runtime/records/reader.h"
 #include "runtime/records/sweep_file.h"

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "viewer/tracing/memory_snapshot.h"
 
 #include <algorithm>

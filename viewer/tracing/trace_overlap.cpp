@@ -1,5 +1,6 @@
 #include "viewer/tracing/trace_index.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <functional>

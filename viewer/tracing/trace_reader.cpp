@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "runtime/input/byte_source.h"
 #include "runtime/input/json_fields.h"
 #include "viewer/tracing/trace_events.h"

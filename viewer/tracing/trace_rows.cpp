@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "viewer/tracing/trace_events.h"
 
 namespace moonshard::viewer {

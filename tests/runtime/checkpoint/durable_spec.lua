@@ -1,5 +1,5 @@
 --- Jobs that mend themselves: killed ranks, restarts, the wish to end, and what is charged for steps that were lost.
--- MOONSHARD_RANK_KILLS sets how many kills the first test makes (1,000 take about an hour and a half).
+-- MOONSHARD_RANK_KILLS sets how many kills the first test makes (1,000 take about an hour and a half), MOONSHARD_KILL_SEED which ones.
 local support = require "tests.support.support"
 
 local child = support.root() .. "/tests/runtime/checkpoint/durable_child.lua"
@@ -37,7 +37,7 @@ describe("a durable job", function()
     local kills, ranks = tonumber(os.getenv "MOONSHARD_RANK_KILLS") or 4, 4
     local steps = math.max(40, 7 * kills)
     local broken, straight = folder .. "/broken", folder .. "/straight"
-    math.randomseed(11)
+    math.randomseed(tonumber(os.getenv "MOONSHARD_KILL_SEED") or 11)
     local done = 0
     allow(broken, 6)
     local wait = start(broken, ("--nproc %d --max-restarts %d"):format(ranks, kills), ("%d 2"):format(steps))
