@@ -1,9 +1,9 @@
-#include <fmt/format.h>
-
 #include "viewer/readers/readers.h"
 
 #include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "runtime/input/json_fields.h"
 #include "runtime/input/open_file.h"

@@ -1,10 +1,10 @@
-#include <fmt/format.h>
-
 #include "viewer/readers/readers.h"
 
 #include <algorithm>
 #include <atomic>
 #include <future>
+
+#include <fmt/format.h>
 
 #include "runtime/input/json_fields.h"
 #include "runtime/input/open_file.h"

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "viewer/tracing/memory_snapshot.h"
 
 #include <algorithm>
@@ -9,6 +7,8 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+
+#include <fmt/format.h>
 
 #include "runtime/input/json_fields.h"
 #include "viewer/tracing/pickle_reader.h"
