@@ -31,17 +31,18 @@ constexpr const char* kWhat[] = {"nothing",
                                  "a sample's part of the count",
                                  "a claim that does not hold"};
 
-// What is zero in theory (queries and keys of one position) differs by the rounding of terms as
-// large as the whole that it is a part of.
-double beyond_rounding(double difference, double size, double whole) {
-  const double rounding = 8 * std::numeric_limits<double>::epsilon() * whole;
+// What is small in theory, as queries and keys of few positions are, or zero (those of one),
+// differs by the rounding of terms as large as the `whole` that it is a part of.
+double beyond_rounding(double difference, double size, double whole, double epsilon) {
+  const double rounding = 8 * epsilon * whole;
   if (difference <= rounding) return 0;
   return (difference - rounding) / std::max(size, 1e-300);
 }
 
-double relative_error(const at::Tensor& got, const at::Tensor& want, double whole = 0) {
+double relative_error(const at::Tensor& got, const at::Tensor& want, double whole = 0,
+                      double epsilon = 0) {
   return beyond_rounding((got.to(want.device(), at::kDouble) - want).norm().item<double>(),
-                         want.norm().item<double>(), whole);
+                         want.norm().item<double>(), whole, epsilon);
 }
 
 double largest_relative_error(const at::Tensor& got, const at::Tensor& want) {
@@ -157,7 +158,9 @@ void Bench::compare_norms(const PlannedStep& given, const ExpectedStep& want,
       kind.add(NAN, "norm missing");
       continue;
     }
-    kind.add(relative_error(at::cat(norms), own_samples(clipping.group_norms[i]), whole), "norm");
+    kind.add(relative_error(at::cat(norms), own_samples(clipping.group_norms[i]), whole,
+                            format_.epsilon),
+             "norm");
     if (!factors.empty())
       kind.add(relative_error(at::cat(factors), own_samples(clipping.group_factors[i])), "factor");
   }
@@ -193,7 +196,8 @@ void Bench::compare_gradients(const ExpectedStep& want,
       size += expected.square().sum().item<double>();
     }
     worst[case_of(group)].add(
-        beyond_rounding(std::sqrt(difference), std::sqrt(size), std::sqrt(whole)), "clipped sum");
+        beyond_rounding(std::sqrt(difference), std::sqrt(size), std::sqrt(whole), format_.epsilon),
+        "clipped sum");
   }
 }
 

@@ -270,9 +270,11 @@ const std::vector<Variant>& variants() {
 }
 
 const std::vector<Format>& formats() {
-  static const std::vector<Format> list = {{"float64", "float64", "float64", 1e-10},
-                                           {"float32", "float32", "float32", 1e-5},
-                                           {"bfloat16", "float32", "bfloat16", 1e-3}};
+  constexpr double kDouble = std::numeric_limits<double>::epsilon();
+  constexpr double kFloat = std::numeric_limits<float>::epsilon();
+  static const std::vector<Format> list = {{"float64", "float64", "float64", 1e-10, kDouble},
+                                           {"float32", "float32", "float32", 1e-5, kFloat},
+                                           {"bfloat16", "float32", "bfloat16", 1e-3, kFloat}};
   return list;
 }
 

@@ -49,6 +49,7 @@ struct Format {
   std::string name;  ///< "float64", "float32", "bfloat16" (float32 weights, bfloat16 compute)
   std::string dtype, param_dtype;
   double tolerance;
+  double epsilon;  ///< of the dtype in which gradients are summed
 };
 const std::vector<Format>& formats();
 
