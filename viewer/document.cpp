@@ -125,7 +125,19 @@ std::shared_ptr<const Snapshot> Document::snapshot() const {
   return snapshot_;
 }
 
-// Two runs of one sweep have the same name; the names of the folders distinguish them.
+// Whether a person named the folder; "run_20261115_120000_sample" is what a sweep calls its own.
+bool has_own_name(const std::string& folder) {
+  constexpr std::string_view kTime = "run_dddddddd_dddddd";
+  if (folder.size() < kTime.size()) return true;
+  for (size_t i = 0; i < kTime.size(); ++i) {
+    const bool is_digit = folder[i] >= '0' && folder[i] <= '9';
+    if (kTime[i] == 'd' && i > 3 ? !is_digit : folder[i] != kTime[i]) return true;
+  }
+  return false;
+}
+
+// Two runs of one sweep have the same name; the names of the folders distinguish them. Then all
+// runs have those, where they are names and not only times: no list of both kinds.
 void Document::name_runs() {
   std::map<std::string, size_t> by_name, by_folder;
   const auto folder_name = [](const Folder& folder) {
@@ -135,10 +147,16 @@ void Document::name_runs() {
     ++by_name[folder.name];
     ++by_folder[folder_name(folder)];
   }
+  const bool repeats =
+      std::ranges::any_of(by_name, [](const auto& entry) { return entry.second > 1; });
+  const bool by_folders = repeats && std::ranges::all_of(folders_, [&](const Folder& folder) {
+                            return has_own_name(folder_name(folder));
+                          });
   for (Folder& folder : folders_) {
     std::string name = folder.name;
-    if (by_name[name] > 1) name = folder_name(folder);
-    if (by_name[folder.name] > 1 && by_folder[name] > 1) name = folder.path;
+    const bool asks_folder = by_folders || by_name[name] > 1;
+    if (asks_folder) name = folder_name(folder);
+    if (asks_folder && by_folder[name] > 1) name = folder.path;
     if (folder.run.data->name == name) continue;
     auto renamed = std::make_shared<RunData>(*folder.run.data);
     renamed->name = name;

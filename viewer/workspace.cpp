@@ -245,10 +245,11 @@ const Workspace::PointNames& Workspace::names_of(PointRef ref) const {
   std::vector<size_t> all(data.points.size());
   for (size_t p = 0; p < all.size(); ++p) all[p] = p;
   const std::vector<std::string> axes = telling_axes(data, all);
+  std::vector<std::string> words = words_of_points(data, all, axes, false);
   for (size_t p = 0; p < all.size(); ++p) {
     PointNames& name = names[p];
     name.full = axis_words(data, p);
-    name.words = words_of_axes(data, p, axes, false);
+    name.words = std::move(words[p]);
     if (name.words.empty()) name.words = axes.empty() ? name.full : "default";
     for (std::string* text : {&name.full, &name.words}) {
       if (text->empty()) *text = data.points[p].id;
@@ -285,6 +286,11 @@ bool Workspace::is_modelled(PointRef ref) const {
 bool Workspace::is_simulated(PointRef ref) const {
   const Value world = option(ref, "world");
   return world.kind == Value::Kind::Text && run(ref).text_of(world).starts_with("modelled:");
+}
+
+bool Workspace::shows_simulated_alone() const {
+  return !shown_.empty() &&
+         std::ranges::all_of(shown_, [&](PointRef ref) { return is_simulated(ref); });
 }
 
 }  // namespace moonshard::viewer

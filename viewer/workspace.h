@@ -95,6 +95,8 @@ class Workspace {
   bool is_modelled(PointRef ref) const;
   /// A plan's simulated run (world = "modelled:…"): every figure is modelled.
   bool is_simulated(PointRef ref) const;
+  /// All shown points are of that kind: nothing was measured.
+  bool shows_simulated_alone() const;
 
   /// Options and metrics that any of the open folders has, and the swept ones among them.
   const FilterKeys& keys() const { return keys_; }

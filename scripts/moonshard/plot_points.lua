@@ -21,7 +21,7 @@ M.axis_words = {
 }
 
 -- Options that do not apply to a point that is not sharded.
-local only_fsdp = { sharding = true, wrap = true, backward_prefetch = true, forward_prefetch = true, cpu_offload = true }
+local only_fsdp = lists.set { "sharding", "wrap", "backward_prefetch", "forward_prefetch", "limit_all_gathers", "cpu_offload" }
 
 --- A finite number, or nil: untrusted records hold texts, nulls and infinities.
 function M.number(value)

@@ -124,6 +124,106 @@ TEST_F(Charts, HeatMapsFollowWhatVaries) {
   EXPECT_EQ(spec.panels[0].x.categories.size(), 3u);
 }
 
+// Points that differ in more than the length are no line, however many of them there are.
+TEST_F(Charts, LinesJoinOnlyPointsThatAgreeInAllElse) {
+  std::vector<GridPoint> points;
+  const auto add = [&](int layers, int batch, int length, double ms) {
+    points.push_back(
+        {{{"mode", "none"}, {"num_layers", layers}, {"batch_size", batch}, {"seq_length", length}},
+         ms});
+  };
+  add(32, 2, 512, 100);
+  add(32, 2, 1024, 200);
+  add(6, 2, 2048, 80);
+  for (int batch = 10; batch < 60; ++batch) add(32, batch, batch % 2 == 0 ? 512 : 1024, 5 * batch);
+  const records::PlotSpec spec =
+      chart({make_grid_run(root_.path(), "run", {"mode", "num_layers", "batch_size", "seq_length"},
+                           points)},
+            "scaling");
+  ASSERT_EQ(spec.panels.size(), 1u);
+  ASSERT_EQ(spec.panels[0].series.size(), 1u);
+  EXPECT_EQ(spec.panels[0].series[0].x, (std::vector<double>{512, 1024}));
+  EXPECT_NE(spec.note.find("Left out: 51 points"), std::string::npos) << spec.note;
+}
+
+TEST_F(Charts, PointsWithoutABaselineAreCountedInsteadOfDrawn) {
+  std::vector<GridPoint> points;
+  for (const int batch : {2, 4}) {
+    for (const char* mode : {"none", "ghost"}) {
+      points.push_back({{{"mode", mode}, {"batch_size", batch}}, 100.0 * batch});
+    }
+  }
+  points.push_back({{{"mode", "ghost"}, {"batch_size", 8}}, 900});  // nothing to compare it with
+  points.push_back({{{"mode", "none"}, {"batch_size", 16}}, 900});  // nothing is compared with it
+  const records::PlotSpec spec =
+      chart({make_grid_run(root_.path(), "run", {"mode", "batch_size"}, points)}, "comparison");
+  ASSERT_FALSE(spec.panels.empty());
+  EXPECT_EQ(spec.panels[0].x.categories, (std::vector<std::string>{"batch 2", "batch 4"}));
+  EXPECT_NE(spec.note.find("Left out: 2 of 6 points"), std::string::npos) << spec.note;
+}
+
+// A plan's simulated run: no step was measured, none was watched.
+TEST_F(Charts, NothingOfASimulatedRunIsCalledMeasured) {
+  std::vector<GridPoint> points;
+  for (const char* mode : {"none", "ghost"}) {
+    points.push_back({{{"mode", mode}, {"world", "modelled:8 = 1 x 8 h200"}}, 0.02, 4e9, {0.02}});
+  }
+  const auto folder = make_grid_run(root_.path(), "run", {"mode"}, points);
+  for (const char* panel : {"tradeoff", "samples", "heat_map"}) {
+    const records::PlotSpec spec = chart({folder}, panel);
+    std::string words = spec.title;
+    for (const records::PlotPanel& each : spec.panels) {
+      words += " " + each.x.label + " " + each.y.label;
+      for (const records::PlotSeries& series : each.series) words += " " + series.name;
+    }
+    EXPECT_EQ(words.find("measured"), std::string::npos) << panel << ": " << words;
+    EXPECT_EQ(spec.note.find("measured step"), std::string::npos) << panel << ": " << spec.note;
+  }
+}
+
+TEST_F(Charts, HeatMapsStandByTheirNumbersAndThoseOfOneCellAreLeftOut) {
+  std::vector<GridPoint> points;
+  for (const int length : {128, 64}) {
+    for (const char* mode : {"none", "ghost"}) {
+      for (const int batch : {8, 2, 4}) {
+        points.push_back(
+            {{{"mode", mode}, {"batch_size", batch}, {"seq_length", length}}, 0.001 * length});
+      }
+    }
+  }
+  points.push_back({{{"mode", "none"}, {"batch_size", 8}, {"seq_length", 256}}, 0.5});
+  const records::PlotSpec spec =
+      chart({make_grid_run(root_.path(), "run", {"mode", "batch_size", "seq_length"}, points)},
+            "heat_map");
+  std::vector<std::string> titles;
+  for (const records::PlotPanel& panel : spec.panels) titles.push_back(panel.title);
+  EXPECT_EQ(titles, (std::vector<std::string>{"64 tokens", "128 tokens"}));
+  EXPECT_NE(spec.note.find("Left out: 1 point"), std::string::npos) << spec.note;
+  EXPECT_EQ(spec.panels[0].value.unit, "million") << "15625000 tokens/s cannot be read at a glance";
+}
+
+TEST_F(Charts, TheNoteOfACutTrainingChartSaysItOnce) {
+  records::RunFolderWriter writer = records::RunFolderWriter::create(root_.path(), "fit");
+  std::vector<records::PlannedPoint> planned;
+  for (int p = 0; p < 100; ++p) planned.push_back({"p" + std::to_string(p), {{"lr", p}}, ""});
+  writer.write_sweep("fit", Json::object(), {"lr"}, planned);
+  const Json steps{{{"step", 1}, {"loss", 2.0}}, {{"step", 2}, {"loss", 1.0}}};
+  for (const records::PlannedPoint& point : planned) {
+    writer.write_result(
+        point.id,
+        Json{
+            {"schema_version", 1}, {"status", "ok"}, {"options", point.options}, {"steps", steps}});
+  }
+  EXPECT_EQ(chart({writer.path()}, "training").note,
+            "The first 12 of 100 points; a filter chooses others.");
+}
+
+TEST_F(Charts, PlotsOfAnotherOpenRunAreShownWhereTheSelectedOneHasNone) {
+  const auto without = make_engine_grid(root_.path());
+  EXPECT_TRUE(chart({without}, "plot").panels.empty());
+  EXPECT_EQ(chart({without, make_sample_run(root_.path())}, "plot").title, "Step time");
+}
+
 TEST_F(Charts, TrainingCurvesOfSeveralRunsStandTogether) {
   records::RunFolderWriter writer = records::RunFolderWriter::create(root_.path(), "fit");
   writer.write_sweep("fit", Json::object(), {"lr"},

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -181,6 +182,24 @@ TEST(Document, TwoRunsOfOneSweepGoByTheNamesOfTheirFolders) {
   document.close(second.string());
   document.close(third.string());
   EXPECT_EQ(name(0), "sample");  // alone again
+}
+
+// No list of sweeps' names and folders' names; times are no names.
+TEST(Document, WhereOneRunGoesByItsFolderAllDo) {
+  const TemporaryFolder root;
+  const fs::path made = make_sample_run(root.path()), first = root.path() / "first";
+  fs::rename(made, first);
+  const auto names = [&](const char* second, const char* third) {
+    for (const char* name : {second, third})
+      fs::copy(first, root.path() / name, fs::copy_options::recursive);
+    std::ofstream(root.path() / third / "sweep.json")
+        << R"({"schema_version": 1, "name": "other_sweep", "axes": [], "points": []})";
+    Document document({root.path() / second, first, root.path() / third});
+    document.load_now();
+    return document.snapshot()->runs.at(2).data->name;
+  };
+  EXPECT_EQ(names("again", "third"), "third");
+  EXPECT_EQ(names("run_20261115_120000", "run_20261115_130000_b"), "other_sweep");
 }
 
 TEST(Document, RelativePathsHoldAfterTheProgramWentElsewhere) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -26,6 +27,17 @@ constexpr std::array<const char*, 8> kUsual = {
 const OverheadFigure* overhead_figure(std::string_view key) {
   if (!key.starts_with(kOverheadPrefix)) return nullptr;
   return find_overhead_figure(key.substr(kOverheadPrefix.size()));
+}
+
+bool has_two_places(const SeriesBuilder& builder) {
+  const records::PlotSeries& series = builder.series;
+  std::optional<double> first;
+  for (size_t i = 0; i < series.y.size(); ++i) {
+    if (!series.y[i]) continue;
+    if (first && *first != series.x[i]) return true;
+    first = series.x[i];
+  }
+  return false;
 }
 
 // Figures that the open folders have, the usual ones first.
@@ -54,6 +66,11 @@ std::string figure_label(const std::string& key) {
   return overhead ? overhead->label : metric_title(key);
 }
 
+std::string figure_label(const Workspace& workspace, const std::string& key) {
+  const bool modelled = key == "peak_memory_bytes" && workspace.shows_simulated_alone();
+  return modelled ? "modelled peak memory" : figure_label(key);
+}
+
 double figure_of(const Workspace& workspace, PointRef ref, const std::string& key) {
   const OverheadFigure* overhead = overhead_figure(key);
   return overhead ? workspace.overhead(ref).*overhead->value
@@ -69,6 +86,7 @@ Unit figure_unit(const Workspace& workspace, const std::string& key) {
   }
   if (key.ends_with("_bytes")) return memory_unit(largest);
   if (key.ends_with("_ms")) return time_unit(largest);
+  if (key.ends_with("_per_s") && largest >= kMillions) return {"million", 1e-6};
   const MetricFormat format = metric_format(key);
   return {format.unit, format.factor};
 }
@@ -98,15 +116,17 @@ bool choose_figure(const char* label, std::string& key, const Workspace& workspa
   const bool known = std::ranges::find(figures, key) != figures.end();
   if (!known && !figures.empty()) key = figures.front();
   begin_choice(label, 14 * ImGui::GetFontSize());
-  const bool changed = pick_name(label, key, figures, figure_label);
+  const bool changed = pick_name(label, key, figures, [&](const std::string& figure) {
+    return figure_label(workspace, figure);
+  });
   explain_item(definition_of(key));
   return changed || (!known && !figures.empty());
 }
 
 std::vector<std::string> series_names(const Workspace& workspace, const std::vector<PointRef>& refs,
-                                      const std::vector<std::string>& without) {
-  const bool split_by_run = std::ranges::find(without, kByRun) != without.end();
-  std::vector<std::string> names = labels_without(workspace, refs, without, !split_by_run);
+                                      const std::string& over, const std::string& facet) {
+  std::vector<std::string> names =
+      labels_without(workspace, refs, {over, facet}, facet != kByRun, true, over);
   for (size_t i = 0; i < refs.size(); ++i) {
     if (names[i].empty()) names[i] = workspace.option_text(refs[i], "mode");
     if (names[i].empty()) names[i] = workspace.run(refs[i]).name;
@@ -147,16 +167,27 @@ bool SeriesList::any_figure() const {
 }
 
 bool SeriesList::grows() const {
-  return std::ranges::any_of(list_, [](const SeriesBuilder& builder) {
-    const records::PlotSeries& series = builder.series;
-    std::optional<double> first;
-    for (size_t i = 0; i < series.y.size(); ++i) {
-      if (!series.y[i]) continue;
-      if (first && *first != series.x[i]) return true;
-      first = series.x[i];
-    }
-    return false;
+  return std::ranges::any_of(list_, has_two_places);
+}
+
+size_t SeriesList::drop_single_places() {
+  size_t points = 0;
+  std::erase_if(list_, [&](const SeriesBuilder& builder) {
+    const std::vector<double>& x = builder.series.x;
+    const bool drops = std::ranges::adjacent_find(x, std::ranges::not_equal_to()) == x.end();
+    points += drops ? x.size() : 0;
+    return drops;
   });
+  return points;
+}
+
+size_t SeriesList::keep_first(size_t count) {
+  size_t points = 0;
+  while (list_.size() > count) {
+    points += list_.back().refs.size();
+    list_.pop_back();
+  }
+  return points;
 }
 
 void SeriesList::move_into(Chart& chart, records::PlotPanel panel) {

@@ -17,6 +17,8 @@ double figure_of(const Workspace& workspace, PointRef ref, const std::string& ke
 
 /// What an axis calls it, without unit.
 std::string figure_label(const std::string& key);
+/// The same for the shown points, whose peak memory may be modelled.
+std::string figure_label(const Workspace& workspace, const std::string& key);
 
 /// Unit and factor in which this figure of the shown points is drawn.
 Unit figure_unit(const Workspace& workspace, const std::string& key);
@@ -31,10 +33,10 @@ bool choose_figure(const char* label, std::string& key, const Workspace& workspa
 /// A combo box of names; true when another was chosen.
 bool choose_name(const char* label, std::string& name, const std::vector<std::string>& names);
 
-/// What names the series of these points where `without` are shown by other means (an axis, a
-/// facet): what else they differ in; the engine, or the run, where that is nothing.
+/// What names the lines of these points over an axis, where `facet` is shown by other means: what
+/// else they differ in; the engine, or the run, where that is nothing.
 std::vector<std::string> series_names(const Workspace& workspace, const std::vector<PointRef>& refs,
-                                      const std::vector<std::string>& without);
+                                      const std::string& over, const std::string& facet);
 
 /// Facets that a chart shows at most.
 inline constexpr size_t kMaxFacets = 12;
@@ -57,6 +59,10 @@ class SeriesList {
   bool any_figure() const;
   /// Some series has figures at two places.
   bool grows() const;
+  /// Takes out every series whose points stand at one place; returns how many points those were.
+  size_t drop_single_places();
+  /// Keeps so many series, the first ones; returns how many points the others had.
+  size_t keep_first(size_t count);
   size_t size() const { return list_.size(); }
 
  private:

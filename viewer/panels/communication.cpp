@@ -48,9 +48,12 @@ Cost total_cost(const PointDetail& detail) {
   return total;
 }
 
+// As the record's comm_overlap_percent: by the sums, so that waiting of one kind counts against the
+// hidden work of another.
 std::string hidden_text(const Cost& cost) {
   if (!(cost.work > 0)) return "no work, only waiting";
-  return fmt::format("{:.0f} % of the work hidden", 100 * cost.hidden / cost.work);
+  return fmt::format("{:.0f} % of the work hidden",
+                     100 * std::max(cost.work - cost.exposed, 0.0) / cost.work);
 }
 
 struct CostBar {
@@ -149,8 +152,10 @@ void make_communication_chart(const NamedDetail& point, Chart& chart) {
     if (std::isfinite(rank.comm_overlap_percent)) {
       cost.hidden = cost.work * std::clamp(rank.comm_overlap_percent / 100, 0.0, 1.0);
     }
-    ranks.push_back({format_number(rank.rank), cost,
-                     fmt::format("work {} ms; {}", format_number(cost.work), hidden_text(cost))});
+    ranks.push_back(
+        {format_number(rank.rank), cost,
+         fmt::format("work {} ms; {:.0f} % of the work hidden", format_number(cost.work),
+                     cost.work > 0 ? 100 * cost.hidden / cost.work : 0.0)});
   }
   if (kinds.empty() && ranks.empty()) {
     chart.empty_what = "No communication in this point";

@@ -24,6 +24,23 @@ constexpr size_t kMaxComparedSeries = 60;
 // More bars, or more names under them, lie: names then have lines of their own.
 constexpr size_t kMostUprightBars = 12, kMostUprightNames = 6, kMostUprightFacets = 2;
 
+// Points that have something to be compared with, and what they are compared with; all points
+// where nothing is left so: of a list of baselines alone each is shown.
+std::vector<PointRef> compared_points(const Workspace& workspace) {
+  std::set<std::pair<size_t, size_t>> asked;
+  for (const PointRef ref : workspace.shown()) {
+    const Overhead& overhead = workspace.overhead(ref);
+    if (overhead.partner && !overhead.is_baseline) {
+      asked.insert({overhead.partner->run, overhead.partner->point});
+      asked.insert({ref.run, ref.point});
+    }
+  }
+  std::vector<PointRef> points = workspace.shown();
+  if (asked.empty()) return points;
+  std::erase_if(points, [&](PointRef ref) { return !asked.contains({ref.run, ref.point}); });
+  return points;
+}
+
 class ComparisonPanel final : public ChartPanel {
  public:
   ComparisonPanel()
@@ -55,8 +72,9 @@ class ComparisonPanel final : public ChartPanel {
     chart.empty_next = compares ? "Pick one above, or right click a row of the run table: Baseline."
                                 : "None of the shown points has this figure: choose another.";
     size_t left_out = 0;
-    const std::vector<Facet> facets =
-        facets_of(workspace, workspace.shown(), facets_, kMaxFacets, left_out);
+    const std::vector<PointRef> points = compares ? compared_points(workspace) : workspace.shown();
+    const size_t num_alone = workspace.shown().size() - points.size();
+    const std::vector<Facet> facets = facets_of(workspace, points, facets_, kMaxFacets, left_out);
     const std::vector<std::string> keys = figure_keys();
     lying_ = over_ == kBars && std::ranges::any_of(facets, [&](const Facet& facet) {
                const std::vector<std::string> labels = name_bars(workspace, facet.points).labels;
@@ -65,18 +83,27 @@ class ComparisonPanel final : public ChartPanel {
              });
     lying_ = lying_ || (over_ == kBars && facets.size() > kMostUprightFacets);
     within_noise_ = waiting_ = false;
-    num_bars_ = 0;
+    num_bars_ = lines_left_out_ = 0;
     for (const Facet& facet : facets) add_facet(context, facet, keys, facets.size() > 1, chart);
     chart.waiting = waiting_;
     if (chart.spec.panels.empty()) return;
     chart.spec.title = compares ? "Cost against " + workspace.baseline_text() : "";
     chart.spec.columns = static_cast<int>(keys.size());
     note_left_out(left_out, chart);
+    if (lines_left_out_ > 0) {
+      add_note(chart, fmt::format("Left out: {} points of further lines; a filter chooses.",
+                                  lines_left_out_));
+    }
+    if (num_alone > 0) {
+      add_note(chart, fmt::format("Left out: {} of {} points, without a baseline or as one that "
+                                  "nothing is compared with.",
+                                  num_alone, workspace.shown().size()));
+    }
     if (within_noise_) {
       add_note(chart, "~ within noise: the 95 % interval of the time ratio contains 1.");
     }
     if (over_ == kBars && num_bars_ > kMaxBars) {
-      add_note(chart, first_points_note(kMaxBars, workspace.shown().size()));
+      add_note(chart, first_points_note(kMaxBars, points.size()));
     }
     chart.spec.width = std::min(520 * chart.spec.columns + 100, 1300);
     const auto rows = static_cast<int>(chart.spec.panels.size()) / chart.spec.columns;
@@ -99,7 +126,9 @@ class ComparisonPanel final : public ChartPanel {
   void draw_baseline(Workspace& workspace) {
     const std::vector<const RunData*> runs = workspace.runs();
     const std::string now = workspace.baseline_text();
-    begin_choice("baseline", 13.5f * ImGui::GetFontSize());
+    const float em = ImGui::GetFontSize();
+    begin_choice("baseline",
+                 std::clamp(ImGui::CalcTextSize(now.c_str()).x + 3 * em, 13.5f * em, 22 * em));
     if (!ImGui::BeginCombo("baseline", now.c_str())) return;
     if (ImGui::Selectable("no baseline", workspace.baseline().kind == Baseline::Kind::None)) {
       workspace.set_baseline({});
@@ -139,7 +168,7 @@ class ComparisonPanel final : public ChartPanel {
       const Unit unit = figure_unit(workspace, key);
       auto& [series, panel] = row.emplace_back();
       panel.y.unit = unit.name;
-      panel.y.label = figure_label(key);
+      panel.y.label = figure_label(workspace, key);
       // The title names the baseline; three panels leave little room for words.
       if (key == kTimeRatio) panel.y.label = "time";
       if (key.starts_with("overhead:memory")) panel.y.label = "more memory";
@@ -232,7 +261,7 @@ class ComparisonPanel final : public ChartPanel {
   }
 
   void add_lines(const Workspace& workspace, std::vector<PointRef> points, const std::string& key,
-                 double factor, records::PlotPanel& panel, SeriesList& series) const {
+                 double factor, records::PlotPanel& panel, SeriesList& series) {
     panel.kind = records::PlotKind::Lines;
     panel.x = {axis_title(over_), axis_unit(over_), true};
     const auto place = [&](PointRef ref) {
@@ -241,11 +270,12 @@ class ComparisonPanel final : public ChartPanel {
     std::erase_if(points, [&](PointRef ref) { return !std::isfinite(place(ref)); });
     std::ranges::stable_sort(points, {}, place);
     const std::vector<std::string> names =
-        series_names(workspace, points, {over_, facet_key(workspace, workspace.shown(), facets_)});
+        series_names(workspace, points, over_, facet_key(workspace, workspace.shown(), facets_));
     for (size_t i = 0; i < points.size(); ++i) {
-      series[series.size() < kMaxComparedSeries ? names[i] : "others"].add(
-          workspace, points[i], place(points[i]), figure_of(workspace, points[i], key) * factor);
+      series[names[i]].add(workspace, points[i], place(points[i]),
+                           figure_of(workspace, points[i], key) * factor);
     }
+    lines_left_out_ = std::max(lines_left_out_, series.keep_first(kMaxComparedSeries));
   }
 
   struct Known {
@@ -257,7 +287,7 @@ class ComparisonPanel final : public ChartPanel {
   std::string figure_ = "tokens_per_s", over_ = kBars, color_ = kByItself, facets_ = kByItself;
   std::map<std::pair<PointKey, PointKey>, Known> intervals_;
   bool lying_ = false, within_noise_ = false, waiting_ = false;
-  size_t num_bars_ = 0;
+  size_t num_bars_ = 0, lines_left_out_ = 0;
 };
 
 }  // namespace

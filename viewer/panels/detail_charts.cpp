@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "viewer/panels/grouping.h"
+#include "viewer/widgets/colors.h"
 #include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
@@ -152,7 +153,12 @@ std::vector<NamedDetail> selected_and_baseline(const PanelContext& context, bool
   std::shared_ptr<const PointDetail> detail = selected_detail(context, chart);
   if (!detail) return {};
   const PointRef selected = *workspace.selected_point();
-  std::vector<NamedDetail> found{{workspace.short_name(selected), selected, std::move(detail)}};
+  const auto color = [&](PointRef ref) {
+    const std::string engine = workspace.option_text(ref, "mode");
+    return named_series_color(engine).value_or(NamedDetail().color);
+  };
+  std::vector<NamedDetail> found{
+      {workspace.short_name(selected), selected, std::move(detail), color(selected)}};
   if (!with_baseline) return found;
   std::optional<PointRef> other = workspace.overhead(selected).baseline;
   std::string word = "baseline: ";
@@ -167,7 +173,9 @@ std::vector<NamedDetail> selected_and_baseline(const PanelContext& context, bool
   if (!other) return found;
   const Loaded<PointDetail> loaded = context.detail(*other);
   chart.waiting = chart.waiting || (loaded.loading && !loaded.value);
-  if (loaded.value) found.push_back({word + workspace.short_name(*other), *other, loaded.value});
+  if (loaded.value) {
+    found.push_back({word + workspace.short_name(*other), *other, loaded.value, color(*other)});
+  }
   return found;
 }
 

@@ -75,6 +75,7 @@ struct NamedDetail {
   std::string name;
   PointRef ref;
   std::shared_ptr<const PointDetail> detail;
+  size_t color = 3;  ///< of its engine, as in every picture
 };
 /// The first is the selected point, others stand below it on the same axes.
 void make_timeline_chart(const std::vector<NamedDetail>& points, Chart& chart);

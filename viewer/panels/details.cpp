@@ -52,7 +52,7 @@ class DetailsPanel final : public Panel {
     ImGui::InputTextWithHint("##find", "find an option or a metric", find_, sizeof find_);
     const RunData& run = context.workspace.run(ref);
     draw_overhead(context, ref);
-    draw_metrics(run, ref.point, style);
+    draw_metrics(run, ref.point, context.workspace.is_simulated(ref), style);
     if (const auto detail = context.detail(ref).value) draw_record(*detail, style);
     draw_options(run, ref.point, style);
   }
@@ -96,7 +96,7 @@ class DetailsPanel final : public Panel {
   }
 
   // By subject, in their display units.
-  void draw_metrics(const RunData& run, size_t point, const UiStyle& style) const {
+  void draw_metrics(const RunData& run, size_t point, bool simulated, const UiStyle& style) const {
     std::vector<std::string> present;
     std::vector<size_t> places;
     for (size_t k = 0; k < run.metrics.keys.size(); ++k) {
@@ -109,7 +109,9 @@ class DetailsPanel final : public Panel {
       for (const size_t at : group.keys) {
         const std::string& key = present[at];
         const Value& value = run.metrics.at(point, places[at]);
-        lines.push_back({key, metric_title(key), metric_text(run, key, value)});
+        const bool peak = simulated && key == "peak_memory_bytes";
+        lines.push_back(
+            {key, peak ? "modelled peak memory" : metric_title(key), metric_text(run, key, value)});
       }
       draw_lines(group.title, std::move(lines), style);
     }
@@ -152,10 +154,12 @@ class DetailsPanel final : public Panel {
   static Lines rank_lines(const records::ShardingPart& sharding) {
     Lines lines;
     if (records::is_missing(sharding)) return lines;
-    add_text(
-        lines, "world",
-        fmt::format("rank {} of {}{}", format_number(sharding.rank), format_number(sharding.world),
-                    sharding.fake ? " (the others are modelled)" : ""));
+    const std::string world = format_number(sharding.world);
+    add_text(lines, "world",
+             sharding.transport == "modelled"
+                 ? world + " ranks, all of them modelled"
+                 : fmt::format("rank {} of {}{}", format_number(sharding.rank), world,
+                               sharding.fake ? " (the others are modelled)" : ""));
     add_text(lines, "transport", sharding.transport);
     add_text(lines, "units", fmt::format("{}", fmt::join(sharding.units, ", ")));
     for (const auto& [key, value] : records::numbers_of(sharding.held))

@@ -15,6 +15,7 @@ namespace moonshard::viewer {
 namespace {
 
 using PointsOfRuns = std::map<size_t, std::vector<size_t>>;
+using Names = std::vector<std::string>;
 
 PointsOfRuns points_by_run(const std::vector<PointRef>& refs) {
   PointsOfRuns points;
@@ -100,20 +101,24 @@ std::vector<std::string> grouping_choices(const Workspace& workspace) {
 std::vector<std::string> labels_without(const Workspace& workspace,
                                         const std::vector<PointRef>& refs,
                                         const std::vector<std::string>& without, bool with_run,
-                                        bool alone) {
+                                        bool alone, const std::string& over) {
   const PointsOfRuns points = points_by_run(refs);
   std::map<size_t, std::vector<std::string>> axes;
   for (const auto& [run, list] : points) {
-    std::vector<std::string>& own = axes[run] = telling_axes(workspace.run(run), list);
+    std::vector<std::string>& own = axes[run] =
+        telling_axes(workspace.run(run), list, over.empty() ? Names() : Names{over});
     std::erase_if(own, [&](const std::string& axis) { return has(without, axis); });
   }
   const bool several_runs = with_run && points.size() > 1;
+  std::map<size_t, std::vector<std::string>> words;
+  std::map<size_t, size_t> next;
+  for (const auto& [run, list] : points)
+    words[run] = words_of_points(workspace.run(run), list, axes[run], alone && !several_runs);
   std::vector<std::string> labels;
   for (const PointRef& ref : refs) {
     const RunData& run = workspace.run(ref);
-    const std::vector<std::string>& own = axes[ref.run];
-    std::string label = words_of_axes(run, ref.point, own, alone && !several_runs);
-    if (label.empty() && !own.empty()) label = "default";
+    std::string label = words[ref.run][next[ref.run]++];
+    if (label.empty() && !axes[ref.run].empty()) label = "default";
     if (several_runs) label = label.empty() ? run.name : run.name + ": " + label;
     labels.push_back(clean_text(label, 512));
   }

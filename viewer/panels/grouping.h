@@ -21,12 +21,13 @@ std::vector<std::string> grouping_choices(const Workspace& workspace);
 
 /// What distinguishes these points, one text each: of every run the options in which its points
 /// differ, without those that the chart shows by other means, and the run's name where there are
-/// several runs and `with_run`. A single number is `alone` without its unit: an axis has it. May be
-/// empty, or shared by several points.
+/// several runs and `with_run`. A single number is `alone` without its unit: an axis has it. Names
+/// of lines are told `over` their x axis (telling_axes). May be empty, or shared by several points.
 std::vector<std::string> labels_without(const Workspace& workspace,
                                         const std::vector<PointRef>& refs,
                                         const std::vector<std::string>& without,
-                                        bool with_run = true, bool alone = true);
+                                        bool with_run = true, bool alone = true,
+                                        const std::string& over = "");
 
 /// The colours of points: a name each (empty: they all share one), and the options that it stands
 /// for, which need no other mention.

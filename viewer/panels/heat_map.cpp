@@ -13,6 +13,7 @@
 #include "viewer/script.h"
 #include "viewer/widgets/axis_names.h"
 #include "viewer/widgets/choice.h"
+#include "viewer/widgets/format.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -79,10 +80,12 @@ class HeatMapPanel final : public ChartPanel {
     for (const PointRef ref : workspace.shown()) runs[ref.run].push_back(ref);
     std::vector<Map> maps;
     for (const auto& [run, points] : runs) add_maps_of_run(workspace, run, points, maps);
+    drop_single_cells(maps, chart);
+    name_maps(workspace, maps);
     constexpr size_t kMaxMaps = 12;
     if (maps.size() > kMaxMaps) {
-      chart.spec.note =
-          fmt::format("The first {} of {} maps; a filter chooses others.", kMaxMaps, maps.size());
+      add_note(chart, fmt::format("The first {} of {} maps; a filter chooses others.", kMaxMaps,
+                                  maps.size()));
     }
     for (size_t m = 0; m < std::min(maps.size(), kMaxMaps); ++m) {
       Map& map = maps[m];
@@ -97,7 +100,7 @@ class HeatMapPanel final : public ChartPanel {
     const int count = static_cast<int>(chart.spec.panels.size());
     if (count == 0) return;
     chart.spec.columns = std::min(count, 2);
-    chart.spec.title = figure_label(figure_);
+    chart.spec.title = figure_label(workspace, figure_);
     chart.spec.width = count == 1 ? 900 : 1100;
     chart.spec.height = 120 + 340 * ((count + 1) / 2);
   }
@@ -107,6 +110,7 @@ class HeatMapPanel final : public ChartPanel {
   struct Map {
     std::string title, x_axis, y_axis;
     std::vector<PointRef> points;
+    std::vector<std::string> others = {};  ///< what its points share and other maps may not
   };
 
   void add_maps_of_run(const Workspace& workspace, size_t run, const std::vector<PointRef>& points,
@@ -117,22 +121,80 @@ class HeatMapPanel final : public ChartPanel {
     const std::vector<std::string> axes = telling_axes(data, places);
     const auto [x_axis, y_axis] = choose_axes(workspace, points, axes);
     if (x_axis.empty() || y_axis.empty() || x_axis == y_axis) return;
-    std::vector<std::string> others;
-    for (const std::string& axis : axes) {
-      if (axis != x_axis && axis != y_axis) others.push_back(axis);
-    }
+    // What follows from a model is not told; what follows from a place in the map makes other maps.
+    std::vector<std::string> over{x_axis, y_axis};
+    std::erase(over, "model");  // its points have batches and lengths of their own
+    std::vector<std::string> others = telling_axes(data, places, over);
+    std::erase_if(others,
+                  [&](const std::string& axis) { return axis == x_axis || axis == y_axis; });
     std::vector<Map> own;
-    for (const PointRef ref : points) {
-      const std::string title = words_of_axes(data, ref.point, others, false);
+    const std::vector<std::string> titles = words_of_points(data, places, others, false);
+    for (size_t i = 0; i < points.size(); ++i) {
+      const PointRef ref = points[i];
+      const std::string& title = titles[i];
       auto found = std::ranges::find(own, title, &Map::title);
-      if (found == own.end()) found = own.insert(own.end(), {title, x_axis, y_axis, {}});
+      if (found == own.end()) found = own.insert(own.end(), {title, x_axis, y_axis, {}, others});
       found->points.push_back(ref);
     }
+    sort_by_numbers(data, others, own);
     maps.insert(maps.end(), own.begin(), own.end());
   }
 
-  // By default the accumulation over the batch size; else the engine, or other words, over what
-  // leaves the fewest maps, rather a number.
+  // Beside maps of several cells those of one say nothing.
+  static void drop_single_cells(std::vector<Map>& maps, Chart& chart) {
+    const auto is_single = [](const Map& map) { return map.points.size() < 2; };
+    if (std::ranges::all_of(maps, is_single)) return;
+    const auto dropped = std::erase_if(maps, is_single);
+    if (dropped > 0)
+      add_note(chart, fmt::format("Left out: {} points that no other one differs from in these two "
+                                  "options alone.",
+                                  dropped));
+  }
+
+  // By what tells the maps of a run apart that are left.
+  static void name_maps(const Workspace& workspace, std::vector<Map>& maps) {
+    for (size_t first = 0; first < maps.size();) {
+      const RunData& run = workspace.run(maps[first].points[0]);
+      std::vector<size_t> points;
+      size_t end = first;
+      for (; end < maps.size() && &workspace.run(maps[end].points[0]) == &run; ++end)
+        points.push_back(maps[end].points[0].point);
+      std::vector<std::string> axes = maps[first].others;
+      std::erase_if(axes, [&](const std::string& axis) {
+        const std::string word = word_of(run, maps[first], axis);
+        return std::all_of(maps.begin() + static_cast<long>(first),
+                           maps.begin() + static_cast<long>(end),
+                           [&](const Map& map) { return word_of(run, map, axis) == word; });
+      });
+      const std::vector<std::string> titles = words_of_points(run, points, axes, false);
+      for (; first < end; ++first) maps[first].title = titles[first + titles.size() - end];
+    }
+  }
+
+  // Batch 4 before batch 8, whichever ran first; words as they came.
+  static void sort_by_numbers(const RunData& run, const std::vector<std::string>& axes,
+                              std::vector<Map>& maps) {
+    for (size_t a = axes.size(); a-- > 0;) {
+      const auto number = [&](const Map& map) {
+        return run.option_number(map.points[0].point, axes[a]);
+      };
+      if (std::ranges::any_of(maps, [&](const Map& map) { return std::isnan(number(map)); })) {
+        std::vector<std::string> words;
+        for (const Map& map : maps) place_in(words, word_of(run, map, axes[a]));
+        std::ranges::stable_sort(
+            maps, {}, [&](const Map& map) { return place_in(words, word_of(run, map, axes[a])); });
+      } else {
+        std::ranges::stable_sort(maps, {}, number);
+      }
+    }
+  }
+
+  static std::string word_of(const RunData& run, const Map& map, const std::string& axis) {
+    return value_text(run, run.options.get(map.points[0].point, axis));
+  }
+
+  // By default the engine, or other words, over what leaves the fewest maps, rather a number; the
+  // accumulation over the batch size where that leaves no more.
   std::pair<std::string, std::string> choose_axes(const Workspace& workspace,
                                                   const std::vector<PointRef>& points,
                                                   const std::vector<std::string>& axes) const {
@@ -143,9 +205,7 @@ class HeatMapPanel final : public ChartPanel {
       return workspace.option(points[0], axis).kind == Value::Kind::Number;
     };
     std::string x = x_axis_ == kByItself ? "" : x_axis_, y = y_axis_ == kByItself ? "" : y_axis_;
-    if (x.empty() && y.empty() && has("batch_size") && has("grad_accum")) {
-      return {"batch_size", "grad_accum"};
-    }
+    const bool free = x.empty() && y.empty();
     if (y.empty() && x != "mode" && has("mode")) y = "mode";
     for (const bool words : {true, false}) {
       for (const std::string& axis : axes) {
@@ -162,6 +222,10 @@ class HeatMapPanel final : public ChartPanel {
         x = axis;
       }
     }
+    if (free && has("batch_size") && has("grad_accum") &&
+        count_maps(workspace, points, axes, "batch_size", "grad_accum") <= fewest) {
+      return {"batch_size", "grad_accum"};
+    }
     return {x, y};
   }
 
@@ -169,11 +233,11 @@ class HeatMapPanel final : public ChartPanel {
                            std::vector<std::string> axes, const std::string& x,
                            const std::string& y) {
     std::erase_if(axes, [&](const std::string& axis) { return axis == x || axis == y; });
-    std::set<std::string> maps;
-    for (const PointRef ref : points) {
-      maps.insert(words_of_axes(workspace.run(ref), ref.point, axes, false));
-    }
-    return maps.size();
+    std::vector<size_t> places;
+    for (const PointRef ref : points) places.push_back(ref.point);
+    const std::vector<std::string> titles =
+        words_of_points(workspace.run(points[0]), places, axes, false);
+    return std::set<std::string>(titles.begin(), titles.end()).size();
   }
 
   static void split_scales(records::PlotSpec& spec) {
@@ -212,7 +276,7 @@ class HeatMapPanel final : public ChartPanel {
     panel.title = map.title;
     panel.x = {axis_title(map.x_axis), axis_unit(map.x_axis), false, columns};
     panel.y = {axis_title(map.y_axis), axis_unit(map.y_axis)};
-    panel.value = {figure_label(figure_), unit_.name};
+    panel.value = {figure_label(workspace, figure_), unit_.name};
     series.move_into(chart, std::move(panel));
   }
 

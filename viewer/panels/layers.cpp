@@ -112,7 +112,7 @@ void make_layers_chart(const std::vector<NamedDetail>& points, const LayersChoic
   for (const Row& row : rows) total += row.ms;
   records::PlotSeries series;
   series.name = points[0].name;
-  series.color = 3;
+  series.color = static_cast<int>(points[0].color);
   for (size_t i = 0; i < count; ++i) {
     panel.x.categories.push_back(rows[i].name);
     series.x.push_back(static_cast<double>(i));
@@ -126,7 +126,7 @@ void make_layers_chart(const std::vector<NamedDetail>& points, const LayersChoic
       points.size() > 1 ? rows_of(*points[1].detail, choice.by_kind) : std::vector<Row>();
   if (!others.empty()) {
     series.name = points[1].name;
-    series.color = 6;
+    series.color = static_cast<int>(points[1].color == points[0].color ? 6 : points[1].color);
     std::map<std::string, const Row*> by_name;
     for (const Row& row : others) by_name[row.name] = &row;
     for (size_t i = 0; i < count; ++i) {

@@ -1,6 +1,8 @@
 // The memory panel: who holds the memory of each shown point, stacked by owner.
 #include <string>
 
+#include <fmt/format.h>
+
 #include "runtime/analysis/rows.h"
 #include "viewer/panels/detail_charts.h"
 #include "viewer/script.h"
@@ -95,7 +97,10 @@ void make_memory_chart(const Workspace& workspace, const std::vector<DetailedPoi
   };
   ask.bytes = true;
   ask.share = choice.share;
-  const std::string moment = choice.after_step ? "after the watched step" : "at the watched peak";
+  const bool modelled = workspace.shows_simulated_alone();  // then no step was watched
+  const std::string moment = modelled ? (choice.after_step ? "after the step" : "at the peak")
+                             : choice.after_step ? "after the watched step"
+                                                 : "at the watched peak";
   ask.label = choice.share ? "share of memory " + moment : "memory " + moment;
   if (!add_stacked_bars(workspace, points, ask, chart)) {
     return say_nothing_shown(workspace, points, "No memory by owner in these points",
@@ -103,9 +108,10 @@ void make_memory_chart(const Workspace& workspace, const std::vector<DetailedPoi
                              "in a script: profile = \"phases\".",
                              chart);
   }
-  chart.spec.title = choice.after_step ? "Memory by owner after the watched step"
-                                       : "Memory by owner at the peak of the watched step";
-  if (!choice.after_step) {
+  chart.spec.title =
+      fmt::format("Memory by owner {} the {}step", choice.after_step ? "after" : "at the peak of",
+                  modelled ? "" : "watched ");
+  if (!choice.after_step && !modelled) {
     add_note(chart,
              "The watched step runs after the measured ones, with every allocation noted: its peak "
              "may differ from the table's measured peak.");

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "runtime/analysis/rows.h"
 #include "viewer/panels/detail_charts.h"
 #include "viewer/widgets/choice.h"
@@ -82,12 +84,16 @@ records::PlotSeries series_of(const std::string& name, const MemoryTimeline& tim
   return series;
 }
 
+size_t num_steps(const NamedDetail& point) {
+  return std::max<size_t>(point.detail->memory.timeline.step_begins_ms.size(), 1);
+}
+
 records::PlotPanel panel_of(const NamedDetail& point, double factor) {
   const MemoryTimeline& timeline = point.detail->memory.timeline;
   records::PlotPanel panel;
   panel.kind = records::PlotKind::StackedArea;
   panel.title = point.name;
-  panel.x = {"time in the step", "ms"};
+  panel.x = {num_steps(point) > 1 ? "time since the first step began" : "time in the step", "ms"};
   panel.bands = bands_of(timeline);
   const std::vector<size_t> moments = thinned(stack_heights(timeline));
   std::vector<std::string> names;
@@ -184,7 +190,9 @@ void make_timeline_chart(const std::vector<NamedDetail>& points, Chart& chart) {
     panel.y.min = 0.0;
     panel.y.max = highest * unit.factor * 1.04;
   }
-  chart.spec.title = "Memory through the watched step";
+  const size_t steps = num_steps(points[0]);
+  chart.spec.title = steps > 1 ? fmt::format("Memory through {} watched steps", steps)
+                               : "Memory through the watched step";
   chart.spec.columns = 1;
   chart.spec.width = 1000;
   chart.spec.height = chart.spec.panels.size() > 1 ? 820 : 560;

@@ -76,8 +76,11 @@ void make_phases_chart(const Workspace& workspace, const std::vector<DetailedPoi
                              chart);
   }
   chart.spec.title = "Phases of a step";
-  add_note(chart, fmt::format("{} over the measured steps.",
-                              kStatistics[static_cast<size_t>(choice.statistic)].word));
+  if (workspace.shows_simulated_alone()) return;
+  add_note(chart,
+           fmt::format("{} over the measured steps, phase by phase: their sum is not exactly "
+                       "the step's own.",
+                       kStatistics[static_cast<size_t>(choice.statistic)].word));
 }
 
 const MakePanel make_phases_panel = make_panel<PhasesPanel>;

@@ -293,6 +293,12 @@ class PlanPanel final : public ChartPanel {
     knobs_.gpus = 1;
     number("nproc", knobs_.gpus);
     if (world.starts_with("fake:")) knobs_.gpus = std::atoi(world.c_str() + 5);
+    // A simulated world names its nodes: "modelled:1024 = 128 x 8 h200, infiniband".
+    int ranks = 0, nodes = 0, gpus = 0;
+    if (std::sscanf(world.c_str(), "modelled:%d = %d x %d", &ranks, &nodes, &gpus) == 3) {
+      knobs_.nodes = std::clamp(nodes, 1, 256);
+      knobs_.gpus = gpus;
+    }
     knobs_.gpus = std::clamp(knobs_.gpus, 1, 16);
     changed_ = true;
   }

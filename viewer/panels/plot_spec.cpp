@@ -1,8 +1,9 @@
-// The plot panel: the plot specs of the selected run, one of them drawn by the same code as the PNG
-// files.
+// The plot panel: the plot specs of the open runs, those of the selected one first, one of them
+// drawn by the same code as the PNG files.
 #include <algorithm>
 #include <string>
 
+#include <fmt/format.h>
 #include <imgui.h>
 
 #include "viewer/panels/chart_panel.h"
@@ -31,8 +32,8 @@ class PlotSpecPanel final : public ChartPanel {
  protected:
   void draw_controls(const PanelContext& context) override {
     Workspace& workspace = context.workspace;
-    const std::optional<size_t> index = workspace.selected_run();
-    if (!index || workspace.run(*index).plots.empty()) return;
+    const std::optional<size_t> index = run_of(workspace);
+    if (!index) return;
     const std::vector<std::string>& plots = workspace.run(*index).plots;
     if (std::ranges::find(plots, workspace.plot) == plots.end()) {
       workspace.plot = plots.front();
@@ -40,14 +41,33 @@ class PlotSpecPanel final : public ChartPanel {
     }
     ImGui::SetNextItemWidth(
         std::min(26 * ImGui::GetFontSize(), ImGui::GetContentRegionAvail().x * 0.7f));
-    if (pick_name("##plot", workspace.plot, plots, plot_name)) remake();
+    if (workspace.snapshot().runs.size() < 2) {
+      if (pick_name("##plot", workspace.plot, plots, plot_name)) remake();
+      return;
+    }
+    const RunData& shown = workspace.run(*index);
+    const std::string now = fmt::format("{}: {}", shown.name, plot_name(workspace.plot));
+    if (!ImGui::BeginCombo("##plot", clean_text(now, 256).c_str())) return;
+    for (const LoadedRun& loaded : workspace.snapshot().runs) {
+      const RunData& run = *loaded.data;
+      for (const std::string& plot : run.plots) {
+        const std::string name = fmt::format("{}: {}", run.name, plot_name(plot));
+        const bool is_shown = run.path == shown.path && plot == workspace.plot;
+        if (!ImGui::Selectable(literal_label(name, run.path + plot).c_str(), is_shown)) continue;
+        picked_ = run.path;
+        workspace.plot = plot;
+        remake();
+      }
+    }
+    ImGui::EndCombo();
   }
 
   void make_chart(const PanelContext& context, Chart& chart) override {
     const Workspace& workspace = context.workspace;
-    const std::optional<size_t> index = workspace.selected_run();
-    if (!index || workspace.run(*index).plots.empty()) {
-      chart.empty_what = "No plots in this run folder";
+    const std::optional<size_t> index = run_of(workspace);
+    if (!index) {
+      const bool several = workspace.snapshot().runs.size() > 1;
+      chart.empty_what = several ? "No plots in these run folders" : "No plots in this run folder";
       chart.empty_next =
           "Make them with 'moonshard plot DIR', or runs:plot \"all\" in a script. They appear here "
           "by themselves.";
@@ -65,6 +85,27 @@ class PlotSpecPanel final : public ChartPanel {
       chart.spec = *loaded.value;
     }
   }
+
+ private:
+  // The run that was picked here, until another is selected; the selected one; the first that has
+  // plots.
+  std::optional<size_t> run_of(const Workspace& workspace) {
+    const std::optional<size_t> selected = workspace.selected_run();
+    if (selected != selected_) picked_.clear();
+    selected_ = selected;
+    const std::vector<LoadedRun>& runs = workspace.snapshot().runs;
+    std::optional<size_t> found;
+    for (size_t r = runs.size(); r-- > 0;) {
+      if (runs[r].data->plots.empty()) continue;
+      if (!picked_.empty() && runs[r].data->path == picked_) return r;
+      if (picked_.empty() && selected && r == *selected) return r;
+      found = r;
+    }
+    return found;
+  }
+
+  std::string picked_;
+  std::optional<size_t> selected_;
 };
 
 }  // namespace

@@ -22,6 +22,16 @@ std::string duration_text(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
+// Folders that are passed on come without progress.json, and so do sweeps of other tools.
+std::string state_without_progress(const RunData& run) {
+  const bool open = std::ranges::any_of(run.points, [](const PointHead& point) {
+    return point.status == "planned" || point.status == "running";
+  });
+  if (!open) return run.created.empty() ? "done" : "done; begun " + clean_text(run.created, 32);
+  return "no progress.json in the folder: how long it has run, and whether it still does, is not "
+         "known";
+}
+
 class ProgressPanel final : public Panel {
  public:
   ProgressPanel() : Panel({"progress", "Sweeps", DockPlace::Side}) {}
@@ -50,7 +60,7 @@ class ProgressPanel final : public Panel {
     draw_bar(run, context.style);
     const SweepProgress& progress = run.progress;
     if (progress.state.empty()) {
-      show_text(loaded.error.empty() ? "no word from the sweep itself" : clean_text(loaded.error),
+      show_text(loaded.error.empty() ? state_without_progress(run) : clean_text(loaded.error),
                 muted);
     } else if (progress.state == "running") {
       show_text(fmt::format("running for {}, about {} left", duration_text(progress.elapsed_s),

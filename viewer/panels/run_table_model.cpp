@@ -38,16 +38,10 @@ std::vector<std::string> own_metrics(const std::vector<std::string>& metrics) {
   return own;
 }
 
-bool is_all_simulated(const Workspace& workspace) {
-  const std::vector<PointRef>& shown = workspace.shown();
-  return !shown.empty() &&
-         std::ranges::all_of(shown, [&](PointRef ref) { return workspace.is_simulated(ref); });
-}
-
 // The peak of the measured steps has a name of its own: memory panels show that of another step.
 std::string title_of(const Workspace& workspace, const std::string& metric) {
   if (metric == "peak_memory_bytes")
-    return is_all_simulated(workspace) ? "modelled peak" : "measured peak";
+    return workspace.shows_simulated_alone() ? "modelled peak" : "measured peak";
   return metric == "median_time_ms" ? "median" : metric_format(metric).title;  // with its unit
 }
 
@@ -169,7 +163,12 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
   for (const Look& look : looks) {
     TableColumn& column = *look.column;
     column.numeric = look.numbers && !look.others;
-    if (column.kind != ColumnKind::Metric || !column.key.ends_with("_bytes")) continue;
+    if (column.kind != ColumnKind::Metric) continue;
+    if (column.key.ends_with("_per_s") && look.largest >= kMillions) {
+      column.title = with_unit(title_of(workspace, column.key), "million");
+      column.factor = 1e-6;
+    }
+    if (!column.key.ends_with("_bytes")) continue;
     // Gibibytes where mebibytes would have five digits.
     const bool large = look.largest >= 10.0 * (1 << 30);
     column.title = with_unit(title_of(workspace, column.key), large ? "GiB" : "MiB");

@@ -97,6 +97,8 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
     spreads[i] = spread_of(detail);
     if (!std::isfinite(spreads[i].median)) continue;
     longest = std::max(longest, spreads[i].median);
+    // A simulated step is computed once; it has no spread.
+    if (workspace.is_simulated(points[i].ref)) continue;
     fewest = std::min(fewest, detail.time.samples_ms.size());
   }
   if (!(longest > 0)) {
@@ -108,6 +110,8 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
   const Unit unit = time_unit(longest);
   SeriesBuilder medians, measured, warmup;
   medians.series.name = "median, middle half";
+  const bool modelled = workspace.shows_simulated_alone();
+  if (modelled) medians.series.name = "modelled step";
   measured.series.name = "measured steps";
   warmup.series.name = "warm-up";
   medians.series.color = 1;
@@ -126,6 +130,7 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
     medians.refs.push_back(ref);
     if (!known) continue;
     const PointDetail& detail = *points[i].detail;
+    if (workspace.is_simulated(ref)) continue;
     add_dots(detail.time.samples_ms, "step", i, ref, unit.factor, measured);
     if (with_warmup) add_dots(detail.time.warmup_ms, "warm-up step", i, ref, unit.factor, warmup);
   }
@@ -146,9 +151,9 @@ void make_samples_chart(const Workspace& workspace, const std::vector<DetailedPo
   chart.spec.width = 1000;
   chart.spec.height = stack_height(points.size());
   if (fewest > 0 && fewest < 5) {
-    add_note(
-        chart,
-        fmt::format("Some points have only {} measured steps: their spread says little.", fewest));
+    add_note(chart,
+             fmt::format("Some points have only {} measured step{}: their spread says little.",
+                         fewest, fewest == 1 ? "" : "s"));
   }
 }
 

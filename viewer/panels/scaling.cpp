@@ -26,12 +26,18 @@ struct PlaceOrder {
   }
 };
 
+// "between" alone would leave open between what.
+std::string verdict_words(analysis::ScalingFit::Verdict verdict) {
+  if (verdict == analysis::ScalingFit::Verdict::Between) return "O(T) to O(T^2)";
+  return analysis::verdict_text(verdict);
+}
+
 // The analysis writes T, a length; any other size is n.
 records::PlotReference curve_of(const analysis::ScalingFit& fit, const std::string& series,
                                 bool of_length) {
   analysis::Curve curve = analysis::best_curve(fit);
   std::string text = analysis::exponent_text(fit);
-  text += fmt::format("  {}", analysis::verdict_text(fit.verdict));
+  text += fmt::format("  {}", verdict_words(fit.verdict));
   if (!of_length) std::ranges::replace(text, 'T', 'n');
   return {std::move(text), series, std::move(curve.x), std::move(curve.y)};
 }
@@ -71,8 +77,8 @@ class ScalingPanel final : public ChartPanel {
     if (say_no_points(workspace, chart)) return;
     chart.empty_what = "No growth to see";
     chart.empty_next =
-        "A sweep over two or more lengths or batch sizes shows it: grid = { seq_length "
-        "= {...} }.";
+        "It needs two or more lengths, batch sizes or the like of points that agree in all else: "
+        "grid = { seq_length = {...} }.";
     const analysis::Quantity* quantity = analysis::find_quantity(quantity_);
     if (axis_.empty() || quantity == nullptr) return;
     std::vector<DetailedPoint> points;
@@ -85,7 +91,6 @@ class ScalingPanel final : public ChartPanel {
       return workspace.run(point.ref).option_number(point.ref.point, axis_);
     };
     std::erase_if(points, [&](const auto& point) { return !std::isfinite(place(point)); });
-    std::ranges::stable_sort(points, {}, place);
     std::map<PointRef, const DetailedPoint*, PlaceOrder> details;
     std::vector<PointRef> refs;
     for (const DetailedPoint& point : points) {
@@ -93,22 +98,37 @@ class ScalingPanel final : public ChartPanel {
       refs.push_back(point.ref);
     }
     size_t left_out = 0;
-    const std::vector<Facet> facets = facets_of(workspace, refs, facets_, kMaxFacets, left_out);
+    std::vector<Facet> facets = facets_of(workspace, refs, facets_, refs.size(), left_out);
     const std::string facet_axis = facet_key(workspace, refs, facets_);
     bool two_sizes = false, any_figure = false;
-    for (const Facet& facet : facets) {
+    size_t alone = 0, beyond = 0;
+    for (Facet& facet : facets) {
+      std::ranges::stable_sort(facet.points, {}, [&](PointRef ref) {
+        return place({ref, nullptr});
+      });
       const std::vector<std::string> names =
-          series_names(workspace, facet.points, {axis_, facet_axis});
+          series_names(workspace, facet.points, axis_, facet_axis);
       SeriesList series;
       for (size_t i = 0; i < facet.points.size(); ++i) {
         const DetailedPoint& point = *details[facet.points[i]];
-        series[series.size() < kMaxScalingSeries ? names[i] : "others"].add(
+        series[names[i]].add(
             workspace, point.ref, place(point),
             quantity->read(analysis_metrics(workspace.run(point.ref), point.ref.point),
                            point.detail.get()));
       }
       any_figure = any_figure || series.any_figure();
-      if (!series.any_figure() || (facets.size() > 1 && !series.grows())) continue;
+      if (!series.any_figure()) continue;
+      if (series.grows()) {
+        alone += series.drop_single_places();
+      } else if (facets.size() > 1) {
+        alone += facet.points.size();
+        continue;
+      }
+      if (chart.spec.panels.size() == kMaxFacets) {
+        left_out += facet.points.size();
+        continue;
+      }
+      beyond += series.keep_first(kMaxScalingSeries);
       records::PlotPanel panel;
       panel.kind = records::PlotKind::Lines;
       if (facets.size() > 1) panel.title = facet.title;
@@ -132,6 +152,14 @@ class ScalingPanel final : public ChartPanel {
       chart.spec.height = 120 + 380 * ((count + 1) / 2);
     }
     if (two_sizes) add_note(chart, "Two sizes give no exponent: lines of two have none.");
+    if (alone > 0)
+      add_note(chart, fmt::format("Left out: {} points of which no other size was run.", alone));
+    if (beyond > 0)
+      add_note(chart,
+               fmt::format("Left out: {} points of further lines; a filter chooses.", beyond));
+    if (std::string_view(quantity->unit) == "ms" && quantity_ != "communication" &&
+        !workspace.shows_simulated_alone())
+      add_note(chart, "Times are the fastest of the measured steps.");
     note_left_out(left_out, chart);
   }
 

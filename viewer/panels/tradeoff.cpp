@@ -55,12 +55,13 @@ class TradeoffPanel final : public ChartPanel {
       records::PlotPanel panel;
       panel.kind = records::PlotKind::Scatter;
       if (facets.size() > 1) panel.title = facet.title;
-      panel.x = {figure_label(x_key_), x_unit.name, log_};
-      panel.y = {figure_label(y_key_), y_unit.name, log_};
+      panel.x = {figure_label(workspace, x_key_), x_unit.name, log_};
+      panel.y = {figure_label(workspace, y_key_), y_unit.name, log_};
       series.move_into(chart, std::move(panel));
     }
     if (chart.spec.panels.empty()) return;
-    chart.spec.title = fmt::format("{} against {}", figure_label(y_key_), figure_label(x_key_));
+    chart.spec.title = fmt::format("{} against {}", figure_label(workspace, y_key_),
+                                   figure_label(workspace, x_key_));
     const int count = static_cast<int>(chart.spec.panels.size());
     chart.spec.columns = std::min(count, 3);
     chart.spec.width = count == 1 ? 900 : 440 * chart.spec.columns;

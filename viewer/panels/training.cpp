@@ -211,7 +211,13 @@ void make_training_chart(const Workspace& workspace, const std::vector<DetailedP
                                 return point.detail && point.detail->steps.size() >= 2;
                               })) -
                           points.size();
-  if (left_out > 0) add_note(chart, first_points_note(points.size(), points.size() + left_out));
+  // Of more points than are read at all, nobody knows how many have steps.
+  const bool cut = all.size() < workspace.shown().size();
+  if (cut) chart.spec.note.clear();
+  if (left_out > 0 || cut) {
+    add_note(chart, first_points_note(points.size(),
+                                      cut ? workspace.shown().size() : points.size() + left_out));
+  }
   if (smoothing > 0)
     add_note(chart, fmt::format("Figures of single batches are smoothed by {:.2f}.", smoothing));
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <implot_internal.h>
+
 #include "viewer/render/plot_text.h"
 #include "viewer/widgets/format.h"
 
@@ -80,6 +82,17 @@ void setup_log_ticks(ImAxis axis, const Range& range) {
   if (ticks.size() >= 2) set_ticks(axis, ticks);
 }
 
+// A histogram of few samples has no halves of them.
+void setup_count_ticks(const PreparedPanel& panel, const Range& range) {
+  constexpr double kMostCounts = 10;
+  const std::vector<double> values = all_values(panel);
+  const auto whole = [](double value) { return value == std::floor(value); };
+  if (range.max > kMostCounts || range.min < 0 || !std::ranges::all_of(values, whole)) return;
+  std::vector<double> ticks;
+  for (double tick = 0; tick <= range.max; ++tick) ticks.push_back(tick);
+  if (ticks.size() >= 2) set_ticks(ImAxis_Y1, ticks);
+}
+
 // Names take at most this share of a panel; the plot has the rest.
 constexpr float kNamesShare = 0.43f;
 
@@ -110,6 +123,17 @@ void setup_label(ImAxis axis, const std::string& label, float room, ImPlotAxisFl
   ImPlot::SetupAxis(axis, label.empty() ? nullptr : shown.c_str(), flags);
 }
 
+// The scale once more above lying bars that are taller than a window: nobody should have to scroll
+// to its foot for what the bars mean. It follows the axis below when that is zoomed.
+void setup_upper_axis(const std::string& label, bool log_scale, float room) {
+  setup_label(ImAxis_X2, label, room,
+              ImPlotAxisFlags_AuxDefault | ImPlotAxisFlags_NoMenus | ImPlotAxisFlags_NoHighlight);
+  const ImPlotRange below = ImPlot::GetCurrentPlot()->Axes[ImAxis_X1].Range;
+  if (log_scale) ImPlot::SetupAxisScale(ImAxis_X2, ImPlotScale_Log10);
+  ImPlot::SetupAxisFormat(ImAxis_X2, write_tick);
+  ImPlot::SetupAxisLimits(ImAxis_X2, below.Min, below.Max, ImPlotCond_Always);
+}
+
 void setup_limits(ImAxis axis, const Range& range, ImPlotCond cond) {
   ImPlot::SetupAxisLimits(axis, range.min, range.max, cond);
   // Zooming in until doubles cannot separate ticks would make ImPlot loop for ever.
@@ -125,6 +149,10 @@ bool has_named_x(const PreparedPanel& panel) {
 
 bool has_named_y(const PreparedPanel& panel) {
   return panel.horizontal || panel.kind == records::PlotKind::HeatMap;
+}
+
+bool has_upper_axis(const PreparedPanel& panel, float height) {
+  return panel.horizontal && height > kTallEm * font_unit();
 }
 
 float names_limit(float width) {
@@ -159,8 +187,12 @@ void setup_axes(const PreparedPanel& panel, const Range& y_range, ImVec2 area, f
   if (!rows) ImPlot::SetupAxisFormat(ImAxis_Y1, write_tick);
   setup_limits(ImAxis_X1, panel.horizontal ? y_range : panel.x_range, cond);
   setup_limits(ImAxis_Y1, panel.horizontal ? panel.x_range : y_range, cond);
+  if (has_upper_axis(panel, area.y)) setup_upper_axis(below, log_below, area.x);
   if (!panel.x_ticks.empty() && !panel.horizontal) setup_value_ticks(panel, panel.x_range, area.x);
+  if (log_below && panel.x_ticks.empty())
+    setup_log_ticks(ImAxis_X1, panel.horizontal ? y_range : panel.x_range);
   if (log_beside) setup_log_ticks(ImAxis_Y1, y_range);
+  if (panel.kind == records::PlotKind::StackedArea) setup_count_ticks(panel, y_range);
   if (rows) setup_names(row_names(panel), area, name_room);
 }
 

@@ -24,7 +24,13 @@ float readable_panel_height(const PreparedPlot& plot, const PreparedPanel& panel
     height = std::max(2.5f * font_unit(), kBarEm * font_unit() * bars *
                                               static_cast<float>(panel.categories.size()) * 1.12f);
     if (plot.panels.size() == 1) height = std::max(height, kPlotEm * font_unit());
+    if (has_upper_axis(panel, height)) height += kAxisEm * font_unit();
   }
+  // The name of the axis stands upright beside the plot.
+  constexpr float kMaxLabelEm = 14;
+  if (!panel.horizontal)
+    height = std::max(height, std::min(text_size(panel.y_label).x + 0.5f * font_unit(),
+                                       kMaxLabelEm * font_unit()));
   height += title_block(panel.title, {}, width, style, 1.0f, nullptr);
   if (!plot.shared_legend) height += legend_height(panel.legend, width, 1e5f);
   const float axis = kAxisWidthEm * font_unit();

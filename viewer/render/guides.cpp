@@ -205,9 +205,12 @@ void draw_references(const PreparedPanel& panel, TextPlacer& placer, const Hidde
       const float part = place - static_cast<float>(before);
       const ImVec2 at = points[before] + (points[before + 1] - points[before]) * part;
       const bool steep = std::abs(points.back().x - points.front().x) < 1;
-      const float x = steep ? at.x + 0.3f * em : at.x - size.x - 0.4f * em;
-      for (const float shift : {-1.25f, 0.3f, -2.4f, 1.4f}) {
-        corners.push_back(ImVec2(x, at.y + shift * em));
+      // Beside an upright line: right of it, or left where the plot ends.
+      const float left = at.x - size.x - 0.4f * em;
+      for (const float x : steep ? std::vector{at.x + 0.3f * em, left} : std::vector{left}) {
+        for (const float shift : {-1.25f, 0.3f, -2.4f, 1.4f}) {
+          corners.push_back(ImVec2(x, at.y + shift * em));
+        }
       }
     }
     placer.place(draw, line.text, corners, mix(color, style.colors().text, 0.35f));

@@ -96,6 +96,9 @@ bool has_named_x(const PreparedPanel& panel);
 
 /// Names from top to bottom beside the plot: rows of a heat map, or lying bars.
 bool has_named_y(const PreparedPanel& panel);
+/// Lying bars so tall that their scale stands above them, too.
+bool has_upper_axis(const PreparedPanel& panel, float height);
+inline constexpr float kTallEm = 66;
 
 /// Room left of the plot for these names, of which the texts take at most `limit`; and what limits
 /// them in a panel of the given width that has its names for itself.

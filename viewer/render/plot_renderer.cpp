@@ -150,7 +150,8 @@ bool draw_panel(const PreparedPanel& panel, size_t index, const PanelFrame& fram
   const float axis = !panel.horizontal  ? kAxisWidthEm * font_unit()
                      : frame.names <= 0 ? 0.6f * font_unit()
                                         : names_width(panel, frame.names);
-  const ImVec2 area(size.x - axis, size.y - (named_axis ? 0 : 2.5f * font_unit()));
+  ImVec2 area(size.x - axis, size.y - (named_axis ? 0 : 2.5f * font_unit()));
+  if (has_upper_axis(panel, area.y)) area.y -= 2.5f * font_unit();
   const Headroom plan = plan_headroom(panel, area, frame.ruler);
   ImPlotFlags flags = ImPlotFlags_NoLegend | ImPlotFlags_NoTitle | ImPlotFlags_NoFrame |
                       ImPlotFlags_NoMouseText | ImPlotFlags_NoMenus;

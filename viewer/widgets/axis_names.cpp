@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <map>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -78,9 +79,20 @@ constexpr size_t kManyAxes = 5;
 struct UsualValue {
   std::string_view axis, value;
 };
-constexpr UsualValue kUsual[] = {{"grad_accum", "1"},  {"replicate", "1"},       {"lora_rank", "0"},
-                                 {"nproc", "1"},       {"world", "auto"},        {"wrap", "module"},
-                                 {"parallel", "none"}, {"checkpointing", "none"}};
+constexpr UsualValue kUsual[] = {
+    {"grad_accum", "1"},  {"replicate", "1"},        {"lora_rank", "0"},
+    {"nproc", "1"},       {"world", "auto"},         {"wrap", "module"},
+    {"parallel", "none"}, {"checkpointing", "none"}, {"backward_prefetch", "pre"}};
+
+// A switch that most points of the run have on is told where it is off.
+bool is_mostly_on(const RunData& run, const std::string& axis) {
+  constexpr size_t kMostLookedAt = 256;  // for every point's name: enough to tell
+  const std::optional<size_t> place = run.options.find(axis);
+  const size_t count = std::min(run.points.size(), kMostLookedAt);
+  size_t on = 0;
+  for (size_t p = 0; place && p < count; ++p) on += run.options.at(p, *place).number != 0;
+  return 2 * on > count;
+}
 
 bool is_usual(std::string_view axis, const std::string& text, bool tells_sharding) {
   if (axis == "parallel" && text == "fsdp") return tells_sharding;
@@ -88,14 +100,56 @@ bool is_usual(std::string_view axis, const std::string& text, bool tells_shardin
       kUsual, [&](const UsualValue& usual) { return usual.axis == axis && usual.value == text; });
 }
 
+bool has_one_rank(const RunData& run, size_t point) {
+  const Value ranks = run.options.get(point, "nproc"), world = run.options.get(point, "world");
+  return ranks.kind == Value::Kind::Number && ranks.number <= 1 &&
+         (world.kind == Value::Kind::None || value_text(run, world) == "auto");
+}
+
 // Options that mean nothing to a point that is not sharded; as in the scripts' figures
-// (plot_points.lua).
-bool is_unused(const RunData& run, size_t point, std::string_view axis) {
-  constexpr std::array<std::string_view, 5> kOnlySharded = {"sharding", "wrap", "backward_prefetch",
-                                                            "forward_prefetch", "cpu_offload"};
-  if (std::ranges::find(kOnlySharded, axis) == kOnlySharded.end()) return false;
+// (plot_points.lua). In names of many words also those that mean nothing to a single rank.
+bool is_unused(const RunData& run, size_t point, std::string_view axis, bool many) {
+  constexpr std::array<std::string_view, 6> kOnlySharded = {
+      "sharding", "backward_prefetch", "forward_prefetch", "limit_all_gathers",
+      "wrap",     "cpu_offload"};
+  constexpr long kOfSeveralRanks = 4;  // the first of them
+  const auto found = std::ranges::find(kOnlySharded, axis);
+  if (found == kOnlySharded.end()) return false;
+  if (many && found - kOnlySharded.begin() < kOfSeveralRanks && has_one_rank(run, point))
+    return true;
   const Value parallel = run.options.get(point, "parallel");
   return parallel.kind == Value::Kind::Text && run.text_of(parallel) != "fsdp";
+}
+
+// How a point is measured, or what only one engine reads: another value makes no other line.
+bool is_side_option(std::string_view axis) {
+  constexpr std::array<std::string_view, 7> kSide = {
+      "profile",          "iters",     "warmup",         "memory_history",
+      "memory_budget_mb", "tile_size", "flash_algorithm"};
+  return std::ranges::find(kSide, axis) != kSide.end();
+}
+
+// Another name of the place on these axes: the world of so many nodes. Judged by the whole run, of
+// which a chart may show a few points.
+bool is_same_place(const RunData& run, const std::string& axis,
+                   const std::vector<std::string>& over) {
+  std::vector<Marks> columns;
+  for (const std::string& name : over) {
+    const std::optional<size_t> place = run.options.find(name);
+    if (!place) continue;
+    columns.emplace_back();
+    for (size_t p = 0; p < run.points.size(); ++p)
+      columns.back().push_back(mark_of(run.options.at(p, *place)));
+  }
+  const std::optional<size_t> place = run.options.find(axis);
+  if (columns.empty() || !place) return false;
+  const size_t places = count_groups(columns, std::vector<bool>(columns.size(), true));
+  Marks own;
+  for (size_t p = 0; p < run.points.size(); ++p) own.push_back(mark_of(run.options.at(p, *place)));
+  // One value for each place and one place for each value.
+  if (places == run.points.size() || count_groups({own}, {true}) != places) return false;
+  columns.push_back(std::move(own));
+  return count_groups(columns, std::vector<bool>(columns.size(), true)) == places;
 }
 
 const AxisWords* words_of(std::string_view axis) {
@@ -135,12 +189,16 @@ std::string axis_word(const RunData& run, const std::string& axis, const Value& 
   return value.kind == Value::Kind::Text ? text : fmt::format("{} {}", shown_name(axis), text);
 }
 
-std::vector<std::string> telling_axes(const RunData& run, const std::vector<size_t>& points) {
+std::vector<std::string> telling_axes(const RunData& run, const std::vector<size_t>& points,
+                                      const std::vector<std::string>& over) {
   std::vector<std::string> axes;
   std::vector<Marks> columns;
   for (const std::string& axis : run.axes) {
     const std::optional<size_t> place = run.options.find(axis);
-    if (!place || points.empty()) continue;
+    if (!place || points.empty() || std::ranges::find(over, axis) != over.end()) continue;
+    const bool always = std::ranges::find(kAlwaysTold, axis) != kAlwaysTold.end();
+    if (!over.empty() && !always && (is_side_option(axis) || is_same_place(run, axis, over)))
+      continue;
     Marks marks;
     for (const size_t point : points) marks.push_back(mark_of(run.options.at(point, *place)));
     if (std::ranges::all_of(marks, [&](uint64_t mark) { return mark == marks[0]; })) continue;
@@ -166,19 +224,55 @@ std::string words_of_axes(const RunData& run, size_t point, const std::vector<st
                           bool alone) {
   std::string name;
   const bool tells_sharding = std::ranges::find(axes, "sharding") != axes.end();
+  const bool many = axes.size() >= kManyAxes;
   for (const std::string& axis : axes) {
     const bool single = alone && axes.size() == 1;
     const Value value = run.options.get(point, axis);
-    if (!single && is_unused(run, point, axis)) continue;
-    if (axes.size() >= kManyAxes && is_usual(axis, value_text(run, value), tells_sharding))
-      continue;
+    if (!single && is_unused(run, point, axis, many)) continue;
     std::string word = axis_word(run, axis, value, single);
+    // Where others are wrapped, and no way to shard says so; beside other words "none" could be the
+    // engine's.
+    const bool is_unwrapped =
+        axis == "parallel" && word == "none" &&
+        (many ? tells_sharding && has_one_rank(run, point) : !single && axes.size() > 1);
+    if (is_unwrapped) {
+      word = "unwrapped";
+    } else if (many && is_usual(axis, value_text(run, value), tells_sharding)) {
+      continue;
+    }
     // Among other words a bare "none" could be of any of them.
     const bool is_bare = word == "none" && axis != "mode" && axis != "parallel";
-    if (is_bare && axes.size() >= kManyAxes) word = "no " + shown_name(axis);
+    if (many && is_bare) word = "no " + shown_name(axis);
+    if (many && value.kind == Value::Kind::Bool && is_mostly_on(run, axis)) {
+      word = value.number != 0 ? "" : "no " + shown_name(axis);
+    }
     if (!word.empty()) name += (name.empty() ? "" : ", ") + word;
   }
   return name;
+}
+
+std::vector<std::string> words_of_points(const RunData& run, const std::vector<size_t>& points,
+                                         const std::vector<std::string>& axes, bool alone) {
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<size_t>> alike;  // places in the list
+  for (size_t i = 0; i < points.size(); ++i) {
+    names.push_back(words_of_axes(run, points[i], axes, alone));
+    alike[names.back()].push_back(i);
+  }
+  for (const auto& [name, places] : alike) {
+    for (const std::string& axis : axes) {
+      const auto text = [&](size_t place) {
+        return value_text(run, run.options.get(points[place], axis));
+      };
+      const std::string first = text(places[0]);
+      if (std::ranges::all_of(places, [&](size_t place) { return text(place) == first; })) continue;
+      for (const size_t place : places) {
+        names[place] +=
+            fmt::format("{}{} {}", names[place].empty() ? "" : ", ", shown_name(axis), text(place));
+      }
+    }
+  }
+  return names;
 }
 
 std::string axis_words(const RunData& run, size_t point,

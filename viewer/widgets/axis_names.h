@@ -25,13 +25,20 @@ std::string axis_word(const RunData& run, const std::string& axis, const Value& 
 /// The swept options that tell these points of a run apart, in the sweep's order. What all of them
 /// share is left out; so is what already follows from the others (the number of layers of a named
 /// model), except engine, model, batch and length, which a reader looks for unless each model has
-/// its own.
-std::vector<std::string> telling_axes(const RunData& run, const std::vector<size_t>& points);
+/// its own. Where `over` are axes of a chart, all that makes other points is told, though it
+/// may follow from the place on those; what only one engine reads makes no other point.
+std::vector<std::string> telling_axes(const RunData& run, const std::vector<size_t>& points,
+                                      const std::vector<std::string>& over = {});
 
 /// The values of these axes in one line, e.g. "ghost, 16 tokens"; a single one stands alone where
 /// `alone`. May be empty.
 std::string words_of_axes(const RunData& run, size_t point, const std::vector<std::string>& axes,
                           bool alone);
+
+/// The same of several points. Words that leave out usual values may come out alike: points that
+/// differ in one of the axes are then told apart by it, "ghost, 16 tokens, wrap none".
+std::vector<std::string> words_of_points(const RunData& run, const std::vector<size_t>& points,
+                                         const std::vector<std::string>& axes, bool alone);
 
 /// The values of all axes of a point but some, e.g. "ghost, 16 tokens"; may be empty.
 std::string axis_words(const RunData& run, size_t point,

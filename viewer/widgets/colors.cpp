@@ -41,8 +41,10 @@ constexpr NamedColor kNamedColors[] = {
     {4, {"flash_bookkeeping", "flash_bookkeeping_fsdp", "flash_clip_bookkeeping"}},
     {5, {"auto"}},
     // ways to shard
-    {1, {"ddp", "zero2"}},
-    {0, {"fsdp", "zero3"}},
+    {1, {"zero2"}},
+    {0, {"zero3"}},
+    {1, {"ddp"}},
+    {0, {"fsdp"}},
     {2, {"zero2_replicated"}},
     // owners of memory
     {0, {"parameters"}},

@@ -175,7 +175,12 @@ MetricFormat metric_format(const std::string& key) {
 }
 
 std::string metric_title(const std::string& key) {
-  return key == "peak_memory_bytes" ? "measured peak memory" : metric_format(key).title;
+  // Their keys alone leave open of which step or of how many ranks they are.
+  if (key == "peak_memory_bytes") return "measured peak memory";
+  if (key == "parameter_bytes") return "parameters, all ranks";
+  if (key == "optimizer_bytes") return "optimizer state, this rank";
+  if (key == "engine_kept_bytes") return "engine kept, layer to layer";
+  return metric_format(key).title;
 }
 
 std::string with_unit(const std::string& title, const std::string& unit) {

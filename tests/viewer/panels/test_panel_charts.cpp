@@ -296,6 +296,39 @@ TEST_F(PanelCharts, LayersComeLongestFirstBesideThoseOfTheBaseline) {
   EXPECT_EQ(series("p").labels[0], "2 layers");
 }
 
+TEST_F(PanelCharts, LayersHaveTheColoursOfTheirEngines) {
+  detail(0).layers = {{"model.a", 1, "linear"}};
+  detail(1).layers = {{"model.a", 2, "linear"}};
+  NamedDetail point = named(0), other = named(1);
+  point.color = 4;
+  other.color = 6;
+  other.name = "other";
+  make_layers_chart({point, other}, {20, false}, chart_);
+  EXPECT_EQ(series("p").color, 4);
+  EXPECT_EQ(series("other").color, 6);
+  chart_ = Chart();
+  other.color = 4;  // one engine: the baseline is grey
+  make_layers_chart({point, other}, {20, false}, chart_);
+  EXPECT_EQ(series("other").color, 6);
+}
+
+TEST_F(PanelCharts, ATimelineSaysOfHowManyStepsItIs) {
+  for (const size_t i : {0u, 1u}) {
+    MemoryTimeline& timeline = detail(i).memory.timeline;
+    timeline.ms = {0, 10, 20};
+    timeline.total = {kMiB, kMiB, kMiB};
+    timeline.owners = {{"parameters", {kMiB, kMiB, kMiB}}};
+  }
+  make_timeline_chart({named(0)}, chart_);
+  EXPECT_EQ(chart_.spec.title, "Memory through the watched step");
+  EXPECT_EQ(chart_.spec.panels[0].x.label, "time in the step");
+  detail(1).memory.timeline.step_begins_ms = {0, 10};
+  chart_ = Chart();
+  make_timeline_chart({named(1)}, chart_);
+  EXPECT_EQ(chart_.spec.title, "Memory through 2 watched steps");
+  EXPECT_EQ(chart_.spec.panels[0].x.label, "time since the first step began");
+}
+
 TEST_F(PanelCharts, CommunicationIsSplitIntoExposedAndHidden) {
   detail(0).comm = {{"all_gather", 3, 1024, 10, 4, 60}, {"all_reduce", 1, 8, 1, 5, 0}};
   detail(0).ranks = {{0, NAN, NAN, 11, 9, 50}, {1, NAN, NAN, NAN, NAN, NAN}};
@@ -307,7 +340,8 @@ TEST_F(PanelCharts, CommunicationIsSplitIntoExposedAndHidden) {
   EXPECT_EQ(series("hidden").y, (records::MaybeNumbers{6.0, 0.0}));
   EXPECT_EQ(series("hidden", 1).y, (records::MaybeNumbers{5.5}));
   EXPECT_EQ(chart_.spec.note,
-            "Collectives of the watched step: work 11 ms, exposed 9 ms, 55 % of the work hidden.");
+            "Collectives of the watched step: work 11 ms, exposed 9 ms, 18 % of the work hidden.")
+      << "as the record's comm_overlap_percent: of the sums";
   chart_ = Chart();
   make_communication_comparison(workspace_, points_, chart_);
   EXPECT_EQ(series("exposed").y[0], 9.0);

@@ -190,7 +190,8 @@ TEST(PlotLayout, TwoThingsNeverShareAColourInOnePicture) {
   records::PlotPanel panel;
   panel.kind = PlotKind::StackedBars;
   panel.x.categories = {"a"};
-  for (const char* name : {"ghost", "zero3", "update", "optimizer", "norms", "noise", "none"}) {
+  for (const char* name : {"ghost", "zero3", "fsdp", "zero2", "ddp", "update", "optimizer", "norms",
+                           "noise", "none"}) {
     panel.series.push_back({name, {0}, {1.0}});
   }
   spec.panels.push_back(panel);

@@ -81,6 +81,76 @@ TEST(TellingAxes, NamesOfManyWordsLeaveOutUsualValues) {
   EXPECT_EQ(words_of_axes(run, 0, {"wrap", "grad_accum"}, false), "module, accum 1");
 }
 
+// A single rank shards nothing: how it would is no part of its name; that it is not wrapped is.
+TEST(TellingAxes, NamesOfManyWordsLeaveOutWhatMeansNothingToOneRank) {
+  RunData run;
+  run.axes = {"model", "parallel",  "sharding", "backward_prefetch", "limit_all_gathers",
+              "world", "batch_size"};
+  RunBuilder builder(run);
+  const auto add = [&](std::string_view parallel, std::string_view world, bool limit) {
+    const size_t place = builder.add_point({"p" + std::to_string(run.points.size()), "ok", ""});
+    builder.set(run.options, place, "model", std::string_view("llama"));
+    builder.set(run.options, place, "parallel", parallel);
+    builder.set(run.options, place, "sharding", std::string_view("zero3"));
+    builder.set(run.options, place, "backward_prefetch", std::string_view("pre"));
+    builder.set(run.options, place, "limit_all_gathers", limit);
+    builder.set(run.options, place, "world", world);
+    builder.set(run.options, place, "nproc", 1.0);
+    builder.set(run.options, place, "batch_size", 4.0);
+  };
+  add("fsdp", "auto", true);
+  add("none", "auto", true);
+  add("fsdp", "fake:2", true);
+  add("fsdp", "fake:2", false);
+  builder.finish();
+  const auto words = words_of_points(run, {0, 1, 2, 3}, run.axes, false);
+  EXPECT_EQ(words[0], "llama, batch 4");
+  EXPECT_EQ(words[1], "llama, unwrapped, batch 4");
+  EXPECT_EQ(words[2], "llama, zero3, fake:2, batch 4");
+  EXPECT_EQ(words[3], "llama, zero3, no limit all gathers, fake:2, batch 4");
+}
+
+// Words that come out alike are told apart by what was left out of them.
+TEST(TellingAxes, NamesThatWouldBeAlikeNameTheDifference) {
+  RunData run;
+  run.axes = {"mode", "cpu_offload"};
+  RunBuilder builder(run);
+  for (const bool offload : {false, true}) {
+    const size_t place = builder.add_point({offload ? "b" : "a", "ok", ""});
+    builder.set(run.options, place, "mode", std::string_view("none"));
+    builder.set(run.options, place, "parallel", std::string_view("none"));
+    builder.set(run.options, place, "cpu_offload", offload);
+  }
+  builder.finish();
+  EXPECT_EQ(words_of_points(run, {0, 1}, run.axes, false),
+            (std::vector<std::string>{"none, cpu offload no", "none, cpu offload yes"}));
+}
+
+// Points of different layers are no line over the length, though the length tells the layers; what
+// only one engine reads, and what is another name of the place, make no other line.
+TEST(TellingAxes, LinesAreOfPointsThatAgreeInAllElse) {
+  RunData run;
+  run.axes = {"mode", "num_layers", "memory_budget_mb", "nodes", "world"};
+  RunBuilder builder(run);
+  const auto add = [&](std::string_view mode, double layers, double budget, double nodes) {
+    const size_t place = builder.add_point({"p" + std::to_string(run.points.size()), "ok", ""});
+    builder.set(run.options, place, "mode", mode);
+    builder.set(run.options, place, "num_layers", layers);
+    builder.set(run.options, place, "memory_budget_mb", budget);
+    builder.set(run.options, place, "nodes", nodes);
+    builder.set(run.options, place, "world",
+                nodes == 1 ? std::string_view("modelled:8") : "modelled:16");
+  };
+  add("auto", 32, 16000, 1);
+  add("auto", 6, 26000, 2);
+  add("none", 32, 0, 1);
+  add("none", 32, 0, 2);
+  builder.finish();
+  EXPECT_EQ(telling_axes(run, {0, 1, 2, 3}, {"nodes"}),
+            (std::vector<std::string>{"mode", "num_layers"}));
+  EXPECT_EQ(telling_axes(run, {2, 3}, {"nodes"}), std::vector<std::string>());
+}
+
 TEST(MetricGroups, FiguresStandBySubjectAndOnce) {
   const std::vector<std::string> keys = {
       "comm_bytes",     "peak_memory_mb", "avg_time_ms", "tokens_per_s", "peak_memory_bytes",
