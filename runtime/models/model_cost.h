@@ -32,6 +32,7 @@ struct ActivationBytes {
   /// Layer whose weight's gradient is formed while all of `outside` is still there; empty: none.
   std::string head_layer = {};
   int64_t shared = 0;  ///< kept once, however many samples and layers there are
+  double masked = 0;   ///< share of the blocks whose fused attention reads a mask
 };
 
 /// The weights of "standard" attention: softmax keeps its result in w, the product with the values

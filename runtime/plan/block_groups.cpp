@@ -5,24 +5,12 @@
 
 namespace moonshard::plan {
 
-bool is_adapter(const PlannedLayer& layer) {
-  return layer.name.find(".lora_") != std::string::npos;
-}
-
-double adapted_elements(const PlannedModel& model, const PlannedLayer& layer) {
-  double elements = 0;
-  for (const PlannedLayer& other : model.block)
-    if (is_adapter(other) && other.trained && other.name.starts_with(layer.name + "."))
-      elements += static_cast<double>(other.weight);
-  return elements;
-}
-
 std::vector<BlockGroup> block_groups(const PlannedModel& model) {
   std::vector<BlockGroup> groups;
   std::map<size_t, size_t> place;
   for (size_t i = 0; i < model.block.size(); ++i) {
     const PlannedLayer& layer = model.block[i];
-    if (!layer.is_matrix || layer.one_position || is_adapter(layer)) continue;
+    if (!layer.is_matrix || layer.one_position || layer.is_adapter) continue;
     const auto [found, is_new] = place.emplace(layer.input, groups.size());
     if (is_new) {
       groups.emplace_back();

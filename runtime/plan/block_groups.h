@@ -15,12 +15,6 @@ struct BlockGroup {
   bool behind_norm = true;
 };
 
-/// A layer of LoRA, which runs beside the layer that it adapts.
-bool is_adapter(const PlannedLayer& layer);
-
-/// Trained elements of the adapter that a layer of the block has.
-double adapted_elements(const PlannedModel& model, const PlannedLayer& layer);
-
 std::vector<BlockGroup> block_groups(const PlannedModel& model);
 
 /// Whether the operation between the first two groups is attention.

@@ -12,6 +12,8 @@ using privacy::LayerShape;
 using privacy::NormMethod;
 
 constexpr double kCompactBytes = 2, kSumBytes = 4;
+// Of a weight in halves, read and written.
+constexpr double kValueBytes = 8;
 
 // Layers that read one input keep the same.
 struct Readers {
@@ -87,18 +89,51 @@ class Ways {
     return 2 * shape.samples * shape.positions * shape.in * shape.out / (rates_.sum * share(shape));
   }
 
+  // Operands are read once at least; samples of one position have a kernel of their own, without
+  // tensor cores (kernels/clipped_sum/clipped_sum_outer.cu).
+  double kernel_sum_s(const PlannedLayer& layer, const LayerShape& shape) const {
+    const double store = kSumBytes * static_cast<double>(layer.weight) / machine_.element_per_s;
+    if (shape.positions <= 1) {
+      const DtypeRates& wide = machine_.rates("float32");
+      return 2 * shape.samples * shape.in * shape.out / (wide.sum * machine_.in_step.outer_sum) +
+             store;
+    }
+    return std::max(product_s(shape), read_s(shape)) + store;
+  }
+
+  // Of (a, g) by a kernel that does little else: an adapter's few columns leave its tiles half
+  // empty.
+  double read_s(const LayerShape& shape) const {
+    constexpr double kNarrow = 2;
+    return kNarrow * shape.samples * shape.positions * (shape.in + shape.out) *
+           shape.element_bytes / machine_.element_per_s;
+  }
+
+  // Products of positions with positions: as deep as the layer is wide, however narrow one side is.
+  double gram_share(const LayerShape& shape) const {
+    if (!shape.by_kernel) return share(shape);
+    return product_share(rates_, shape.samples * shape.positions, shape.positions,
+                         shape.in + shape.out);
+  }
+  double ghost_s(const LayerShape& shape) const {
+    return privacy::ghost_cost(shape) / (rates_.ghost * gram_share(shape));
+  }
+  double width_s(const LayerShape& shape) const {
+    const double seconds = privacy::width_cost(shape) / (rates_.flash * share(shape));
+    return shape.by_kernel ? std::max(seconds, read_s(shape)) : seconds;
+  }
+
   // Seconds of a norm by the engine's own choice of method.
   double norm_s(const LayerShape& shape) const {
     const double part = share(shape);
-    const double ghost = privacy::ghost_cost(shape) / (rates_.ghost * part);
-    const double width = privacy::width_cost(shape) / (rates_.flash * part);
+    const double ghost = ghost_s(shape), width = width_s(shape);
     const std::string& mode = situation_.mode;
     if (mode == "materialize") return privacy::keep_gradients_cost(shape) / (rates_.keep * part);
     if (mode == "ghost" || mode == "bookkeeping") return ghost;
     if (mode == "auto") return std::min(ghost, width);
     return privacy::choose_flash(shape, situation_.flash_algorithm) == NormMethod::Width
                ? width
-               : privacy::input_length_cost(shape) / (rates_.ghost * part);
+               : privacy::input_length_cost(shape) / (rates_.ghost * gram_share(shape));
   }
 
   void set_way(const PlannedLayer& layer, LayerWay& way) const {
@@ -110,6 +145,7 @@ class Ways {
       way.rows_bytes = samples() * static_cast<double>(layer.weight + layer.bias) * kSumBytes;
       return;
     }
+    if (!layer.is_matrix && situation_.mode == "materialize") return set_rows(layer, way);
     if (!layer.is_matrix) {  // tables: the output's gradient is read and sorted
       way.kept = Kept::Inputs;
       way.norm_s = 3 * shape.samples * shape.positions * width * shape.element_bytes /
@@ -120,8 +156,7 @@ class Ways {
     way.joins = by_kernel(layer) && !layer.is_shared;
     way.norm_s = norm_s(shape);
     // By kernels the float32 sum is stored once; the update's time has the reading.
-    way.sum_s = shape.by_kernel ? product_s(shape) + kSumBytes * static_cast<double>(layer.weight) /
-                                                         machine_.element_per_s
+    way.sum_s = shape.by_kernel ? kernel_sum_s(layer, shape)
                                 : privacy::sum_inputs_cost(shape) / (rates_.sum * share(shape));
     way.kept = Kept::Inputs;
     way.rows_bytes =
@@ -129,28 +164,37 @@ class Ways {
         (way.joins ? kCompactBytes
                    : std::max<double>(kSumBytes, static_cast<double>(model_.compute_bytes)));
     way.compact = way.joins;
-    if (situation_.mode == "materialize") {
-      way.kept = Kept::Rows;
-      way.compact = way.joins = false;
-      way.rows_bytes = samples() * static_cast<double>(layer.weight) *
-                       std::max<double>(kSumBytes, static_cast<double>(model_.compute_bytes));
-      way.sum_s = way.rows_bytes / machine_.element_per_s;
-    }
+    if (situation_.mode == "materialize") set_rows(layer, way);
+  }
+
+  // Every sample's gradient, in full; one rank's update reads it as it is.
+  void set_rows(const PlannedLayer& layer, LayerWay& way) const {
+    way.kept = Kept::Rows;
+    way.joins = false;
+    way.compact = machine_.is_gpu;
+    way.rows_bytes = samples() * static_cast<double>(layer.weight) *
+                     std::max<double>(kSumBytes, static_cast<double>(model_.compute_bytes));
+    const bool is_summed = situation_.needs_sums || !way.compact;
+    way.sum_s = is_summed ? way.rows_bytes / machine_.element_per_s : 0;
   }
 
   double rows_norm_s(const LayerShape& shape) const {
     const double cost =
         shape.by_kernel ? privacy::keep_compact_cost(shape) : privacy::keep_gradients_cost(shape);
-    return cost / (rates_.keep * share(shape));
+    const double seconds = cost / (rates_.keep * share(shape));
+    return shape.by_kernel ? std::max(seconds, read_s(shape)) : seconds;
+  }
+
+  double sum_rows_s(const PlannedLayer& layer, const LayerWay& way) const {
+    return (way.rows_bytes / machine_.in_step.rows_read +
+            kSumBytes * static_cast<double>(layer.weight)) /
+           machine_.element_per_s;
   }
 
   void take_rows(const PlannedLayer& layer, LayerWay& way) const {
     way.kept = Kept::Rows;
     way.norm_s = rows_norm_s(shape_of(layer));
-    way.sum_s = situation_.needs_sums || !way.compact
-                    ? (way.rows_bytes + kSumBytes * static_cast<double>(layer.weight)) /
-                          machine_.element_per_s
-                    : 0;
+    way.sum_s = situation_.needs_sums || !way.compact ? sum_rows_s(layer, way) : 0;
   }
 
   template <class Visit>
@@ -206,15 +250,16 @@ class Ways {
       for (size_t i = 0; i < unit.ways.size(); ++i) {
         const LayerShape shape = shape_of(*unit.layers[i]);
         const double weight = static_cast<double>(unit.layers[i]->weight);
-        const double store = kSumBytes * weight / machine_.update_per_s;
+        // As timed_ways.cpp has it: with the pass over value and gradient, or kept rows.
+        const double value = kValueBytes * weight / machine_.update_per_s;
+        const double store = kSumBytes * weight / machine_.update_per_s + value;
         unit.inputs_bytes += privacy::kept_inputs_bytes(shape);
         unit.rows_bytes += unit.ways[i]->rows_bytes;
         unit.inputs_s += unit.ways[i]->norm_s + unit.ways[i]->sum_s + store;
         unit.rows_s += rows_norm_s(shape);
-        unit.rows_s +=
-            situation_.needs_sums
-                ? (unit.ways[i]->rows_bytes + kSumBytes * weight) / machine_.element_per_s + store
-                : unit.ways[i]->rows_bytes / machine_.update_per_s;
+        unit.rows_s += situation_.needs_sums
+                           ? sum_rows_s(*unit.layers[i], *unit.ways[i]) + store
+                           : unit.ways[i]->rows_bytes / machine_.update_per_s + value;
       }
       if (unit.rows_are_smaller()) to_rows(unit);
       total += unit.smaller() * static_cast<double>(times);

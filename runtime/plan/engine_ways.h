@@ -3,6 +3,7 @@
 // the engines choose by (privacy/norm_cost.h), with a machine's rates.
 #pragma once
 
+#include <compare>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ enum class Kept { Nothing, Inputs, Rows };
 struct LayerWay {
   Kept kept = Kept::Nothing;
   double rows_bytes = 0;  ///< of kept gradients
-  bool compact = false;   ///< rows in 16 bits, which the update can read without a sum
+  bool compact = false;   ///< rows that the update can read without a sum
   bool joins = false;     ///< with the other layers of its stretch, in one launch
   double norm_s = 0;      ///< in backward, gradients that are kept included
   double sum_s = 0;       ///< behind it, or in the second backward
@@ -37,6 +38,8 @@ struct EngineSituation {
   bool budget_is_asked = false;  ///< memory_budget_mb: beyond it backward runs twice
   bool at_most = false;          ///< engine auto: the larger way of every layer, within the budget
   std::string flash_algorithm = "auto";
+
+  auto operator<=>(const EngineSituation&) const = default;
 };
 
 /// Unknown modes (a script's engines) count as flash_bookkeeping.

@@ -19,11 +19,10 @@ GradientWalk::GradientWalk(const PlannedModel& model, bool is_private,
       sums_(units_.size(), 0) {
   const int64_t holders = units_.empty() ? 1 : units_[0].ranks;
   single_ = parts_ ? holders == 1 : sharding.parallel == "none" || situation.ranks == 1;
-  updates_early_ = is_private && !situation.graph;
+  updates_early_ = is_private;
 }
 
 void GradientWalk::form(size_t unit, double bytes) {
-  if (situation_.graph) return;  // in its own memory, from step to step
   // Without a wrapper layers add to the sums of the micro-batches before.
   if (sharding_.parallel == "none" && summed_.contains(unit)) return;
   ledger_.add(Holder::Gradients, bytes);
@@ -64,7 +63,7 @@ void GradientWalk::send(size_t unit) {
   ledger_.free(Holder::Gradients, held_[unit]);
   held_[unit] = 0;
   ledger_.add(Holder::Communication, part);
-  in_flight_.push_back({unit, row, part});
+  in_flight_.push_back({unit, row, part, last_});
 }
 
 // Beside the backward pass; a unit's are freed when its update has ended, which so many others wait
@@ -85,7 +84,7 @@ void GradientWalk::limit(size_t most) {
   for (; !in_flight_.empty(); in_flight_.pop_front()) {  // parts go across to the other copies
     const InFlight& row = in_flight_.front();
     ledger_.free(Holder::Communication, row.row);
-    across_.push_back({row.unit, 0, row.part});
+    across_.push_back({row.unit, 0, row.part, row.last});
   }
   if (most == 0) finish_across(0);
 }
@@ -99,7 +98,7 @@ void GradientWalk::arrive(const InFlight& row) {
   if (units_[row.unit].offloads) return;
   const double sums = sum_bytes(updated_elements(row.unit));
   if (summed_.insert(row.unit).second) ledger_.add(Holder::Gradients, sums);
-  if (!updates_early_ || !last_) return;
+  if (!updates_early_ || !row.last) return;
   reserve(updated_elements(row.unit));
   ledger_.free(Holder::Gradients, sums);
   summed_.erase(row.unit);

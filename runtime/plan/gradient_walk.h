@@ -33,6 +33,7 @@ class GradientWalk {
   struct InFlight {
     size_t unit;
     double row, part;
+    bool last;  ///< of the last micro-batch
   };
 
   double sum_bytes(double elements) const {

@@ -35,6 +35,21 @@ constexpr std::pair<const char*, double DtypeRates::*> kKernelRates[] = {
     {"sum_tflops", &DtypeRates::sum},
     {"keep_tflops", &DtypeRates::keep}};
 
+constexpr std::pair<const char*, double InStep::*> kInStep[] = {
+    {"products", &InStep::products},
+    {"attention_forward", &InStep::attention_forward},
+    {"attention_backward", &InStep::attention_backward},
+    {"launch", &InStep::launch},
+    {"sums", &InStep::sums},
+    {"update", &InStep::update},
+    {"rows_read", &InStep::rows_read},
+    {"tensor_us", &InStep::tensor_us},
+    {"row_us", &InStep::row_us},
+    {"chain", &InStep::chain},
+    {"masked_forward", &InStep::masked_forward},
+    {"masked_backward", &InStep::masked_backward},
+    {"outer_sum", &InStep::outer_sum}};
+
 double positive(const Json& object, const char* key, const std::string& where) {
   const double value = number_or(object, key, -1);
   MS_CHECK(value > 0 && std::isfinite(value),
@@ -116,6 +131,7 @@ MachineProfile profile_from_json(const Json& object, const std::string& where) {
     profile.*number.field = positive(object, number.name, where) * number.unit;
   for (const auto& [dtype, given] : object["dtypes"].items()) {
     DtypeRates rates;
+    rates.has_causal = profile.is_gpu && dtype == "bfloat16";
     for (const auto& [m, n, k, tflops] : rows_of(given, "products", where))
       rates.products.push_back({m, n, k, tflops * kTera});
     for (const auto& [positions, dim, forward, backward] : rows_of(given, "attention", where))
@@ -124,6 +140,10 @@ MachineProfile profile_from_json(const Json& object, const std::string& where) {
       rates.*field = positive(given, name, where) * kTera;
     profile.dtypes[dtype] = std::move(rates);
   }
+  profile.in_step = profile.is_gpu ? InStep() : InStep::none();
+  if (const auto given = object.find("in_step"); given != object.end())
+    for (const auto& [name, field] : kInStep)
+      if (given->contains(name)) profile.in_step.*field = positive(*given, name, where);
   for (const Json& row : object.value("collectives", Json::array())) {
     MS_CHECK(row.is_object(), "{}: 'collectives': expected rows, got {}", where, one_line(row));
     profile.collectives.push_back({string_or(row, "operation", ""),
@@ -152,6 +172,8 @@ Json to_json(const MachineProfile& profile) {
           {rate.positions, rate.head_dim, rate.forward_per_s / kTera, rate.backward_per_s / kTera});
     for (const auto& [name, field] : kKernelRates) given[name] = rates.*field / kTera;
   }
+  if (profile.is_gpu)
+    for (const auto& [name, field] : kInStep) object["in_step"][name] = profile.in_step.*field;
   for (const CollectiveRate& rate : profile.collectives)
     object["collectives"].push_back({{"operation", rate.operation},
                                      {"ranks", rate.ranks},
@@ -196,9 +218,13 @@ double product_share(const DtypeRates& rates, double m, double n, double k) {
   return product_rate(rates, m, n, k) / fastest;
 }
 
-AttentionRate attention_rate(const DtypeRates& rates, double positions, double head_dim) {
+AttentionRate attention_rate(const DtypeRates& rates, double positions, double head_dim,
+                             bool causal) {
+  // Rows of the other kind are far away: a causal kernel's tiles on the diagonal are half empty.
+  constexpr double kOtherKind = 4;
   const auto distance = [&](const AttentionRate& rate) {
-    return log_distance(rate.positions, positions) + 2 * log_distance(rate.head_dim, head_dim);
+    return log_distance(rate.positions, positions) + 2 * log_distance(rate.head_dim, head_dim) +
+           (rates.has_causal && (rate.head_dim == kImageHeads) == causal ? kOtherKind : 0);
   };
   return {positions, head_dim,
           nearest_mean(rates.attention, distance,

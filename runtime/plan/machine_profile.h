@@ -26,10 +26,15 @@ struct AttentionRate {
   double positions = 0, head_dim = 0, forward_per_s = 0, backward_per_s = 0;
 };
 
+/// Image models have heads of this width, without a mask; 16-bit attention of others is timed as
+/// decoders have it.
+inline constexpr double kImageHeads = 72;
+
 /// Of one compute dtype.
 struct DtypeRates {
   std::vector<ProductRate> products;
   std::vector<AttentionRate> attention;
+  bool has_causal = false;  ///< `attention` is causal, but for heads of kImageHeads
   /// The engines' kernels on large layers, in units of norm_cost.h: operations per second.
   double ghost = 0, flash = 0, sum = 0, keep = 0;
 };
@@ -42,6 +47,25 @@ struct CollectiveRate {
   double seconds = 0;  ///< alone
 };
 
+/// What a GPU's step shows beside the rates of operations that are timed one by one: those keep the
+/// device at its power limit, or at its highest clock, for longer than a step does. Factors of
+/// rates, and costs of kernels that no calibration times. These are of steps on an H200; a
+/// profile's `in_step` may have others. See docs/plan.md for where they come from.
+struct InStep {
+  double products = 1.06, attention_forward = 1.13, attention_backward = 0.95;
+  double launch = 0.87;                ///< time of the host's launches
+  double sums = 0.92, update = 0.948;  ///< clipped sums; the optimizer's pass
+  double rows_read = 0.45;             ///< kept rows, in the update: of its bytes per second
+  double tensor_us = 2.3;              ///< of the update, for every parameter
+  double row_us = 1.8;                 ///< and for every sample's row of a unit's small parameters
+  double chain = 1.43;                 ///< bytes of operations one after the other, over their own
+  double masked_forward = 0.4, masked_backward = 0.35;  ///< attention that reads a mask: of rates
+  double outer_sum = 0.2;  ///< sums of one position: of float32's fastest product
+
+  /// Of a CPU, whose rates are those of a step.
+  static InStep none() { return {1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1}; }
+};
+
 struct MachineProfile {
   std::string name;    ///< "h200"
   std::string device;  ///< "NVIDIA H200"
@@ -52,13 +76,14 @@ struct MachineProfile {
   double context_bytes = 0;  ///< of the allocator's, that no tensor of a step owns
   double element_per_s = 0;  ///< bytes per second of element-wise kernels
   double update_per_s = 0;   ///< bytes per second of the optimizer's pass
-  double noise_per_s = 0;    ///< normal numbers per second in that pass
+  double noise_per_s = 0;    ///< normal numbers per second in that pass, of which a quarter shows
   double launch_us = 0;      ///< of the host for one layer's operations
   double gap_us = 0;         ///< of the device between two kernels
   double to_device_per_s = 0, to_host_per_s = 0;  ///< bytes per second of copies beside kernels
   double host_update_per_s = 0;                   ///< bytes per second of the host's optimizer
   std::map<std::string, DtypeRates> dtypes;       ///< "bfloat16", "float32"
   std::vector<CollectiveRate> collectives;        ///< where ranks were here; else links decide
+  InStep in_step = InStep::none();
 
   const DtypeRates& rates(const std::string& dtype) const;
 };
@@ -82,6 +107,7 @@ double product_seconds(const DtypeRates& rates, double m, double n, double k);
 /// Operations per second of such a product, over those of the fastest that was measured.
 double product_share(const DtypeRates& rates, double m, double n, double k);
 /// Operations per second of attention at so many positions, forward and backward.
-AttentionRate attention_rate(const DtypeRates& rates, double positions, double head_dim);
+AttentionRate attention_rate(const DtypeRates& rates, double positions, double head_dim,
+                             bool causal);
 
 }  // namespace moonshard::plan

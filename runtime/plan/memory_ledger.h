@@ -25,7 +25,7 @@ class MemoryLedger {
  private:
   std::array<double, kHolders> now_{}, at_peak_{};
   double peak_ = 0;
-  std::string phase_, peak_phase_;
+  const char *phase_ = "", *peak_phase_ = "";  ///< literals
 };
 
 }  // namespace moonshard::plan

@@ -6,6 +6,7 @@
 #include "runtime/plan/fixed_memory.h"
 #include "runtime/plan/gather_walk.h"
 #include "runtime/plan/gradient_walk.h"
+#include "runtime/plan/layer_bytes.h"
 #include "runtime/plan/memory_ledger.h"
 
 namespace moonshard::plan {
@@ -24,6 +25,8 @@ class Walk {
         kept_(ways.two_passes ? model.kept_twice : model.kept),
         rows_(static_cast<double>(situation.samples * model.tokens)),
         s_(static_cast<double>(model.compute_bytes)),
+        bytes_(model, situation.samples),
+        kept_blocks_(kept_, rows_, situation.checkpointing, situation.checkpoint_every),
         gathers_(model, sharding, situation, ledger_),
         gradients_(model, ways.is_private, sharding, situation, ledger_) {
     again_ = makes_product_again(model, groups_);
@@ -32,7 +35,8 @@ class Walk {
 
   MemoryPlan run() {
     place_fixed_memory(model_, ways_.is_private, sharding_, situation_, ledger_, plan_);
-    // A graph's gradients lie where it was captured, from step to step.
+    // A graph's gradients lie where it was captured, from step to step: beside those of the steps
+    // before it, and of each that is watched and therefore not replayed.
     if (situation_.graph)
       add(Holder::Gradients,
           static_cast<double>(model_.num_trained) * static_cast<double>(model_.sum_bytes));
@@ -61,8 +65,9 @@ class Walk {
       gathers_.forward(i);
       if (i > 0 && i + 1 < stretches) {
         // While a block that is recomputed runs, all of it is there.
-        add(Holder::Activations, block_bytes());
-        if (is_recomputed(i - 1)) free(Holder::Activations, block_bytes() - kept_of(i - 1));
+        add(Holder::Activations, kept_blocks_.whole());
+        if (kept_blocks_.runs_again(i - 1))
+          free(Holder::Activations, kept_blocks_.whole() - kept_blocks_.kept(i - 1));
       }
       if (i + 1 == stretches) add(Holder::Activations, rows_ * static_cast<double>(kept_.outside));
       gathers_.forward_ended(i);
@@ -106,41 +111,13 @@ class Walk {
   }
 
   bool sums_in_backward(int pass) const { return !ways_.is_private || pass == 2; }
-  bool is_recomputed(size_t block) const {
-    return situation_.checkpointing != "none" &&
-           static_cast<int64_t>(block) % situation_.checkpoint_every == 0;
-  }
-  double block_bytes() const { return rows_ * static_cast<double>(kept_.block); }
-  double kept_of(size_t block) const {
-    if (!is_recomputed(block)) return block_bytes();
-    const bool keeps = situation_.checkpointing == "keep_attention";
-    return rows_ * static_cast<double>(kept_.block_input + (keeps ? kept_.attention_output : 0));
-  }
-
-  // Bytes that an engine keeps of a layer at the seam: its output's gradient; inputs are there
-  // already, as activations.
-  double g_bytes(const PlannedLayer& layer) const {
-    const double positions = layer.one_position ? static_cast<double>(situation_.samples) : rows_;
-    return positions * static_cast<double>(layer.out) * s_;
-  }
-  double a_bytes(const PlannedLayer& layer) const {
-    const double positions = layer.one_position ? static_cast<double>(situation_.samples) : rows_;
-    return positions * static_cast<double>(layer.in) * s_;
-  }
-
-  double sum_size() const { return static_cast<double>(model_.sum_bytes); }
-  double gradient_bytes(const PlannedLayer& layer) const {
-    return static_cast<double>((layer.trained ? layer.weight : 0) + layer.bias) *
-           static_cast<double>(model_.sum_bytes);
-  }
-
   void head_backward(int pass) {
     outside_ = pass == 1 ? 0 : rows_ * static_cast<double>(kept_.outside);
     add(Holder::OutputGradients, rows_ * static_cast<double>(kept_.head_working));
     for (size_t i = model_.behind.size(); i-- > 0;) {
       const PlannedLayer& layer = model_.behind[i];
       if (sums_in_backward(pass)) {
-        add_gradient(model_.num_stretches() - 1, gradient_bytes(layer));
+        add_gradient(model_.num_stretches() - 1, bytes_.gradient(layer));
       } else if (layer.is_matrix) {
         consume(layer, ways_.behind[i]);
       } else {
@@ -157,7 +134,7 @@ class Walk {
   // (a, g) of a layer stay until the launch of its stretch.
   void consume(const PlannedLayer& layer, const LayerWay& way) {
     if (!layer.trained) return;
-    const double both = a_bytes(layer) / static_cast<double>(layer.readers) + g_bytes(layer);
+    const double both = bytes_.own_input(layer) + bytes_.output(layer);
     // The gradient of scores takes their place.
     const double taken = std::min(both, outside_);
     outside_ -= taken;
@@ -184,7 +161,7 @@ class Walk {
     double sums = 0;
     for (size_t i = 0; i < model_.block.size(); ++i)
       if (ways_.block[i].joins && !model_.block[i].one_position)
-        sums += gradient_bytes(model_.block[i]);
+        sums += bytes_.gradient(model_.block[i]);
     add_gradient(stretch, sums);
     reduce_finished(stretch);
     free(Holder::EngineKept, joined_bytes_);
@@ -196,9 +173,10 @@ class Walk {
     const bool is_private = ways_.is_private;
     const bool stays = pass == 1;  // activations
     const double unit = rows_ * s_, D = stream();
-    if (is_recomputed(stretch - 1)) add(Holder::Activations, block_bytes() - kept_of(stretch - 1));
+    if (kept_blocks_.runs_again(stretch - 1))
+      add(Holder::Activations, kept_blocks_.whole() - kept_blocks_.kept(stretch - 1));
     double joined = 0;  // (a, g) of this block that wait for the launch
-    double norms = block_bytes() + (again_ ? unit * groups_.back().in : 0);
+    double norms = kept_blocks_.whole() + (again_ ? unit * groups_.back().in : 0);
     for (size_t i = 0; i < groups_.size(); ++i)
       norms -= unit * (groups_[i].in + (i % 2 == 0 ? groups_[i].out : 0));
     norms = std::max(0.0, norms);
@@ -218,7 +196,8 @@ class Walk {
       for (auto layer = group.layers.rbegin(); layer != group.layers.rend(); ++layer) {
         const PlannedLayer& own = model_.block[*layer];
         if (sums_in_backward(pass) && !holds)
-          add_gradient(stretch, gradient_bytes(own) + adapted_elements(model_, own) * sum_size());
+          add_gradient(stretch,
+                       bytes_.gradient(own) + static_cast<double>(own.adapted * model_.sum_bytes));
       }
       if (group.layers.size() > 1) free(Holder::OutputGradients, unit * group.in);
       const double a = unit * group.in, g = unit * group.out;
@@ -261,17 +240,20 @@ class Walk {
       const bool is_handed_over = layer.trained || layer.bias > 0;
       if (!is_handed_over || (!layer.is_small && !layer.one_position)) continue;
       if (sums_in_backward(pass)) {
-        add_gradient(stretch, gradient_bytes(layer));
+        add_gradient(stretch, bytes_.gradient(layer));
       } else if (pass == 0) {
         add(Holder::EngineKept, ways_.block[i].kept == Kept::Rows
                                     ? ways_.block[i].rows_bytes
-                                    : a_bytes(layer) + g_bytes(layer));
+                                    : bytes_.input(layer) + bytes_.output(layer));
       }
     }
     // What the whole block had is gone, but for what waits.
     ledger_.of(Holder::OutputGradients) = unit * D;
-    if (stays && is_recomputed(stretch - 1))
-      free(Holder::Activations, block_bytes() - kept_of(stretch - 1));
+    if (kept_blocks_.runs_again(stretch - 1)) {
+      if (stays) free(Holder::Activations, kept_blocks_.whole() - kept_blocks_.kept(stretch - 1));
+      // What was kept of its attention belongs to the graph, and goes with it.
+      if (!stays) add(Holder::Activations, kept_blocks_.attention());
+    }
     if (!is_private) return;
     hold_joined(stretch, joined, pass);
   }
@@ -288,8 +270,8 @@ class Walk {
       if (pass == 1 && !ways_.block[i].joins) continue;
       const bool is_last = !groups_.empty() && i == groups_.back().layers.front();
       const bool has_a = pass != 1 || (is_last && again_);
-      const double a = has_a ? a_bytes(layer) / static_cast<double>(layer.readers) : 0;
-      pending_.push_back({&ways_.block[i], a + g_bytes(layer)});
+      const double a = has_a ? bytes_.own_input(layer) : 0;
+      pending_.push_back({&ways_.block[i], a + bytes_.output(layer)});
     }
     // Frozen layers let go of theirs at once.
     double waits = 0;
@@ -307,10 +289,16 @@ class Walk {
     for (size_t i = model_.before.size(); i-- > 0;) {
       const PlannedLayer& layer = model_.before[i];
       if (sums_in_backward(pass)) {
-        if (!is_summed(layer)) add_gradient(0, gradient_bytes(layer));
+        if (!is_summed(layer)) add_gradient(0, bytes_.gradient(layer));
       } else if (pass == 0 && layer.trained) {
-        add(Holder::EngineKept,
-            ways_.before[i].kept == Kept::Rows ? ways_.before[i].rows_bytes : g_bytes(layer));
+        const bool rows = ways_.before[i].kept == Kept::Rows;
+        if (rows && is_summed(layer)) {  // and the sum with the head's, which takes their place
+          const double both = 2 * ways_.before[i].rows_bytes;
+          add(Holder::EngineTemporaries, both);
+          free(Holder::EngineTemporaries, both);
+        } else {
+          add(Holder::EngineKept, rows ? ways_.before[i].rows_bytes : bytes_.output(layer));
+        }
       }
     }
   }
@@ -333,6 +321,7 @@ class Walk {
   // ---- clipped sums, in forward order ----------------------------------------------------------
   void sum_all() {
     const size_t stretches = model_.num_stretches();
+    double waiting = 0;  // rows of the first stretch: its unit has the last one, too
     for (size_t i = 0; i < stretches; ++i) {
       const auto& layers = i == 0               ? model_.before
                            : i + 1 == stretches ? model_.behind
@@ -342,27 +331,36 @@ class Walk {
       for (size_t k = 0; k < layers.size(); ++k) {
         const PlannedLayer& layer = layers[k];
         if (!layer.trained && layer.bias == 0) continue;
-        const bool to_update = ways[k].kept == Kept::Rows && ways[k].compact &&
-                               gradients_.single() && gradients_.is_last() && !situation_.graph &&
-                               !offloads_;
-        if (to_update) {
+        if (i == 0 && ways[k].kept == Kept::Rows && is_summed(layer)) continue;  // in the head's
+        if (goes_to_update(ways[k])) {
           rows += ways[k].rows_bytes;
-        } else {
-          if (i == 0 || !layer.is_shared) sums += gradient_bytes(layer);
-          released += released_by(layer, ways[k], i == 0);
+        } else if (i == 0 || !layer.is_shared) {
+          sums += bytes_.gradient(layer);
+          released += bytes_.released(layer, ways[k], i == 0);
         }
       }
       if (sums > 0) add_gradient(i, sums);
+      if (i == 0) released += released_with_first();
       free(Holder::EngineKept, std::min(released, ledger_.of(Holder::EngineKept)));
       reduce_completed(i);
+      if (i == 0) std::swap(rows, waiting);
+      if (i + 1 == stretches) rows += waiting;
       free(Holder::EngineKept, std::min(rows, ledger_.of(Holder::EngineKept)));
     }
   }
 
-  double released_by(const PlannedLayer& layer, const LayerWay& way, bool is_first) const {
-    if (way.kept == Kept::Rows) return way.rows_bytes;
-    const double a = layer.is_matrix ? a_bytes(layer) / static_cast<double>(layer.readers) : 0;
-    return is_first ? g_bytes(layer) : a + g_bytes(layer);
+  bool goes_to_update(const LayerWay& way) const {
+    return way.kept == Kept::Rows && way.compact && gradients_.single() && gradients_.is_last() &&
+           !offloads_;
+  }
+
+  // Uses of one weight are summed up together: the head's with the embedding's.
+  double released_with_first() const {
+    double bytes = 0;
+    for (size_t k = 0; k < model_.behind.size(); ++k)
+      if (model_.behind[k].is_shared && !goes_to_update(ways_.behind[k]))
+        bytes += bytes_.released(model_.behind[k], ways_.behind[k], /*is_first=*/false);
+    return bytes;
   }
 
   struct Pending {
@@ -378,6 +376,8 @@ class Walk {
   std::vector<BlockGroup> groups_;
   const models::ActivationBytes& kept_;
   double rows_, s_;
+  LayerBytes bytes_;
+  KeptBlocks kept_blocks_;
   bool again_ = false, offloads_ = false;  ///< again: makes_product_again
   MemoryLedger ledger_;
   GatherWalk gathers_;

@@ -30,6 +30,7 @@ PlannedLayer planned_layer(const models::ParamLayer& layer, bool is_shared) {
   planned.trained = layer.weight->trainable;
   planned.one_position = layer.one_position;
   planned.is_shared = is_shared;
+  planned.is_adapter = models::is_adapter_name(layer.weight->name);
   planned.input = layer.same_input_as != nullptr ? layer.same_input_as->index : layer.index;
   return planned;
 }
@@ -40,6 +41,13 @@ void count_readers(std::vector<PlannedLayer>& layers) {
         1, std::count_if(layers.begin(), layers.end(), [&](const PlannedLayer& other) {
           return other.trained && other.is_matrix && other.input == layer.input;
         }));
+}
+
+void find_adapters(std::vector<PlannedLayer>& layers) {
+  for (PlannedLayer& layer : layers)
+    for (const PlannedLayer& other : layers)
+      if (other.is_adapter && other.trained && other.name.starts_with(layer.name + "."))
+        layer.adapted += other.weight;
 }
 
 }  // namespace
@@ -71,7 +79,10 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
     auto& stretch = layer->block == 0 ? block : seen_block ? behind : before;
     stretch.push_back(planned_layer(*layer, uses[layer->weight] > 1));
   }
-  for (auto* stretch : {&before, &block, &behind}) count_readers(*stretch);
+  for (auto* stretch : {&before, &block, &behind}) {
+    count_readers(*stretch);
+    find_adapters(*stretch);
+  }
   if (block.empty()) num_blocks = 0;
   for (const auto& parameter : model_->parameters())
     if (parameter->trainable) num_trained += parameter->value.numel();
@@ -138,7 +149,10 @@ const std::vector<PlannedUnit>& PlannedModel::units(const sharding::ShardingOpti
     std::vector<models::Parameter*> trained, frozen;
     for (models::Parameter* parameter : plan.parameters) {
       (parameter->trainable ? trained : frozen).push_back(parameter);
-      if (parameter->trainable) unit.trained += parameter->value.numel();
+      if (!parameter->trainable) continue;
+      unit.trained += parameter->value.numel();
+      ++unit.tensors;
+      if (parameter->value.dim() == 1) ++unit.small;
     }
     if (!trained.empty()) unit.trained_shard = sharding::FlatLayout(trained, 0, holders).shard_size;
     if (!frozen.empty()) unit.frozen_shard = sharding::FlatLayout(frozen, 0, holders).shard_size;

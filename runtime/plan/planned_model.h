@@ -29,6 +29,8 @@ struct PlannedLayer {
   bool trained = true;        ///< its weight
   bool one_position = false;  ///< one position per sample, however long it is
   bool is_shared = false;     ///< its weight has other uses
+  bool is_adapter = false;    ///< one of LoRA's two layers beside another
+  int64_t adapted = 0;        ///< trained elements of the adapter beside it
   size_t input = 0;           ///< layers of a stretch with the same number read the same input
   int64_t readers = 1;        ///< trained ones that read it
 };
@@ -43,6 +45,8 @@ struct PlannedUnit {
   bool splits = false;          ///< master weights in halves
   bool in_compute_type = true;  ///< parts can be read as they lie
   int64_t trained = 0;          ///< elements
+  int64_t tensors = 0;          ///< trained parameters
+  int64_t small = 0;            ///< of them, norms' weights and biases
   int64_t trained_shard = 0;    ///< of one rank's part, padding included
   int64_t frozen_shard = 0;
   int64_t ranks = 1;              ///< that hold the parts

@@ -16,6 +16,8 @@ namespace {
 
 // What an allocator needs beyond its tensors, in pieces that are too small for what is asked.
 constexpr double kFragmentation = 0.03;
+// Of what a step takes, in the memory of a graph's own, which nothing else fills.
+constexpr double kPoolPieces = 0.02;
 // Of the host's share of a step: how far off it may be.
 constexpr double kUnsureHostShare = 0.3;
 // And what predictions of recomputed blocks were too small by, at most.
@@ -96,11 +98,19 @@ double hole_bytes(const PlannedModel& model, const experiment::ExperimentOptions
   return static_cast<double>(options.batch_size * model.tokens * widest * model.compute_bytes);
 }
 
+// By the training's own reasons. Batches of drawn sizes are seldom alike three times in a row.
 bool may_be_a_graph(const experiment::ExperimentOptions& options, const Cluster& cluster) {
-  return cluster.machine.is_gpu && options.compile != "no" && cluster.ranks() == 1 &&
-         !(options.parallel == "fsdp" && options.sharding == "zero2_replicated") &&
-         !sharding::offloads_some(options) && options.clipping != "adaptive" &&
-         options.sampler == "fixed";
+  return cluster.machine.is_gpu && options.compile != "no" && options.sampler == "fixed" &&
+         train::graph_obstacle(c10::Device(c10::kCUDA), cluster.ranks(), options.mode,
+                               options.clipping, options)
+             .empty();
+}
+
+bool has_room_for_graph(const PlannedModel& model, const MemoryPlan& eager,
+                        const Cluster& cluster) {
+  return train::StepGraph::has_room(
+      static_cast<int64_t>(eager.peak), static_cast<int64_t>(eager.fixed),
+      model.num_trained * model.sum_bytes, static_cast<int64_t>(cluster.machine.memory_bytes));
 }
 
 }  // namespace
@@ -112,49 +122,53 @@ LinkRate link_rate(const std::string& name) {
 }
 
 Prediction predict(const PlannedModel& model, const experiment::ExperimentOptions& options,
-                   const Cluster& cluster, std::vector<TraceSpan>* trace) {
+                   const Cluster& cluster, std::vector<TraceSpan>* trace, SharedCosts* shared) {
   MS_CHECK(cluster.ranks() == 1 || options.parallel != "none",
            "plan: expected parallel = ddp or fsdp for {} ranks, got none", cluster.ranks());
-  const EngineWays ways =
-      engine_ways(model, engine_situation(model, options, cluster), cluster.machine);
+  SharedCosts own(cluster.machine);
+  SharedCosts& costs = shared != nullptr ? *shared : own;
+  const EngineWays& ways = costs.ways(model, engine_situation(model, options, cluster));
   TimeSituation timed = time_situation(options, cluster);
   Prediction prediction;
   prediction.two_passes = ways.two_passes;
-  prediction.time = simulate_step(model, ways, options, timed, cluster.machine);
-  // The training measures the host's share; near its threshold a plan cannot tell.
-  bool is_unsure = false;
-  if (may_be_a_graph(options, cluster)) {
-    const double share = prediction.time.host_ms / prediction.time.step_ms;
-    prediction.graph = options.compile == "yes" || share >= train::StepGraph::kHostBound;
-    is_unsure = options.compile != "yes" &&
-                std::abs(share - train::StepGraph::kHostBound) < kUnsureHostShare;
-  }
-  timed.graph = prediction.graph;
-  if (prediction.graph || trace != nullptr)
-    prediction.time = simulate_step(model, ways, options, timed, cluster.machine, trace);
-
+  prediction.time = simulate_step(model, ways, costs, options, timed, cluster.machine);
   MemorySituation held;
   held.samples = options.batch_size;
   held.grad_accum = options.grad_accum;
   held.ranks = cluster.ranks();
   held.states = timed.states;
   held.state_bytes = timed.state_bytes;
-  held.graph = prediction.graph;
   held.context_bytes = cluster.machine.context_bytes;
   held.checkpointing = options.checkpointing;
   held.checkpoint_every = options.checkpoint_every;
   prediction.memory = walk_memory(model, ways, options, held);
   prediction.most_bytes = prediction.memory.peak;
-  if (is_unsure) {
-    MemorySituation other = held;
-    other.graph = !held.graph;
-    prediction.most_bytes =
-        std::max(prediction.most_bytes, walk_memory(model, ways, options, other).peak);
+  // The training measures the host's share of an eager step; near its threshold a plan cannot tell.
+  if (may_be_a_graph(options, cluster)) {
+    const bool has_room = has_room_for_graph(model, prediction.memory, cluster);
+    const double share = prediction.time.host_share;
+    prediction.graph = options.compile == "yes" || train::StepGraph::is_worth_it(share, has_room);
+    const bool is_unsure = options.compile != "yes" && has_room &&
+                           std::abs(share - train::StepGraph::kHostBound) < kUnsureHostShare;
+    if (prediction.graph || is_unsure) {
+      MemorySituation with_graph = held;
+      with_graph.graph = true;
+      MemoryPlan plan = walk_memory(model, ways, options, with_graph);
+      plan.peak += kPoolPieces * std::max(0.0, prediction.memory.peak - prediction.memory.fixed);
+      prediction.most_bytes = std::max(prediction.most_bytes, plan.peak);
+      if (prediction.graph) {
+        prediction.memory = plan;
+        held = with_graph;
+      }
+    }
   }
+  timed.graph = prediction.graph;
+  if (prediction.graph || trace != nullptr)
+    prediction.time = simulate_step(model, ways, costs, options, timed, cluster.machine, trace);
   if (options.mode == "auto") {
     EngineSituation situation = engine_situation(model, options, cluster);
     situation.at_most = true;
-    const EngineWays largest = engine_ways(model, situation, cluster.machine);
+    const EngineWays& largest = costs.ways(model, situation);
     prediction.most_bytes =
         std::max(prediction.most_bytes, walk_memory(model, largest, options, held).peak);
   }
@@ -162,7 +176,7 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   prediction.fits = prediction.most_bytes * (1 + margin) + hole_bytes(model, options, cluster) <=
                     cluster.memory_limit();
 
-  prediction.ways = ways;
+  if (shared == nullptr) prediction.ways = ways;
   const double samples = static_cast<double>(options.batch_size * options.grad_accum);
   const double seconds = prediction.time.step_ms / 1e3;
   const double tokens = samples * static_cast<double>(model.tokens);

@@ -45,7 +45,7 @@ struct Cluster {
 struct Prediction {
   MemoryPlan memory;
   TimePlan time;
-  EngineWays ways;     ///< what the engine does with each layer
+  EngineWays ways;     ///< what the engine does with each layer; empty where costs are shared
   bool graph = false;  ///< steps are replayed as a CUDA graph
   bool two_passes = false;
   bool fits = false;      ///< in the cluster's memory, with `most_bytes`
@@ -54,9 +54,11 @@ struct Prediction {
   double mfu_percent = 0;                      ///< of the fastest product that the profile has
 };
 
-/// Resolved options. Throws UsageError for a world that they cannot run in.
+/// Resolved options. Throws UsageError for a world that they cannot run in. `shared`: of the
+/// cluster's machine, where there are many predictions.
 Prediction predict(const PlannedModel& model, const experiment::ExperimentOptions& options,
-                   const Cluster& cluster, std::vector<TraceSpan>* trace = nullptr);
+                   const Cluster& cluster, std::vector<TraceSpan>* trace = nullptr,
+                   SharedCosts* shared = nullptr);
 
 /// Names as in records: memory.breakdown, time.phases_ms.
 Json to_json(const Prediction& prediction);

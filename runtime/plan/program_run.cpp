@@ -10,6 +10,8 @@ namespace moonshard::plan {
 namespace {
 
 constexpr double kMsOfSecond = 1e3, kUnknown = -1;
+// Kernels that CUDA queues before a launch waits, and those of a layer (counted in traces).
+constexpr double kQueued = 1024, kKernelsOfLayer = 2.1;
 
 const char* lane_name(Lane lane) {
   switch (lane) {
@@ -59,6 +61,8 @@ ProgramRun::ProgramRun(const StepProgram& program, const TimeSituation& situatio
   for (size_t r = 0; r < situation.slowness.size(); ++r)
     ranks_[r].slowness = 1 + situation.slowness[r];
   make_groups(situation, std::max<int64_t>(1, holders));
+  if (situation.slowness.empty()) transfers_.reserve(program.num_slots());
+  launched_.reserve(program.operations().size());
 }
 
 void ProgramRun::make_groups(const TimeSituation& situation, int64_t holders) {
@@ -127,6 +131,8 @@ bool ProgramRun::carry_out(size_t r, const StepOperation& operation) {
       span(r, "compute", operation.name, begin, compute);
       if (r != 0) return true;
       plan_.host_ms += launching * kMsOfSecond;
+      launched_.push_back(
+          {(launched_.empty() ? 0 : launched_.back().layers) + operation.launches, compute});
       plan_.compute_ms += operation.seconds * kMsOfSecond;
       if (operation.phase != nullptr) {
         add_to_phase(operation.phase, compute - before);
@@ -134,6 +140,9 @@ bool ProgramRun::carry_out(size_t r, const StepOperation& operation) {
       }
       return true;
     }
+    case StepOperation::Kind::Launched:
+      if (r == 0) note_launched();
+      return true;
     case StepOperation::Kind::Collective:
       join_collective(r, operation);
       return true;
@@ -251,6 +260,21 @@ double ProgramRun::jittered(size_t rank, const StepOperation& operation) const {
 void ProgramRun::span(size_t rank, const char* lane, const char* name, double begin, double end) {
   if (trace_ != nullptr && end > begin)
     trace_->push_back({static_cast<int>(rank), lane, name, begin * kMsOfSecond, end * kMsOfSecond});
+}
+
+void ProgramRun::note_launched() {
+  const double device = ranks_[0].lane(Lane::Compute);
+  if (launched_.empty() || device <= 0) return;
+  const double done = launched_.back().layers - kQueued / kKernelsOfLayer;
+  const auto at = std::find_if(launched_.begin(), launched_.end(),
+                               [&](const Launched& row) { return row.layers > done; });
+  double host = ranks_[0].lane(Lane::Host);
+  if (done > 0) {
+    const Launched before = at == launched_.begin() ? Launched{0, 0} : *(at - 1);
+    const double part = (done - before.layers) / (at->layers - before.layers);
+    host = std::max(host, before.done + part * (at->done - before.done));
+  }
+  plan_.host_share = host / device;
 }
 
 void ProgramRun::begin_phase(const char* name) {

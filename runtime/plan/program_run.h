@@ -61,6 +61,7 @@ class ProgramRun {
   CollectiveTime& times_of(const StepOperation& operation);
   void begin_phase(const char* name);
   void add_to_phase(const std::string& name, double seconds);
+  void note_launched();
 
   const StepProgram& program_;
   double launch_s_;
@@ -78,6 +79,11 @@ class ProgramRun {
   TimePlan plan_;
   std::string phase_;
   double phase_began_ = 0;
+  /// Of the first rank: layers launched so far, and when the device has done them.
+  struct Launched {
+    double layers, done;
+  };
+  std::vector<Launched> launched_;
 };
 
 }  // namespace moonshard::plan

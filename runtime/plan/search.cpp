@@ -145,10 +145,12 @@ class Search {
  private:
   void work(SearchResult& result) {
     constexpr size_t kShare = 64;  // that a thread takes at a time
+    SharedCosts shared(cluster_.machine);
     while (true) {
       const size_t first = next_.fetch_add(kShare);
       if (first >= grid_.count()) break;
-      for (size_t i = first; i < std::min(grid_.count(), first + kShare); ++i) try_one(i, result);
+      for (size_t i = first; i < std::min(grid_.count(), first + kShare); ++i)
+        try_one(i, result, shared);
       if (result.fitting.size() > 4 * kShown * keep_) keep_fastest(result.fitting);
       if (result.too_large.size() > 4 * kShown * keep_) keep_fastest(result.too_large);
       if (result.front.size() > 4096) keep_front(result.front);
@@ -158,7 +160,7 @@ class Search {
     keep_front(result.front);
   }
 
-  void try_one(size_t index, SearchResult& result) {
+  void try_one(size_t index, SearchResult& result, SharedCosts& shared) {
     Candidate candidate{space_.base, {}, {}};
     grid_.assign(index, candidate.options);
     if (!split_batch(space_.global_batch, cluster_.ranks(), candidate.options) ||
@@ -166,7 +168,8 @@ class Search {
       ++result.refused;
       return;
     }
-    candidate.prediction = predict(models_.of(candidate.options), candidate.options, cluster_);
+    candidate.prediction = predict(models_.of(candidate.options), candidate.options, cluster_,
+                                   /*trace=*/nullptr, &shared);
     ++result.tried;
     result.front.push_back(candidate);
     if (candidate.prediction.fits) {

@@ -1,32 +1,51 @@
 #include "runtime/plan/step_costs.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/plan/block_groups.h"
 
 namespace moonshard::plan {
 namespace {
 
-// Of noise beside the memory traffic of the update, which hides the rest of it.
+// Of the numbers that noise_per_s counts, in the update's time.
 constexpr double kNoiseShown = 0.25;
+// A GPU draws noise beside the memory traffic of the update: the sum of powers that comes near the
+// longer of both.
+constexpr double kBeside = 4;
 // Deterministic operations, where backward runs twice: attention's backward takes so much longer,
 // and so many times what a block keeps is written by filling new tensors.
 constexpr double kInOrder = 0.7, kFilled = 3;
+// And the host launches as many times what a forward pass without filling takes.
+constexpr double kFillLaunches = 1.8;
+// Of an engine's operations on a layer that no kernel takes.
+constexpr double kPlainNorm = 8, kPlainSum = 4;
+// Keys whose tiles have nothing to wait for.
+constexpr double kFreeKeys = 256;
 // Bytes that the update moves in the time in which a state is rounded by a coin.
 constexpr double kRounded = 30;
 // Bytes that a fast kernel moves in the time of one element of a copy between layouts of heads, and
 // of a sum over positions: such kernels go by elements. From kernels of a traced step.
 constexpr double kStrided = 8, kReduced = 6;
+// Of a bias's gradient: without privacy the output's gradient is copied to float32 and that is
+// summed up (privacy/layer_rules.cpp); engines sum it as it is.
+constexpr double kPlainBias = 14, kRowBias = 4;
+constexpr double kPlainBiasLaunches = 0.6, kRowBiasLaunches = 0.2;
+// Between two kernels of a graph, over that of kernels that the host launches.
+constexpr double kGraphGap = 0.4;
+// Scores of capped logits in the loss: instructions rather than bytes, in seconds on an H200.
+constexpr double kCappedScore = 1.5e-12;
 
 class Costs {
  public:
   Costs(const PlannedModel& model, const EngineWays& ways, int64_t samples, bool casts,
-        const MachineProfile& machine)
+        bool in_graph, const MachineProfile& machine)
       : model_(model),
         ways_(ways),
         machine_(machine),
         rates_(machine.rates(model.compute_bytes == 2 ? "bfloat16" : "float32")),
         casts_(casts && model.value_bytes != model.compute_bytes),
+        in_graph_(in_graph),
         samples_(static_cast<double>(samples)),
         rows_(samples_ * static_cast<double>(model.tokens)) {}
 
@@ -36,6 +55,7 @@ class Costs {
     add_layers(costs.block, model_.block, ways_.block, /*is_first=*/false);
     add_layers(costs.behind, model_.behind, ways_.behind, /*is_first=*/false);
     if (has_attention()) costs.block.launches = launches_of_block();
+    costs.block.forward_launches = ways_.two_passes && machine_.is_gpu ? kFillLaunches : 1;
     add_elements(costs.block);
     add_attention(costs.block);
     add_outside(costs);
@@ -48,7 +68,7 @@ class Costs {
   }
 
   double element_bytes() const { return static_cast<double>(model_.compute_bytes); }
-  double gap() const { return machine_.gap_us * 1e-6; }
+  double gap() const { return machine_.gap_us * 1e-6 * (in_graph_ ? kGraphGap : 1); }
 
   void add_layers(StretchCost& cost, const std::vector<PlannedLayer>& layers,
                   const std::vector<LayerWay>& ways, bool is_first) const {
@@ -58,8 +78,8 @@ class Costs {
       if (!layer.is_matrix) continue;
       const double m = positions_of(layer), in = static_cast<double>(layer.in),
                    out = static_cast<double>(layer.out);
-      cost.forward += product_seconds(rates_, m, out, in) + gap();
-      if (!is_first) cost.backward += product_seconds(rates_, m, in, out) + gap();
+      cost.forward += product(layer, m, out, in, is_adapter_up(layer)) + gap();
+      if (!is_first) cost.backward += product(layer, m, in, out, layer.is_adapter) + gap();
       if (casts_) {  // weights that are kept in another dtype, at each use
         const double cast =
             static_cast<double>(layer.weight * (model_.value_bytes + model_.compute_bytes)) /
@@ -68,15 +88,40 @@ class Costs {
         if (!is_first) cost.backward += cast + gap();
       }
       if (layer.trained && !ways_.is_private) {
-        cost.backward += product_seconds(rates_, out, in, m) + gap();
+        cost.backward += product(layer, out, in, m, false) + gap();
         cost.backward +=
             static_cast<double>(model_.sum_bytes * layer.weight) / machine_.element_per_s;
       }
+      if (layer.bias > 0 && machine_.is_gpu) {
+        cost.norm_launches += ways_.is_private ? kRowBiasLaunches : kPlainBiasLaunches;
+        cost.backward += m * static_cast<double>(layer.bias) *
+                             (ways_.is_private ? kRowBias : kPlainBias) / machine_.element_per_s +
+                         gap();
+      }
     }
-    for (const LayerWay& way : ways) {
+    for (size_t i = 0; i < ways.size(); ++i) {
+      const LayerWay& way = ways[i];
+      // Without kernels that join layers, each has its own operations, and many small ones.
+      if (ways_.is_private && machine_.is_gpu && layers[i].is_matrix && layers[i].trained &&
+          model_.compute_bytes > 2) {
+        cost.norm_launches += kPlainNorm;
+        cost.sum_launches += kPlainSum;
+      }
       cost.norms += way.norm_s;
-      cost.sums += way.sum_s;
+      cost.sums += way.sum_s / (machine_.is_gpu ? machine_.in_step.sums : 1);
     }
+  }
+
+  // [m, k] x [k, n], no sooner than its operands are read and its result is written; `adds`: to
+  // what is there, which is read, too. Ranks of adapters are so few that this is all they cost.
+  double product(const PlannedLayer& layer, double m, double n, double k, bool adds) const {
+    const double seconds = product_seconds(rates_, m, n, k) / machine_.in_step.products;
+    if (!machine_.is_gpu || layer.one_position) return seconds;
+    const double numbers = m * k + k * n + m * n * (adds ? 2 : 1);
+    return std::max(seconds, numbers * element_bytes() / machine_.element_per_s);
+  }
+  static bool is_adapter_up(const PlannedLayer& layer) {
+    return layer.is_adapter && layer.in < layer.out;
   }
 
   // Element-wise bytes of a block: norms read and write their input, the operation between two
@@ -88,7 +133,9 @@ class Costs {
     double forward = 0, backward = 0;
     for (size_t i = 0; i < groups.size(); ++i) {
       const BlockGroup& group = groups[i];
-      backward += (static_cast<double>(group.layers.size()) - 1) * 3 * group.in;
+      // A GPU's products add to what the others have made.
+      backward +=
+          (static_cast<double>(group.layers.size()) - 1) * (machine_.is_gpu ? 1 : 3) * group.in;
       if (i % 2 == 0) {
         forward += 2 * group.in;
         backward += 4 * group.in;
@@ -102,6 +149,9 @@ class Costs {
       backward += 3 * group.out;
     }
     if (machine_.is_gpu) backward += layout_copies(groups) + modulation_sums();
+    // Norms of heads, and behind the branches.
+    forward += 2 * more_norms(groups);
+    backward += 4 * more_norms(groups);
     const double plain = model_.fused ? 1 : 2.2;  // a chain of operations instead of one kernel
     const double scale =
         plain * rows_ * static_cast<double>(model_.compute_bytes) / machine_.element_per_s;
@@ -113,14 +163,26 @@ class Costs {
   // Norms launch one kernel, adapters run inside of their layer's call, and conditioning has its
   // own operations beside its layer.
   double launches_of_block() const {
-    constexpr double kMatrix = 8.0 / 7, kNorm = 0.5, kAdapter = 0.35, kConditioning = 1;
+    constexpr double kMatrix = 8.0 / 7, kNorm = 0.5, kAdapter = 0.35, kConditioning = 3;
     double launches = 0, norms = 0;
     for (const PlannedLayer& layer : model_.block) {
-      if (layer.is_matrix) launches += is_adapter(layer) ? kAdapter : kMatrix;
+      if (layer.is_matrix) launches += layer.is_adapter ? kAdapter : kMatrix;
       if (layer.is_small) norms += kNorm;
       if (layer.one_position) launches += kConditioning;
     }
     return launches + std::max(norms, 2 * kNorm);
+  }
+
+  double more_norms(const std::vector<BlockGroup>& groups) const {
+    double widths = 0;
+    size_t norms = 0;
+    for (const PlannedLayer& layer : model_.block) {
+      if (!layer.is_small) continue;
+      const bool of_heads = layer.in == model_.options().head_dim;
+      if (of_heads && !groups.empty()) widths += groups[0].out / 3;
+      if (!of_heads && ++norms > 2) widths += static_cast<double>(layer.in);
+    }
+    return widths;
   }
 
   // One layer for q, k and v: their gradients are put into one tensor, and that of the output is
@@ -147,18 +209,62 @@ class Costs {
     const double width = static_cast<double>(o.num_heads * o.head_dim);
     const bool causal = o.task != "denoise";
     const double T = static_cast<double>(model_.tokens);
-    const double work = 4 * rows_ * T * width * (causal ? 0.5 : 1);
-    const AttentionRate rate = attention_rate(rates_, T, static_cast<double>(o.head_dim));
-    cost.attention = work / rate.forward_per_s + gap();
+    const double whole = 4 * rows_ * T * width;
+    const bool twice = ways_.two_passes && machine_.is_gpu;
+    if (machine_.is_gpu && is_a_matrix(twice)) {
+      const double chain = rows_ * T * static_cast<double>(o.num_heads) * machine_.in_step.chain /
+                           machine_.element_per_s;
+      const double product = whole / (fastest_product() * machine_.in_step.products);
+      cost.attention = chain * score_bytes(causal, false) + product + 12 * gap();
+      cost.backward += chain * score_bytes(causal, true) + 2 * product + 14 * gap();
+    } else {
+      const AttentionRate rate = attention_rate(rates_, T, static_cast<double>(o.head_dim), causal);
+      const InStep& step = machine_.in_step;
+      // With a mask every score is computed, and q and the output are copied to another order.
+      const double masked = machine_.is_gpu ? model_.kept.masked : 0;
+      const double work = whole * (causal ? 0.5 : 1) * (1 - masked);
+      const double forward = rate.forward_per_s * step.attention_forward,
+                   backward = rate.backward_per_s * step.attention_backward;
+      const double copies = 4 * rows_ * width * element_bytes() / machine_.element_per_s;
+      cost.attention =
+          work / forward + gap() + masked * (whole / (forward * step.masked_forward) + copies);
+      cost.backward +=
+          kAttentionBackward * work / backward + 2 * gap() +
+          masked * (kAttentionBackward * whole / (backward * step.masked_backward) + copies);
+      // Twice the same bits: attention's kernel adds up in order, a tile of keys after the other.
+      if (twice)
+        cost.backward +=
+            kInOrder * std::max(0.0, 1 - kFreeKeys / T) * kAttentionBackward * work / backward;
+    }
     cost.forward += cost.attention;
-    cost.backward += kAttentionBackward * work / rate.backward_per_s + 2 * gap();
-    if (!ways_.two_passes || !machine_.is_gpu) return;
-    // Twice the same bits: attention's kernel adds up in order, and every new tensor is filled.
-    cost.backward += kInOrder * kAttentionBackward * work / rate.backward_per_s;
+    if (!twice) return;
+    // And every new tensor is filled.
     const double filled =
         rows_ * static_cast<double>(model_.kept_twice.block) / machine_.element_per_s;
     cost.forward += kFilled * filled;
     cost.backward += kFilled * filled;
+  }
+
+  // Scores as a tensor: "standard" attention, capped ones, and float32 where two passes must see
+  // the same bits (blocks/attention.cpp).
+  bool is_a_matrix(bool twice) const {
+    const auto& o = model_.options();
+    return o.attention != "flash" || o.attention_softcap > 0 ||
+           (twice && model_.compute_bytes >= 4);
+  }
+
+  // Bytes of a score through the operations on it: scaled, capped in three, copied and masked, made
+  // wide, its exponential divided by the row's sum, and narrow again.
+  double score_bytes(bool causal, bool is_backward) const {
+    const double s = element_bytes(), wide = s < 4 ? 4 + s : 0;
+    const double capped = model_.options().attention_softcap > 0 ? (is_backward ? 7 : 6) * s : 0;
+    return 2 * s + capped + (causal ? 5 * s : 0) + 2 * wide + (is_backward ? 12 : 8);
+  }
+
+  double fastest_product() const {
+    double fastest = 0;
+    for (const ProductRate& rate : rates_.products) fastest = std::max(fastest, rate.per_s);
+    return fastest;
   }
 
   void add_outside(StepCosts& costs) const {
@@ -180,33 +286,44 @@ class Costs {
     costs.behind.backward += 4 * hidden;
     // Scores are read for the loss, and their gradient takes their place.
     const double scores = static_cast<double>(model_.kept.outside) * rows_ / machine_.element_per_s;
-    costs.behind.forward += scores + 4 * gap();
-    costs.behind.backward += 2 * scores + 4 * gap();
+    const auto& o = model_.options();
+    const double bent = machine_.is_gpu && o.task == "lm" && o.logit_softcap > 0
+                            ? kCappedScore * rows_ * static_cast<double>(o.vocab_size)
+                            : 0;
+    costs.behind.forward += std::max(scores, bent) + 4 * gap();
+    costs.behind.backward += std::max(2 * scores, bent) + 4 * gap();
   }
 
   const PlannedModel& model_;
   const EngineWays& ways_;
   const MachineProfile& machine_;
   const DtypeRates& rates_;
-  bool casts_;
+  bool casts_, in_graph_;
   double samples_, rows_;
 };
 
 }  // namespace
 
 StepCosts step_costs(const PlannedModel& model, const EngineWays& ways, int64_t samples, bool casts,
-                     const MachineProfile& machine) {
-  return Costs(model, ways, samples, casts, machine).all();
+                     bool in_graph, const MachineProfile& machine) {
+  return Costs(model, ways, samples, casts, in_graph, machine).all();
 }
 
-double update_seconds(const PlannedModel& model, const MachineProfile& machine, double elements,
-                      int states, int state_bytes, double row_bytes, bool noise) {
+double update_seconds(const PlannedModel& model, const MachineProfile& machine,
+                      const UpdatedPart& part, int states, int state_bytes, bool noise) {
   const auto value = static_cast<double>(model.value_bytes);
-  const double gradient = row_bytes > 0 ? row_bytes : static_cast<double>(model.sum_bytes);
+  const InStep& step = machine.in_step;
+  const double gradient =
+      part.row_bytes > 0 ? part.row_bytes : static_cast<double>(model.sum_bytes);
   const double state = state_bytes > 0 ? 2 * state_bytes + kRounded : 2 * value;
   const double bytes = 2 * value + gradient + state * states;
-  return elements *
-         (bytes / machine.update_per_s + (noise ? kNoiseShown / machine.noise_per_s : 0));
+  const double moved = bytes / (machine.update_per_s * step.update),
+               drawn = noise ? kNoiseShown / machine.noise_per_s : 0;
+  const double each =
+      machine.is_gpu && drawn > 0
+          ? std::pow(std::pow(moved, kBeside) + std::pow(drawn, kBeside), 1 / kBeside)
+          : moved + drawn;
+  return part.elements * each + 1e-6 * (part.tensors * step.tensor_us + part.rows * step.row_us);
 }
 
 }  // namespace moonshard::plan

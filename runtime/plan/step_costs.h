@@ -16,6 +16,8 @@ struct StretchCost {
   double norms = 0;      ///< of the engine, in backward
   double sums = 0;       ///< clipped sums, behind the backward pass or in the second
   double launches = 0;   ///< of the host, in layers
+  double norm_launches = 0, sum_launches = 0;  ///< more of them, by the engine
+  double forward_launches = 1;                 ///< how many times that a forward pass takes
 };
 
 struct StepCosts {
@@ -26,13 +28,20 @@ struct StepCosts {
 };
 
 /// `casts`: weights are cast to the compute dtype at each use, as there is no wrapper that keeps
-/// them in halves.
+/// them in halves. `in_graph`: kernels follow each other faster.
 StepCosts step_costs(const PlannedModel& model, const EngineWays& ways, int64_t samples, bool casts,
-                     const MachineProfile& machine);
+                     bool in_graph, const MachineProfile& machine);
 
-/// Seconds of the optimizer's pass over so many elements: values, gradients (or kept rows of
-/// `row_bytes` per element), state and noise.
-double update_seconds(const PlannedModel& model, const MachineProfile& machine, double elements,
-                      int states, int state_bytes, double row_bytes, bool noise);
+/// What the optimizer's pass goes over.
+struct UpdatedPart {
+  double elements = 0;
+  double row_bytes = 0;  ///< of an element's kept rows, which are read instead of a sum; 0: a sum
+  double tensors = 0;    ///< parameters
+  double rows = 0;       ///< samples whose rows of small parameters are added up one by one
+};
+
+/// Seconds of the optimizer's pass: values, gradients, state and noise.
+double update_seconds(const PlannedModel& model, const MachineProfile& machine,
+                      const UpdatedPart& part, int states, int state_bytes, bool noise);
 
 }  // namespace moonshard::plan

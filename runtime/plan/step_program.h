@@ -21,7 +21,17 @@ using Slot = uint32_t;
 inline constexpr Slot kNoSlot = ~Slot{0};
 
 struct StepOperation {
-  enum class Kind : uint8_t { Compute, Collective, Wait, Copy, HostWork, HostWait, Join, Phase };
+  enum class Kind : uint8_t {
+    Compute,
+    Collective,
+    Wait,
+    Copy,
+    HostWork,
+    HostWait,
+    Join,
+    Phase,
+    Launched
+  };
   Kind kind = Kind::Compute;
   Lane lane = Lane::Compute;
   GroupKind group = GroupKind::All;
@@ -39,6 +49,7 @@ class StepProgram {
  public:
   const std::vector<StepOperation>& operations() const { return operations_; }
   size_t num_slots() const { return slots_; }
+  void reserve(size_t operations) { operations_.reserve(operations); }
 
   void begin_phase(const char* name) { add(StepOperation::Kind::Phase).name = name; }
 
@@ -91,6 +102,9 @@ class StepProgram {
 
   /// The launching thread waits.
   void host_wait(Slot slot) { add(StepOperation::Kind::HostWait).slot = slot; }
+
+  /// All micro-batches are launched: where the training compares the host's time with the device's.
+  void all_launched() { add(StepOperation::Kind::Launched); }
 
   /// The compute stream waits for both threads of the host.
   void join() { add(StepOperation::Kind::Join); }

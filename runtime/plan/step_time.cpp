@@ -12,11 +12,11 @@ namespace moonshard::plan {
 namespace {
 
 // Host time of a layer's backward, over that of its forward: two products and what belongs to them.
-constexpr double kBackwardLaunches = 2;
+constexpr double kBackwardLaunches = 1.8;
 
 class Simulation {
  public:
-  Simulation(const PlannedModel& model, const EngineWays& ways,
+  Simulation(const PlannedModel& model, const EngineWays& ways, SharedCosts& shared,
              const sharding::ShardingOptions& sharding, const TimeSituation& situation,
              const MachineProfile& machine)
       : model_(model),
@@ -24,7 +24,8 @@ class Simulation {
         sharding_(sharding),
         situation_(situation),
         machine_(machine),
-        costs_(step_costs(model, ways, situation.samples, sharding.parallel != "fsdp", machine)),
+        costs_(shared.costs(model, ways, situation.samples, sharding.parallel != "fsdp",
+                            situation.graph)),
         order_(sharding),
         units_(model.units(sharding, situation.ranks)) {
     parts_ = sharding.parallel == "fsdp";
@@ -40,7 +41,8 @@ class Simulation {
 
   TimePlan run(std::vector<TraceSpan>* trace) {
     write();
-    const double launch_s = situation_.graph ? 0 : machine_.launch_us * 1e-6;
+    const double launch_s =
+        situation_.graph ? 0 : machine_.launch_us * machine_.in_step.launch * 1e-6;
     return ProgramRun(program_, situation_, parts_ ? holders_ : situation_.ranks, launch_s, trace)
         .run();
   }
@@ -48,10 +50,14 @@ class Simulation {
  private:
   void write() {
     const int64_t count = situation_.grad_accum;
+    constexpr size_t kOperations = 16;  // of a stretch through a micro-batch, about
+    program_.reserve(static_cast<size_t>(count) * model_.num_stretches() * kOperations);
     for (int64_t i = 0; i < count; ++i) {
+      first_ = i == 0;
       last_ = i + 1 == count;
       micro_batch();
     }
+    program_.all_launched();
     finish();
   }
 
@@ -116,19 +122,26 @@ class Simulation {
       const double n = static_cast<double>(parts_ ? holders_ : situation_.ranks);
       const double share = (1 - 1 / n) * (parts_ ? 1 : 2);
       in_flight_.push_back(
-          {u, collective(parts_ ? "reduce_scatter" : "all_reduce",
-                         parts_ ? GroupKind::Shards : GroupKind::All, Lane::Communication, row,
-                         share, parts_ ? 2 * row / n : row)});
+          {u, last_,
+           collective(parts_ ? "reduce_scatter" : "all_reduce",
+                      parts_ ? GroupKind::Shards : GroupKind::All, Lane::Communication, row, share,
+                      parts_ ? 2 * row / n : row)});
     } else {
-      use_sums(u);
+      use_sums(u, last_);
     }
   }
 
-  // Sums of a unit are there.
-  void use_sums(size_t u) {
+  // Sums of a unit are there. On one rank those of later micro-batches are added to the first's.
+  void use_sums(size_t u, bool last) {
+    if (!first_ && single_ && parts_) {
+      constexpr double kAdded = 3;  // both are read, one is written
+      program_.compute(
+          "add gradients",
+          kAdded * part_of(u) * static_cast<double>(model_.sum_bytes) / machine_.element_per_s, 1);
+    }
     if (units_[u].offloads) {
       leave(u);
-    } else if (ways_.is_private && !situation_.graph && last_) {
+    } else if (ways_.is_private && !situation_.graph && last) {
       update(u);
     }
   }
@@ -138,18 +151,19 @@ class Simulation {
     if (!parts_ || sharding_.replicate <= 1) {
       for (; in_flight_.size() > most; in_flight_.pop_front()) {
         program_.wait(in_flight_.front().done);
-        use_sums(in_flight_.front().unit);
+        use_sums(in_flight_.front().unit, in_flight_.front().last);
       }
       return;
     }
     finish_across(most);
     for (; !in_flight_.empty(); in_flight_.pop_front()) {
-      const auto [u, done] = in_flight_.front();
+      const auto [u, last, done] = in_flight_.front();
       program_.wait(done);
       const double part = static_cast<double>(units_[u].trained_shard * model_.sum_bytes);
       const double copies = static_cast<double>(sharding_.replicate);
-      across_.push_back({u, collective("all_reduce copies", GroupKind::Replicas, Lane::Copies, part,
-                                       2 * (1 - 1 / copies), part)});
+      across_.push_back({u, last,
+                         collective("all_reduce copies", GroupKind::Replicas, Lane::Copies, part,
+                                    2 * (1 - 1 / copies), part)});
     }
     if (most == 0) finish_across(0);
   }
@@ -157,7 +171,7 @@ class Simulation {
   void finish_across(size_t left) {
     for (; across_.size() > left; across_.pop_front()) {
       program_.wait(across_.front().done);
-      use_sums(across_.front().unit);
+      use_sums(across_.front().unit, across_.front().last);
     }
   }
 
@@ -166,13 +180,21 @@ class Simulation {
   }
 
   void update(size_t u) {
-    const double seconds =
-        update_seconds(model_, machine_, part_of(u), situation_.states, situation_.state_bytes,
-                       rows_of(u), situation_.noise && ways_.is_private);
-    program_.compute("update", seconds, 1, ways_.is_private ? "update" : nullptr);
+    program_.compute("update", update_time(u), 1, ways_.is_private ? "update" : nullptr);
   }
 
-  // Kept gradients per element, where the update reads them instead of a sum.
+  double update_time(size_t u) const {
+    UpdatedPart part{part_of(u), rows_of(u)};
+    // Parts of several ranks are one row.
+    part.tensors = single_ ? static_cast<double>(units_[u].tensors) : 1;
+    if (single_ && last_ && ways_.is_private && units_[u].small > 0)
+      part.rows = static_cast<double>(situation_.samples);
+    return update_seconds(model_, machine_, part, situation_.states, situation_.state_bytes,
+                          situation_.noise && ways_.is_private);
+  }
+
+  // Kept gradients per element, where the update reads them instead of a sum: bytes that take as
+  // long.
   double rows_of(size_t u) const {
     if (!single_ || !last_ || !ways_.is_private) return 0;
     double bytes = 0, elements = 0;
@@ -182,7 +204,7 @@ class Simulation {
     for (size_t i = 0; i < layers.size(); ++i) {
       const auto weight = static_cast<double>(layers[i].weight);
       const bool rows = ways[i].kept == Kept::Rows && ways[i].compact;
-      bytes += rows ? ways[i].rows_bytes : 4 * weight;
+      bytes += rows ? ways[i].rows_bytes / machine_.in_step.rows_read : 4 * weight;
       elements += weight;
     }
     return elements > 0 ? bytes / elements : 0;
@@ -221,7 +243,7 @@ class Simulation {
       });
       if (i == 1 && root_steps_aside()) release(0);
       const StretchCost& cost = costs_.of(i, count);
-      program_.compute("forward", cost.forward, cost.launches);
+      program_.compute("forward", cost.forward, cost.launches * cost.forward_launches);
       for (const size_t u : unit_of_stretch_[i])
         if (parts_ && units_[u].stretches.back() == i &&
             order_.released_after_forward(u, units_.size(), units_[u].is_root, units_[u].reshards))
@@ -268,7 +290,8 @@ class Simulation {
         seconds +=
             cost.forward - (situation_.checkpointing == "keep_attention" ? cost.attention : 0);
       program_.compute(pass == 2 ? "second backward" : "backward", seconds,
-                       cost.launches * (kBackwardLaunches + (again ? 1 : 0)));
+                       cost.launches * (kBackwardLaunches + (again ? 1 : 0)) +
+                           (pass == 2 ? cost.sum_launches : cost.norm_launches));
       for (const size_t u : unit_of_stretch_[i]) {
         if (units_[u].stretches.front() != i) continue;
         if (parts_) order_.when_backward_ends(u, units_.size(), [&](size_t next) { gather(next); });
@@ -284,7 +307,7 @@ class Simulation {
     const size_t count = model_.num_stretches();
     for (size_t i = 0; i < count; ++i) {
       const StretchCost& cost = costs_.of(i, count);
-      program_.compute("clipped sum", cost.sums, 1);
+      program_.compute("clipped sum", cost.sums, 1 + cost.sum_launches);
       for (const size_t u : unit_of_stretch_[i])
         if (units_[u].stretches.back() == i) reduce(u);
     }
@@ -312,16 +335,13 @@ class Simulation {
     program_.begin_phase(phase);
     double seconds = 0;
     for (size_t u = 0; u < units_.size(); ++u)
-      seconds += is_offloaded(units_[u])
-                     ? 0
-                     : update_seconds(model_, machine_, part_of(u), situation_.states,
-                                      situation_.state_bytes, rows_of(u),
-                                      situation_.noise && ways_.is_private);
+      seconds += is_offloaded(units_[u]) ? 0 : update_time(u);
     program_.compute(phase, seconds, 4);
   }
 
   struct UnderWay {
     size_t unit;
+    bool last;  ///< of the last micro-batch
     Slot done;
   };
 
@@ -331,10 +351,10 @@ class Simulation {
   const TimeSituation& situation_;
   const MachineProfile& machine_;
   StepProgram program_;
-  StepCosts costs_;
+  const StepCosts& costs_;
   sharding::UnitOrder order_;
   const std::vector<PlannedUnit>& units_;
-  bool parts_ = false, single_ = true, offloads_ = false, last_ = true;
+  bool parts_ = false, single_ = true, offloads_ = false, first_ = true, last_ = true;
   bool frozen_is_there_ = false;
   int64_t holders_ = 1;
   std::vector<Slot> ready_;
@@ -346,10 +366,10 @@ class Simulation {
 
 }  // namespace
 
-TimePlan simulate_step(const PlannedModel& model, const EngineWays& ways,
+TimePlan simulate_step(const PlannedModel& model, const EngineWays& ways, SharedCosts& shared,
                        const sharding::ShardingOptions& sharding, const TimeSituation& situation,
                        const MachineProfile& machine, std::vector<TraceSpan>* trace) {
-  return Simulation(model, ways, sharding, situation, machine).run(trace);
+  return Simulation(model, ways, shared, sharding, situation, machine).run(trace);
 }
 
 }  // namespace moonshard::plan

@@ -14,6 +14,7 @@
 #include "runtime/plan/link_traffic.h"
 #include "runtime/plan/machine_profile.h"
 #include "runtime/plan/planned_model.h"
+#include "runtime/plan/shared_costs.h"
 #include "runtime/sharding/sharding_options.h"
 
 namespace moonshard::plan {
@@ -62,7 +63,10 @@ struct TimePlan {
   double communication_ms = 0, exposed_ms = 0;            ///< of the first rank
   double compute_ms = 0;                                  ///< without waits
   double host_ms = 0;                                     ///< of launches
-  std::vector<RankTime> ranks;                            ///< that were simulated
+  /// Of the time until all micro-batches have run: when the host has launched them. It is no more
+  /// than a queue of kernels ahead of the device.
+  double host_share = 0;
+  std::vector<RankTime> ranks;  ///< that were simulated
   std::vector<CollectiveTime> collectives;
 };
 
@@ -70,7 +74,7 @@ struct TimePlan {
 double standard_normal(uint64_t seed, uint64_t first, uint64_t second);
 
 /// With `trace`, every operation of every simulated rank is added to it.
-TimePlan simulate_step(const PlannedModel& model, const EngineWays& ways,
+TimePlan simulate_step(const PlannedModel& model, const EngineWays& ways, SharedCosts& shared,
                        const sharding::ShardingOptions& sharding, const TimeSituation& situation,
                        const MachineProfile& machine, std::vector<TraceSpan>* trace = nullptr);
 

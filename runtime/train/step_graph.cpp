@@ -142,7 +142,7 @@ void StepGraph::say(const std::string& what) {
 void StepGraph::observe(double host_share, bool has_room) {
   if (!waits_ || ++observed_steps_ == 1) return;
   waits_ = false;
-  is_needed_ = host_share >= kHostBound && has_room;
+  is_needed_ = is_worth_it(host_share, has_room);
   if (!is_needed_ || !obstacle_.empty()) return;
   say(
       fmt::format("launching kernels takes {:.0f} % of a step: steps of equal shapes are replayed "

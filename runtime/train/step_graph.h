@@ -29,6 +29,15 @@ class StepGraph {
   static constexpr int64_t kEagerSteps = 2;
   /// From this share of the host in a step on, compile = auto makes graphs.
   static constexpr double kHostBound = 0.8;
+  /// Whether it does, where nothing stands in the way. A plan asks the same (runtime/plan).
+  static bool is_worth_it(double host_share, bool has_room) {
+    return host_share >= kHostBound && has_room;
+  }
+  /// A graph holds a step's temporaries, and all its gradients, beside those of steps without one.
+  /// Bytes: at a step's peak, between steps, of all gradients, and of the device (0: not known).
+  static bool has_room(int64_t at_peak, int64_t at_rest, int64_t gradients, int64_t all) {
+    return all == 0 || at_peak + (at_peak - at_rest) + gradients < all / 10 * 9;
+  }
 
   enum class Way { Eager, Capture, Replay };
 

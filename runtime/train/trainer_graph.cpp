@@ -17,13 +17,11 @@ bool Trainer::runs_as_graph() {
          !StepGraph::memory_history_is_recorded();
 }
 
-// A graph holds a step's temporaries, and all its gradients, beside those of steps without one.
 bool Trainer::has_room_for_graph(const profile::MemoryReading& memory) const {
   const auto all = static_cast<int64_t>(kernels::memory_around(parts_.model->seam().anchor));
   int64_t gradients = 0;
   for (const auto& part : parallel_->updated()) gradients += part->value.numel() * 4;
-  const int64_t temporaries = memory.max_allocated_bytes - memory.allocated_bytes;
-  return all == 0 || memory.max_allocated_bytes + temporaries + gradients < all / 10 * 9;
+  return StepGraph::has_room(memory.max_allocated_bytes, memory.allocated_bytes, gradients, all);
 }
 
 // The micro-batches of this step, from forward to clipped sums. False when they are still to be

@@ -77,6 +77,7 @@ ActivationBytes decoder_activation_bytes(const ModelOptions& o, const CostDtypes
   if (parts.qk_norms) a.block += f.s * (Q + K) + f.w * (o.num_heads + o.num_kv_heads);
   if (capped) a.block += f.s * o.num_heads * T;
   if (masked) a.block += f.s * Q * count_local(o) / o.num_layers;
+  if (masked) a.masked = static_cast<double>(count_local(o)) / static_cast<double>(o.num_layers);
   a.block_input = f.s * D;
   a.attention_output = capped ? 0 : (f.s * o.head_dim + 4) * o.num_heads;
   if (masked) a.attention_output -= a.attention_output * count_local(o) / o.num_layers;

@@ -1,0 +1,77 @@
+// Bytes of a layer at the seam: its input, its output's gradient, the gradient of its parameters,
+// and what an engine lets go of when it has summed them up; and of blocks. Torch-free.
+#pragma once
+
+#include <string>
+
+#include "runtime/plan/engine_ways.h"
+#include "runtime/plan/planned_model.h"
+
+namespace moonshard::plan {
+
+class LayerBytes {
+ public:
+  LayerBytes(const PlannedModel& model, int64_t samples)
+      : samples_(static_cast<double>(samples)),
+        rows_(static_cast<double>(samples * model.tokens)),
+        number_(static_cast<double>(model.compute_bytes)),
+        sum_(static_cast<double>(model.sum_bytes)) {}
+
+  double input(const PlannedLayer& layer) const {
+    return positions_of(layer) * static_cast<double>(layer.in) * number_;
+  }
+  /// Of readers of one input, each has its share.
+  double own_input(const PlannedLayer& layer) const {
+    return input(layer) / static_cast<double>(layer.readers);
+  }
+  double output(const PlannedLayer& layer) const {
+    return positions_of(layer) * static_cast<double>(layer.out) * number_;
+  }
+  double gradient(const PlannedLayer& layer) const {
+    return static_cast<double>((layer.trained ? layer.weight : 0) + layer.bias) * sum_;
+  }
+  /// `is_first`: of the first stretch, whose inputs are data.
+  double released(const PlannedLayer& layer, const LayerWay& way, bool is_first) const {
+    if (way.kept == Kept::Rows) return way.rows_bytes;
+    const bool has_input = layer.is_matrix && !is_first;
+    return output(layer) + (has_input ? own_input(layer) : 0);
+  }
+
+ private:
+  double positions_of(const PlannedLayer& layer) const {
+    return layer.one_position ? samples_ : rows_;
+  }
+  double samples_, rows_, number_, sum_;
+};
+
+/// What blocks keep for backward, as option checkpointing says.
+class KeptBlocks {
+ public:
+  KeptBlocks(const models::ActivationBytes& bytes, double rows, const std::string& checkpointing,
+             int64_t every)
+      : bytes_(bytes),
+        rows_(rows),
+        recomputes_(checkpointing != "none"),
+        keeps_attention_(checkpointing == "keep_attention"),
+        every_(every) {}
+
+  bool runs_again(size_t block) const {
+    return recomputes_ && static_cast<int64_t>(block) % every_ == 0;
+  }
+  double whole() const { return rows_ * static_cast<double>(bytes_.block); }
+  double attention() const {
+    return keeps_attention_ ? rows_ * static_cast<double>(bytes_.attention_output) : 0;
+  }
+  double kept(size_t block) const {
+    return runs_again(block) ? rows_ * static_cast<double>(bytes_.block_input) + attention()
+                             : whole();
+  }
+
+ private:
+  const models::ActivationBytes& bytes_;
+  double rows_;
+  bool recomputes_, keeps_attention_;
+  int64_t every_;
+};
+
+}  // namespace moonshard::plan

@@ -1,0 +1,192 @@
+// What a step costs beyond the rates of its products: attention that is no kernel, small
+// parameters, noise, graphs and the host.
+#include <gtest/gtest.h>
+
+#include "runtime/plan/plan_request.h"
+#include "runtime/plan/shared_costs.h"
+#include "runtime/train/step_graph.h"
+#include "tests/runtime/plan/test_machine.h"
+
+namespace moonshard::plan {
+namespace {
+
+Cluster one_gpu(double launch_us = 0.01) {
+  Cluster cluster;
+  cluster.machine = machine_with_round_rates("cuda", 0.01);
+  cluster.machine.launch_us = launch_us;
+  return cluster;
+}
+
+Json step_of(const char* model, const char* mode, const Json& more = Json::object()) {
+  Json options{
+      {"model", model},     {"mode", mode},       {"batch_size", 2}, {"seq_length", 1024},
+      {"parallel", "fsdp"}, {"dtype", "float32"}, {"compile", "no"}, {"param_dtype", "bfloat16"}};
+  options.update(more);
+  return options;
+}
+
+Prediction step_predicted(const Json& options, const Cluster& cluster,
+                          SharedCosts* shared = nullptr) {
+  const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
+  return predict(PlannedModel(resolved, resolved.seq_length, cluster.machine.is_gpu), resolved,
+                 cluster, nullptr, shared);
+}
+
+double phase_ms(const Prediction& prediction, const std::string& name) {
+  for (const auto& [phase, ms] : prediction.time.phases_ms)
+    if (phase == name) return ms;
+  return 0;
+}
+
+TEST(StepCosts, ScoresThatAreATensorTakeTheirTraffic) {
+  const Cluster cluster = one_gpu();
+  const double fused = step_predicted(step_of("llama3.2-1b", "none"), cluster).time.step_ms;
+  const double matrix =
+      step_predicted(step_of("llama3.2-1b", "none", {{"attention", "standard"}}), cluster)
+          .time.step_ms;
+  // 16 blocks of 2 x 32 x 1024 x 1024 scores, some 30 bytes of each in forward and in backward.
+  const double traffic_ms = 16 * 2 * 32 * 1024.0 * 1024.0 * 60 / 3000e9 * 1e3;
+  EXPECT_GT(matrix, fused + traffic_ms);
+  EXPECT_LT(matrix, fused + 3 * traffic_ms);
+}
+
+TEST(StepCosts, AWindowIsAMaskThatEveryScoreReads) {
+  const Cluster cluster = one_gpu();
+  const auto backward = [&](int64_t window) {
+    const Json options = step_of("gemma-3-1b", "none", {{"attention_window", window}});
+    return phase_ms(step_predicted(options, cluster), "backward");
+  };
+  EXPECT_GT(backward(512), 1.1 * backward(1024));  // as long as the text: there is no mask
+}
+
+TEST(StepCosts, NoiseIsDrawnBesideTheMemoryTraffic) {
+  const Cluster cluster = one_gpu();
+  const experiment::ExperimentOptions resolved =
+      resolve_for(step_of("llama3.2-1b", "bookkeeping"), cluster);
+  const PlannedModel model(resolved, resolved.seq_length, true);
+  MachineProfile machine = cluster.machine;
+  const auto seconds = [&](bool noise) {
+    return update_seconds(model, machine, {1e9, 0, 0, 0}, 0, 0, noise);
+  };
+  const double moved = seconds(false);
+  machine.noise_per_s = 0.25 * 1e9 / moved;  // takes as long as the traffic does
+  EXPECT_GT(seconds(true), 1.1 * moved);
+  EXPECT_LT(seconds(true), 1.5 * moved);
+  machine.noise_per_s *= 10;
+  EXPECT_NEAR(seconds(true), moved, 0.01 * moved);
+}
+
+TEST(StepCosts, RowsOfSmallParametersAreAddedUpOneByOne) {
+  Cluster cluster = one_gpu();
+  const auto update = [&](int64_t samples) {
+    return phase_ms(
+        step_predicted(step_of("dit-xl/2", "bookkeeping",
+                               {{"batch_size", samples}, {"task", "denoise"}, {"seq_length", 256}}),
+                       cluster),
+        "update");
+  };
+  const double units = 29;  // 28 blocks and what is around them
+  EXPECT_NEAR(update(40) - update(8), 32 * units * cluster.machine.in_step.row_us * 1e-3, 0.05);
+}
+
+TEST(StepCosts, SharedCostsChangeNothing) {
+  const Cluster cluster = one_gpu();
+  SharedCosts shared(cluster.machine);
+  for (const char* mode : {"none", "bookkeeping", "auto", "flash"}) {
+    for (const int64_t accum : {1, 2}) {
+      const Json options = step_of("llama3.2-1b", mode, {{"grad_accum", accum}});
+      const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
+      const PlannedModel model(resolved, resolved.seq_length, true);
+      const Prediction alone = predict(model, resolved, cluster);
+      for (int again = 0; again < 2; ++again) {
+        const Prediction same = predict(model, resolved, cluster, nullptr, &shared);
+        EXPECT_EQ(same.time.step_ms, alone.time.step_ms) << mode;
+        EXPECT_EQ(same.memory.peak, alone.memory.peak) << mode;
+      }
+    }
+  }
+}
+
+TEST(PlannedGraph, HoldsItsGradientsBesideThoseOfAStepThatIsWatched) {
+  const Cluster cluster = one_gpu();
+  const Prediction eager = step_predicted(step_of("llama3.2-1b", "none"), cluster);
+  const Prediction graph =
+      step_predicted(step_of("llama3.2-1b", "none", {{"compile", "yes"}}), cluster);
+  EXPECT_TRUE(graph.graph);
+  EXPECT_FALSE(eager.graph);
+  const double gradients = 1235814400.0 * 4;
+  EXPECT_GE(graph.memory.peak, eager.memory.peak + gradients);
+  EXPECT_LT(graph.memory.peak, 1.03 * (eager.memory.peak + gradients));
+}
+
+TEST(PlannedGraph, IsMadeWhereTheTrainingWouldMakeOne) {
+  const Json options =
+      step_of("dit-xl/2", "none", {{"compile", "auto"}, {"task", "denoise"}, {"seq_length", 256}});
+  EXPECT_TRUE(step_predicted(options, one_gpu(/*launch_us=*/500)).graph);
+  EXPECT_FALSE(step_predicted(options, one_gpu()).graph);
+  Json drawn = options;
+  drawn["clipping"] = "adaptive";
+  drawn["mode"] = "bookkeeping";
+  EXPECT_FALSE(step_predicted(drawn, one_gpu(500)).graph);
+  Cluster two = one_gpu(500);
+  two.gpus = 2;
+  EXPECT_FALSE(step_predicted(options, two).graph);
+  Cluster small = one_gpu(500);  // a graph's temporaries and gradients lie beside the step's
+  small.machine.memory_bytes = 1.2 * step_predicted(options, one_gpu()).memory.peak;
+  EXPECT_FALSE(step_predicted(options, small).graph);
+}
+
+TEST(PlannedGraph, RoomIsForTemporariesAndGradientsAgain) {
+  EXPECT_TRUE(train::StepGraph::has_room(50, 30, 10, 100));   // 50 + 20 + 10 of 90
+  EXPECT_FALSE(train::StepGraph::has_room(50, 20, 10, 100));  // 50 + 30 + 10
+  EXPECT_TRUE(train::StepGraph::has_room(50, 20, 10, 0));     // nobody knows
+}
+
+// The host is no more than a queue of kernels ahead: in a step of many it is busy until near the
+// end, however little its launches take.
+TEST(PlannedGraph, TheHostWaitsForTheQueueOfKernels) {
+  const Cluster cluster = one_gpu();
+  const auto share = [&](int64_t micro_batches) {
+    return step_predicted(step_of("llama3.2-1b", "none", {{"grad_accum", micro_batches}}), cluster)
+        .time.host_share;
+  };
+  EXPECT_LT(share(1), 0.3);
+  EXPECT_GT(share(16), 0.85);
+}
+
+// Peaks that one H200 has measured (examples/results/plan_heldout).
+TEST(PlannedMemory, IsWhatAGpuHasHeld) {
+  struct Measured {
+    const char *model, *mode;
+    int64_t samples, tokens;
+    Json more;
+    int64_t ranks;
+    double gib;
+  };
+  const std::vector<Measured> points{
+      // The head's (a, g) go with the embedding's, whose weight it shares.
+      {"llama3.2-1b", "bookkeeping", 3, 768, Json::object(), 1, 18.28},
+      {"llama3.2-1b", "bookkeeping", 6, 768, {{"optimizer", "sgd"}}, 1, 11.99},
+      {"gemma-3-1b", "bookkeeping", 4, 768, Json::object(), 1, 18.09},
+      // Kept attention stays to the end of backward.
+      {"qwen1.5-1.8b", "none", 6, 1536, {{"checkpointing", "keep_attention"}}, 1, 28.47},
+      // Each sample's gradient of the table, and the sum with the head's.
+      {"llama3.2-1b", "materialize", 2, 768, Json::object(), 1, 27.01},
+      // What the micro-batch before has sent is no part of the last one's update.
+      {"llama3.2-1b", "flash_bookkeeping", 3, 1024, {{"grad_accum", 2}}, 2, 14.48},
+  };
+  for (const Measured& point : points) {
+    Json options = step_of(point.model, point.mode, point.more);
+    options["task"] = "lm";
+    options["batch_size"] = point.samples;
+    options["seq_length"] = point.tokens;
+    if (!options.contains("optimizer")) options["optimizer"] = "adamw";
+    Cluster cluster = one_gpu();
+    cluster.gpus = point.ranks;
+    EXPECT_NEAR(step_predicted(options, cluster).memory.peak / kGiB / point.gib, 1, 0.02)
+        << point.model << " " << point.mode << " " << point.samples << " x " << point.tokens;
+  }
+}
+
+}  // namespace
+}  // namespace moonshard::plan
