@@ -79,14 +79,16 @@ double figure_of(const Workspace& workspace, PointRef ref, const std::string& ke
 
 Unit figure_unit(const Workspace& workspace, const std::string& key) {
   if (key.ends_with("_ratio")) return {"x", 1};
-  double largest = 0;
+  double largest = 0, least = INFINITY;
   for (const PointRef ref : workspace.shown()) {
-    const double value = figure_of(workspace, ref, key);
-    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    const double value = std::abs(figure_of(workspace, ref, key));
+    if (!std::isfinite(value)) continue;
+    largest = std::max(largest, value);
+    least = std::min(least, value);
   }
   if (key.ends_with("_bytes")) return memory_unit(largest);
   if (key.ends_with("_ms")) return time_unit(largest);
-  if (key.ends_with("_per_s") && largest >= kMillions) return {"million", 1e-6};
+  if (key.ends_with("_per_s") && are_millions(least, largest)) return {"million", 1e-6};
   const MetricFormat format = metric_format(key);
   return {format.unit, format.factor};
 }

@@ -24,6 +24,7 @@ constexpr size_t kMaxSteps = 4000;  // drawn
 
 // Who has the seed can take the noise away again.
 std::string noise_source(const std::string& noise) {
+  if (noise == "none") return "";  // plain training draws nothing
   if (noise == "counter") return "the seed (reproducible noise: not private)";
   return noise == "secure" ? "a secret" : clean_text(noise, 32);
 }

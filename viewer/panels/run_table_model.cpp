@@ -131,7 +131,7 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
     const Value* first = nullptr;
     const RunData* first_run = nullptr;
     bool numbers = false, others = false;
-    double largest = 0;
+    double largest = 0, least = INFINITY;
   };
   std::vector<Look> looks;
   for (TableColumn& column : columns) {
@@ -150,6 +150,8 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
       const Value& value = look.place ? table.at(ref.point, *look.place) : kNothing;
       look.numbers |= value.kind == Value::Kind::Number;
       look.largest = std::max(look.largest, std::abs(value.number));
+      if (value.kind == Value::Kind::Number)
+        look.least = std::min(look.least, std::abs(value.number));
       look.others |= value.kind == Value::Kind::Text || value.kind == Value::Kind::Bool;
       if (!look.first) {
         look.first = &value;
@@ -164,7 +166,7 @@ void describe_columns(const Workspace& workspace, std::vector<TableColumn>& colu
     TableColumn& column = *look.column;
     column.numeric = look.numbers && !look.others;
     if (column.kind != ColumnKind::Metric) continue;
-    if (column.key.ends_with("_per_s") && look.largest >= kMillions) {
+    if (column.key.ends_with("_per_s") && are_millions(look.least, look.largest)) {
       column.title = with_unit(title_of(workspace, column.key), "million");
       column.factor = 1e-6;
     }

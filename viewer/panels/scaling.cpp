@@ -26,20 +26,22 @@ struct PlaceOrder {
   }
 };
 
-// "between" alone would leave open between what.
-std::string verdict_words(analysis::ScalingFit::Verdict verdict) {
-  if (verdict == analysis::ScalingFit::Verdict::Between) return "O(T) to O(T^2)";
-  return analysis::verdict_text(verdict);
-}
-
 // The analysis writes T, a length; any other size is n.
 records::PlotReference curve_of(const analysis::ScalingFit& fit, const std::string& series,
                                 bool of_length) {
   analysis::Curve curve = analysis::best_curve(fit);
   std::string text = analysis::exponent_text(fit);
-  text += fmt::format("  {}", verdict_words(fit.verdict));
+  text += fmt::format("  {}", analysis::verdict_text(fit.verdict));
   if (!of_length) std::ranges::replace(text, 'T', 'n');
   return {std::move(text), series, std::move(curve.x), std::move(curve.y)};
+}
+
+bool says_between(const records::PlotSpec& spec) {
+  return std::ranges::any_of(spec.panels, [](const records::PlotPanel& panel) {
+    return std::ranges::any_of(panel.references, [](const records::PlotReference& line) {
+      return line.text.ends_with("between");
+    });
+  });
 }
 
 class ScalingPanel final : public ChartPanel {
@@ -152,6 +154,10 @@ class ScalingPanel final : public ChartPanel {
       chart.spec.height = 120 + 380 * ((count + 1) / 2);
     }
     if (two_sizes) add_note(chart, "Two sizes give no exponent: lines of two have none.");
+    if (says_between(chart.spec)) {
+      add_note(chart, axis_ == "seq_length" ? "Between: a mixture of O(T) and O(T^2)."
+                                            : "Between: a mixture of O(n) and O(n^2).");
+    }
     if (alone > 0)
       add_note(chart, fmt::format("Left out: {} points of which no other size was run.", alone));
     if (beyond > 0)

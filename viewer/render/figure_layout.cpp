@@ -34,8 +34,10 @@ float readable_panel_height(const PreparedPlot& plot, const PreparedPanel& panel
   height += title_block(panel.title, {}, width, style, 1.0f, nullptr);
   if (!plot.shared_legend) height += legend_height(panel.legend, width, 1e5f);
   const float axis = kAxisWidthEm * font_unit();
-  height += has_named_x(panel) ? layout_category_labels(panel.categories, width - axis, axis).height
-                               : kAxisEm * font_unit();
+  const float named = panel.x_label.empty() ? 0 : 1.35f * ImGui::GetTextLineHeight();
+  height += has_named_x(panel)
+                ? layout_category_labels(panel.categories, width - axis, axis).height + named
+                : kAxisEm * font_unit();
   return height + 0.9f * font_unit();
 }
 

@@ -17,7 +17,7 @@ constexpr std::array<ImPlotMarker, 5> kMarkers = {ImPlotMarker_Circle, ImPlotMar
                                                   ImPlotMarker_Diamond, ImPlotMarker_Up,
                                                   ImPlotMarker_Down};
 constexpr size_t kMaxRows = 4;
-constexpr float kMaxNameEm = 22.0f;
+constexpr float kMaxNameEm = 32.0f;  // names of six words whole; longer ones lose what others share
 
 struct Entry {
   size_t index;  // in the legend, or the number of entries for the "+ n more" one

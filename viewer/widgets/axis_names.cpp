@@ -264,6 +264,10 @@ std::vector<std::string> words_of_points(const RunData& run, const std::vector<s
       const auto text = [&](size_t place) {
         return value_text(run, run.options.get(points[place], axis));
       };
+      // What means nothing to one of them tells it from no other.
+      const auto unused = std::ranges::count_if(
+          places, [&](size_t place) { return is_unused(run, points[place], axis, false); });
+      if (unused > 0 && unused < static_cast<long>(places.size())) continue;
       const std::string first = text(places[0]);
       if (std::ranges::all_of(places, [&](size_t place) { return text(place) == first; })) continue;
       for (const size_t place : places) {

@@ -56,8 +56,11 @@ MetricFormat metric_format(const std::string& key);
 /// not that of the watched step, which the memory panels show.
 std::string metric_title(const std::string& key);
 
-/// Rates from here on are told in millions: seven digits and more cannot be read at a glance.
-inline constexpr double kMillions = 1e7;
+/// Rates of eight digits cannot be read at a glance: they are told in millions, unless the least of
+/// them would then be next to nothing.
+inline bool are_millions(double least, double largest) {
+  return largest >= 1e7 && least >= 1e4;
+}
 
 /// "title [unit]", or only the title.
 std::string with_unit(const std::string& title, const std::string& unit);

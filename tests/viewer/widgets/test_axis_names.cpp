@@ -124,6 +124,17 @@ TEST(TellingAxes, NamesThatWouldBeAlikeNameTheDifference) {
   builder.finish();
   EXPECT_EQ(words_of_points(run, {0, 1}, run.axes, false),
             (std::vector<std::string>{"none, cpu offload no", "none, cpu offload yes"}));
+  RunData other;
+  other.axes = {"forward_prefetch"};
+  RunBuilder more(other);
+  for (const std::string_view parallel : {"ddp", "fsdp"}) {
+    const size_t place = more.add_point({std::string(parallel), "ok", ""});
+    more.set(other.options, place, "parallel", parallel);
+    more.set(other.options, place, "forward_prefetch", parallel == "ddp");
+  }
+  more.finish();
+  EXPECT_EQ(words_of_points(other, {0, 1}, other.axes, false), (std::vector<std::string>{"", ""}))
+      << "to ddp it means nothing";
 }
 
 // Points of different layers are no line over the length, though the length tells the layers; what
