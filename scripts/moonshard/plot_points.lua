@@ -123,6 +123,8 @@ end
 local function word(axis, value, alone)
   if value == nil then return nil end
   if type(value) == "boolean" then return value and axis:gsub("_", " ") or nil end
+  -- Among other words a bare "none" could be of any of them.
+  if value == "none" and not alone and axis ~= "mode" and axis ~= "parallel" then return "no " .. axis:gsub("_", " ") end
   local words = M.axis_words[axis]
   if alone or type(value) == "string" and not (words and words.short) then return tostring(value) end
   if words and words.short then return words.short:format(tostring(value)) end

@@ -197,6 +197,13 @@ describe("a figure's contents", function()
     assert.are.equal(1024, plot_points.axis_value(results.points[1], "seq_length"))
   end)
 
+  it("say what there is none of", function()
+    local name = require("moonshard.plot_points").name
+    local point = { options = { parallel = "fsdp", wrap = "none", backward_prefetch = "none", mode = "none" } }
+    assert.are.equal("fsdp, no wrap, no backward prefetch, none", name(point, { "parallel", "wrap", "backward_prefetch", "mode" }))
+    assert.are.equal("none", name(point, { "wrap" }))
+  end)
+
   it("units follow the size of the figures", function()
     local large = plots.spec(made_up.llama(), "memory_comparison").panels[1]
     assert.are.equal("GiB", large.y.unit)

@@ -215,7 +215,7 @@ function M.layer_norm_times(results, options)
   for _, chosen in ipairs(largest_points(results, axis)) do
     local layers, sum = layer_norms.slowest(chosen.point)
     local unit, factor = plot_spec.time_unit(layers[1].norm_ms)
-    local entry = { name = "", color = 3, x = {}, y = {}, labels = {} }
+    local entry = { name = tostring(chosen.point.options.mode), x = {}, y = {}, labels = {} }  -- the name gives the colour
     local names = {}
     for i = 1, math.min(most, #layers) do
       names[i], entry.x[i], entry.y[i] = layers[i].layer, i - 1, layers[i].norm_ms * factor
