@@ -249,11 +249,8 @@ class Walk {
     }
     // What the whole block had is gone, but for what waits.
     ledger_.of(Holder::OutputGradients) = unit * D;
-    if (kept_blocks_.runs_again(stretch - 1)) {
-      if (stays) free(Holder::Activations, kept_blocks_.whole() - kept_blocks_.kept(stretch - 1));
-      // What was kept of its attention belongs to the graph, and goes with it.
-      if (!stays) add(Holder::Activations, kept_blocks_.attention());
-    }
+    if (stays && kept_blocks_.runs_again(stretch - 1))
+      free(Holder::Activations, kept_blocks_.whole() - kept_blocks_.kept(stretch - 1));
     if (!is_private) return;
     hold_joined(stretch, joined, pass);
   }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/custom_class.h>
 
 #include "runtime/models/blocks/kept_attention.h"
@@ -54,6 +55,9 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
       const profile::OwnerScope again(profile::Owner::Activations);
       y = block.run(x, c, /*first=*/false);
     }
+    // The graph of the second run holds what it took. The outer one lives for as long as the losses
+    // do, and would hold it until the last block is done.
+    if (!torch::autograd::get_current_graph_task_keep_graph()) block.attention = {};
     variable_list inputs{anchor};  // walked for the seam's sake, its own gradient is not used
     if (x.requires_grad()) inputs.push_back(x);
     if (c.defined() && c.requires_grad()) inputs.push_back(c);

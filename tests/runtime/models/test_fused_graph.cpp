@@ -7,6 +7,8 @@
 #include <map>
 
 #include "runtime/data/source.h"
+#include "runtime/models/blocks/attention.h"
+#include "runtime/models/blocks/checkpoint.h"
 #include "runtime/models/blocks/param_ops.h"
 #include "runtime/models/registry.h"
 
@@ -141,6 +143,32 @@ INSTANTIATE_TEST_SUITE_P(
                       std::tuple("qwen2.5-tiny", "lm"), std::tuple("gemma2-tiny", "lm"),
                       std::tuple("gemma3-tiny", "lm"), std::tuple("vaultgemma-tiny", "classify"),
                       std::tuple("dit-tiny", "denoise"), std::tuple("dit-xl-tiny", "denoise")));
+
+TEST(KeptAttention, IsFreedWithItsBlockAndNotWithTheWholeGraph) {
+  models::ModelOptions options;
+  options.model = "llama3.2-tiny";
+  options.device = "cpu";
+  const auto model = models::make_model(options);
+  std::optional<c10::weak_intrusive_ptr<c10::TensorImpl>> kept;
+  const auto block = [&](const at::Tensor& x, const at::Tensor&) {
+    const at::Tensor heads = x.unflatten(2, {2, 8}).transpose(1, 2);
+    const at::Tensor y =
+        models::causal_attention(heads, heads, heads, models::AttentionKind::Flash, {});
+    if (!kept) kept.emplace(y.getIntrusivePtr());
+    return 2 * y.transpose(1, 2).flatten(2);  // a view would hold it
+  };
+  const at::Tensor x = at::randn({2, 6, 16}).requires_grad_(true);
+  const at::Tensor y =
+      models::checkpointed(model->seam(), models::Recompute::AllButAttention, block, x);
+  EXPECT_FALSE(kept->expired());
+  const auto pass = [&](bool again) {
+    return torch::autograd::grad({y.sum()}, {x}, {}, /*retain_graph=*/again, false, true)[0];
+  };
+  const at::Tensor first = pass(true);
+  EXPECT_FALSE(kept->expired());
+  EXPECT_TRUE(at::equal(first, pass(false)));
+  EXPECT_TRUE(kept->expired());
+}
 
 TEST(FusedForms, NormsHandOverRowsWhereTheyAreTaken) {
   models::ModelOptions options;

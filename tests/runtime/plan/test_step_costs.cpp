@@ -168,8 +168,6 @@ TEST(PlannedMemory, IsWhatAGpuHasHeld) {
       {"llama3.2-1b", "bookkeeping", 3, 768, Json::object(), 1, 18.28},
       {"llama3.2-1b", "bookkeeping", 6, 768, {{"optimizer", "sgd"}}, 1, 11.99},
       {"gemma-3-1b", "bookkeeping", 4, 768, Json::object(), 1, 18.09},
-      // Kept attention stays to the end of backward.
-      {"qwen1.5-1.8b", "none", 6, 1536, {{"checkpointing", "keep_attention"}}, 1, 28.47},
       // Each sample's gradient of the table, and the sum with the head's.
       {"llama3.2-1b", "materialize", 2, 768, Json::object(), 1, 27.01},
       // What the micro-batch before has sent is no part of the last one's update.
