@@ -1,10 +1,31 @@
 #include "runtime/tracing/critical_path.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 namespace moonshard::tracing {
 namespace {
+
+// Which edge of each node binds, by the measured times; kNone for Begin.
+std::vector<uint32_t> binding_edges(const TracedGraph& graph) {
+  std::vector<uint32_t> binding(graph.nodes.size(), kNone);
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& node = graph.nodes[i];
+    double latest = -INFINITY;
+    for (uint32_t k = node.first_edge; k < node.first_edge + node.num_edges; ++k) {
+      const GraphEdge& edge = graph.edges[k];
+      const GraphNode& from = graph.nodes[edge.from];
+      const double ready = (begins_at_begin(edge.kind) ? from.start_us : from.end_us) + edge.lag_us;
+      // Of two that bind, the device's own order explains more than a launch.
+      if (ready > latest + 1e-6) {
+        latest = ready;
+        binding[i] = k;
+      }
+    }
+  }
+  return binding;
+}
 
 class PathWalk {
  public:

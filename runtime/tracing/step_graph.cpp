@@ -1,13 +1,12 @@
 #include "runtime/tracing/step_graph.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <map>
-#include <numeric>
 #include <string_view>
 #include <unordered_map>
 
+#include "runtime/tracing/found_graph.h"
 #include "runtime/tracing/host_work.h"
 
 namespace moonshard::tracing {
@@ -26,7 +25,6 @@ bool synchronizes(std::string_view name) {
          name == "hipMemcpy";
 }
 
-// Nodes in any order first: edges name them by number, and the order of time is known at the end.
 class GraphBuilder {
  public:
   GraphBuilder(const TraceData& trace, const HostLabels& labels, const StepWindow& step)
@@ -42,27 +40,20 @@ class GraphBuilder {
     chain_hosts();
     connect_devices();
     connect_end();
-    return sorted();
+    found_.sort_into(graph_, begin_);
+    return std::move(graph_);
   }
 
  private:
-  struct RawEdge {
-    uint32_t from, to;
-    EdgeKind kind;
-    double lag_us;
-  };
   struct HostNode {
     uint32_t node;
     bool is_handed_over;  // began behind another thread, not behind its own last work
   };
 
-  uint32_t add_node(const GraphNode& node) {
-    graph_.nodes.push_back(node);
-    return static_cast<uint32_t>(graph_.nodes.size() - 1);
-  }
-  const GraphNode& node(uint32_t number) const { return graph_.nodes[number]; }
+  uint32_t add_node(const GraphNode& node) { return found_.add(node); }
+  const GraphNode& node(uint32_t number) const { return found_.node(number); }
   void connect(uint32_t from, uint32_t to, EdgeKind kind, double lag_us) {
-    if (from != kNone && to != kNone && from != to) raw_.push_back({from, to, kind, lag_us});
+    found_.connect(from, to, kind, lag_us);
   }
 
   bool is_in_step(const TraceEvent& event) const {
@@ -384,58 +375,12 @@ class GraphBuilder {
       connect(begin_, end, EdgeKind::Start, graph_.end_us - graph_.begin_us);
   }
 
-  TracedGraph sorted() {
-    std::vector<uint32_t> order(graph_.nodes.size());
-    std::iota(order.begin(), order.end(), 0);
-    const auto rank = [&](uint32_t number) {  // of nodes of one moment
-      switch (graph_.nodes[number].kind) {
-        case NodeKind::Begin:
-          return 0;
-        case NodeKind::Call:
-          return 1;
-        case NodeKind::Point:
-          return 2;
-        case NodeKind::Device:
-          return 3;
-        case NodeKind::End:
-          return 4;
-      }
-      return 5;
-    };
-    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-      const bool a_begins = a == begin_, b_begins = b == begin_;
-      if (a_begins != b_begins) return a_begins;
-      if (node(a).start_us != node(b).start_us) return node(a).start_us < node(b).start_us;
-      if (node(a).end_us != node(b).end_us) return node(a).end_us < node(b).end_us;
-      return rank(a) != rank(b) ? rank(a) < rank(b) : a < b;
-    });
-    std::vector<uint32_t> place(order.size());
-    for (uint32_t i = 0; i < order.size(); ++i) place[order[i]] = i;
-    std::erase_if(raw_, [&](const RawEdge& edge) { return place[edge.from] >= place[edge.to]; });
-    std::vector<GraphNode> nodes(order.size());
-    for (uint32_t i = 0; i < order.size(); ++i) nodes[i] = graph_.nodes[order[i]];
-    for (const RawEdge& edge : raw_) nodes[place[edge.to]].num_edges += 1;
-    uint32_t next = 0;
-    for (GraphNode& one : nodes) {
-      one.first_edge = next;
-      next += one.num_edges;
-      one.num_edges = 0;
-    }
-    graph_.edges.resize(raw_.size());
-    for (const RawEdge& edge : raw_) {
-      GraphNode& to = nodes[place[edge.to]];
-      graph_.edges[to.first_edge + to.num_edges++] = {place[edge.from], edge.kind, edge.lag_us};
-    }
-    graph_.nodes = std::move(nodes);
-    return std::move(graph_);
-  }
-
   const TraceData& trace_;
   const HostLabels& labels_;
   const StepWindow& step_;
   TracedGraph graph_;
   uint32_t begin_ = 0;
-  std::vector<RawEdge> raw_;
+  FoundGraph found_;
   std::vector<uint32_t> node_of_;  // by event
   std::vector<uint32_t> device_, by_end_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> started_;  // by call: what it started
@@ -447,25 +392,6 @@ class GraphBuilder {
 
 TracedGraph build_graph(const TraceData& trace, const HostLabels& labels, const StepWindow& step) {
   return GraphBuilder(trace, labels, step).run();
-}
-
-std::vector<uint32_t> binding_edges(const TracedGraph& graph) {
-  std::vector<uint32_t> binding(graph.nodes.size(), kNone);
-  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
-    const GraphNode& node = graph.nodes[i];
-    double latest = -INFINITY;
-    for (uint32_t k = node.first_edge; k < node.first_edge + node.num_edges; ++k) {
-      const GraphEdge& edge = graph.edges[k];
-      const GraphNode& from = graph.nodes[edge.from];
-      const double ready = (begins_at_begin(edge.kind) ? from.start_us : from.end_us) + edge.lag_us;
-      // Of two that bind, the device's own order explains more than a launch.
-      if (ready > latest + 1e-6) {
-        latest = ready;
-        binding[i] = k;
-      }
-    }
-  }
-  return binding;
 }
 
 }  // namespace moonshard::tracing

@@ -59,7 +59,4 @@ struct TracedGraph {
 
 TracedGraph build_graph(const TraceData& trace, const HostLabels& labels, const StepWindow& step);
 
-/// Which edge of each node binds, by the measured times; kNone for Begin.
-std::vector<uint32_t> binding_edges(const TracedGraph& graph);
-
 }  // namespace moonshard::tracing
