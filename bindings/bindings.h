@@ -14,8 +14,9 @@ void bind_audit(sol::table ms);    // ms.audit
 void bind_budget(sol::table ms);   // ms.privacy
 void bind_train(sol::table ms, sol::table native);  // ms.trainer, ms.clip, ms.optim, Trainer
 void bind_loader(sol::table ms);                    // ms.data.synthetic, ms.data.loader, Data
-void bind_data(sol::table ms);  // ms.tokenizer, ms.data.text, ms.data.classification
-void bind_dist(sol::table ms);  // ms.dist, ms.fsdp, ms.ddp
+void bind_tokenizer(sol::table ms);                 // ms.tokenizer
+void bind_data(sol::table ms);                      // ms.data.text, ms.data.classification
+void bind_dist(sol::table ms);                      // ms.dist, ms.fsdp, ms.ddp
 void bind_experiment(sol::table ms,
                      sol::table native);  // ms.run, ms.resolve, ms.options
 void bind_plan(sol::table native);        // predictions, for the Lua library

@@ -99,6 +99,7 @@ sol::table bind_all(lua_State* L, sol::table native) {
   bind_budget(ms);
   bind_train(ms, native);
   bind_loader(ms);
+  bind_tokenizer(ms);
   bind_data(ms);
   bind_dist(ms);
   bind_experiment(ms, native);
