@@ -141,8 +141,10 @@ void StepGraph::say(const std::string& what) {
 
 void StepGraph::observe(double host_share, bool has_room) {
   if (!waits_ || ++observed_steps_ == 1) return;
+  const bool helps = is_worth_it(host_share, has_room);
+  if (helps && observed_steps_ <= kDecidingSteps) return;
   waits_ = false;
-  is_needed_ = is_worth_it(host_share, has_room);
+  is_needed_ = helps;
   if (!is_needed_ || !obstacle_.empty()) return;
   say(
       fmt::format("launching kernels takes {:.0f} % of a step: steps of equal shapes are replayed "

@@ -29,6 +29,8 @@ class StepGraph {
   static constexpr int64_t kEagerSteps = 2;
   /// From this share of the host in a step on, compile = auto makes graphs.
   static constexpr double kHostBound = 0.8;
+  /// So many steps behind the first one must have it.
+  static constexpr int64_t kDecidingSteps = 2;
   /// Whether it does, where nothing stands in the way. A plan asks the same (runtime/plan).
   static bool is_worth_it(double host_share, bool has_room) {
     return host_share >= kHostBound && has_room;
@@ -62,8 +64,9 @@ class StepGraph {
   /// False when no step will ever be captured; the first call prints the reason.
   bool is_possible();
   /// What an eager step has shown: the host's share of its time (PhaseTimer::host_share), and
-  /// whether a graph's memory has room beside its own. The second step decides: the first one also
-  /// makes one-time choices.
+  /// whether a graph's memory has room beside its own. The first step, which also makes one-time
+  /// choices, does not count; then kDecidingSteps in a row must show that a graph helps: a stall of
+  /// one of them is no reason.
   void observe(double host_share, bool has_room);
   /// Whether observe() has anything to decide.
   bool awaits_decision() const { return waits_; }

@@ -76,7 +76,7 @@ if given.set ~= nil and given.set ~= "heldout" and given.set ~= "first" then
 end
 
 --- Steps of a point, and what a process needs beside them: start, construction, the profiler's step; pages of host memory.
-local warmup, iters, start_s, offload_s = 3, 4, 1.9, 14
+local warmup, iters, start_s, offload_s = 4, 4, 1.9, 14
 
 local function seconds_of(point)
   local ranks = tonumber(tostring(point.world):match "^fake:(%d+)") or 1

@@ -180,27 +180,31 @@ TEST(StepGraph, TurnsOnByItselfWhereTheHostTakesMostOfAStepAndSaysSo) {
   Way way;
   way.compile = "auto";
   CaptureStderr();
-  expect_same_digits(way, 3);
+  expect_same_digits(way, StepGraph::kDecidingSteps + 2);
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("launching kernels takes 100 % of a step"));
 }
 
-TEST(StepGraph, ByItselfDependsOnTheSecondStepAlone) {
+TEST(StepGraph, ByItselfDependsOnTheSecondAndTheThirdStepAlone) {
   const ImitatedGraphs imitated;
-  const auto is_on_after = [](double first, double second, bool has_room,
+  const auto is_on_after = [](double first, double second, double third, bool has_room,
                               const std::string& obstacle = "") {
     StepGraph graph(c10::kCPU, obstacle, /*by_itself=*/true);
     graph.observe(first, has_room);
     graph.observe(second, has_room);
+    EXPECT_EQ(graph.awaits_decision(), second >= StepGraph::kHostBound && has_room);
+    graph.observe(third, has_room);
+    EXPECT_FALSE(graph.awaits_decision());
     graph.observe(first, true);
     return graph.is_possible();
   };
   CaptureStderr();
-  EXPECT_FALSE(is_on_after(1.0, 0.79, true));
-  EXPECT_FALSE(is_on_after(1.0, 1.0, false));
-  EXPECT_FALSE(is_on_after(1.0, 1.0, true, "an obstacle"));
+  EXPECT_FALSE(is_on_after(1.0, 0.79, 1.0, true));
+  EXPECT_FALSE(is_on_after(1.0, 1.0, 0.79, true)) << "a stall of one step";
+  EXPECT_FALSE(is_on_after(1.0, 1.0, 1.0, false));
+  EXPECT_FALSE(is_on_after(1.0, 1.0, 1.0, true, "an obstacle"));
   EXPECT_EQ(GetCapturedStderr(), "") << "nobody asked";
   CaptureStderr();
-  EXPECT_TRUE(is_on_after(0.1, 0.8, true));
+  EXPECT_TRUE(is_on_after(0.1, 0.9, 0.8, true));
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("80 % of a step"));
 }
 
