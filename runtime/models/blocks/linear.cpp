@@ -1,6 +1,6 @@
 // Linear layers, with their adapters and for a gated input: one autograd function for all layers
-// that read one input, as queries, keys and values do. Their parts of the input's gradient are
-// summed by the products themselves; autograd would write each and then add them.
+// that read one input, as queries, keys and values do. On a GPU their parts of the input's gradient
+// are summed by the products themselves; autograd would write each and then add them.
 #include <algorithm>
 #include <span>
 
@@ -143,6 +143,9 @@ struct LinearFunction : Function<LinearFunction> {
     // Without `up` the edge behind the first one is the anchor's.
     const bool reaches_input =
         context->needs_input_grad(0) || (kept.up.defined() && context->needs_input_grad(1));
+    // On the CPU products that add to what is there round by where their operands lie in memory,
+    // and wrappers would give different digits.
+    const bool fused = takes_fused_form(gradients[0].is_cuda());
     LayerInput::InBackward input;
     with_backward_use(downs, [&] {
       at::Tensor x_gradient;
@@ -161,15 +164,20 @@ struct LinearFunction : Function<LinearFunction> {
             mask = dropout_mask(saved[0], layer, saved[2]);  // x is of the same shape
           }
           if (reaches_input) {
-            add_product(x_gradient, g, matrix_of(layer, g.scalar_type()));
+            at::Tensor part = fused ? x_gradient : at::Tensor();
+            add_product(part, g, matrix_of(layer, g.scalar_type()));
             if (inner_gradient.defined()) {
               const at::Tensor down = matrix_of(*layer.lora_down, g.scalar_type());
               if (mask.defined()) {
-                x_gradient.add_(at::matmul(inner_gradient, down).mul_(mask));
-              } else {
+                part.add_(at::matmul(inner_gradient, down).mul_(mask));
+              } else if (fused) {
                 adapters.add(inner_gradient, down);
+              } else {
+                add_product(part, inner_gradient, down);
               }
             }
+            const bool is_first = fused || !x_gradient.defined();
+            x_gradient = is_first ? part : x_gradient.add_(part);
             if (i == 0) adapters.add_to(x_gradient);
           }
           // A gated input is one layer's alone (linear_of), and its gradient is whole by now.

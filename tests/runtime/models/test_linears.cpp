@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <atomic>
+#include <optional>
 
 #include "runtime/models/blocks/param_ops.h"
 #include "runtime/models/registry.h"
@@ -64,7 +65,9 @@ struct Trained {
   int num_sums = 0;
 };
 
-Trained trained_by(const models::ModelOptions& options, bool together) {
+Trained trained_by(const models::ModelOptions& options, bool together, bool fused = true) {
+  std::optional<models::FusedByReferences> as_on_a_gpu;
+  if (fused) as_on_a_gpu.emplace();
   const auto model = models::make_model(options);
   at::manual_seed(3);
   std::vector<models::ParamLayer*> layers;
@@ -121,6 +124,15 @@ void expect_the_same(const models::ModelOptions& options) {
 
 TEST(Linears, OfOneInputGiveWhatEachGives) {
   expect_the_same(tiny());
+}
+
+TEST(Linears, OnACpuHaveTheDigitsThatEachHas) {
+  models::ModelOptions options = tiny();
+  for (const int64_t rank : {0, 4}) {
+    options.lora_rank = rank;
+    const Trained each = trained_by(options, false, false), all = trained_by(options, true, false);
+    EXPECT_TRUE(at::equal(each.x_gradient, all.x_gradient)) << rank;
+  }
 }
 
 TEST(Linears, WithAdaptersToo) {
