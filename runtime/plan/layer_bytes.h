@@ -55,16 +55,12 @@ class KeptBlocks {
         keeps_attention_(checkpointing == "keep_attention"),
         every_(every) {}
 
-  bool runs_again(size_t block) const {
-    return recomputes_ && static_cast<int64_t>(block) % every_ == 0;
-  }
   double whole() const { return rows_ * static_cast<double>(bytes_.block); }
-  double attention() const {
-    return keeps_attention_ ? rows_ * static_cast<double>(bytes_.attention_output) : 0;
-  }
-  double kept(size_t block) const {
-    return runs_again(block) ? rows_ * static_cast<double>(bytes_.block_input) + attention()
-                             : whole();
+  /// Of a block that backward runs again: what is there only while it runs; else nothing.
+  double made_again(size_t block) const {
+    if (!recomputes_ || static_cast<int64_t>(block) % every_ != 0) return 0;
+    const int64_t kept = bytes_.block_input + (keeps_attention_ ? bytes_.attention_output : 0);
+    return whole() - rows_ * static_cast<double>(kept);
   }
 
  private:

@@ -66,8 +66,7 @@ class Walk {
       if (i > 0 && i + 1 < stretches) {
         // While a block that is recomputed runs, all of it is there.
         add(Holder::Activations, kept_blocks_.whole());
-        if (kept_blocks_.runs_again(i - 1))
-          free(Holder::Activations, kept_blocks_.whole() - kept_blocks_.kept(i - 1));
+        free(Holder::Activations, kept_blocks_.made_again(i - 1));
       }
       if (i + 1 == stretches) add(Holder::Activations, rows_ * static_cast<double>(kept_.outside));
       gathers_.forward_ended(i);
@@ -173,8 +172,7 @@ class Walk {
     const bool is_private = ways_.is_private;
     const bool stays = pass == 1;  // activations
     const double unit = rows_ * s_, D = stream();
-    if (kept_blocks_.runs_again(stretch - 1))
-      add(Holder::Activations, kept_blocks_.whole() - kept_blocks_.kept(stretch - 1));
+    add(Holder::Activations, kept_blocks_.made_again(stretch - 1));
     double joined = 0;  // (a, g) of this block that wait for the launch
     double norms = kept_blocks_.whole() + (again_ ? unit * groups_.back().in : 0);
     for (size_t i = 0; i < groups_.size(); ++i)
@@ -249,8 +247,7 @@ class Walk {
     }
     // What the whole block had is gone, but for what waits.
     ledger_.of(Holder::OutputGradients) = unit * D;
-    if (stays && kept_blocks_.runs_again(stretch - 1))
-      free(Holder::Activations, kept_blocks_.whole() - kept_blocks_.kept(stretch - 1));
+    if (stays) free(Holder::Activations, kept_blocks_.made_again(stretch - 1));
     if (!is_private) return;
     hold_joined(stretch, joined, pass);
   }

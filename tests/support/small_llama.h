@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"
@@ -19,6 +20,19 @@ inline models::ModelOptions small_llama(bool deferred, const char* task = "lm") 
   options.head_dim = 6;
   options.num_layers = 4;
   options.deferred = deferred;
+  return options;
+}
+
+/// The same with two blocks; another name is that of a tiny preset as it is.
+inline models::ModelOptions small_model(const std::string& name, const std::string& tied) {
+  models::ModelOptions options;
+  if (name == "llama3-tiny") {
+    options = small_llama(/*deferred=*/false);
+    options.num_layers = 2;
+    options.tie_embeddings = tied;
+  }
+  options.model = name;
+  options.device = "cpu";
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -84,14 +85,22 @@ constexpr UsualValue kUsual[] = {
     {"nproc", "1"},       {"world", "auto"},         {"wrap", "module"},
     {"parallel", "none"}, {"checkpointing", "none"}, {"backward_prefetch", "pre"}};
 
-// A switch that most points of the run have on is told where it is off.
-bool is_mostly_on(const RunData& run, const std::string& axis) {
-  constexpr size_t kMostLookedAt = 256;  // for every point's name: enough to tell
-  const std::optional<size_t> place = run.options.find(axis);
+// Switches that most points of the run have on: in names of many words they are told where they are
+// off.
+using Switches = std::set<std::string>;
+
+Switches switches_mostly_on(const RunData& run, const std::vector<std::string>& axes) {
+  constexpr size_t kMostLookedAt = 256;  // enough to tell
   const size_t count = std::min(run.points.size(), kMostLookedAt);
-  size_t on = 0;
-  for (size_t p = 0; place && p < count; ++p) on += run.options.at(p, *place).number != 0;
-  return 2 * on > count;
+  Switches found;
+  for (const std::string& axis : axes) {
+    const std::optional<size_t> place = run.options.find(axis);
+    if (!place || axes.size() < kManyAxes) continue;
+    size_t on = 0;
+    for (size_t p = 0; p < count; ++p) on += run.options.at(p, *place).number != 0;
+    if (2 * on > count) found.insert(axis);
+  }
+  return found;
 }
 
 bool is_usual(std::string_view axis, const std::string& text, bool tells_sharding) {
@@ -220,8 +229,8 @@ std::vector<std::string> telling_axes(const RunData& run, const std::vector<size
   return telling;
 }
 
-std::string words_of_axes(const RunData& run, size_t point, const std::vector<std::string>& axes,
-                          bool alone) {
+static std::string words_of(const RunData& run, size_t point, const std::vector<std::string>& axes,
+                            bool alone, const Switches& mostly_on) {
   std::string name;
   const bool tells_sharding = std::ranges::find(axes, "sharding") != axes.end();
   const bool many = axes.size() >= kManyAxes;
@@ -243,7 +252,7 @@ std::string words_of_axes(const RunData& run, size_t point, const std::vector<st
     // Among other words a bare "none" could be of any of them.
     const bool is_bare = word == "none" && axis != "mode" && axis != "parallel";
     if (many && is_bare) word = "no " + shown_name(axis);
-    if (many && value.kind == Value::Kind::Bool && is_mostly_on(run, axis)) {
+    if (value.kind == Value::Kind::Bool && mostly_on.contains(axis)) {
       word = value.number != 0 ? "" : "no " + shown_name(axis);
     }
     if (!word.empty()) name += (name.empty() ? "" : ", ") + word;
@@ -251,12 +260,18 @@ std::string words_of_axes(const RunData& run, size_t point, const std::vector<st
   return name;
 }
 
+std::string words_of_axes(const RunData& run, size_t point, const std::vector<std::string>& axes,
+                          bool alone) {
+  return words_of(run, point, axes, alone, switches_mostly_on(run, axes));
+}
+
 std::vector<std::string> words_of_points(const RunData& run, const std::vector<size_t>& points,
                                          const std::vector<std::string>& axes, bool alone) {
   std::vector<std::string> names;
   std::map<std::string, std::vector<size_t>> alike;  // places in the list
+  const Switches mostly_on = switches_mostly_on(run, axes);
   for (size_t i = 0; i < points.size(); ++i) {
-    names.push_back(words_of_axes(run, points[i], axes, alone));
+    names.push_back(words_of(run, points[i], axes, alone, mostly_on));
     alike[names.back()].push_back(i);
   }
   for (const auto& [name, places] : alike) {

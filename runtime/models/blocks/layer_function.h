@@ -54,23 +54,14 @@ inline at::Tensor rounded(const Parameter& parameter, at::ScalarType type) {
   return value + (value.detach().to(type).to(value.scalar_type()) - value.detach());
 }
 
-// A layer as the rest of the model calls it: its parameters are in place while it runs.
+// A layer as the rest of the model calls it: its parameters are in place while it runs. Inside of
+// an autograd function the output does not show whether a backward will come: `in_graph` says it.
 template <class Run>
-at::Tensor with_parameters(const ParamLayer& layer, Run run) {
+at::Tensor with_parameters(const ParamLayer& layer, Run run, std::optional<bool> in_graph = {}) {
   const profile::TraceZone zone(layer.name);
   before_forward(layer);
   const at::Tensor output = run();
-  after_forward(layer, output);
-  return output;
-}
-
-// The same inside of an autograd function, which knows whether it will be in the graph.
-template <class Run>
-at::Tensor with_parameters(const ParamLayer& layer, bool in_graph, Run run) {
-  const profile::TraceZone zone(layer.name);
-  before_forward(layer);
-  const at::Tensor output = run();
-  after_forward(layer, in_graph);
+  after_forward(layer, in_graph.value_or(output.requires_grad()));
   return output;
 }
 

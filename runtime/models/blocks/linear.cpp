@@ -74,23 +74,47 @@ void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& righ
   }
 }
 
-// The adapters' parts of the input's gradient: one product over the ranks of all of them.
-class AdapterParts {
+// The gradient of the input that several layers read. `fused`: layers add to it in their products,
+// and adapters in one over the ranks of all of them. On the CPU such products round by where their
+// operands lie in memory, and wrappers would give different digits.
+class InputGradient {
  public:
-  void add(const at::Tensor& inner_gradient, const at::Tensor& down) {
-    inner_gradients_.push_back(inner_gradient);
-    downs_.push_back(down);
+  explicit InputGradient(bool fused) : fused_(fused) {}
+
+  /// `inner`: the gradient of what the adapter has between its layers, where there is one.
+  void add(const ParamLayer& layer, const at::Tensor& g, const at::Tensor& inner,
+           const at::Tensor& mask) {
+    at::Tensor part = fused_ ? sum_ : at::Tensor();
+    add_product(part, g, matrix_of(layer, g.scalar_type()));
+    if (inner.defined())
+      add_adapter(part, inner, matrix_of(*layer.lora_down, g.scalar_type()), mask);
+    sum_ = fused_ || !sum_.defined() ? part : sum_.add_(part);
   }
-  void add_to(at::Tensor& x_gradient) {
-    if (downs_.empty()) return;
-    const bool one = downs_.size() == 1;
-    add_product(x_gradient, one ? inner_gradients_[0] : at::cat(inner_gradients_, -1),
-                one ? downs_[0] : at::cat(downs_, 0));
-    downs_.clear(), inner_gradients_.clear();
+
+  at::Tensor whole() {
+    if (!downs_.empty()) {
+      const bool one = downs_.size() == 1;
+      add_product(sum_, one ? inners_[0] : at::cat(inners_, -1), one ? downs_[0] : at::cat(downs_));
+    }
+    return sum_;
   }
 
  private:
-  std::vector<at::Tensor> inner_gradients_, downs_;
+  void add_adapter(at::Tensor& part, const at::Tensor& inner, const at::Tensor& down,
+                   const at::Tensor& mask) {
+    if (mask.defined()) {
+      part.add_(at::matmul(inner, down).mul_(mask));
+    } else if (fused_) {
+      inners_.push_back(inner);
+      downs_.push_back(down);
+    } else {
+      add_product(part, inner, down);
+    }
+  }
+
+  bool fused_;
+  at::Tensor sum_;
+  std::vector<at::Tensor> inners_, downs_;
 };
 
 // The parameters of these layers are in place while `run` does: one scope in another.
@@ -143,48 +167,27 @@ struct LinearFunction : Function<LinearFunction> {
     // Without `up` the edge behind the first one is the anchor's.
     const bool reaches_input =
         context->needs_input_grad(0) || (kept.up.defined() && context->needs_input_grad(1));
-    // On the CPU products that add to what is there round by where their operands lie in memory,
-    // and wrappers would give different digits.
-    const bool fused = takes_fused_form(gradients[0].is_cuda());
     LayerInput::InBackward input;
     with_backward_use(downs, [&] {
-      at::Tensor x_gradient;
-      AdapterParts adapters;
+      InputGradient x_gradient(takes_fused_form(gradients[0].is_cuda()));
       for (size_t i = layers.size(); i-- > 0;) {
         ParamLayer& layer = *layers[i];
         std::vector<ParamLayer*> used{&layer};
         if (has_adapter(&layer)) used.push_back(layer.lora_up);
         with_backward_use(used, [&] {
           const at::Tensor& g = gradients[i];
-          at::Tensor mask, inner_gradient;
+          at::Tensor mask, inner;
           if (has_adapter(&layer)) {
             hand_over(*layer.lora_up, saved[3 + i], g);
-            inner_gradient =
-                scaled_product(g, matrix_of(*layer.lora_up, g.scalar_type()), layer.lora_scale);
+            inner = scaled_product(g, matrix_of(*layer.lora_up, g.scalar_type()), layer.lora_scale);
             mask = dropout_mask(saved[0], layer, saved[2]);  // x is of the same shape
           }
-          if (reaches_input) {
-            at::Tensor part = fused ? x_gradient : at::Tensor();
-            add_product(part, g, matrix_of(layer, g.scalar_type()));
-            if (inner_gradient.defined()) {
-              const at::Tensor down = matrix_of(*layer.lora_down, g.scalar_type());
-              if (mask.defined()) {
-                part.add_(at::matmul(inner_gradient, down).mul_(mask));
-              } else if (fused) {
-                adapters.add(inner_gradient, down);
-              } else {
-                add_product(part, inner_gradient, down);
-              }
-            }
-            const bool is_first = fused || !x_gradient.defined();
-            x_gradient = is_first ? part : x_gradient.add_(part);
-            if (i == 0) adapters.add_to(x_gradient);
-          }
-          // A gated input is one layer's alone (linear_of), and its gradient is whole by now.
-          input = kept.backward(x_gradient, layer.trainable() || has_adapter(&layer));
+          if (reaches_input) x_gradient.add(layer, g, inner, mask);
+          // A gated input is one layer's alone (linear_of).
+          input = kept.backward(reaches_input && i == 0 ? x_gradient.whole() : at::Tensor(),
+                                layer.trainable() || has_adapter(&layer));
           if (has_adapter(&layer))
-            hand_over(*layer.lora_down, mask.defined() ? input.value * mask : input.value,
-                      inner_gradient);
+            hand_over(*layer.lora_down, mask.defined() ? input.value * mask : input.value, inner);
           hand_over(layer, input.value, g);
         });
       }
@@ -207,10 +210,10 @@ struct LinearFunction : Function<LinearFunction> {
 
   template <class Run>
   static at::Tensor with_all_parameters(const ParamLayer& layer, bool in_graph, Run run) {
-    const auto itself = [&] { return with_parameters(layer, in_graph, run); };
+    const auto itself = [&] { return with_parameters(layer, run, in_graph); };
     if (!has_adapter(&layer)) return itself();
-    return with_parameters(*layer.lora_up, in_graph,
-                           [&] { return with_parameters(*layer.lora_down, in_graph, itself); });
+    const auto with_down = [&] { return with_parameters(*layer.lora_down, itself, in_graph); };
+    return with_parameters(*layer.lora_up, with_down, in_graph);
   }
 };
 
@@ -240,10 +243,11 @@ std::vector<at::Tensor> linear_of(const LayerInput& input, const std::vector<Par
     for (const ParamLayer* layer : layers) outputs.push_back(plain_linear(x, *layer));
     return outputs;
   }
-  at::Tensor anchor = layers.front()->seam->no_anchor;
-  for (const ParamLayer* layer : layers)
-    if (layer->trainable() || (has_adapter(layer) && layer->lora_up->trainable()))
-      anchor = layer->seam->anchor;
+  const bool trains = std::ranges::any_of(layers, [](const ParamLayer* layer) {
+    return layer->trainable() || (has_adapter(layer) && layer->lora_up->trainable());
+  });
+  const Seam& seam = *layers.front()->seam;
+  const at::Tensor& anchor = trains ? seam.anchor : seam.no_anchor;
   const bool in_graph =
       at::GradMode::is_enabled() &&
       (input.first.requires_grad() || (input.up.defined() && input.up.requires_grad()) ||

@@ -39,7 +39,7 @@ class FusedByReferences {
 at::Tensor linear(const at::Tensor& x, ParamLayer& layer);
 
 /// Several layers of one input, in the order in which they run; backward goes the other way.
-/// Cheaper than each by itself: they sum up the input's gradient as they compute it.
+/// On a GPU cheaper than each by itself: they sum up the input's gradient as they compute it.
 std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<ParamLayer*>& layers);
 
 /// The same of f(gate) * up, where gating_is_fused is true: the factors are kept, the product is

@@ -10,6 +10,7 @@
 #include "runtime/models/registry.h"
 #include "runtime/sharding/settle_rows.h"
 #include "runtime/train/trainer.h"
+#include "tests/support/small_llama.h"
 
 namespace moonshard::sharding {
 namespace {
@@ -30,24 +31,8 @@ struct Way {
   }
 };
 
-struct StreamedRun {
-  std::shared_ptr<models::Model> model;
-  std::unique_ptr<train::Trainer> trainer;
-};
-
-StreamedRun make_streamed_run(const Way& way, bool at_the_end) {
-  models::ModelOptions options;
-  options.model = way.model;
-  options.device = "cpu";
-  if (way.model == "llama3-tiny") {
-    options.task = "lm";
-    options.hidden_dim = 24;
-    options.intermediate_dim = 38;
-    options.vocab_size = 29;
-    options.head_dim = 6;
-    options.num_layers = 2;
-    options.tie_embeddings = way.tied;
-  }
+SmallTraining make_streamed_run(const Way& way, bool at_the_end) {
+  models::ModelOptions options = small_model(way.model, way.tied);
   if (way.checkpointing) options.checkpointing = "block";
   ShardingOptions sharding;
   sharding.parallel = way.wrapper == "none" || way.wrapper == "ddp" ? way.wrapper : "fsdp";
@@ -56,8 +41,6 @@ StreamedRun make_streamed_run(const Way& way, bool at_the_end) {
   sharding.link = "instant";
   if (sharding.parallel == "ddp") sharding.bucket_mb = 0.01;
   options.deferred = sharding.parallel == "fsdp";
-  StreamedRun run;
-  run.model = models::make_model(options);
   privacy::ClipOptions clip;
   clip.mode = way.engine;
   clip.clipping = way.clipping;
@@ -66,12 +49,9 @@ StreamedRun make_streamed_run(const Way& way, bool at_the_end) {
   optim::OptimizerOptions optimizer;
   optimizer.optimizer = way.optimizer;
   optimizer.momentum = way.momentum;
-  optimizer.lr = 0.01;
   train::StepOptions step;
   step.grad_accum = way.grad_accum;
-  run.trainer = std::make_unique<train::Trainer>(train::TrainerParts{
-      run.model, clip, optimizer, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      step, sharding, nullptr, privacy::reproducible_noise()});
+  SmallTraining run = small_training(options, sharding, clip, optimizer, step);
   if (at_the_end) run.trainer->observe_gradients([](const models::Model&) {});
   return run;
 }
@@ -82,7 +62,8 @@ bool has_phase(const train::StepReport& report, const std::string& name) {
 }
 
 void expect_same_digits(const Way& way) {
-  const StreamedRun streamed = make_streamed_run(way, false), at_end = make_streamed_run(way, true);
+  const SmallTraining streamed = make_streamed_run(way, false),
+                      at_end = make_streamed_run(way, true);
   for (int i = 0; i < 2; ++i) {
     const train::StepReport a = streamed.trainer->step(), b = at_end.trainer->step();
     EXPECT_EQ(a.loss, b.loss) << way.text();
@@ -151,7 +132,7 @@ TEST(StreamedUpdate, HoldsTheGradientsOfOneUnitAtATime) {
       Way way;
       way.wrapper = "zero3", way.world = world, way.engine = engine;
       const int64_t streamed = make_streamed_run(way, false).trainer->step().sharding.gradients;
-      const StreamedRun whole = make_streamed_run(way, true);
+      const SmallTraining whole = make_streamed_run(way, true);
       const int64_t at_end = whole.trainer->step().sharding.gradients;
       const int64_t largest = whole.trainer->parallel().most_completed() * 4;
       EXPECT_LT(streamed, at_end) << way.text();
@@ -168,7 +149,7 @@ TEST(StreamedUpdate, HappensUnitByUnitInsideOfTheSums) {
     for (const char* engine : {"flash_bookkeeping", "ghost"}) {
       Way way;
       way.wrapper = wrapper, way.engine = engine;
-      const StreamedRun run = make_streamed_run(way, false);
+      const SmallTraining run = make_streamed_run(way, false);
       run.trainer->record_timeline(true);
       const train::StepReport report = run.trainer->step();
       int updates = 0;
@@ -193,7 +174,7 @@ TEST(StreamedUpdate, AStepThatFailsBetweenItsUpdatesIsTheLast) {
   Way way;
   way.model = "linear-tiny";
   way.optimizer = "sgd";
-  const StreamedRun run = make_streamed_run(way, false);
+  const SmallTraining run = make_streamed_run(way, false);
   run.trainer->step();
   // One number seen as many cannot be written to: the update of this one fails.
   models::Parameter& bias = run.model->parameter("layers.0.bias");
@@ -212,7 +193,7 @@ TEST(StreamedUpdate, AStepThatFailsBetweenItsUpdatesIsTheLast) {
 
 TEST(StreamedUpdate, AStepThatFailsBeforeItsFirstUpdateChangesNothing) {
   Way way;
-  const StreamedRun run = make_streamed_run(way, false);
+  const SmallTraining run = make_streamed_run(way, false);
   run.trainer->step();
   std::vector<at::Tensor> before;
   for (const auto& parameter : run.model->parameters()) before.push_back(parameter->value.clone());

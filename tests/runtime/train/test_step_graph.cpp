@@ -11,6 +11,7 @@
 #include "runtime/models/registry.h"
 #include "runtime/train/step_graph.h"
 #include "runtime/train/step_update.h"
+#include "tests/support/small_llama.h"
 #include "tests/support/temporary_folder.h"
 
 namespace moonshard::train {
@@ -33,24 +34,10 @@ struct Way {
   }
 };
 
-struct Training {
-  std::shared_ptr<models::Model> model;
-  std::unique_ptr<Trainer> trainer;
-};
+using Training = SmallTraining;
 
 Training make_run(const Way& way, bool compile) {
-  models::ModelOptions options;
-  options.model = way.model;
-  options.device = "cpu";
-  if (way.model == "llama3-tiny") {
-    options.task = "lm";
-    options.hidden_dim = 24;
-    options.intermediate_dim = 38;
-    options.vocab_size = 29;
-    options.head_dim = 6;
-    options.num_layers = 2;
-    options.tie_embeddings = way.tied;
-  }
+  models::ModelOptions options = small_model(way.model, way.tied);
   if (way.checkpointing) options.checkpointing = "block";
   sharding::ShardingOptions sharding;
   sharding.parallel = way.wrapper == "none" || way.wrapper == "ddp" ? way.wrapper : "fsdp";
@@ -58,8 +45,6 @@ Training make_run(const Way& way, bool compile) {
   sharding.world = way.world;
   sharding.link = "instant";
   options.deferred = sharding.parallel == "fsdp";
-  Training run;
-  run.model = models::make_model(options);
   privacy::ClipOptions clip;
   clip.mode = way.engine;
   clip.clipping = way.clipping;
@@ -67,24 +52,19 @@ Training make_run(const Way& way, bool compile) {
   clip.quantile_noise = 1;
   optim::OptimizerOptions optimizer;
   optimizer.optimizer = "adamw";
-  optimizer.lr = 0.01;
   StepOptions step;
   step.grad_accum = way.grad_accum;
   step.compile = compile ? way.compile : "no";
-  run.trainer = std::make_unique<Trainer>(TrainerParts{
-      run.model, clip, optimizer, std::make_unique<data::SyntheticData>(run.model->options(), 2, 6),
-      step, sharding, nullptr, privacy::reproducible_noise()});
-  return run;
-}
-
-bool is_graph(const StepReport& report) {
-  return std::any_of(report.phases.begin(), report.phases.end(),
-                     [](const auto& phase) { return phase.first == "graph"; });
+  return small_training(options, sharding, clip, optimizer, step);
 }
 
 bool has_phase(const StepReport& report, const std::string& name) {
   return std::any_of(report.phases.begin(), report.phases.end(),
                      [&](const auto& phase) { return phase.first == name; });
+}
+
+bool is_graph(const StepReport& report) {
+  return has_phase(report, "graph");
 }
 
 void expect_same_weights(const Training& a, const Training& b, const std::string& text) {
