@@ -92,7 +92,7 @@ local function point_of(row, batch, length, extra)
 end
 
 --- The largest batch that is predicted to fit.
-local function largest(point, complete, machine, memory_bytes)
+function M.largest(point, complete, machine, memory_bytes)
   local function fits(size)
     local options = complete(point, size)
     local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or 1
@@ -116,7 +116,7 @@ function M.points(complete, machine, memory_bytes)
   for i, row in ipairs(rows) do points[i] = point_of(row, row[3], row[4], row[5]) end
   for _, row in ipairs(edges) do
     local point = point_of(row, 1, row[3], row[4])
-    point.batch_size = largest(point, complete, machine, memory_bytes)
+    point.batch_size = M.largest(point, complete, machine, memory_bytes)
     points[#points + 1] = point
   end
   return points, #rows

@@ -1,13 +1,15 @@
 --- Question: what do short steps need that no calibration has seen? Points for scripts/bench/plan_check.lua, on a GPU.
 -- Inputs: none (synthetic batches, random weights). Outputs: a run folder. The first points are the most telling: it may be cut short.
--- Run: moonshard run scripts/bench/plan_points.lua [--set first|heldout] [--out FOLDER] [--first N] [--estimate] [--verbose]
+-- Run: moonshard run scripts/bench/plan_points.lua [--set first|heldout|drawn] [--seed N] [--count N] [--out FOLDER] [--first N] [--estimate] [--verbose]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local native = require "moonshard.native"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
 
 local given = command_line.parse("plan_points", arg, {
-  { name = "set", kind = "text", doc = "first: the 30 of examples/results/plan_h200; heldout: points that nothing was fitted to" },
+  { name = "set", kind = "text", choices = { "first", "heldout", "drawn" }, doc = "first: the 30 of examples/results/plan_h200; heldout: a list that nothing was fitted to; drawn: at random" },
+  { name = "seed", kind = "int", doc = "of drawn points (1)" },
+  { name = "count", kind = "int", doc = "of drawn points (112, and 8 at the edge of memory)" },
   { name = "out", kind = "text", doc = "folder for the run folder (results)" },
   { name = "first", kind = "int", doc = "only so many points" },
   { name = "machine", kind = "text", doc = "machine profile for batches at the edge of memory, and for the estimate (that of the H200)" },
@@ -71,8 +73,13 @@ end
 
 local points, held = first_points, #first_points
 if given.set == "heldout" then points, held = dofile(here .. "/plan_heldout.lua").points(complete, machine) end
-if given.set ~= nil and given.set ~= "heldout" and given.set ~= "first" then
-  error(("plan_points: option 'set': expected first or heldout, got '%s'"):format(given.set), 0)
+if given.set == "drawn" then
+  local drawn = dofile(here .. "/plan_drawn.lua")
+  points = drawn.points(complete, machine, given.seed or 1, given.count or 112)
+  held = #points
+  for _, edge in ipairs(drawn.edges(points, complete, machine, dofile(here .. "/plan_heldout.lua").largest, 8)) do
+    points[#points + 1] = edge
+  end
 end
 
 --- Steps of a point, and what a process needs beside them: start, construction, the profiler's step; pages of host memory.
