@@ -1,13 +1,15 @@
 --- Question: what do short steps need that no calibration has seen? Points for scripts/bench/plan_check.lua, on a GPU.
 -- Inputs: none (synthetic batches, random weights). Outputs: a run folder. The first points are the most telling: it may be cut short.
--- Run: moonshard run scripts/bench/plan_points.lua [--set first|heldout|drawn] [--seed N] [--count N] [--out FOLDER] [--first N] [--estimate] [--verbose]
+-- Run: moonshard run scripts/bench/plan_points.lua [--set first|heldout|drawn] [--seed N] [--count N] [--out FOLDER] [--first N]
+--      [--estimate] [--verbose]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local native = require "moonshard.native"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
 
 local given = command_line.parse("plan_points", arg, {
-  { name = "set", kind = "text", choices = { "first", "heldout", "drawn" }, doc = "first: the 30 of examples/results/plan_h200; heldout: a list that nothing was fitted to; drawn: at random" },
+  { name = "set", kind = "text", choices = { "first", "heldout", "drawn" },
+    doc = "first: the 30 of examples/results/plan_h200; heldout: a list that nothing was fitted to; drawn: at random" },
   { name = "seed", kind = "int", doc = "of drawn points (1)" },
   { name = "count", kind = "int", doc = "of drawn points (112, and 8 at the edge of memory)" },
   { name = "out", kind = "text", doc = "folder for the run folder (results)" },
