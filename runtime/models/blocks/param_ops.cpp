@@ -78,8 +78,10 @@ BackwardUse::~BackwardUse() noexcept(false) {
 
 void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) {
   throw_if_interrupted();
-  if (layer.seam->consumer != nullptr && layer.trainable())
-    layer.seam->consumer->consume(layer, a, g);
+  if (layer.seam->consumer == nullptr || !layer.trainable()) return;
+  // Who keeps the input keeps its numbers alone: the graph behind it would hold the input of a
+  // block that ran again for as long.
+  layer.seam->consumer->consume(layer, a.defined() ? a.variable_data() : a, g);
 }
 
 void hand_over_rows(const ParamLayer& layer, const at::Tensor& weight_rows,

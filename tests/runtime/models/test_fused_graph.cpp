@@ -28,6 +28,9 @@ class Collector : public models::GradientConsumer {
   explicit Collector(bool rows) : rows_(rows) {}
 
   void consume(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g) override {
+    EXPECT_FALSE(a.defined() && a.requires_grad())
+        << layer.name
+        << ": its graph would hold what was computed before, for as long as an engine keeps it";
     kept_.push_back({&layer, a, g});
   }
   void end_pass() {
