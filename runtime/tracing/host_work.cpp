@@ -32,15 +32,22 @@ std::vector<BusyRun> busy_runs(const std::vector<HostSegment>& segments, double 
   return runs;
 }
 
+double share_without_trace(double length_us, double overhead_us) {
+  constexpr double kLeast = 0.3;
+  return length_us > 0 ? std::max(kLeast, 1 - overhead_us / length_us) : 1;
+}
+
 ScaledHost::ScaledHost(const HostLabels& labels,
-                       const std::function<double(const HostSegment&)>& factor)
+                       const std::function<double(const HostSegment&)>& factor, double overhead_us)
     : labels_(labels), factors_(labels.segments.size()), before_(labels.segments.size()) {
   for (size_t lane = 0; lane < labels.segments.size(); ++lane) {
     const std::vector<HostSegment>& segments = labels.segments[lane];
     double sum = 0;
     for (size_t i = 0; i < segments.size(); ++i) {
       if (i > 0) sum += factors_[lane].back() * (segments[i].start_us - segments[i - 1].start_us);
-      factors_[lane].push_back(factor(segments[i]));
+      const bool is_traced = segments[i].op != kNone && i + 1 < segments.size();
+      const double length = is_traced ? segments[i + 1].start_us - segments[i].start_us : 0;
+      factors_[lane].push_back(factor(segments[i]) * share_without_trace(length, overhead_us));
       before_[lane].push_back(sum);
     }
   }

@@ -19,10 +19,15 @@ struct BusyRun {
 std::vector<BusyRun> busy_runs(const std::vector<HostSegment>& segments, double begin_us,
                                double end_us);
 
-/// Time of the host with every segment scaled by a factor.
+/// What of a traced piece of the host's work is left without the trace, which takes `overhead_us`
+/// for each: at least a third, as short pieces are timed coarsely.
+double share_without_trace(double length_us, double overhead_us);
+
+/// Time of the host with every segment scaled by a factor, and without the trace's own time.
 class ScaledHost {
  public:
-  ScaledHost(const HostLabels& labels, const std::function<double(const HostSegment&)>& factor);
+  ScaledHost(const HostLabels& labels, const std::function<double(const HostSegment&)>& factor,
+             double overhead_us = 0);
   double between(uint32_t lane, double from_us, double to_us) const;
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include <fmt/format.h>
@@ -17,7 +18,9 @@ namespace {
 constexpr size_t kMostRules = 60;        // a bit each
 constexpr double kHostBound = 0.3;       // of the path
 constexpr double kNoiseInUpdate = 1.15;  // an update with noise, of one without, on an H200
-constexpr double kLeastHost = 0.3;  // a trace makes the host at most so many times slower: 1 / 0.3
+// Of a trace, for each piece of the host's work: us.
+constexpr double kUsualOverhead = 2, kMostOverhead = 50;
+constexpr double kAlsoGood = 0.05;  // of a step that was measured
 constexpr const char* kSubjects[] = {"name", "phase", "layer", "kind"};
 
 class Prediction {
@@ -38,15 +41,13 @@ class Prediction {
     graph_ = build_graph(trace_, labels_, step_);
     find_phases();
     find_update();
-    const ScaledHost host(labels_, [&](const HostSegment& segment) {
-      return factor_of(segment.label, segment.marks, host_kind_of(segment));
-    });
+    const ScaledHost host(labels_, host_factors());
     result_.measured_us = graph_.end_us - graph_.begin_us;
     find_factors();
-    result_.predicted_us = pass(host, factors_, 1);
+    result_.predicted_us = pass(host, factors_, 0);
     count_removed(host);
     refuse_unmatched();
-    if (changes_.measured_us > 0) predict_measured(host);
+    if (changes_.measured_us > 0) predict_measured();
     return std::move(result_);
   }
 
@@ -61,6 +62,12 @@ class Prediction {
         if (matches_any(globs, trace_.names[name])) marks[name] |= 1ull << i;
     }
     return marks;
+  }
+
+  std::function<double(const HostSegment&)> host_factors() {
+    return [this](const HostSegment& segment) {
+      return factor_of(segment.label, segment.marks, host_kind_of(segment));
+    };
   }
 
   PathKind host_kind_of(const HostSegment& segment) const {
@@ -219,8 +226,8 @@ class Prediction {
     }
   }
 
-  // The step's length with these factors of nodes and the host's time scaled.
-  double pass(const ScaledHost& host, const std::vector<double>& factors, double host_scale) {
+  // The step's length with these factors of nodes, on this host, which the trace took so much of.
+  double pass(const ScaledHost& host, const std::vector<double>& factors, double overhead_us) {
     const size_t count = graph_.nodes.size();
     std::vector<double> start(count, 0), end(count, 0);
     std::vector<uint32_t> binding(count, kNone);
@@ -230,28 +237,31 @@ class Prediction {
       for (uint32_t k = node.first_edge; k < node.first_edge + node.num_edges; ++k) {
         const GraphEdge& edge = graph_.edges[k];
         const double from = begins_at_begin(edge.kind) ? start[edge.from] : end[edge.from];
-        const double ready = from + lag_of(edge, node, factors, i, host, host_scale);
+        const double ready = from + lag_of(edge, node, factors, i, host, overhead_us);
         if (ready > latest) {
           latest = ready;
           binding[i] = edge.from;
         }
       }
       start[i] = latest;
-      const double scale = node.kind == NodeKind::Call ? host_scale : 1;
-      end[i] = latest + factors[i] * scale * (node.end_us - node.start_us);
+      const double length = node.end_us - node.start_us;
+      const bool is_call = node.kind == NodeKind::Call;
+      end[i] =
+          latest + factors[i] * length * (is_call ? share_without_trace(length, overhead_us) : 1);
     }
     if (result_.kinds.empty()) add_up(start, end, binding);  // the first pass is the prediction
     return end.back();
   }
 
   double lag_of(const GraphEdge& edge, const GraphNode& node, const std::vector<double>& factors,
-                size_t number, const ScaledHost& host, double host_scale) const {
+                size_t number, const ScaledHost& host, double overhead_us) const {
     const GraphNode& from = graph_.nodes[edge.from];
     const bool is_host = edge.kind == EdgeKind::Host ||
                          (edge.kind == EdgeKind::Start && node.kind != NodeKind::Device);
     if (is_host && edge.lag_us > 0)
-      return host_scale * host.between(node.lane, from.end_us, from.end_us + edge.lag_us);
-    if (edge.kind == EdgeKind::Handover) return host_scale * edge.lag_us;
+      return host.between(node.lane, from.end_us, from.end_us + edge.lag_us);
+    if (edge.kind == EdgeKind::Handover)
+      return edge.lag_us * share_without_trace(edge.lag_us, overhead_us);
     if (edge.kind == EdgeKind::Share) return edge.lag_us * factors[edge.from];
     // No gap before what is not there.
     if (node.kind == NodeKind::Device && edge.kind != EdgeKind::Start && edge.lag_us > 0)
@@ -260,23 +270,42 @@ class Prediction {
     return edge.lag_us;
   }
 
-  // By how much the trace slowed the host: so much that the graph without it gives the step that
-  // was measured. What remains is taken as a share of everything.
-  void predict_measured(const ScaledHost& changed) {
-    const ScaledHost unchanged(labels_, [](const HostSegment&) { return 1.0; });
+  // What the trace took of the host, for each operator and call that it noted: so much that the
+  // graph without it gives the step that was measured. What remains is taken as a share of all.
+  void predict_measured() {
+    const auto as_it_is = [](const HostSegment&) { return 1.0; };
     const std::vector<double> as_traced(graph_.nodes.size(), 1);
-    const auto length = [&](double scale) { return pass(unchanged, as_traced, scale); };
-    double low = kLeastHost, high = 1;
+    const auto length = [&](double overhead_us) {
+      return pass(ScaledHost(labels_, as_it_is, overhead_us), as_traced, overhead_us);
+    };
+    double low = 0, high = kMostOverhead;
     // Where even a fast host does not explain it, the device itself was slower in the trace.
-    if (length(low) < changes_.measured_us && length(high) > changes_.measured_us) {
+    if (length(high) < changes_.measured_us && length(low) > changes_.measured_us) {
       for (int i = 0; i < 20; ++i) {
         const double middle = (low + high) / 2;
-        (length(middle) > changes_.measured_us ? high : low) = middle;
+        (length(middle) > changes_.measured_us ? low : high) = middle;
       }
+    } else {
+      low = 0;
     }
-    result_.host_scale = high;
+    // A step that its device bounds does not show what the trace takes of the host: the usual,
+    // where that gives the measured step as well.
+    const bool is_usual = std::abs(length(kUsualOverhead) / changes_.measured_us - 1) < kAlsoGood;
+    if (low < kUsualOverhead && is_usual) low = kUsualOverhead;
+    result_.host_scale = host_time(low) / std::max(host_time(0), 1e-9);
+    const ScaledHost changed(labels_, host_factors(), low);
     result_.predicted_measured_us =
-        pass(changed, factors_, high) * changes_.measured_us / length(high);
+        pass(changed, factors_, low) * changes_.measured_us / length(low);
+  }
+
+  // Of all threads, in the step.
+  double host_time(double overhead_us) const {
+    const ScaledHost host(
+        labels_, [](const HostSegment&) { return 1.0; }, overhead_us);
+    double time = 0;
+    for (uint32_t lane = 0; lane < trace_.lanes.size(); ++lane)
+      if (!labels_.segments[lane].empty()) time += host.between(lane, step_.begin_us, step_.end_us);
+    return time;
   }
 
   // The path that would be, by kind.

@@ -135,6 +135,37 @@ TEST(WhatIf, TheHostsWorkInsideOfARangeGoesWithIt) {
   EXPECT_NEAR(result.measured_us - result.predicted_us, 310, 1e-6);
 }
 
+// A hundred short operators and one long one: a trace takes as much of each.
+TEST(WhatIf, ATraceTakesItsTimeOfEveryOperator) {
+  TraceText text;
+  text.range("forward", 0, 1000).range("norms a", 0, 1000).range("clip_factors", 2000, 10);
+  for (int i = 0; i < 100; ++i) text.op("aten::mul", i * 10, 10);
+  text.range("update", 1000, 1000).op("aten::mm", 1000, 1000);
+  WhatIf changes;
+  changes.norms = true;
+  changes.measured_us = 2010 - 101 * 4;
+  const WhatIfResult result = forecast(text.read(), changes);
+  EXPECT_NEAR(result.predicted_us, 1000, 1e-6);
+  // The long operator hardly got longer: scaled by the step's length it would be 800.
+  EXPECT_NEAR(result.predicted_measured_us, 1000 - 4, 1);
+  EXPECT_NEAR(result.host_scale, changes.measured_us / 2010, 0.01);
+}
+
+// A step that waits for its device shows nothing of the host: the usual overhead is taken off.
+TEST(WhatIf, BehindTheDeviceTheHostIsTakenForAsFastAsUsual) {
+  TraceText text;
+  text.range("forward", 0, 1000).range("clip_factors", 1000, 1);
+  for (int i = 0; i < 100; ++i) text.call("cudaLaunchKernel", i * 10, 4, i + 1);
+  for (int i = 0; i < 100; ++i) text.kernel(i % 2 == 0 ? "norm" : "gemm", 5 + i * 20, 20, i + 1);
+  text.call("cudaDeviceSynchronize", 1001, 1004, 200);
+  WhatIf changes;
+  changes.rules = {{RuleSubject::Name, "norm", 0}, {RuleSubject::Name, "gemm", 0.2}};
+  changes.measured_us = 2005;
+  const WhatIfResult result = forecast(text.read(), changes);
+  EXPECT_LT(result.host_scale, 0.9);
+  EXPECT_LT(result.predicted_measured_us, result.predicted_us - 90);
+}
+
 TEST(TraceDiff, SortsByWhatChangedMost) {
   TraceText before, after;
   before.range("forward", 0, 100).call("cudaLaunchKernel", 2, 2, 1).kernel("gemm", 10, 60, 1);
