@@ -39,6 +39,11 @@ double attention_working(const PlannedModel& model, const std::vector<BlockGroup
   if (o.attention != "flash" || (two_passes && model.fused && model.compute_bytes >= 4))
     return positions * 2 * static_cast<double>(o.num_heads * model.tokens) *
            static_cast<double>(std::max<int64_t>(4, model.compute_bytes));
+  if (two_passes && model.masks_by_products()) {
+    // The gradients of weights and of scores, and one more while they are scaled.
+    constexpr double kTensors = 3, kWide = 4;
+    return positions * kTensors * kWide * static_cast<double>(o.num_heads * model.tokens);
+  }
   if (!model.fused) return number * queries;
   const bool in_groups = groups[0].out < 3 * queries;
   return (model.compute_bytes == 2 ? number * 2 * queries : 0) +

@@ -16,22 +16,40 @@ GradientWalk::GradientWalk(const PlannedModel& model, bool is_private,
       units_(model.units(sharding, situation.ranks)),
       parts_(sharding.parallel == "fsdp"),
       held_(units_.size(), 0),
-      sums_(units_.size(), 0) {
+      sums_(units_.size(), 0),
+      late_(units_.size()) {
   const int64_t holders = units_.empty() ? 1 : units_[0].ranks;
   single_ = parts_ ? holders == 1 : sharding.parallel == "none" || situation.ranks == 1;
   updates_early_ = is_private;
 }
 
 void GradientWalk::form(size_t unit, double bytes) {
-  // Without a wrapper layers add to the sums of the micro-batches before.
-  if (sharding_.parallel == "none" && summed_.contains(unit)) return;
+  // Without a wrapper, or where micro-batches do not reduce, layers add to the sums of those
+  // before: engines' kernels in place, others a gradient that they have formed.
+  const bool adds =
+      kept_back_.contains(unit) || (sharding_.parallel == "none" && summed_.contains(unit));
+  if (adds) {
+    const double formed = updates_early_ ? 0 : bytes;
+    ledger_.add(Holder::Gradients, formed);
+    ledger_.free(Holder::Gradients, formed);
+    return;
+  }
   ledger_.add(Holder::Gradients, bytes);
   held_[unit] += bytes;
 }
 
+void GradientWalk::keep_rows(size_t unit, double rows, double sum) {
+  late_[unit].rows += rows;
+  late_[unit].largest = std::max(late_[unit].largest, sum);
+}
+
 void GradientWalk::complete(size_t unit) {
   if (!single_) {
-    if (!sharding_.no_sync || last_) send(unit);
+    if (sends_now()) {
+      send(unit);
+    } else {
+      kept_back_.insert(unit);
+    }
   } else if (units_[unit].offloads) {
     leave(unit);
   } else {
@@ -60,8 +78,13 @@ void GradientWalk::send(size_t unit) {
   const double row = static_cast<double>(units_[unit].whole_trained()) * size;
   const double part = parts_ ? static_cast<double>(units_[unit].trained_shard) * size : 0;
   ledger_.add(Holder::Communication, row);
+  ledger_.add(Holder::Gradients, late_[unit].largest);
+  ledger_.free(Holder::Gradients, late_[unit].largest);
+  ledger_.free(Holder::EngineKept, std::min(late_[unit].rows, ledger_.of(Holder::EngineKept)));
+  late_[unit] = {};
   ledger_.free(Holder::Gradients, held_[unit]);
   held_[unit] = 0;
+  kept_back_.erase(unit);
   ledger_.add(Holder::Communication, part);
   in_flight_.push_back({unit, row, part, last_});
 }

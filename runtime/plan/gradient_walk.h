@@ -23,6 +23,10 @@ class GradientWalk {
   bool is_last() const { return last_; }
   /// Bytes of gradients that a layer of the unit has formed.
   void form(size_t unit, double bytes);
+  /// Rows that an engine has kept of a layer: they are summed up one by one, behind the unit's row.
+  void keep_rows(size_t unit, double rows, double sum);
+  /// What is complete now is sent to the other ranks.
+  bool sends_now() const { return !single_ && (!sharding_.no_sync || last_); }
   /// All of the unit's are there: they are sent, leave, or are updated.
   void complete(size_t unit);
   /// What is in flight arrives: at the end of the step, and behind the first unit of the next
@@ -34,6 +38,10 @@ class GradientWalk {
     size_t unit;
     double row, part;
     bool last;  ///< of the last micro-batch
+  };
+
+  struct LateRows {
+    double rows = 0, largest = 0;  ///< bytes of all, and of the largest sum
   };
 
   double sum_bytes(double elements) const {
@@ -57,11 +65,13 @@ class GradientWalk {
   const std::vector<PlannedUnit>& units_;
   bool parts_, single_, updates_early_;
   bool last_ = true, reserved_ = false;
-  std::vector<double> held_;  ///< by unit: gradients that its layers have formed
-  std::vector<double> sums_;  ///< by unit, on one rank: of the micro-batches before
+  std::vector<double> held_;    ///< by unit: gradients that its layers have formed
+  std::vector<double> sums_;    ///< by unit, on one rank: of the micro-batches before
+  std::vector<LateRows> late_;  ///< by unit
   std::deque<InFlight> in_flight_, across_;
   std::deque<double> leaving_;
   std::set<size_t> summed_;
+  std::set<size_t> kept_back_;  ///< units with gradients of micro-batches that did not reduce
 };
 
 }  // namespace moonshard::plan

@@ -48,7 +48,23 @@ constexpr std::pair<const char*, double InStep::*> kInStep[] = {
     {"chain", &InStep::chain},
     {"masked_forward", &InStep::masked_forward},
     {"masked_backward", &InStep::masked_backward},
-    {"outer_sum", &InStep::outer_sum}};
+    {"outer_sum", &InStep::outer_sum},
+    {"wide_rows_read", &InStep::wide_rows_read},
+    {"backward", &InStep::backward},
+    {"plain_backward", &InStep::plain_backward},
+    {"cast", &InStep::cast},
+    {"adapter", &InStep::adapter},
+    {"capped", &InStep::capped},
+    {"masked", &InStep::masked},
+    {"masked_products", &InStep::masked_products},
+    {"plain_gradients", &InStep::plain_gradients},
+    {"more_norms", &InStep::more_norms},
+    {"gather", &InStep::gather},
+    {"reduce", &InStep::reduce},
+    {"reduced_tensor", &InStep::reduced_tensor},
+    {"filled_forward", &InStep::filled_forward},
+    {"filled_backward", &InStep::filled_backward},
+    {"first_steps", &InStep::first_steps}};
 
 double positive(const Json& object, const char* key, const std::string& where) {
   const double value = number_or(object, key, -1);

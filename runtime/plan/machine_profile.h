@@ -55,15 +55,41 @@ struct InStep {
   double products = 1.06, attention_forward = 1.13, attention_backward = 0.95;
   double launch = 0.87;                ///< time of the host's launches
   double sums = 0.92, update = 0.948;  ///< clipped sums; the optimizer's pass
-  double rows_read = 0.45;             ///< kept rows, in the update: of its bytes per second
+  double rows_read = 0.45;             ///< compact rows, in the update: of its bytes per second
   double tensor_us = 2.3;              ///< of the update, for every parameter
   double row_us = 1.8;                 ///< and for every sample's row of a unit's small parameters
   double chain = 1.43;                 ///< bytes of operations one after the other, over their own
   double masked_forward = 0.4, masked_backward = 0.35;  ///< attention that reads a mask: of rates
   double outer_sum = 0.2;  ///< sums of one position: of float32's fastest product
+  // What the host launches, in layers (launch_us).
+  double backward = 2.05;  ///< of a layer, over its forward; without privacy `plain_backward`
+  double plain_backward = 2.2;
+  double cast = 0.68;            ///< of a weight, at each use
+  double adapter = 0.8;          ///< one of LoRA's two layers
+  double capped = 4;             ///< scores that are a tensor and capped
+  double masked = 3;             ///< attention with a mask, by a kernel
+  double masked_products = 10;   ///< and where scores are then a tensor (masks_by_products)
+  double plain_gradients = 3.5;  ///< a layer's gradients of every sample, which no kernel joins
+  double more_norms = 2.5;       ///< the engine's part of a norm, where a block has more than two
+  double gather = 2;             ///< a unit, from other ranks
+  double reduce = 2.6, reduced_tensor = 0.55;  ///< its gradients, and each of them
+  /// Forward and backward where every new tensor is filled: two passes must see the same bits.
+  double filled_forward = 2.9, filled_backward = 1.75;
+  double first_steps = 1.15;     ///< that decide whether there is a graph
+  double wide_rows_read = 0.85;  ///< float32 rows, in the update: of its bytes per second
 
   /// Of a CPU, whose rates are those of a step.
-  static InStep none() { return {1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1}; }
+  static InStep none() {
+    InStep step{1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1};
+    step.capped = step.masked = step.masked_products = step.plain_gradients = 0;
+    step.gather = step.reduced_tensor = step.more_norms = 0;
+    step.reduce = 2;
+    step.backward = step.plain_backward = 1.8;
+    step.cast = 0;
+    step.adapter = 0.35;
+    step.filled_forward = step.filled_backward = step.first_steps = step.wide_rows_read = 1;
+    return step;
+  }
 };
 
 struct MachineProfile {

@@ -1,6 +1,7 @@
 #include "runtime/plan/memory_walk.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/plan/block_groups.h"
 #include "runtime/plan/fixed_memory.h"
@@ -8,6 +9,7 @@
 #include "runtime/plan/gradient_walk.h"
 #include "runtime/plan/layer_bytes.h"
 #include "runtime/plan/memory_ledger.h"
+#include "runtime/plan/sum_walk.h"
 
 namespace moonshard::plan {
 namespace {
@@ -28,18 +30,14 @@ class Walk {
         bytes_(model, situation.samples),
         kept_blocks_(kept_, rows_, situation.checkpointing, situation.checkpoint_every),
         gathers_(model, sharding, situation, ledger_),
-        gradients_(model, ways.is_private, sharding, situation, ledger_) {
+        gradients_(model, ways.is_private, sharding, situation, ledger_),
+        sums_(model, ways, situation, units_, bytes_, gathers_, gradients_, ledger_) {
     again_ = makes_product_again(model, groups_);
-    offloads_ = std::ranges::any_of(units_, &PlannedUnit::offloads);
   }
 
   MemoryPlan run() {
     place_fixed_memory(model_, ways_.is_private, sharding_, situation_, ledger_, plan_);
-    // A graph's gradients lie where it was captured, from step to step: beside those of the steps
-    // before it, and of each that is watched and therefore not replayed.
-    if (situation_.graph)
-      add(Holder::Gradients,
-          static_cast<double>(model_.num_trained) * static_cast<double>(model_.sum_bytes));
+    if (situation_.graph) of_graph_ = sums_.hold_of_graph();
     const int64_t count = std::min<int64_t>(situation_.grad_accum, 2);
     for (int64_t i = 0; i < count; ++i) {
       gradients_.begin_micro_batch(i + 1 == count);
@@ -78,10 +76,10 @@ class Walk {
       backward(2);
     } else if (ways_.is_private) {
       ledger_.begin_phase("clipped_sum");
-      sum_all();
+      sums_.all();
     }
     free(Holder::Activations, ledger_.of(Holder::Activations));
-    free(Holder::EngineKept, ledger_.of(Holder::EngineKept));
+    free(Holder::EngineKept, ledger_.of(Holder::EngineKept) - of_graph_);
     gathers_.end_micro_batch();
   }
 
@@ -96,6 +94,9 @@ class Walk {
         head_backward(pass);
       } else if (i > 0) {
         block_backward(i, pass);
+      } else if (pass == 2 && !first_joins()) {
+        end_second_pass();
+        continue;
       } else {
         launch(pass);
         first_backward(pass);
@@ -109,6 +110,20 @@ class Walk {
     ledger_.of(Holder::OutputGradients) = 0;
   }
 
+  // Layers of the first stretch that a launch joins send the first block's before them; a table is
+  // summed up by itself, and the first block's come when the pass, which has let go of all units,
+  // has ended.
+  bool first_joins() const { return std::ranges::any_of(ways_.before, &LayerWay::joins); }
+  void end_second_pass() {
+    first_backward(2);
+    const auto &first = gathers_.units_of(0), &next = gathers_.units_of(1);
+    const bool waits = !first.empty() && !next.empty() && first.front() == next.front();
+    if (!waits) reduce_finished(0);
+    gathers_.backward_ended(0, /*last_pass=*/true);
+    sum_joined();
+    if (waits) reduce_finished(0);
+  }
+
   bool sums_in_backward(int pass) const { return !ways_.is_private || pass == 2; }
   void head_backward(int pass) {
     outside_ = pass == 1 ? 0 : rows_ * static_cast<double>(kept_.outside);
@@ -118,7 +133,10 @@ class Walk {
       if (sums_in_backward(pass)) {
         add_gradient(model_.num_stretches() - 1, bytes_.gradient(layer));
       } else if (layer.is_matrix) {
-        consume(layer, ways_.behind[i]);
+        consume(layer, ways_.behind[i], pass);
+        // The second pass needs the scores: their gradient has a place of its own, also where no
+        // engine holds it.
+        if (pass == 1 && !layer.trained) add(Holder::OutputGradients, bytes_.output(layer));
       } else {
         add(Holder::EngineKept, pass == 1 ? 0 : ways_.behind[i].rows_bytes);
       }
@@ -130,16 +148,21 @@ class Walk {
 
   double stream() const { return static_cast<double>(model_.options().hidden_dim); }
 
-  // (a, g) of a layer stay until the launch of its stretch.
-  void consume(const PlannedLayer& layer, const LayerWay& way) {
+  // (a, g) of a layer stay until the launch of its stretch; g of a head whose weight is the
+  // table's, too, until the table's backward, as both make one norm.
+  void consume(const PlannedLayer& layer, const LayerWay& way, int pass) {
     if (!layer.trained) return;
-    const double both = bytes_.own_input(layer) + bytes_.output(layer);
+    const double both = (pass == 1 ? 0 : bytes_.own_input(layer)) + bytes_.output(layer);
     // The gradient of scores takes their place.
     const double taken = std::min(both, outside_);
     outside_ -= taken;
     free(Holder::Activations, taken);
     add(Holder::EngineKept, both);
-    pending_.push_back({&way, both});
+    if (pass == 1 && sums_.is_summed(layer)) {
+      of_head_ = both;
+    } else {
+      pending_.push_back({&way, both});
+    }
   }
 
   // Norms of the stretch before are formed: rows come beside (a, g), then what is not kept goes.
@@ -273,20 +296,16 @@ class Walk {
     free(Holder::EngineKept, std::max(0.0, joined - waits));
   }
 
-  // A weight that the head shares has its gradient since then.
-  bool is_summed(const PlannedLayer& layer) const {
-    return layer.is_shared && std::any_of(model_.behind.begin(), model_.behind.end(),
-                                          [](const PlannedLayer& l) { return l.is_shared; });
-  }
-
   void first_backward(int pass) {
+    free(Holder::EngineKept, std::exchange(of_head_, 0));
     for (size_t i = model_.before.size(); i-- > 0;) {
       const PlannedLayer& layer = model_.before[i];
       if (sums_in_backward(pass)) {
-        if (!is_summed(layer)) add_gradient(0, bytes_.gradient(layer));
+        if (!sums_.is_summed(layer)) add_gradient(0, bytes_.gradient(layer));
       } else if (pass == 0 && layer.trained) {
         const bool rows = ways_.before[i].kept == Kept::Rows;
-        if (rows && is_summed(layer)) {  // and the sum with the head's, which takes their place
+        if (rows &&
+            sums_.is_summed(layer)) {  // and the sum with the head's, which takes their place
           const double both = 2 * ways_.before[i].rows_bytes;
           add(Holder::EngineTemporaries, both);
           free(Holder::EngineTemporaries, both);
@@ -302,59 +321,10 @@ class Walk {
     if (!gathers_.units_of(stretch).empty())
       gradients_.form(gathers_.units_of(stretch).front(), bytes);
   }
-  // In backward a unit is complete at its first stretch, in the sums at its last.
+  // In backward a unit is complete at its first stretch.
   void reduce_finished(size_t stretch) {
     for (const size_t u : gathers_.units_of(stretch))
       if (stretch == units_[u].stretches.front()) gradients_.complete(u);
-  }
-  void reduce_completed(size_t stretch) {
-    for (const size_t u : gathers_.units_of(stretch))
-      if (stretch == units_[u].stretches.back()) gradients_.complete(u);
-  }
-
-  // ---- clipped sums, in forward order ----------------------------------------------------------
-  void sum_all() {
-    const size_t stretches = model_.num_stretches();
-    double waiting = 0;  // rows of the first stretch: its unit has the last one, too
-    for (size_t i = 0; i < stretches; ++i) {
-      const auto& layers = i == 0               ? model_.before
-                           : i + 1 == stretches ? model_.behind
-                                                : model_.block;
-      const auto& ways = i == 0 ? ways_.before : i + 1 == stretches ? ways_.behind : ways_.block;
-      double released = 0, sums = 0, rows = 0;
-      for (size_t k = 0; k < layers.size(); ++k) {
-        const PlannedLayer& layer = layers[k];
-        if (!layer.trained && layer.bias == 0) continue;
-        if (i == 0 && ways[k].kept == Kept::Rows && is_summed(layer)) continue;  // in the head's
-        if (goes_to_update(ways[k])) {
-          rows += ways[k].rows_bytes;
-        } else if (i == 0 || !layer.is_shared) {
-          sums += bytes_.gradient(layer);
-          released += bytes_.released(layer, ways[k], i == 0);
-        }
-      }
-      if (sums > 0) add_gradient(i, sums);
-      if (i == 0) released += released_with_first();
-      free(Holder::EngineKept, std::min(released, ledger_.of(Holder::EngineKept)));
-      reduce_completed(i);
-      if (i == 0) std::swap(rows, waiting);
-      if (i + 1 == stretches) rows += waiting;
-      free(Holder::EngineKept, std::min(rows, ledger_.of(Holder::EngineKept)));
-    }
-  }
-
-  bool goes_to_update(const LayerWay& way) const {
-    return way.kept == Kept::Rows && way.compact && gradients_.single() && gradients_.is_last() &&
-           !offloads_;
-  }
-
-  // Uses of one weight are summed up together: the head's with the embedding's.
-  double released_with_first() const {
-    double bytes = 0;
-    for (size_t k = 0; k < model_.behind.size(); ++k)
-      if (model_.behind[k].is_shared && !goes_to_update(ways_.behind[k]))
-        bytes += bytes_.released(model_.behind[k], ways_.behind[k], /*is_first=*/false);
-    return bytes;
   }
 
   struct Pending {
@@ -372,15 +342,18 @@ class Walk {
   double rows_, s_;
   LayerBytes bytes_;
   KeptBlocks kept_blocks_;
-  bool again_ = false, offloads_ = false;  ///< again: makes_product_again
+  bool again_ = false;  ///< makes_product_again
   MemoryLedger ledger_;
   GatherWalk gathers_;
   GradientWalk gradients_;
+  SumWalk sums_;
   MemoryPlan plan_;
   std::vector<Pending> pending_;
   size_t joined_stretch_ = 0;
   double joined_bytes_ = 0;
-  double outside_ = 0;  ///< activations of the last layers that are still there
+  double of_graph_ = 0;  ///< rows that a graph holds
+  double of_head_ = 0;   ///< what waits for the table that has the head's weight
+  double outside_ = 0;   ///< activations of the last layers that are still there
 };
 
 }  // namespace

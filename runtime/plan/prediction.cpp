@@ -78,6 +78,7 @@ TimeSituation time_situation(const experiment::ExperimentOptions& options, const
   situation.checkpointing = options.checkpointing;
   situation.checkpoint_every = options.checkpoint_every;
   situation.noise = options.noise_multiplier > 0;
+  situation.first_steps = cluster.machine.in_step.first_steps;
   situation.topology = {cluster.gpus, cluster.nodes, link_rate(cluster.link),
                         link_rate(cluster.node_link), cluster.nics};
   situation.slowness = slowness_of(cluster);

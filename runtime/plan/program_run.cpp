@@ -51,6 +51,7 @@ ProgramRun::ProgramRun(const StepProgram& program, const TimeSituation& situatio
                        double launch_s, std::vector<TraceSpan>* trace)
     : program_(program),
       launch_s_(launch_s),
+      first_steps_(situation.first_steps),
       jitter_(situation.jitter),
       seed_(situation.seed),
       trace_(trace),
@@ -268,7 +269,7 @@ void ProgramRun::note_launched() {
   const double done = launched_.back().layers - kQueued / kKernelsOfLayer;
   const auto at = std::find_if(launched_.begin(), launched_.end(),
                                [&](const Launched& row) { return row.layers > done; });
-  double host = ranks_[0].lane(Lane::Host);
+  double host = std::min(device, first_steps_ * ranks_[0].lane(Lane::Host));
   if (done > 0) {
     const Launched before = at == launched_.begin() ? Launched{0, 0} : *(at - 1);
     const double part = (done - before.layers) / (at->layers - before.layers);

@@ -64,7 +64,7 @@ class ProgramRun {
   void note_launched();
 
   const StepProgram& program_;
-  double launch_s_;
+  double launch_s_, first_steps_;
   double jitter_;
   uint64_t seed_;
   std::vector<TraceSpan>* trace_;

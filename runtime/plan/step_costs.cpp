@@ -16,14 +16,14 @@ constexpr double kBeside = 4;
 // Deterministic operations, where backward runs twice: attention's backward takes so much longer,
 // and so many times what a block keeps is written by filling new tensors.
 constexpr double kInOrder = 0.7, kFilled = 3;
-// And the host launches as many times what a forward pass without filling takes.
-constexpr double kFillLaunches = 1.8;
+// Of that in a graph, whose fills have hardly a gap between them.
+constexpr double kFilledInGraph = 0.5;
 // Of an engine's operations on a layer that no kernel takes.
 constexpr double kPlainNorm = 8, kPlainSum = 4;
 // Keys whose tiles have nothing to wait for.
 constexpr double kFreeKeys = 256;
 // Bytes that the update moves in the time in which a state is rounded by a coin.
-constexpr double kRounded = 30;
+constexpr double kRounded = 40;
 // Bytes that a fast kernel moves in the time of one element of a copy between layouts of heads, and
 // of a sum over positions: such kernels go by elements. From kernels of a traced step.
 constexpr double kStrided = 8, kReduced = 6;
@@ -54,8 +54,7 @@ class Costs {
     add_layers(costs.before, model_.before, ways_.before, /*is_first=*/true);
     add_layers(costs.block, model_.block, ways_.block, /*is_first=*/false);
     add_layers(costs.behind, model_.behind, ways_.behind, /*is_first=*/false);
-    if (has_attention()) costs.block.launches = launches_of_block();
-    costs.block.forward_launches = ways_.two_passes && machine_.is_gpu ? kFillLaunches : 1;
+    add_launches(costs);
     add_elements(costs.block);
     add_attention(costs.block);
     add_outside(costs);
@@ -74,7 +73,6 @@ class Costs {
                   const std::vector<LayerWay>& ways, bool is_first) const {
     for (size_t i = 0; i < layers.size(); ++i) {
       const PlannedLayer& layer = layers[i];
-      cost.launches += 1;
       if (!layer.is_matrix) continue;
       const double m = positions_of(layer), in = static_cast<double>(layer.in),
                    out = static_cast<double>(layer.out);
@@ -102,10 +100,13 @@ class Costs {
     for (size_t i = 0; i < ways.size(); ++i) {
       const LayerWay& way = ways[i];
       // Without kernels that join layers, each has its own operations, and many small ones.
-      if (ways_.is_private && machine_.is_gpu && layers[i].is_matrix && layers[i].trained &&
-          model_.compute_bytes > 2) {
+      const bool own = ways_.is_private && machine_.is_gpu && layers[i].is_matrix &&
+                       layers[i].trained && !way.joins;
+      if (own && model_.compute_bytes > 2) {
         cost.norm_launches += kPlainNorm;
         cost.sum_launches += kPlainSum;
+      } else if (own) {
+        cost.norm_launches += machine_.in_step.plain_gradients;
       }
       cost.norms += way.norm_s;
       cost.sums += way.sum_s / (machine_.is_gpu ? machine_.in_step.sums : 1);
@@ -159,14 +160,49 @@ class Costs {
     cost.backward += backward * scale + 6 * gap();
   }
 
+  void add_launches(StepCosts& costs) const {
+    const InStep& step = machine_.in_step;
+    const bool filled = ways_.two_passes && machine_.is_gpu;
+    const double times = ways_.is_private ? step.backward : step.plain_backward;
+    // `plain`: operations that allocate without filling, and have one each in backward.
+    const auto set = [&](StretchCost& cost, double launches, double plain) {
+      cost.forward_launches = launches * (filled ? step.filled_forward : 1) + plain;
+      cost.backward_launches = times * launches * (filled ? step.filled_backward : 1) + plain;
+    };
+    set(costs.before, static_cast<double>(model_.before.size()), 0);
+    set(costs.behind, static_cast<double>(model_.behind.size()), 0);
+    // An engine takes the rows of every norm; of two a block's layers have the time.
+    const auto norms = static_cast<double>(std::ranges::count_if(
+        model_.block, [](const PlannedLayer& layer) { return layer.is_small && layer.trained; }));
+    if (ways_.is_private) costs.block.norm_launches += step.more_norms * std::max(0.0, norms - 2);
+    set(costs.block,
+        has_attention() ? launches_of_block() : static_cast<double>(model_.block.size()),
+        launches_of_scores(filled) + launches_of_casts());
+  }
+
+  double launches_of_casts() const {
+    const auto trained = std::ranges::count_if(model_.block, &PlannedLayer::trained);
+    return casts_ ? static_cast<double>(trained) * machine_.in_step.cast : 0;
+  }
+
+  // Operations of attention that its kernel does not have.
+  double launches_of_scores(bool twice) const {
+    const auto& o = model_.options();
+    if (!has_attention()) return 0;
+    if (o.attention_softcap > 0) return machine_.in_step.capped;
+    return model_.kept.masked * (twice && model_.masks_by_products()
+                                     ? machine_.in_step.masked_products
+                                     : machine_.in_step.masked);
+  }
+
   // In units of calibration, which counts a ninth of a block with seven matrices and two norms.
   // Norms launch one kernel, adapters run inside of their layer's call, and conditioning has its
   // own operations beside its layer.
   double launches_of_block() const {
-    constexpr double kMatrix = 8.0 / 7, kNorm = 0.5, kAdapter = 0.35, kConditioning = 3;
+    constexpr double kMatrix = 8.0 / 7, kNorm = 0.5, kConditioning = 3;
     double launches = 0, norms = 0;
     for (const PlannedLayer& layer : model_.block) {
-      if (layer.is_matrix) launches += layer.is_adapter ? kAdapter : kMatrix;
+      if (layer.is_matrix) launches += layer.is_adapter ? machine_.in_step.adapter : kMatrix;
       if (layer.is_small) norms += kNorm;
       if (layer.one_position) launches += kConditioning;
     }
@@ -220,13 +256,16 @@ class Costs {
     } else {
       const AttentionRate rate = attention_rate(rates_, T, static_cast<double>(o.head_dim), causal);
       const InStep& step = machine_.in_step;
+      const bool by_products = twice && model_.masks_by_products();
+      if (by_products) add_masked_products(cost, whole);
       // With a mask every score is computed, and q and the output are copied to another order.
-      const double masked = machine_.is_gpu ? model_.kept.masked : 0;
-      const double work = whole * (causal ? 0.5 : 1) * (1 - masked);
+      const double masked = machine_.is_gpu && !by_products ? model_.kept.masked : 0;
+      const double work =
+          whole * (causal ? 0.5 : 1) * (1 - (machine_.is_gpu ? model_.kept.masked : 0));
       const double forward = rate.forward_per_s * step.attention_forward,
                    backward = rate.backward_per_s * step.attention_backward;
       const double copies = 4 * rows_ * width * element_bytes() / machine_.element_per_s;
-      cost.attention =
+      cost.attention +=
           work / forward + gap() + masked * (whole / (forward * step.masked_forward) + copies);
       cost.backward +=
           kAttentionBackward * work / backward + 2 * gap() +
@@ -241,8 +280,24 @@ class Costs {
     // And every new tensor is filled.
     const double filled =
         rows_ * static_cast<double>(model_.kept_twice.block) / machine_.element_per_s;
-    cost.forward += kFilled * filled;
-    cost.backward += kFilled * filled;
+    const double times = kFilled * (in_graph_ ? kFilledInGraph : 1);
+    cost.forward += times * filled;
+    cost.backward += times * filled;
+  }
+
+  // Products in float32, and every operation on the scores: made, masked, their exponentials over
+  // the row's sum, multiplied; backward has gradients of both, of which one is scaled.
+  void add_masked_products(StretchCost& cost, double whole) const {
+    constexpr double kForwardBytes = 40, kBackwardBytes = 44;
+    const auto& o = model_.options();
+    const DtypeRates& wide = machine_.rates("float32");
+    double fastest = 0;
+    for (const ProductRate& rate : wide.products) fastest = std::max(fastest, rate.per_s);
+    const double chain = rows_ * static_cast<double>(model_.tokens * o.num_heads) *
+                         machine_.in_step.chain / machine_.element_per_s;
+    const double product = whole / (fastest * machine_.in_step.products);
+    cost.attention += model_.kept.masked * (kForwardBytes * chain + product + 8 * gap());
+    cost.backward += model_.kept.masked * (kBackwardBytes * chain + 2 * product + 12 * gap());
   }
 
   // Scores as a tensor: "standard" attention, capped ones, and float32 where two passes must see

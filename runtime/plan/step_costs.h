@@ -15,9 +15,8 @@ struct StretchCost {
   double backward = 0;   ///< gradients of activations; without privacy also those of weights
   double norms = 0;      ///< of the engine, in backward
   double sums = 0;       ///< clipped sums, behind the backward pass or in the second
-  double launches = 0;   ///< of the host, in layers
-  double norm_launches = 0, sum_launches = 0;  ///< more of them, by the engine
-  double forward_launches = 1;                 ///< how many times that a forward pass takes
+  double norm_launches = 0, sum_launches = 0;          ///< more of them, by the engine
+  double forward_launches = 0, backward_launches = 0;  ///< of the host in each pass, in layers
 };
 
 struct StepCosts {

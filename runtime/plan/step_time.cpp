@@ -11,9 +11,6 @@
 namespace moonshard::plan {
 namespace {
 
-// Host time of a layer's backward, over that of its forward: two products and what belongs to them.
-constexpr double kBackwardLaunches = 1.8;
-
 class Simulation {
  public:
   Simulation(const PlannedModel& model, const EngineWays& ways, SharedCosts& shared,
@@ -85,6 +82,7 @@ class Simulation {
       return;
     }
     const double share = 1 - 1 / static_cast<double>(holders_);
+    program_.compute("gather", 0, machine_.in_step.gather);
     ready_[u] = collective("all_gather", GroupKind::Shards, Lane::Communication, bytes, share,
                            2 * bytes, ready_[u]);
   }
@@ -118,7 +116,9 @@ class Simulation {
     if (!single_) {
       limit(sharding::kReductionsUnderWay - 1);
       const double row = static_cast<double>(parts_ ? unit.whole_trained() : unit.trained) * size;
-      program_.compute("copy gradients", 2 * row / machine_.element_per_s, 2);
+      const InStep& step = machine_.in_step;
+      program_.compute("copy gradients", 2 * row / machine_.element_per_s,
+                       step.reduce + step.reduced_tensor * static_cast<double>(unit.tensors));
       const double n = static_cast<double>(parts_ ? holders_ : situation_.ranks);
       const double share = (1 - 1 / n) * (parts_ ? 1 : 2);
       in_flight_.push_back(
@@ -204,7 +204,9 @@ class Simulation {
     for (size_t i = 0; i < layers.size(); ++i) {
       const auto weight = static_cast<double>(layers[i].weight);
       const bool rows = ways[i].kept == Kept::Rows && ways[i].compact;
-      bytes += rows ? ways[i].rows_bytes / machine_.in_step.rows_read : 4 * weight;
+      const InStep& step = machine_.in_step;
+      const double read = ways[i].joins ? step.rows_read : step.wide_rows_read;
+      bytes += rows ? ways[i].rows_bytes / read : 4 * weight;
       elements += weight;
     }
     return elements > 0 ? bytes / elements : 0;
@@ -243,7 +245,7 @@ class Simulation {
       });
       if (i == 1 && root_steps_aside()) release(0);
       const StretchCost& cost = costs_.of(i, count);
-      program_.compute("forward", cost.forward, cost.launches * cost.forward_launches);
+      program_.compute("forward", cost.forward, cost.forward_launches);
       for (const size_t u : unit_of_stretch_[i])
         if (parts_ && units_[u].stretches.back() == i &&
             order_.released_after_forward(u, units_.size(), units_[u].is_root, units_[u].reshards))
@@ -290,7 +292,7 @@ class Simulation {
         seconds +=
             cost.forward - (situation_.checkpointing == "keep_attention" ? cost.attention : 0);
       program_.compute(pass == 2 ? "second backward" : "backward", seconds,
-                       cost.launches * (kBackwardLaunches + (again ? 1 : 0)) +
+                       cost.backward_launches + (again ? cost.forward_launches : 0) +
                            (pass == 2 ? cost.sum_launches : cost.norm_launches));
       for (const size_t u : unit_of_stretch_[i]) {
         if (units_[u].stretches.front() != i) continue;

@@ -28,7 +28,9 @@ struct TimeSituation {
   std::string checkpointing = "none";
   int64_t checkpoint_every = 1;
   bool graph = false;  ///< launches cost the host nothing
-  bool noise = true;   ///< drawn in the update
+  /// Of the host's time, in the steps that decide whether there is a graph (TimePlan::host_share).
+  double first_steps = 1;
+  bool noise = true;  ///< drawn in the update
   Topology topology;
   /// How much slower than the machine each rank computes: all ranks are then simulated. Empty: they
   /// are equal, and one stands for all.

@@ -130,14 +130,21 @@ end
 local given = command_line.parse("plan_check", arg, flags, { name = "folders", kind = "text", list = true })
 local folders = given.folders or lists.map(committed, function(name) return results .. name end)
 local machine = given.machine or (here .. "/../moonshard/machines/h200.json")
-local out_of_memory, said_to_fit, beyond = {}, {}, {}
+local out_of_memory, said_to_fit, beyond, other_graph = {}, {}, {}, {}
 local function prediction_of(options)
   local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or 1
   return native.plan.predict(option_values(options), { machine = machine, gpus = ranks, link = options.link })
 end
 
+--- With compile = auto the training decides by what two steps have shown, which near its threshold is chance: the same options, and that
+-- decided as it was.
+local function as_it_was(options, is_graph)
+  return prediction_of(lists.merged(options, { compile = is_graph and "yes" or "no" }))
+end
+
 local drawn_points = {}
 local rows, memory_errors, older_errors, time_errors = {}, {}, {}, {}
+local known_memory, known_time = {}, {}  -- errors where it is known whether there is a graph
 for _, folder in ipairs(folders) do
   for _, point in ipairs(ms.load(folder).points) do
     local options = point.options
@@ -155,6 +162,14 @@ for _, folder in ipairs(folders) do
       local time = percent(prediction.step_ms, point.metrics.median_time_ms)
       table.insert(is_older and older_errors or memory_errors, memory)
       time_errors[#time_errors + 1] = time
+      local is_graph = point.result.time.phases_ms.graph ~= nil
+      local known = prediction
+      if prediction.graph ~= is_graph then
+        known = as_it_was(options, is_graph)
+        other_graph[#other_graph + 1] = name
+      end
+      if not is_older then known_memory[#known_memory + 1] = percent(known.peak_memory_bytes, peak) end
+      known_time[#known_time + 1] = percent(known.step_ms, point.metrics.median_time_ms)
       rows[#rows + 1] = { name, peak / 2 ^ 30, prediction.peak_memory_bytes / 2 ^ 30, memory,
         point.metrics.median_time_ms, prediction.step_ms, time }
       drawn_points[#drawn_points + 1] = { kind = kind_of(options), row = rows[#rows] }
@@ -169,6 +184,11 @@ print(text_table.format({ "point", "GiB measured", "predicted", "%", "ms measure
 summary("memory", memory_errors)
 summary("memory, measured with older code", older_errors)
 summary("time", time_errors)
+if #other_graph > 0 then
+  summary("memory, told whether steps are a graph", known_memory)
+  summary("time, told whether steps are a graph", known_time)
+  print(("%d points are a CUDA graph, or none, against the prediction: %s"):format(#other_graph, table.concat(other_graph, "; ")))
+end
 print(("%d points needed more than 3 %% beyond what the plan says is the most: %s"):format(#beyond, #beyond > 0
   and table.concat(beyond, "; ") or "none"))
 if #out_of_memory > 0 then

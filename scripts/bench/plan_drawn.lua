@@ -59,6 +59,7 @@ local function draw()
     point.no_sync = point.world ~= nil and pick { 2, false, 1, true }
   end
   if pick { 24, false, 1, true } and point.parallel == nil then point.cpu_offload = true end
+  point.compile = pick { 2, "auto", 2, "no", 1, "yes" }
   if point.optimizer ~= "sgd" and pick { 15, false, 1, true } then point.state_dtype = "bfloat16" end
   return point
 end

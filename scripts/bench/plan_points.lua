@@ -1,7 +1,7 @@
 --- Question: what do short steps need that no calibration has seen? Points for scripts/bench/plan_check.lua, on a GPU.
 -- Inputs: none (synthetic batches, random weights). Outputs: a run folder. The first points are the most telling: it may be cut short.
--- Run: moonshard run scripts/bench/plan_points.lua [--set first|heldout|drawn] [--seed N] [--count N] [--out FOLDER] [--first N]
---      [--estimate] [--verbose]
+-- Run: moonshard run scripts/bench/plan_points.lua [--set first|heldout|drawn] [--seed N] [--count N] [--edges N] [--out FOLDER]
+--      [--first N] [--estimate] [--verbose]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local native = require "moonshard.native"
@@ -11,7 +11,8 @@ local given = command_line.parse("plan_points", arg, {
   { name = "set", kind = "text", choices = { "first", "heldout", "drawn" },
     doc = "first: the 30 of examples/results/plan_h200; heldout: a list that nothing was fitted to; drawn: at random" },
   { name = "seed", kind = "int", doc = "of drawn points (1)" },
-  { name = "count", kind = "int", doc = "of drawn points (112, and 8 at the edge of memory)" },
+  { name = "count", kind = "int", doc = "of drawn points (112)" },
+  { name = "edges", kind = "int", doc = "of drawn points, so many once more at the edge of memory (8)" },
   { name = "out", kind = "text", doc = "folder for the run folder (results)" },
   { name = "first", kind = "int", doc = "only so many points" },
   { name = "machine", kind = "text", doc = "machine profile for batches at the edge of memory, and for the estimate (that of the H200)" },
@@ -22,7 +23,7 @@ local given = command_line.parse("plan_points", arg, {
 local mixed = { task = "lm", mode = "none", dtype = "float32", param_dtype = "bfloat16", optimizer = "adamw", momentum = 0, grad_accum = 1,
   world = "auto", parallel = "fsdp", sharding = "zero3", wrap = "module", replicate = 1, cpu_offload = false, checkpointing = "none",
   checkpoint_every = 1, lora_rank = 0, num_layers = 0, backward_prefetch = "pre", forward_prefetch = true, limit_all_gathers = true,
-  no_sync = false, link = "nvlink", state_dtype = "auto" }
+  no_sync = false, link = "nvlink", state_dtype = "auto", compile = "auto" }
 local machine = given.machine or (here .. "/../moonshard/machines/h200.json")
 
 local llama, qwen, big, dit = "llama3.2-1b", "qwen1.5-1.8b", "llama3.1-8b", "dit-xl/2"
@@ -79,7 +80,8 @@ if given.set == "drawn" then
   local drawn = dofile(here .. "/plan_drawn.lua")
   points = drawn.points(complete, machine, given.seed or 1, given.count or 112)
   held = #points
-  for _, edge in ipairs(drawn.edges(points, complete, machine, dofile(here .. "/plan_heldout.lua").largest, 8)) do
+  for _, edge in ipairs(drawn.edges(points, complete, machine, dofile(here .. "/plan_heldout.lua").largest,
+    given.edges or 8)) do
     points[#points + 1] = edge
   end
 end

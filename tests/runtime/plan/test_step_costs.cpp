@@ -154,7 +154,69 @@ TEST(PlannedGraph, TheHostWaitsForTheQueueOfKernels) {
   EXPECT_GT(share(16), 0.85);
 }
 
-// Peaks that one H200 has measured (examples/results/plan_heldout).
+// Rows that the update reads stay in the graph as rows, beside sums of the micro-batches before.
+TEST(PlannedGraph, HoldsRowsWhereTheUpdateReadsThem) {
+  const auto held = [&](const char* mode, int64_t samples, int64_t micro_batches) {
+    Json options = step_of("llama3.2-1b", mode, {{"batch_size", samples}, {"task", "classify"}});
+    options["grad_accum"] = micro_batches;
+    const double eager = step_predicted(options, one_gpu()).memory.peak;
+    options["compile"] = "yes";
+    return step_predicted(options, one_gpu()).memory.peak - eager;
+  };
+  const double parameters = 1235814400;
+  EXPECT_NEAR(held("bookkeeping", 3, 1) / (4 * parameters), 1, 0.05);
+  EXPECT_NEAR(held("materialize", 3, 1) / (12 * parameters), 1, 0.08);
+  EXPECT_NEAR(held("materialize", 3, 2) / (16 * parameters), 1, 0.08);
+}
+
+// What the host launches beside a layer's products.
+TEST(PlannedHost, LaunchesWhatAStepRuns) {
+  const auto host_ms = [&](const char* model, const char* mode, const Json& more, int64_t ranks) {
+    Cluster cluster = one_gpu(/*launch_us=*/100);
+    cluster.gpus = ranks;
+    return step_predicted(step_of(model, mode, more), cluster).time.host_ms;
+  };
+  const double plain = host_ms("llama3.2-1b", "bookkeeping", Json::object(), 1);
+  // Two passes fill every new tensor.
+  EXPECT_GT(host_ms("llama3.2-1b", "flash", Json::object(), 1), 2.5 * plain);
+  EXPECT_GT(host_ms("llama3.2-1b", "bookkeeping", {{"lora_rank", 8}}, 1), 1.5 * plain);
+  // No wrapper has weights in halves: they are cast at each use.
+  EXPECT_GT(host_ms("llama3.2-1b", "bookkeeping", {{"parallel", "none"}}, 1), 1.2 * plain);
+  EXPECT_GT(host_ms("llama3.2-1b", "materialize", Json::object(), 1), 1.3 * plain);
+  // Blocks are gathered twice, the root once; 7 matrices and 2 norms of 16 blocks, a table and a
+  // norm are put into rows.
+  const InStep step;
+  const double units = 17, gathers = 2 * units - 2, tensors = 16 * 9 + 2;
+  const double layers = step.gather * gathers + units * step.reduce + step.reduced_tensor * tensors;
+  EXPECT_NEAR(host_ms("llama3.2-1b", "bookkeeping", Json::object(), 4) - plain,
+              0.1 * step.launch * layers, 0.05 * plain);
+}
+
+TEST(PlannedHost, CappedAndMaskedScoresAreOperationsOfTheirOwn) {
+  const auto host_ms = [&](const Json& more) {
+    return step_predicted(step_of("gemma-3-1b", "none", more), one_gpu(100)).time.host_ms;
+  };
+  const InStep step;
+  const double per_layer = 0.1 * step.launch * 2;              // forward and backward
+  const double fused = host_ms({{"attention_window", 1024}});  // as long as the text: no mask
+  EXPECT_NEAR(host_ms({{"attention_window", 512}}) - fused, 22 * step.masked * per_layer, 0.1);
+  EXPECT_NEAR(host_ms({{"attention_softcap", 50}}) - fused, 26 * step.capped * per_layer, 0.1);
+}
+
+// LibTorch has no kernel for a mask that sums up in a fixed order, which two passes need.
+TEST(StepCosts, TwoPassesMultiplyScoresOfAMaskInFloat32) {
+  const auto forward_ms = [&](const char* mode, int64_t window) {
+    const Json options = step_of("gemma-3-1b", mode, {{"attention_window", window}});
+    return phase_ms(step_predicted(options, one_gpu()), "forward");
+  };
+  const double one_pass = forward_ms("bookkeeping", 512) - forward_ms("bookkeeping", 1024);
+  const double two_passes = forward_ms("flash", 512) - forward_ms("flash", 1024);
+  // 22 local layers, 2 x 4 x 1024 x 1024 scores, 40 bytes of each.
+  const double traffic_ms = 22 * 2 * 4 * 1024.0 * 1024.0 * 40 / 3000e9 * 1e3;
+  EXPECT_GT(two_passes, one_pass + 0.8 * traffic_ms);
+}
+
+// Peaks that one H200 has measured (examples/results/plan_heldout, and points drawn at random).
 TEST(PlannedMemory, IsWhatAGpuHasHeld) {
   struct Measured {
     const char *model, *mode;
@@ -172,16 +234,49 @@ TEST(PlannedMemory, IsWhatAGpuHasHeld) {
       {"llama3.2-1b", "materialize", 2, 768, Json::object(), 1, 27.01},
       // What the micro-batch before has sent is no part of the last one's update.
       {"llama3.2-1b", "flash_bookkeeping", 3, 1024, {{"grad_accum", 2}}, 2, 14.48},
+      // Two passes with a mask keep float32 scores, and the head's gradient until the table's.
+      {"gemma-3-1b", "flash", 2, 2560, {{"optimizer", "sgd"}, {"momentum", 0.9}}, 2, 21.04},
+      {"gemma-3-1b", "flash", 1, 4096, {{"dtype", "bfloat16"}}, 4, 17.76},
+      // The first of them has a place of its own for the gradient of scores, which nobody keeps.
+      {"vaultgemma-1b",
+       "flash",
+       5,
+       768,
+       {{"lora_rank", 16}, {"optimizer", "adam"}, {"wrap", "none"}, {"replicate", 2}},
+       4,
+       12.85},
+      {"llama3.2-1b",
+       "ghost",
+       1,
+       2560,
+       {{"lora_rank", 16}, {"optimizer", "sgd"}, {"grad_accum", 2}, {"compile", "yes"}},
+       1,
+       6.08},
+      // The last block's sums are formed when the unit, here the whole model, has been released.
+      {"llama3.2-1b", "flash", 6, 768, {{"wrap", "none"}}, 8, 11.33},
+      // Micro-batches that do not reduce add to the gradients of those before.
+      {"qwen1.5-1.8b",
+       "bookkeeping",
+       3,
+       512,
+       {{"parallel", "ddp"}, {"optimizer", "sgd"}, {"grad_accum", 2}, {"no_sync", true}},
+       4,
+       17.66},
+      {"llama3.2-1b", "none", 3, 1024, {{"grad_accum", 4}, {"no_sync", true}}, 4, 13.20},
+      // Rows of a graph.
+      {"dit-l/8", "materialize", 7, 1024, {{"task", "denoise"}, {"compile", "yes"}}, 1, 29.34},
+      {"qwen1.5-1.8b", "materialize", 2, 768, {{"task", "classify"}, {"compile", "yes"}}, 1, 41.22},
   };
   for (const Measured& point : points) {
     Json options = step_of(point.model, point.mode, point.more);
-    options["task"] = "lm";
+    if (!options.contains("task")) options["task"] = "lm";
     options["batch_size"] = point.samples;
     options["seq_length"] = point.tokens;
     if (!options.contains("optimizer")) options["optimizer"] = "adamw";
     Cluster cluster = one_gpu();
+    cluster.machine.context_bytes = 68e6;
     cluster.gpus = point.ranks;
-    EXPECT_NEAR(step_predicted(options, cluster).memory.peak / kGiB / point.gib, 1, 0.02)
+    EXPECT_NEAR(step_predicted(options, cluster).memory.peak / kGiB / point.gib, 1, 0.03)
         << point.model << " " << point.mode << " " << point.samples << " x " << point.tokens;
   }
 }

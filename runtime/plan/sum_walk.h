@@ -1,0 +1,51 @@
+// Clipped sums of a step, in forward order: what they add, and what engines then let go of. Of a
+// step that is a CUDA graph, too: what of it stays. Torch-free.
+#pragma once
+
+#include <vector>
+
+#include "runtime/plan/gather_walk.h"
+#include "runtime/plan/gradient_walk.h"
+#include "runtime/plan/layer_bytes.h"
+
+namespace moonshard::plan {
+
+class SumWalk {
+ public:
+  SumWalk(const PlannedModel& model, const EngineWays& ways, const MemorySituation& situation,
+          const std::vector<PlannedUnit>& units, const LayerBytes& bytes, const GatherWalk& gathers,
+          GradientWalk& gradients, MemoryLedger& ledger);
+
+  void all();
+  /// A graph's gradients lie where it was captured, from step to step: beside those of the steps
+  /// before it, and of each that is watched and therefore not replayed. Rows that the update reads
+  /// stay as rows. Returns how many bytes of those.
+  double hold_of_graph();
+  /// A weight that the head shares has its gradient since then.
+  bool is_summed(const PlannedLayer& layer) const;
+
+ private:
+  struct Stretch {
+    const std::vector<PlannedLayer>& layers;
+    const std::vector<LayerWay>& ways;
+  };
+  Stretch stretch(size_t index) const;
+  size_t count() const { return model_.num_stretches(); }
+  bool are_read_by_update(const LayerWay& way) const;
+  bool goes_to_update(const LayerWay& way) const;
+  bool waits_for_reduction(const LayerWay& way) const;
+  double released_with_first() const;
+  void reduce_completed(size_t stretch);
+
+  const PlannedModel& model_;
+  const EngineWays& ways_;
+  const MemorySituation& situation_;
+  const std::vector<PlannedUnit>& units_;
+  const LayerBytes& bytes_;
+  const GatherWalk& gathers_;
+  GradientWalk& gradients_;
+  MemoryLedger& ledger_;
+  bool offloads_ = false;
+};
+
+}  // namespace moonshard::plan
