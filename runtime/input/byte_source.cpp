@@ -33,13 +33,18 @@ namespace {
 class InflatedSource final : public ByteSource {
  public:
   InflatedSource(std::unique_ptr<ByteSource> compressed, std::string where)
-      : compressed_(std::move(compressed)), where_(std::move(where)), input_(128 * 1024) {
+      : compressed_(std::move(compressed)), where_(std::move(where)) {
+    const uint64_t hint = compressed_->size_hint();
+    input_.resize(hint == 0 ? kInputBytes : std::min<uint64_t>(hint, kInputBytes));
     // 15 bits of window; 32 more: zlib or gzip, by the header.
     if (inflateInit2(&state_, 15 + 32) != Z_OK) refuse("zlib cannot start");
   }
   ~InflatedSource() override { inflateEnd(&state_); }
   InflatedSource(const InflatedSource&) = delete;
   InflatedSource& operator=(const InflatedSource&) = delete;
+
+  // JSON shrinks to a tenth or so.
+  uint64_t size_hint() const override { return compressed_->size_hint() * 10; }
 
   size_t read(char* to, size_t capacity) override {
     const auto room = static_cast<uInt>(std::min<size_t>(capacity, 1u << 30));
@@ -59,6 +64,8 @@ class InflatedSource final : public ByteSource {
   }
 
  private:
+  static constexpr size_t kInputBytes = 128 * 1024;
+
   bool take_input() {
     const size_t count = compressed_->read(input_.data(), input_.size());
     state_.next_in = reinterpret_cast<Bytef*>(input_.data());
@@ -155,10 +162,10 @@ std::unique_ptr<ByteSource> read_ahead(std::unique_ptr<ByteSource> source) {
   return std::make_unique<ReadAheadSource>(std::move(source));
 }
 
-OpenText open_text(const std::filesystem::path& path, const ReadControl& control) {
-  constexpr uint64_t kWorthAThread = 1 << 20;  // bytes of a file
-  OpenFile file = open_plain_file(path);
+OpenText open_text(OpenFile file, const ReadControl& control) {
+  constexpr uint64_t kWorthAThread = 1 << 20, kCompressedWorthAThread = 1 << 16;  // bytes of a file
   OpenText text;
+  const std::string where = file.name();
   text.size = file.size();
   char head[2] = {};
   const bool compressed =
@@ -167,8 +174,9 @@ OpenText open_text(const std::filesystem::path& path, const ReadControl& control
   auto source = std::make_unique<FileSource>(std::move(file), control);
   text.file = source.get();
   text.source = std::move(source);
-  if (compressed) text.source = inflated(std::move(text.source), path.string());
-  if (compressed || text.size > kWorthAThread) text.source = read_ahead(std::move(text.source));
+  if (compressed) text.source = inflated(std::move(text.source), where);
+  if (text.size > (compressed ? kCompressedWorthAThread : kWorthAThread))
+    text.source = read_ahead(std::move(text.source));
   return text;
 }
 

@@ -65,7 +65,7 @@ struct OpenText {
 };
 /// Inflated where the file is compressed (by its first bytes), read ahead where it is worth a
 /// thread.
-OpenText open_text(const std::filesystem::path& path, const ReadControl& control);
+OpenText open_text(OpenFile file, const ReadControl& control);
 
 /// Reads ahead in a separate thread, by a block, so that reading and inflating run beside the
 /// parser.

@@ -80,12 +80,12 @@ void JsonStream::skip_container() {
       skip_string();
     } else if (letter == '{' || letter == '[') {
       if (static_cast<size_t>(depth_) + level >= kMaxDepth) {
-        refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
+        refuse_above("nested deeper than", kMaxDepth, "levels");
       }
       closers[level++] = letter == '{' ? '}' : ']';
     } else if (letter == '\0' || letter != closers[level - 1]) {
       --at_;
-      refuse_here("expected the end of a list, got " + got());
+      refuse_letter("expected the end of a list, got ");
     } else if (--level == 0) {
       return;
     }

@@ -46,13 +46,47 @@ JsonStream::JsonStream(ByteSource& source, std::string where, const JsonStreamOp
   buffer_[0] = '\0';
 }
 
-void JsonStream::refuse(const std::string& problem) const {
-  throw IoError(
+IoError JsonStream::error(std::string_view problem) const {
+  return IoError(
       fmt::format("{}: expected JSON, got {}; the file is damaged or foreign", where_, problem));
 }
 
-void JsonStream::refuse_here(const std::string& problem) {
-  refuse(fmt::format("malformed at byte {}: {}", offset() + 1, problem));
+IoError JsonStream::error_at(uint64_t byte, std::string_view problem) const {
+  return error(fmt::format("malformed at byte {}: {}", byte, problem));
+}
+
+void JsonStream::refuse(const std::string& problem) const {
+  throw error(problem);
+}
+
+void JsonStream::refuse_here(std::string_view problem) const {
+  throw error_at(offset() + 1, problem);
+}
+
+void JsonStream::refuse_letter(std::string_view expected, std::string_view behind) const {
+  throw [&] { return error_at(offset() + 1, fmt::format("{}{}{}", expected, got(), behind)); }();
+}
+
+void JsonStream::refuse_text(std::string_view before, std::string_view text,
+                             std::string_view behind) const {
+  throw [&] { return error(fmt::format("{}{}{}", before, text, behind)); }();
+}
+
+void JsonStream::refuse_above(std::string_view what, uint64_t limit, std::string_view unit) const {
+  throw [&] { return error(fmt::format("{} {} {}", what, limit, unit)); }();
+}
+
+void JsonStream::refuse_number() const {
+  throw [&] {
+    return error_at(offset() + 1, fmt::format("expected a number, got '{}'", text_.substr(0, 40)));
+  }();
+}
+
+void JsonStream::refuse_word(std::string_view word, uint64_t place) const {
+  throw [&] {
+    return error_at(place, word.empty() ? "expected a value, got " + got()
+                                        : fmt::format("expected a value, got '{}'", word));
+  }();
 }
 
 // Makes room behind the bytes that are still needed (from *keep, or from here) and fills it.
@@ -62,7 +96,7 @@ bool JsonStream::refill(const char** keep) {
   const size_t kept = static_cast<size_t>(end_ - from),
                before_here = static_cast<size_t>(at_ - from);
   if (kept > options_.max_string_bytes) {
-    refuse(fmt::format("a string of more than {} bytes", options_.max_string_bytes));
+    refuse_above("a string of more than", options_.max_string_bytes, "bytes");
   }
   base_ += static_cast<uint64_t>(from - buffer_.data());
   if (kept > 0) std::memmove(buffer_.data(), from, kept);
@@ -98,7 +132,7 @@ char JsonStream::need() {
   return *at_;
 }
 
-std::string JsonStream::got() {
+std::string JsonStream::got() const {
   if (at_ == end_) return "the end of the text";
   const auto letter = static_cast<unsigned char>(*at_);
   return letter >= 0x20 && letter < 0x7F ? fmt::format("'{}'", *at_)
@@ -106,7 +140,7 @@ std::string JsonStream::got() {
 }
 
 JsonToken JsonStream::open(bool object) {
-  if (depth_ >= kMaxDepth) refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
+  if (depth_ >= kMaxDepth) refuse_above("nested deeper than", kMaxDepth, "levels");
   ++at_;
   is_object_[static_cast<size_t>(++depth_)] = object;
   if (object && options_.refuse_duplicates) {
@@ -126,7 +160,7 @@ JsonToken JsonStream::close(char bracket) {
 }
 
 char JsonStream::read_colon() {
-  if (peek() != ':') refuse_here("expected ':' after a key, got " + got());
+  if (peek() != ':') refuse_letter("expected ':' after a key, got ");
   ++at_;
   return peek();
 }
@@ -137,11 +171,11 @@ JsonToken JsonStream::next() {
   if (expect_ == Expect::CommaOrEnd) {
     if (depth_ == 0) {
       if (at_ == end_) return JsonToken::End;
-      refuse_here("expected the end of the text, got " + got());
+      refuse_letter("expected the end of the text, got ");
     }
     const bool object = is_object_[static_cast<size_t>(depth_)];
     if (letter == (object ? '}' : ']')) return close(letter);
-    if (letter != ',') refuse_here("expected ',' or the end of a list, got " + got());
+    if (letter != ',') refuse_letter("expected ',' or the end of a list, got ");
     ++at_;
     letter = peek();
     if (object) return read_key();
@@ -152,7 +186,7 @@ JsonToken JsonStream::next() {
 }
 
 JsonToken JsonStream::read_key() {
-  if (*at_ != '"') refuse_here("expected a key in quotes, got " + got());
+  if (*at_ != '"') refuse_letter("expected a key in quotes, got ");
   ++at_;
   read_string();
   if (options_.refuse_duplicates) note_key();
@@ -172,9 +206,9 @@ void JsonStream::note_key() {
   } else {
     is_new = keys.many.insert(hash).second;
   }
-  if (!is_new) refuse(fmt::format("duplicate key '{}'", text_.substr(0, 80)));
+  if (!is_new) refuse_text("duplicate key '", text_.substr(0, 80), "'");
   if (keys.many.size() > options_.max_keys) {
-    refuse(fmt::format("an object of more than {} keys", options_.max_keys));
+    refuse_above("an object of more than", options_.max_keys, "keys");
   }
 }
 
@@ -202,13 +236,12 @@ void JsonStream::read_string() {
     at_ = at;
     if (*at == '"') break;
     if (*at == '\\') return read_escaped(start);
-    if (at != end_) refuse_here("a string holds " + got() + ", which must be escaped");
+    if (at != end_) refuse_letter("a string holds ", ", which must be escaped");
     if (!refill(&start)) refuse_here("the text ends within a string");
   }
   text_ = std::string_view(start, static_cast<size_t>(at_ - start));
   if (text_.size() > options_.max_string_bytes) {
-    refuse(
-        fmt::format("a string of {} bytes, allowed {}", text_.size(), options_.max_string_bytes));
+    refuse_above("a string of more than", options_.max_string_bytes, "bytes");
   }
   ++at_;
 }
@@ -221,14 +254,14 @@ void JsonStream::read_escaped(const char* start) {
     scratch_.append(at_, at);
     at_ = at;
     if (scratch_.size() > options_.max_string_bytes) {
-      refuse(fmt::format("a string of more than {} bytes", options_.max_string_bytes));
+      refuse_above("a string of more than", options_.max_string_bytes, "bytes");
     }
     if (*at == '"') break;
     if (*at == '\\') {
       ++at_;
       read_escape();
     } else if (at != end_) {
-      refuse_here("a string holds " + got() + ", which must be escaped");
+      refuse_letter("a string holds ", ", which must be escaped");
     } else if (!refill(nullptr)) {
       refuse_here("the text ends within a string");
     }
@@ -246,7 +279,7 @@ void JsonStream::read_escape() {
     scratch_ += kMeanings[place];
     return;
   }
-  if (letter != 'u') refuse_here("expected an escape such as \\n, got " + got());
+  if (letter != 'u') refuse_letter("expected an escape such as \\n, got ");
   ++at_;
   unsigned code = read_hex4();
   if (code >= 0xD800 && code < 0xDC00) {  // the first half of a pair
@@ -269,7 +302,7 @@ unsigned JsonStream::read_hex4() {
     const char letter = need();
     const char low = static_cast<char>(letter | 0x20);
     if (!is_digit(letter) && !(low >= 'a' && low <= 'f')) {
-      refuse_here("expected four hexadecimal digits after \\u, got " + got());
+      refuse_letter("expected four hexadecimal digits after \\u, got ");
     }
     code = code * 16 + static_cast<unsigned>(is_digit(letter) ? letter - '0' : low - 'a' + 10);
   }
@@ -290,9 +323,9 @@ JsonToken JsonStream::read_number() {
     return JsonToken::Number;
   }
   const std::optional<double> number = parse_json_number(text_);
-  if (!number) refuse_here(fmt::format("expected a number, got '{}'", text_.substr(0, 40)));
+  if (!number) refuse_number();
   if (!std::isfinite(*number) && !options_.allow_nan) {
-    refuse(fmt::format("number {} does not fit a double", text_.substr(0, 40)));
+    refuse_text("number ", text_.substr(0, 40), " does not fit a double");
   }
   number_ = *number;
   return JsonToken::Number;
@@ -315,8 +348,7 @@ JsonToken JsonStream::read_word() {
     text_ = text == "NaN" ? "NaN" : "Infinity";
     return JsonToken::Number;
   }
-  refuse(fmt::format("malformed at byte {}: expected a value, got {}", place,
-                     size > 0 ? fmt::format("'{}'", text) : got()));
+  refuse_word(text, place);
 }
 
 }  // namespace moonshard

@@ -72,8 +72,19 @@ class JsonStream {
 
   char peek();
   bool refill(const char** keep);
-  [[noreturn]] void refuse_here(const std::string& problem);
-  std::string got();
+  // A refusal should be cheap, for the fuzzers' sake: no temporary lives where it is thrown or in
+  // the functions above, so that there is nothing to clean up on its way.
+  IoError error(std::string_view problem) const;
+  IoError error_at(uint64_t byte, std::string_view problem) const;
+  [[noreturn]] void refuse_here(std::string_view problem) const;
+  [[noreturn]] void refuse_letter(std::string_view expected, std::string_view behind = "") const;
+  [[noreturn]] void refuse_text(std::string_view before, std::string_view text,
+                                std::string_view behind) const;
+  [[noreturn]] void refuse_above(std::string_view what, uint64_t limit,
+                                 std::string_view unit) const;
+  [[noreturn]] void refuse_number() const;
+  [[noreturn]] void refuse_word(std::string_view word, uint64_t place) const;
+  std::string got() const;
   JsonToken open(bool object);
   JsonToken close(char bracket);
   JsonToken read_value(char first);

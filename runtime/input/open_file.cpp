@@ -72,6 +72,11 @@ std::optional<fs::path> resolved_inside(const fs::path& folder, const fs::path& 
 }  // namespace
 
 size_t OpenFile::read(char* to, size_t capacity) {
+  if (descriptor_.number() < 0) {
+    const size_t count = bytes_.substr(at_).copy(to, capacity);
+    at_ += count;
+    return count;
+  }
   for (;;) {
     const ssize_t count = ::read(descriptor_.number(), to, capacity);
     if (count >= 0) return static_cast<size_t>(count);
@@ -80,26 +85,29 @@ size_t OpenFile::read(char* to, size_t capacity) {
 }
 
 void OpenFile::seek(uint64_t offset) {
+  if (descriptor_.number() < 0) {
+    at_ = static_cast<size_t>(std::min<uint64_t>(offset, bytes_.size()));
+    return;
+  }
   if (lseek(descriptor_.number(), static_cast<off_t>(offset), SEEK_SET) < 0) {
     throw_unreadable(name_, std::strerror(errno));
   }
 }
 
 std::string OpenFile::read_all(size_t max_bytes) {
-  std::string text;
-  // One byte more than the size said, so that the end is seen without a second growth.
-  size_t room = static_cast<size_t>(std::min<uint64_t>(size_, max_bytes)) + 1;
+  std::string text(static_cast<size_t>(std::min<uint64_t>(size_, max_bytes)), '\0');
+  text.resize(read(text.data(), text.size()));
+  // What came after it was opened; mostly nothing, which only a read can tell. Apart from the text:
+  // to grow and clear that for every small file would cost more than all else.
+  char more[16384];
   for (;;) {
-    const size_t before = text.size();
-    text.resize(before + room);
-    const size_t count = read(text.data() + before, room);
-    text.resize(before + count);
+    const size_t count = read(more, sizeof more);
+    if (count == 0) return text;
+    text.append(more, count);
     if (text.size() > max_bytes) {
       throw IoError(fmt::format("{}: expected at most {} bytes, got more; it is not a record",
                                 name_, max_bytes));
     }
-    if (count == 0) return text;
-    room = 65536;
   }
 }
 

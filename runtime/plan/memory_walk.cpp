@@ -209,11 +209,16 @@ class Walk {
       const bool holds = is_private && (pass == 0 || ways_.block[group.layers[0]].joins);
       // Products: the gradient of the input is made from that of the outputs.
       add(Holder::OutputGradients, unit * group.in * (group.layers.size() > 1 ? 2 : 1));
-      if (again) {
+      // The product, and the gradients of its factors: beside these where another pass needs them,
+      // else in their place and in that of the product's gradient (blocks/linear.cpp).
+      const auto make_again = [&] {
+        if (!stays) free(Holder::Activations, unit * groups_[i - 1].out);
         add(Holder::Activations, unit * group.in);
         add(Holder::OutputGradients, unit * std::max(0.0, groups_[i - 1].out - group.in));
-      }
+      };
+      if (again && stays) make_again();
       if (i + 1 == groups_.size()) launch(pass);
+      if (again && !stays) make_again();
       for (auto layer = group.layers.rbegin(); layer != group.layers.rend(); ++layer) {
         const PlannedLayer& own = model_.block[*layer];
         if (sums_in_backward(pass) && !holds)
@@ -253,7 +258,7 @@ class Walk {
           add(Holder::OutputGradients, made);
           if (!model_.fused) free(Holder::OutputGradients, unit * group.in);
         }
-        if (!stays) free(Holder::Activations, before);
+        if (!stays && !again) free(Holder::Activations, before);
       }
     }
     for (size_t i = 0; i < model_.block.size(); ++i) {

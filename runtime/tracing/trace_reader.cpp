@@ -64,16 +64,15 @@ bool is_modelled_collective(std::string_view name) {
 
 class EventsReader {
  public:
-  EventsReader(const std::filesystem::path& file, const ReadControl& control,
-               const TraceReadLimits& limits)
+  EventsReader(OpenFile file, const ReadControl& control, const TraceReadLimits& limits)
       : control_(control), limits_(limits), names_(kMaxNames) {
-    data_.file = file.string();
-    source_ = open_text(file, control);
+    data_.file = file.name();
+    source_ = open_text(std::move(file), control);
     JsonStreamOptions options;
     options.max_bytes = limits.max_text_bytes;
     options.refuse_duplicates = false;
     options.allow_nan = true;
-    stream_.emplace(*source_.source, file.string(), options);
+    stream_.emplace(*source_.source, data_.file, options);
   }
 
   TraceData read() {
@@ -390,7 +389,11 @@ class EventsReader {
 
 TraceData read_events(const std::filesystem::path& file, const ReadControl& control,
                       const TraceReadLimits& limits) {
-  return EventsReader(file, control, limits).read();
+  return read_events(open_plain_file(file), control, limits);
+}
+
+TraceData read_events(OpenFile file, const ReadControl& control, const TraceReadLimits& limits) {
+  return EventsReader(std::move(file), control, limits).read();
 }
 
 }  // namespace moonshard::tracing

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "runtime/input/control.h"
+#include "runtime/input/open_file.h"
 #include "runtime/tracing/trace_data.h"
 
 namespace moonshard::tracing {
@@ -18,5 +19,7 @@ struct TraceReadLimits {
 /// Plain or compressed (gzip). Throws IoError where it is no trace.
 TraceData read_events(const std::filesystem::path& file, const ReadControl& control = {},
                       const TraceReadLimits& limits = {});
+/// The same of a file that is open.
+TraceData read_events(OpenFile file, const ReadControl& control, const TraceReadLimits& limits);
 
 }  // namespace moonshard::tracing

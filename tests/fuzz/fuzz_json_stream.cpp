@@ -19,6 +19,7 @@ class TornSource final : public ByteSource {
     text_.remove_prefix(count);
     return count;
   }
+  uint64_t size_hint() const override { return text_.size(); }
 
  private:
   std::string_view text_;

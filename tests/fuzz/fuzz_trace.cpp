@@ -7,10 +7,12 @@
 using namespace moonshard;
 using namespace moonshard::viewer;
 
-static void find_path(const std::filesystem::path& file) {
-  tracing::TraceReadLimits limits;
-  limits.max_text_bytes = 1 << 20;
-  const tracing::TraceData trace = tracing::read_events(file, {}, limits);
+namespace {
+
+constexpr uint64_t kMaxTextBytes = 1 << 20;  // bombs end early
+constexpr const char* kName = "trace.rank1.json";
+
+void check(const tracing::TraceData& trace) {
   const tracing::HostLabels labels = tracing::label_hosts(trace);
   for (const tracing::StepWindow& step : tracing::find_steps(trace)) {
     const tracing::CriticalPath path =
@@ -24,28 +26,37 @@ static void find_path(const std::filesystem::path& file) {
   }
 }
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::filesystem::path path = write_input("trace.rank1.json", as_text(data, size));
-  refuse_or_read([&] { find_path(path); });
-  return refuse_or_read([&] {
-    TraceLimits limits;
-    limits.max_text_bytes = 1 << 20;  // bombs end early
-    const Trace trace = read_trace({path}, {}, limits);
-    for (const TraceLane& lane : trace.lanes) {
-      for (const TraceRow& row : lane.rows) {
-        for (size_t i = 0; i < row.size(); ++i) {
-          if (row.name[i] >= trace.names.size()) std::abort();
-          if (row.category[i] >= trace.categories.size()) std::abort();
-          if (!(row.start_us[i] >= 0) || !(row.length_us[i] >= 0)) std::abort();
-          if (i > 0 &&
-              row.start_us[i - 1] + static_cast<double>(row.length_us[i - 1]) > row.start_us[i]) {
-            std::abort();
-          }
+void check(const Trace& trace) {
+  for (const TraceLane& lane : trace.lanes) {
+    for (const TraceRow& row : lane.rows) {
+      for (size_t i = 0; i < row.size(); ++i) {
+        if (row.name[i] >= trace.names.size()) std::abort();
+        if (row.category[i] >= trace.categories.size()) std::abort();
+        if (!(row.start_us[i] >= 0) || !(row.length_us[i] >= 0)) std::abort();
+        if (i > 0 &&
+            row.start_us[i - 1] + static_cast<double>(row.length_us[i - 1]) > row.start_us[i]) {
+          std::abort();
         }
       }
     }
-    for (const TraceCounter& counter : trace.counters) {
-      if (counter.time_us.size() != counter.value.size()) std::abort();
-    }
-  });
+  }
+  for (const TraceCounter& counter : trace.counters) {
+    if (counter.time_us.size() != counter.value.size()) std::abort();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes = as_text(data, size);
+  tracing::TraceReadLimits limits;
+  TraceLimits view_limits;
+  limits.max_text_bytes = view_limits.max_text_bytes = kMaxTextBytes;
+  if (wants_file(bytes)) {
+    const std::filesystem::path path = write_input(kName, bytes);
+    refuse_or_read([&] { check(tracing::read_events(path, {}, limits)); });
+    refuse_or_read([&] { check(read_trace({path}, {}, view_limits)); });
+  }
+  refuse_or_read([&] { check(tracing::read_events(OpenFile(bytes, kName), {}, limits)); });
+  return refuse_or_read([&] { check(read_trace(OpenFile(bytes, kName), {}, view_limits)); });
 }

@@ -8,6 +8,7 @@
 
 #include "runtime/input/control.h"
 #include "runtime/input/json_stream.h"
+#include "runtime/input/open_file.h"
 #include "runtime/records/csv.h"
 #include "viewer/data/run_data.h"
 
@@ -18,6 +19,8 @@ namespace moonshard::viewer {
 /// at all (no readable sweep.json); a damaged point becomes one with status "unreadable" and the
 /// reason.
 RunData read_run(const std::filesystem::path& folder, const ReadControl& control = {});
+/// The same of a folder that is open.
+RunData read_run_in(const InsideFolder& inside, const ReadControl& control = {});
 
 /// What the panels of one point show, from its result.json and the files beside it. Throws IoError
 /// when the result cannot be read; a point without one has empty parts.
@@ -30,8 +33,10 @@ PointDetail read_result_detail(JsonStream& stream);
 /// The end of a log; when the beginning was cut, the first line says so. Throws IoError for what is
 /// no plain file or leads out of its folder.
 std::string read_log(const std::filesystem::path& path, size_t max_bytes = 16u << 20);
+std::string read_log(OpenFile file, size_t max_bytes);
 
 /// A table. Throws IoError for more than 64 MiB, a million rows or eight million cells.
 records::CsvTable read_table(const std::filesystem::path& path);
+records::CsvTable read_table(OpenFile file);
 
 }  // namespace moonshard::viewer

@@ -195,10 +195,14 @@ class TableFiller {
 }  // namespace
 
 RunData read_run(const fs::path& folder, const ReadControl& control) {
+  return read_run_in(InsideFolder(folder), control);
+}
+
+RunData read_run_in(const InsideFolder& inside, const ReadControl& control) {
+  const fs::path& folder = inside.path();
   RunData run;
   run.path = folder.string();
   run.name = folder.filename().string();
-  const InsideFolder inside(folder);
   const std::string sweep = read_sweep_text(folder, inside);
   Cells common;
   const std::vector<PlannedPoint> planned =

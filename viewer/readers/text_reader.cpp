@@ -49,7 +49,10 @@ TableWidth measure(std::string_view text) {
 }  // namespace
 
 std::string read_log(const fs::path& path, size_t max_bytes) {
-  OpenFile file = open_in_its_folder(path);
+  return read_log(open_in_its_folder(path), max_bytes);
+}
+
+std::string read_log(OpenFile file, size_t max_bytes) {
   const uint64_t start = file.size() > max_bytes ? file.size() - max_bytes : 0;
   file.seek(start);
   std::string text(static_cast<size_t>(std::min<uint64_t>(file.size(), max_bytes)), '\0');
@@ -69,14 +72,17 @@ std::string read_log(const fs::path& path, size_t max_bytes) {
 }
 
 records::CsvTable read_table(const fs::path& path) {
-  OpenFile file = open_in_its_folder(path);
+  return read_table(open_in_its_folder(path));
+}
+
+records::CsvTable read_table(OpenFile file) {
   const std::string text = file.read_all(kMaxTableBytes);
   const TableWidth width = measure(text);
   if (width.widest > kMaxColumns) {
     throw IoError(fmt::format("{}: expected at most {} columns, got {}; it is not a table",
-                              path.string(), kMaxColumns, width.widest));
+                              file.name(), kMaxColumns, width.widest));
   }
-  return records::parse_csv(text, path.string(), std::min(kMaxRows, kMaxCsvCells / width.header));
+  return records::parse_csv(text, file.name(), std::min(kMaxRows, kMaxCsvCells / width.header));
 }
 
 }  // namespace moonshard::viewer

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/input/control.h"
+#include "runtime/input/open_file.h"
 
 namespace moonshard::viewer {
 
@@ -66,5 +67,7 @@ struct MemorySnapshot {
 /// Reads a file of torch.cuda.memory._dump_snapshot or of moonshard's memory_history. Throws
 /// IoError when it is no snapshot. Nothing in the pickle is executed.
 MemorySnapshot read_snapshot(const std::filesystem::path& path, const ReadControl& control = {});
+/// The same of a file that is open.
+MemorySnapshot read_snapshot(OpenFile file, const ReadControl& control = {});
 
 }  // namespace moonshard::viewer

@@ -17,15 +17,13 @@ class PickleInput {
  public:
   PickleInput(ByteSource& source, std::string where, uint64_t max_bytes)
       : source_(source), where_(std::move(where)), max_bytes_(max_bytes) {
-    buffer_.resize(kBufferBytes);
+    const uint64_t hint = source.size_hint();
+    buffer_.resize(hint == 0 ? kBufferBytes
+                             : std::clamp<uint64_t>(hint, kSmallestBuffer, kBufferBytes));
   }
 
   /// Names the file and the byte.
-  [[noreturn]] void refuse(const std::string& problem) const {
-    throw IoError(
-        fmt::format("{}: expected a pickle, got {} at byte {}; the file is damaged or foreign",
-                    where_, problem, base_ + at_));
-  }
+  [[noreturn]] void refuse(std::string_view problem) const { throw error(problem); }
 
   /// The next bytes of the file, in one piece; valid until the next call.
   const char* bytes(size_t count) {
@@ -54,7 +52,13 @@ class PickleInput {
   }
 
  private:
-  static constexpr size_t kBufferBytes = 256 * 1024;
+  static constexpr size_t kBufferBytes = 256 * 1024, kSmallestBuffer = 1024;
+
+  IoError error(std::string_view problem) const {
+    return IoError(
+        fmt::format("{}: expected a pickle, got {} at byte {}; the file is damaged or foreign",
+                    where_, problem, base_ + at_));
+  }
 
   void fill(size_t count) {
     std::memmove(buffer_.data(), buffer_.data() + at_, end_ - at_);

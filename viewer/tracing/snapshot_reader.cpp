@@ -328,6 +328,7 @@ class ReportingSource final : public ByteSource {
                     static_cast<double>(source_.size_hint() + 1));
     return source_.read(to, capacity);
   }
+  uint64_t size_hint() const override { return source_.size_hint(); }
 
  private:
   FileSource source_;
@@ -337,16 +338,19 @@ class ReportingSource final : public ByteSource {
 }  // namespace
 
 MemorySnapshot read_snapshot(const fs::path& path, const ReadControl& control) {
-  ReportingSource source(open_plain_file(path), control);
+  return read_snapshot(open_plain_file(path), control);
+}
+
+MemorySnapshot read_snapshot(OpenFile file, const ReadControl& control) {
+  const std::string where = file.name();
+  ReportingSource source(std::move(file), control);
   History history;
-  const PickleData data = read_pickle(source, path.string(), {}, [&](const auto&... entry) {
-    return take_event(entry..., history);
-  });
+  const PickleData data = read_pickle(
+      source, where, {}, [&](const auto&... entry) { return take_event(entry..., history); });
   const PickleValue& root = data.root();
   if (root.kind != Kind::List && data.get(root, "segments").kind != Kind::List) {
-    throw IoError(
-        fmt::format("{}: expected a memory snapshot with segments, got a pickle of something else",
-                    path.string()));
+    throw IoError(fmt::format(
+        "{}: expected a memory snapshot with segments, got a pickle of something else", where));
   }
   MemorySnapshot snapshot = Summary(data, control).take(std::move(history));
   control.report(1);

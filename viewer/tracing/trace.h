@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/input/control.h"
+#include "runtime/input/open_file.h"
 
 namespace moonshard::viewer {
 
@@ -65,5 +66,7 @@ struct TraceLimits {
 /// damaged further on gives what came before, and a line in problems.
 Trace read_trace(const std::vector<std::filesystem::path>& files, const ReadControl& control = {},
                  const TraceLimits& limits = {});
+/// The same of one file that is open.
+Trace read_trace(OpenFile file, const ReadControl& control, const TraceLimits& limits);
 
 }  // namespace moonshard::viewer

@@ -184,19 +184,15 @@ class EventReader {
 // Reads one file into the trace.
 class FileReader {
  public:
-  FileReader(const fs::path& path, RawTrace& trace, const ReadControl& control, double before,
+  FileReader(OpenFile file, RawTrace& trace, const ReadControl& control, double before,
              double share)
-      : name_(path.filename().string()),
-        trace_(trace),
-        control_(control),
-        before_(before),
-        share_(share) {
-    text_ = open_text(path, control);
+      : where_(file.name()), trace_(trace), control_(control), before_(before), share_(share) {
+    text_ = open_text(std::move(file), control);
     JsonStreamOptions options;
     options.max_bytes = trace.limits.max_text_bytes;
     options.refuse_duplicates = false;  // costs time, and an event of two names harms nobody
     options.allow_nan = true;
-    stream_.emplace(*text_.source, path.string(), options);
+    stream_.emplace(*text_.source, where_, options);
   }
 
   void read() {
@@ -211,10 +207,11 @@ class FileReader {
 
  private:
   int64_t rank_in_name() const {
-    const size_t place = name_.find("rank");
-    if (place == std::string::npos) return -1;
+    const std::string_view name = std::string_view(where_).substr(where_.rfind('/') + 1);
+    const size_t place = name.find("rank");
+    if (place == std::string_view::npos) return -1;
     int64_t rank = -1;
-    std::from_chars(name_.data() + place + 4, name_.data() + name_.size(), rank);
+    std::from_chars(name.data() + place + 4, name.data() + name.size(), rank);
     return std::max<int64_t>(rank, -1);
   }
 
@@ -286,7 +283,7 @@ class FileReader {
     }
   }
 
-  std::string name_;
+  std::string where_;
   RawTrace& trace_;
   const ReadControl& control_;
   double before_, share_;
@@ -294,6 +291,13 @@ class FileReader {
   std::optional<JsonStream> stream_;
   bool found_events_ = false;
 };
+
+Trace finish(RawTrace raw, const ReadControl& control) {
+  control.check();
+  Trace trace = make_trace(std::move(raw));
+  control.report(1);
+  return trace;
+}
 
 }  // namespace
 
@@ -303,12 +307,16 @@ Trace read_trace(const std::vector<fs::path>& files, const ReadControl& control,
   for (size_t i = 0; i < files.size(); ++i) {
     control.check();
     const double share = 0.9 / static_cast<double>(files.size());
-    FileReader(files[i], raw, control, share * static_cast<double>(i), share).read();
+    FileReader(open_plain_file(files[i]), raw, control, share * static_cast<double>(i), share)
+        .read();
   }
-  control.check();
-  Trace trace = make_trace(std::move(raw));
-  control.report(1);
-  return trace;
+  return finish(std::move(raw), control);
+}
+
+Trace read_trace(OpenFile file, const ReadControl& control, const TraceLimits& limits) {
+  RawTrace raw(limits);
+  FileReader(std::move(file), raw, control, 0, 0.9).read();
+  return finish(std::move(raw), control);
 }
 
 }  // namespace moonshard::viewer

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/disk.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/utf8.h"
 
@@ -322,7 +323,7 @@ void read_documents(const DocumentFile& file, bool replace, DocumentCounts& coun
     });
   }
   struct stat status {};
-  const bool same = ::stat(file.path.c_str(), &status) == 0 && status.st_size == file.bytes &&
+  const bool same = disk().stat(file.path.c_str(), status) == 0 && status.st_size == file.bytes &&
                     change_time(status) == file.changed_ns;
   if (!same) {
     throw IoError(fmt::format(

@@ -159,5 +159,30 @@ TEST(TextReader, reads_tables_and_refuses_those_that_would_fill_memory) {
   EXPECT_TRUE(contains(io_error_of([&] { read_table(path); }), "rows"));
 }
 
+TEST(TextReader, reads_bytes_in_memory_like_the_file_of_them) {
+  TemporaryFolder root;
+  const std::string text = "a,b\n1,2\n3,4\ntorn";
+  const fs::path path = root.path() / "t.csv";
+  write_text(path, text);
+  EXPECT_EQ(read_table(OpenFile(text, "t.csv")).rows, read_table(path).rows);
+  EXPECT_EQ(read_log(OpenFile(text, "t.csv"), 100), text);
+  EXPECT_EQ(read_log(OpenFile(text, "t.csv"), 10), read_log(path, 10));
+  EXPECT_TRUE(contains(io_error_of([&] { OpenFile(text, "t.csv").read_all(text.size() - 1); }),
+                       "t.csv: expected at most"));
+}
+
+TEST(OpenFile, reads_what_was_added_after_it_was_opened_up_to_the_limit) {
+  TemporaryFolder root;
+  const fs::path path = root.path() / "log.txt";
+  const std::string first(100, 'a'), more(50'000, 'b');
+  for (const size_t limit : {first.size() + more.size(), first.size() + more.size() - 1}) {
+    write_text(path, first);
+    OpenFile file = open_plain_file(path);
+    write_text(path, first + more);
+    const std::string error = io_error_of([&] { EXPECT_EQ(file.read_all(limit), first + more); });
+    EXPECT_EQ(error.empty(), limit == first.size() + more.size()) << error;
+  }
+}
+
 }  // namespace
 }  // namespace moonshard::viewer

@@ -100,6 +100,27 @@ TEST_F(TraceReader, reads_compressed_text_like_plain_text) {
   EXPECT_EQ(error, "");
 }
 
+TEST_F(TraceReader, reads_bytes_in_memory_like_the_file_of_them) {
+  std::string text;
+  write_kineto_text({50, 0}, [&](const std::string& part) { text += part; });
+  const fs::path plain = write("trace.rank3.json", text);
+  const Trace expected = read_trace({plain});
+  const std::string error = io_error_of([&] {
+    for (const fs::path& path : {plain, gzip(write("packed.rank3.json", text))}) {
+      const std::string bytes = read_bytes(path);
+      const Trace trace = read_trace(OpenFile(bytes, path.string()), {}, {});
+      EXPECT_EQ(trace.num_events, expected.num_events);
+      ASSERT_EQ(trace.lanes.size(), expected.lanes.size());
+      for (size_t i = 0; i < trace.lanes.size(); ++i) {
+        EXPECT_EQ(trace.lanes[i].rank, expected.lanes[i].rank);
+        EXPECT_EQ(trace.lanes[i].rows[0].start_us, expected.lanes[i].rows[0].start_us);
+      }
+    }
+  });
+  if (contains(error, "built without zlib")) GTEST_SKIP() << error;
+  EXPECT_EQ(error, "");
+}
+
 TEST_F(TraceReader, puts_ranks_on_one_axis) {
   const auto file = [&](int rank, const std::string& base, double start) {
     return write(fmt::format("trace.rank{}.json", rank),
