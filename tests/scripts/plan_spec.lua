@@ -39,6 +39,9 @@ describe("ms.plan", function()
     assert.is_true(math.abs(run.gpu_hours - 8 * 100 * plan.best.step_ms / 3.6e6) < 1e-9)
     assert.is_true(math.abs(run.price - 2 * run.gpu_hours) < 1e-9)
     assert.is_true(run.epsilon > 0)
+    -- By the accountant that the training would ask: RDP's bound is a looser one.
+    local loose = ms.plan(with { mode = "bookkeeping", examples = 6400, epochs = 1, keep = 1, accountant = "rdp" }).best.run.epsilon
+    assert.is_true(loose > 1.01 * run.epsilon)
   end)
 
   it("says why nothing fits", function()
