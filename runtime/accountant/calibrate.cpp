@@ -81,18 +81,14 @@ struct SigmaEnd {
 // line through the logarithms of both ends finds it in a few.
 double narrowed_sigma(Evaluator& evaluate, GaussianPhase phase, SigmaEnd low, SigmaEnd high,
                       double target, double tolerance) {
-  int same_end = 0;  // how often in a row: above 0 it was `high`
   while (target - high.epsilon > tolerance && high.sigma - low.sigma > 1e-14 * high.sigma) {
     double share =
         std::log(low.epsilon / (target - tolerance / 2)) / std::log(low.epsilon / high.epsilon);
     // Where the line says nothing, and never onto an end: the bracket must shrink from both sides.
-    const bool is_line = std::isfinite(share) && std::abs(same_end) < 3;
-    share = is_line ? std::clamp(share, 0.02, 0.98) : 0.5;
+    share = std::isfinite(share) ? std::clamp(share, 0.02, 0.98) : 0.5;
     phase.sigma = low.sigma * std::pow(high.sigma / low.sigma, share);
     const SigmaEnd middle{phase.sigma, evaluate(phase)};
-    const bool fits = middle.epsilon <= target;
-    (fits ? high : low) = middle;
-    same_end = fits == (same_end > 0) && is_line ? same_end + (fits ? 1 : -1) : fits ? 1 : -1;
+    (middle.epsilon <= target ? high : low) = middle;
   }
   return high.sigma;
 }
@@ -112,9 +108,8 @@ double calibrate_sigma(const std::string& method, double q, double steps, double
   Evaluator evaluate(method, delta, target_epsilon, options.beside);
   const double tolerance = evaluate.tolerance(options, target_epsilon);
   if (q == 0 || steps == 0) return 0;  // no data is used
-  if (method == "pld" || method == "prv") {
-    // Renyi's bound needs a little more noise, and is quick: the search starts there. Grids of much
-    // less noise are the slowest.
+  if (method == "pld") {
+    // Renyi's bound needs a little more noise, and is quick: the search starts there.
     double high = 20;
     try {
       high = calibrate_sigma("rdp", q, steps, delta, target_epsilon, {.beside = options.beside});
@@ -123,11 +118,10 @@ double calibrate_sigma(const std::string& method, double q, double steps, double
     double reached = evaluate({q, high, steps});
     while (reached > target_epsilon && high <= kMostSigma)
       high *= 2, reached = evaluate({q, high, steps});
-    double step = 0.92, low = step * high, above = evaluate({q, low, steps});
+    double low = high / 2, above = evaluate({q, low, steps});
     while (above <= target_epsilon && low > 1e-3) {
       high = low, reached = above;
-      step = std::max(0.5, step * step);
-      low *= step, above = evaluate({q, low, steps});
+      low /= 2, above = evaluate({q, low, steps});
     }
     if (high <= kMostSigma) {
       high = narrowed_sigma(evaluate, {q, high, steps}, {low, above}, {high, reached},
@@ -136,8 +130,7 @@ double calibrate_sigma(const std::string& method, double q, double steps, double
       return high;
     }
   }
-  // Of the quick methods. Doubling from 20, then bisection: Opacus's search, so that answers can be
-  // compared.
+  // Doubling from 20, then bisection: Opacus's search, so that answers can be compared.
   double low = 0, high = 10, reached = INFINITY;
   while (reached > target_epsilon) {
     high *= 2;
