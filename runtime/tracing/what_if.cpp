@@ -273,10 +273,9 @@ class Prediction {
   // What the trace took of the host, for each operator and call that it noted: so much that the
   // graph without it gives the step that was measured. What remains is taken as a share of all.
   void predict_measured() {
-    const auto as_it_is = [](const HostSegment&) { return 1.0; };
     const std::vector<double> as_traced(graph_.nodes.size(), 1);
     const auto length = [&](double overhead_us) {
-      return pass(ScaledHost(labels_, as_it_is, overhead_us), as_traced, overhead_us);
+      return pass(unchanged_host(overhead_us), as_traced, overhead_us);
     };
     double low = 0, high = kMostOverhead;
     // Where even a fast host does not explain it, the device itself was slower in the trace.
@@ -285,8 +284,6 @@ class Prediction {
         const double middle = (low + high) / 2;
         (length(middle) > changes_.measured_us ? low : high) = middle;
       }
-    } else {
-      low = 0;
     }
     // A step that its device bounds does not show what the trace takes of the host: the usual,
     // where that gives the measured step as well.
@@ -298,10 +295,13 @@ class Prediction {
         pass(changed, factors_, low) * changes_.measured_us / length(low);
   }
 
+  ScaledHost unchanged_host(double overhead_us) const {
+    return {labels_, [](const HostSegment&) { return 1.0; }, overhead_us};
+  }
+
   // Of all threads, in the step.
   double host_time(double overhead_us) const {
-    const ScaledHost host(
-        labels_, [](const HostSegment&) { return 1.0; }, overhead_us);
+    const ScaledHost host = unchanged_host(overhead_us);
     double time = 0;
     for (uint32_t lane = 0; lane < trace_.lanes.size(); ++lane)
       if (!labels_.segments[lane].empty()) time += host.between(lane, step_.begin_us, step_.end_us);

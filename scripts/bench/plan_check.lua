@@ -8,6 +8,7 @@ local native = require "moonshard.native"
 local plot_files = require "moonshard.plot_files"
 local text_table = require "moonshard.text_table"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
+local predict = dofile(here .. "/plan_prediction.lua")
 
 local flags = {
   { name = "machine", kind = "text", doc = "machine profile (that of the H200)" },
@@ -21,13 +22,6 @@ local results = here .. "/../../examples/results/"
 local committed = { "bench_gpu", "bench_gpu_small", "bench_gpu_offload", "document_000_llama3.1_8b", "document_001_llama3.2_1b",
   "document_002_qwen1.5_1.8b", "document_004_dit_l", "plan_h200", "plan_heldout", "plan_drawn" }
 local since_then = { plan_h200 = true, plan_heldout = true, plan_drawn = true }
-
-local function option_values(options)
-  local known = {}
-  for name, value in pairs(options) do known[name] = value end
-  known.world, known.device, known.seed = nil, nil, nil
-  return known
-end
 
 local function name_of(options)
   local parts = { options.model, options.mode, options.task, "B" .. options.batch_size, "T" .. options.seq_length, options.parallel }
@@ -131,10 +125,7 @@ local given = command_line.parse("plan_check", arg, flags, { name = "folders", k
 local folders = given.folders or lists.map(committed, function(name) return results .. name end)
 local machine = given.machine or (here .. "/../moonshard/machines/h200.json")
 local out_of_memory, said_to_fit, beyond, other_graph = {}, {}, {}, {}
-local function prediction_of(options)
-  local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or 1
-  return native.plan.predict(option_values(options), { machine = machine, gpus = ranks, link = options.link })
-end
+local function prediction_of(options) return predict(options, machine) end
 
 --- With compile = auto the training decides by what two steps have shown, which near its threshold is chance: the same options, and that
 -- decided as it was.

@@ -2,6 +2,8 @@
 -- used gives points that neither the calibration nor the making of the model of costs has seen.
 local native = require "moonshard.native"
 local lists = require "moonshard.lists"
+local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
+local predict = dofile(here .. "/plan_prediction.lua")
 
 local M = {}
 
@@ -66,10 +68,7 @@ end
 
 --- What a point is predicted to need; nil where its options contradict each other.
 local function prediction(point, complete, machine)
-  local options = complete(point)
-  local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or 1
-  options.world, options.link = nil, nil
-  local is_valid, plan = pcall(native.plan.predict, options, { machine = machine, gpus = ranks, link = point.link })
+  local is_valid, plan = pcall(predict, complete(point), machine)
   return is_valid and plan or nil
 end
 
@@ -98,10 +97,11 @@ function M.edges(points, complete, machine, largest, count)
   local chosen = lists.select(points, function(point) return not point.cpu_offload and (point.grad_accum or 1) == 1 end)
   local edges = {}
   for i = #chosen, 1, -1 do
+    if #edges == count then break end
     local edge = lists.merged(chosen[i], {})
     edge.batch_size = largest(edge, complete, machine)
     local plan = prediction(edge, complete, machine)
-    if plan.step_ms < 4000 and #edges < count then edges[#edges + 1] = edge end
+    if plan.step_ms < 4000 then edges[#edges + 1] = edge end
   end
   return edges
 end

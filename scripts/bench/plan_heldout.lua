@@ -1,6 +1,7 @@
 --- The points of `plan_points.lua --set heldout`: models, engines, shapes, wrappers, offload, checkpointing, adapters and accumulation that
 -- neither the calibration nor the making of the model of costs has seen. Each list is crossed with nothing: one row is one point.
-local native = require "moonshard.native"
+local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
+local predict = dofile(here .. "/plan_prediction.lua")
 
 local M = {}
 
@@ -93,12 +94,7 @@ end
 
 --- The largest batch that is predicted to fit.
 function M.largest(point, complete, machine, memory_bytes)
-  local function fits(size)
-    local options = complete(point, size)
-    local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or 1
-    options.world, options.link = nil, nil
-    return native.plan.predict(options, { machine = machine, gpus = ranks, memory_bytes = memory_bytes }).fits
-  end
+  local function fits(size) return predict(complete(point, size), machine, memory_bytes).fits end
   local low, high = 1, 4096
   while high - low > 1 do
     local middle = math.floor((low + high) / 2)

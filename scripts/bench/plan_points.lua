@@ -6,6 +6,7 @@ local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local native = require "moonshard.native"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
+local predict = dofile(here .. "/plan_prediction.lua")
 
 local given = command_line.parse("plan_points", arg, {
   { name = "set", kind = "text", choices = { "first", "heldout", "drawn" },
@@ -90,10 +91,7 @@ end
 local warmup, iters, start_s, offload_s = 4, 4, 1.9, 14
 
 local function seconds_of(point)
-  local ranks = tonumber(tostring(point.world):match "^fake:(%d+)") or 1
-  local options = complete(point)
-  options.world, options.link = nil, nil
-  local plan = native.plan.predict(options, { machine = machine, gpus = ranks, link = point.link })
+  local plan = predict(complete(point), machine)
   return start_s + (warmup + iters + 1) * plan.step_ms / 1e3 + (point.cpu_offload and offload_s or 0), plan
 end
 

@@ -224,6 +224,7 @@ TEST(PlannedMemory, IsWhatAGpuHasHeld) {
     Json more;
     int64_t ranks;
     double gib;
+    double within = 0.02;
   };
   const std::vector<Measured> points{
       // The head's (a, g) go with the embedding's, whose weight it shares.
@@ -253,7 +254,7 @@ TEST(PlannedMemory, IsWhatAGpuHasHeld) {
        1,
        6.08},
       // The last block's sums are formed when the unit, here the whole model, has been released.
-      {"llama3.2-1b", "flash", 6, 768, {{"wrap", "none"}}, 8, 11.33},
+      {"llama3.2-1b", "flash", 6, 768, {{"wrap", "none"}}, 8, 11.33, 0.03},
       // Micro-batches that do not reduce add to the gradients of those before.
       {"qwen1.5-1.8b",
        "bookkeeping",
@@ -276,7 +277,7 @@ TEST(PlannedMemory, IsWhatAGpuHasHeld) {
     Cluster cluster = one_gpu();
     cluster.machine.context_bytes = 68e6;
     cluster.gpus = point.ranks;
-    EXPECT_NEAR(step_predicted(options, cluster).memory.peak / kGiB / point.gib, 1, 0.03)
+    EXPECT_NEAR(step_predicted(options, cluster).memory.peak / kGiB / point.gib, 1, point.within)
         << point.model << " " << point.mode << " " << point.samples << " x " << point.tokens;
   }
 }
