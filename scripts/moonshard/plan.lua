@@ -61,7 +61,7 @@ local function budget_of(plan, schedule)
   plan.budgets = plan.budgets or {}
   if not plan.budgets[key] then
     local shared, privacy = plan.shared, package.loaded["moonshard"].privacy
-    schedule = lists.merged(schedule, { method = shared.accountant or "pld" }) -- the one that the training would ask
+    schedule = lists.merged(schedule, { method = shared.accountant or points_of.defaults().accountant }) -- the one that the training asks
     if (shared.target_epsilon or 0) > 0 then
       local found = privacy.calibrate(lists.merged(schedule, { target_epsilon = shared.target_epsilon }))
       plan.budgets[key] = { sigma = found.sigma, epsilon = found.epsilon }
