@@ -214,7 +214,9 @@ TEST(Ledger, PlainTrainingHasNoEngineAndGradientsAreGradients) {
 TEST(Measurement, StagesOfPhasesHaveTheirOwnReadings) {
   ExperimentOptions options = tiny("none");
   options.grad_accum = 2;
-  for (const Json& stage : run_experiment(options)["memory_stages"]) {
+  const Json record = run_experiment(options);
+  ASSERT_FALSE(record.at("memory_stages").empty());
+  for (const Json& stage : record.at("memory_stages")) {
     EXPECT_GE(stage["reserved_bytes"].get<int64_t>(), stage["allocated_bytes"].get<int64_t>())
         << stage.dump();
     EXPECT_GT(stage["rss_bytes"].get<int64_t>(), 0);
