@@ -171,7 +171,8 @@ std::string dtype_name(c10::ScalarType type) {
 DeterminismGuard::DeterminismGuard(bool on)
     : on_(on),
       before_(at::globalContext().deterministicAlgorithms()),
-      efficient_attention_before_(at::globalContext().userEnabledMemEfficientSDP()) {
+      efficient_attention_before_(at::globalContext().userEnabledMemEfficientSDP()),
+      fills_before_(at::globalContext().deterministicFillUninitializedMemory()) {
   if (!on_) return;
   // cuBLAS is reproducible only with a fixed workspace, and LibTorch insists on the variable.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
@@ -179,12 +180,15 @@ DeterminismGuard::DeterminismGuard(bool on)
   // The memory-efficient kernel's backward sums in no fixed order; flash and plain attention are
   // deterministic.
   at::globalContext().setSDPUseMemEfficient(false);
+  // Filling every new tensor shows who reads before writing, but tripled what a step launches.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
 DeterminismGuard::~DeterminismGuard() {
   if (!on_) return;
   at::globalContext().setDeterministicAlgorithms(before_, false);
   at::globalContext().setSDPUseMemEfficient(efficient_attention_before_);
+  at::globalContext().setDeterministicFillUninitializedMemory(fills_before_);
 }
 
 std::string out_of_memory_message(const std::exception& error) {

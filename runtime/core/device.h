@@ -34,7 +34,7 @@ class DeterminismGuard {
   DeterminismGuard& operator=(const DeterminismGuard&) = delete;
 
  private:
-  bool on_, before_, efficient_attention_before_;
+  bool on_, before_, efficient_attention_before_, fills_before_;
 };
 
 // LibTorch reports out-of-memory in three ways; here they become one error type.

@@ -62,8 +62,10 @@ constexpr std::pair<const char*, double InStep::*> kInStep[] = {
     {"gather", &InStep::gather},
     {"reduce", &InStep::reduce},
     {"reduced_tensor", &InStep::reduced_tensor},
-    {"filled_forward", &InStep::filled_forward},
-    {"filled_backward", &InStep::filled_backward},
+    {"data", &InStep::data},
+    {"graph_data_us", &InStep::graph_data_us},
+    {"clip_factors", &InStep::clip_factors},
+    {"reduced", &InStep::reduced},
     {"first_steps", &InStep::first_steps}};
 
 double positive(const Json& object, const char* key, const std::string& where) {

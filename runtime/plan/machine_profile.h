@@ -73,21 +73,22 @@ struct InStep {
   double more_norms = 2.5;       ///< the engine's part of a norm, where a block has more than two
   double gather = 2;             ///< a unit, from other ranks
   double reduce = 2.6, reduced_tensor = 0.55;  ///< its gradients, and each of them
-  /// Forward and backward where every new tensor is filled: two passes must see the same bits.
-  double filled_forward = 2.9, filled_backward = 1.75;
-  double first_steps = 1.15;     ///< that decide whether there is a graph
-  double wide_rows_read = 0.85;  ///< float32 rows, in the update: of its bytes per second
+  double data = 10, graph_data_us = 600;       ///< the batch; before a graph in time of its own
+  double clip_factors = 4, reduced = 16;  ///< of a step; where ranks wait for each other's sums
+  double first_steps = 1.15;              ///< that decide whether there is a graph
+  double wide_rows_read = 0.85;           ///< float32 rows, in the update: of its bytes per second
 
   /// Of a CPU, whose rates are those of a step.
   static InStep none() {
     InStep step{1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1};
     step.capped = step.masked = step.masked_products = step.plain_gradients = 0;
     step.gather = step.reduced_tensor = step.more_norms = 0;
+    step.data = step.graph_data_us = step.clip_factors = step.reduced = 0;
     step.reduce = 2;
     step.backward = step.plain_backward = 1.8;
     step.cast = 0;
     step.adapter = 0.35;
-    step.filled_forward = step.filled_backward = step.first_steps = step.wide_rows_read = 1;
+    step.first_steps = step.wide_rows_read = 1;
     return step;
   }
 };

@@ -88,15 +88,16 @@ TimeSituation time_situation(const experiment::ExperimentOptions& options, const
 }
 
 // The largest tensor of a step. A GPU's allocator gives parts of its memory to smaller ones, and
-// then has to find room for it a second time.
+// then has to find room for it a second time; a graph, which has memory of its own, for a third.
 double hole_bytes(const PlannedModel& model, const experiment::ExperimentOptions& options,
-                  const Cluster& cluster) {
+                  const Cluster& cluster, bool graph) {
   if (!cluster.machine.is_gpu) return 0;
   int64_t widest = 0;
   for (const auto* layers : {&model.block, &model.behind})
     for (const PlannedLayer& layer : *layers)
       if (layer.is_matrix && !layer.one_position) widest = std::max(widest, layer.out);
-  return static_cast<double>(options.batch_size * model.tokens * widest * model.compute_bytes);
+  return (graph ? 2 : 1) *
+         static_cast<double>(options.batch_size * model.tokens * widest * model.compute_bytes);
 }
 
 // By the training's own reasons. Batches of drawn sizes are seldom alike three times in a row.
@@ -174,8 +175,8 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
         std::max(prediction.most_bytes, walk_memory(model, largest, options, held).peak);
   }
   const double margin = kFragmentation + (options.checkpointing == "none" ? 0 : kRecomputed);
-  prediction.fits = prediction.most_bytes * (1 + margin) + hole_bytes(model, options, cluster) <=
-                    cluster.memory_limit();
+  const double hole = hole_bytes(model, options, cluster, prediction.graph);
+  prediction.fits = prediction.most_bytes * (1 + margin) + hole <= cluster.memory_limit();
 
   if (shared == nullptr) prediction.ways = ways;
   const double samples = static_cast<double>(options.batch_size * options.grad_accum);

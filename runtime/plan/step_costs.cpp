@@ -13,11 +13,8 @@ constexpr double kNoiseShown = 0.25;
 // A GPU draws noise beside the memory traffic of the update: the sum of powers that comes near the
 // longer of both.
 constexpr double kBeside = 4;
-// Deterministic operations, where backward runs twice: attention's backward takes so much longer,
-// and so many times what a block keeps is written by filling new tensors.
-constexpr double kInOrder = 0.7, kFilled = 3;
-// Of that in a graph, whose fills have hardly a gap between them.
-constexpr double kFilledInGraph = 0.5;
+// Deterministic operations, where backward runs twice: attention's backward takes so much longer.
+constexpr double kInOrder = 0.7;
 // Of an engine's operations on a layer that no kernel takes.
 constexpr double kPlainNorm = 8, kPlainSum = 4;
 // Keys whose tiles have nothing to wait for.
@@ -162,12 +159,12 @@ class Costs {
 
   void add_launches(StepCosts& costs) const {
     const InStep& step = machine_.in_step;
-    const bool filled = ways_.two_passes && machine_.is_gpu;
+    const bool twice = ways_.two_passes && machine_.is_gpu;
     const double times = ways_.is_private ? step.backward : step.plain_backward;
-    // `plain`: operations that allocate without filling, and have one each in backward.
+    // `plain`: operations that have one each in backward.
     const auto set = [&](StretchCost& cost, double launches, double plain) {
-      cost.forward_launches = launches * (filled ? step.filled_forward : 1) + plain;
-      cost.backward_launches = times * launches * (filled ? step.filled_backward : 1) + plain;
+      cost.forward_launches = launches + plain;
+      cost.backward_launches = times * launches + plain;
     };
     set(costs.before, static_cast<double>(model_.before.size()), 0);
     set(costs.behind, static_cast<double>(model_.behind.size()), 0);
@@ -177,7 +174,7 @@ class Costs {
     if (ways_.is_private) costs.block.norm_launches += step.more_norms * std::max(0.0, norms - 2);
     set(costs.block,
         has_attention() ? launches_of_block() : static_cast<double>(model_.block.size()),
-        launches_of_scores(filled) + launches_of_casts());
+        launches_of_scores(twice) + launches_of_casts());
   }
 
   double launches_of_casts() const {
@@ -276,13 +273,6 @@ class Costs {
             kInOrder * std::max(0.0, 1 - kFreeKeys / T) * kAttentionBackward * work / backward;
     }
     cost.forward += cost.attention;
-    if (!twice) return;
-    // And every new tensor is filled.
-    const double filled =
-        rows_ * static_cast<double>(model_.kept_twice.block) / machine_.element_per_s;
-    const double times = kFilled * (in_graph_ ? kFilledInGraph : 1);
-    cost.forward += times * filled;
-    cost.backward += times * filled;
   }
 
   // Products in float32, and every operation on the scores: made, masked, their exponentials over

@@ -49,6 +49,7 @@ class Simulation {
     const int64_t count = situation_.grad_accum;
     constexpr size_t kOperations = 16;  // of a stretch through a micro-batch, about
     program_.reserve(static_cast<size_t>(count) * model_.num_stretches() * kOperations);
+    host_only("data", machine_.in_step.data, situation_.graph ? machine_.in_step.graph_data_us : 0);
     for (int64_t i = 0; i < count; ++i) {
       first_ = i == 0;
       last_ = i + 1 == count;
@@ -234,6 +235,12 @@ class Simulation {
            static_cast<int64_t>(block) % situation_.checkpoint_every == 0;
   }
 
+  void host_only(const char* phase, double launches, double microseconds = 0) {
+    if (launches == 0) return;
+    program_.begin_phase(phase);
+    program_.compute(phase, microseconds * 1e-6, launches);
+  }
+
   void micro_batch() {
     program_.begin_phase(situation_.graph ? "graph" : "forward");
     const size_t count = model_.num_stretches();
@@ -258,7 +265,10 @@ class Simulation {
       if (!situation_.graph) program_.begin_phase("second_backward");
       backward(2);
     } else if (ways_.is_private) {
-      if (!situation_.graph) program_.begin_phase("clipped_sum");
+      if (!situation_.graph) {
+        host_only("clip_factors", machine_.in_step.clip_factors);
+        program_.begin_phase("clipped_sum");
+      }
       sums();
     }
     for (size_t u = 0; u < units_.size(); ++u)
@@ -316,7 +326,10 @@ class Simulation {
   }
 
   void finish() {
-    if (!single_) program_.begin_phase("reduce");
+    if (!single_) {
+      program_.begin_phase("reduce");
+      host_only("reduce", machine_.in_step.reduced);
+    }
     limit(0);
     const bool early = ways_.is_private && !situation_.graph;  // updated with their sums
     if (offloads_) {
