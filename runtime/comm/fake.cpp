@@ -85,15 +85,19 @@ class FakeCommunicator : public Communicator {
  protected:
   Started start_all_gather(at::Tensor whole, at::Tensor part) override {
     return run(share() * static_cast<double>(whole.nbytes()), [&] {
-      for (int other = 0; other < size(); ++other) {
-        at::Tensor slot = slot_of(whole, part, other);
-        if (slot.data_ptr() != part.data_ptr()) slot.copy_(part, true);
-      }
+      // One operation, as a real all-gather is, or two around a part that lies in its place.
+      const at::Tensor slots = whole.view({size(), part.numel()}), row = part.view({1, -1});
+      const bool in_place = slots[rank()].data_ptr() == part.data_ptr();
+      const auto fill = [&](int first, int count) {
+        if (count > 0) slots.narrow(0, first, count).copy_(row.expand({count, -1}), true);
+      };
+      fill(0, in_place ? rank() : size());
+      if (in_place) fill(rank() + 1, size() - rank() - 1);
     });
   }
   Started start_reduce_scatter(at::Tensor part, at::Tensor whole) override {
     return run(share() * static_cast<double>(whole.nbytes()), [&] {
-      const at::Tensor slot = slot_of(whole, part, rank());
+      const at::Tensor slot = whole.narrow(0, part.numel() * rank(), part.numel());
       if (slot.data_ptr() != part.data_ptr()) part.copy_(slot, true);
     });
   }
@@ -108,10 +112,6 @@ class FakeCommunicator : public Communicator {
   // What a ring transfers: all parts but this rank's own.
   double share() const { return static_cast<double>(size() - 1) / size(); }
 
-  static at::Tensor slot_of(const at::Tensor& whole, const at::Tensor& part, int rank) {
-    return whole.narrow(0, part.numel() * rank, part.numel());
-  }
-
   template <class Copy>
   Started run(double bytes, Copy copy) {
     const at::NoGradGuard no_grad;
@@ -124,20 +124,32 @@ class FakeCommunicator : public Communicator {
       return std::make_shared<HostWork>(free_, us / 1000);
     }
     const c10::impl::VirtualGuardImpl guard(device_.type());
-    if (!stream_) stream_ = guard.getStreamFromGlobalPool(device_);
-    c10::Event ready(device_.type());
-    ready.record(guard.getStream(device_));
-    ready.block(*stream_);
-    const c10::StreamGuard on(*stream_);
-    copy();
+    if (!stream_) {
+      stream_ = guard.getStreamFromGlobalPool(device_);
+      copies_ = guard.getStreamFromGlobalPool(device_);
+    }
+    const auto join = [&](c10::Stream before, c10::Stream behind) {
+      c10::Event event(device_.type());
+      event.record(before);
+      event.block(behind);
+    };
+    // Real collectives copy while they transfer: copies run beside the delay, and the longer
+    // counts.
+    join(guard.getStream(device_), *stream_);
+    join(*stream_, *copies_);
     kernels::delay_stream(us, stream_->native_handle());
+    {
+      const c10::StreamGuard on(*copies_);
+      copy();
+    }
+    join(*copies_, *stream_);
     return std::make_shared<StreamWork>(device_, *stream_, us / 1000);
   }
 
   Link link_;
   c10::Device device_;
   Clock::time_point free_;
-  std::optional<c10::Stream> stream_;
+  std::optional<c10::Stream> stream_, copies_;
 };
 
 }  // namespace
