@@ -11,6 +11,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/globs.h"
 #include "runtime/tracing/host_work.h"
+#include "runtime/tracing/stand_ins.h"
 
 namespace moonshard::tracing {
 namespace {
@@ -91,6 +92,7 @@ class Prediction {
       return;
     }
     const bool twice = seen.contains("second_backward");
+    plain_share_ = shares_of_plain_kernels(trace_.names, twice);
     MS_CHECK(labels_.names_clipping || twice,
              "what_if: expected a trace that names what norms need, got one without such ranges "
              "({}); it is of an older version: trace the step again",
@@ -199,6 +201,8 @@ class Prediction {
     double factor = factor_of(labels_.label_of[node.event], labels_.marks_of[node.event], kind);
     if (node.kind == NodeKind::Device && update_factor_ < 1 && phase_of(node) == "update")
       factor *= update_factor_;
+    if (node.kind == NodeKind::Device && !plain_share_.empty())
+      factor *= plain_share_[trace_.events[node.event].name];
     return factor;
   }
 
@@ -378,7 +382,8 @@ class Prediction {
   TracedGraph graph_;
   std::vector<uint8_t> is_gone_;  // by phase
   std::vector<std::pair<double, uint64_t>> known_;
-  std::vector<double> factors_;  // by node
+  std::vector<double> factors_;      // by node
+  std::vector<double> plain_share_;  // by name of a kernel, of its time in a step without norms
   double update_factor_ = 1, gap_factor_ = 1;
   uint64_t seen_ = 0;
 };

@@ -80,7 +80,7 @@ describe("ms.trace.what_if", function()
       if support.exists(path .. "/trace.rank0.json.gz") then
         local forecast = ms.trace.what_if(path, { norms = true })
         local measured = plain[point.options.model .. point.options.seq_length]
-        assert.is_true(math.abs(forecast.predicted_measured_ms / measured - 1) < 0.05)
+        assert.is_true(math.abs(forecast.predicted_measured_ms / measured - 1) < 0.02)
         traced = traced + 1
       end
     end

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/check.h"
+#include "runtime/tracing/stand_ins.h"
 #include "runtime/tracing/trace_diff.h"
 #include "tests/runtime/tracing/trace_text.h"
 
@@ -10,7 +11,7 @@ namespace moonshard::tracing {
 namespace {
 
 // A private step of one pass: norms in backward, factors, sums, an update with noise.
-TraceText private_step(bool with_second_pass = false) {
+TraceText private_step(bool with_second_pass = false, const char* sums = "sum_gemm") {
   TraceText text;
   text.head(R"("moonshard":{"what":"tiny bookkeeping","update_bytes":40000},
                "deviceProperties":[{"name":"NVIDIA H200"}],)");
@@ -28,7 +29,7 @@ TraceText private_step(bool with_second_pass = false) {
   text.range("gradients model.layers.0", 36, 6);
   launch(38, "kept_gradients", 460, 90);
   launch(62, "factors", 550, 10);
-  launch(72, "sum_gemm", 560, 100);
+  launch(72, sums, 560, 100);
   launch(92, "fused_update", 660, 80);
   text.call("cudaDeviceSynchronize", 96, 646, 100);
   text.op("aten::item", 750, 240);
@@ -55,6 +56,21 @@ TEST(WhatIf, NormsCostNothingButGradientsThatAreKeptStay) {
   const WhatIfResult result = forecast(private_step().read(), changes);
   EXPECT_NEAR(result.removed_device_us, 150 + 10, 1e-6);
   EXPECT_NEAR(result.measured_us - result.predicted_us, 160, 3);
+}
+
+// A step without norms has faster kernels for sums, and where backward ran twice for attention.
+TEST(WhatIf, WithoutNormsKernelsThatStandInAreTheFasterOnes) {
+  const std::vector<std::string> names{
+      "void moonshard::kernels::sample_gemm::sample_gemm_kernel<1>",
+      "void pytorch_flash::flash_bwd_dq_dk_dv_loop", "gemm"};
+  EXPECT_THAT(shares_of_plain_kernels(names, false), testing::ElementsAre(0.92, 1, 1));
+  EXPECT_THAT(shares_of_plain_kernels(names, true), testing::ElementsAre(0.92, 0.55, 1));
+  WhatIf changes;
+  changes.norms = true;
+  const double plain = forecast(private_step(false, "sum_gemm").read(), changes).predicted_us;
+  EXPECT_NEAR(
+      plain - forecast(private_step(false, "sample_gemm_kernel").read(), changes).predicted_us,
+      0.08 * 100, 1e-6);
 }
 
 TEST(WhatIf, OfTwoPassesTheFirstIsGone) {
