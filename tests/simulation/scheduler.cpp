@@ -2,6 +2,9 @@
 
 #include <cxxabi.h>
 #include <sys/mman.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 #include <ucontext.h>
 
 #include <algorithm>
@@ -37,7 +40,24 @@ bool Random::chance(double probability) {
 
 namespace {
 
+// The address sanitizer must hear of other stacks, and needs more of them.
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t kStackBytes = 2 << 20;
+void leave_stack(void** frames, const void* next, size_t bytes) {
+  __sanitizer_start_switch_fiber(frames, next, bytes);
+}
+void arrive_on_stack(void* frames, const void** before, size_t* bytes) {
+  __sanitizer_finish_switch_fiber(frames, before, bytes);
+}
+void forget_frames(void* stack) {
+  __asan_unpoison_memory_region(stack, kStackBytes);
+}
+#else
 constexpr size_t kStackBytes = 256 << 10;
+void leave_stack(void**, const void*, size_t) {}
+void arrive_on_stack(void*, const void**, size_t*) {}
+void forget_frames(void*) {}
+#endif
 
 // Stacks are used again by the next process and the next seed.
 std::vector<void*>& free_stacks() {
@@ -49,6 +69,7 @@ void* take_stack() {
   if (!free_stacks().empty()) {
     void* stack = free_stacks().back();
     free_stacks().pop_back();
+    forget_frames(stack);  // of a process that was killed
     return stack;
   }
   void* stack =
@@ -90,14 +111,23 @@ class Fiber {
 
   void go_on() {
     const ExceptionState ours = exchange_exceptions(exceptions_);
+    void* frames = nullptr;
+    leave_stack(&frames, stack_, kStackBytes);
     ::swapcontext(&caller_, &own_);
+    arrive_on_stack(frames, nullptr, nullptr);
     exceptions_ = exchange_exceptions(ours);
   }
-  void pause() { ::swapcontext(&own_, &caller_); }
+  void pause() {
+    void* frames = nullptr;
+    leave_stack(process_.has_ended ? nullptr : &frames, caller_stack_, caller_bytes_);
+    ::swapcontext(&own_, &caller_);
+    arrive_on_stack(frames, &caller_stack_, &caller_bytes_);
+  }
 
  private:
   static void enter(unsigned high, unsigned low) {
     auto* fiber = reinterpret_cast<Fiber*>((static_cast<uintptr_t>(high) << 32) | low);
+    arrive_on_stack(nullptr, &fiber->caller_stack_, &fiber->caller_bytes_);
     try {
       fiber->process_.exit_code = fiber->process_.body();
     } catch (const Killed&) {
@@ -109,6 +139,8 @@ class Fiber {
 
   Process& process_;
   void* stack_;
+  const void* caller_stack_ = nullptr;
+  size_t caller_bytes_ = 0;
   ucontext_t own_{}, caller_{};
   ExceptionState exceptions_;
 };
