@@ -49,7 +49,8 @@ class Simulation {
     const int64_t count = situation_.grad_accum;
     constexpr size_t kOperations = 16;  // of a stretch through a micro-batch, about
     program_.reserve(static_cast<size_t>(count) * model_.num_stretches() * kOperations);
-    host_only("data", machine_.in_step.data, situation_.graph ? machine_.in_step.graph_data_us : 0);
+    host_phase("data", machine_.in_step.data,
+               situation_.graph ? machine_.in_step.graph_data_us : 0);
     for (int64_t i = 0; i < count; ++i) {
       first_ = i == 0;
       last_ = i + 1 == count;
@@ -235,7 +236,8 @@ class Simulation {
            static_cast<int64_t>(block) % situation_.checkpoint_every == 0;
   }
 
-  void host_only(const char* phase, double launches, double microseconds = 0) {
+  // A phase of a GPU's host, which a profile of CPUs has not.
+  void host_phase(const char* phase, double launches, double microseconds = 0) {
     if (launches == 0) return;
     program_.begin_phase(phase);
     program_.compute(phase, microseconds * 1e-6, launches);
@@ -266,7 +268,7 @@ class Simulation {
       backward(2);
     } else if (ways_.is_private) {
       if (!situation_.graph) {
-        host_only("clip_factors", machine_.in_step.clip_factors);
+        host_phase("clip_factors", machine_.in_step.clip_factors);
         program_.begin_phase("clipped_sum");
       }
       sums();
@@ -328,7 +330,7 @@ class Simulation {
   void finish() {
     if (!single_) {
       program_.begin_phase("reduce");
-      host_only("reduce", machine_.in_step.reduced);
+      program_.compute("reduce", 0, machine_.in_step.reduced);
     }
     limit(0);
     const bool early = ways_.is_private && !situation_.graph;  // updated with their sums
