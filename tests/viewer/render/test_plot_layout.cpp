@@ -196,7 +196,8 @@ TEST(PlotLayout, TwoThingsNeverShareAColourInOnePicture) {
   }
   spec.panels.push_back(panel);
   std::set<size_t> colors;
-  for (const PreparedSeries& series : prepare_plot(spec).panels[0].series) {
+  const PreparedPlot plot = prepare_plot(spec);
+  for (const PreparedSeries& series : plot.panels[0].series) {
     EXPECT_TRUE(colors.insert(series.color).second) << series.name;
   }
 }
