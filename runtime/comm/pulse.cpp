@@ -82,7 +82,8 @@ ProcessIdentity this_process() {
 }
 
 Life look_at(const ProcessIdentity& process) {
-  static const std::string here = this_machine();
+  // Never destroyed: the watchdog's thread still asks while exit runs destructors.
+  static const std::string& here = *new std::string(this_machine());
   if (here.empty() || process.machine != here || process.pid <= 0) return Life::Unknown;
   const auto stat = read_proc(process.pid);
   if (!stat || stat->start_time != process.start_time) return Life::Gone;

@@ -9,9 +9,11 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <thread>
 
 #include "runtime/comm/missing_ranks.h"
+#include "runtime/comm/pulse.h"
 #include "runtime/comm/watchdog.h"
 #include "runtime/launch/process.h"
 #include "tests/runtime/comm/boards.h"
@@ -76,6 +78,23 @@ bool comes_true(Condition condition, std::chrono::milliseconds most = 20s) {
     std::this_thread::sleep_for(5ms);
   }
   return true;
+}
+
+// os.exit in a script: destructors run while the watchdog's thread still looks at other ranks.
+TEST(Watchdog, LooksAtProcessesUntilItsOwnHasEnded) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, which has not looked yet
+  EXPECT_EXIT(
+      {
+        static const auto end = [] {
+          // Takes the place of what destructors have given back.
+          for (size_t size = 40; size < 120; ++size) (new std::string(size, 'x'))->back() = 'y';
+          ::_exit(look_at(this_process()) == Life::Alive ? 0 : 1);
+        };
+        std::atexit(end);
+        look_at(this_process());
+        std::exit(2);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(Watchdog, NumbersCollectivesFromOne) {
