@@ -16,6 +16,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/links.h"
 #include "runtime/comm/world.h"
+#include "runtime/core/streams.h"
 
 namespace moonshard::comm {
 namespace {
@@ -128,21 +129,16 @@ class FakeCommunicator : public Communicator {
       stream_ = guard.getStreamFromGlobalPool(device_);
       copies_ = guard.getStreamFromGlobalPool(device_);
     }
-    const auto join = [&](c10::Stream before, c10::Stream behind) {
-      c10::Event event(device_.type());
-      event.record(before);
-      event.block(behind);
-    };
     // Real collectives copy while they transfer: copies run beside the delay, and the longer
     // counts.
-    join(guard.getStream(device_), *stream_);
-    join(*stream_, *copies_);
+    run_after(guard.getStream(device_), *stream_);
+    run_after(*stream_, *copies_);
     kernels::delay_stream(us, stream_->native_handle());
     {
       const c10::StreamGuard on(*copies_);
       copy();
     }
-    join(*copies_, *stream_);
+    run_after(*copies_, *stream_);
     return std::make_shared<StreamWork>(device_, *stream_, us / 1000);
   }
 

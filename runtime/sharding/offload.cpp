@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "runtime/core/streams.h"
 #include "runtime/profile/context.h"
 #include "runtime/sharding/unit.h"
 
@@ -36,9 +37,7 @@ at::Tensor ShardingContext::brought_home(const at::Tensor& gradient) {
   const at::Tensor host =
       at::empty(gradient.sizes(), gradient.options().device(c10::kCPU).pinned_memory(true));
   const c10::Stream compute = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-  c10::Event ready(device.type());
-  ready.record(compute);
-  ready.block(*home_copies_);
+  run_after(compute, *home_copies_);
   {
     const c10::StreamGuard beside(*home_copies_);
     host.copy_(gradient, /*non_blocking=*/true);

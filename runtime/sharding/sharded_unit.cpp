@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "kernels/split_float/split_float.h"
+#include "runtime/core/streams.h"
 #include "runtime/profile/ledger.h"
 #include "runtime/sharding/settle_rows.h"
 
@@ -145,9 +146,7 @@ void ShardedUnit::gather_flat(Flat& flat) {
     // Allocated on the compute stream, which may still use the memory: the copy waits for that,
     // then overlaps with later computation.
     const c10::impl::VirtualGuardImpl guard(context_.device.type());
-    c10::Event ready(context_.device.type());
-    ready.record(guard.getStream(context_.device));
-    ready.block(context_.copy_stream());
+    run_after(guard.getStream(context_.device), context_.copy_stream());
     beside.emplace(context_.copy_stream());
   }
   if (!as_it_is || context_.single()) part.copy_(flat.shard, /*non_blocking=*/traits().copies);

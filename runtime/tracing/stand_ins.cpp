@@ -3,8 +3,8 @@
 namespace moonshard::tracing {
 namespace {
 
-// Shares as an H200 has them: sums of clipped gradients instead of products, and attention that
-// gives two backward passes the same bits instead of the fastest.
+// Shares as an H200 has them: sums of clipped gradients instead of products (as InStep::sums of the
+// plan has it), and attention that gives two backward passes the same bits instead of the fastest.
 struct StandIn {
   const char* name;
   bool of_two_passes;

@@ -40,7 +40,7 @@ bool Random::chance(double probability) {
 
 namespace {
 
-// The address sanitizer must hear of other stacks, and needs more of them.
+// The address sanitizer must hear of other stacks, and needs larger ones.
 #ifdef __SANITIZE_ADDRESS__
 constexpr size_t kStackBytes = 2 << 20;
 void leave_stack(void** frames, const void* next, size_t bytes) {

@@ -87,9 +87,10 @@ function M.run(command, options)
   -- The address sanitizer takes its time, and reserves terabytes of addresses; it has a limit of its own, for one piece.
   local sanitized = os.getenv "ASAN_OPTIONS"
   local seconds = (options.seconds or 60) * (sanitized and 4 or 1)
-  if options.limit_kb and not sanitized then script[#script + 1] = "ulimit -v " .. options.limit_kb end
-  if options.limit_kb and sanitized then
-    script[#script + 1] = ("export ASAN_OPTIONS='%s:max_allocation_size_mb=%d'"):format(sanitized, options.limit_kb / 2048)
+  if options.limit_kb then
+    script[#script + 1] = sanitized
+      and "export ASAN_OPTIONS=" .. shell_quoted(sanitized .. ":max_allocation_size_mb=" .. options.limit_kb / 2048)
+      or "ulimit -v " .. options.limit_kb
   end
   script[#script + 1] = command
   M.write(folder .. "/script", table.concat(script, "\n") .. "\n")
