@@ -48,11 +48,7 @@ struct RankHere {
 class HostAgent {
  public:
   explicit HostAgent(HostChannel& channel) : channel_(channel) {}
-  ~HostAgent() {
-    for (const RankHere& rank : ranks_) ::kill(-rank.pid, SIGKILL);
-    for (const RankHere& rank : ranks_) ::waitpid(rank.pid, nullptr, 0);
-    for (const RankHere& rank : ranks_) guard_.remove(rank.pid);
-  }
+  ~HostAgent() { end_ranks(); }
   HostAgent(const HostAgent&) = delete;
   HostAgent& operator=(const HostAgent&) = delete;
 
@@ -126,6 +122,8 @@ class HostAgent {
     };
     send_rest();
     while (some_left() && AgentClock::now() < left) std::this_thread::sleep_for(kAgentTick);
+    end_ranks();
+    wait_for_goodbye();
   }
 
   void send_rest() {
@@ -138,6 +136,23 @@ class HostAgent {
   }
 
  private:
+  void end_ranks() {
+    for (const RankHere& rank : ranks_) ::kill(-rank.pid, SIGKILL);
+    for (const RankHere& rank : ranks_) ::waitpid(rank.pid, nullptr, 0);
+    for (const RankHere& rank : ranks_) guard_.remove(rank.pid);
+    ranks_.clear();
+  }
+
+  // A connection that is closed while the launcher's signs of life are unread is reset: what was
+  // said last, and is still on its way, would be lost with it.
+  void wait_for_goodbye() {
+    while (!channel_.is_over() && channel_.silent_s() <= job_.patience_s) {
+      channel_.flush();
+      channel_.receive();
+      wait();
+    }
+  }
+
   // The writing end; the other is ours and never blocks.
   static Descriptor make_pipe(Descriptor& reading) {
     int ends[2];

@@ -182,14 +182,16 @@ class Job {
         fmt::format("rank {} of {} failed first: {}{}", result.failed_rank, request_.count,
                     failed.was_made_to_end ? "an error" : how_ended(index), where);
     result.failed_host = host_of(index);
-    result.lost_host =
-        failed.host != nullptr && !failed.host->rank(result.failed_rank).lost.empty();
+    result.lost_host = !why_lost(index).empty();
     if (result.failed_rank != 0 || request_.rank_0_has_log) {
       const auto log = rank_log(request_.log_dir, result.failed_rank);
       const std::string tail = tail_of(log);
       if (!tail.empty()) result.report += fmt::format("\n  the end of {}:{}", log.string(), tail);
     }
     for (size_t i = 0; i < ranks_.size(); ++i) {
+      const std::string lost = why_lost(i);
+      if (!lost.empty() && lost != why_lost(index))
+        result.report += fmt::format("\n  rank {}: {}", i, lost);
       if (!ranks_[i].was_made_to_end) continue;
       result.report +=
           fmt::format("\n  rank {} {} and was made to end", i,
@@ -248,9 +250,15 @@ class Job {
   std::string how_ended(size_t index) const {
     const Rank& rank = ranks_[index];
     if (rank.host == nullptr) return describe(rank.end);
-    const RemoteHost::RankThere& there = rank.host->rank(static_cast<int>(index));
-    if (!there.lost.empty()) return there.lost;
-    return fmt::format("{} on {}", describe(rank.end), rank.host->host().name);
+    const std::string lost = why_lost(index);
+    return lost.empty() ? fmt::format("{} on {}", describe(rank.end), rank.host->host().name)
+                        : lost;
+  }
+
+  // Empty when its end is known.
+  std::string why_lost(size_t index) const {
+    const Rank& rank = ranks_[index];
+    return rank.host != nullptr ? rank.host->rank(static_cast<int>(index)).lost : "";
   }
 
   std::string host_of(size_t index) const {

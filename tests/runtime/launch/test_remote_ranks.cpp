@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <regex>
 
 #include "runtime/base/check.h"
 #include "runtime/launch/host_agent.h"
@@ -108,6 +109,32 @@ TEST_F(RemoteRanks, AreLostWithAHostThatCannotBeHad) {
               HasSubstr("rank 1 of 3 failed first: its host there was lost: this program did not "
                         "start there, the remote shell ended with exit code 255"));
   EXPECT_EQ(log("log.host.there.txt"), "no such key\n");
+}
+
+// An agent that ends before its input does would close a connection with unread signs of life in
+// it: a reset, and the last words that are still on their way are lost.
+TEST_F(RemoteRanks, HaveAnAgentThatStaysUntilTheLauncherHasHeardAll) {
+  const auto order = folder_.path() / "order";
+  const std::string shell =
+      "shift 2; { cat; echo input >> ORDER; } | { sh -c \"$*\"; echo agent >> ORDER; }";
+  const std::string named = std::regex_replace(shell, std::regex("ORDER"), order.string());
+  RanksRequest request = job(named, "echo words");
+  const RanksResult result = launch_ranks(request);
+  EXPECT_EQ(result.exit_code, 0) << result.report;
+  EXPECT_EQ(log("log.rank2.txt"), "words\n");
+  std::ifstream in(order);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "input\nagent\n");
+}
+
+// A rank here failed; what became of those on a host that was lost meanwhile is said, too.
+TEST_F(RemoteRanks, ThatAreLostLaterAreNamed) {
+  RanksRequest request = job("shift 2; sh -c \"$*\" & sleep 1; exit 9",
+                             "[ $RANK = 0 ] && sleep 0.6 && exit 3; exec sleep 100");
+  request.last_words_s = 20;
+  const RanksResult result = launch_ranks(request);
+  EXPECT_EQ(result.failed_rank, 0);
+  EXPECT_FALSE(result.lost_host);
+  EXPECT_THAT(result.report, HasSubstr("\n  rank 2: its host there was lost: the connection"));
 }
 
 // The connection breaks when the shell ends; the agent and its ranks end with it.
