@@ -56,8 +56,11 @@ void run_measured_steps(const ExperimentOptions& options, train::Trainer& traine
 }
 
 // After the measured steps, so that watching does not disturb them. They train, too, and count.
+// They run one kernel at a time: beside the memory of a graph they would need more than the
+// training.
 void run_watched_steps(const ExperimentOptions& options, train::Trainer& trainer,
                        const std::filesystem::path& folder, Measurement& measurement) {
+  trainer.drop_graph();
   if (options.profile != "off") {
     trainer.record_details(true);
     for (int64_t i = 0; i < options.watch_steps; ++i)

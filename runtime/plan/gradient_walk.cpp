@@ -20,7 +20,8 @@ GradientWalk::GradientWalk(const PlannedModel& model, bool is_private,
       late_(units_.size()) {
   const int64_t holders = units_.empty() ? 1 : units_[0].ranks;
   single_ = parts_ ? holders == 1 : sharding.parallel == "none" || situation.ranks == 1;
-  updates_early_ = is_private;
+  adds_in_place_ = is_private;
+  updates_early_ = is_private && !situation.graph;
 }
 
 void GradientWalk::form(size_t unit, double bytes) {
@@ -29,7 +30,7 @@ void GradientWalk::form(size_t unit, double bytes) {
   const bool adds =
       kept_back_.contains(unit) || (sharding_.parallel == "none" && summed_.contains(unit));
   if (adds) {
-    const double formed = updates_early_ ? 0 : bytes;
+    const double formed = adds_in_place_ ? 0 : bytes;
     ledger_.add(Holder::Gradients, formed);
     ledger_.free(Holder::Gradients, formed);
     return;

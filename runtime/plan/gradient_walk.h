@@ -63,7 +63,7 @@ class GradientWalk {
   const MemorySituation& situation_;
   MemoryLedger& ledger_;
   const std::vector<PlannedUnit>& units_;
-  bool parts_, single_, updates_early_;
+  bool parts_, single_, adds_in_place_, updates_early_;
   bool last_ = true, reserved_ = false;
   std::vector<double> held_;    ///< by unit: gradients that its layers have formed
   std::vector<double> sums_;    ///< by unit, on one rank: of the micro-batches before

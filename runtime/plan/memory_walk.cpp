@@ -37,7 +37,6 @@ class Walk {
 
   MemoryPlan run() {
     place_fixed_memory(model_, ways_.is_private, sharding_, situation_, ledger_, plan_);
-    if (situation_.graph) of_graph_ = sums_.hold_of_graph();
     const int64_t count = std::min<int64_t>(situation_.grad_accum, 2);
     for (int64_t i = 0; i < count; ++i) {
       gradients_.begin_micro_batch(i + 1 == count);
@@ -79,7 +78,8 @@ class Walk {
       sums_.all();
     }
     free(Holder::Activations, ledger_.of(Holder::Activations));
-    free(Holder::EngineKept, ledger_.of(Holder::EngineKept) - of_graph_);
+    const double stays = situation_.graph && ways_.is_private ? sums_.rows_for_update() : 0;
+    free(Holder::EngineKept, std::max(0.0, ledger_.of(Holder::EngineKept) - stays));
     gathers_.end_micro_batch();
   }
 
@@ -356,9 +356,8 @@ class Walk {
   std::vector<Pending> pending_;
   size_t joined_stretch_ = 0;
   double joined_bytes_ = 0;
-  double of_graph_ = 0;  ///< rows that a graph holds
-  double of_head_ = 0;   ///< what waits for the table that has the head's weight
-  double outside_ = 0;   ///< activations of the last layers that are still there
+  double of_head_ = 0;  ///< what waits for the table that has the head's weight
+  double outside_ = 0;  ///< activations of the last layers that are still there
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ struct MemorySituation {
   int ranks = 1;
   int states = 0;       ///< numbers that the optimizer keeps per parameter
   int state_bytes = 0;  ///< of one of them; 0: as many as a weight has
-  bool graph = false;   ///< forward and backward are replayed: gradients stay
+  bool graph = false;   ///< forward and backward are captured: gradients stay until the end
   double context_bytes = 0;
   std::string checkpointing = "none";
   int64_t checkpoint_every = 1;

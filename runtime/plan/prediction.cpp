@@ -16,8 +16,6 @@ namespace {
 
 // What an allocator needs beyond its tensors, in pieces that are too small for what is asked.
 constexpr double kFragmentation = 0.03;
-// Of what a step takes, in the memory of a graph's own, which nothing else fills.
-constexpr double kPoolPieces = 0.02;
 // Of the host's share of a step: how far off it may be.
 constexpr double kUnsureHostShare = 0.3;
 // And what predictions of recomputed blocks were too small by, at most.
@@ -155,8 +153,7 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
     if (prediction.graph || is_unsure) {
       MemorySituation with_graph = held;
       with_graph.graph = true;
-      MemoryPlan plan = walk_memory(model, ways, options, with_graph);
-      plan.peak += kPoolPieces * std::max(0.0, prediction.memory.peak - prediction.memory.fixed);
+      const MemoryPlan plan = walk_memory(model, ways, options, with_graph);
       prediction.most_bytes = std::max(prediction.most_bytes, plan.peak);
       if (prediction.graph) {
         prediction.memory = plan;

@@ -68,27 +68,23 @@ void SumWalk::all() {
     reduce_completed(i);
     if (i == 0) std::swap(rows, waiting);
     if (i + 1 == count()) rows += waiting;
-    ledger_.free(Holder::EngineKept, std::min(rows, ledger_.of(Holder::EngineKept)));
+    if (!situation_.graph)
+      ledger_.free(Holder::EngineKept, std::min(rows, ledger_.of(Holder::EngineKept)));
   }
 }
 
-double SumWalk::hold_of_graph() {
-  double kept = 0;
+double SumWalk::rows_for_update() const {
+  double bytes = 0;
   for (size_t i = 0; i < count(); ++i) {
     const Stretch here = stretch(i);
     for (size_t k = 0; k < here.layers.size(); ++k) {
       const PlannedLayer& layer = here.layers[k];
       const bool of_head = i == 0 && is_summed(layer);
       if ((!layer.trained && layer.bias == 0) || of_head) continue;
-      const bool rows = ways_.is_private && are_read_by_update(here.ways[k]);
-      if (rows) kept += here.ways[k].rows_bytes;
-      // Micro-batches before the last have left a sum.
-      if (!rows || situation_.grad_accum > 1)
-        ledger_.add(Holder::Gradients, bytes_.gradient(layer));
+      if (goes_to_update(here.ways[k])) bytes += here.ways[k].rows_bytes;
     }
   }
-  ledger_.add(Holder::EngineKept, kept);
-  return kept;
+  return bytes;
 }
 
 // Uses of one weight are summed up together: the head's with the embedding's.

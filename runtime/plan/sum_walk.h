@@ -1,5 +1,5 @@
-// Clipped sums of a step, in forward order: what they add, and what engines then let go of. Of a
-// step that is a CUDA graph, too: what of it stays. Torch-free.
+// Clipped sums of a step, in forward order: what they add, and what engines then let go of.
+// Torch-free.
 #pragma once
 
 #include <vector>
@@ -17,10 +17,8 @@ class SumWalk {
           GradientWalk& gradients, MemoryLedger& ledger);
 
   void all();
-  /// A graph's gradients lie where it was captured, from step to step: beside those of the steps
-  /// before it, and of each that is watched and therefore not replayed. Rows that the update reads
-  /// stay as rows. Returns how many bytes of those.
-  double hold_of_graph();
+  /// Bytes of rows that the update reads as they are: a graph holds them until its next replay.
+  double rows_for_update() const;
   /// A weight that the head shares has its gradient since then.
   bool is_summed(const PlannedLayer& layer) const;
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <limits>
@@ -30,6 +31,18 @@ namespace {
 std::atomic<int64_t> cpu_allocated{0};
 std::atomic<int64_t> cpu_peak{0};
 std::atomic<int64_t> cpu_limit{0};  // 0: what the machine leaves free
+
+// Peaks before a PeakSince was made, which reset the allocator's own. The host is at the end.
+struct Peaks {
+  std::atomic<int64_t> allocated{0}, reserved{0};
+};
+constexpr size_t kHostPlace = 64;
+std::array<Peaks, kHostPlace + 1> earlier_peaks;
+
+Peaks& earlier_peaks_of(c10::Device device) {
+  return earlier_peaks[device.is_cuda() ? static_cast<size_t>(device.index()) % kHostPlace
+                                        : kHostPlace];
+}
 
 void count_change(int64_t bytes) {
   const int64_t now = cpu_allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -193,7 +206,10 @@ void set_cpu_memory_limit(int64_t bytes) {
   cpu_limit.store(bytes);
 }
 
-MemoryReading read_memory(c10::Device device) {
+namespace {
+
+// With the allocator's own peaks.
+MemoryReading read_allocator(c10::Device device) {
   MemoryReading reading;
   reading.rss_bytes = resident_set_bytes();
   if (!device.is_cuda()) {
@@ -207,6 +223,24 @@ MemoryReading read_memory(c10::Device device) {
   reading.max_allocated_bytes = stats.allocated_bytes[all].peak;
   reading.reserved_bytes = stats.reserved_bytes[all].current;
   reading.max_reserved_bytes = stats.reserved_bytes[all].peak;
+  return reading;
+}
+
+void reset_allocator(c10::Device device) {
+  if (device.is_cuda()) {
+    device_allocator(device).resetPeakStats(device.index());
+  } else {
+    cpu_peak.store(cpu_allocated.load());
+  }
+}
+
+}  // namespace
+
+MemoryReading read_memory(c10::Device device) {
+  MemoryReading reading = read_allocator(device);
+  const Peaks& earlier = earlier_peaks_of(device);
+  reading.max_allocated_bytes = std::max(reading.max_allocated_bytes, earlier.allocated.load());
+  reading.max_reserved_bytes = std::max(reading.max_reserved_bytes, earlier.reserved.load());
   return reading;
 }
 
@@ -227,11 +261,20 @@ int64_t free_device_bytes(c10::Device device) {
 }
 
 void reset_peak_memory(c10::Device device) {
-  if (device.is_cuda()) {
-    device_allocator(device).resetPeakStats(device.index());
-  } else {
-    cpu_peak.store(cpu_allocated.load());
-  }
+  reset_allocator(device);
+  earlier_peaks_of(device).allocated.store(0);
+  earlier_peaks_of(device).reserved.store(0);
+}
+
+PeakSince::PeakSince(c10::Device device) : device_(device) {
+  const MemoryReading reading = read_memory(device);
+  earlier_peaks_of(device).allocated.store(reading.max_allocated_bytes);
+  earlier_peaks_of(device).reserved.store(reading.max_reserved_bytes);
+  reset_allocator(device);
+}
+
+int64_t PeakSince::allocated_bytes() const {
+  return read_allocator(device_).max_allocated_bytes;
 }
 
 int64_t resident_set_bytes() {

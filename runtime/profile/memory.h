@@ -29,6 +29,17 @@ void set_cpu_memory_limit(int64_t bytes);
 MemoryReading read_memory(c10::Device device);
 void reset_peak_memory(c10::Device device);
 
+/// The peak since it was made. Readings go on as if there were none: their peaks are since the last
+/// reset, and that ends what this one knows.
+class PeakSince {
+ public:
+  explicit PeakSince(c10::Device device);
+  int64_t allocated_bytes() const;
+
+ private:
+  c10::Device device_;
+};
+
 /// By all tensors, on the host and on GPUs that are in use. Quick, and starts no GPU.
 int64_t held_bytes();
 

@@ -221,7 +221,7 @@ bool StepGraph::capture(const std::vector<Batch>& batches,
     }
     captured->graph.reset(is_imitated() ? new ImitatedGraph : graph_plugin().make(device_.index()));
     captured->graph->begin();
-    const profile::MemoryReading before = profile::read_memory(device_);
+    const profile::PeakSince peak(device_);
     try {
       captured->outputs = run(captured->inputs);
     } catch (const std::exception& error) {
@@ -229,12 +229,10 @@ bool StepGraph::capture(const std::vector<Batch>& batches,
     } catch (...) {
       failure = "an error without words";
     }
-    const profile::MemoryReading after = profile::read_memory(device_);
+    captured->working_bytes =
+        peak.allocated_bytes() - profile::read_memory(device_).allocated_bytes;
     const std::string ended = captured->graph->end();
     if (failure.empty()) failure = ended;
-    captured->working_bytes =
-        std::max<int64_t>(0, (after.reserved_bytes - before.reserved_bytes) -
-                                 (after.allocated_bytes - before.allocated_bytes));
   } catch (const std::exception& error) {
     failure = first_line(error.what());
   }

@@ -84,7 +84,8 @@ class StepGraph {
   void claim_memory() const;
   /// Forgets the graph; two equal steps later there is another.
   void drop();
-  /// Bytes that replays work in and that LibTorch does not count as allocated.
+  /// Bytes of tensors that replays work in, at their peak, beside what the graph holds between
+  /// steps. LibTorch does not count them as allocated.
   int64_t working_bytes() const;
 
   /// LibTorch records allocations: a replay would show none.

@@ -119,7 +119,7 @@ void Trainer::restore(const RunState& state) {
     compare_ranks();
   }
   half_restored_ = half_updated_ = false;
-  if (graph_ != nullptr) graph_->drop();
+  drop_graph();
 }
 
 // A gradient is read, everything else is read and written.

@@ -99,6 +99,8 @@ class Trainer {
   /// Keep, in the reports, who owned which memory and how long layers' norms and collectives took.
   /// Such a step is a little slower than others.
   void record_details(bool on);
+  /// Frees the memory of the step that is a CUDA graph, if there is one; equal steps make another.
+  void drop_graph();
   /// The next steps go into a Chrome trace, written when they are done. SIGUSR2 does the same.
   void trace(int64_t steps, const std::filesystem::path& file);
   /// Whether the next step goes into one.

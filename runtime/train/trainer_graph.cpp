@@ -17,6 +17,10 @@ bool Trainer::runs_as_graph() {
          !StepGraph::memory_history_is_recorded();
 }
 
+void Trainer::drop_graph() {
+  if (graph_ != nullptr) graph_->drop();
+}
+
 bool Trainer::has_room_for_graph(const profile::MemoryReading& memory) const {
   const auto all = static_cast<int64_t>(kernels::memory_around(parts_.model->seam().anchor));
   int64_t gradients = 0;

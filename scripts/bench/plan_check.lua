@@ -35,12 +35,14 @@ local function name_of(options)
   return table.concat(parts, " ")
 end
 
---- Of steps that are replayed as a graph, the allocator's peak leaves out what lies in the graph's own memory: the watched step, which
--- is not replayed, has all of it.
+--- Of steps that are replayed as a graph, older records count the pieces that its memory came in, too. The step that was captured, one of
+-- the first, had all of its tensors; nil where a record has nothing of those.
 local function peak_of(point)
   local peak = point.metrics.peak_memory_bytes
-  local is_graph = point.result.time.phases_ms.graph ~= nil
-  return is_graph and math.max(peak, point.result.memory.peak_bytes or 0) or peak
+  if point.result.time.phases_ms.graph == nil then return peak end
+  for _, moment in ipairs(point.result.memory_stages or {}) do
+    if moment.stage == "after warmup" then return math.min(peak, moment.max_allocated_bytes) end
+  end
 end
 
 local function percent(predicted, measured) return 100 * (predicted / measured - 1) end
@@ -148,9 +150,9 @@ for _, folder in ipairs(folders) do
     if point.status == "ok" and name:find(given.match or "", 1, true) then
       local prediction = prediction_of(options)
       local peak = peak_of(point)
-      local memory = percent(prediction.peak_memory_bytes, peak)
+      local memory = peak and percent(prediction.peak_memory_bytes, peak)
       local is_older = not given.folders and not since_then[folder:match "[^/]+$"]
-      if not is_older and peak > 1.03 * prediction.peak_at_most_bytes then beyond[#beyond + 1] = name end
+      if peak and not is_older and peak > 1.03 * prediction.peak_at_most_bytes then beyond[#beyond + 1] = name end
       local time = percent(prediction.step_ms, point.metrics.median_time_ms)
       table.insert(is_older and older_errors or memory_errors, memory)
       time_errors[#time_errors + 1] = time
@@ -160,13 +162,13 @@ for _, folder in ipairs(folders) do
         known = as_it_was(options, is_graph)
         other_graph[#other_graph + 1] = name
       end
-      if not is_older then known_memory[#known_memory + 1] = percent(known.peak_memory_bytes, peak) end
+      if peak and not is_older then known_memory[#known_memory + 1] = percent(known.peak_memory_bytes, peak) end
       known_time[#known_time + 1] = percent(known.step_ms, point.metrics.median_time_ms)
-      rows[#rows + 1] = { name, peak / 2 ^ 30, prediction.peak_memory_bytes / 2 ^ 30, memory,
+      rows[#rows + 1] = { name, peak and peak / 2 ^ 30 or "?", prediction.peak_memory_bytes / 2 ^ 30, memory or "?",
         point.metrics.median_time_ms, prediction.step_ms, time }
-      drawn_points[#drawn_points + 1] = { kind = kind_of(options), row = rows[#rows] }
+      if peak then drawn_points[#drawn_points + 1] = { kind = kind_of(options), row = rows[#rows] } end
       if given.verbose then
-        print(("%s: memory %+.1f %%, time %+.1f %%"):format(name, memory, time))
+        print(("%s: memory %+.1f %%, time %+.1f %%"):format(name, memory or 0 / 0, time))
         show_details(native.records.read_json(("%s/points/%s/result.json"):format(folder, point.id)), prediction)
       end
     end

@@ -310,5 +310,23 @@ TEST_F(GraphGpu, ExperimentsMeasureReplays) {
   EXPECT_FALSE(record["time"]["phases_ms"].contains("forward"));
 }
 
+// The peak of replayed steps is that of the tensors they work in, not of the pieces their memory
+// came in; and the watched step, which is not replayed, has nothing of the graph beside it.
+TEST_F(GraphGpu, PeaksOfReplaysAreThoseOfTheirTensors) {
+  experiment::ExperimentOptions options;
+  options.device = "cuda";
+  options.mode = "none";  // gradients are all there at once, in a graph or not
+  options.batch_size = 16;
+  options.compile = "yes";
+  const Json graph = experiment::run_experiment(options);
+  options.compile = "no";
+  const Json eager = experiment::run_experiment(options);
+  ASSERT_EQ(graph["status"], "ok") << graph.dump();
+  ASSERT_TRUE(graph["time"]["phases_ms"].contains("graph")) << graph["time"].dump();
+  const double peak = eager["metrics"]["peak_memory_bytes"];
+  EXPECT_NEAR(graph["metrics"]["peak_memory_bytes"].get<double>() / peak, 1, 0.02);
+  EXPECT_NEAR(graph["memory"]["peak_bytes"].get<double>() / peak, 1, 0.02);
+}
+
 }  // namespace
 }  // namespace moonshard::train

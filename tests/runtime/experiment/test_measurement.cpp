@@ -12,6 +12,7 @@
 #include "runtime/profile/utilization.h"
 #include "runtime/records/csv.h"
 #include "runtime/records/schema_json.h"
+#include "runtime/train/step_graph.h"
 #include "runtime/train/step_watch.h"
 #include "tests/support/temporary_folder.h"
 
@@ -106,6 +107,19 @@ TEST(Measurement, SeveralWatchedStepsMakeOneTimeline) {
   for (const auto& [owner, values] : timeline["owners"].items())
     EXPECT_EQ(values.size(), ms.size()) << owner;
   EXPECT_FALSE(run_experiment(tiny("flash"))["memory"]["timeline"].contains("step_begins_ms"));
+}
+
+// A graph's gradients, which lie in its memory from step to step, are not beside those of a step
+// that is watched.
+TEST(Measurement, TheWatchedStepHasNoGraphBesideIt) {
+  const train::ImitatedGraphs imitated;
+  ExperimentOptions options = tiny("bookkeeping");
+  options.compile = "yes";
+  options.warmup = 3;
+  const Json record = run_experiment(options);
+  ASSERT_TRUE(record["time"]["phases_ms"].contains("graph")) << record["time"].dump();
+  options.compile = "no";
+  EXPECT_EQ(record["memory"]["peak_bytes"], run_experiment(options)["memory"]["peak_bytes"]);
 }
 
 TEST(Measurement, MemoryIsAveragedOverTime) {

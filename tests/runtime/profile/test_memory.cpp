@@ -33,6 +33,23 @@ TEST_F(Memory, SeesTemporariesOfOperations) {
   EXPECT_GE(read_memory(cpu).max_allocated_bytes - before, 2 * 512 * 512 * 4);
 }
 
+TEST_F(Memory, APeakWithinLeavesThatOfAllAsItIs) {
+  reset_peak_memory(cpu);
+  const int64_t before = read_memory(cpu).allocated_bytes;
+  { const at::Tensor large = at::empty({3000}, at::kFloat); }
+  {
+    const PeakSince peak(cpu);
+    { const at::Tensor small = at::empty({1000}, at::kFloat); }
+    EXPECT_EQ(peak.allocated_bytes() - before, 4000);
+  }
+  EXPECT_EQ(read_memory(cpu).max_allocated_bytes - before, 12'000);
+  const PeakSince peak(cpu);
+  { const at::Tensor larger = at::empty({5000}, at::kFloat); }
+  EXPECT_EQ(read_memory(cpu).max_allocated_bytes - before, 20'000);
+  reset_peak_memory(cpu);
+  EXPECT_EQ(read_memory(cpu).max_allocated_bytes, before);
+}
+
 TEST_F(Memory, DataIsAlignedAsLibTorchsKernelsExpect) {
   for (const int64_t size : {1, 7, 1000, 4097}) {
     const at::Tensor tensor = at::empty({size});
