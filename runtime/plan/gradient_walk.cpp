@@ -17,7 +17,7 @@ GradientWalk::GradientWalk(const PlannedModel& model, bool is_private,
       parts_(sharding.parallel == "fsdp"),
       held_(units_.size(), 0),
       sums_(units_.size(), 0),
-      late_(units_.size()) {
+      pieces_(units_.size()) {
   const int64_t holders = units_.empty() ? 1 : units_[0].ranks;
   single_ = parts_ ? holders == 1 : sharding.parallel == "none" || situation.ranks == 1;
   adds_in_place_ = is_private;
@@ -37,11 +37,11 @@ void GradientWalk::form(size_t unit, double bytes) {
   }
   ledger_.add(Holder::Gradients, bytes);
   held_[unit] += bytes;
+  if (!single_) pieces_[unit].push_back({.formed = bytes});
 }
 
 void GradientWalk::keep_rows(size_t unit, double rows, double sum) {
-  late_[unit].rows += rows;
-  late_[unit].largest = std::max(late_[unit].largest, sum);
+  pieces_[unit].push_back({.rows = rows, .sum = sum});
 }
 
 void GradientWalk::complete(size_t unit) {
@@ -79,11 +79,12 @@ void GradientWalk::send(size_t unit) {
   const double row = static_cast<double>(units_[unit].whole_trained()) * size;
   const double part = parts_ ? static_cast<double>(units_[unit].trained_shard) * size : 0;
   ledger_.add(Holder::Communication, row);
-  ledger_.add(Holder::Gradients, late_[unit].largest);
-  ledger_.free(Holder::Gradients, late_[unit].largest);
-  ledger_.free(Holder::EngineKept, std::min(late_[unit].rows, ledger_.of(Holder::EngineKept)));
-  late_[unit] = {};
-  ledger_.free(Holder::Gradients, held_[unit]);
+  for (const Piece& piece : pieces_[unit]) {  // summed up where it is not yet, copied and freed
+    ledger_.add(Holder::Gradients, piece.sum);
+    ledger_.free(Holder::EngineKept, std::min(piece.rows, ledger_.of(Holder::EngineKept)));
+    ledger_.free(Holder::Gradients, piece.formed + piece.sum);
+  }
+  pieces_[unit].clear();
   held_[unit] = 0;
   kept_back_.erase(unit);
   ledger_.add(Holder::Communication, part);

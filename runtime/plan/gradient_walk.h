@@ -40,8 +40,10 @@ class GradientWalk {
     bool last;  ///< of the last micro-batch
   };
 
-  struct LateRows {
-    double rows = 0, largest = 0;  ///< bytes of all, and of the largest sum
+  /// Bytes of one or more layers, in the order of the unit's row.
+  struct Piece {
+    double formed = 0;         ///< gradients that are there
+    double rows = 0, sum = 0;  ///< or rows, and what their sum will take
   };
 
   double sum_bytes(double elements) const {
@@ -65,9 +67,9 @@ class GradientWalk {
   const std::vector<PlannedUnit>& units_;
   bool parts_, single_, adds_in_place_, updates_early_;
   bool last_ = true, reserved_ = false;
-  std::vector<double> held_;    ///< by unit: gradients that its layers have formed
-  std::vector<double> sums_;    ///< by unit, on one rank: of the micro-batches before
-  std::vector<LateRows> late_;  ///< by unit
+  std::vector<double> held_;                ///< by unit: gradients that its layers have formed
+  std::vector<double> sums_;                ///< by unit, on one rank: of the micro-batches before
+  std::vector<std::vector<Piece>> pieces_;  ///< by unit, of what is to be sent
   std::deque<InFlight> in_flight_, across_;
   std::deque<double> leaving_;
   std::set<size_t> summed_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/base/json.h"
+#include "runtime/tracing/stand_ins.h"
 
 namespace moonshard::plan {
 
@@ -53,12 +54,12 @@ struct CollectiveRate {
 /// profile's `in_step` may have others. See docs/plan.md for where they come from.
 struct InStep {
   double products = 1.06, attention_forward = 1.13, attention_backward = 0.95;
-  double launch = 0.87;                ///< time of the host's launches
-  double sums = 0.92, update = 0.948;  ///< clipped sums; the optimizer's pass
-  double rows_read = 0.45;             ///< compact rows, in the update: of its bytes per second
-  double tensor_us = 2.3;              ///< of the update, for every parameter
-  double row_us = 1.8;                 ///< and for every sample's row of a unit's small parameters
-  double chain = 1.43;                 ///< bytes of operations one after the other, over their own
+  double launch = 0.87;                                  ///< time of the host's launches
+  double sums = tracing::kProductOfSum, update = 0.948;  ///< clipped sums; the optimizer's pass
+  double rows_read = 0.45;  ///< compact rows, in the update: of its bytes per second
+  double tensor_us = 2.3;   ///< of the update, for every parameter
+  double row_us = 1.8;      ///< and for every sample's row of a unit's small parameters
+  double chain = 1.43;      ///< bytes of operations one after the other, over their own
   double masked_forward = 0.4, masked_backward = 0.35;  ///< attention that reads a mask: of rates
   double outer_sum = 0.2;  ///< sums of one position: of float32's fastest product
   // What the host launches, in layers (launch_us).

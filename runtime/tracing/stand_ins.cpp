@@ -3,14 +3,14 @@
 namespace moonshard::tracing {
 namespace {
 
-// Shares as an H200 has them: sums of clipped gradients instead of products (as InStep::sums of the
-// plan has it), and attention that gives two backward passes the same bits instead of the fastest.
+// Shares as an H200 has them: sums of clipped gradients instead of products, and attention that
+// gives two backward passes the same bits instead of the fastest.
 struct StandIn {
   const char* name;
   bool of_two_passes;
   double share;
 };
-constexpr StandIn kStandIns[] = {{"sample_gemm_kernel", false, 0.92},
+constexpr StandIn kStandIns[] = {{"sample_gemm_kernel", false, kProductOfSum},
                                  {"pytorch_flash::flash_fwd", true, 0.55},
                                  {"pytorch_flash::flash_bwd", true, 0.55}};
 

@@ -2,6 +2,7 @@
 // parameters, noise, graphs and the host.
 #include <gtest/gtest.h>
 
+#include "runtime/plan/gradient_walk.h"
 #include "runtime/plan/plan_request.h"
 #include "runtime/plan/shared_costs.h"
 #include "runtime/train/step_graph.h"
@@ -220,6 +221,30 @@ TEST(StepCosts, TwoPassesMultiplyScoresOfAMaskInFloat32) {
   // 22 local layers, 2 x 4 x 1024 x 1024 scores, 40 bytes of each.
   const double traffic_ms = 22 * 2 * 4 * 1024.0 * 1024.0 * 40 / 3000e9 * 1e3;
   EXPECT_GT(two_passes, one_pass + 0.8 * traffic_ms);
+}
+
+// A unit's pieces go into its row one after another: the first one's gradient is gone before the
+// rows of the next are summed up.
+TEST(PlannedMemory, PiecesOfARowAreThereOneAfterAnother) {
+  Cluster cluster = one_gpu();
+  cluster.gpus = 2;
+  const experiment::ExperimentOptions options =
+      resolve_for(step_of("llama3.2-1b", "bookkeeping", {{"wrap", "none"}}), cluster);
+  const PlannedModel model(options, options.seq_length, true);
+  MemorySituation situation;
+  situation.ranks = 2;
+  MemoryLedger ledger;
+  GradientWalk gradients(model, /*is_private=*/true, options, situation, ledger);
+  gradients.begin_micro_batch(/*last=*/true);
+  gradients.form(0, 1e12);
+  ledger.add(Holder::EngineKept, 100);
+  gradients.keep_rows(0, 100, 1e12);
+  gradients.complete(0);
+  MemoryPlan plan;
+  ledger.leave_peak(plan);
+  EXPECT_LT(plan.peak, 1.1e12);
+  EXPECT_EQ(ledger.of(Holder::EngineKept), 0);
+  EXPECT_EQ(ledger.of(Holder::Gradients), 0);
 }
 
 // Peaks that one H200 has measured (examples/results/plan_heldout, and points drawn at random).
