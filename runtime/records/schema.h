@@ -7,57 +7,12 @@
 // lacks is NaN, an empty text or an empty list, and is left out of the file.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "runtime/base/json.h"
+#include "runtime/records/schema_memory.h"
+#include "runtime/records/schema_privacy.h"
+#include "runtime/records/schema_sharding.h"
 
 namespace moonshard::records {
-
-enum class Unit { None, Count, Bytes, Milliseconds, Seconds, PerSecond, Percent, Fraction };
-
-/// What is written where a value is missing.
-enum class Missing { LeftOut, Null, Empty };
-
-struct Field {
-  const char* key;
-  Unit unit;
-  const char* doc;
-  Missing missing = Missing::LeftOut;
-};
-
-/// An entry of an object whose keys are names: phases, owners, parts.
-template <class T>
-struct Named {
-  std::string name;
-  T value{};
-};
-
-/// A list of names of which few differ: written as a list of names, held as indices.
-struct Labels {
-  std::vector<std::string> names;  ///< in order of first appearance
-  std::vector<uint32_t> index;     ///< into names, one per entry
-
-  /// Appends a name. Beyond `most_names` different ones the last stands for the others.
-  void add(std::string_view name, size_t most_names = 1000);
-};
-
-struct Statistics {
-  double count = NAN, mean = NAN, median = NAN, min = NAN, max = NAN, p95 = NAN, iqr = NAN;
-};
-template <class V>
-void fields(V& v, Statistics& s) {
-  v({"count", Unit::Count, "How many there were."}, s.count);
-  v({"mean", Unit::None, "Sum over count."}, s.mean);
-  v({"median", Unit::None, "Half are below."}, s.median);
-  v({"min", Unit::None, "The smallest."}, s.min);
-  v({"max", Unit::None, "The largest."}, s.max);
-  v({"p95", Unit::None, "95 of 100 are at most this."}, s.p95);
-  v({"iqr", Unit::None, "Third quartile minus first: the spread of the middle half."}, s.iqr);
-}
 
 /// The figures of the run table and of index.csv.
 struct Metrics {
@@ -169,88 +124,6 @@ void fields(V& v, TimePart& t) {
     t.samples_ms);
 }
 
-/// Memory at a moment of the experiment, or in a phase of the watched step.
-struct MemoryStage {
-  std::string stage;
-  double rank = NAN, allocated_bytes = NAN, max_allocated_bytes = NAN, reserved_bytes = NAN,
-         max_reserved_bytes = NAN, rss_bytes = NAN;
-};
-template <class V>
-void fields(V& v, MemoryStage& m) {
-  v({"stage", Unit::None, "A moment of the experiment, or a phase of the watched step."}, m.stage);
-  v({"rank", Unit::Count, "The process whose memory it is, counted from 0."}, m.rank);
-  v({"allocated_bytes", Unit::Bytes, "Memory of tensors at that moment."}, m.allocated_bytes);
-  v({"max_allocated_bytes", Unit::Bytes,
-     "Most memory of tensors up to that moment, or within the phase."},
-    m.max_allocated_bytes);
-  v({"reserved_bytes", Unit::Bytes,
-     "Memory that the allocator had taken from the device at that moment."},
-    m.reserved_bytes);
-  v({"max_reserved_bytes", Unit::Bytes, "Most that the allocator had taken from the device."},
-    m.max_reserved_bytes);
-  v({"rss_bytes", Unit::Bytes, "Resident set: host memory of the process."}, m.rss_bytes);
-}
-
-struct OwnedBytes {
-  std::string owner;
-  double bytes = NAN;
-};
-template <class V>
-void fields(V& v, OwnedBytes& o) {
-  v({"owner", Unit::None, "Who holds the memory: parameters, activations, ..."}, o.owner);
-  v({"bytes", Unit::Bytes, "How much it holds."}, o.bytes);
-}
-
-/// Memory within a phase of the watched step.
-struct MemoryPhase {
-  std::string phase;
-  double allocated_bytes = NAN, peak_bytes = NAN;
-};
-template <class V>
-void fields(V& v, MemoryPhase& m) {
-  v({"phase", Unit::None, "The phase of the step."}, m.phase);
-  v({"allocated_bytes", Unit::Bytes, "Memory of tensors at its end."}, m.allocated_bytes);
-  v({"peak_bytes", Unit::Bytes, "Most memory of tensors within it."}, m.peak_bytes);
-}
-
-/// Memory through the watched steps. All lists but the last are equally long.
-struct MemoryTimeline {
-  std::vector<double> ms, total;
-  Labels phase;
-  std::vector<Named<std::vector<double>>> owners;
-  std::vector<double> step_begins_ms;
-};
-template <class V>
-void fields(V& v, MemoryTimeline& m) {
-  v({"ms", Unit::Milliseconds, "Time since the first watched step began."}, m.ms);
-  v({"total", Unit::Bytes, "Memory of all tensors."}, m.total);
-  v({"phase", Unit::None, "Phase of the step at that time."}, m.phase);
-  v({"owners", Unit::Bytes, "Memory of each owner."}, m.owners);
-  v({"step_begins_ms", Unit::Milliseconds, "When each of several watched steps began."},
-    m.step_begins_ms);
-}
-
-/// Memory of the watched step, explained by owner; of a point that ran out of memory, of that
-/// moment.
-struct MemoryPart {
-  double peak_bytes = NAN;
-  std::string peak_phase;
-  double rest_bytes = NAN;
-  std::vector<OwnedBytes> breakdown, after_step;
-  std::vector<MemoryPhase> phases;
-  MemoryTimeline timeline;
-};
-template <class V>
-void fields(V& v, MemoryPart& m) {
-  v({"peak_bytes", Unit::Bytes, "Most memory of tensors in the watched step."}, m.peak_bytes);
-  v({"peak_phase", Unit::None, "The phase in which that was."}, m.peak_phase);
-  v({"rest_bytes", Unit::Bytes, "Memory at the peak that has no owner."}, m.rest_bytes);
-  v({"breakdown", Unit::None, "Who held the memory at the peak."}, m.breakdown);
-  v({"after_step", Unit::None, "Who held the memory at the end of the step."}, m.after_step);
-  v({"phases", Unit::None, "Memory phase by phase."}, m.phases);
-  v({"timeline", Unit::None, "Memory through the step."}, m.timeline);
-}
-
 /// Where the time of finding per-sample norms went, in the watched step.
 struct NormTimes {
   double local = NAN, stacking = NAN, reduce = NAN, final = NAN;
@@ -286,97 +159,6 @@ void fields(V& v, LayerTime& l) {
     l.tokens);
 }
 
-/// All collectives of one kind in the watched step.
-struct Collective {
-  std::string operation;
-  double count = NAN, bytes = NAN, work_ms = NAN, exposed_ms = NAN, overlap_percent = NAN;
-  bool modelled = false;
-};
-template <class V>
-void fields(V& v, Collective& c) {
-  v({"operation", Unit::None,
-     "Kind of collective; 'host' before it: between hosts, beside the GPU's work."},
-    c.operation);
-  v({"count", Unit::Count, "How many there were."}, c.count);
-  v({"bytes", Unit::Bytes, "Bytes that this rank handed over or received."}, c.bytes);
-  v({"work_ms", Unit::Milliseconds, "From when a collective began to work until it was done."},
-    c.work_ms);
-  v({"exposed_ms", Unit::Milliseconds, "How long computation waited for it."}, c.exposed_ms);
-  v({"overlap_percent", Unit::Percent, "Share of the work that was hidden behind computation."},
-    c.overlap_percent);
-  v({"modelled", Unit::None, "Its times are modelled from a link, not measured."}, c.modelled);
-}
-
-/// What this rank took part in sending in a step.
-struct Traffic {
-  std::string operation;
-  double count = NAN, bytes = NAN;
-};
-template <class V>
-void fields(V& v, Traffic& t) {
-  v({"operation", Unit::None, "Kind of collective."}, t.operation);
-  v({"count", Unit::Count, "How many there were in a step."}, t.count);
-  v({"bytes", Unit::Bytes, "Their size together."}, t.bytes);
-}
-
-/// What a rank holds at the end of a step.
-struct RankMemory {
-  double parameter_bytes = NAN, gradient_bytes = NAN, optimizer_bytes = NAN,
-         gathered_peak_bytes = NAN, gathered_peak_units = NAN, in_flight_peak_bytes = NAN;
-};
-template <class V>
-void fields(V& v, RankMemory& r) {
-  v({"parameter_bytes", Unit::Bytes, "Memory of this rank's part of the parameters."},
-    r.parameter_bytes);
-  v({"gradient_bytes", Unit::Bytes, "Memory of this rank's gradients at the end of a step."},
-    r.gradient_bytes);
-  v({"optimizer_bytes", Unit::Bytes, "Memory of the optimizer's state on this rank."},
-    r.optimizer_bytes);
-  v({"gathered_peak_bytes", Unit::Bytes,
-     "Most memory of parameters that were gathered from other ranks."},
-    r.gathered_peak_bytes);
-  v({"gathered_peak_units", Unit::Count, "Most units that were gathered at once."},
-    r.gathered_peak_units);
-  v({"in_flight_peak_bytes", Unit::Bytes, "Most memory of messages under way."},
-    r.in_flight_peak_bytes);
-}
-
-/// How the model is spread over ranks, as rank 0 sees it.
-struct ShardingPart {
-  double rank = NAN, world = NAN;
-  bool fake = false;
-  std::string transport;
-  std::vector<std::string> units;
-  RankMemory held;
-  std::vector<Traffic> traffic;
-};
-template <class V>
-void fields(V& v, ShardingPart& s) {
-  v({"rank", Unit::Count, "The rank that wrote the record."}, s.rank);
-  v({"world", Unit::Count, "How many ranks there are."}, s.world);
-  v({"fake", Unit::None, "The other ranks are only modelled."}, s.fake);
-  v({"transport", Unit::None, "What carries the data: gloo, nccl, fake."}, s.transport);
-  v({"units", Unit::None, "Names of the FSDP units."}, s.units);
-  fields(v, s.held);
-  v({"traffic", Unit::None, "What this rank sent or received in a step, by kind."}, s.traffic);
-}
-
-/// One rank of a job.
-struct RankRow {
-  double rank = NAN, peak_memory_bytes = NAN, median_time_ms = NAN, comm_work_ms = NAN,
-         comm_exposed_ms = NAN, comm_overlap_percent = NAN;
-};
-template <class V>
-void fields(V& v, RankRow& r) {
-  v({"rank", Unit::Count, "One of the processes that share the work, counted from 0."}, r.rank);
-  v({"peak_memory_bytes", Unit::Bytes, "Its peak_memory_bytes, as among the metrics."},
-    r.peak_memory_bytes);
-  v({"median_time_ms", Unit::Milliseconds, "Its median_time_ms."}, r.median_time_ms);
-  v({"comm_work_ms", Unit::Milliseconds, "Its comm_work_ms."}, r.comm_work_ms);
-  v({"comm_exposed_ms", Unit::Milliseconds, "Its comm_exposed_ms."}, r.comm_exposed_ms);
-  v({"comm_overlap_percent", Unit::Percent, "Its comm_overlap_percent."}, r.comm_overlap_percent);
-}
-
 struct StepRow {
   double step = NAN;
   bool warmup = false;
@@ -408,87 +190,6 @@ void fields(V& v, StepRow& s) {
   v({"accuracy", Unit::Fraction, "Share of its samples that were classified right."}, s.accuracy);
   v({"macro_f1", Unit::Fraction, "Mean of its classes' F1 scores."}, s.macro_f1);
   v({"phases_ms", Unit::Milliseconds, "Time of each phase of the step."}, s.phases_ms);
-}
-
-/// Steps with one sampling rate and one noise multiplier.
-struct PrivacyPhase {
-  double q = NAN, sigma = NAN, steps = NAN;
-};
-template <class V>
-void fields(V& v, PrivacyPhase& p) {
-  v({"q", Unit::Fraction, "Sampling rate of these steps."}, p.q);
-  v({"sigma", Unit::None, "Noise multiplier of these steps."}, p.sigma);
-  v({"steps", Unit::Count, "How many steps."}, p.steps);
-}
-
-struct NormHistogram {
-  std::vector<double> edges, counts;
-  double left_out = NAN, max_grad_norm = NAN;
-};
-template <class V>
-void fields(V& v, NormHistogram& h) {
-  v({"edges", Unit::None, "Borders of the bins, one more than counts."}, h.edges);
-  v({"counts", Unit::Count, "Samples in each bin."}, h.counts);
-  v({"left_out", Unit::Count, "Samples whose norm is 0 or not finite."}, h.left_out);
-  v({"max_grad_norm", Unit::None, "The clipping bound of that step."}, h.max_grad_norm);
-}
-
-/// What the result claims about privacy, and what the claim rests on.
-struct PrivacyPart {
-  double epsilon = NAN;
-  std::string sampler, why_no_epsilon;
-  double delta = NAN;
-  std::string accountant;
-  double best_order = NAN, epsilon_lower = NAN, sampling_rate = NAN, examples = NAN,
-         expected_batch_size = NAN;
-  std::vector<PrivacyPhase> history;
-  double target_epsilon = NAN;
-  std::string note, warning, noise;
-  bool private_engine = false;
-  double noise_multiplier = NAN, max_grad_norm = NAN, steps = NAN;
-  NormHistogram norms_histogram;
-};
-template <class V>
-void fields(V& v, PrivacyPart& p) {
-  v({"epsilon", Unit::None,
-     "The privacy loss that the result claims: the smaller, the more private. A claim, not a "
-     "proof.",
-     Missing::Null},
-    p.epsilon);
-  v({"sampler", Unit::None, "How batches are drawn; only Poisson subsampling leads to an epsilon."},
-    p.sampler);
-  v({"why_no_epsilon", Unit::None, "Why the result claims no epsilon."}, p.why_no_epsilon);
-  v({"delta", Unit::None, "Probability that the bound epsilon does not cover."}, p.delta);
-  v({"accountant", Unit::None, "Which computation turned noise, rate and steps into epsilon."},
-    p.accountant);
-  v({"best_order", Unit::None, "Renyi order at which epsilon was found (accountant rdp)."},
-    p.best_order);
-  v({"epsilon_lower", Unit::None, "No accountant can claim less (accountant prv)."},
-    p.epsilon_lower);
-  v({"sampling_rate", Unit::Fraction, "Probability of each sample to be in a step's batch."},
-    p.sampling_rate);
-  v({"examples", Unit::Count, "Size of the data set that is sampled from."}, p.examples);
-  v({"expected_batch_size", Unit::Count, "Samples of a step on average: sampling_rate x examples."},
-    p.expected_batch_size);
-  v({"history", Unit::None, "Phases of the run, each with its own sampling rate and noise."},
-    p.history);
-  v({"target_epsilon", Unit::None, "The budget that the noise was chosen for."}, p.target_epsilon);
-  v({"note", Unit::None, "What the claim does not cover."}, p.note);
-  v({"warning", Unit::None, "What is doubtful about the claim's parameters."}, p.warning);
-  v({"noise", Unit::None,
-     "Source of the noise: secure (a secret key), counter (reproducible from the seed: not "
-     "private), mixed, none."},
-    p.noise);
-  v({"private_engine", Unit::None,
-     "The engine clips and adds noise, and nothing in the setup undoes that."},
-    p.private_engine);
-  v({"noise_multiplier", Unit::None, "Standard deviation of the noise over the clipping bound."},
-    p.noise_multiplier);
-  v({"max_grad_norm", Unit::None, "The clipping bound C."}, p.max_grad_norm);
-  v({"steps", Unit::Count, "Noised updates so far, warm-up and watched steps included."}, p.steps);
-  v({"norms_histogram", Unit::None,
-     "Gradient norms of the watched step's samples; only where nothing is claimed."},
-    p.norms_histogram);
 }
 
 /// What else the machine did: figures of a busy one are doubtful, also for who reads them later.
@@ -525,18 +226,6 @@ void fields(V& v, Saving& s) {
   v({"change", Unit::None, "Options to change."}, s.change);
   v({"bytes", Unit::Bytes, "Memory that it saves, of what was held when memory ran out."}, s.bytes);
   v({"reason", Unit::None, "Where that comes from."}, s.reason);
-}
-
-/// Squared norms around their sum over ranks (norm_reduce = sum), in the watched step.
-struct NormSum {
-  double rank = NAN;
-  std::vector<double> before, after;
-};
-template <class V>
-void fields(V& v, NormSum& n) {
-  v({"rank", Unit::Count, "Whose they are."}, n.rank);
-  v({"before", Unit::None, "Squared norms of this rank's own samples."}, n.before);
-  v({"after", Unit::None, "The same after the sum over ranks: equal on all of them."}, n.after);
 }
 
 /// A whole result.json.
