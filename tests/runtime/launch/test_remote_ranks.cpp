@@ -128,8 +128,8 @@ TEST_F(RemoteRanks, HaveAnAgentThatStaysUntilTheLauncherHasHeardAll) {
 
 // A rank here failed; what became of those on a host that was lost meanwhile is said, too.
 TEST_F(RemoteRanks, ThatAreLostLaterAreNamed) {
-  RanksRequest request = job("shift 2; sh -c \"$*\" & sleep 1; exit 9",
-                             "[ $RANK = 0 ] && sleep 0.6 && exit 3; exec sleep 100");
+  RanksRequest request =
+      job("shift 2; sh -c \"$*\" & sleep 2; exit 9", "[ $RANK = 0 ] && exit 3; exec sleep 100");
   request.last_words_s = 20;
   const RanksResult result = launch_ranks(request);
   EXPECT_EQ(result.failed_rank, 0);
