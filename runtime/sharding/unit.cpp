@@ -121,6 +121,7 @@ void Unit::begin_backward() {
   // Layers that checkpointing recomputes are counted when they run again.
   backward_left_ = in_graph_;
   trained_done_ = 0;
+  backward_is_over_ = false;
 }
 
 bool Unit::ran_forward(bool in_graph) {
@@ -131,6 +132,11 @@ bool Unit::ran_forward(bool in_graph) {
 bool Unit::ran_backward(bool is_trained) {
   trained_done_ += is_trained ? 1 : 0;
   return --backward_left_ <= 0 && trained_done_ >= num_trained_layers_;
+}
+
+void Unit::end_backward() {
+  move(Event::EndBackward);
+  backward_is_over_ = true;
 }
 
 // ---- its gradients -----------------------------------------------------------------------------
@@ -243,7 +249,8 @@ void Unit::drop_gradients() {
 }
 
 bool Unit::is_ready() const {
-  return was_sent_ && !was_handed_over_ && reductions_.empty() && state_.phase != Phase::Backward;
+  return was_sent_ && !was_handed_over_ && reductions_.empty() && backward_is_over_ &&
+         state_.phase != Phase::Backward;
 }
 
 void Unit::begin_span(profile::Timeline& timeline, const char* what) {

@@ -160,6 +160,9 @@ class Unit {
   void ran_again(bool in_graph) { backward_left_ += in_graph ? 1 : 0; }
   /// True when all layers have run backwards.
   bool ran_backward(bool is_trained);
+  void end_backward();
+  /// This pass has no more use of its values.
+  bool backward_is_over() const { return backward_is_over_; }
   /// One more layer's gradients were added to its parameters. True when it was the last.
   bool gradients_added() { return --gradients_left_ == 0; }
   bool awaits_gradients() const { return gradients_left_ > 0; }
@@ -234,9 +237,10 @@ class Unit {
   UnitTraits traits_;
   UnitState state_;
   int64_t num_layers_, num_trained_layers_ = 0;
-  int64_t forward_done_ = 0;    ///< uses of its layers in the forward pass
-  int64_t in_graph_ = 0;        ///< those of them whose backward will come
-  int64_t backward_left_ = 0;   ///< uses that this backward pass has not reached
+  int64_t forward_done_ = 0;   ///< uses of its layers in the forward pass
+  int64_t in_graph_ = 0;       ///< those of them whose backward will come
+  int64_t backward_left_ = 0;  ///< uses that this backward pass has not reached
+  bool backward_is_over_ = false;
   int64_t trained_done_ = 0;    ///< trained layers that it has
   int64_t gradients_left_ = 0;  ///< trained layers whose gradients are still to come
   bool was_sent_ = false;       ///< of the step's last micro-batch

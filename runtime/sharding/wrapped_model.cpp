@@ -321,7 +321,7 @@ void WrappedModel::after_backward(const models::ParamLayer& layer) {
 
 void WrappedModel::finish_unit_backward(size_t index) {
   Unit& unit = *units_[index];
-  unit.move(Event::EndBackward);
+  unit.end_backward();
   if (timeline_ != nullptr) unit.end_span(*timeline_);
   backward_ended(index, last_pass_);
   hand_over_if_ready(index);

@@ -122,6 +122,29 @@ TEST(Measurement, TheWatchedStepHasNoGraphBesideIt) {
   EXPECT_EQ(record["memory"]["peak_bytes"], run_experiment(options)["memory"]["peak_bytes"]);
 }
 
+// The root is done when only its head is trained: gathered again for the embedding, which needs no
+// backward, it would be read while it is updated.
+TEST(Measurement, PrefetchingGathersNoMoreThanIsUsed) {
+  for (const char* mode : {"none", "bookkeeping", "flash"}) {
+    const auto gathers = [&](const char* prefetch) {
+      ExperimentOptions options = tiny(mode);
+      options.parallel = "fsdp";
+      options.world = "fake:2";
+      options.lora_rank = 2;
+      options.backward_prefetch = prefetch;
+      const Json record = run_experiment(options);
+      double count = 0;
+      for (const Json& row : record["comm"])
+        if (row["operation"] == "all_gather") count += row["count"].get<double>();
+      return count;
+    };
+    const double on_demand = gathers("none");
+    EXPECT_GT(on_demand, 0) << mode;
+    EXPECT_EQ(gathers("pre"), on_demand) << mode;
+    EXPECT_EQ(gathers("post"), on_demand) << mode;
+  }
+}
+
 TEST(Measurement, MemoryIsAveragedOverTime) {
   const Json metrics = run_experiment(tiny("none"))["metrics"];
   EXPECT_GT(metrics["avg_memory_bytes"], metrics["parameter_bytes"]);
