@@ -131,6 +131,22 @@ function M.processes_with(text)
   return ids
 end
 
+--- Sends a signal to the processes of `program` with two texts on their command lines: to launchers, not to the guards of their ranks, which
+-- are their children with the same words. All parents are read before anything is sent: a guard whose launcher has ended has another one.
+function M.signal_launchers(signal, program, text, other_text)
+  local parents, outermost = {}, {}
+  for _, id in ipairs(M.processes_with(text)) do
+    local words = M.read("/proc/" .. id .. "/cmdline") or ""
+    if words:find(other_text, 1, true) and words:sub(1, #program) == program then
+      parents[id] = tonumber((M.read("/proc/" .. id .. "/stat") or ""):match("%) %a (%d+)")) or 0
+    end
+  end
+  for id, parent in pairs(parents) do
+    if not parents[parent] then outermost[#outermost + 1] = id end
+  end
+  for _, id in ipairs(outermost) do os.execute(("kill -%s %d"):format(signal, id)) end
+end
+
 --- Names of tensors that differ in any bit between two folders of .safetensors.
 function M.different_tensors(a, b)
   local weights = require("moonshard").weights

@@ -74,18 +74,7 @@ local function wait_for_end(since)
   return now() - since, tonumber((support.read(folder .. "/code")))
 end
 
---- The launcher itself: neither the shell around it nor the process that guards its ranks, which is its child.
-local function signal_launcher(signal)
-  local found = {}
-  for _, id in ipairs(support.processes_with(folder .. "/script.lua")) do
-    local words = support.read("/proc/" .. id .. "/cmdline") or ""
-    if words:find("--nproc", 1, true) and words:sub(1, #program) == program then found[id] = true end
-  end
-  for id in pairs(found) do
-    local parent = tonumber((support.read("/proc/" .. id .. "/stat") or ""):match("%) %a (%d+)"))
-    if not found[parent] then os.execute(("kill -%s %d"):format(signal, id)) end
-  end
-end
+local function signal_launcher(signal) support.signal_launchers(signal, program, folder .. "/script.lua", "--nproc") end
 
 describe("run --nproc", function()
   it("runs ranks that know each other; the output of others goes to their logs", function()

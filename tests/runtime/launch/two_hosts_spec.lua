@@ -78,12 +78,7 @@ local function kill(rank) hosts:run(rank < 2 and "a" or "b", "kill -9 " .. read(
 local ranks = { "pid.0", "pid.1", "pid.2", "pid.3" }
 local working = "dist.barrier() mark() while true do dist.all_reduce(1) end"
 
-local function kill_launcher()
-  for _, id in ipairs(support.processes_with("--hosts")) do
-    local words = support.read("/proc/" .. id .. "/cmdline") or ""
-    if words:sub(1, #support.program()) == support.program() and words:find(folder, 1, true) then os.execute("kill -9 " .. id) end
-  end
-end
+local function kill_launcher() support.signal_launchers("KILL", support.program(), "--hosts", folder) end
 
 describe("ranks by hand on two hosts", function()
   it("meet over a slow network that loses packets, at the addresses that reach each other", function()
