@@ -131,8 +131,9 @@ function M.processes_with(text)
   return ids
 end
 
---- Sends a signal to the processes of `program` with two texts on their command lines: to launchers, not to the guards of their ranks, which
--- are their children with the same words. All parents are read before anything is sent: a guard whose launcher has ended has another one.
+--- Sends a signal to the processes of `program` with two texts on their command lines: to launchers, not to the guards
+-- of their ranks, which are their children with the same words. All parents are read before anything is sent: a guard
+-- whose launcher has ended has another one.
 function M.signal_launchers(signal, program, text, other_text)
   local parents, outermost = {}, {}
   for _, id in ipairs(M.processes_with(text)) do
