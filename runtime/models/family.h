@@ -107,6 +107,8 @@ class Family {
   virtual std::string frozen_example() const = 0;
   /// The other way round: a few that may be trained alone.
   virtual std::string trained_example() const { return "*.bias"; }
+  /// All parameters of the second block.
+  virtual std::string second_block_example() const { return "*layers.1.*"; }
 
  private:
   FamilyDescription description_;

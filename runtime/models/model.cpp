@@ -98,6 +98,12 @@ Parameter& Model::parameter(const std::string& name) const {
                                options_.model, name, nearest_name(name, names)));
 }
 
+bool Model::trains_block(size_t block) const {
+  return std::ranges::any_of(layers_, [&](const auto& layer) {
+    return layer->block == static_cast<int64_t>(block) && layer->trainable();
+  });
+}
+
 int64_t Model::num_parameters() const {
   int64_t total = 0;
   for (const auto& parameter : parameters_) total += parameter->value.numel();

@@ -124,6 +124,9 @@ class Model {
  protected:
   explicit Model(ModelOptions options);
 
+  /// Whether a layer of the block is trained now.
+  bool trains_block(size_t block) const;
+
   // Construction. Names follow Hugging Face files; weights start as N(0, std^2) from the seed, each
   // parameter from its own stream, so that the same seed gives the same model in any order or
   // shard.

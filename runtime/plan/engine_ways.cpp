@@ -199,9 +199,10 @@ class Ways {
 
   template <class Visit>
   void visit(EngineWays& ways, const Visit& each) const {
-    for (const auto& [layers, list, times] : {std::tuple{&model_.before, &ways.before, int64_t{1}},
-                                              {&model_.block, &ways.block, model_.num_blocks},
-                                              {&model_.behind, &ways.behind, int64_t{1}}}) {
+    for (const auto& [layers, list, times] :
+         {std::tuple{&model_.before, &ways.before, int64_t{1}},
+          {&model_.block, &ways.block, model_.blocks_in_backward()},
+          {&model_.behind, &ways.behind, int64_t{1}}}) {
       std::map<size_t, Readers> readers;
       for (size_t i = 0; i < layers->size(); ++i) {
         const PlannedLayer& layer = (*layers)[i];

@@ -19,7 +19,8 @@ class GatherWalk {
         units_(model.units(sharding, situation.ranks)),
         parts_(sharding.parallel == "fsdp"),
         gathered_(units_.size(), false),
-        is_new_(units_.size(), true) {
+        is_new_(units_.size(), true),
+        is_over_(units_.size(), false) {
     of_stretch_.resize(model.num_stretches());
     for (size_t u = 0; u < units_.size(); ++u)
       for (const size_t stretch : units_[u].stretches) of_stretch_[stretch].push_back(u);
@@ -27,7 +28,12 @@ class GatherWalk {
 
   const std::vector<size_t>& units_of(size_t stretch) const { return of_stretch_[stretch]; }
 
-  void begin_pass() { is_new_.assign(units_.size(), true); }
+  void begin_forward() { is_new_.assign(units_.size(), true); }
+  void begin_backward() {
+    begin_forward();
+    for (size_t u = 0; u < units_.size(); ++u)
+      is_over_[u] = units_[u].backward_ends_at == kNoStretch;
+  }
   void forward(size_t stretch) {
     use(stretch, [this](size_t u) {
       order_.when_forward_begins(u, units_.size(), root_steps_aside(),
@@ -43,14 +49,17 @@ class GatherWalk {
   }
   void backward(size_t stretch) {
     use(stretch, [this](size_t u) {
-      order_.when_backward_begins(u, units_.size(), [this](size_t next) { gather(next); });
+      order_.when_backward_begins(u, units_.size(),
+                                  [this](size_t next) { gather_for_backward(next); });
     });
     if (stretch > 0 && stretch + 2 == of_stretch_.size() && root_steps_aside()) release(0);
   }
   void backward_ended(size_t stretch, bool last_pass) {
     for (const size_t u : of_stretch_[stretch]) {
-      if (!parts_ || stretch != units_[u].stretches.front()) continue;
-      order_.when_backward_ends(u, units_.size(), [this](size_t next) { gather(next); });
+      if (!parts_ || stretch != units_[u].backward_ends_at) continue;
+      is_over_[u] = true;
+      order_.when_backward_ends(u, units_.size(),
+                                [this](size_t next) { gather_for_backward(next); });
       if (order_.released_after_backward(units_[u].is_root, units_[u].reshards, last_pass))
         release(u);
     }
@@ -87,6 +96,10 @@ class GatherWalk {
     gathered_[unit] = true;
     ledger_.add(Holder::Gathered, whole_bytes(unit));
   }
+  // As ShardedModel does.
+  void gather_for_backward(size_t unit) {
+    if (!is_over_[unit]) gather(unit);
+  }
   void release(size_t unit) {
     if (!gathered_[unit]) return;
     gathered_[unit] = false;
@@ -100,6 +113,7 @@ class GatherWalk {
   const std::vector<PlannedUnit>& units_;
   bool parts_;
   std::vector<bool> gathered_, is_new_;
+  std::vector<bool> is_over_;  ///< this backward pass needs it no more
   std::vector<std::vector<size_t>> of_stretch_;
 };
 

@@ -55,7 +55,7 @@ class Walk {
   // ---- the passes ------------------------------------------------------------------------------
   void micro_batch() {
     ledger_.begin_phase("forward");
-    gathers_.begin_pass();
+    gathers_.begin_forward();
     const size_t stretches = model_.num_stretches();
     add(Holder::Activations, static_cast<double>(kept_.shared));
     for (size_t i = 0; i < stretches; ++i) {
@@ -63,7 +63,9 @@ class Walk {
       if (i > 0 && i + 1 < stretches) {
         // While a block that is recomputed runs, all of it is there.
         add(Holder::Activations, kept_blocks_.whole());
-        free(Holder::Activations, kept_blocks_.made_again(i - 1));
+        const bool is_frozen = i < model_.first_in_backward;
+        free(Holder::Activations,
+             is_frozen ? kept_blocks_.whole() : kept_blocks_.made_again(i - 1));
       }
       if (i + 1 == stretches) add(Holder::Activations, rows_ * static_cast<double>(kept_.outside));
       gathers_.forward_ended(i);
@@ -86,9 +88,9 @@ class Walk {
   // pass 0: the only one; 1: norms alone, activations stay; 2: sums.
   void backward(int pass) {
     if (pass < 2) ledger_.begin_phase("backward");
-    gathers_.begin_pass();
+    gathers_.begin_backward();
     const size_t stretches = model_.num_stretches();
-    for (size_t i = stretches; i-- > 0;) {
+    for (size_t i = stretches; i-- > model_.first_in_backward;) {
       gathers_.backward(i);
       if (i + 1 == stretches) {
         head_backward(pass);
@@ -103,7 +105,7 @@ class Walk {
       }
       // Gradients leave as soon as they are complete, before the unit's values go. Blocks of a
       // second pass come when their sums are formed.
-      if (sums_in_backward(pass) && (pass == 0 || i == 0)) reduce_finished(i);
+      if (sums_in_backward(pass) && (pass == 0 || i == 0 || i + 1 == stretches)) reduce_finished(i);
       gathers_.backward_ended(i, pass != 1);
     }
     launch(pass);
@@ -326,10 +328,9 @@ class Walk {
     if (!gathers_.units_of(stretch).empty())
       gradients_.form(gathers_.units_of(stretch).front(), bytes);
   }
-  // In backward a unit is complete at its first stretch.
   void reduce_finished(size_t stretch) {
     for (const size_t u : gathers_.units_of(stretch))
-      if (stretch == units_[u].stretches.front()) gradients_.complete(u);
+      if (stretch == units_[u].backward_ends_at) gradients_.complete(u);
   }
 
   struct Pending {

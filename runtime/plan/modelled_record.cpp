@@ -171,7 +171,8 @@ class RecordOfPlan {
     if (options_.mode == "none" || options_.profile != "layers") return;
     const EngineWays& ways = plan.ways;
     add_stretch(model_.before, ways.before, -1);
-    for (int64_t block = 0; block < model_.num_blocks; ++block)
+    for (int64_t block = model_.num_blocks - model_.blocks_in_backward(); block < model_.num_blocks;
+         ++block)
       add_stretch(model_.block, ways.block, block);
     add_stretch(model_.behind, ways.behind, -1);
   }

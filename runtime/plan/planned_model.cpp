@@ -73,11 +73,21 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
   std::map<const models::Parameter*, int> uses;
   for (const auto& layer : model_->layers()) ++uses[layer->weight];
   bool seen_block = false;
+  first_in_backward = num_stretches() - 1;
   for (const auto& layer : model_->layers()) {
     seen_block = seen_block || layer->block >= 0;
-    if (layer->block > 0) continue;
-    auto& stretch = layer->block == 0 ? block : seen_block ? behind : before;
-    stretch.push_back(planned_layer(*layer, uses[layer->weight] > 1));
+    stretch_of_.push_back(layer->block >= 0 ? static_cast<size_t>(layer->block) + 1
+                          : seen_block      ? num_stretches() - 1
+                                            : 0);
+    if (layer->trainable()) first_in_backward = std::min(first_in_backward, stretch_of_.back());
+  }
+  const int64_t shown = std::clamp<int64_t>(static_cast<int64_t>(first_in_backward) - 1, 0,
+                                            std::max<int64_t>(0, num_blocks - 1));
+  for (size_t i = 0; i < stretch_of_.size(); ++i) {
+    const models::ParamLayer& layer = *model_->layers()[i];
+    if (layer.block >= 0 && layer.block != shown) continue;
+    auto& stretch = layer.block >= 0 ? block : stretch_of_[i] == 0 ? before : behind;
+    stretch.push_back(planned_layer(layer, uses[layer.weight] > 1));
   }
   for (auto* stretch : {&before, &block, &behind}) {
     count_readers(*stretch);
@@ -104,7 +114,7 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
   }
   for (const auto& layer : model_->layers())
     adapter_bytes +=
-        layer->block == 0 && layer->lora_up != nullptr ? options_.lora_rank * compute_bytes : 0;
+        layer->block == shown && layer->lora_up != nullptr ? options_.lora_rank * compute_bytes : 0;
   kept.block += adapter_bytes;
   kept_twice.block += adapter_bytes;
   models::ModelOptions costed = options_;
@@ -113,6 +123,10 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
 }
 
 PlannedModel::~PlannedModel() = default;
+
+int64_t PlannedModel::blocks_in_backward() const {
+  return num_blocks - std::max<int64_t>(0, static_cast<int64_t>(first_in_backward) - 1);
+}
 
 bool PlannedModel::masks_by_products() const {
   return fused && compute_bytes < 4 && kept.masked > 0;
@@ -136,14 +150,6 @@ const std::vector<PlannedUnit>& PlannedModel::units(const sharding::ShardingOpti
   const std::lock_guard lock(mutex_);
   if (const auto known = units_.find(key); known != units_.end()) return known->second;
   std::vector<PlannedUnit> units;
-  bool behind_blocks = false;
-  std::map<const models::ParamLayer*, size_t> stretch_of;
-  for (const auto& layer : model_->layers()) {
-    behind_blocks = behind_blocks || layer->block >= 0;
-    stretch_of[layer.get()] = layer->block >= 0 ? static_cast<size_t>(layer->block) + 1
-                              : behind_blocks   ? num_stretches() - 1
-                                                : 0;
-  }
   for (const sharding::UnitPlan& plan : plan_units(*model_, sharding)) {
     PlannedUnit unit;
     unit.is_root = plan.is_root;
@@ -169,8 +175,10 @@ const std::vector<PlannedUnit>& PlannedModel::units(const sharding::ShardingOpti
     if (!trained.empty()) unit.trained_shard = sharding::FlatLayout(trained, 0, holders).shard_size;
     if (!frozen.empty()) unit.frozen_shard = sharding::FlatLayout(frozen, 0, holders).shard_size;
     std::set<size_t> where;
-    for (const models::ParamLayer* layer : plan.layers) where.insert(stretch_of.at(layer));
+    for (const models::ParamLayer* layer : plan.layers) where.insert(stretch_of_[layer->index]);
     unit.stretches.assign(where.begin(), where.end());
+    const auto reached = where.lower_bound(first_in_backward);
+    unit.backward_ends_at = reached == where.end() ? kNoStretch : *reached;
     units.push_back(std::move(unit));
   }
   return units_[key] = std::move(units);

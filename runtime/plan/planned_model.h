@@ -35,6 +35,8 @@ struct PlannedLayer {
   int64_t readers = 1;        ///< trained ones that read it
 };
 
+inline constexpr size_t kNoStretch = static_cast<size_t>(-1);
+
 /// The steps of a pass: 0 is before the blocks, 1 to num_blocks are blocks, the last is behind.
 struct PlannedUnit {
   bool is_root = false;
@@ -51,6 +53,8 @@ struct PlannedUnit {
   int64_t frozen_shard = 0;
   int64_t ranks = 1;              ///< that hold the parts
   std::vector<size_t> stretches;  ///< where its layers run
+  /// The last of them in backward, which is the first that it reaches; none: kNoStretch.
+  size_t backward_ends_at = 0;
   int64_t whole() const { return (trained_shard + frozen_shard) * ranks; }
   int64_t whole_trained() const { return trained_shard * ranks; }
 };
@@ -71,9 +75,12 @@ class PlannedModel {
   /// window) sums up in a fixed order. It then multiplies in float32, and scores are a tensor.
   bool masks_by_products() const;
   size_t num_stretches() const { return static_cast<size_t>(num_blocks) + 2; }
+  int64_t blocks_in_backward() const;
 
   int64_t tokens = 0;  ///< positions of a sample
   int64_t num_blocks = 0;
+  /// Where backward ends: nothing before this stretch is trained.
+  size_t first_in_backward = 0;
   int64_t num_parameters = 0, num_trained = 0;
   double flops_per_token = 0;
   int64_t value_bytes = 4, compute_bytes = 4, sum_bytes = 4;  ///< of a number
@@ -82,12 +89,13 @@ class PlannedModel {
   models::ActivationBytes kept;        ///< by layers in one backward pass
   models::ActivationBytes kept_twice;  ///< where backward runs twice, by the same kernels
   int64_t adapter_bytes = 0;           ///< of a token and block: rows between two layers of LoRA
-  std::vector<PlannedLayer> before, block, behind;
+  std::vector<PlannedLayer> before, block, behind;  ///< `block`: the first that is trained
 
  private:
   models::ModelOptions options_;
   int64_t seq_length_;
   std::shared_ptr<models::Model> model_;
+  std::vector<size_t> stretch_of_;  ///< by layer
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<PlannedUnit>> units_;
 };

@@ -40,26 +40,40 @@ class GatheredWalk {
     for (const auto& layer : model.layers()) {
       if (models::is_adapter_name(layer->weight->name)) continue;  // runs with its linear layer
       const size_t unit = unit_of[layer->index];
-      if (runs_.empty() || runs_.back() != unit) runs_.push_back(unit);
+      if (forward_.empty() || forward_.back() != unit) forward_.push_back(unit);
     }
+    // Backward comes through what runs behind the first layer that is trained.
+    bool is_reached = false;
+    for (const auto& layer : model.layers()) {
+      is_reached = is_reached || layer->trainable();
+      if (!is_reached || models::is_adapter_name(layer->weight->name)) continue;
+      const size_t unit = unit_of[layer->index];
+      if (backward_.empty() || backward_.back() != unit) backward_.push_back(unit);
+    }
+    std::reverse(backward_.begin(), backward_.end());
   }
 
   int64_t peak() {
     if (order_.keeps_whole())
       for (size_t u = 0; u < units_.size(); ++u) gather(u);
     const auto ahead = [this](size_t u) { gather(u); };
-    pass([&](size_t u) { order_.when_forward_begins(u, units_.size(), steps_aside(0), ahead); },
-         [&](size_t u) {
-           if (order_.released_after_forward(u, units_.size(), units_[u].is_root, reshards(u)))
-             release(u);
-         });
-    std::reverse(runs_.begin(), runs_.end());
-    pass([&](size_t u) { order_.when_backward_begins(u, units_.size(), ahead); },
-         [&](size_t u) {
-           order_.when_backward_ends(u, units_.size(), ahead);
-           if (order_.released_after_backward(units_[u].is_root, reshards(u), /*last_pass=*/true))
-             release(u);
-         });
+    pass(
+        forward_,
+        [&](size_t u) { order_.when_forward_begins(u, units_.size(), steps_aside(0), ahead); },
+        [&](size_t u) {
+          if (order_.released_after_forward(u, units_.size(), units_[u].is_root, reshards(u)))
+            release(u);
+        });
+    const auto needed_ahead = [this](size_t u) {
+      if (uses_[u] > 0) gather(u);
+    };
+    pass(
+        backward_, [&](size_t u) { order_.when_backward_begins(u, units_.size(), needed_ahead); },
+        [&](size_t u) {
+          order_.when_backward_ends(u, units_.size(), needed_ahead);
+          if (order_.released_after_backward(units_[u].is_root, reshards(u), /*last_pass=*/true))
+            release(u);
+        });
     return peak_;
   }
 
@@ -68,12 +82,12 @@ class GatheredWalk {
   bool steps_aside(size_t u) const { return order_.steps_aside(units_[u].is_root, reshards(u)); }
 
   template <class Began, class Ended>
-  void pass(const Began& began, const Ended& ended) {
-    for (const size_t u : runs_) ++uses_[u];
+  void pass(const std::vector<size_t>& runs, const Began& began, const Ended& ended) {
+    for (const size_t u : runs) ++uses_[u];
     std::vector<bool> is_new(units_.size(), true);
-    for (size_t i = 0; i < runs_.size(); ++i) {
-      const size_t u = runs_[i];
-      if (i > 0 && uses_[runs_[i - 1]] > 0 && steps_aside(runs_[i - 1])) release(runs_[i - 1]);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const size_t u = runs[i];
+      if (i > 0 && uses_[runs[i - 1]] > 0 && steps_aside(runs[i - 1])) release(runs[i - 1]);
       gather(u);
       if (is_new[u]) began(u);
       is_new[u] = false;
@@ -95,8 +109,8 @@ class GatheredWalk {
   std::vector<int64_t> bytes_;
   sharding::UnitOrder order_;
   std::vector<bool> is_whole_;
-  std::vector<int64_t> uses_;  ///< runs of layers that are still to come in this pass
-  std::vector<size_t> runs_;   ///< units in the order in which their layers run
+  std::vector<int64_t> uses_;               ///< runs of layers that are still to come in this pass
+  std::vector<size_t> forward_, backward_;  ///< units in the order in which their layers run
   int64_t now_ = 0, peak_ = 0;
 };
 

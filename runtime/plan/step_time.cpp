@@ -112,8 +112,8 @@ class Simulation {
   }
 
   void reduce(size_t u) {
-    if (sharding_.no_sync && !last_ && !single_) return;
     const PlannedUnit& unit = units_[u];
+    if (unit.trained == 0 || (sharding_.no_sync && !last_ && !single_)) return;
     const double size = unit.narrow_sums ? 2 : static_cast<double>(model_.sum_bytes);
     if (!single_) {
       limit(sharding::kReductionsUnderWay - 1);
@@ -291,11 +291,15 @@ class Simulation {
   void backward(int pass) {
     if (pass < 2 && !situation_.graph) program_.begin_phase("backward");
     const size_t count = model_.num_stretches();
-    std::vector<bool> first(units_.size(), true);
-    for (size_t i = count; i-- > 0;) {
-      use(i, first, [&](size_t u) {
-        order_.when_backward_begins(u, units_.size(), [&](size_t next) { gather(next); });
-      });
+    std::vector<bool> first(units_.size(), true), over(units_.size());
+    for (size_t u = 0; u < units_.size(); ++u) over[u] = units_[u].backward_ends_at == kNoStretch;
+    // As ShardedModel does.
+    const auto gather_for_backward = [&](size_t u) {
+      if (!over[u]) gather(u);
+    };
+    for (size_t i = count; i-- > model_.first_in_backward;) {
+      use(i, first,
+          [&](size_t u) { order_.when_backward_begins(u, units_.size(), gather_for_backward); });
       if (i + 2 == count && i > 0 && root_steps_aside()) release(0);
       const StretchCost& cost = costs_.of(i, count);
       const bool again = i > 0 && i + 1 < count && is_recomputed(i - 1);
@@ -307,8 +311,9 @@ class Simulation {
                        cost.backward_launches + (again ? cost.forward_launches : 0) +
                            (pass == 2 ? cost.sum_launches : cost.norm_launches));
       for (const size_t u : unit_of_stretch_[i]) {
-        if (units_[u].stretches.front() != i) continue;
-        if (parts_) order_.when_backward_ends(u, units_.size(), [&](size_t next) { gather(next); });
+        if (units_[u].backward_ends_at != i) continue;
+        over[u] = true;
+        if (parts_) order_.when_backward_ends(u, units_.size(), gather_for_backward);
         if (parts_ &&
             order_.released_after_backward(units_[u].is_root, units_[u].reshards, pass != 1))
           release(u);
@@ -319,7 +324,7 @@ class Simulation {
 
   void sums() {
     const size_t count = model_.num_stretches();
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = model_.first_in_backward; i < count; ++i) {
       const StretchCost& cost = costs_.of(i, count);
       program_.compute("clipped sum", cost.sums, 1 + cost.sum_launches);
       for (const size_t u : unit_of_stretch_[i])

@@ -44,7 +44,7 @@ bool SumWalk::waits_for_reduction(const LayerWay& way) const {
 
 void SumWalk::all() {
   double waiting = 0;  // rows of the first stretch: its unit has the last one, too
-  for (size_t i = 0; i < count(); ++i) {
+  for (size_t i = model_.first_in_backward; i < count(); ++i) {
     const Stretch here = stretch(i);
     double released = 0, sums = 0, rows = 0;
     for (size_t k = 0; k < here.layers.size(); ++k) {
@@ -75,7 +75,7 @@ void SumWalk::all() {
 
 double SumWalk::rows_for_update() const {
   double bytes = 0;
-  for (size_t i = 0; i < count(); ++i) {
+  for (size_t i = model_.first_in_backward; i < count(); ++i) {
     const Stretch here = stretch(i);
     for (size_t k = 0; k < here.layers.size(); ++k) {
       const PlannedLayer& layer = here.layers[k];

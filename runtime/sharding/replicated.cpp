@@ -10,8 +10,7 @@ namespace {
 // of gradients.
 class Bucket : public Unit {
  public:
-  Bucket(const UnitPlan& plan, ShardingContext& context)
-      : Unit(plan.name, plan.layers, plan.settings, Storage::Whole, context) {
+  Bucket(const UnitPlan& plan, ShardingContext& context) : Unit(plan, Storage::Whole, context) {
     std::vector<models::Parameter*> trained;
     for (models::Parameter* parameter : plan.parameters)
       if (parameter->trainable) trained.push_back(parameter);

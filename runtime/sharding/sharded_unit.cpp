@@ -13,7 +13,7 @@
 namespace moonshard::sharding {
 
 ShardedUnit::ShardedUnit(const UnitPlan& plan, Kept kept, ShardingContext& context)
-    : Unit(plan.name, plan.layers, plan.settings, Storage::Sharded, context),
+    : Unit(plan, Storage::Sharded, context),
       is_root_(plan.is_root),
       counts_frozen_(kept.all || !kept.frozen) {
   // Separate rows, so that only gradients of trained parameters are communicated.

@@ -99,14 +99,15 @@ void FlatLayout::clear_gaps(at::Tensor& row) const {
   clear(end, row.numel());
 }
 
-Unit::Unit(std::string name, const std::vector<const models::ParamLayer*>& layers,
-           const UnitSettings& settings, Storage storage, ShardingContext& context)
+Unit::Unit(const UnitPlan& plan, Storage storage, ShardingContext& context)
     : context_(context),
-      name_(std::move(name)),
-      traits_(settings, context),
+      name_(plan.name),
+      traits_(plan.settings, context),
       state_{storage, Phase::Idle},
-      num_layers_(static_cast<int64_t>(layers.size())) {
-  for (const models::ParamLayer* layer : layers) num_trained_layers_ += layer->trainable() ? 1 : 0;
+      in_backward_(plan.in_backward),
+      num_layers_(static_cast<int64_t>(plan.layers.size())) {
+  for (const models::ParamLayer* layer : plan.layers)
+    num_trained_layers_ += layer->trainable() ? 1 : 0;
 }
 
 // ---- how far the micro-batch has come ----------------------------------------------------------
@@ -121,7 +122,7 @@ void Unit::begin_backward() {
   // Layers that checkpointing recomputes are counted when they run again.
   backward_left_ = in_graph_;
   trained_done_ = 0;
-  backward_is_over_ = false;
+  backward_is_over_ = !in_backward_;
 }
 
 bool Unit::ran_forward(bool in_graph) {

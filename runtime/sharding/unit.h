@@ -21,6 +21,7 @@
 #include "runtime/sharding/shard_state.h"
 #include "runtime/sharding/unit_policy.h"
 #include "runtime/sharding/worker.h"
+#include "runtime/sharding/wrap_policy.h"
 
 namespace moonshard::sharding {
 
@@ -139,8 +140,7 @@ struct FlatLayout {
 
 class Unit {
  public:
-  Unit(std::string name, const std::vector<const models::ParamLayer*>& layers,
-       const UnitSettings& settings, Storage storage, ShardingContext& context);
+  Unit(const UnitPlan& plan, Storage storage, ShardingContext& context);
   virtual ~Unit() = default;
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -236,6 +236,7 @@ class Unit {
   std::string name_;
   UnitTraits traits_;
   UnitState state_;
+  bool in_backward_;
   int64_t num_layers_, num_trained_layers_ = 0;
   int64_t forward_done_ = 0;   ///< uses of its layers in the forward pass
   int64_t in_graph_ = 0;       ///< those of them whose backward will come

@@ -73,6 +73,7 @@ std::vector<UnitPlan> plan_units(const models::Model& model, const ShardingOptio
                                                    : Groups(model.layers().size(), -1);
   std::map<const models::Parameter*, int64_t> owner;
   std::map<int64_t, UnitPlan> units;  // the root is -1 and comes first
+  bool is_reached = false;
   for (const auto& layer : model.layers()) {
     int64_t group = groups[layer->index];
     const auto known = owner.find(layer->weight);
@@ -87,6 +88,8 @@ std::vector<UnitPlan> plan_units(const models::Model& model, const ShardingOptio
                   : buckets    ? fmt::format("bucket {}", group)
                                : layer->name.substr(0, end);
     }
+    is_reached = is_reached || layer->trainable();
+    unit.in_backward = unit.in_backward || is_reached;
     unit.layers.push_back(layer.get());
     for (models::Parameter* parameter : {layer->weight, layer->bias}) {
       if (parameter == nullptr || !owner.emplace(parameter, group).second) continue;

@@ -12,7 +12,8 @@ namespace moonshard::sharding {
 
 struct UnitPlan {
   std::string name;
-  bool is_root = false;  ///< what is in no other unit
+  bool is_root = false;      ///< what is in no other unit
+  bool in_backward = false;  ///< not all of it runs before the first layer that is trained
   UnitSettings settings;
   std::vector<const models::ParamLayer*> layers;
   std::vector<models::Parameter*> parameters;  ///< each belongs to one unit, however often used

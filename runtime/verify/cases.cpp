@@ -188,6 +188,12 @@ const std::vector<Variant>& variants() {
         [](ModelOptions& model, ClipOptions&, StepOptions&) {
           model.trained = models::family_of(model).trained_example();
         });
+    add("second_block+checkpointing", "the second block alone is trained, blocks are recomputed",
+        [](ModelOptions& model, ClipOptions&, StepOptions&) {
+          model.trained = models::family_of(model).second_block_example();
+          model.checkpointing = "block";
+        })
+        .needs_option = "checkpointing";
     add("lora", "adapters of rank 3 are trained, the other layers are frozen",
         [](ModelOptions& model, ClipOptions&, StepOptions&) { model.lora_rank = 3; })
         .every_format = true;

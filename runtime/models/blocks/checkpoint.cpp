@@ -58,12 +58,14 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
     // The graph of the second run holds what it took. The outer one lives for as long as the losses
     // do, and would hold it until the last block is done.
     if (!torch::autograd::get_current_graph_task_keep_graph()) block.attention = {};
-    variable_list inputs{anchor};  // walked for the seam's sake, its own gradient is not used
+    variable_list inputs;
+    // The anchor is walked for the seam's sake, its own gradient is not used.
+    if (anchor.requires_grad()) inputs.push_back(anchor);
+    size_t next = inputs.size();
     if (x.requires_grad()) inputs.push_back(x);
     if (c.defined() && c.requires_grad()) inputs.push_back(c);
     variable_list found = torch::autograd::grad({y}, inputs, {gradients[0]}, std::nullopt,
                                                 /*create_graph=*/false, /*allow_unused=*/true);
-    size_t next = 1;
     const at::Tensor x_gradient = x.requires_grad() ? found[next++] : at::Tensor();
     const at::Tensor c_gradient = c.defined() && c.requires_grad() ? found[next++] : at::Tensor();
     return {x_gradient, c_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
@@ -78,11 +80,12 @@ Recompute recompute_of(const std::string& checkpointing, int64_t every, size_t i
   return checkpointing == "block" ? Recompute::Block : Recompute::AllButAttention;
 }
 
-at::Tensor checkpointed(const Seam& seam, Recompute what, BlockFunction block, const at::Tensor& x,
-                        const at::Tensor& c) {
+at::Tensor checkpointed(const Seam& seam, Recompute what, bool trains, BlockFunction block,
+                        const at::Tensor& x, const at::Tensor& c) {
   if (what == Recompute::Nothing || seam.plain_autograd || !at::GradMode::is_enabled())
     return block(x, c);
-  return CheckpointFunction::apply(x, c.defined() ? c : seam.no_anchor, seam.anchor, c.defined(),
+  return CheckpointFunction::apply(x, c.defined() ? c : seam.no_anchor,
+                                   trains ? seam.anchor : seam.no_anchor, c.defined(),
                                    c10::make_intrusive<HeldBlock>(std::move(block), what));
 }
 

@@ -23,9 +23,10 @@ enum class Recompute {
 /// Of block number `index` under the options checkpointing and checkpoint_every.
 Recompute recompute_of(const std::string& checkpointing, int64_t every, size_t index);
 
-/// block(x, c); what it recomputes in backward is not kept. What the block captures must outlive
-/// the graph.
-at::Tensor checkpointed(const Seam& seam, Recompute what, BlockFunction block, const at::Tensor& x,
-                        const at::Tensor& c = {});
+/// block(x, c); what it recomputes in backward is not kept. `trains`: a layer of it is trained;
+/// else backward comes only where an input needs it. What the block captures must outlive the
+/// graph.
+at::Tensor checkpointed(const Seam& seam, Recompute what, bool trains, BlockFunction block,
+                        const at::Tensor& x, const at::Tensor& c = {});
 
 }  // namespace moonshard::models

@@ -123,25 +123,30 @@ TEST(Measurement, TheWatchedStepHasNoGraphBesideIt) {
 }
 
 // The root is done when only its head is trained: gathered again for the embedding, which needs no
-// backward, it would be read while it is updated.
+// backward, it would be read while it is updated. Nor does backward come to frozen blocks before
+// the first that is trained.
 TEST(Measurement, PrefetchingGathersNoMoreThanIsUsed) {
   for (const char* mode : {"none", "bookkeeping", "flash"}) {
-    const auto gathers = [&](const char* prefetch) {
-      ExperimentOptions options = tiny(mode);
-      options.parallel = "fsdp";
-      options.world = "fake:2";
-      options.lora_rank = 2;
-      options.backward_prefetch = prefetch;
-      const Json record = run_experiment(options);
-      double count = 0;
-      for (const Json& row : record["comm"])
-        if (row["operation"] == "all_gather") count += row["count"].get<double>();
-      return count;
-    };
-    const double on_demand = gathers("none");
-    EXPECT_GT(on_demand, 0) << mode;
-    EXPECT_EQ(gathers("pre"), on_demand) << mode;
-    EXPECT_EQ(gathers("post"), on_demand) << mode;
+    for (const bool adapters : {true, false}) {
+      const auto gathers = [&](const char* prefetch) {
+        ExperimentOptions options = tiny(mode);
+        options.parallel = "fsdp";
+        options.world = "fake:2";
+        options.num_layers = 4;
+        options.lora_rank = adapters ? 2 : 0;
+        options.trained = adapters ? "" : "*layers.3.*";
+        options.backward_prefetch = prefetch;
+        const Json record = run_experiment(options);
+        double count = 0;
+        for (const Json& row : record["comm"])
+          if (row["operation"] == "all_gather") count += row["count"].get<double>();
+        return count;
+      };
+      const double on_demand = gathers("none");
+      EXPECT_GT(on_demand, 0) << mode;
+      EXPECT_EQ(gathers("pre"), on_demand) << mode << " " << adapters;
+      EXPECT_EQ(gathers("post"), on_demand) << mode << " " << adapters;
+    }
   }
 }
 

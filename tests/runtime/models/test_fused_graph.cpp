@@ -161,8 +161,8 @@ TEST(KeptAttention, IsFreedWithItsBlockAndNotWithTheWholeGraph) {
     return 2 * y.transpose(1, 2).flatten(2);  // a view would hold it
   };
   const at::Tensor x = at::randn({2, 6, 16}).requires_grad_(true);
-  const at::Tensor y =
-      models::checkpointed(model->seam(), models::Recompute::AllButAttention, block, x);
+  const at::Tensor y = models::checkpointed(model->seam(), models::Recompute::AllButAttention,
+                                            /*trains=*/true, block, x);
   EXPECT_FALSE(kept->expired());
   const auto pass = [&](bool again) {
     return torch::autograd::grad({y.sum()}, {x}, {}, /*retain_graph=*/again, false, true)[0];

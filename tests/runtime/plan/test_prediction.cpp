@@ -72,6 +72,47 @@ TEST(Prediction, PeakMemoryIsWhatAStepHolds) {
   }
 }
 
+// What runs before the first layer that is trained keeps nothing, and backward does not come there.
+TEST(Prediction, FrozenBlocksCostTheirForwardAlone) {
+  for (const char* mode : {"none", "bookkeeping", "flash"}) {
+    double step_ms = 1e9, peak = 1e18;
+    for (const char* trained : {"", "score*,model.layers.2.*,model.layers.3.*", "score*"}) {
+      for (const Json& extra :
+           {Json{{"parallel", "none"}}, Json{{"parallel", "fsdp"}, {"world", "fake:2"}},
+            Json{{"checkpointing", "block"}}}) {
+        Json options{{"model", "llama3-tiny"},
+                     {"task", "classify"},
+                     {"mode", mode},
+                     {"trained", trained},
+                     {"batch_size", 8},
+                     {"seq_length", 64},
+                     {"num_layers", 4},
+                     {"seed", 1},
+                     {"iters", 1},
+                     {"warmup", 1},
+                     {"device", "cpu"},
+                     {"profile", "off"}};
+        options.update(extra);
+        if (extra.contains("world")) options["link"] = "instant";
+        ExperimentOptions asked;
+        experiment::experiment_schema().assign_all(&asked, options);
+        const records::Result result = experiment::measure_experiment(asked);
+        ASSERT_EQ(result.status, "ok");
+        const Prediction plan =
+            predicted(options, cluster_of(extra.contains("world") ? 2 : 1, /*is_gpu=*/false));
+        EXPECT_NEAR(plan.memory.peak / result.metrics.peak_memory_bytes, 1, 0.10)
+            << mode << " " << trained << " " << extra.dump();
+        if (extra.contains("parallel") && !extra.contains("world")) {
+          EXPECT_LT(plan.time.step_ms, step_ms) << trained;
+          EXPECT_LT(plan.memory.peak, peak) << trained;
+          step_ms = plan.time.step_ms;
+          peak = plan.memory.peak;
+        }
+      }
+    }
+  }
+}
+
 TEST(Prediction, OwnersAddUpToThePeak) {
   const Prediction plan = predicted(sharded("pre", true), cluster_of(8));
   double sum = 0;

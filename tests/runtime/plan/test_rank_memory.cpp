@@ -64,12 +64,17 @@ void expect_as_predicted(const models::ModelOptions& options,
 
 TEST(RankMemory, WhatIsPredictedIsWhatTheWrappersHoldToTheByte) {
   for (const char* preset : {"linear-tiny", "llama3.2-tiny", "dit-tiny"}) {
-    for (const std::string changed : {"", "frozen", "mixed precision", "lora", "kept lora"}) {
-      if (changed == "frozen" && std::string(preset) != "llama3.2-tiny") continue;
+    for (const std::string changed :
+         {"", "frozen", "frozen body", "mixed precision", "lora", "kept lora"}) {
+      if (changed.starts_with("frozen") && std::string(preset) != "llama3.2-tiny") continue;
       models::ModelOptions options;
       options.model = preset;
       options.device = "cpu";
       if (changed == "frozen") options.frozen = "model.norm.weight,*layers.0.mlp*";
+      if (changed == "frozen body") {
+        options.num_layers = 4;
+        options.trained = "*layers.3.*";
+      }
       const bool has_adapters = changed.ends_with("lora");
       if (has_adapters) options.lora_rank = 2;
       if (has_adapters || changed == "mixed precision") options.param_dtype = "bfloat16";
@@ -79,6 +84,7 @@ TEST(RankMemory, WhatIsPredictedIsWhatTheWrappersHoldToTheByte) {
           auto sharding =
               wrapper(ddp ? "ddp" : "fsdp", ddp ? "zero3" : kind, fmt::format("fake:{}", world));
           sharding.keep_frozen = !ddp && changed == "kept lora";
+          sharding.forward_prefetch = ddp || changed != "frozen body";
           if (!ddp && world == 4 && changed.empty()) sharding.replicate = 2;
           expect_as_predicted(options, sharding, world, !(ddp && world == 1),
                               fmt::format("{} {} {} {}", preset, kind, world, changed));

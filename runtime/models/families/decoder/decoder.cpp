@@ -192,7 +192,7 @@ at::Tensor Decoder::head_input(const Batch& batch) {
       continue;
     }
     stream = {checkpointed(
-                  seam(), recompute,
+                  seam(), recompute, trains_block(i),
                   [this, &block = blocks_[i], around](const at::Tensor& x, const at::Tensor&) {
                     return run_block(block, {x, {}}, around).sum();
                   },

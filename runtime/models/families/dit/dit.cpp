@@ -106,7 +106,7 @@ at::Tensor Dit::forward(const Batch& batch) {
     const auto block = [this, &block = blocks_[i]](const at::Tensor& x, const at::Tensor& c) {
       return run_block(block, {x, {}, {}}, c).sum();
     };
-    stream = {checkpointed(seam(), recompute, block, stream.sum(), c_BD), {}, {}};
+    stream = {checkpointed(seam(), recompute, trains_block(i), block, stream.sum(), c_BD), {}, {}};
   }
   const auto m = linear(at::silu(c_BD), *final_modulation_).chunk(2, -1);
   stream = in_type(stream, final_modulation_->compute_type());

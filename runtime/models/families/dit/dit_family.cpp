@@ -190,6 +190,7 @@ class DitFamily : public Family {
   }
 
   std::string frozen_example() const override { return "blocks.0.*,x_embedder.proj.bias"; }
+  std::string second_block_example() const override { return "blocks.1.*"; }
 };
 
 }  // namespace
