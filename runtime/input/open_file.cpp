@@ -54,6 +54,7 @@ int open_without_links(const fs::path& folder, const fs::path& relative) {
     if (next < 0 || last) return next;
     at = Descriptor(next);
   }
+  errno = ENOENT;  // a path of no parts
   return -1;
 }
 

@@ -58,6 +58,9 @@ std::string table_of(const std::vector<std::string>& keys, const std::vector<Jso
 
 std::vector<Json> list(const Json& record, const char* key) {
   if (!record.contains(key) || !record[key].is_array()) return {};
+  for (const Json& row : record[key])
+    MS_CHECK(row.is_object(), "record: {}: expected a list of objects, got {} in it", key,
+             one_line(row).substr(0, 60));
   return record[key].get<std::vector<Json>>();
 }
 
@@ -78,12 +81,8 @@ std::vector<Json> step_rows(const Json& record) {
   return rows;
 }
 
-// Stages first, then the timeline of the detailed step.
-std::vector<Json> memory_rows(const Json& record) {
-  std::vector<Json> rows = list(record, "memory_stages");
-  if (!record.contains("memory") || !record["memory"].contains("timeline")) return rows;
-  // at() instead of operator[]: records of others are read here, too.
-  const Json& timeline = record["memory"].at("timeline");
+// at() instead of operator[]: records of others are read here, too.
+void add_timeline(const Json& timeline, std::vector<Json>& rows) {
   const size_t count = timeline.at("ms").size();
   const Json owners = timeline.value("owners", Json::object());
   for (size_t i = 0; i < count; ++i) {
@@ -92,6 +91,20 @@ std::vector<Json> memory_rows(const Json& record) {
              {"allocated_bytes", timeline.at("total").at(i)}};
     for (const auto& [owner, bytes] : owners.items()) row[owner + "_bytes"] = bytes.at(i);
     rows.push_back(std::move(row));
+  }
+}
+
+// Stages first, then the timeline of the detailed step.
+std::vector<Json> memory_rows(const Json& record) {
+  std::vector<Json> rows = list(record, "memory_stages");
+  if (!record.contains("memory") || !record["memory"].contains("timeline")) return rows;
+  try {
+    add_timeline(record["memory"]["timeline"], rows);
+  } catch (const Json::exception& error) {
+    throw UsageError(
+        fmt::format("record: memory.timeline: expected lists ms, phase, total and those "
+                    "of owners, all of one length, got others: {}",
+                    error.what()));
   }
   return rows;
 }

@@ -234,7 +234,7 @@ class SpecReader {
   }
 
   void expect(bool holds, const std::string& wanted, const Json& got) const {
-    if (!holds) fail(wanted, got.is_structured() ? got.type_name() : got.dump().substr(0, 60));
+    if (!holds) fail(wanted, got.is_structured() ? got.type_name() : one_line(got).substr(0, 60));
   }
 
   [[noreturn]] void fail(const std::string& wanted, const std::string& got) const {

@@ -14,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxProblems = 100;
-
 void add_problem(RunFolder& run, const std::string& text) {
   if (run.problems.size() < kMaxProblems) run.problems.push_back(text);
 }
@@ -156,16 +154,15 @@ std::string read_log_tail(const fs::path& run_folder, const std::string& point_i
                           size_t max_bytes) {
   const fs::path log = run_folder / "points" / point_id / "log.rank0.txt";
   if (!is_plain_name(point_id) || !lies_inside(run_folder, log)) return "";
-  std::ifstream in(log, std::ios::binary | std::ios::ate);
-  if (!in) return "";
-  const std::streamoff size = in.tellg();
-  const std::streamoff start =
-      std::max<std::streamoff>(0, size - static_cast<std::streamoff>(max_bytes));
-  in.seekg(start);
-  std::string text(static_cast<size_t>(size - start), '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
-  return text;
+  try {
+    const ReadOnlyFile file = ReadOnlyFile::open(log);
+    const int64_t bytes = std::min(file.size(), static_cast<int64_t>(max_bytes));
+    std::string text(static_cast<size_t>(bytes), '\0');
+    file.read_at(file.size() - bytes, text.data(), bytes, "log");
+    return text;
+  } catch (const IoError&) {
+    return "";
+  }
 }
 
 }  // namespace moonshard::records

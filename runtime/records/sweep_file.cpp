@@ -43,8 +43,10 @@ SweepHead read_sweep_file(const fs::path& folder, const std::function<void(Plann
     PlannedPoint point{string_or(entry, "id", ""), object_in(entry, "options"),
                        string_or(entry, "file", ""), object_in(entry, "asked")};
     if (!is_plain_name(point.id)) {
-      head.problems.push_back(fmt::format(
-          "sweep.json: a point's id is '{}', expected letters and digits", point.id.substr(0, 40)));
+      if (head.problems.size() < kMaxProblems)
+        head.problems.push_back(
+            fmt::format("sweep.json: a point's id is '{}', expected letters and digits",
+                        point.id.substr(0, 40)));
     } else if (++count <= kMaxPointsPerFolder) {
       take(std::move(point));
     } else if (count == kMaxPointsPerFolder + 1) {

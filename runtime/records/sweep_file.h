@@ -19,6 +19,8 @@ namespace moonshard::records {
 /// Layout of sweep.json; every other file of a run folder has kSchemaVersion.
 inline constexpr int kSweepVersion = 2;
 inline constexpr size_t kMaxPointsPerFolder = 100'000;
+/// Of a folder, that are told: a hostile one could have any number.
+inline constexpr size_t kMaxProblems = 100;
 /// What readers take: a writer must not make a file that cannot be read again.
 inline constexpr JsonLimits kSweepLimits{256u << 20, 256, 16u << 20, 10'000};
 

@@ -161,9 +161,9 @@ class EventsReader {
   void read_field() {
     const std::string_view key = stream_->text();
     if (key == "ph") {
-      take(text_.id);
-      text_.phase = text_.id.size() == 1 ? text_.id[0] : '\0';
-      text_.id.clear();
+      std::string phase;
+      take(phase);
+      text_.phase = phase.size() == 1 ? phase[0] : '\0';
       return;
     }
     if (key == "cat") return take(text_.category);

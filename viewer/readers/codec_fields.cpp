@@ -72,7 +72,8 @@ void check_decoded(const MemorySnapshot& snapshot) {
 
 void check_decoded(const records::PlotSpec& spec) {
   for (const records::PlotPanel& panel : spec.panels) {
-    expect(panel.kind <= records::PlotKind::HeatMap, "kind of a plot");
+    expect(panel.kind >= records::PlotKind::Bars && panel.kind <= records::PlotKind::HeatMap,
+           "kind of a plot");
     for (const records::PlotSeries& s : panel.series) {
       const size_t size = s.y.size();
       const auto fits = [size](const auto& list) { return list.empty() || list.size() == size; };

@@ -290,7 +290,13 @@ class Summary {
     for (const SnapshotAllocation& allocation : list) sizes.push_back(allocation.bytes);
     std::ranges::nth_element(sizes, sizes.begin() + kMaxAllocations, std::greater());
     const double least = sizes[kMaxAllocations];
-    std::erase_if(list, [&](const SnapshotAllocation& a) { return a.bytes <= least; });
+    // Of those that are just as large, as many as there is room for.
+    const auto larger =
+        std::ranges::count_if(list, [&](const SnapshotAllocation& a) { return a.bytes > least; });
+    size_t room = kMaxAllocations - static_cast<size_t>(larger);
+    std::erase_if(list, [&](const SnapshotAllocation& a) {
+      return a.bytes < least || (a.bytes == least && (room == 0 || room-- == 0));
+    });
   }
 
   // The largest of each stretch, so that peaks stay.

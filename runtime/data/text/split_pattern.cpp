@@ -48,6 +48,10 @@ class Translator {
         group();
       } else if (c == '}' && next_is('+')) {
         fail("'}+'");
+      } else if (c == '}' && next_is('?') && counts_exactly()) {
+        fail("'?' behind a fixed count");  // lazy in one, once or not at all in the other
+      } else if (rest().starts_with("{,")) {
+        fail("'{,'");  // a text in one, a count from 0 in the other
       } else if (c == '^' || c == '$') {
         fail("^ and $");  // ends of lines in one, of the text in the other
       } else {
@@ -60,6 +64,12 @@ class Translator {
  private:
   std::string_view rest() const { return pattern_.substr(at_); }
   bool next_is(char c) const { return at_ + 1 < pattern_.size() && pattern_[at_ + 1] == c; }
+  // Whether the braces that end here have one number.
+  bool counts_exactly() const {
+    const size_t begin = pattern_.rfind('{', at_);
+    return begin != std::string_view::npos &&
+           pattern_.substr(begin, at_ - begin).find(',') == std::string_view::npos;
+  }
   void copy(size_t count) {
     result_ += pattern_.substr(at_, count);
     at_ += count;
@@ -79,6 +89,7 @@ class Translator {
   }
 
   void group() {
+    if (next_is('*')) fail("'(*'");  // PCRE2's own verbs
     if (!next_is('?')) return copy(1);
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"}) {
       if (rest().starts_with(known)) return copy(known.size());

@@ -122,7 +122,15 @@ CachedTokens make_in(const fs::path& folder, const CacheRequest& request) {
 
 // A file without a name, which disappears with the process.
 CachedTokens make_nameless(const CacheRequest& request, const std::string& reason) {
-  std::string name = (fs::temp_directory_path() / "moonshard_tokens_XXXXXX").string();
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  if (error) {
+    const char* given = std::getenv("TMPDIR");
+    throw IoError(
+        fmt::format("TMPDIR: expected a folder that can be written, got '{}': {}; set another",
+                    given != nullptr ? given : "", error.message()));
+  }
+  std::string name = (folder / "moonshard_tokens_XXXXXX").string();
   Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
   if (file.number() < 0)
     throw IoError(fmt::format("{}: cannot write: {}; set TMPDIR to a folder that can be written",

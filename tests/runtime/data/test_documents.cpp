@@ -200,6 +200,26 @@ TEST_F(Documents, WhatIsNoJsonOfTextsIsAnErrorWithItsLine) {
   EXPECT_THAT(error_of("a.jsonl", "{\"text\": \"a\\u0000\"}"), HasSubstr("zero character"));
 }
 
+TEST_F(Documents, OfTooManyOrTooLongKeysAreRefused) {
+  std::string keys;
+  for (int i = 0; i < 10'000; ++i) keys += fmt::format("\"k{}\": 0, ", i);
+  EXPECT_THAT(error_of("a.json", "{\n" + keys + "\"text\": \"x\"}"),
+              HasSubstr("a.json:2: expected at most 10000 keys of at most 4096 bytes, got more"));
+  EXPECT_THAT(error_of("a.json", "{\"" + std::string(4097, 'k') + "\": 0, \"text\": \"x\"}"),
+              HasSubstr("a.json:1: expected at most 10000 keys"));
+}
+
+TEST_F(Documents, AFileThatChangesAfterItWasListedIsAnError) {
+  for (const char* other : {"longer text", "texts"}) {  // another size, another time
+    write("a.txt", "text!");
+    const DocumentFile listed = list_documents(folder_.path()).files.at(0);
+    write("a.txt", other);
+    fs::last_write_time(listed.path, fs::file_time_type::clock::now() + std::chrono::seconds(5));
+    EXPECT_THAT([&] { read_documents(listed, false, counts_, [](const DocumentPart&) {}); },
+                ThrowsMessage<IoError>(HasSubstr("a.txt: expected a file that stays as it is")));
+  }
+}
+
 TEST_F(Documents, LongTextComesInPartsThatEndWithALine) {
   std::string text;
   while (text.size() < (40u << 20)) text += "A line of text, and some more of it.\n\n  indented\n";

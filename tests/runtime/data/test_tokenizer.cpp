@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "runtime/base/check.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/utf8.h"
 #include "runtime/data/text/bpe_tokenizer.h"
 #include "runtime/data/text/split_pattern.h"
@@ -89,8 +90,9 @@ TEST(BpeTokenizer, KnowsItsSpecialTokensAndTheirIds) {
 }
 
 TEST(BpeTokenizer, OfCharactersRefusesWhatItWouldReadDifferently) {
-  const auto error_of = [](const std::string& pointer, const json& value) {
-    json file = read("gemma.json");
+  std::string name = "gemma.json";
+  const auto error_of = [&](const std::string& pointer, const json& value) {
+    json file = read(name);
     file[json::json_pointer(pointer)] = value;
     try {
       tokenizer_of_json(file, "file", 1);
@@ -106,10 +108,102 @@ TEST(BpeTokenizer, OfCharactersRefusesWhatItWouldReadDifferently) {
   EXPECT_THAT(error_of("/normalizer/pattern/String", "x"), HasSubstr("field 'normalizer.pattern'"));
   EXPECT_THAT(error_of("/normalizer/type", "Lowercase"), HasSubstr("'normalizer.type': expected"));
   EXPECT_THAT(error_of("/decoder/decoders/1/type", "Fuse"), HasSubstr("field 'decoder': expected"));
+  EXPECT_THAT(error_of("/normalizer/pattern", {{"Regex", " "}}), HasSubstr("'normalizer.pattern'"));
+  EXPECT_THAT(error_of("/normalizer", nullptr),
+              HasSubstr("blanks, which a normaliser has replaced"));
+  for (const char* type : {"ByteLevel", "Sequence"})
+    EXPECT_THAT(error_of("/pre_tokenizer/type", type), HasSubstr("field 'model.byte_fallback'"));
+  EXPECT_THAT(error_of("/decoder/decoders/3", {{"type", "Fuse"}}), HasSubstr("got 'Fuse'"));
+  EXPECT_THAT(
+      error_of("/decoder/decoders",
+               json::array(
+                   {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}}})),
+      HasSubstr("got fewer steps"));
+
+  name = "llama2.json";  // with Prepend and Strip
+  EXPECT_EQ(error_of("/decoder", nullptr), "no error");
+  const json strip = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
+  EXPECT_EQ(error_of("/decoder/decoders/3", strip), "no error");
+  EXPECT_THAT(error_of("/decoder/decoders/4", strip), HasSubstr("field 'decoder': expected"));
+  for (const json& other : {json{{"content", "_"}}, {{"start", 2}}, {{"stop", 1}}}) {
+    json changed = strip;
+    changed.update(other);
+    EXPECT_THAT(error_of("/decoder/decoders/3", changed), HasSubstr("Strip of one blank")) << other;
+  }
+  for (const char* missing : {"start", "stop"}) {
+    json changed = strip;
+    changed.erase(missing);
+    EXPECT_THAT(error_of("/decoder/decoders/3", changed), HasSubstr("Strip of one blank"));
+  }
+  EXPECT_THAT(error_of("/normalizer/normalizers/0/prepend", "_"),
+              HasSubstr("field 'normalizer.prepend': expected U+2581, got '_'"));
+  EXPECT_THAT(error_of("/normalizer/normalizers/2", {{"type", "Prepend"}, {"prepend", "\u2581"}}),
+              HasSubstr("Prepend once, got twice"));
+  EXPECT_THAT(error_of("/normalizer/normalizers/2", {{"type", "NFC"}}),
+              HasSubstr("a normal form as the first step, got NFC"));
+  for (const json& list : {json(nullptr), json::object(), json(std::vector<json>(17))})
+    EXPECT_THAT(error_of("/normalizer/normalizers", list), HasSubstr("a list of up to 16"));
+  EXPECT_THAT(error_of("/normalizer", {{"type", "Sequence"}}), HasSubstr("a list of up to 16"));
   json file = read("gemma.json");
   file["model"]["vocab"].erase("<0x41>");
   EXPECT_THAT([&] { tokenizer_of_json(file, "file", 1); },
               ThrowsMessage<IoError>(HasSubstr("expected a token for each of the 256 bytes")));
+}
+
+TEST(BpeTokenizer, TakesWhatChangesNoId) {
+  json file = read("gpt2.json");
+  const std::string text = "Hello, it's a test \u65e5";
+  const std::vector<int32_t> expected = encode_whole(*tokenizer_of_json(file, "file", 1), text);
+  file["model"]["dropout"] = 0.0;
+  file["model"]["continuing_subword_prefix"] = file["model"]["end_of_word_suffix"] = "";
+  file["model"]["vocab"][""] = 1001;
+  EXPECT_EQ(encode_whole(*tokenizer_of_json(file, "file", 1), text), expected);
+  // Beyond the alphabet: in the vocabulary as it is written, and found as an added token only.
+  file["model"]["vocab"]["\u65e5"] = 1002;
+  EXPECT_EQ(encode_whole(*tokenizer_of_json(file, "file", 1), text), expected);
+  file["added_tokens"].push_back({{"id", 1002}, {"content", "\u65e5"}});
+  const auto tokenizer = tokenizer_of_json(file, "file", 1);
+  EXPECT_EQ(encode_whole(*tokenizer, text).back(), 1002);
+  EXPECT_EQ(tokenizer->decode(encode_whole(*tokenizer, text), false), text);
+}
+
+TEST(BpeTokenizer, PrependsAMarkWhereOnlyThatIsAskedFor) {
+  json file = read("llama2.json");
+  file["normalizer"] = {{"type", "Prepend"}, {"prepend", "\u2581"}};
+  const auto tokenizer = tokenizer_of_json(file, "file", 1);
+  std::vector<int32_t> ids;
+  tokenizer->encode("the", ids);
+  std::vector<int32_t> marked;
+  tokenizer_of_json(read("llama2.json"), "file", 1)->encode("the", marked);
+  EXPECT_EQ(ids, marked);
+  EXPECT_EQ(tokenizer->decode(ids, false), "the");
+}
+
+TEST(BpeTokenizer, FindsTokensByTheirText) {
+  const auto gpt2 = open_tokenizer(kFolder + "gpt2.json");
+  EXPECT_EQ(gpt2->decode({*gpt2->find("a")}, false), "a");
+  for (const char* unknown : {"\u65e5", "\xff", "no such token"})
+    EXPECT_EQ(gpt2->find(unknown), std::nullopt) << unknown;
+  const auto llama2 = open_tokenizer(kFolder + "llama2.json");
+  EXPECT_EQ(llama2->decode({*llama2->find("<0x41>")}, false), "A");
+  EXPECT_EQ(llama2->end_of_text(), llama2->find("</s>"));
+  json file = read("gpt2.json");
+  file["added_tokens"] = json::array();
+  EXPECT_EQ(tokenizer_of_json(file, "file", 1)->end_of_text(), std::nullopt);
+  file["added_tokens"].push_back({{"id", 1005}, {"content", "<far>"}});
+  for (const int32_t id : {-1, 1002, 1006})
+    EXPECT_THAT([&] { tokenizer_of_json(file, "file", 1)->decode({id}, false); },
+                ThrowsMessage<UsageError>(HasSubstr(
+                    fmt::format("expected ids from 0 to 1005 that have a token, got {}", id))));
+}
+
+TEST(BpeTokenizer, ForgetsWordsBeforeTheyFillTheMemory) {
+  const auto tokenizer = open_tokenizer(kFolder + "gpt2.json");
+  std::string text;
+  for (int i = 0; i < 70'000; ++i) text += fmt::format(" {}", i);
+  const std::vector<int32_t> first = encode_whole(*tokenizer, text);
+  EXPECT_EQ(encode_whole(*tokenizer, text), first);
+  EXPECT_EQ(tokenizer->decode(first, false), text);
 }
 
 TEST(BpeTokenizer, IsTheSameFromSeveralThreads) {
@@ -149,17 +243,68 @@ TEST(Normalizer, GivesTheFourForms) {
 }
 
 TEST(SplitPattern, RefusesWhatOtherEnginesReadDifferently) {
-  for (const char* pattern :
-       {"\\h+", "[a&&b]", "[[a]b]", "(?m:a)", "\\p{N}{1,3}+", "^a", "a$", "\\Ka", "\\G", "[\\S]",
-        "\\1", "\\pL", "(?<n>a)", "a\\", "[]a]", "\\R", "\\X"}) {
+  for (const char* pattern : {"\\h+",
+                              "[a&&b]",
+                              "[[a]b]",
+                              "(?m:a)",
+                              "\\p{N}{1,3}+",
+                              "^a",
+                              "a$",
+                              "\\Ka",
+                              "\\G",
+                              "[\\S]",
+                              "\\1",
+                              "\\pL",
+                              "(?<n>a)",
+                              "a\\",
+                              "[]a]",
+                              "\\R",
+                              "\\X",
+                              "\\p",
+                              "\\p{L",
+                              "\\x",
+                              "\\x41",
+                              "(*ACCEPT)a",
+                              "(*LIMIT_MATCH=1)a",
+                              "a{,3}",
+                              "a{2}?b"}) {
     EXPECT_THROW(SplitPattern(pattern, "t"), IoError) << pattern;
   }
-  for (const char* pattern : {"", "(", "a{2,1}", "[z-a]", "\\p{Nonsense}", "*"}) {
+  for (const char* pattern : {"", "(", "a{2,1}", "[z-a]", "\\p{Nonsense}", "*", "\xff"}) {
     EXPECT_THROW(SplitPattern(pattern, "t"), IoError) << pattern;
   }
   EXPECT_THROW(SplitPattern(std::string(100'000, 'a'), "t"), IoError);
+  for (const char* pattern : {"a{1,2}?", "a{2}b?", "\\p{L}?", "[(*{,]"})
+    EXPECT_NO_THROW(SplitPattern(pattern, "t")) << pattern;
   EXPECT_THAT([] { SplitPattern("a|\\h", "file: field 'x'"); },
               ThrowsMessage<IoError>(HasSubstr("file: field 'x': expected a pattern of")));
+}
+
+TEST(SplitPattern, SpellsOutWhatPcreReadsDifferently) {
+  const auto own = [](const char* pattern) { return translated_pattern(pattern, "t"); };
+  EXPECT_EQ(own("\\v"), "\\x0b");
+  EXPECT_EQ(own("\\\u00e9"), "\u00e9");
+  EXPECT_EQ(own("\\W[\\w]"), "[^\\p{L}\\p{M}\\p{N}\\p{Pc}][\\p{L}\\p{M}\\p{N}\\p{Pc}]");
+  EXPECT_EQ(own("\\D\\d"), "[^\\p{Nd}][\\p{Nd}]");
+  for (const char* same : {"\\P{L}", "\\x{41}", "a]", "\\{\\[\\_\\.", "(?>a|b)c", "}"})
+    EXPECT_EQ(own(same), same);
+}
+
+TEST(SplitPattern, AnEmptyMatchBehindTheTextCutsNothing) {
+  const SplitPattern pattern("(?![ab])", "t");
+  std::vector<std::string_view> pieces;
+  pattern.split("abab", pieces);
+  EXPECT_THAT(pieces, testing::ElementsAre("abab"));
+}
+
+TEST(SplitPattern, ALongTextCanBeInterrupted) {
+  const SplitPattern pattern("a", "t");
+  std::vector<std::string_view> pieces;
+  pattern.split(std::string(5000, 'a'), pieces);
+  EXPECT_EQ(pieces.size(), 5000u);
+  request_interrupt();
+  EXPECT_THROW(pattern.split(std::string(5000, 'a'), pieces), Interrupted);
+  clear_interrupt();
 }
 
 TEST(SplitPattern, EndsAHostilePatternWithAnError) {
@@ -213,7 +358,11 @@ INSTANTIATE_TEST_SUITE_P(
                 "field 'model.type': expected BPE, got 'WordPiece'"},
         Mistake{"no_model", "/model", "", "field 'model'"},
         Mistake{"no_vocab", "/model/vocab", "", "field 'model.vocab'"},
+        Mistake{"model_type_number", "/model/type", "7", "field 'model.type': expected a text"},
+        Mistake{"flag_number", "/model/ignore_merges", "1",
+                "field 'model.ignore_merges': expected true or false, got number"},
         Mistake{"no_merges", "/model/merges", "", "field 'model.merges'"},
+        Mistake{"merges_object", "/model/merges", "{}", "field 'model.merges': expected a list"},
         Mistake{"dropout", "/model/dropout", "0.1", "field 'model.dropout'"},
         Mistake{"subword_prefix", "/model/continuing_subword_prefix", "\"##\"",
                 "continuing_subword_prefix"},
@@ -228,11 +377,25 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"unknown_merge", "/model/merges/0", "\"a zzzzzz\"", "model.merges[0]"},
         Mistake{"three_merge", "/model/merges/0", "\"a b c\"", "two tokens"},
         Mistake{"number_merge", "/model/merges/3", "7", "model.merges[3]"},
+        Mistake{"one_merge", "/model/merges/0", "[\"a\"]", "two tokens"},
+        Mistake{"left_merge", "/model/merges/0", "[1, \"a\"]", "two tokens"},
+        Mistake{"right_merge", "/model/merges/0", "[\"a\", 1]", "two tokens"},
+        Mistake{"merge_without_blank", "/model/merges/0", "\"ab\"", "two tokens"},
+        Mistake{"merge_beyond_the_alphabet", "/model/merges/0", "\"a \u4e00\"",
+                "tokens of the vocabulary"},
         Mistake{"merge_twice", "/model/merges/1", "[\"o\",\"n\"]", "each pair once"},
         Mistake{"normalizer", "/normalizer", "{\"type\":\"Lowercase\"}", "field 'normalizer.type'"},
         Mistake{"pre_tokenizer", "/pre_tokenizer", "{\"type\":\"Metaspace\"}", "Metaspace"},
         Mistake{"no_pre_tokenizer", "/pre_tokenizer", "null", "field 'pre_tokenizer'"},
         Mistake{"no_byte_level", "/pre_tokenizer/pretokenizers/1", "", "ByteLevel"},
+        Mistake{"no_type", "/pre_tokenizer/type", "", "field 'pre_tokenizer.type'"},
+        Mistake{"no_steps", "/pre_tokenizer/pretokenizers", "", "a list of 1 to 16"},
+        Mistake{"steps_object", "/pre_tokenizer/pretokenizers", "{}", "a list of 1 to 16"},
+        Mistake{"steps_empty", "/pre_tokenizer/pretokenizers", "[]", "a list of 1 to 16"},
+        Mistake{"steps_many", "/pre_tokenizer/pretokenizers",
+                "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]", "a list of 1 to 16"},
+        Mistake{"byte_level_twice", "/pre_tokenizer/pretokenizers/0",
+                "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", "ByteLevel as the last one"},
         Mistake{"behavior", "/pre_tokenizer/pretokenizers/0/behavior", "\"Removed\"", "behavior"},
         Mistake{"invert", "/pre_tokenizer/pretokenizers/0/invert", "true", "invert"},
         Mistake{"string_pattern", "/pre_tokenizer/pretokenizers/0/pattern", "{\"String\":\" \"}",
@@ -242,10 +405,16 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"prefix_space", "/pre_tokenizer/pretokenizers/1/add_prefix_space", "true",
                 "add_prefix_space"},
         Mistake{"decoder", "/decoder", "{\"type\":\"WordPiece\"}", "field 'decoder.type'"},
+        Mistake{"decoder_number", "/decoder", "5", "field 'decoder.type': expected a text"},
         Mistake{"truncation", "/truncation", "{\"max_length\":5}", "field 'truncation'"},
         Mistake{"padding", "/padding", "{}", "field 'padding'"},
         Mistake{"added_id", "/added_tokens/0/id", "5", "each id once"},
         Mistake{"added_far", "/added_tokens/0/id", "9000000", "near the others"},
+        Mistake{"added_no_id", "/added_tokens/0/id", "", "'added_tokens[0].id': expected 0 to"},
+        Mistake{"added_text_id", "/added_tokens/0/id", "\"5\"", "added_tokens[0].id"},
+        Mistake{"added_negative_id", "/added_tokens/0/id", "-1", "added_tokens[0].id"},
+        Mistake{"added_huge_id", "/added_tokens/0/id", "10000000", "added_tokens[0].id"},
+        Mistake{"added_other_id", "/added_tokens/0/content", "\"a\"", "as in the vocabulary"},
         Mistake{"added_empty", "/added_tokens/0/content", "\"\"", "content"},
         Mistake{"added_twice", "/added_tokens/1/content", "\"<|begin_of_text|>\"",
                 "each content once"},
@@ -254,8 +423,39 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"template_id",
                 "/post_processor/processors/1/special_tokens/<|begin_of_text|>/ids/0", "999999",
                 "ids that have a token"},
+        Mistake{"template_id_text",
+                "/post_processor/processors/1/special_tokens/<|begin_of_text|>/ids/0", "\"1\"",
+                "ids that have a token"},
+        Mistake{"template_id_negative",
+                "/post_processor/processors/1/special_tokens/<|begin_of_text|>/ids/0", "-1",
+                "ids that have a token"},
+        Mistake{"template_id_in_a_gap", "/added_tokens/0/id", "2000", "ids that have a token"},
+        Mistake{"template_ids_number",
+                "/post_processor/processors/1/special_tokens/<|begin_of_text|>/ids", "7",
+                "the ids of '<|begin_of_text|>'"},
+        Mistake{"template_no_ids",
+                "/post_processor/processors/1/special_tokens/<|begin_of_text|>/ids", "",
+                "the ids of '<|begin_of_text|>'"},
+        Mistake{"template_entry", "/post_processor/processors/1/special_tokens/<|begin_of_text|>",
+                "7", "the ids of '<|begin_of_text|>'"},
         Mistake{"template_name", "/post_processor/processors/1/special_tokens", "{}",
                 "special_tokens"},
+        Mistake{"template_other_sequence", "/post_processor/processors/1/single/1/Sequence/id",
+                "\"B\"", "the sequence A, got another"},
+        Mistake{"template_sequence_twice", "/post_processor/processors/1/single/0",
+                "{\"Sequence\":{\"id\":\"A\"}}", "the sequence A once"},
+        Mistake{"template_number", "/post_processor/processors/1/single/0", "7",
+                "special tokens and the sequence A once"},
+        Mistake{"no_single", "/post_processor/processors/1/single", "",
+                ".single': expected a list"},
+        Mistake{"single_object", "/post_processor/processors/1/single", "{}",
+                ".single': expected a list"},
+        Mistake{"template_twice", "/post_processor/processors/0",
+                "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}}]}",
+                "expected one template, got a second"},
+        Mistake{"no_processors", "/post_processor/processors", "", "post_processor.processors"},
+        Mistake{"processors_object", "/post_processor/processors", "{}",
+                "post_processor.processors"},
         Mistake{"template_sequence", "/post_processor/processors/1/single/1", "", "the sequence A"},
         Mistake{"post_type", "/post_processor/processors/1/type", "\"BertProcessing\"",
                 "BertProcessing"}),

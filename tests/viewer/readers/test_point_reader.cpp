@@ -1,4 +1,6 @@
 // One point's details, its files, logs and tables.
+#include <fmt/format.h>
+
 #include "runtime/records/reader.h"
 #include "runtime/records/schema_json.h"
 #include "tests/viewer/reader_support.h"
@@ -71,6 +73,16 @@ TEST(PointReader, keeps_at_most_a_million_numbers_of_a_list) {
   EXPECT_EQ(detail_of(text + "]}}").time.samples_ms.size(), 1'000'000u);
 }
 
+TEST(PointReader, keeps_a_thousand_lines_about_the_data_and_cuts_long_ones) {
+  std::string text = "{\"data\":{\"long\":[\"" + std::string(2000, 'x') + "\",{\"a\":[1]}]";
+  for (int i = 0; i < 1100; ++i) text += fmt::format(",\"k{}\":[{}]", i, i);
+  const PointDetail detail = detail_of(text + "},\"status\":\"ok\"}");
+  ASSERT_EQ(detail.data_lines.size(), 1000u);
+  EXPECT_EQ(detail.data_lines[0].value, "[\"" + std::string(1022, 'x') + "...");
+  EXPECT_EQ(detail.data_lines[999].value, "[998]");
+  EXPECT_EQ(detail.status, "ok") << "what follows is read";
+}
+
 TEST(PointReader, fields_of_another_kind_are_passed_over) {
   const char* const values[] = {"1",
                                 "\"x\"",
@@ -127,6 +139,16 @@ TEST(TextReader, shows_the_end_of_a_long_log_and_says_what_is_missing) {
   EXPECT_LT(tail.size(), 200u);
   const size_t line = tail.find('\n') + 1;
   EXPECT_EQ(tail.substr(line, 5), "line ") << "begins with a whole line";
+}
+
+TEST(TextReader, a_log_that_shrinks_while_it_is_read_ends_early) {
+  TemporaryFolder root;
+  write_text(root.path() / "log.txt", "first\nsecond\n");
+  OpenFile file = open_plain_file(root.path() / "log.txt");
+  fs::resize_file(root.path() / "log.txt", 6);
+  EXPECT_EQ(read_log(std::move(file), 100), "first\n");
+  EXPECT_TRUE(contains(io_error_of([] { read_log(fs::path("no_such_log.txt")); }),
+                       "no_such_log.txt: cannot read: there is no such file"));
 }
 
 TEST(TextReader, refuses_pipes_folders_and_links_out) {

@@ -1,10 +1,14 @@
 // Run folders: the same answers as runtime/records, from whole folders and from hostile ones.
 #include <atomic>
 
+#include <fmt/format.h>
+
 #include "runtime/records/reader.h"
+#include "runtime/records/sweep_file.h"
 #include "runtime/records/writer.h"
 #include "tests/viewer/reader_support.h"
 #include "viewer/readers/readers.h"
+#include "viewer/readers/sweep_file.h"
 
 namespace moonshard::viewer {
 namespace {
@@ -106,6 +110,71 @@ TEST(RunReader, reads_the_index_and_says_the_same) {
   write_text(writer.path() / "index.jsonl",
              read_text_file(writer.path() / "index.jsonl", 1 << 20) + "{\"id\":\"p1\",[[\n{\"id\"");
   expect_same(writer.path());
+}
+
+TEST(RunReader, lines_of_an_index_that_fit_no_record_are_passed_over) {
+  TemporaryFolder root;
+  const fs::path folder = make_sample_run(root.path());
+  const RunData expected = read_run(folder);
+  const std::string numbers = R"("bytes":1e300,"seconds":-5,"nanoseconds":"x")";
+  write_text(folder / "index.jsonl",
+             "\nno line\n{\"id\":\"p0\n{\"id\":\"p0\",\"status\":\"failed\"," + numbers + "}\n" +
+                 "{\"id\":\"p1\",\"status\":\"" + std::string(1 << 20, 'x') + "\"}\n" +
+                 "{\"id\":\"p2\",\"status\":\"failed\"}{}\n{\"id\":\"p3\",\"status\":\"ok\"}\n");
+  const RunData run = read_run(folder);
+  ASSERT_EQ(run.points.size(), expected.points.size());
+  for (size_t i = 0; i < run.points.size(); ++i)
+    EXPECT_EQ(run.points[i].status, expected.points[i].status) << run.points[i].id;
+}
+
+TEST(RunReader, a_status_alone_says_how_a_point_is) {
+  TemporaryFolder root;
+  write_text(root.path() / "sweep.json",
+             R"({"schema_version":1,"points":[{"id":"a"},{"id":"b"},{"id":"c"},7],
+                 "axes":["lr",5],"request":{"baseline":{"axis":"lr","value":null,"more":[1]}}})");
+  write_text(root.path() / "points/a/status", "running since noon\n");
+  fs::create_directories(root.path() / "points/b/status");
+  write_text(root.path() / "points/c/status", "unreadable");
+  const RunData run = read_run(root.path());
+  ASSERT_EQ(run.points.size(), 3u);
+  EXPECT_EQ(run.points[0].status, "running");
+  EXPECT_EQ(run.points[1].status, "unreadable");
+  EXPECT_TRUE(contains(run.points[1].error, "a folder")) << run.points[1].error;
+  EXPECT_EQ(run.points[2].status, "unreadable");
+  EXPECT_EQ(run.points[2].error, "");
+  EXPECT_EQ(run.axes, std::vector<std::string>{"lr"});
+  EXPECT_EQ(run.baseline_axis, "lr");
+  EXPECT_EQ(run.baseline_value, "");
+  EXPECT_EQ(run.problems.size(), 2u) << "the folder, and the point that is none";
+}
+
+TEST(RunReader, bounds_points_and_axes) {
+  std::string axes = "\"a\"", points = "{\"id\":\"p\"}";
+  for (int i = 0; i < 1100; ++i) axes += fmt::format(",\"a{}\"", i);
+  for (size_t i = 0; i < records::kMaxPointsPerFolder + 2; ++i)
+    points += fmt::format(",{{\"id\":\"p{}\"}}", i);
+  RunData run;
+  Cells common;
+  const std::vector<PlannedPoint> planned =
+      read_sweep("{\"schema_version\":1,\"axes\":[" + axes + "],\"points\":[" + points + "]}",
+                 "sweep.json", run, common);
+  EXPECT_EQ(planned.size(), records::kMaxPointsPerFolder);
+  EXPECT_EQ(run.axes.size(), 1000u);
+  EXPECT_EQ(run.problems,
+            std::vector<std::string>{"sweep.json: more than 100000 points, the rest is not shown"});
+}
+
+TEST(RunReader, cuts_the_texts_of_a_point_that_has_too_many) {
+  TemporaryFolder root;
+  std::string options;
+  for (int i = 0; i < 70; ++i)
+    options += fmt::format("{}\"o{}\":[\"{}\"]", i == 0 ? "" : ",", i, std::string(20'000, 'x'));
+  write_text(root.path() / "sweep.json", R"({"schema_version":1,"points":[{"id":"p"}]})");
+  write_text(root.path() / "points/p/result.json", "{\"options\":{" + options + "}}");
+  const RunData run = read_run(root.path());
+  EXPECT_EQ(run.options.keys.size(), 63u) << "a mebibyte of texts of 16 KiB each";
+  ASSERT_EQ(run.problems.size(), 1u);
+  EXPECT_TRUE(contains(run.problems[0], "texts that are too long were cut")) << run.problems[0];
 }
 
 TEST(RunReader, refuses_what_is_no_run_folder_like_the_records_reader) {

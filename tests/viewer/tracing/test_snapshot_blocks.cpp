@@ -50,6 +50,39 @@ TEST(SnapshotBlocks, SinkWhenWhatLiesBelowGoes) {
   EXPECT_EQ(block_at(layout, list, 9, 10), 0u);
 }
 
+TEST(SnapshotBlocks, OfNoLengthOrNoSizeAreNone) {
+  AllocationReplay replay;
+  replay.alloc(1, 10, 0xA, 100, 1);
+  replay.free(1, 10, 0xA, 100, 7);
+  replay.alloc(2, 20, 0xB, 0, 1);
+  replay.alloc(3, 30, 0xC, 10, 1);
+  replay.alloc(3, 30, 0xD, 20, 1);
+  const auto list = replay.take(4, 40);
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0].bytes, 10) << "of one event they stay in their order";
+  EXPECT_EQ(list[1].bytes, 20);
+  const std::vector<SnapshotAllocation> damaged = {{.begin = 4, .end = 10, .bytes = 100},
+                                                   {.begin = 5, .end = 3, .bytes = 50}};
+  EXPECT_EQ(layout_blocks(damaged).shown.size(), 2u);
+}
+
+TEST(SnapshotBlocks, ThatGoTogetherLeaveOneStep) {
+  const std::vector<SnapshotAllocation> list = {{.begin = 0, .end = 5, .bytes = 100},
+                                                {.begin = 1, .end = 5, .bytes = 50},
+                                                {.begin = 2, .end = 9, .bytes = 20},
+                                                {.begin = 7, .end = 9, .bytes = 10}};
+  const BlockLayout layout = layout_blocks(list);
+  ASSERT_EQ(layout.first[3] - layout.first[2], 2u);
+  EXPECT_EQ(layout.steps[layout.first[2] + 1].foot, 0);
+  EXPECT_EQ(layout.steps[layout.first[1]].to, 5u);
+  EXPECT_EQ(layout.steps[layout.first[3]].foot, 20) << "on what is left";
+  EXPECT_EQ(block_at(layout, list, 0.5, 120), std::nullopt) << "before it came";
+  EXPECT_EQ(block_at(layout, list, 8, 25), 3u);
+  EXPECT_EQ(block_at(layout, list, 6, 5), 2u);
+  EXPECT_EQ(block_at(layout, list, 3, -1), std::nullopt) << "below all";
+  EXPECT_TRUE(layout_blocks(list, 0).shown.empty());
+}
+
 TEST(SnapshotBlocks, SmallOnesGiveWayToABoundedPicture) {
   std::vector<SnapshotAllocation> list;
   for (uint32_t i = 0; i < 1000; ++i) {  // the first to come is the first to go: all above sink

@@ -13,6 +13,44 @@ fs::path data_folder() {
   return source_folder() / "tests/data/viewer";
 }
 
+// The parts of a pickle, in the words of protocol 2.
+std::string little(uint64_t number, size_t bytes) {
+  return std::string(reinterpret_cast<const char*>(&number), bytes);
+}
+std::string pickled_text(const std::string& letters) {
+  return "X" + little(letters.size(), 4) + letters;
+}
+std::string pickled_number(uint64_t value) {
+  return std::string("\x8a\x08") + little(value, 8);
+}
+std::string pickled_list(const std::vector<std::string>& items) {
+  std::string bytes = "](";
+  for (const std::string& item : items) bytes += item;
+  return bytes + "e";
+}
+std::string pickled_dict(const std::vector<std::pair<std::string, std::string>>& entries) {
+  std::string bytes = "}(";
+  for (const auto& [key, value] : entries) bytes += pickled_text(key) + value;
+  return bytes + "u";
+}
+std::string pickled_event(const std::string& action, uint64_t address, uint64_t bytes,
+                          const std::string& frames = "]", const std::string& owner = "N") {
+  return pickled_dict({{"action", pickled_text(action)},
+                       {"size", pickled_number(bytes)},
+                       {"addr", pickled_number(address)},
+                       {"frames", frames},
+                       {"user_metadata", owner}});
+}
+MemorySnapshot snapshot_of(const std::vector<std::string>& segments,
+                           const std::vector<std::string>& events) {
+  const std::string bytes =
+      "\x80\x02" +
+      pickled_dict({{"segments", pickled_list(segments)},
+                    {"device_traces", pickled_list({pickled_list(events)})}}) +
+      ".";
+  return read_snapshot(OpenFile(bytes, "snapshot.pickle"));
+}
+
 PickleData unpickle(const std::string& bytes, const PickleLimits& limits = {}) {
   TricklingSource source(bytes, 3);
   return read_pickle(source, "text", limits);
@@ -147,6 +185,99 @@ TEST(PickleReader, bounds_what_it_builds) {
                "more than 1000 values"));
 }
 
+TEST(PickleReader, names_texts_and_files_have_a_limit) {
+  EXPECT_TRUE(contains(io_error_of([] {
+                         unpickle(
+                             "\x80\x02"
+                             "c" +
+                             std::string(4097, 'x') + "\ny\n.");
+                       }),
+                       "a name that is too long"));
+  PickleLimits limits;
+  limits.max_texts_bytes = 10;
+  EXPECT_TRUE(contains(
+      io_error_of([&] { unpickle("\x80\x02" + pickled_text("12345678901") + ".", limits); }),
+      "more than 10 bytes of text"));
+  limits = {};
+  limits.max_bytes = 100;
+  EXPECT_TRUE(contains(io_error_of([&] {
+                         unpickle("\x80\x02" + pickled_text(std::string(100, 'x')) + ".", limits);
+                       }),
+                       "more than 100 bytes"));
+  const std::string large(2'000'000, 'x');
+  const PickleData data = unpickle("\x80\x02" + pickled_text(large) + ".");
+  EXPECT_EQ(data.text(data.root()), large);
+}
+
+TEST(SnapshotReader, keeps_the_largest_of_many) {
+  std::vector<std::string> segments, blocks;
+  for (uint64_t i = 1; i <= 2100; ++i)
+    segments.push_back(pickled_dict({{"total_size", pickled_number(i)}}));
+  for (uint64_t i = 1; i <= 150; ++i)
+    blocks.push_back(
+        pickled_dict({{"size", pickled_number(i)}, {"state", pickled_text("active_allocated")}}));
+  blocks.push_back(pickled_number(7));                                                  // no block
+  blocks.push_back(pickled_dict({{"size", std::string("G\x7f\xf0\0\0\0\0\0\0", 9)}}));  // infinite
+  segments.push_back(
+      pickled_dict({{"total_size", pickled_number(9999)}, {"blocks", pickled_list(blocks)}}));
+  const MemorySnapshot snapshot = snapshot_of(segments, {});
+  EXPECT_EQ(snapshot.num_segments, 2101u);
+  ASSERT_EQ(snapshot.segments.size(), 1000u);
+  EXPECT_EQ(snapshot.segments[0].total, 9999);
+  EXPECT_EQ(snapshot.segments[1].total, 2100);
+  EXPECT_EQ(snapshot.num_blocks, 151u);
+  ASSERT_EQ(snapshot.largest.size(), 100u);
+  EXPECT_EQ(snapshot.largest[0].size, 150);
+  EXPECT_EQ(snapshot.largest[99].size, 51);
+}
+
+TEST(SnapshotReader, keeps_the_largest_allocations_of_a_long_history) {
+  std::vector<std::string> events;
+  for (uint64_t i = 1; i <= 8100; ++i) events.push_back(pickled_event("alloc", i, i));
+  const MemorySnapshot snapshot = snapshot_of({}, events);
+  EXPECT_EQ(snapshot.num_allocations, 8100u);
+  ASSERT_EQ(snapshot.allocations.size(), 8000u);
+  EXPECT_EQ(snapshot.allocations[0].bytes, 101);
+}
+
+TEST(SnapshotReader, keeps_as_many_allocations_of_one_size_as_there_is_room_for) {
+  std::vector<std::string> events{pickled_event("alloc", 1, 100), pickled_event("alloc", 2, 900)};
+  for (uint64_t i = 3; i <= 8103; ++i) events.push_back(pickled_event("alloc", i, 512));
+  const MemorySnapshot snapshot = snapshot_of({}, events);
+  EXPECT_EQ(snapshot.num_allocations, 8103u);
+  ASSERT_EQ(snapshot.allocations.size(), 8000u);
+  EXPECT_EQ(snapshot.allocations[0].bytes, 900);
+  EXPECT_EQ(snapshot.allocations[7999].bytes, 512);
+}
+
+TEST(SnapshotReader, bounds_sites_actions_and_stacks) {
+  std::vector<std::string> events;
+  for (uint64_t i = 1; i <= 4100; ++i) {
+    const std::string frame = pickled_dict({{"name", pickled_text("f" + std::to_string(i))}});
+    events.push_back(pickled_event("alloc", i, 512, pickled_list({frame})));
+  }
+  for (int i = 0; i < 120; ++i)
+    events.push_back(pickled_event("action " + std::to_string(i), 0, 1));
+  const MemorySnapshot many = snapshot_of({}, events);
+  EXPECT_EQ(many.num_allocations, 4100u);
+  EXPECT_LE(many.sites.size(), 4001u);
+  EXPECT_EQ(many.sites[many.allocations.back().site].owner, "not recorded");
+  EXPECT_EQ(many.actions.size(), 100u);
+
+  const std::string own = pickled_dict({{"name", pickled_text("unwind")}}),
+                    said = pickled_dict({{"name", pickled_text("step")}});
+  std::vector<std::string> deep(200, own);
+  deep.push_back(said);
+  const MemorySnapshot stacks = snapshot_of(
+      {}, {pickled_event("alloc", 1, 512, pickled_list(deep)),
+           pickled_event("alloc", 2, 512, pickled_list({own, said})),
+           pickled_event("alloc", 3, 512, pickled_list({said}), pickled_text("gradients"))});
+  ASSERT_EQ(stacks.sites.size(), 3u);
+  EXPECT_EQ(stacks.sites[0].where, "") << "so far down nobody looks";
+  EXPECT_EQ(stacks.sites[1].where, "step");
+  EXPECT_EQ(stacks.sites[2].owner, "gradients") << "what the file says counts";
+}
+
 // A list that holds the same segment again and again: visits are counted, not only values.
 TEST(SnapshotReader, a_small_file_that_repeats_itself_ends) {
   TemporaryFolder root;
@@ -158,11 +289,14 @@ TEST(SnapshotReader, a_small_file_that_repeats_itself_ends) {
   segment += "esq\x02";
   bytes += segment;
   for (int i = 0; i < 20'000; ++i) bytes += "h\x02";
-  bytes += "es.";
+  bytes += "es" + pickled_text("device_traces") +
+           pickled_list({pickled_list({pickled_event("alloc", 1, 512)})}) + "s.";
   write_text(root.path() / "again.pickle", bytes);
   const MemorySnapshot snapshot = read_snapshot(root.path() / "again.pickle");
   EXPECT_LE(snapshot.num_blocks, 5'000'000u);
   ASSERT_EQ(snapshot.problems.size(), 1u);
+  ASSERT_EQ(snapshot.sites.size(), 1u);
+  EXPECT_EQ(snapshot.sites[0].owner, "not recorded") << "no stack is looked at any more";
 }
 
 }  // namespace

@@ -253,6 +253,58 @@ TEST_F(TraceReader, keeps_within_its_limits) {
   EXPECT_TRUE(has_problem(cut, "at most 10000 bytes"));
 }
 
+TEST_F(TraceReader, bounds_counters_labels_arguments_and_problems) {
+  std::string list = span(1, 1);
+  for (int i = 0; i < 1100; ++i)
+    list += fmt::format(R"(,{{"ph":"C","name":"c{}","pid":1,"ts":1,"args":{{"value":1}}}})", i);
+  std::string arguments = "\"a\":1";
+  for (int i = 0; i < 70; ++i) arguments += fmt::format(",\"k{}\":1", i);
+  list += R"(,{"ph":"C","name":"many","pid":1,"ts":1,"args":{)" + arguments + "}}";
+  const Trace trace = events(list);
+  EXPECT_EQ(trace.counters.size(), 1000u);
+  EXPECT_EQ(trace.num_skipped, 100u + 64u);
+  std::string labels = span(1, 1, "a", 3);
+  for (int i = 0; i < 4; ++i)
+    labels += fmt::format(
+        R"(,{{"ph":"M","name":"thread_name","pid":1,"tid":{},"args":{{"name":"t{}"}}}})", i, i);
+  TraceLimits limits;
+  limits.max_lanes = 1;
+  const Trace few = read_trace({write("labels.json", "[" + labels + "]")}, {}, limits);
+  EXPECT_EQ(few.lanes.at(0).thread, "thread 3") << "the label came after too many others";
+  const std::vector<fs::path> cut(120, write("cut.json", "[" + span(1, 1)));
+  EXPECT_EQ(read_trace(cut).problems.size(), 100u);
+}
+
+TEST_F(TraceReader, makes_curves_of_memory_for_each_device) {
+  const auto memory = [](const char* arguments) {
+    return fmt::format(R"({{"ph":"i","name":"[memory]","pid":1,"tid":1,"ts":1,"args":{{{}}}}})",
+                       arguments);
+  };
+  const Trace trace = events(memory(R"("Device Type":0,"Device Id":-1,"Total Allocated":5)") + "," +
+                             memory(R"("Device Type":1,"Device Id":2,"Total Allocated":6)") + "," +
+                             memory(R"("Device Type":1,"Total Allocated":7)") + "," +
+                             memory(R"("Device Type":1,"Total Allocated":"x")") + "," +
+                             memory(R"("Device Type":1)"));
+  std::map<std::string, double> last;
+  for (const TraceCounter& counter : trace.counters) last[counter.name] = counter.value.back();
+  EXPECT_EQ(last, (std::map<std::string, double>{{"CPU memory (bytes)", 5},
+                                                 {"GPU 0 memory (bytes)", 7},
+                                                 {"GPU 2 memory (bytes)", 6}}));
+}
+
+TEST_F(TraceReader, labels_and_ranks_of_another_kind_are_not_taken) {
+  const Trace trace =
+      read(R"({"distributedInfo":{"rank":1e9},"traceEvents":[)" + span(1, 1) +
+           R"(,{"ph":"X","cat":"gpu_memset","name":"m","pid":0,"tid":7,"ts":1,"dur":1})"
+           R"(,{"ph":"X","cat":"concurrent_kernel","name":"k","pid":0,"tid":8,"ts":1,"dur":1})"
+           R"(,{"ph":"M","name":"process_labels","pid":1,"args":{}})"
+           R"(,{"ph":"M","name":"process_sort_index","pid":1,"args":{"sort_index":NaN}}]})");
+  ASSERT_EQ(trace.lanes.size(), 3u);
+  EXPECT_EQ(trace.lanes[0].rank, -1);
+  EXPECT_FALSE(trace.lanes[0].gpu);
+  EXPECT_TRUE(trace.lanes[1].gpu && trace.lanes[2].gpu);
+}
+
 // A megabyte of gzip that holds a gigabyte: read no further than the limit of text.
 TEST_F(TraceReader, a_bomb_costs_no_more_than_the_limit_of_text) {
   const fs::path path = write("bomb.json", "[" + span(1, 1) + "," + std::string(64u << 20, ' '));
