@@ -42,6 +42,9 @@ PointIndex::PointIndex(fs::path folder)
         take_line(std::string_view(text).substr(done, end - done), begin + done);
         done = end + 1;
       }
+      // What is longer than any line is let go of, so that a file without ends of lines is not
+      // held.
+      if (text.size() - done > kMostLineBytes) done = text.size();
       text.erase(0, done);
       begin += done;
     }

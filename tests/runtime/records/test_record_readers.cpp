@@ -227,6 +227,8 @@ TEST_F(RecordReaders, WhatIsNoLineOfAnIndexIsPassedOver) {
         index_line(folder_.path(), ",\"error\":\"" + std::string(1 << 20, 'x') + "\""));
   EXPECT_EQ(PointIndex(folder_.path()).status_of("aa"), std::nullopt)
       << "longer than a line may be";
+  write("index.jsonl", std::string(5 << 20, 'x') + "\n" + good);
+  EXPECT_EQ(PointIndex(folder_.path()).status_of("aa"), "ok") << "behind one that is too long";
   fs::rename(folder_.path() / "index.jsonl", outside_.path() / "index.jsonl");
   fs::create_symlink(outside_.path() / "index.jsonl", folder_.path() / "index.jsonl");
   std::ofstream(outside_.path() / "index.jsonl") << good;
