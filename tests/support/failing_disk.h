@@ -19,13 +19,19 @@ class FailingDisk : public Disk {
   int64_t fails_at = 0;  ///< none
   int error = ENOSPC;
   size_t most_bytes = SIZE_MAX;  ///< that a write or read takes at a time
-  bool interrupts = false;       ///< every second write or read
-  double tick = 0;               ///< seconds that pass whenever the clock is read; 0: the system's
+  bool close_fails = false;
+  bool interrupts = false;  ///< every second write or read
+  double tick = 0;          ///< seconds that pass whenever the clock is read; 0: the system's
 
   int open(const char* path, int flags, unsigned mode) override {
     return fails() ? -1 : system_.open(path, flags, mode);
   }
-  int close(int file) override { return system_.close(file); }
+  int close(int file) override {
+    const int result = system_.close(file);
+    if (!close_fails) return result;
+    errno = error;
+    return -1;
+  }
   ssize_t pread(int file, void* target, size_t bytes, off_t position) override {
     return fails() || is_interrupted() ? -1 : system_.pread(file, target, part(bytes), position);
   }

@@ -32,25 +32,52 @@ TEST(SlowDisk, PiecesAndInterruptionsAddUpToTheWholeFile) {
   const TemporaryFolder folder;
   const fs::path path = folder.path() / "file";
   const std::string text = "what had written in pieces is read in pieces";
-  FailingDisk slow;
-  slow.most_bytes = 5;
-  slow.interrupts = true;
-  const DiskScope scope(slow);
-  StagedFile file(path, StagedFile::OnInterrupt::GoOn);
-  file.write(text.data(), static_cast<int64_t>(text.size()));
-  file.write_at(5, "was", 3);
-  file.write_at(static_cast<int64_t>(text.size()), " and more at its end", 20);
-  file.finish();
-  file.commit();
-  const ReadOnlyFile written = ReadOnlyFile::open(path);
-  std::string back(static_cast<size_t>(written.size()), '\0');
-  written.read_at(0, back.data(), written.size(), "text");
-  EXPECT_EQ(back, "what was written in pieces is read in pieces and more at its end");
-  std::string part(7, '\0');
-  written.read_at(9, part.data(), 7, "text");
-  EXPECT_EQ(part, "written");
-  EXPECT_THAT(error_of([&] { written.read_at(60, part.data(), 7, "the last word"); }),
-              HasSubstr("the last word: expected 7 bytes at position 60, got 4; the file was cut"));
+  for (const size_t most_bytes : {1, 2, 3, 5, 1000}) {
+    FailingDisk slow;
+    slow.most_bytes = most_bytes;
+    slow.interrupts = true;
+    const DiskScope scope(slow);
+    StagedFile file(path, StagedFile::OnInterrupt::GoOn);
+    file.write(text.data(), static_cast<int64_t>(text.size()));
+    file.write_at(5, "was", 3);
+    file.write_at(static_cast<int64_t>(text.size()), " and more at its end", 20);
+    file.finish();
+    file.commit();
+    const ReadOnlyFile written = ReadOnlyFile::open(path);
+    std::string back(static_cast<size_t>(written.size()), '\0');
+    written.read_at(0, back.data(), written.size(), "text");
+    EXPECT_EQ(back, "what was written in pieces is read in pieces and more at its end");
+    std::string part(7, '\0');
+    written.read_at(9, part.data(), 7, "text");
+    EXPECT_EQ(part, "written");
+    EXPECT_THAT(
+        error_of([&] { written.read_at(60, part.data(), 7, "the last word"); }),
+        HasSubstr("the last word: expected 7 bytes at position 60, got 4; the file was cut"));
+  }
+}
+
+TEST(SlowDisk, AReadThatFailsIsAnErrorAndNotTriedForEver) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "file") << "text";
+  FailingDisk failing;
+  const DiskScope scope(failing);
+  const ReadOnlyFile file = ReadOnlyFile::open(folder.path() / "file");
+  failing.fails_at = failing.calls + 1;
+  failing.error = EIO;
+  char letter = 0;
+  EXPECT_THAT(error_of([&] { file.read_at(0, &letter, 1, "text"); }),
+              HasSubstr("cannot read: Input/output error"));
+}
+
+// Some disks say only then that there was no room.
+TEST(SlowDisk, AFileThatCannotBeClosedIsNotThere) {
+  const TemporaryFolder folder;
+  FailingDisk failing;
+  failing.close_fails = true;
+  const DiskScope scope(failing);
+  EXPECT_THAT(error_of([&] { write_file_atomically(folder.path() / "file", "text"); }),
+              HasSubstr("cannot write: No space left on device"));
+  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 TEST(SlowDisk, EveryRefusalSaysWhatToDo) {
@@ -114,6 +141,23 @@ TEST(SlowDisk, AFolderThatCannotBeSyncedIsAnErrorUnlessNoneCan) {
       if (failing.calls < at) break;
     }
     EXPECT_EQ(is_error, error == EIO);
+  }
+}
+
+// One that is there may have been made by a process that was killed before it was synced.
+TEST(SlowDisk, AFolderThatIsThereIsSyncedUnlessItCannotBe) {
+  const TemporaryFolder folder;
+  for (const int error : {EINVAL, EROFS, EIO}) {
+    int errors = 0;
+    FailingDisk failing;
+    failing.error = error;
+    const DiskScope scope(failing);
+    do {
+      failing.calls = 0;
+      ++failing.fails_at;
+      errors += error_of([&] { create_folders(folder.path(), Access::Shared); }).empty() ? 0 : 1;
+    } while (failing.calls >= failing.fails_at);
+    EXPECT_EQ(errors > 0, error == EIO) << std::strerror(error);
   }
 }
 

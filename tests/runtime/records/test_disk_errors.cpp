@@ -148,6 +148,22 @@ TEST(DiskErrors, AnIndexHidesNothing) {
       });
 }
 
+TEST(DiskErrors, ARunFolderThatCannotBeMadeIsAnError) {
+  const TemporaryFolder root;
+  FailingDisk failing;
+  failing.error = EACCES;
+  const DiskScope scope(failing);
+  bool is_said = false;
+  do {
+    failing.calls = 0;
+    ++failing.fails_at;
+    const std::string text = error_of([&] { RunFolderWriter::create(root.path(), "x"); });
+    is_said = is_said || text.find("cannot make the folder: Permission denied; choose another") !=
+                             std::string::npos;
+  } while (failing.calls >= failing.fails_at);
+  EXPECT_TRUE(is_said);
+}
+
 TEST(DiskErrors, AnEarlierResultThatCannotBeRemovedIsAnError) {
   const TemporaryFolder root;
   RunFolderWriter writer = with_a_result(root.path());

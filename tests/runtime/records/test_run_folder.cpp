@@ -99,6 +99,32 @@ TEST(RunFolder, WhatIsNotOneIsAClearError) {
   EXPECT_THAT(error_of(root.path() / "no"), HasSubstr("got nothing at that path"));
   std::ofstream(root.path() / "sweep.json") << R"({"schema_version": 99})";
   EXPECT_THAT(error_of(root.path()), HasSubstr("open it with a newer moonshard"));
+  std::ofstream(root.path() / "sweep.json") << R"({"schema_version": 0})";
+  EXPECT_THAT(error_of(root.path()), HasSubstr("expected schema_version 1 to 2, got 0"));
+  fs::remove(root.path() / "sweep.json");
+  EXPECT_THROW(RunFolderWriter::open(root.path()), IoError);
+  EXPECT_THROW(RunFolderWriter::attach(root.path()), IoError);
+}
+
+TEST(RunFolder, SaysWhenItWasMade) {
+  const TemporaryFolder root;
+  const std::string before = timestamp_utc();
+  const std::string created = load_run_folder(two_points(root.path()).path()).created;
+  EXPECT_GE(created, before);
+  EXPECT_LE(created, timestamp_utc());
+}
+
+TEST(RunFolder, AnIndexHasALineForEachPointAndNoOther) {
+  const TemporaryFolder root;
+  RunFolderWriter writer = two_points(root.path());
+  for (const char* id : {"aa", "bb", "aa"}) {
+    writer.write_result(id, {{"status", "ok"}});
+    writer.update_index(id);
+  }
+  std::ifstream file(writer.path() / "index.jsonl");
+  int lines = 0;
+  for (std::string line; std::getline(file, line); ++lines) EXPECT_THAT(line, HasSubstr("\"id\""));
+  EXPECT_EQ(lines, 3);
 }
 
 TEST(RunFolder, IndexHasOneLinePerPoint) {
