@@ -37,18 +37,15 @@ class GatheredWalk {
     std::vector<size_t> unit_of(model.layers().size(), 0);
     for (size_t u = 0; u < units.size(); ++u)
       for (const models::ParamLayer* layer : units[u].layers) unit_of[layer->index] = u;
-    for (const auto& layer : model.layers()) {
-      if (models::is_adapter_name(layer->weight->name)) continue;  // runs with its linear layer
-      const size_t unit = unit_of[layer->index];
-      if (forward_.empty() || forward_.back() != unit) forward_.push_back(unit);
-    }
-    // Backward comes through what runs behind the first layer that is trained.
-    bool is_reached = false;
+    const auto append = [](std::vector<size_t>& runs, size_t unit) {
+      if (runs.empty() || runs.back() != unit) runs.push_back(unit);
+    };
+    bool is_reached = false;  // backward ends with the first layer that is trained
     for (const auto& layer : model.layers()) {
       is_reached = is_reached || layer->trainable();
-      if (!is_reached || models::is_adapter_name(layer->weight->name)) continue;
-      const size_t unit = unit_of[layer->index];
-      if (backward_.empty() || backward_.back() != unit) backward_.push_back(unit);
+      if (models::is_adapter_name(layer->weight->name)) continue;  // runs with its linear layer
+      append(forward_, unit_of[layer->index]);
+      if (is_reached) append(backward_, unit_of[layer->index]);
     }
     std::reverse(backward_.begin(), backward_.end());
   }

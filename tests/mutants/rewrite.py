@@ -42,6 +42,10 @@ class Source:
         self.edits_of[self.number] = edits
         self.number += 1
 
+    def save(self):
+        with open(self.path, "w") as file:
+            file.write(self.rewritten())
+
     def restore(self):
         with open(self.path, "w") as file:
             file.write(self.text[len(PROLOGUE):])

@@ -12,21 +12,13 @@
 #include "runtime/base/files.h"
 #include "tests/support/failing_disk.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_of_error.h"
 
 namespace moonshard {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(SlowDisk, PiecesAndInterruptionsAddUpToTheWholeFile) {
   const TemporaryFolder folder;
@@ -51,7 +43,7 @@ TEST(SlowDisk, PiecesAndInterruptionsAddUpToTheWholeFile) {
     written.read_at(9, part.data(), 7, "text");
     EXPECT_EQ(part, "written");
     EXPECT_THAT(
-        error_of([&] { written.read_at(60, part.data(), 7, "the last word"); }),
+        text_of_error([&] { written.read_at(60, part.data(), 7, "the last word"); }),
         HasSubstr("the last word: expected 7 bytes at position 60, got 4; the file was cut"));
   }
 }
@@ -65,7 +57,7 @@ TEST(SlowDisk, AReadThatFailsIsAnErrorAndNotTriedForEver) {
   failing.fails_at = failing.calls + 1;
   failing.error = EIO;
   char letter = 0;
-  EXPECT_THAT(error_of([&] { file.read_at(0, &letter, 1, "text"); }),
+  EXPECT_THAT(text_of_error([&] { file.read_at(0, &letter, 1, "text"); }),
               HasSubstr("cannot read: Input/output error"));
 }
 
@@ -75,7 +67,7 @@ TEST(SlowDisk, AFileThatCannotBeClosedIsNotThere) {
   FailingDisk failing;
   failing.close_fails = true;
   const DiskScope scope(failing);
-  EXPECT_THAT(error_of([&] { write_file_atomically(folder.path() / "file", "text"); }),
+  EXPECT_THAT(text_of_error([&] { write_file_atomically(folder.path() / "file", "text"); }),
               HasSubstr("cannot write: No space left on device"));
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
@@ -99,7 +91,7 @@ TEST(SlowDisk, EveryRefusalSaysWhatToDo) {
       StagedFile file(folder.path() / "file", StagedFile::OnInterrupt::GoOn);
       failing.fails_at = failing.calls + 1;
       failing.error = error;
-      const std::string said = error_of([&] {
+      const std::string said = text_of_error([&] {
         if (at_position)
           file.write_at(3, "text", 4);
         else
@@ -118,10 +110,10 @@ TEST(SlowDisk, HalfALineIsAnError) {
   FailingDisk slow;
   slow.most_bytes = 3;
   const DiskScope scope(slow);
-  EXPECT_THAT(error_of([&] { append_to_file(path, "a line\n", Access::Shared); }),
+  EXPECT_THAT(text_of_error([&] { append_to_file(path, "a line\n", Access::Shared); }),
               HasSubstr("log: cannot add to: No space left on device"));
   slow.most_bytes = 7;
-  EXPECT_EQ(error_of([&] { append_to_file(path, "a line\n", Access::Shared); }), "");
+  EXPECT_EQ(text_of_error([&] { append_to_file(path, "a line\n", Access::Shared); }), "");
   EXPECT_EQ(fs::file_size(path), 10u);
 }
 
@@ -136,7 +128,7 @@ TEST(SlowDisk, AFolderThatCannotBeSyncedIsAnErrorUnlessNoneCan) {
       failing.error = error;
       const DiskScope scope(failing);
       const fs::path made = folder.path() / std::to_string(at) / "in it";
-      const std::string said = error_of([&] { create_folders(made, Access::Shared); });
+      const std::string said = text_of_error([&] { create_folders(made, Access::Shared); });
       if (said.find("sync folder") != std::string::npos) is_error = true;
       if (failing.calls < at) break;
     }
@@ -155,7 +147,8 @@ TEST(SlowDisk, AFolderThatIsThereIsSyncedUnlessItCannotBe) {
     do {
       failing.calls = 0;
       ++failing.fails_at;
-      errors += error_of([&] { create_folders(folder.path(), Access::Shared); }).empty() ? 0 : 1;
+      errors +=
+          text_of_error([&] { create_folders(folder.path(), Access::Shared); }).empty() ? 0 : 1;
     } while (failing.calls >= failing.fails_at);
     EXPECT_EQ(errors > 0, error == EIO) << std::strerror(error);
   }
@@ -167,7 +160,7 @@ TEST(UserFolder, IsAFolderOfThisUserAlone) {
   const std::string kept = before != nullptr ? before : "";
   const auto error_with = [&](const fs::path& path) {
     ::setenv("MOONSHARD_LOCK_DIR", path.c_str(), 1);
-    return error_of([] { user_folder(); });
+    return text_of_error([] { user_folder(); });
   };
   const fs::path own = folder.path() / "own";
   EXPECT_EQ(error_with(own), "");

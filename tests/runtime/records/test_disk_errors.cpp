@@ -12,6 +12,7 @@
 #include "runtime/records/writer.h"
 #include "tests/support/failing_disk.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_of_error.h"
 
 namespace moonshard::records {
 namespace {
@@ -42,15 +43,6 @@ RunFolderWriter with_a_result(const fs::path& root) {
   return writer;
 }
 
-std::string error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 // Does the work with each of its calls failing in turn. What it says must name a path and what to
 // do; `check` looks at the folder afterwards, on the system's disk, and hears whether it was said.
 void with_every_call_failing(const std::function<void(RunFolderWriter&)>& work,
@@ -66,7 +58,7 @@ void with_every_call_failing(const std::function<void(RunFolderWriter&)>& work,
       std::string text;
       {
         const DiskScope scope(failing);
-        text = error_of([&] { work(writer); });
+        text = text_of_error([&] { work(writer); });
       }
       SCOPED_TRACE(fmt::format("call {}: {}: '{}'", at, std::strerror(error), text));
       if (!text.empty()) {
@@ -157,7 +149,7 @@ TEST(DiskErrors, ARunFolderThatCannotBeMadeIsAnError) {
   do {
     failing.calls = 0;
     ++failing.fails_at;
-    const std::string text = error_of([&] { RunFolderWriter::create(root.path(), "x"); });
+    const std::string text = text_of_error([&] { RunFolderWriter::create(root.path(), "x"); });
     is_said = is_said || text.find("cannot make the folder: Permission denied; choose another") !=
                              std::string::npos;
   } while (failing.calls >= failing.fails_at);
@@ -175,7 +167,7 @@ TEST(DiskErrors, AnEarlierResultThatCannotBeRemovedIsAnError) {
     failing.calls = 0;
     failing.fails_at = at;
     const DiskScope scope(failing);
-    const std::string text = error_of([&] { writer.remove_result("aa"); });
+    const std::string text = text_of_error([&] { writer.remove_result("aa"); });
     if (text.find("cannot remove an earlier result") != std::string::npos) {
       EXPECT_THAT(text, HasSubstr("Permission denied; check the folder"));
       is_said = true;
@@ -186,8 +178,8 @@ TEST(DiskErrors, AnEarlierResultThatCannotBeRemovedIsAnError) {
   EXPECT_EQ(load_run_folder(writer.path()).points[0].status, "ok");
   writer.remove_result("aa");
   EXPECT_EQ(load_run_folder(writer.path()).points[0].status, "planned");
-  EXPECT_EQ(error_of([&] { writer.remove_result("aa"); }), "") << "what is gone is no error";
-  EXPECT_EQ(error_of([&] { writer.remove_result("bb"); }), "");
+  EXPECT_EQ(text_of_error([&] { writer.remove_result("aa"); }), "") << "what is gone is no error";
+  EXPECT_EQ(text_of_error([&] { writer.remove_result("bb"); }), "");
 }
 
 // A table that took a second to write is left alone for as long as that is little.
