@@ -183,9 +183,10 @@ class RecordOfPlan {
       if (!layers[i].trained) continue;
       records::LayerTime row;
       row.layer = layers[i].name;
-      // Layers of a plan are those of the first block.
-      if (const size_t at = row.layer.find(".0."); block > 0 && at != std::string::npos)
-        row.layer.replace(at, 3, fmt::format(".{}.", block));
+      // Layers of a plan are those of the first block that is trained.
+      const std::string own = fmt::format(".{}.", model_.num_blocks - model_.blocks_in_backward());
+      if (const size_t at = row.layer.find(own); block >= 0 && at != std::string::npos)
+        row.layer.replace(at, own.size(), fmt::format(".{}.", block));
       row.kind = layers[i].kind;
       row.norm_ms = ways[i].norm_s * 1e3;
       row.parameters = static_cast<double>(layers[i].weight + layers[i].bias);

@@ -2,6 +2,8 @@
 // records of a simulated run.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include <algorithm>
 #include <cmath>
 
@@ -231,6 +233,13 @@ TEST(ModelledRecord, IsARecordLikeAnyOther) {
   EXPECT_TRUE(std::all_of(record.comm.begin(), record.comm.end(),
                           [](const records::Collective& kind) { return kind.modelled; }));
   EXPECT_GT(record.layers.size(), 16U * 7);
+  Json upper = options;
+  upper["trained"] = "*layers.14.*,*layers.15.*";
+  std::set<std::string> blocks;
+  for (const records::LayerTime& row :
+       modelled_record(resolve_for(upper, cluster), cluster, 3).layers)
+    blocks.insert(row.layer.substr(0, std::string("model.layers.14").size()));
+  EXPECT_EQ(blocks, (std::set<std::string>{"model.layers.14", "model.layers.15"}));
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "trace.rank7.json.gz") ||
               std::filesystem::exists(folder.path() / "trace.rank7.json"));
   const std::vector<std::string> defects = records::check_record(records::json_of(record));
