@@ -139,9 +139,9 @@ Pending Communicator::track(const char* operation, const std::string& about, int
   const c10::Device device = tensors[0].device();
   auto state = std::make_shared<Pending::State>();
   state->tensors = std::move(tensors);
-  state->watchdog = watchdog_;
+  state->watchdog = is_captured_ ? nullptr : watchdog_;
   state->in_background = in_background_;
-  if (watchdog_ != nullptr)
+  if (state->watchdog != nullptr)
     state->sequence = watchdog_->begin(operation, about, [state] { return state->is_done(); });
   state->label = std::string(operation) + " " + about;
   // Groups do not wait for each other: each has a lane.
@@ -215,6 +215,32 @@ void Communicator::barrier(const std::string& about) {
   one.cpu();  // on a GPU only the stream has waited so far
 }
 
+void Communicator::watch_replay() {
+  if (watchdog_ == nullptr) return;
+  std::shared_ptr<c10::Event> passed;
+  if (device_.is_cuda()) {
+    passed = std::make_shared<c10::Event>(device_.type());
+    passed->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  }
+  watchdog_->begin("replay", "step", [passed] {
+    try {
+      return passed == nullptr || passed->query();
+    } catch (...) {
+      return false;
+    }
+  });
+}
+
+void leave_watching_to_us() {
+  // NCCL's own watchdog would end the process with a core dump that does not name the missing rank,
+  // before ours has reported.
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", 0);
+  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
+  // LibTorch's record of recent collectives has a table of groups without a lock (2.11): the first
+  // collective of one group, beside any collective of another on another thread, ends in a crash.
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
+}
+
 namespace {
 
 class SingleCommunicator : public Communicator {
@@ -246,10 +272,7 @@ std::shared_ptr<Communicator> make_single() {
 
 std::shared_ptr<Communicator> make_nccl(c10d::Store* store, const GroupOptions& options) {
   static MakeNccl* const make = find_maker();
-  // NCCL's own watchdog would end the process with a core dump that does not name the missing rank,
-  // before ours has reported.
-  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", 0);
-  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
+  leave_watching_to_us();
   return wrap_backend(make(store, options.name.c_str(), options.rank, options.size,
                            options.device.index(), options.timeout_s + 3600),
                       "nccl", options);

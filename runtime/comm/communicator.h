@@ -70,6 +70,11 @@ class Communicator {
   /// Its collectives are another thread's, and in no timeline.
   void set_in_background() { in_background_ = true; }
   int size() const { return size_; }
+  /// From here on collectives are recorded into a CUDA graph: nothing runs that could be watched.
+  void set_captured(bool captured) { is_captured_ = captured; }
+  /// A graph with collectives of this group was launched on the current stream. They are watched as
+  /// one.
+  void watch_replay();
   /// "single", "gloo", "nccl" or "fake".
   virtual const char* transport() const = 0;
 
@@ -104,7 +109,7 @@ class Communicator {
 
   int rank_, size_;
   std::string name_;
-  bool in_background_ = false;
+  bool in_background_ = false, is_captured_ = false;
   Watchdog* watchdog_;
   c10::Device device_;
   std::vector<Traffic> traffic_;
@@ -129,6 +134,10 @@ std::shared_ptr<Communicator> make_nccl(c10d::Store* store, const GroupOptions& 
 /// One rank of `size`; collectives take the time the link would.
 std::shared_ptr<Communicator> make_fake(int rank, int size, const std::string& link,
                                         c10::Device device);
+
+/// Turns off what LibTorch would do beside our watchdog, unless the environment wants it. Before
+/// the first of its groups is made.
+void leave_watching_to_us();
 
 /// Takes the reference over.
 std::shared_ptr<Communicator> wrap_backend(c10d::Backend* backend, const char* transport,

@@ -94,6 +94,7 @@ std::shared_ptr<Communicator> wrap_backend(c10d::Backend* backend, const char* t
 }
 
 std::shared_ptr<Communicator> make_gloo(c10d::Store* store, const GroupOptions& options) {
+  leave_watching_to_us();
   auto shared = c10::intrusive_ptr<c10d::Store>::reclaim_copy(store);
   auto settings = c10d::ProcessGroupGloo::Options::create(
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1000)));

@@ -2,6 +2,7 @@
 // without a launcher is a world of size 1.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,8 @@ class World {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   bool is_fake() const { return is_fake_; }
+  /// 1, 2, …: numbers what all ranks make in the same order, for them to compare.
+  int64_t next_number() { return ++numbers_; }
   /// The group of that name for tensors on this device, connected at its first use; all ranks must
   /// ask in the same order. Names in use: "train", "statistics", "script",
   /// "checkpoint", "checkpoint behind", "verify".
@@ -36,6 +39,9 @@ class World {
 
  protected:
   bool is_fake_ = false;
+
+ private:
+  std::atomic<int64_t> numbers_{0};
 };
 
 /// This process's world, from its environment. The rendezvous is joined at the first call of a

@@ -101,16 +101,18 @@ double hole_bytes(const PlannedModel& model, const experiment::ExperimentOptions
 // By the training's own reasons. Batches of drawn sizes are seldom alike three times in a row.
 bool may_be_a_graph(const experiment::ExperimentOptions& options, const Cluster& cluster) {
   return cluster.machine.is_gpu && options.compile != "no" && options.sampler == "fixed" &&
-         train::graph_obstacle(c10::Device(c10::kCUDA), cluster.ranks(), options.mode,
-                               options.clipping, options)
+         train::graph_obstacle(c10::Device(c10::kCUDA), options.mode, options.clipping, options)
              .empty();
 }
 
-bool has_room_for_graph(const PlannedModel& model, const MemoryPlan& eager,
-                        const Cluster& cluster) {
-  return train::StepGraph::has_room(
-      static_cast<int64_t>(eager.peak), static_cast<int64_t>(eager.fixed),
-      model.num_trained * model.sum_bytes, static_cast<int64_t>(cluster.machine.memory_bytes));
+bool has_room_for_graph(const PlannedModel& model, const experiment::ExperimentOptions& options,
+                        const MemoryPlan& eager, const Cluster& cluster) {
+  const int64_t holders =
+      options.parallel == "fsdp" ? sharding::ranks_of_a_copy(options, cluster.ranks()) : 1;
+  return train::StepGraph::has_room(static_cast<int64_t>(eager.peak),
+                                    static_cast<int64_t>(eager.fixed),
+                                    model.num_trained * model.sum_bytes / holders,
+                                    static_cast<int64_t>(cluster.machine.memory_bytes));
 }
 
 }  // namespace
@@ -145,7 +147,7 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   prediction.most_bytes = prediction.memory.peak;
   // The training measures the host's share of an eager step; near its threshold a plan cannot tell.
   if (may_be_a_graph(options, cluster)) {
-    const bool has_room = has_room_for_graph(model, prediction.memory, cluster);
+    const bool has_room = has_room_for_graph(model, options, prediction.memory, cluster);
     const double share = prediction.time.host_share;
     prediction.graph = options.compile == "yes" || train::StepGraph::is_worth_it(share, has_room);
     const bool is_unsure = options.compile != "yes" && has_room &&

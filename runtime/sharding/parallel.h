@@ -75,6 +75,14 @@ class Parallel {
   /// The step has failed: restores the parameters of the last complete step, drops gradients.
   virtual void abandon() {}
 
+  /// Whether values that stay whole from step to step are those of the parts: a graph of a step
+  /// does not gather them again.
+  virtual bool is_current() const { return true; }
+  /// While it is so, collectives are recorded into a graph, not run.
+  virtual void set_captured(bool) {}
+  /// They run now, all of a step's.
+  virtual void watch_replay() {}
+
   /// Gathers all parameters into the model while no step runs; all ranks together. The next step
   /// takes over changes to them.
   virtual void expose_parameters() {}

@@ -1,5 +1,6 @@
 #include "runtime/sharding/sharded_model.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "runtime/base/check.h"
@@ -63,6 +64,13 @@ void ShardedModel::abandon() {
     unit->end_gather();
     unit->release_idle();
   }
+}
+
+// What is exposed now may be changed, and is taken back when the step begins.
+bool ShardedModel::is_current() const {
+  return std::all_of(sharded_.begin(), sharded_.end(), [&](const auto& unit) {
+    return !unit->keeps_frozen() || (unit->frozen_is_current() && !exposed_);
+  });
 }
 
 void ShardedModel::check_use_outside(const models::ParamLayer& layer) const {

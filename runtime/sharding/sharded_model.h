@@ -23,6 +23,7 @@ class ShardedModel : public WrappedModel {
   void begin_step() override;
   void end_step() override;
   void abandon() override;
+  bool is_current() const override;
   void expose_parameters() override;
   void expose_gradients() override;
   std::vector<KeptPart> kept_parts() override;

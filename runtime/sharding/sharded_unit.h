@@ -46,6 +46,9 @@ class ShardedUnit : public Unit {
   void drop_gradients() override;
   /// This rank's part of its frozen parameters; undefined where there are none.
   const at::Tensor& frozen_part() const { return frozen_.shard; }
+  /// Whether it has some that stay whole between steps, and whether those are up to date.
+  bool keeps_frozen() const { return frozen_.stays && !frozen_.layout.empty(); }
+  bool frozen_is_current() const { return frozen_.is_current; }
 
   // ---- for saving, comparing, reading: all ranks together ------------------------------------
   /// Parameters whole in the dtype they are kept in.

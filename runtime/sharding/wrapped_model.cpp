@@ -188,6 +188,16 @@ void WrappedModel::abandon() {
   }
 }
 
+void WrappedModel::set_captured(bool captured) {
+  context_.group->set_captured(captured);
+  if (context_.copies != nullptr) context_.copies->set_captured(captured);
+}
+
+void WrappedModel::watch_replay() {
+  context_.group->watch_replay();
+  if (context_.copies != nullptr) context_.copies->watch_replay();
+}
+
 // ---- gradients that are whole ------------------------------------------------------------------
 
 void WrappedModel::gradients_added(const models::ParamLayer& layer) {

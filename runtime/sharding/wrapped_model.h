@@ -30,6 +30,8 @@ class WrappedModel : public Parallel, public models::ParameterKeeper {
   void finish_gradients() override;
   void end_step() override;
   void abandon() override;
+  void set_captured(bool captured) override;
+  void watch_replay() override;
   void record_into(std::shared_ptr<profile::Timeline> timeline) override;
   ShardingMemory memory() const override { return context_.memory; }
   std::vector<std::string> unit_names() const override;

@@ -25,6 +25,7 @@ struct StepProgress {
   std::optional<StepUpdate> update;
   bool replayed = false;           ///< by a graph, whose memory has the gradients
   int64_t replayed_gradients = 0;  ///< bytes of them
+  std::vector<comm::Traffic> replayed_traffic;
 };
 
 class StepFinish {

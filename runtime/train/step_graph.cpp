@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstdio>
 
@@ -27,18 +26,16 @@ constexpr int64_t kMostCaptures = 8;
 constexpr int64_t kWorthwhile = 10, kMostHardlyUsed = 2;
 
 enum class Imitation { No, Works, Fails };
-std::atomic<Imitation> imitation{Imitation::No};
+thread_local Imitation imitation = Imitation::No;
 
 bool is_imitated() {
-  return imitation.load(std::memory_order_relaxed) != Imitation::No;
+  return imitation != Imitation::No;
 }
 
 class ImitatedGraph : public CudaGraph {
  public:
   void begin() override {}
-  std::string end() override {
-    return imitation.load() == Imitation::Fails ? "as the test wanted" : "";
-  }
+  std::string end() override { return imitation == Imitation::Fails ? "as the test wanted" : ""; }
   void launch() override {}
 };
 
@@ -69,18 +66,16 @@ bool is_on(const std::vector<Batch>& batches, c10::DeviceType type) {
 }
 
 // Addresses and numbers that kernels were given: a parameter that lies elsewhere, or is not trained
-// any more, is not the graph's.
+// any more, is not the graph's. Where the wrapper holds parts, whole values are made in the step.
 std::vector<int64_t> places_of(const models::Model& model, const StepGraph::Parameters& updated,
                                double bound) {
   std::vector<int64_t> key{std::bit_cast<int64_t>(bound)};
-  const auto add = [&](const models::Parameter& parameter) {
-    const at::Tensor& value = parameter.value;
-    key.push_back(value.is_meta() ? 0 : reinterpret_cast<int64_t>(value.const_data_ptr()));
-    key.push_back(static_cast<int64_t>(value.scalar_type()));
-    key.push_back(parameter.trainable ? 1 : 0);
+  const auto add_place = [&](const models::Parameter& parameter) {
+    key.push_back(reinterpret_cast<int64_t>(parameter.value.const_data_ptr()));
+    key.push_back(static_cast<int64_t>(parameter.value.scalar_type()));
   };
-  for (const auto& parameter : model.parameters()) add(*parameter);
-  for (const auto& part : updated) add(*part);
+  for (const auto& parameter : model.parameters()) key.push_back(parameter->trainable ? 1 : 0);
+  for (const auto& part : updated) add_place(*part);
   return key;
 }
 
@@ -97,11 +92,11 @@ std::string foreign_layer(const models::Model& model) {
 }  // namespace
 
 ImitatedGraphs::ImitatedGraphs(bool fails) {
-  imitation.store(fails ? Imitation::Fails : Imitation::Works);
+  imitation = fails ? Imitation::Fails : Imitation::Works;
 }
 
 ImitatedGraphs::~ImitatedGraphs() {
-  imitation.store(Imitation::No);
+  imitation = Imitation::No;
 }
 
 // In this order: tensors in the graph's memory go before the graph.
@@ -273,16 +268,17 @@ int64_t StepGraph::working_bytes() const {
   return captured_ != nullptr ? captured_->working_bytes : 0;
 }
 
-std::string graph_obstacle(c10::Device device, int ranks, const std::string& engine,
+std::string graph_obstacle(c10::Device device, const std::string& engine,
                            const std::string& clipping, const sharding::ShardingOptions& sharding) {
   if (!device.is_cuda() && !is_imitated())
     return "the model is on the CPU, where nothing waits for launches";
-  if (ranks > 1) return fmt::format("there are {} ranks, and collectives are not captured", ranks);
   if (clipping == "adaptive") return "clipping = adaptive moves its bound in every step";
   if (sharding::offloads_some(sharding))
     return "offload copies to the host in the middle of a step";
   if (sharding.parallel == "fsdp" && sharding.sharding == "zero2_replicated")
     return "sharding = zero2_replicated gathers between steps";
+  if (sharding.norm_reduce == "sum")
+    return "norm_reduce = sum exchanges norms in the middle of a step";
   for (const privacy::EngineDescription& known : privacy::engine_descriptions())
     if (known.name == engine && known.built_in) return "";
   return "engine '" + engine +

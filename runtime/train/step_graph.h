@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/communicator.h"
 #include "runtime/core/batch.h"
 #include "runtime/models/model.h"
 #include "runtime/sharding/sharding_options.h"
@@ -41,6 +42,7 @@ class StepGraph {
     return all == 0 || at_peak + (at_peak - at_rest) + gradients < all / 10 * 9;
   }
 
+  /// In this order: of what several ranks can do, the least is what all of them can.
   enum class Way { Eager, Capture, Replay };
 
   struct Gradient {
@@ -51,6 +53,7 @@ class StepGraph {
     std::vector<at::Tensor> losses, norms, factors;  ///< by micro-batch
     std::vector<Gradient> gradients;                 ///< by place in Parallel::updated()
     int64_t kept_bytes = 0;                          ///< by the engine
+    std::vector<comm::Traffic> traffic;              ///< of every replay
     int64_t gradient_bytes() const;
   };
   using Parameters = std::vector<std::unique_ptr<models::Parameter>>;
@@ -70,8 +73,8 @@ class StepGraph {
   void observe(double host_share, bool has_room);
   /// Whether observe() has anything to decide.
   bool awaits_decision() const { return waits_; }
-  /// How the step on these micro-batches should run. `bound` is the clipping bound: a number in the
-  /// kernels.
+  /// How the step on these micro-batches, as they were drawn, could run; it may run in a lesser
+  /// way. `bound` is the clipping bound: a number in the kernels.
   Way next(const std::vector<Batch>& batches, const models::Model& model, const Parameters& updated,
            double bound);
   /// Captures `run` on the graph's own inputs; nothing is computed. False when it failed:
@@ -84,6 +87,8 @@ class StepGraph {
   void claim_memory() const;
   /// Forgets the graph; two equal steps later there is another.
   void drop();
+  /// Forgets the graph for good.
+  void give_up(const std::string& obstacle);
   /// Bytes of tensors that replays work in, at their peak, beside what the graph holds between
   /// steps. LibTorch does not count them as allocated.
   int64_t working_bytes() const;
@@ -97,7 +102,6 @@ class StepGraph {
   struct Captured;
 
   void say(const std::string& what);
-  void give_up(const std::string& obstacle);
 
   c10::Device device_;
   std::string obstacle_;
@@ -112,9 +116,10 @@ class StepGraph {
   std::unique_ptr<Captured> captured_;
 };
 
-/// For tests without a GPU: while it lives, graphs are imitated on any device. A capture computes
-/// its step at once, on the graph's inputs, and the replay after it does nothing; no step is
-/// replayed without. With `fails` every capture computes its step and then says that it failed.
+/// For tests without a GPU: while it lives, graphs of this thread are imitated on any device. A
+/// capture computes its step at once, on the graph's inputs, and the replay after it does nothing;
+/// no step is replayed without. With `fails` every capture computes its step and then says that it
+/// failed.
 class ImitatedGraphs {
  public:
   explicit ImitatedGraphs(bool fails = false);
@@ -124,7 +129,7 @@ class ImitatedGraphs {
 };
 
 /// Why no step of such a trainer can be captured; "" when no reason is known.
-std::string graph_obstacle(c10::Device device, int ranks, const std::string& engine,
+std::string graph_obstacle(c10::Device device, const std::string& engine,
                            const std::string& clipping, const sharding::ShardingOptions& sharding);
 
 }  // namespace moonshard::train

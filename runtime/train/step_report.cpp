@@ -14,16 +14,17 @@ int64_t RankCounts::before(int rank) const {
 }
 
 RankStatistics::RankStatistics(comm::World& world, c10::Device device)
-    : size_(world.size()), on_(device) {
+    : size_(world.size()), trainer_(world.next_number()), on_(device) {
   if (alone()) return;
   host_ = world.group("statistics", c10::kCPU);
   device_ = device.is_cpu() ? host_ : world.group("statistics", device);
 }
 
 void RankStatistics::start_counts(const OwnCounts& counts) {
-  const at::Tensor own = at::tensor({counts.samples, counts.tokens, counts.most_samples,
-                                     counts.most_tokens_per_sample, counts.step, counts.trainer},
-                                    at::kLong);
+  const at::Tensor own =
+      at::tensor({counts.samples, counts.tokens, counts.most_samples, counts.most_tokens_per_sample,
+                  counts.step, trainer_, counts.way},
+                 at::kLong);
   counts_row_ = alone() ? own : at::empty({own.numel() * size_}, at::kLong);
   if (!alone()) counts_under_way_ = host_->all_gather(counts_row_, own, "sample counts");
   counts_ = {};
@@ -42,6 +43,7 @@ const RankCounts& RankStatistics::counts() {
     counts.all_tokens += numbers[1];
     counts.most_samples = std::max(counts.most_samples, numbers[2]);
     counts.most_tokens_per_sample = std::max(counts.most_tokens_per_sample, numbers[3]);
+    counts.way = rank == 0 ? numbers[6] : std::min(counts.way, numbers[6]);
     if (numbers[4] == first[4] && numbers[5] == first[5]) continue;
     throw comm::CommError(fmt::format(
         "trainer: expected all ranks in the same step, got rank 0 in step {} of its trainer {} and "

@@ -57,14 +57,16 @@ struct StepReport {
 struct OwnCounts {
   int64_t samples = 0, tokens = 0;
   int64_t most_samples = 0, most_tokens_per_sample = 0;  ///< of its micro-batches
-  int64_t step = 0, trainer = 0;                         ///< which step of which trainer it is in
+  int64_t step = 0;                                      ///< that it is in
+  int64_t way = 0;  ///< how it could run, as a graph or not (StepGraph::Way)
 };
 
 struct RankCounts {
   std::vector<int64_t> samples;  ///< by rank
   int64_t all_samples = 0, all_tokens = 0;
   int64_t most_samples = 0, most_tokens_per_sample = 0;  ///< of any rank's micro-batches
-  int64_t before(int rank) const;                        ///< samples of the ranks before this one
+  int64_t way = 0;                 ///< the least of all ranks': what each of them can do
+  int64_t before(int rank) const;  ///< samples of the ranks before this one
 };
 
 /// Sums over samples of all ranks.
@@ -98,7 +100,8 @@ class RankStatistics {
   bool alone() const { return size_ == 1; }
 
   int size_;
-  c10::Device on_;  ///< where norms are
+  int64_t trainer_;  ///< number among those that ranks have made
+  c10::Device on_;   ///< where norms are
   std::shared_ptr<comm::Communicator> host_, device_;
   comm::Pending counts_under_way_, norms_under_way_;
   at::Tensor counts_row_, norms_row_;

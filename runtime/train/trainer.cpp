@@ -201,7 +201,7 @@ StepReport Trainer::run_step(const std::vector<Batch>& micro_batches,
   progress.update.emplace(*parallel_, optimizer_, progress.noise,
                           is_wide ? at::kDouble : at::kFloat, progress.report.lr, half_updated_);
   const DeterminismGuard determinism(parts_.step.deterministic);
-  if (!runs_as_graph() || !run_graph(micro_batches, timer, progress)) {
+  if (!run_graph(micro_batches, timer, progress)) {
     run_micro_batches(micro_batches, timer, progress);
     timer.all_launched();
   }
@@ -235,7 +235,6 @@ void Trainer::check_runnable() const {
 void Trainer::tell_counts(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer) {
   OwnCounts own;
   own.step = step_ + 1;
-  own.trainer = id_;
   for (const Batch& batch : micro_batches) {
     if (batch.size() == 0) continue;
     model().check(batch);  // before the other ranks rely on this one
@@ -245,6 +244,7 @@ void Trainer::tell_counts(const std::vector<Batch>& micro_batches, profile::Phas
     own.most_samples = std::max(own.most_samples, batch.size());
     own.most_tokens_per_sample = std::max(own.most_tokens_per_sample, tokens_per_sample);
   }
+  own.way = possible_way(micro_batches);
   if (parts_.world->size() > 1) timer.begin("reduce");
   statistics_.start_counts(own);
   if (parts_.world->size() > 1) statistics_.counts();  // waits
@@ -289,10 +289,9 @@ void Trainer::finish_step(profile::PhaseTimer& timer, StepProgress& progress) {
   for (const auto& [phase, ms] : report.phases) report.time_ms += ms;
   finish_->report(progress);
   report_own(progress);
-  report.traffic = parallel_->traffic();
+  report.traffic = progress.replayed ? progress.replayed_traffic : parallel_->traffic();
   report.memory = profile::read_memory(device_);
-  if (graph_ != nullptr && graph_->awaits_decision())
-    graph_->observe(timer.host_share(), has_room_for_graph(report.memory));
+  observe_for_graph(timer.host_share(), report.memory);
   if (progress.replayed) {
     report.memory.max_allocated_bytes = std::max(
         report.memory.max_allocated_bytes, report.memory.allocated_bytes + graph_->working_bytes());

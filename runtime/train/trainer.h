@@ -157,16 +157,18 @@ class Trainer {
   void show_gradients(profile::PhaseTimer& timer, StepProgress& progress);
   void clip_globally(StepProgress& progress);
   // In trainer_graph.cpp:
-  bool runs_as_graph();
+  int64_t possible_way(const std::vector<Batch>& drawn);
   bool run_graph(const std::vector<Batch>& drawn, profile::PhaseTimer& timer,
                  StepProgress& progress);
   bool capture_graph(const std::vector<Batch>& batches, StepProgress& progress);
   bool has_room_for_graph(const profile::MemoryReading& memory) const;
+  void observe_for_graph(double host_share, const profile::MemoryReading& memory);
+  int64_t first_sample(const StepProgress& progress);
 
   TrainerParts parts_;
   privacy::StepHooks& hooks_;
   c10::Device device_;
-  int64_t id_;  ///< creation order in this process: ranks compare it
+  int64_t id_;  ///< creation order in this process
   privacy::Account account_;
   RandomWords model_draws_;  ///< what the model draws for its samples
   std::shared_ptr<privacy::Clipping> clipping_;

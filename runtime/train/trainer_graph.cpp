@@ -1,5 +1,9 @@
 // The part of the training step that can be a CUDA graph: what of a step goes into it, and what
 // becomes of its results. When there is one is for step_graph.h to say.
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
 #include "kernels/common/choice.h"
 #include "runtime/sharding/settle_rows.h"
 #include "runtime/train/step_finish.h"
@@ -9,12 +13,18 @@
 
 namespace moonshard::train {
 
-// Who looks into a step needs one whose kernels are launched, and whose memory is taken, as it
-// runs.
-bool Trainer::runs_as_graph() {
-  return graph_ != nullptr && graph_->is_possible() && !gradient_observer_ && !record_layers_ &&
-         !watch_->is_recording() && parts_.hooks == nullptr &&
-         !StepGraph::memory_history_is_recorded();
+// Of this rank. Who looks into a step needs one whose kernels are launched, and whose memory is
+// taken, as it runs.
+int64_t Trainer::possible_way(const std::vector<Batch>& drawn) {
+  const auto eager = static_cast<int64_t>(StepGraph::Way::Eager);
+  if (graph_ == nullptr || !graph_->is_possible() || gradient_observer_ || record_layers_ ||
+      watch_->is_recording() || parts_.hooks != nullptr || StepGraph::memory_history_is_recorded())
+    return eager;
+  const bool is_empty =
+      std::any_of(drawn.begin(), drawn.end(), [](const Batch& batch) { return batch.size() == 0; });
+  if (is_empty || !parallel_->is_current()) return eager;
+  return static_cast<int64_t>(
+      graph_->next(drawn, model(), parallel_->updated(), clipping_->bound()));
 }
 
 void Trainer::drop_graph() {
@@ -24,30 +34,46 @@ void Trainer::drop_graph() {
 bool Trainer::has_room_for_graph(const profile::MemoryReading& memory) const {
   const auto all = static_cast<int64_t>(kernels::memory_around(parts_.model->seam().anchor));
   int64_t gradients = 0;
-  for (const auto& part : parallel_->updated()) gradients += part->value.numel() * 4;
+  for (const auto& part : parallel_->updated())
+    if (part->trainable) gradients += part->value.numel() * 4;
   return StepGraph::has_room(memory.max_allocated_bytes, memory.allocated_bytes, gradients, all);
+}
+
+// All ranks see the same: the slowest host's share, and the fullest device.
+void Trainer::observe_for_graph(double host_share, const profile::MemoryReading& memory) {
+  if (graph_ == nullptr || !graph_->awaits_decision()) return;
+  const at::Tensor all = statistics_.of_all(
+      at::tensor({host_share, has_room_for_graph(memory) ? 1.0 : 0.0}, at::kDouble));
+  graph_->observe(all.select(1, 0).max().item<double>(), all.select(1, 1).min().item<double>() > 0);
 }
 
 // The micro-batches of this step, from forward to clipped sums. False when they are still to be
 // run: nothing has happened then.
+//
+// Note: ranks capture together and replay together. Collectives of one step are either part of a
+// graph on every rank or on none: NCCL asks for that. The exchange of counts has therefore found
+// the way that all of them can go; a rank whose graph would still fit captures again with the
+// others. So graphs that are replayed together were captured together, with the counts of that step
+// (ClipEngine::begin).
 bool Trainer::run_graph(const std::vector<Batch>& drawn, profile::PhaseTimer& timer,
                         StepProgress& progress) {
-  std::vector<Batch> batches;
-  int64_t samples = 0;
-  for (const Batch& batch : drawn) {
-    if (batch.size() == 0) return false;
-    batches.push_back(model().prepare(batch, model_draws_, step_, samples));
-    samples += batch.samples();
-  }
-  const StepGraph::Way way =
-      graph_->next(batches, model(), parallel_->updated(), clipping_->bound());
+  const auto way = static_cast<StepGraph::Way>(statistics_.counts().way);
   if (way == StepGraph::Way::Eager) return false;
+  std::vector<Batch> batches;
+  for (const Batch& batch : drawn) {
+    batches.push_back(model().prepare(batch, model_draws_, step_, first_sample(progress)));
+    progress.samples += batch.samples();
+  }
   timer.begin("graph");
-  if (way == StepGraph::Way::Capture && !capture_graph(batches, progress)) return false;
+  if (way == StepGraph::Way::Capture && !capture_graph(batches, progress)) {
+    progress.samples = 0;
+    return false;
+  }
   const StepGraph::Outputs& made = graph_->replay(batches);
+  parallel_->watch_replay();
   progress.replayed = true;
   progress.replayed_gradients = made.gradient_bytes();
-  progress.samples = samples;
+  progress.replayed_traffic = made.traffic;
   progress.report.kept_bytes = made.kept_bytes;
   // The graph's own are of all rows: how many of them are samples differs from step to step.
   const auto of_samples = [&](const std::vector<at::Tensor>& of_rows) {
@@ -95,11 +121,18 @@ bool Trainer::capture_graph(const std::vector<Batch>& batches, StepProgress& pro
     made.norms = inside.norms;
     made.factors = inside.factors;
     made.kept_bytes = inside.report.kept_bytes;
+    made.traffic = parallel_->traffic();
     return made;
   };
   progress.update->close(true);
-  const bool done = graph_->capture(batches, run);
+  parallel_->set_captured(true);
+  bool done = graph_->capture(batches, run);
+  parallel_->set_captured(false);
   progress.update->close(false);
+  if (statistics_.any(!done)) {
+    if (done) graph_->give_up("a step could not be captured on another rank, which says why");
+    done = false;
+  }
   profile::set_current_phase("graph");
   parallel_->on_complete({});
   if (!done) parallel_->abandon();

@@ -19,14 +19,17 @@ void Trainer::run_micro_batches(const std::vector<Batch>& micro_batches, profile
     // this rank must still join the collectives, with a row that counts nowhere.
     const bool is_empty = batch.size() == 0;
     if (is_empty && parts_.world->size() == 1) continue;
-    const int64_t first =
-        progress.samples +
-        (model().draws_by_position() ? statistics_.counts().before(parts_.world->rank()) : 0);
-    pass_micro_batch(
-        is_empty ? data::padded(batch, 1) : model().prepare(batch, model_draws_, step_, first), i,
-        micro_batches.size(), timer, progress);
+    pass_micro_batch(is_empty ? data::padded(batch, 1)
+                              : model().prepare(batch, model_draws_, step_, first_sample(progress)),
+                     i, micro_batches.size(), timer, progress);
     progress.samples += batch.samples();
   }
+}
+
+// What a model draws for a sample depends on its place: this rank's next one among all ranks'.
+int64_t Trainer::first_sample(const StepProgress& progress) {
+  if (!model().draws_by_position()) return progress.samples;
+  return progress.samples + statistics_.counts().before(parts_.world->rank());
 }
 
 void Trainer::pass_micro_batch(const Batch& batch, size_t index, size_t count,

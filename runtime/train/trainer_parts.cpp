@@ -111,11 +111,9 @@ Trainer::Trainer(TrainerParts parts)
     });
   }
   if (parts_.step.compile == "no") return;
-  graph_ =
-      std::make_unique<StepGraph>(device_,
-                                  graph_obstacle(device_, parts_.world->size(), parts_.clip.mode,
-                                                 parts_.clip.clipping, parts_.sharding),
-                                  /*by_itself=*/parts_.step.compile == "auto");
+  graph_ = std::make_unique<StepGraph>(
+      device_, graph_obstacle(device_, parts_.clip.mode, parts_.clip.clipping, parts_.sharding),
+      /*by_itself=*/parts_.step.compile == "auto");
 }
 
 Trainer::~Trainer() = default;

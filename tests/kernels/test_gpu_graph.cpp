@@ -3,12 +3,15 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "runtime/base/check.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/models/families/linear/linear.h"
 #include "runtime/models/registry.h"
 #include "runtime/profile/memory.h"
+#include "runtime/train/cuda_graph.h"
 #include "runtime/train/step_graph.h"
 #include "tests/kernels/on_gpu.h"
 
@@ -24,14 +27,15 @@ class GraphGpu : public OnGpu {};
 struct Way {
   std::string model = "llama3-tiny", engine = "auto", wrapper = "none", clipping = "flat";
   std::string dtype = "float32", param_dtype = "bfloat16", tied = "no";
-  std::string optimizer = "adamw";
+  std::string optimizer = "adamw", world = "auto";
   double lr = 0.01, noise = 0.5;
   int64_t grad_accum = 1;
   bool deterministic = true, checkpointing = false;
 
   std::string text() const {
-    return fmt::format("{} {} {} {} {}/{} tied {} checkpointing {} deterministic {}", model, engine,
-                       wrapper, clipping, dtype, param_dtype, tied, checkpointing, deterministic);
+    return fmt::format("{} {} {} {} {} {}/{} tied {} checkpointing {} deterministic {}", model,
+                       engine, wrapper, world, clipping, dtype, param_dtype, tied, checkpointing,
+                       deterministic);
   }
 };
 
@@ -44,6 +48,8 @@ Training with_model(std::shared_ptr<models::Model> model, const Way& way, bool c
   sharding::ShardingOptions sharding;
   sharding.parallel = way.wrapper == "none" || way.wrapper == "ddp" ? way.wrapper : "fsdp";
   if (sharding.parallel == "fsdp") sharding.sharding = way.wrapper;
+  sharding.world = way.world;
+  if (way.world == "fake:8") sharding.replicate = 2;
   privacy::ClipOptions clip;
   clip.mode = way.engine;
   clip.clipping = way.clipping;
@@ -109,6 +115,9 @@ void expect_same(const Way& way) {
     EXPECT_EQ(b.privacy_steps, a.privacy_steps);
     EXPECT_EQ(b.kept_bytes > 0, a.kept_bytes > 0);
     EXPECT_GT(b.memory.max_allocated_bytes, 0);
+    ASSERT_EQ(b.traffic.size(), a.traffic.size()) << "step " << i;
+    for (size_t j = 0; j < a.traffic.size(); ++j)
+      EXPECT_EQ(b.traffic[j].bytes, a.traffic[j].bytes) << "step " << i;
   }
   plain.trainer->gather();
   compiled.trainer->gather();
@@ -154,6 +163,59 @@ TEST_F(GraphGpu, AlsoInOtherFormatsAndKindsOfClipping) {
     way.checkpointing = true;
     way.wrapper = "none";
     expect_same(way);
+  }
+}
+
+TEST_F(GraphGpu, HasTheCollectivesOfSeveralRanks) {
+  for (const char* wrapper : {"ddp", "zero2", "zero3"}) {
+    for (const char* engine : {"none", "auto", "bookkeeping", "ghost"}) {
+      Way way;
+      way.engine = engine, way.wrapper = wrapper, way.world = "fake:4";
+      expect_same(way);
+      way.grad_accum = 2;
+      way.checkpointing = true;
+      expect_same(way);
+    }
+  }
+  Way copies;  // two of every part
+  copies.wrapper = "zero3", copies.world = "fake:8";
+  expect_same(copies);
+  copies.model = "dit-tiny";
+  expect_same(copies);
+}
+
+// What a step's graph is made of on real ranks. One GPU can have one rank: what several send each
+// other is not seen here, that the collectives are captured and run at every replay is.
+TEST_F(GraphGpu, CollectivesOfNcclCanBeCaptured) {
+  const c10::Device device(c10::kCUDA, 0);
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  comm::GroupOptions options;
+  options.name = "captured";
+  options.device = device;
+  const auto group = comm::make_nccl(store.get(), options);
+  const at::Tensor part = at::zeros({1000}, at::TensorOptions().device(device));
+  const at::Tensor whole = at::zeros_like(part), sum = at::zeros_like(part);
+  const auto exchange = [&] {
+    comm::Pending gather = group->all_gather(whole, part, "whole");
+    gather.wait();
+    const at::Tensor twice = whole * 2;
+    comm::Pending reduction = group->reduce_scatter(sum, twice, "sum");
+    reduction.wait();
+    group->all_reduce(sum, "all").wait();
+  };
+  exchange();  // connects
+  const std::unique_ptr<CudaGraph> graph(graph_plugin().make(0));
+  group->set_captured(true);
+  graph->begin();
+  exchange();
+  const std::string failure = graph->end();
+  group->set_captured(false);
+  ASSERT_EQ(failure, "");
+  for (int i = 1; i <= 3; ++i) {
+    part.fill_(i);
+    graph->launch();
+    group->watch_replay();
+    EXPECT_TRUE(at::equal(sum, at::full_like(sum, 2 * i))) << i;
   }
 }
 
