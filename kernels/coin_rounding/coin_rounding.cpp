@@ -1,13 +1,37 @@
 #include "kernels/coin_rounding/coin_rounding.h"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "kernels/common/choice.h"
 #include "kernels/common/cuda_library.h"
+#include "kernels/common/host_threads.h"
 #include "runtime/base/check.h"
 
 namespace moonshard::kernels {
+namespace {
+
+// Coins of a tile first, for all states: each has bits of its own in the same word.
+MS_HOST_VECTORS void round_range(const RawRounding& raw, int64_t begin, int64_t end) {
+  constexpr int64_t kTile = 512;
+  uint64_t coins[kTile];
+  for (int64_t first = begin; first < end; first += kTile) {
+    const int64_t count = std::min(kTile, end - first);
+    const uint64_t origin = raw.origin + static_cast<uint64_t>(first) * kMixStride;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i)
+      coins[i] = mixed_word(origin + static_cast<uint64_t>(i) * kMixStride);
+    for (int k = 0; k < raw.states; ++k) {
+      const uint32_t* from = raw.from[k] + first;
+      uint16_t* to = raw.to[k] + first;
+#pragma GCC ivdep
+      for (int64_t i = 0; i < count; ++i) to[i] = coin_rounded(from[i], coins[i] >> (16 * k));
+    }
+  }
+}
+
+}  // namespace
 
 uint64_t coin_origin(const RoundingCoins& coins, int64_t first_element) {
   const uint64_t start = mixed_word(
@@ -45,12 +69,9 @@ void round_by_coin(const std::vector<Rounded>& states, const RoundingCoins& coin
     cuda().launch_coin_rounding(raw, stream_of(any));
     return;
   }
-  at::parallel_for(0, raw.count, /*grain_size=*/1 << 15, [&](int64_t begin, int64_t end) {
-    for (int k = 0; k < raw.states; ++k)
-      for (int64_t i = begin; i < end; ++i)
-        raw.to[k][i] = coin_rounded(
-            raw.from[k][i],
-            mixed_word(raw.origin + static_cast<uint64_t>(i) * kMixStride) >> (16 * k));
+  constexpr int64_t kPiece = 1 << 16;
+  share_pieces((raw.count + kPiece - 1) / kPiece, [&](int64_t piece) {
+    round_range(raw, piece * kPiece, std::min(raw.count, (piece + 1) * kPiece));
   });
 }
 

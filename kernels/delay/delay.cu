@@ -16,10 +16,19 @@ __global__ void delay_kernel(uint64_t nanoseconds) {
   } while (now - start < nanoseconds);
 }
 
+// An SM divides its memory into cache and shared memory for all blocks that it has: one that waits
+// under another division would keep blocks of matrix products, which use nearly all of it, away.
+void leave_shared_memory() {
+  static const cudaError_t told = cudaFuncSetAttribute(
+      delay_kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (told != cudaSuccess) cudaGetLastError();  // a wish, no more
+}
+
 }  // namespace
 
 void launch_delay(double microseconds, void* cuda_stream) {
   if (microseconds <= 0) return;
+  leave_shared_memory();
   delay_kernel<<<1, 1, 0, static_cast<cudaStream_t>(cuda_stream)>>>(
       static_cast<uint64_t>(microseconds * 1000));
   const cudaError_t error = cudaGetLastError();

@@ -165,6 +165,12 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule,
   for (size_t i = 0; i < rest.size(); ++i) parts[by_reference[i]] = std::move(rest[i]);
 }
 
+void take_gradients(std::vector<UpdatePart>& parts) {
+  UpdateRule replace;
+  replace.kind = UpdateKind::Replace;
+  fused_update(parts, replace, {});
+}
+
 at::Tensor add_weighted_rows(const at::Tensor& grad, const at::Tensor& rows,
                              const at::Tensor& row_factors) {
   const at::NoGradGuard no_grad;
@@ -178,9 +184,7 @@ at::Tensor add_weighted_rows(const at::Tensor& grad, const at::Tensor& rows,
   one[0].grad = grad;
   one[0].rows = rows;
   one[0].row_factors = row_factors;
-  UpdateRule replace;
-  replace.kind = UpdateKind::Replace;
-  fused_update(one, replace, {});
+  take_gradients(one);
   return one[0].value;
 }
 

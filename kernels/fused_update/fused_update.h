@@ -59,6 +59,10 @@ void fused_update(std::vector<UpdatePart>& parts, const UpdateRule& rule, const 
 void fused_update_ref(std::vector<UpdatePart>& parts, const UpdateRule& rule,
                       const UpdateNoise& noise);
 
+/// Every part's value becomes its gradient: grad, weighted rows, or both; zeros where it has
+/// neither. One launch, whatever the parts' number.
+void take_gradients(std::vector<UpdatePart>& parts);
+
 /// grad + sum over b of factors[b] x rows[b], in the shape of `grad`, float32 or wider; grad is
 /// added to in place, or undefined. Rows of factor 0 are left out even where they are not finite.
 at::Tensor add_weighted_rows(const at::Tensor& grad, const at::Tensor& rows,

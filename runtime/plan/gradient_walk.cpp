@@ -79,10 +79,13 @@ void GradientWalk::send(size_t unit) {
   const double row = static_cast<double>(units_[unit].whole_trained()) * size;
   const double part = parts_ ? static_cast<double>(units_[unit].trained_shard) * size : 0;
   ledger_.add(Holder::Communication, row);
-  for (const Piece& piece : pieces_[unit]) {  // summed up where it is not yet, copied and freed
-    ledger_.add(Holder::Gradients, piece.sum);
+  // Summed up where it is not yet, copied and freed; kernels sum up in the row.
+  const bool in_row = model_.fused && size == 4;
+  for (const Piece& piece : pieces_[unit]) {
+    const double sum = in_row ? 0 : piece.sum;
+    ledger_.add(Holder::Gradients, sum);
     ledger_.free(Holder::EngineKept, std::min(piece.rows, ledger_.of(Holder::EngineKept)));
-    ledger_.free(Holder::Gradients, piece.formed + piece.sum);
+    ledger_.free(Holder::Gradients, piece.formed + sum);
   }
   pieces_[unit].clear();
   held_[unit] = 0;

@@ -64,6 +64,7 @@ constexpr std::pair<const char*, double InStep::*> kInStep[] = {
     {"reduced_tensor", &InStep::reduced_tensor},
     {"data", &InStep::data},
     {"graph_data_us", &InStep::graph_data_us},
+    {"beside", &InStep::beside},
     {"clip_factors", &InStep::clip_factors},
     {"reduced", &InStep::reduced},
     {"first_steps", &InStep::first_steps}};

@@ -66,18 +66,19 @@ struct InStep {
   double backward = 2.05;  ///< of a layer, over its forward; without privacy `plain_backward`
   double plain_backward = 2.2;
   double cast = 0.68;            ///< of a weight, at each use
-  double adapter = 0.8;          ///< one of LoRA's two layers
+  double adapter = 0.3;          ///< one of LoRA's two layers
   double capped = 4;             ///< scores that are a tensor and capped
   double masked = 3;             ///< attention with a mask, by a kernel
   double masked_products = 10;   ///< and where scores are then a tensor (masks_by_products)
   double plain_gradients = 3.5;  ///< a layer's gradients of every sample, which no kernel joins
   double more_norms = 2.5;       ///< the engine's part of a norm, where a block has more than two
   double gather = 2;             ///< a unit, from other ranks
-  double reduce = 2.6, reduced_tensor = 0.55;  ///< its gradients, and each of them
+  double reduce = 2.6, reduced_tensor = 0.15;  ///< its gradients, and each of them
   double data = 10, graph_data_us = 600;       ///< the batch; before a graph in time of its own
   double clip_factors = 4, reduced = 16;  ///< of a step; where ranks wait for each other's sums
   double first_steps = 1.15;              ///< that decide whether there is a graph
-  double wide_rows_read = 0.85;           ///< float32 rows, in the update: of its bytes per second
+  double beside = 0.3;  ///< of a collective's time, that private computation beside it lacks
+  double wide_rows_read = 0.85;  ///< float32 rows, in the update: of its bytes per second
 
   /// Of a CPU, whose rates are those of a step.
   static InStep none() {
@@ -90,6 +91,7 @@ struct InStep {
     step.cast = 0;
     step.adapter = 0.35;
     step.first_steps = step.wide_rows_read = 1;
+    step.beside = 0;
     return step;
   }
 };

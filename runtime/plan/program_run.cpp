@@ -121,10 +121,13 @@ bool ProgramRun::carry_out(size_t r, const StepOperation& operation) {
   double& host = rank.lane(Lane::Host);
   switch (operation.kind) {
     case StepOperation::Kind::Phase:
-      if (r == 0) begin_phase(operation.name);
+      if (r != 0) return true;
+      note_mark();
+      begin_phase(operation.name);
       return true;
     case StepOperation::Kind::Compute: {
       const double launching = operation.launches * launch_s_;
+      if (r == 0 && operation.phase != nullptr) note_mark();
       const double before = compute, begin = std::max(compute, host);
       host += launching;
       // The device runs behind the host: it ends no sooner than the last launch.
@@ -138,6 +141,7 @@ bool ProgramRun::carry_out(size_t r, const StepOperation& operation) {
       if (operation.phase != nullptr) {
         add_to_phase(operation.phase, compute - before);
         add_to_phase(phase_, before - compute);
+        note_mark();
       }
       return true;
     }
@@ -263,9 +267,11 @@ void ProgramRun::span(size_t rank, const char* lane, const char* name, double be
     trace_->push_back({static_cast<int>(rank), lane, name, begin * kMsOfSecond, end * kMsOfSecond});
 }
 
-void ProgramRun::note_launched() {
+// Where the training's timer has a mark (PhaseTimer). The host's launches beyond CUDA's queue wait
+// for the device.
+void ProgramRun::note_mark() {
+  if (launched_.empty() || is_launched_) return;
   const double device = ranks_[0].lane(Lane::Compute);
-  if (launched_.empty() || device <= 0) return;
   const double done = launched_.back().layers - kQueued / kKernelsOfLayer;
   const auto at = std::find_if(launched_.begin(), launched_.end(),
                                [&](const Launched& row) { return row.layers > done; });
@@ -275,7 +281,13 @@ void ProgramRun::note_launched() {
     const double part = (done - before.layers) / (at->layers - before.layers);
     host = std::max(host, before.done + part * (at->done - before.done));
   }
-  plan_.host_share = host / device;
+  host_share_.add(host * kMsOfSecond, device * kMsOfSecond);
+}
+
+void ProgramRun::note_launched() {
+  note_mark();
+  plan_.host_share = host_share_.least();
+  is_launched_ = true;
 }
 
 void ProgramRun::begin_phase(const char* name) {

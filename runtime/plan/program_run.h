@@ -12,6 +12,7 @@
 #include "runtime/plan/link_traffic.h"
 #include "runtime/plan/step_program.h"
 #include "runtime/plan/step_time.h"
+#include "runtime/profile/phases.h"
 
 namespace moonshard::plan {
 
@@ -61,6 +62,7 @@ class ProgramRun {
   CollectiveTime& times_of(const StepOperation& operation);
   void begin_phase(const char* name);
   void add_to_phase(const std::string& name, double seconds);
+  void note_mark();
   void note_launched();
 
   const StepProgram& program_;
@@ -84,6 +86,8 @@ class ProgramRun {
     double layers, done;
   };
   std::vector<Launched> launched_;
+  profile::HostShare host_share_;
+  bool is_launched_ = false;
 };
 
 }  // namespace moonshard::plan

@@ -24,10 +24,8 @@ constexpr double kRounded = 40;
 // Bytes that a fast kernel moves in the time of one element of a copy between layouts of heads, and
 // of a sum over positions: such kernels go by elements. From kernels of a traced step.
 constexpr double kStrided = 8, kReduced = 6;
-// Of a bias's gradient: without privacy the output's gradient is copied to float32 and that is
-// summed up (privacy/layer_rules.cpp); engines sum it as it is.
-constexpr double kPlainBias = 14, kRowBias = 4;
-constexpr double kPlainBiasLaunches = 0.6, kRowBiasLaunches = 0.2;
+// Of a bias's gradient, which is one sum.
+constexpr double kBias = 4, kBiasLaunches = 0.2;
 // Between two kernels of a graph, over that of kernels that the host launches.
 constexpr double kGraphGap = 0.4;
 // Scores of capped logits in the loss: instructions rather than bytes, in seconds on an H200.
@@ -75,7 +73,9 @@ class Costs {
                    out = static_cast<double>(layer.out);
       cost.forward += product(layer, m, out, in, is_adapter_up(layer)) + gap();
       if (!is_first) cost.backward += product(layer, m, in, out, layer.is_adapter) + gap();
-      if (casts_) {  // weights that are kept in another dtype, at each use
+      // Weights that are kept in another dtype, at each use; frozen ones are in that of the
+      // computation.
+      if (casts_ && layer.trained) {
         const double cast =
             static_cast<double>(layer.weight * (model_.value_bytes + model_.compute_bytes)) /
             machine_.element_per_s;
@@ -88,10 +88,9 @@ class Costs {
             static_cast<double>(model_.sum_bytes * layer.weight) / machine_.element_per_s;
       }
       if (layer.bias > 0 && machine_.is_gpu) {
-        cost.norm_launches += ways_.is_private ? kRowBiasLaunches : kPlainBiasLaunches;
-        cost.backward += m * static_cast<double>(layer.bias) *
-                             (ways_.is_private ? kRowBias : kPlainBias) / machine_.element_per_s +
-                         gap();
+        cost.norm_launches += kBiasLaunches;
+        cost.backward +=
+            m * static_cast<double>(layer.bias) * kBias / machine_.element_per_s + gap();
       }
     }
     for (size_t i = 0; i < ways.size(); ++i) {
@@ -178,7 +177,9 @@ class Costs {
   }
 
   double launches_of_casts() const {
-    const auto trained = std::ranges::count_if(model_.block, &PlannedLayer::trained);
+    const auto trained = std::ranges::count_if(model_.block, [](const PlannedLayer& layer) {
+      return layer.trained && !layer.is_adapter;  // of adapters it is in their own launches
+    });
     return casts_ ? static_cast<double>(trained) * machine_.in_step.cast : 0;
   }
 

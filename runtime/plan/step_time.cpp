@@ -101,8 +101,12 @@ class Simulation {
     if (measured >= 0)
       share = std::max(0.0, measured - topology.link.latency_s) * topology.link.bytes_per_s /
               std::max(1.0, bytes);
+    // Kernels of engines have a block on every multiprocessor: they wait for the one that is busy.
+    const double beside = parts_ && ways_.is_private
+                              ? machine_.in_step.beside * share * bytes / topology.link.bytes_per_s
+                              : 0;
     return program_.collective(name, group, lane, bytes, share,
-                               memory_bytes / machine_.element_per_s, after);
+                               memory_bytes / machine_.element_per_s + beside, after);
   }
 
   void release(size_t u) { gathered_[u] = false; }

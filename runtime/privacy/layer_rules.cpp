@@ -45,7 +45,7 @@ std::shared_ptr<const LayerRule> rule_of(const ParamLayer& layer) {
 }
 
 at::Tensor per_sample_bias(const at::Tensor& g) {
-  return at_least_float(as_positions(g)).sum(1);
+  return as_positions(g).sum(1, /*keepdim=*/false, wide_type(g));
 }
 
 // Rules may come from outside: a wrong shape is found here, not three steps later.
@@ -214,10 +214,11 @@ void add_gradients(const ParamLayer& layer, const at::Tensor& a, const at::Tenso
     profile::claim(layer.weight->grad, profile::Owner::Gradients);
   }
   if (!has_trained_bias(layer)) return;
-  at::Tensor rows = per_sample_bias(g);
-  if (bias_factors.defined()) rows = scaled_rows(rows, bias_factors);
   at::Tensor& sum = layer.bias->grad;
-  const at::Tensor part = rows.sum(0);
+  const at::Tensor part =
+      bias_factors.defined()
+          ? scaled_rows(per_sample_bias(g), bias_factors).sum(0)
+          : as_positions(g).sum(at::IntArrayRef{0, 1}, /*keepdim=*/false, wide_type(g));
   sum = sum.defined() ? sum.add_(part) : part;
   profile::claim(sum, profile::Owner::Gradients);
 }

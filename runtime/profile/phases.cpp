@@ -78,6 +78,16 @@ void PhaseTimer::all_launched() {
   launched_ = marks_.size() - 1;
 }
 
+double HostShare::least() const {
+  const double end = moments_.empty() ? 0 : moments_.back().device;
+  if (end <= 0) return 0;
+  double least = 1;
+  for (const Moment& moment : moments_)
+    if (moment.device >= std::min(kBegunMs, kBegun * end))
+      least = std::min(least, moment.host / moment.device);
+  return least;
+}
+
 std::vector<std::pair<std::string, double>> PhaseTimer::finish() {
   std::vector<std::pair<std::string, double>> phases;
   if (marks_.empty()) return phases;
@@ -86,10 +96,14 @@ std::vector<std::pair<std::string, double>> PhaseTimer::finish() {
   range_.end();
   set_current_phase("");
   if (device_.is_cuda()) marks_.back()->event->synchronize();
+  double device = 0;
+  HostShare share;
   for (size_t i = 0; i + 1 < marks_.size(); ++i) {
     const Mark &from = *marks_[i], &to = *marks_[i + 1];
     const double ms =
         device_.is_cuda() ? from.event->elapsedTime(*to.event) : milliseconds(from.time, to.time);
+    device += ms;
+    if (i + 1 <= launched_) share.add(milliseconds(marks_.front()->time, to.time), device);
     const auto known = std::find_if(phases.begin(), phases.end(),
                                     [&](const auto& entry) { return entry.first == from.phase; });
     if (known != phases.end()) {
@@ -98,13 +112,8 @@ std::vector<std::pair<std::string, double>> PhaseTimer::finish() {
       phases.emplace_back(from.phase, ms);
     }
   }
-  if (launched_ > 0) {
-    const Mark &first = *marks_.front(), &launched = *marks_[launched_];
-    const double host = milliseconds(first.time, launched.time);
-    const double device = device_.is_cuda() ? first.event->elapsedTime(*launched.event) : host;
-    host_share_ = device > 0 ? host / device : 0;
-    launched_ = 0;
-  }
+  if (launched_ > 0) host_share_ = share.least();
+  launched_ = 0;
   marks_.clear();
   return phases;
 }

@@ -19,6 +19,23 @@ namespace moonshard::profile {
 std::string current_phase();
 void set_current_phase(const char* phase);
 
+/// The host's time as a share of the device's, both since a step began, at the end of the phase
+/// where it is least. Near 1, the device waited for the host all along. The share at the end alone
+/// would say less: a host that is far ahead waits, too, for room in CUDA's queue of launches.
+class HostShare {
+ public:
+  void add(double host_ms, double device_ms) { moments_.push_back({host_ms, device_ms}); }
+  double least() const;
+
+ private:
+  /// Earlier moments have too little behind them: of a step, and of a long one.
+  static constexpr double kBegun = 0.1, kBegunMs = 5;
+  struct Moment {
+    double host, device;
+  };
+  std::vector<Moment> moments_;
+};
+
 class PhaseTimer {
  public:
   explicit PhaseTimer(c10::Device device);
@@ -45,8 +62,7 @@ class PhaseTimer {
 
   /// The host has launched what the step computes; what follows may wait for it.
   void all_launched();
-  /// After finish(): the host's time up to all_launched() as a share of the device's up to there.
-  /// Near 1, the device waited for the host; 0 when it was not asked.
+  /// After finish(): HostShare up to all_launched(); 0 when it was not asked.
   double host_share() const { return host_share_; }
 
   /// Ends the last phase; returns (phase, milliseconds) in order. A phase entered twice is summed.

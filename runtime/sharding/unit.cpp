@@ -154,20 +154,37 @@ void Unit::start_reduce(bool last, bool keeps_rows) {
   at::Tensor row = at::empty(
       {layout.padded()}, at::TensorOptions().dtype(traits_.reduce_type).device(context_.device));
   layout.clear_gaps(row);
-  for (const Piece& piece : layout.pieces) {
-    at::Tensor slot = FlatLayout::whole_view(row, piece);
-    settle_rows(*piece.parameter);
-    at::Tensor& gradient = piece.parameter->grad;
-    if (gradient.defined()) {
-      slot.copy_(gradient);
-    } else {
-      slot.zero_();
-    }
-    gradient = at::Tensor();
-  }
+  fill(row);
   context_.memory.add_in_flight(static_cast<int64_t>(row.nbytes()));
   reductions_.push_back(send(row));
   reductions_.back().place = context_.reductions_started++;
+}
+
+// By a kernel all of them at once, and sums of kept rows are formed where they are to go: pieces
+// are many, and most of them small.
+void Unit::fill(const at::Tensor& row) {
+  const bool at_once = row.is_cuda() && row.scalar_type() == at::kFloat;
+  std::vector<kernels::UpdatePart> parts;
+  for (const Piece& piece : trained_layout().pieces) {
+    at::Tensor slot = FlatLayout::whole_view(row, piece);
+    models::Parameter& from = *piece.parameter;
+    if (at_once) {
+      kernels::UpdatePart& part = parts.emplace_back();
+      part.value = slot;
+      part.grad = from.grad;
+      part.rows = from.rows;
+      part.row_factors = from.row_factors;
+    } else {
+      settle_rows(from);
+      if (from.grad.defined()) {
+        slot.copy_(from.grad);
+      } else {
+        slot.zero_();
+      }
+    }
+    forget_gradient(from);
+  }
+  if (at_once) kernels::take_gradients(parts);
 }
 
 size_t Unit::reductions_under_way(Stage stage) const {

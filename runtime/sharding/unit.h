@@ -231,6 +231,7 @@ class Unit {
  private:
   void add_to_sums(const at::Tensor& part);
   /// The row has arrived at the other ranks.
+  void fill(const at::Tensor& row);
   void row_is_gone(Reduction& reduction);
 
   std::string name_;

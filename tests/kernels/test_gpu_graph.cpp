@@ -1,16 +1,19 @@
 // Option compile on a GPU: steps that are replayed as CUDA graphs do what other steps do. Skipped
 // with a reason without a GPU.
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "kernels/delay/delay.h"
 #include "runtime/base/check.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/models/families/linear/linear.h"
 #include "runtime/models/registry.h"
 #include "runtime/profile/memory.h"
+#include "runtime/profile/phases.h"
 #include "runtime/train/cuda_graph.h"
 #include "runtime/train/step_graph.h"
 #include "tests/kernels/on_gpu.h"
@@ -347,6 +350,27 @@ TEST_F(GraphGpu, HoldsAllMicroBatchesOfAStep) {
   expect_same(way);
 }
 
+// A host that is ahead by CUDA's whole queue of launches waits for the device: its own time is then
+// nearly that of the device, but it is not what the device waits for.
+TEST_F(GraphGpu, AHostThatWaitsForTheQueueDoesNotBoundAStep) {
+  const at::Tensor any = at::zeros({1}, at::TensorOptions().device(at::kCUDA));
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(any.device());
+  const auto share = [&](double us, int kernels) {
+    profile::PhaseTimer timer(any.device());
+    for (const char* phase : {"forward", "backward", "clipped_sum"}) {
+      timer.begin(phase);
+      for (int i = 0; i < kernels; ++i) kernels::delay_stream(us, stream.native_handle());
+    }
+    timer.all_launched();
+    timer.finish();
+    return timer.host_share();
+  };
+  share(1, 100);
+  EXPECT_LT(share(40, 3000), 0.2);
+  EXPECT_LT(share(40, 200), 0.2) << "the queue has room";
+  EXPECT_GT(share(0.1, 3000), 0.8);
+}
+
 TEST_F(GraphGpu, TurnsOnByItselfForASmallModel) {
   experiment::ExperimentOptions options;
   options.mode = "auto";
@@ -377,8 +401,12 @@ TEST_F(GraphGpu, ExperimentsMeasureReplays) {
 TEST_F(GraphGpu, PeaksOfReplaysAreThoseOfTheirTensors) {
   experiment::ExperimentOptions options;
   options.device = "cuda";
-  options.mode = "none";  // gradients are all there at once, in a graph or not
-  options.batch_size = 16;
+  options.mode = "none";          // gradients are all there at once, in a graph or not
+  options.model = "llama3.2-1b";  // of some GiB: cuBLAS's workspaces are not seen
+  options.num_layers = 4;
+  options.param_dtype = "bfloat16";
+  options.batch_size = 4;
+  options.seq_length = 512;
   options.compile = "yes";
   const Json graph = experiment::run_experiment(options);
   options.compile = "no";

@@ -136,7 +136,11 @@ TEST(PlannedGraph, IsMadeWhereTheTrainingWouldMakeOne) {
   EXPECT_FALSE(step_predicted(drawn, one_gpu(500)).graph);
   Cluster two = one_gpu(500);
   two.gpus = 2;
-  EXPECT_FALSE(step_predicted(options, two).graph);
+  EXPECT_TRUE(step_predicted(options, two).graph);
+  Json replicated = options;
+  replicated["parallel"] = "fsdp";
+  replicated["sharding"] = "zero2_replicated";
+  EXPECT_FALSE(step_predicted(replicated, two).graph);
   Cluster small = one_gpu(500);  // a graph's temporaries and gradients lie beside the step's
   small.machine.memory_bytes = 1.2 * step_predicted(options, one_gpu()).memory.peak;
   EXPECT_FALSE(step_predicted(options, small).graph);
@@ -149,15 +153,16 @@ TEST(PlannedGraph, RoomIsForTemporariesAndGradientsAgain) {
 }
 
 // The host is no more than a queue of kernels ahead: in a step of many it is busy until near the
-// end, however little its launches take.
-TEST(PlannedGraph, TheHostWaitsForTheQueueOfKernels) {
+// end, however little its launches take. That is not what a graph helps against.
+TEST(PlannedGraph, AHostThatWaitsForTheQueueOfKernelsIsNotSlow) {
   const Cluster cluster = one_gpu();
   const auto share = [&](int64_t micro_batches) {
     return step_predicted(step_of("llama3.2-1b", "none", {{"grad_accum", micro_batches}}), cluster)
         .time.host_share;
   };
   EXPECT_LT(share(1), 0.3);
-  EXPECT_GT(share(16), 0.85);
+  EXPECT_LT(share(16), 0.3);
+  EXPECT_LT(share(64), 0.3);
 }
 
 // Rows that the update reads stay in the graph as rows, beside sums of the micro-batches before.
@@ -186,7 +191,7 @@ TEST(PlannedHost, LaunchesWhatAStepRuns) {
   const double plain = host_ms("llama3.2-1b", "bookkeeping", Json::object(), 1);
   // Forward once, backward twice, and no sums of their own.
   EXPECT_NEAR(host_ms("llama3.2-1b", "flash", Json::object(), 1), 1.6 * plain, 0.15 * plain);
-  EXPECT_GT(host_ms("llama3.2-1b", "bookkeeping", {{"lora_rank", 8}}, 1), 1.5 * plain);
+  EXPECT_GT(host_ms("llama3.2-1b", "bookkeeping", {{"lora_rank", 8}}, 1), 1.3 * plain);
   // No wrapper has weights in halves: they are cast at each use.
   EXPECT_GT(host_ms("llama3.2-1b", "bookkeeping", {{"parallel", "none"}}, 1), 1.2 * plain);
   EXPECT_GT(host_ms("llama3.2-1b", "materialize", Json::object(), 1), 1.3 * plain);
