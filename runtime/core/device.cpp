@@ -174,8 +174,9 @@ DeterminismGuard::DeterminismGuard(bool on)
       efficient_attention_before_(at::globalContext().userEnabledMemEfficientSDP()),
       fills_before_(at::globalContext().deterministicFillUninitializedMemory()) {
   if (!on_) return;
-  // cuBLAS is reproducible only with a fixed workspace, and LibTorch insists on the variable.
-  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  // cuBLAS is reproducible with a workspace of its own for every stream, which LibTorch gives it in
+  // any case. Not by CUBLAS_WORKSPACE_CONFIG: LibTorch parses it at every product, by a regular
+  // expression that takes the host three times as long as the launch.
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   // The memory-efficient kernel's backward sums in no fixed order; flash and plain attention are
   // deterministic.
