@@ -180,10 +180,10 @@ TEST(UserFolder, IsAFolderOfThisUserAlone) {
     ASSERT_EQ(::chown(foreign.c_str(), 65534, 65534), 0);
     EXPECT_THAT(error_with(foreign), HasSubstr("got another's"));
   }
-  if (before != nullptr)
-    ::setenv("MOONSHARD_LOCK_DIR", kept.c_str(), 1);
-  else
-    ::unsetenv("MOONSHARD_LOCK_DIR");
+  // Without the variable it is one in /tmp, which nobody else may enter: there all would meet.
+  ::unsetenv("MOONSHARD_LOCK_DIR");
+  EXPECT_EQ(user_folder(), fmt::format("/tmp/moonshard-{}", ::getuid()));
+  if (before != nullptr) ::setenv("MOONSHARD_LOCK_DIR", kept.c_str(), 1);
 }
 
 TEST(SystemDisk, KnowsWhenAProcessBegan) {
@@ -202,6 +202,13 @@ TEST(SystemDisk, KnowsWhenAProcessBegan) {
   EXPECT_FALSE(disk().is_alive(child)) << "it has ended, though nobody has asked how";
   ::waitpid(child, nullptr, 0);
   EXPECT_FALSE(disk().is_alive(child));
+}
+
+// Two clocks are read for it, whose parts of a second differ.
+TEST(SystemDisk, AProcessBeganAtTheSameTimeWheneverThatIsAsked) {
+  const double first = disk().began(::getpid());
+  ::usleep(300'000);
+  EXPECT_NEAR(disk().began(::getpid()), first, 0.1);
 }
 
 TEST(SystemDisk, ATreeIsRemovedAndLinksInItAreNotFollowed) {

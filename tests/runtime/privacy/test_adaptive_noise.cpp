@@ -36,8 +36,10 @@ class StdRecorder : public privacy::StepHooks {
  public:
   void change_noise(optim::NoiseSpec& noise, const privacy::NoisePlace& place) override {
     (place.is_count ? counts : sums).push_back(noise.std);
+    variance = noise.variance;
   }
   std::vector<double> sums, counts;
+  double variance = 0;  ///< of the mean's noise, as optimizers are told
 };
 
 struct AdaptiveRun {
@@ -123,6 +125,16 @@ TEST(AdaptiveNoise, MovesTheBoundByTheCountAndNormalNoise) {
     EXPECT_NEAR(sum / n, 0, sigmas / std::sqrt(n)) << secure;
     EXPECT_NEAR(squares / n, 1, sigmas * std::sqrt(2 / n)) << secure;
     EXPECT_NEAR(lagged / n, 0, sigmas / std::sqrt(n)) << secure;
+  }
+}
+
+// Optimizers that correct for it take this much off a mean gradient's square.
+TEST(AdaptiveNoise, HasTheVarianceOfTheMeanNotOfTheSum) {
+  AdaptiveRun run = adaptive_run(true);
+  for (int step = 0; step < 3; ++step) {
+    run.trainer->step();
+    const double std = run.asked->sums.back() / run.expected;
+    EXPECT_NEAR(run.asked->variance, std * std, 1e-12 * std * std);
   }
 }
 

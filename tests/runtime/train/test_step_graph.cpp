@@ -346,6 +346,32 @@ TEST(StepGraph, GatheredParametersMayBeLookedAtAndChanged) {
   }
 }
 
+// Frozen rows that stay whole are gathered once, and by no graph: where a script may have changed
+// them, as at the start, the next step gathers them again.
+TEST(StepGraph, FrozenRowsThatMayHaveChangedAreGatheredByAStepWithout) {
+  const ImitatedGraphs imitated;
+  models::ModelOptions options = small_model("llama3-tiny", "no");
+  options.lora_rank = 2;
+  options.deferred = true;
+  sharding::ShardingOptions sharding;
+  sharding.parallel = "fsdp";
+  sharding.world = "fake:2";
+  sharding.link = "instant";
+  sharding.keep_frozen = true;
+  StepOptions step;
+  step.compile = "yes";
+  const Training run = small_training(options, sharding, {}, {}, step);
+  std::string graphs;
+  const auto steps = [&](int count) {
+    for (int i = 0; i < count; ++i) graphs += is_graph(run.trainer->step()) ? 'g' : '.';
+    graphs += ' ';
+  };
+  steps(5);
+  run.trainer->gather();
+  steps(2);
+  EXPECT_EQ(graphs, "...gg .g ");
+}
+
 TEST(StepGraph, NoUpdateHappensWhileAStepIsCaptured) {
   models::ModelOptions options;
   options.model = "linear-tiny";
