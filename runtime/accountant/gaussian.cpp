@@ -50,8 +50,6 @@ std::vector<GaussianPhase> merged(const std::vector<GaussianPhase>& phases) {
   return list;
 }
 
-namespace {}  // namespace
-
 double scaled_erfc(double x) {
   if (x < 20) return std::exp(x * x) * std::erfc(x);
   const double r = 1 / (2 * x * x);  // asymptotic series: the next term is below 1e-12 of the sum

@@ -120,5 +120,24 @@ TEST(FusedUpdate, WithoutGradientThereIsNoiseAlone) {
   EXPECT_TRUE(at::allclose(parts[0].value, 1 - 0.05 * noise / 8));
 }
 
+// What a unit's row is filled with before it travels.
+TEST(FusedUpdate, TakesGradientsRowsBothOrNeither) {
+  const at::Tensor grad = at::randn({5, 3}), rows = at::randn({4, 5, 3});
+  const at::Tensor factors = at::tensor({0.5f, 0.0f, 2.0f, 1.0f});
+  rows[1].fill_(NAN);  // of factor 0: left out
+  const at::Tensor weighted = rows[0] * 0.5 + rows[2] * 2 + rows[3];
+  const at::Tensor row = at::full({60}, 7.0f);
+  std::vector<UpdatePart> parts(4);
+  for (int64_t i = 0; i < 4; ++i)
+    parts[static_cast<size_t>(i)].value = row.narrow(0, 15 * i, 15).view({5, 3});
+  parts[0].grad = grad.clone();
+  parts[2].grad = grad.clone();
+  parts[1].rows = parts[2].rows = rows;
+  parts[1].row_factors = parts[2].row_factors = factors;
+  take_gradients(parts);
+  const at::Tensor want = at::stack({grad, weighted, grad + weighted, at::zeros({5, 3})});
+  EXPECT_TRUE(at::allclose(row.view({4, 5, 3}), want, 1e-6, 1e-6)) << row;
+}
+
 }  // namespace
 }  // namespace moonshard::kernels
