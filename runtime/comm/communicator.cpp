@@ -32,6 +32,14 @@ MakeNccl* find_maker() {
   return maker;
 }
 
+// Behind what the current stream has so far; null on a host, where nothing is behind.
+std::shared_ptr<c10::Event> event_behind(c10::Device device) {
+  if (!device.is_cuda()) return nullptr;
+  auto event = std::make_shared<c10::Event>(device.type());
+  event->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  return event;
+}
+
 }  // namespace
 
 // Shared with the watchdog, whose thread polls whether the work is done: before the transport has
@@ -40,7 +48,7 @@ MakeNccl* find_maker() {
 struct Pending::State {
   std::mutex mutex;
   Communicator::Started work;
-  std::unique_ptr<c10::Event> passed;  ///< on a GPU: recorded behind the work
+  std::shared_ptr<c10::Event> passed;  ///< event_behind the work
   bool started = false, waited_for = false;
   std::vector<at::Tensor> tensors;
   Watchdog* watchdog = nullptr;
@@ -58,12 +66,7 @@ struct Pending::State {
     }
   }
   void let_go() {
-    const c10::Device device = tensors[0].device();
-    std::unique_ptr<c10::Event> event;
-    if (device.is_cuda()) {
-      event = std::make_unique<c10::Event>(device.type());
-      event->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-    }
+    auto event = event_behind(tensors[0].device());
     const std::lock_guard lock(mutex);
     passed = std::move(event);
     waited_for = true;
@@ -217,12 +220,7 @@ void Communicator::barrier(const std::string& about) {
 
 void Communicator::watch_replay() {
   if (watchdog_ == nullptr) return;
-  std::shared_ptr<c10::Event> passed;
-  if (device_.is_cuda()) {
-    passed = std::make_shared<c10::Event>(device_.type());
-    passed->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-  }
-  watchdog_->begin("replay", "step", [passed] {
+  watchdog_->begin("replay", "step", [passed = event_behind(device_)] {
     try {
       return passed == nullptr || passed->query();
     } catch (...) {

@@ -230,8 +230,9 @@ class Unit {
 
  private:
   void add_to_sums(const at::Tensor& part);
-  /// The row has arrived at the other ranks.
+  /// With the unit's gradients, which are forgotten.
   void fill(const at::Tensor& row);
+  /// The row has arrived at the other ranks.
   void row_is_gone(Reduction& reduction);
 
   std::string name_;

@@ -147,6 +147,7 @@ class Trainer {
   void plan_update(StepProgress& progress);
   void run_micro_batches(const std::vector<Batch>& micro_batches, profile::PhaseTimer& timer,
                          StepProgress& progress);
+  int64_t first_sample(const StepProgress& progress);
   void update_early(profile::PhaseTimer& timer, StepProgress& progress);
   /// One of `count` micro-batches, between what the wrapper does before and after it.
   void pass_micro_batch(const Batch& batch, size_t index, size_t count, profile::PhaseTimer& timer,
@@ -163,7 +164,6 @@ class Trainer {
   bool capture_graph(const std::vector<Batch>& batches, StepProgress& progress);
   bool has_room_for_graph(const profile::MemoryReading& memory) const;
   void observe_for_graph(double host_share, const profile::MemoryReading& memory);
-  int64_t first_sample(const StepProgress& progress);
 
   TrainerParts parts_;
   privacy::StepHooks& hooks_;

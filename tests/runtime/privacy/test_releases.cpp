@@ -140,6 +140,14 @@ Account account_of(const PrivacyOptions& options, const data::Sampling& sampling
   return Account(options, sampling, "", std::make_shared<models::LastTrainer>(), 1);
 }
 
+PrivacyOptions budget_of_three_steps() {
+  PrivacyOptions options;
+  options.target_epsilon = 4;
+  options.budget_steps = 3;
+  options.accountant = "rdp";
+  return options;
+}
+
 ClipOptions clipped(double noise) {
   ClipOptions clip;
   clip.mode = "bookkeeping";
@@ -181,10 +189,7 @@ TEST(ReleaseBudget, WithoutATargetIsOnlyCounted) {
 
 // Three steps and a release are planned: they fit whatever their order, and nothing more does.
 TEST(ReleaseBudget, WhatIsPlannedFitsAndNothingMore) {
-  PrivacyOptions options;
-  options.target_epsilon = 4;
-  options.budget_steps = 3;
-  options.accountant = "rdp";
+  PrivacyOptions options = budget_of_three_steps();
   Account plain = account_of(options);
   const double noise_alone = plain.with_noise(clipped(1)).noise_multiplier;
   options.releases = 1;
@@ -224,10 +229,7 @@ TEST(ReleaseBudget, WhatIsPlannedFitsAndNothingMore) {
 
 // A release that was not planned must leave room for the steps that were.
 TEST(ReleaseBudget, LeavesRoomForTheStepsThatArePlanned) {
-  PrivacyOptions options;
-  options.target_epsilon = 4;
-  options.budget_steps = 3;
-  options.accountant = "rdp";
+  PrivacyOptions options = budget_of_three_steps();
   Account account = account_of(options);
   const double noise = account.with_noise(clipped(1)).noise_multiplier;
   EXPECT_THAT(text_of_error([&] { account.check_release(1); }),
