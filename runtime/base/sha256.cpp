@@ -68,15 +68,6 @@ bool is_fast() {
   return (getauxval(AT_HWCAP) & HWCAP_SHA2) != 0;
 }
 
-// The instruction for both (palignr) has a header that multiplies its constant, which is none any
-// more for a compiler that checks multiplications.
-__attribute__((target("sse4.1"))) inline __m128i halves_between(__m128i low, __m128i high) {
-  return _mm_castpd_si128(_mm_shuffle_pd(_mm_castsi128_pd(low), _mm_castsi128_pd(high), 1));
-}
-__attribute__((target("sse4.1"))) inline __m128i words_after_first(__m128i low, __m128i high) {
-  return _mm_shuffle_epi32(_mm_blend_epi16(low, high, 0x03), 0x39);
-}
-
 // Four rounds at a time; w has the last sixteen words of the schedule.
 __attribute__((target("+crypto"))) void compress_fast(uint32_t* state, const uint8_t* data,
                                                       size_t blocks) {

@@ -291,6 +291,36 @@ describe("files", function()
     assert.are.same({}, missing)
   end)
 
+  -- No build sees the other processor's branch.
+  it("instructions of one processor stand in a branch for it", function()
+    local processors = {
+      ARM = { condition = { "__aarch64__", "_ARM[^_%w]", "_ARM$" },
+        words = { "<arm_", "[^%w_]v%l+[%l%d]*q?_[usfp]%d+", "[^%w_]__crc32c%l", "target%(\"%+" } },
+      X86 = { condition = { "__x86_64__", "_X86[^_%w]", "_X86$" },
+        words = { "<immintrin", "[^%w_]_mm%d*_", "[^%w_]__m%d+", "target%(\"s" } },
+    }
+    local wrong = {}
+    for _, folder in ipairs { "runtime", "kernels" } do
+      for _, path in ipairs(files(folder, cpp_names)) do
+        local branches = {} -- conditions that hold, the innermost last
+        for number, line in ipairs(lines_of(path)) do
+          local directive, condition = line:match("^%s*#%s*(%l+)(.*)")
+          if directive and directive:match("^if") then branches[#branches + 1] = condition
+          elseif directive == "elif" or directive == "else" then branches[#branches] = condition
+          elseif directive == "endif" then branches[#branches] = nil
+          end
+          for name, processor in pairs(processors) do
+            local inside = matches_any(table.concat(branches, " "), processor.condition)
+            if matches_any(" " .. line, processor.words) and not inside then
+              wrong[#wrong + 1] = ("%s:%d: %s"):format(path, number, name)
+            end
+          end
+        end
+      end
+    end
+    assert.are.same({}, wrong)
+  end)
+
   it("headers open with #pragma once", function()
     local wrong = {}
     for _, folder in ipairs { "runtime", "bindings", "kernels", "viewer" } do
