@@ -47,12 +47,31 @@ double log_moment_whole(double q, double sigma, int64_t order) {
   return log_rest > 700 ? log_rest : std::log1p(std::exp(log_rest));
 }
 
+// Real orders where the series below hardly converges, or rounds an A near 1 off: the integral
+// itself, by the trapezoidal rule, which is exact to rounding once steps are short against the
+// distance of the nearest complex zero of the density, pi sigma^2, and against sigma. With y the
+// mixture's density over the plain one, less 1, the mean of y is 0: without it all terms are
+// positive.
+double log_moment_integral(double q, double sigma, double order) {
+  constexpr double kReach = 12;  // in sigma
+  const double step = std::min(0.5 * sigma * sigma, 0.5 * sigma);
+  const double from = -kReach * sigma, to = order + kReach * sigma;
+  double rest = 0;  // A - 1
+  for (double x = from; x < to; x += step) {
+    const double y = q * std::expm1((2 * x - 1) / (2 * sigma * sigma));
+    rest +=
+        std::exp(-x * x / (2 * sigma * sigma)) * (std::expm1(order * std::log1p(y)) - order * y);
+  }
+  return std::log1p(rest * step / (sigma * std::sqrt(2 * std::numbers::pi)));
+}
+
 // Real orders: the integral split at z0, each half a binomial series. Terms alternate in sign
 // beyond the order; the sum ends when the next terms are negligible. Empty when double precision
 // does not suffice.
 std::optional<double> log_moment_real(double q, double sigma, double order) {
   constexpr int64_t kMostTerms = 1'000'000;
   constexpr double kNegligible = -36;  // log of a share of A, which is at least 1
+  constexpr double kRounding = 1e-9;   // least log(A) of which a rounding of A is a small share
   const double z0 = sigma * sigma * (std::log1p(-q) - std::log(q)) + 0.5;
   const double width = std::numbers::sqrt2 * sigma;
   double log_positive = -kInfinity, log_negative = -kInfinity;
@@ -71,30 +90,14 @@ std::optional<double> log_moment_real(double q, double sigma, double order) {
     if (id > order && std::max(low, high) < std::max(0.0, log_positive) + kNegligible) {
       // Nearly equal sums leave no digits.
       if (!(log_negative < log_positive - 1e-6)) return std::nullopt;
-      return std::max(0.0, log_positive + std::log1p(-std::exp(log_negative - log_positive)));
+      const double log_moment = log_positive + std::log1p(-std::exp(log_negative - log_positive));
+      return log_moment > kRounding ? log_moment : log_moment_integral(q, sigma, order);
     }
     const double factor = (order - id) / (id + 1);
     negative = negative != (factor < 0);
     log_binomial += std::log(std::abs(factor));
   }
   return std::nullopt;
-}
-
-// Real orders where the series hardly converges: the integral itself, by the trapezoidal rule,
-// which is exact to rounding once steps are short against the distance of the nearest complex zero
-// of the density, pi sigma^2, and against sigma. With y the mixture's density over the plain one,
-// less 1, the mean of y is 0: without it all terms are positive.
-double log_moment_integral(double q, double sigma, double order) {
-  constexpr double kReach = 12;  // in sigma
-  const double step = std::min(0.5 * sigma * sigma, 0.5 * sigma);
-  const double from = -kReach * sigma, to = order + kReach * sigma;
-  double rest = 0;  // A - 1
-  for (double x = from; x < to; x += step) {
-    const double y = q * std::expm1((2 * x - 1) / (2 * sigma * sigma));
-    rest +=
-        std::exp(-x * x / (2 * sigma * sigma)) * (std::expm1(order * std::log1p(y)) - order * y);
-  }
-  return std::log1p(rest * step / (sigma * std::sqrt(2 * std::numbers::pi)));
 }
 
 // There the integral is fast and does not overflow; elsewhere the series is better.

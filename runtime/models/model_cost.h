@@ -31,8 +31,10 @@ struct ActivationBytes {
   int64_t batch = 0;             ///< the batch itself
   /// Layer whose weight's gradient is formed while all of `outside` is still there; empty: none.
   std::string head_layer = {};
-  int64_t shared = 0;  ///< kept once, however many samples and layers there are
-  double masked = 0;   ///< share of the blocks whose fused attention reads a mask
+  int64_t shared = 0;        ///< kept once, however many samples and layers there are
+  double masked = 0;         ///< share of the blocks whose fused attention reads a mask
+  double windowed = 0;       ///< share of those whose kernel has a window
+  double window_scores = 1;  ///< that it computes there, over those without one
 };
 
 /// The weights of "standard" attention: softmax keeps its result in w, the product with the values

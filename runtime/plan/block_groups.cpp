@@ -1,6 +1,7 @@
 #include "runtime/plan/block_groups.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace moonshard::plan {
@@ -31,6 +32,12 @@ bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup
   return model.fused && groups.size() == 4 && groups[2].out >= 2 * groups[3].in;
 }
 
+double ordered_copies(const PlannedModel& model, double samples) {
+  constexpr double kProcessors = 132;  // of an H100 or H200
+  return std::ceil(kProcessors /
+                   std::max(1.0, samples * static_cast<double>(model.options().num_heads)));
+}
+
 double attention_working(const PlannedModel& model, const std::vector<BlockGroup>& groups,
                          double positions, bool two_passes) {
   const auto& o = model.options();
@@ -39,14 +46,12 @@ double attention_working(const PlannedModel& model, const std::vector<BlockGroup
   if (o.attention != "flash" || (two_passes && model.fused && model.compute_bytes >= 4))
     return positions * 2 * static_cast<double>(o.num_heads * model.tokens) *
            static_cast<double>(std::max<int64_t>(4, model.compute_bytes));
-  if (two_passes && model.masks_by_products()) {
-    // The gradients of weights and of scores, and one more while they are scaled.
-    constexpr double kTensors = 3, kWide = 4;
-    return positions * kTensors * kWide * static_cast<double>(o.num_heads * model.tokens);
-  }
   if (!model.fused) return number * queries;
   const bool in_groups = groups[0].out < 3 * queries;
-  return (model.compute_bytes == 2 ? number * 2 * queries : 0) +
+  constexpr double kWide = 4;  // the queries' gradient is summed up in float32
+  const double copies =
+      two_passes ? ordered_copies(model, positions / static_cast<double>(model.tokens)) : 1;
+  return (model.compute_bytes == 2 ? copies * kWide * positions * queries : 0) +
          (in_groups ? number * 2 * queries : 0);
 }
 

@@ -23,6 +23,11 @@ bool attends(const PlannedModel& model, const std::vector<BlockGroup>& groups);
 /// Fused, gate and up alone are kept: backward makes their product again, beside the gradients.
 bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup>& groups);
 
+/// Copies of the queries' gradient that the kernel of attention's backward adds up where two passes
+/// must see the same bits: with fewer samples and heads than the GPU has processors several of
+/// these share one, each with its own copy.
+double ordered_copies(const PlannedModel& model, double samples);
+
 /// Bytes that attention's backward needs beside what it is given and makes, of so many positions. A
 /// GPU's kernel adds up gradients of queries in float32, and makes those of keys and values for
 /// each head.

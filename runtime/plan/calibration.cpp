@@ -17,6 +17,7 @@
 #include "runtime/base/check.h"
 #include "runtime/core/device.h"
 #include "runtime/experiment/experiment.h"
+#include "runtime/models/blocks/attention.h"
 #include "runtime/privacy/norm_cost.h"
 #include "runtime/privacy/timed_ways.h"
 #include "runtime/profile/host_memory.h"
@@ -242,47 +243,55 @@ class Calibration {
     }
   }
 
+  // As a model runs it: by the faster of LibTorch's kernels, on heads beside each other in a
+  // token's row.
   void measure_attention(at::ScalarType type, DtypeRates& rates) const {
-    // Heads of 72 are those of image models, of 256 Gemma's: kernels for either are others.
-    constexpr auto kWidth = static_cast<int64_t>(kImageHeads);
-    using Lengths = std::vector<int64_t>;
-    const std::vector<std::pair<int64_t, Lengths>> on_gpu{{64, {256, 1024, 2048, 4096, 16384}},
-                                                          {kWidth, {256, 1024}},
-                                                          {128, {256, 1024, 2048, 4096, 16384}},
-                                                          {256, {1024, 4096}}};
-    const std::vector<std::pair<int64_t, Lengths>> on_cpu{{64, {64, 256}}, {128, {64, 256}}};
-    for (const auto& [dim, lengths] : is_gpu_ ? on_gpu : on_cpu) {
-      for (const int64_t T : lengths) {
-        if (is_gpu_ && type == at::kFloat && (T > 4096 || dim > 128)) continue;
-        tell(fmt::format("attention over {} positions, heads of {}, in {}", T, dim,
+    struct Heads {
+      int64_t width, queries, keys;
+      bool causal;
+      std::vector<int64_t> lengths;
+    };
+    // Images have heads of 64 and 72, Gemma few of 256: kernels for either are others.
+    const std::vector<Heads> halves{{64, 16, 16, true, {256, 1024, 2048, 4096, 16384}},
+                                    {128, 16, 16, true, {256, 1024, 2048, 4096, 16384}},
+                                    {256, 4, 1, true, {1024, 4096}},
+                                    {64, 16, 16, false, {256, 1024}},
+                                    {72, 16, 16, false, {256, 1024}}};
+    const std::vector<Heads> wide{{64, 16, 16, false, {256, 1024, 2048, 4096}},
+                                  {72, 16, 16, false, {256, 1024}},
+                                  {128, 16, 16, false, {256, 1024, 2048, 4096}}};
+    const std::vector<Heads> on_cpu{{64, 2, 2, type == at::kBFloat16, {64, 256}},
+                                    {128, 2, 2, type == at::kBFloat16, {64, 256}}};
+    for (const Heads& heads : !is_gpu_ ? on_cpu : type == at::kBFloat16 ? halves : wide)
+      for (const int64_t T : heads.lengths) {
+        tell(fmt::format("attention over {} positions, heads of {}, in {}", T, heads.width,
                          dtype_name(type)));
-        const int64_t heads = is_gpu_ ? 16 : 2;
         const int64_t samples = std::max<int64_t>(1, (is_gpu_ ? 8192 : 128) / T);
-        // Decoders train in bfloat16; images in either.
-        rates.has_causal = is_gpu_ && type == at::kBFloat16;
-        const bool causal = type == at::kBFloat16 && dim != kWidth;
-        const auto make = [&] {
-          return at::randn({samples, heads, T, dim}, options(type)).requires_grad_(true);
+        const auto make = [&](int64_t count) {
+          return at::randn({samples, T, count, heads.width}, options(type))
+              .transpose(1, 2)
+              .requires_grad_(true);
         };
-        const at::Tensor q = make(), k = make(), v = make();
+        const at::Tensor q = make(heads.queries), k = make(heads.keys), v = make(heads.keys);
         const auto forward = [&] {
-          return at::scaled_dot_product_attention(q, k, v, {}, 0.0, causal);
+          return models::attention(q, k, v, heads.causal, models::AttentionKind::Flash);
         };
         const double once = time_([&] {
           const at::NoGradGuard no_grad;
           forward();
         });
-        const at::Tensor seed = at::ones_like(q).detach();
+        const at::Tensor seed = at::randn_like(q).detach();
         const double both = time_([&] {
           const at::AutoGradMode enable(true);
           torch::autograd::grad({forward()}, {q, k, v}, {seed});
         });
-        const double work = 4 * static_cast<double>(samples * heads * dim) *
-                            static_cast<double>(T) * static_cast<double>(T) * (causal ? 0.5 : 1);
-        rates.attention.push_back({static_cast<double>(T), static_cast<double>(dim), work / once,
-                                   kAttentionBackward * work / std::max(both - once, 0.2 * both)});
+        const double work = 4 * static_cast<double>(samples * heads.queries * heads.width) *
+                            static_cast<double>(T) * static_cast<double>(T) *
+                            (heads.causal ? 0.5 : 1);
+        rates.attention.push_back(
+            {static_cast<double>(T), static_cast<double>(heads.width), work / once,
+             kAttentionBackward * work / std::max(both - once, 0.2 * both), heads.causal});
       }
-    }
   }
 
   // Rates in units of norm_cost.h, of a large layer. Where no kernels run, products are all there

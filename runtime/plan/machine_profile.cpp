@@ -48,15 +48,16 @@ constexpr std::pair<const char*, double InStep::*> kInStep[] = {
     {"chain", &InStep::chain},
     {"masked_forward", &InStep::masked_forward},
     {"masked_backward", &InStep::masked_backward},
+    {"windowed", &InStep::windowed},
     {"outer_sum", &InStep::outer_sum},
     {"wide_rows_read", &InStep::wide_rows_read},
     {"backward", &InStep::backward},
     {"plain_backward", &InStep::plain_backward},
+    {"bare_backward", &InStep::bare_backward},
     {"cast", &InStep::cast},
     {"adapter", &InStep::adapter},
     {"capped", &InStep::capped},
     {"masked", &InStep::masked},
-    {"masked_products", &InStep::masked_products},
     {"plain_gradients", &InStep::plain_gradients},
     {"more_norms", &InStep::more_norms},
     {"gather", &InStep::gather},
@@ -77,6 +78,11 @@ double positive(const Json& object, const char* key, const std::string& where) {
            where, key, object.contains(key) ? one_line(object[key]) : "nothing");
   return value;
 }
+
+// Rows of 16-bit attention without a mask. Older files have them among the others, of heads of this
+// width alone.
+constexpr const char* kFullAttention = "full_attention";
+constexpr double kImageHeads = 72;
 
 std::vector<std::array<double, 4>> rows_of(const Json& object, const char* key,
                                            const std::string& where) {
@@ -150,11 +156,15 @@ MachineProfile profile_from_json(const Json& object, const std::string& where) {
     profile.*number.field = positive(object, number.name, where) * number.unit;
   for (const auto& [dtype, given] : object["dtypes"].items()) {
     DtypeRates rates;
-    rates.has_causal = profile.is_gpu && dtype == "bfloat16";
+    const bool has_causal = profile.is_gpu && dtype == "bfloat16";
     for (const auto& [m, n, k, tflops] : rows_of(given, "products", where))
       rates.products.push_back({m, n, k, tflops * kTera});
     for (const auto& [positions, dim, forward, backward] : rows_of(given, "attention", where))
-      rates.attention.push_back({positions, dim, forward * kTera, backward * kTera});
+      rates.attention.push_back(
+          {positions, dim, forward * kTera, backward * kTera, has_causal && dim != kImageHeads});
+    if (given.contains(kFullAttention))
+      for (const auto& [positions, dim, forward, backward] : rows_of(given, kFullAttention, where))
+        rates.attention.push_back({positions, dim, forward * kTera, backward * kTera, false});
     for (const auto& [name, field] : kKernelRates)
       rates.*field = positive(given, name, where) * kTera;
     profile.dtypes[dtype] = std::move(rates);
@@ -186,8 +196,9 @@ Json to_json(const MachineProfile& profile) {
     for (const ProductRate& rate : rates.products)
       given["products"].push_back({rate.m, rate.n, rate.k, rate.per_s / kTera});
     given["attention"] = Json::array();
+    const bool has_causal = std::ranges::any_of(rates.attention, &AttentionRate::causal);
     for (const AttentionRate& rate : rates.attention)
-      given["attention"].push_back(
+      given[has_causal && !rate.causal ? kFullAttention : "attention"].push_back(
           {rate.positions, rate.head_dim, rate.forward_per_s / kTera, rate.backward_per_s / kTera});
     for (const auto& [name, field] : kKernelRates) given[name] = rates.*field / kTera;
   }
@@ -243,7 +254,7 @@ AttentionRate attention_rate(const DtypeRates& rates, double positions, double h
   constexpr double kOtherKind = 4;
   const auto distance = [&](const AttentionRate& rate) {
     return log_distance(rate.positions, positions) + 2 * log_distance(rate.head_dim, head_dim) +
-           (rates.has_causal && (rate.head_dim == kImageHeads) == causal ? kOtherKind : 0);
+           (rate.causal != causal ? kOtherKind : 0);
   };
   return {positions, head_dim,
           nearest_mean(rates.attention, distance,

@@ -25,17 +25,13 @@ inline constexpr double kAttentionBackward = 2.5;
 /// and backward.
 struct AttentionRate {
   double positions = 0, head_dim = 0, forward_per_s = 0, backward_per_s = 0;
+  bool causal = false;  ///< as decoders have it; image models, and 32-bit dtypes, are timed without
 };
-
-/// Image models have heads of this width, without a mask; 16-bit attention of others is timed as
-/// decoders have it.
-inline constexpr double kImageHeads = 72;
 
 /// Of one compute dtype.
 struct DtypeRates {
   std::vector<ProductRate> products;
   std::vector<AttentionRate> attention;
-  bool has_causal = false;  ///< `attention` is causal, but for heads of kImageHeads
   /// The engines' kernels on large layers, in units of norm_cost.h: operations per second.
   double ghost = 0, flash = 0, sum = 0, keep = 0;
 };
@@ -61,15 +57,16 @@ struct InStep {
   double row_us = 1.8;      ///< and for every sample's row of a unit's small parameters
   double chain = 1.43;      ///< bytes of operations one after the other, over their own
   double masked_forward = 0.4, masked_backward = 0.35;  ///< attention that reads a mask: of rates
+  double windowed = 0.55;                               ///< attention over a window, by its kernel
   double outer_sum = 0.2;  ///< sums of one position: of float32's fastest product
   // What the host launches, in layers (launch_us).
   double backward = 2.05;  ///< of a layer, over its forward; without privacy `plain_backward`
   double plain_backward = 2.2;
+  double bare_backward = 1.85;   ///< of blocks whose norms have no weights (DiT)
   double cast = 0.68;            ///< of a weight, at each use
   double adapter = 0.3;          ///< one of LoRA's two layers
   double capped = 4;             ///< scores that are a tensor and capped
   double masked = 3;             ///< attention with a mask, by a kernel
-  double masked_products = 10;   ///< and where scores are then a tensor (masks_by_products)
   double plain_gradients = 3.5;  ///< a layer's gradients of every sample, which no kernel joins
   double more_norms = 2.5;       ///< the engine's part of a norm, where a block has more than two
   double gather = 2;             ///< a unit, from other ranks
@@ -82,8 +79,8 @@ struct InStep {
 
   /// Of a CPU, whose rates are those of a step.
   static InStep none() {
-    InStep step{1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1};
-    step.capped = step.masked = step.masked_products = step.plain_gradients = 0;
+    InStep step{1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1};
+    step.capped = step.masked = step.plain_gradients = 0;
     step.gather = step.reduced_tensor = step.more_norms = 0;
     step.data = step.graph_data_us = step.clip_factors = step.reduced = 0;
     step.reduce = 2;

@@ -104,14 +104,6 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
   models::ModelOptions twice = options_;
   if (fused && compute_bytes >= 4) twice.attention = "standard";
   kept_twice = family.activation_bytes(twice, dtypes, tokens);
-  if (masks_by_products()) {
-    // q, k and v and the weights of all scores in float32, instead of what a kernel keeps.
-    const int64_t H = options_.num_heads, Q = H * options_.head_dim,
-                  K = options_.num_kv_heads * options_.head_dim;
-    const int64_t more =
-        4 * H * tokens + (4 - compute_bytes) * (Q + 2 * K) - compute_bytes * Q - 4 * H;
-    kept_twice.block += static_cast<int64_t>(kept.masked * static_cast<double>(more));
-  }
   for (const auto& layer : model_->layers())
     adapter_bytes +=
         layer->block == shown && layer->lora_up != nullptr ? options_.lora_rank * compute_bytes : 0;
@@ -126,10 +118,6 @@ PlannedModel::~PlannedModel() = default;
 
 int64_t PlannedModel::blocks_in_backward() const {
   return num_blocks - std::max<int64_t>(0, static_cast<int64_t>(first_in_backward) - 1);
-}
-
-bool PlannedModel::masks_by_products() const {
-  return fused && compute_bytes < 4 && kept.masked > 0;
 }
 
 int64_t PlannedModel::batch_bytes(int64_t batch_size) const {

@@ -71,9 +71,6 @@ class PlannedModel {
   /// from several threads.
   const std::vector<PlannedUnit>& units(const sharding::ShardingOptions& sharding, int ranks) const;
   int64_t batch_bytes(int64_t batch_size) const;
-  /// Where backward runs twice: no kernel of LibTorch's that takes a mask (local layers with a
-  /// window) sums up in a fixed order. It then multiplies in float32, and scores are a tensor.
-  bool masks_by_products() const;
   size_t num_stretches() const { return static_cast<size_t>(num_blocks) + 2; }
   int64_t blocks_in_backward() const;
 

@@ -158,22 +158,22 @@ class Costs {
 
   void add_launches(StepCosts& costs) const {
     const InStep& step = machine_.in_step;
-    const bool twice = ways_.two_passes && machine_.is_gpu;
-    const double times = ways_.is_private ? step.backward : step.plain_backward;
+    const double usual = ways_.is_private ? step.backward : step.plain_backward;
     // `plain`: operations that have one each in backward.
-    const auto set = [&](StretchCost& cost, double launches, double plain) {
+    const auto set = [&](StretchCost& cost, double times, double launches, double plain) {
       cost.forward_launches = launches + plain;
       cost.backward_launches = times * launches + plain;
     };
-    set(costs.before, static_cast<double>(model_.before.size()), 0);
-    set(costs.behind, static_cast<double>(model_.behind.size()), 0);
+    set(costs.before, usual, static_cast<double>(model_.before.size()), 0);
+    set(costs.behind, usual, static_cast<double>(model_.behind.size()), 0);
     // An engine takes the rows of every norm; of two a block's layers have the time.
     const auto norms = static_cast<double>(std::ranges::count_if(
         model_.block, [](const PlannedLayer& layer) { return layer.is_small && layer.trained; }));
+    const bool is_bare = std::ranges::none_of(model_.block, &PlannedLayer::is_small);
     if (ways_.is_private) costs.block.norm_launches += step.more_norms * std::max(0.0, norms - 2);
-    set(costs.block,
+    set(costs.block, is_bare && has_attention() && machine_.is_gpu ? step.bare_backward : usual,
         has_attention() ? launches_of_block() : static_cast<double>(model_.block.size()),
-        launches_of_scores(twice) + launches_of_casts());
+        launches_of_scores() + launches_of_casts());
   }
 
   double launches_of_casts() const {
@@ -184,20 +184,18 @@ class Costs {
   }
 
   // Operations of attention that its kernel does not have.
-  double launches_of_scores(bool twice) const {
+  double launches_of_scores() const {
     const auto& o = model_.options();
     if (!has_attention()) return 0;
     if (o.attention_softcap > 0) return machine_.in_step.capped;
-    return model_.kept.masked * (twice && model_.masks_by_products()
-                                     ? machine_.in_step.masked_products
-                                     : machine_.in_step.masked);
+    return model_.kept.masked * machine_.in_step.masked;
   }
 
   // In units of calibration, which counts a ninth of a block with seven matrices and two norms.
   // Norms launch one kernel, adapters run inside of their layer's call, and conditioning has its
   // own operations beside its layer.
   double launches_of_block() const {
-    constexpr double kMatrix = 8.0 / 7, kNorm = 0.5, kConditioning = 3;
+    constexpr double kMatrix = 8.0 / 7, kNorm = 0.5, kConditioning = 0.7;
     double launches = 0, norms = 0;
     for (const PlannedLayer& layer : model_.block) {
       if (layer.is_matrix) launches += layer.is_adapter ? machine_.in_step.adapter : kMatrix;
@@ -254,12 +252,13 @@ class Costs {
     } else {
       const AttentionRate rate = attention_rate(rates_, T, static_cast<double>(o.head_dim), causal);
       const InStep& step = machine_.in_step;
-      const bool by_products = twice && model_.masks_by_products();
-      if (by_products) add_masked_products(cost, whole);
       // With a mask every score is computed, and q and the output are copied to another order.
-      const double masked = machine_.is_gpu && !by_products ? model_.kept.masked : 0;
-      const double work =
-          whole * (causal ? 0.5 : 1) * (1 - (machine_.is_gpu ? model_.kept.masked : 0));
+      const double masked = machine_.is_gpu ? model_.kept.masked : 0;
+      // A window leaves tiles out, of which those at its border are half empty.
+      const double windowed = model_.kept.windowed;
+      const double work = whole * (causal ? 0.5 : 1) *
+                          (1 - masked - windowed +
+                           windowed * model_.kept.window_scores / machine_.in_step.windowed);
       const double forward = rate.forward_per_s * step.attention_forward,
                    backward = rate.backward_per_s * step.attention_backward;
       const double copies = 4 * rows_ * width * element_bytes() / machine_.element_per_s;
@@ -268,27 +267,16 @@ class Costs {
       cost.backward +=
           kAttentionBackward * work / backward + 2 * gap() +
           masked * (kAttentionBackward * whole / (backward * step.masked_backward) + copies);
-      // Twice the same bits: attention's kernel adds up in order, a tile of keys after the other.
-      if (twice)
+      // Twice the same bits: attention's kernel adds up in order, a tile of keys after the other,
+      // and into copies that are filled, added to and read.
+      if (twice) {
+        constexpr double kCopied = 12;
         cost.backward +=
-            kInOrder * std::max(0.0, 1 - kFreeKeys / T) * kAttentionBackward * work / backward;
+            kInOrder * std::max(0.0, 1 - kFreeKeys / T) * kAttentionBackward * work / backward +
+            ordered_copies(model_, samples_) * kCopied * rows_ * width / machine_.element_per_s;
+      }
     }
     cost.forward += cost.attention;
-  }
-
-  // Products in float32, and every operation on the scores: made, masked, their exponentials over
-  // the row's sum, multiplied; backward has gradients of both, of which one is scaled.
-  void add_masked_products(StretchCost& cost, double whole) const {
-    constexpr double kForwardBytes = 40, kBackwardBytes = 44;
-    const auto& o = model_.options();
-    const DtypeRates& wide = machine_.rates("float32");
-    double fastest = 0;
-    for (const ProductRate& rate : wide.products) fastest = std::max(fastest, rate.per_s);
-    const double chain = rows_ * static_cast<double>(model_.tokens * o.num_heads) *
-                         machine_.in_step.chain / machine_.element_per_s;
-    const double product = whole / (fastest * machine_.in_step.products);
-    cost.attention += model_.kept.masked * (kForwardBytes * chain + product + 8 * gap());
-    cost.backward += model_.kept.masked * (kBackwardBytes * chain + 2 * product + 12 * gap());
   }
 
   // Scores as a tensor: "standard" attention, capped ones, and float32 where two passes must see

@@ -30,7 +30,7 @@ class Simulation {
     single_ = parts_ ? holders_ == 1 : sharding.parallel == "none" || situation.ranks == 1;
     offloads_ = std::any_of(units_.begin(), units_.end(), is_offloaded);
     ready_.assign(units_.size(), kNoSlot);
-    gathered_.assign(units_.size(), order_.keeps_whole() && parts_);
+    gathered_.assign(units_.size(), false);
     unit_of_stretch_.resize(model.num_stretches());
     for (size_t u = 0; u < units_.size(); ++u)
       for (const size_t stretch : units_[u].stretches) unit_of_stretch_[stretch].push_back(u);
@@ -70,8 +70,8 @@ class Simulation {
     gathered_[u] = true;
     if (!needs_gather(u)) return;
     const PlannedUnit& unit = units_[u];
-    const double elements = static_cast<double>(
-        sharding_.keep_frozen && frozen_is_there_ ? unit.whole_trained() : unit.whole());
+    const bool has_frozen = order_.keeps_whole() || (sharding_.keep_frozen && frozen_is_there_);
+    const double elements = static_cast<double>(has_frozen ? unit.whole_trained() : unit.whole());
     const double bytes = elements * static_cast<double>(unit.compute_bytes);
     ready_[u] = kNoSlot;
     if (unit.offloads) {
@@ -249,6 +249,8 @@ class Simulation {
 
   void micro_batch() {
     program_.begin_phase(situation_.graph ? "graph" : "forward");
+    // Those that stay whole, with what the step before has updated.
+    for (size_t u = 0; first_ && order_.keeps_whole() && u < units_.size(); ++u) gather(u);
     const size_t count = model_.num_stretches();
     std::vector<bool> first(units_.size(), true);
     for (size_t i = 0; i < count; ++i) {
@@ -350,11 +352,6 @@ class Simulation {
     }
     if (early) return;
     update_all(ways_.is_private ? "update" : "optimizer");
-    if (parts_ && order_.keeps_whole())
-      for (size_t u = 0; u < units_.size(); ++u) {
-        release(u);
-        gather(u);  // beside the next step's data
-      }
   }
 
   void update_all(const char* phase) {

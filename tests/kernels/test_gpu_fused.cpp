@@ -12,7 +12,6 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
 #include "runtime/data/source.h"
-#include "runtime/models/blocks/attention.h"
 #include "runtime/models/registry.h"
 #include "tests/kernels/on_gpu.h"
 
@@ -27,23 +26,11 @@ class GpuFused : public OnGpu {
   }
 };
 
-// Relative to the norm: roundings that fall to the other side are rare and do not add up.
-double difference(const at::Tensor& got, const at::Tensor& want) {
-  EXPECT_EQ(got.sizes(), want.sizes());
-  EXPECT_EQ(got.scalar_type(), want.scalar_type());
-  const at::Tensor wide = want.to(at::kDouble);
-  return ((got.to(at::kDouble) - wide).norm() / (wide.norm() + 1e-30)).item<double>();
-}
-
 double tolerance_of(at::ScalarType type) {
   return type == at::kBFloat16 ? 4e-3 : 2e-6;
 }
 
 constexpr at::ScalarType kFormats[] = {at::kFloat, at::kBFloat16};
-
-at::TensorOptions on_gpu(at::ScalarType type) {
-  return at::TensorOptions().dtype(type).device(at::kCUDA);
-}
 
 TEST_F(GpuFused, ActivationsEqualTheirReferences) {
   for (const auto type : kFormats) {
@@ -232,26 +219,6 @@ TEST_F(GpuFused, ModelsGiveWhatTheirPlainFormsGive) {
             << name << " " << dtype << " " << layer;
     }
   }
-}
-
-TEST_F(GpuFused, AttentionKernelsAgreeAndTheChoiceIsKept) {
-  const auto heads = [](int64_t count) {
-    return at::randn({2, 200, count, 64}, on_gpu(at::kBFloat16)).transpose(1, 2);
-  };
-  const at::Tensor q = heads(8), k = heads(2), v = heads(2);
-  ASSERT_TRUE(models::attention_has_choice(q, k));
-  const at::Tensor flash =
-      models::run_attention(models::AttentionKernel::Flash, q, k, v, /*causal=*/true);
-  const at::Tensor wide = at::scaled_dot_product_attention(
-      q.to(at::kDouble), k.repeat_interleave(4, 1).to(at::kDouble),
-      v.repeat_interleave(4, 1).to(at::kDouble), std::nullopt, 0.0, true);
-  EXPECT_LT(difference(flash, wide.to(at::kBFloat16)), 1e-2);
-  const models::AttentionKernel chosen = models::attention_kernel(q, k, true);
-  EXPECT_EQ(models::attention_choices().at(models::attention_key(q, k, true)),
-            models::attention_kernel_name(chosen));
-  EXPECT_LT(difference(models::run_attention(chosen, q, k, v, true), wide.to(at::kBFloat16)), 1e-2);
-  models::set_attention_choice(models::attention_key(q, k, true), models::AttentionKernel::Flash);
-  EXPECT_EQ(models::attention_kernel(q, k, true), models::AttentionKernel::Flash);
 }
 
 }  // namespace

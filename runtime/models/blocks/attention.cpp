@@ -21,8 +21,9 @@ namespace moonshard::models {
 namespace {
 
 at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           bool causal) {
-  if (keeps_attention(q, k)) return kept_attention(q, k, v, causal);
+                           bool causal, int64_t window = 0) {
+  if (keeps_attention(q, k)) return kept_attention(q, k, v, causal, window);
+  if (window > 0) return std::get<0>(window_attention(q, k, v, window));
   if (attention_has_choice(q, k))
     return run_attention(attention_kernel(q, k, causal), q, k, v, causal);
   const int64_t repeat = q.size(1) / k.size(1);
@@ -149,7 +150,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   if (kind == AttentionKind::Standard || rules.softcap > 0)
     return standard_attention(q, k, v, /*causal=*/true, rules);
   if (rules.window_mask.defined()) return masked_attention(q, k, v, rules.window_mask);
-  return fused_attention(q, k, v, /*causal=*/true);
+  return fused_attention(q, k, v, /*causal=*/true, rules.window);
 }
 
 at::Tensor hidden_tokens(int64_t tokens, int64_t window, const at::TensorOptions& options) {
@@ -170,9 +171,14 @@ const char* attention_kernel_name(AttentionKernel kernel) {
   return kernel == AttentionKernel::Flash ? "flash" : "cudnn";
 }
 
+bool has_flash_kernel(const at::Tensor& like, int64_t head_dim) {
+  return like.is_cuda() &&
+         (like.scalar_type() == at::kBFloat16 || like.scalar_type() == at::kHalf) &&
+         is_flash_width(head_dim) && like.numel() > 0;
+}
+
 bool attention_has_choice(const at::Tensor& q, const at::Tensor& k) {
-  return q.is_cuda() && (q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf) &&
-         q.size(3) % 8 == 0 && q.size(3) <= 128 && q.size(2) == k.size(2) && q.numel() > 0;
+  return has_flash_kernel(q, q.size(3)) && q.size(3) <= 128 && q.size(2) == k.size(2);
 }
 
 std::string attention_key(const at::Tensor& q, const at::Tensor& k, bool causal) {
@@ -218,6 +224,18 @@ at::Tensor run_attention(AttentionKernel kernel, const at::Tensor& q, const at::
       at::GradMode::is_enabled() && (q.requires_grad() || k.requires_grad() || v.requires_grad());
   return std::get<0>(at::_scaled_dot_product_cudnn_attention(
       q, k, v, std::nullopt, /*compute_log_sumexp=*/in_graph, 0.0, causal));
+}
+
+// LibTorch's public form has no window; this one is below it, with heads behind tokens.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> window_attention(const at::Tensor& q,
+                                                                            const at::Tensor& k,
+                                                                            const at::Tensor& v,
+                                                                            int64_t window) {
+  auto [out, log_sums, seed, offset, debug] = at::_flash_attention_forward(
+      q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), {}, {}, q.size(2), k.size(2),
+      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, std::nullopt,
+      /*window_size_left=*/window - 1, /*window_size_right=*/0);
+  return {out.transpose(1, 2), log_sums, seed, offset};
 }
 
 }  // namespace moonshard::models

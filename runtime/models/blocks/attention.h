@@ -26,7 +26,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 struct ScoreRules {
   double softcap = 0;           ///< a score s becomes softcap tanh(s / softcap); 0: it stays
   int64_t window = 0;           ///< token t sees tokens t - window + 1 … t; 0: all up to t
-  at::Tensor window_mask = {};  ///< window_mask where fused attention needs it, else undefined
+  at::Tensor window_mask = {};  ///< where a fused kernel needs it for the window, else undefined
   at::Tensor hidden = {};       ///< hidden_tokens of capped scores; else undefined
 };
 
@@ -34,14 +34,23 @@ struct ScoreRules {
 at::Tensor hidden_tokens(int64_t tokens, int64_t window, const at::TensorOptions& options);
 
 /// Causal attention under these rules. Capped scores are a matrix whatever the kind: no fused
-/// kernel has them. A window that is shorter than the text takes a mask.
+/// kernel has them.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             AttentionKind kind, const ScoreRules& rules);
 
-/// The mask of a window for fused attention, made once for all layers: [G T, T] of `like`'s dtype
+/// The mask of a window for fused attention without has_flash_kernel, made once for all layers:
+/// [G T, T] of `like`'s dtype
 /// and device, G = queries' heads for one key head, 0 where a token is seen and -infinity
 /// elsewhere.
 at::Tensor window_mask(int64_t tokens, int64_t group, int64_t window, const at::Tensor& like);
+
+/// Heads that LibTorch's flash kernel takes.
+constexpr bool is_flash_width(int64_t head_dim) {
+  return head_dim % 8 == 0 && head_dim <= 256;
+}
+/// Whether it runs on a device and in a dtype such as these. It has windows, and where algorithms
+/// must be deterministic its backward is.
+bool has_flash_kernel(const at::Tensor& like, int64_t head_dim);
 
 // Which of LibTorch's fused attention kernels runs on a GPU in 16-bit dtypes: its own flash kernel
 // or cuDNN's. Neither is faster everywhere, so each shape is timed once, forward and backward, and
@@ -71,5 +80,12 @@ std::map<std::string, std::string> attention_choices();
 /// Attention by that kernel. q [B, Hq, T, d], k and v [B, Hkv, T, d], strided as they are.
 at::Tensor run_attention(AttentionKernel kernel, const at::Tensor& q, const at::Tensor& k,
                          const at::Tensor& v, bool causal);
+
+/// Causal attention over a window by the flash kernel: output as above, log-sums, and the two
+/// tensors that its backward asks for.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> window_attention(const at::Tensor& q,
+                                                                            const at::Tensor& k,
+                                                                            const at::Tensor& v,
+                                                                            int64_t window);
 
 }  // namespace moonshard::models

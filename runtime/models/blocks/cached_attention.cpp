@@ -19,7 +19,7 @@ namespace {
 // than it saves.
 at::Tensor prompt_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             AttentionKind kind, const ScoreRules& rules) {
-  const bool is_plain = rules.softcap == 0 && !rules.window_mask.defined();
+  const bool is_plain = rules.softcap == 0 && rules.window == 0;
   if (kind == AttentionKind::Flash && is_plain && attention_has_choice(q, k))
     return run_attention(AttentionKernel::Flash, q, k, v, /*causal=*/true);
   return causal_attention(q, k, v, kind, rules);

@@ -29,7 +29,8 @@ class KeptAttention {
     Scope& operator=(const Scope&) = delete;
 
    private:
-    friend at::Tensor kept_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool);
+    friend at::Tensor kept_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool,
+                                     int64_t);
     KeptAttention& results_;
     bool records_;
     size_t next_ = 0;
@@ -37,14 +38,16 @@ class KeptAttention {
   };
 
  private:
-  friend at::Tensor kept_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool);
+  friend at::Tensor kept_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool,
+                                   int64_t);
   std::vector<AttentionResult> results_;
 };
 
 /// Whether a scope is there, and kernels that give such results take these tensors.
 bool keeps_attention(const at::Tensor& q, const at::Tensor& k);
-/// Fused attention in a scope. q [B, Hq, T, d], k and v [B, Hkv, T, d].
+/// Fused attention in a scope. q [B, Hq, T, d], k and v [B, Hkv, T, d]; a window (0: none) is for
+/// tensors with has_flash_kernel.
 at::Tensor kept_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                          bool causal);
+                          bool causal, int64_t window);
 
 }  // namespace moonshard::models

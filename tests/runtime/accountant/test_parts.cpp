@@ -136,6 +136,53 @@ TEST(RdpParts, RealOrdersAreTheIntegralWhateverComputesThem) {
   }
 }
 
+// Below a quarter of the bound the series is all there is; its terms fall slowly at small orders.
+TEST(RdpParts, TheSeriesIsRightToItsLastTerms) {
+  for (const double q : {0.1, 0.4}) {
+    for (const double sigma : {0.2, 0.24}) {
+      const double expected = rdp_by_definition(q, sigma, 1.1);
+      EXPECT_NEAR(rdp_of_step(q, sigma, 1.1), expected, 1e-10 * expected) << q << " " << sigma;
+    }
+  }
+}
+
+// Where a moment is 1 and less than a rounding more nothing may be lost, because steps are many. To
+// second order in q the divergence is order / 2 times that of chi square.
+TEST(RdpParts, SmallRatesAreNotRoundedToNothing) {
+  for (const double q : {1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10}) {
+    for (const double sigma : {0.8, 3.0, 30.0}) {
+      for (const double order : default_orders()) {
+        if (order > 12) break;
+        const double expected = order / 2 * q * q * std::expm1(1 / (sigma * sigma));
+        // Third order, and what differences of about q / sigma lose.
+        const double share = 200 * q + 1e-15 * sigma / q + 1e-6;
+        ASSERT_NEAR(rdp_of_step(q, sigma, order), expected, share * expected)
+            << q << " " << sigma << " " << order;
+      }
+    }
+  }
+  // Together they are a Gaussian, nearly.
+  const double exact = gaussian_epsilon(central_limit_mu({{1e-9, 1, 1e12}}), 1e-5);
+  EXPECT_GT(exact, 1e-3);
+  EXPECT_GT(epsilon_of("rdp", {{1e-9, 1, 1e12}}, 1e-5).epsilon, exact);
+}
+
+// Moments beyond the largest double: in logarithms all the way.
+TEST(RdpParts, LargeMomentsOfSmallRatesAreTheIntegral) {
+  const double q = 1e-4, sigma = 0.3, step = sigma * sigma / 16;
+  for (const double order : {7.5, 9.5, 10.9}) {
+    const auto log_term = [&](double x) {
+      const double y = q * std::expm1((2 * x - 1) / (2 * sigma * sigma));
+      return order * std::log1p(y) - x * x / (2 * sigma * sigma);
+    };
+    double sum = 0;
+    for (double x = -3; x < order + 3; x += step) sum += std::exp(log_term(x) - log_term(order));
+    const double log_moment =
+        log_term(order) + std::log(sum * step / (sigma * std::sqrt(2 * std::numbers::pi)));
+    EXPECT_NEAR(rdp_of_step(q, sigma, order), log_moment / (order - 1), 1e-8 * log_moment) << order;
+  }
+}
+
 TEST(Brackets, AreAsNarrowAsTheirGrids) {
   const Bracket pld = pld_bracket({{0.01, 1, 1000}}, 1e-5);
   EXPECT_LT(pld.upper - pld.lower, 0.04);
@@ -179,6 +226,14 @@ TEST(Brackets, BeyondTheGridAreRenyis) {
   }
 }
 
+TEST(Brackets, HoldAsManyKindsOfStepsAsTheySay) {
+  std::vector<GaussianPhase> phases;
+  for (int i = 0; i < 256; ++i) phases.push_back({0.5, 60 + 0.1 * i, 1});
+  EXPECT_EQ(prv_bracket(phases, 1e-5).note, "");
+  phases.push_back({0.5, 50, 1});
+  EXPECT_THAT(prv_bracket(phases, 1e-5).note, HasSubstr("beyond the range of the grid"));
+}
+
 // The search looks at a few orders near the best one: it must follow that to either end.
 TEST(CalibrateParts, RdpFindsTheBestOrderFromEitherSide) {
   for (const double target : {0.02, 0.3, 2.0, 15.0, 80.0, 400.0, 2000.0}) {
@@ -208,6 +263,35 @@ TEST(CalibrateParts, PldEndsWithinATenThousandthOfTheTarget) {
     EXPECT_LE(epsilon, target);
     EXPECT_GE(epsilon, target * (1 - 1.01e-4));
   }
+}
+
+// The search by pld begins at Renyi's noise, and ends there if that is near enough.
+TEST(CalibrateParts, PldTakesRenyisNoiseWhereTheToleranceAllows) {
+  CalibrateOptions options;
+  options.epsilon_tolerance = 1;
+  EXPECT_EQ(calibrate_sigma("pld", 0.02, 20, 1e-5, 2, options),
+            calibrate_sigma("rdp", 0.02, 20, 1e-5, 2));
+}
+
+// Renyi's noise for a budget that hardly differs from none costs nothing: there is no line through
+// the logarithms of its epsilon.
+TEST(CalibrateParts, PldLeavesAnEndWhoseEpsilonIsNothing) {
+  const double target = 1e-5, delta = 1e-5;
+  const double renyi = calibrate_sigma("rdp", 1, 1, delta, target);
+  EXPECT_EQ(epsilon_of("pld", {{1, renyi, 1}}, delta).epsilon, 0);
+  CalibrateOptions options;
+  options.epsilon_tolerance = target / 4;
+  const double sigma = calibrate_sigma("pld", 1, 1, delta, target, options);
+  EXPECT_LE(gaussian_epsilon(1 / sigma, delta), target);
+  EXPECT_GE(gaussian_epsilon(1 / sigma, delta), target * 0.74);
+}
+
+// The first rate that is tried is the middle of all, by logarithms.
+TEST(CalibrateParts, ARateThatMeetsTheTargetExactlyIsTaken) {
+  const double middle = std::sqrt(kLeastRate);
+  const double target = epsilon_of("gdp", {{middle, 0.2, 4}}, 1e-5).epsilon;
+  ASSERT_GT(target, 0.1);
+  EXPECT_EQ(calibrate_q("gdp", 0.2, 4, 1e-5, target), middle);
 }
 
 TEST(CalibrateParts, AToleranceIsKept) {

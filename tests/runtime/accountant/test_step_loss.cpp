@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <map>
 #include <numbers>
 
 #include <fmt/format.h>
 
+#include "runtime/accountant/fft.h"
 #include "runtime/accountant/gaussian.h"
 #include "runtime/accountant/loss_sum.h"
 #include "runtime/accountant/rdp.h"
@@ -27,8 +30,9 @@ struct OneStep {
   // The x at which the logarithm of how much likelier it is with the sample is this.
   double x_at(double log_ratio) const {
     if (log_ratio <= std::log1p(-q)) return -kInfinity;
-    const double exponent = log_ratio > 100 ? log_ratio - std::log(q)  // 1 - q is nothing beside it
-                                            : std::log1p(std::expm1(log_ratio) / q);
+    // Without 1 - q, or where it is nothing beside the rest.
+    const double exponent =
+        q == 1 || log_ratio > 100 ? log_ratio - std::log(q) : std::log1p(std::expm1(log_ratio) / q);
     return sigma * sigma * exponent + 0.5;
   }
   // The chance of a loss above this one.
@@ -50,7 +54,8 @@ struct OneStep {
   }
 };
 
-const OneStep kSteps[] = {{0.01, 1}, {0.3, 0.5}, {1, 2}, {0.9, 5}, {0.5, 0.04}, {1e-4, 0.8}};
+const OneStep kSteps[] = {{0.01, 1}, {0.3, 0.5},  {1, 2},     {1, 0.1},
+                          {0.9, 5},  {0.5, 0.04}, {1e-4, 0.8}};
 
 TEST(StepLosses, OnAGridEveryTailIsThatOfTheLoss) {
   for (const OneStep& step : kSteps) {
@@ -196,6 +201,120 @@ TEST(LossSumsOfGaussians, AreBracketedTightly) {
       EXPECT_TRUE(std::isinf(sum->epsilon_above(1e-300, 0))) << "cannot be shown";
     }
   }
+}
+
+// Masses on a grid, by the point: those of two sums of losses together.
+using Masses = std::map<int64_t, double>;
+
+Masses convolved(const Masses& a, const Masses& b) {
+  Masses result;
+  for (const auto& [point, mass] : a)
+    for (const auto& [other, share] : b) result[point + other] += mass * share;
+  return result;
+}
+
+// Losses in two heaps, far apart: half of all frequencies are negative there, so that the sign of
+// every power shows, and grids of some points only.
+TEST(LossSums, AreConvolutionsOfTheirSteps) {
+  for (const double steps : {1.0, 2.0, 3.0, 4.0}) {
+    const double spacing = 25, order = 0.003;
+    std::vector<LossPair> pairs = steps_of(0.5, 0.1, steps, 1e-14);
+    pairs.push_back(steps_of(0.2, 0.12, 2, 1e-14)[0]);
+    for (const Rounding rounding : {Rounding::KeepMean, Rounding::Upwards}) {
+      Tilt tilts[2];
+      for (Tilt& tilt : tilts) {
+        const Neighbour neighbour = &tilt == &tilts[0] ? Neighbour::Removed : Neighbour::Added;
+        tilt.order = order, tilt.low_order = tilt.high_order = order / 2;
+        for (const LossPair& pair : pairs) {
+          tilt.low += pair.steps * (pair.of(neighbour).lowest() - spacing);
+          tilt.high += pair.steps * (pair.of(neighbour).highest() + spacing);
+        }
+      }
+      const LossSums sums = sum_losses(pairs, tilts[0], tilts[1], spacing, rounding);
+      for (const Neighbour neighbour : {Neighbour::Removed, Neighbour::Added}) {
+        const LossSum& sum = neighbour == Neighbour::Removed ? sums.removed : sums.added;
+        Masses expected{{0, 1}};
+        for (const LossPair& pair : pairs) {
+          const LatticeLoss lattice = pair.of(neighbour).on_lattice(spacing, rounding);
+          Masses one;
+          for (size_t i = 0; i < lattice.mass.size(); ++i)
+            one[lattice.first + static_cast<int64_t>(i)] = lattice.mass[i];
+          for (int i = 0; i < pair.steps; ++i) expected = convolved(expected, one);
+        }
+        for (size_t i = 0; i < sum.mass.size(); ++i) {
+          const int64_t point = sum.first + static_cast<int64_t>(i);
+          const double tilted = expected[point] * std::exp(order * spacing * point - sum.log_scale);
+          EXPECT_NEAR(sum.mass[(sum.start + i) % sum.mass.size()], tilted, 1e-12)
+              << steps << " steps, point " << point;
+        }
+      }
+    }
+  }
+}
+
+// Of one step the spectrum's errors are multiplied with nothing but the two parts of a complex
+// number, so that every term of the note "errors" is known.
+TEST(LossSums, CountEveryErrorOfTheNote) {
+  const auto pairs = steps_of(0.3, 1, 1);
+  Tilt tilt;
+  tilt.order = 2, tilt.low_order = tilt.high_order = 20;
+  tilt.low = -60, tilt.high = 60;
+  const double spacing = 0.01, unit = std::numeric_limits<double>::epsilon();
+  const LossSums sums = sum_losses(pairs, tilt, tilt, spacing, Rounding::Upwards);
+  const double points = static_cast<double>(sums.removed.mass.size());
+  const double transform = Fft(sums.removed.mass.size()).relative_error();
+  double squares = 0, weights = 0;
+  for (const LossSum* sum : {&sums.removed, &sums.added})
+    for (const double mass : sum->mass) squares += mass * mass;
+  // Frequencies 0 and the middle one are two real numbers each.
+  const double spectrum = 2 * std::sqrt((points + 2) / points) * (2 * transform + 8 * unit);
+  const double back = transform * std::sqrt(squares);
+  // What a point weighs in delta is at most exp(-tilt * distance); the first has no distance.
+  for (int i = 0; i < 10000; ++i) weights += std::exp(-2 * tilt.order * spacing * i);
+  const double expected = 5e-14 + 16 * unit + (spectrum + back) * std::sqrt(1 + weights);
+  for (const LossSum* sum : {&sums.removed, &sums.added})
+    EXPECT_NEAR(sum->error, expected, 1e-6 * expected);
+}
+
+// A sum by hand, whose delta is a sum of a few terms.
+LossSum sum_by_hand() {
+  LossSum sum;
+  sum.spacing = 0.25, sum.tilt = 0.5, sum.log_scale = -0.3, sum.first = 3, sum.start = 5;
+  sum.mass = {0.125, 0.0625, 0.0625, 0.0625, 0.0625, 0.25, 0.25, 0.125};
+  return sum;
+}
+
+double delta_by_hand(const LossSum& sum, double epsilon) {
+  double delta = 0;
+  for (size_t i = 0; i < sum.mass.size(); ++i) {
+    const double loss = static_cast<double>(sum.first + static_cast<int64_t>(i)) * sum.spacing;
+    if (loss > epsilon)
+      delta -= sum.mass[(sum.start + i) % sum.mass.size()] *
+               std::exp(sum.log_scale - sum.tilt * loss) * std::expm1(epsilon - loss);
+  }
+  return delta;
+}
+
+TEST(LossSums, AreSolvedForEpsilon) {
+  const LossSum sum = sum_by_hand();
+  for (const double epsilon : {0.76, 1.0, 1.1, 1.6, 2.2, 2.49}) {
+    const double delta = delta_by_hand(sum, epsilon);
+    EXPECT_NEAR(sum.epsilon_above(delta, 0), epsilon, 1e-12);
+    EXPECT_NEAR(sum.epsilon_about(delta, 0), epsilon, 1e-12);
+    EXPECT_NEAR(sum.epsilon_below(delta, 0), epsilon, 1e-12);
+    EXPECT_EQ(sum.epsilon_above(delta, epsilon + 0.1), epsilon + 0.1) << "from there on";
+  }
+  // A delta that is reached nowhere: the window's lower end is the least that was looked at.
+  EXPECT_NEAR(sum.epsilon_above(0.99, -5), 0.75, 1e-12);
+  EXPECT_NEAR(sum.epsilon_about(0.99, -5), 0.75, 1e-12);
+  EXPECT_EQ(sum.epsilon_below(0.99, -5), -5);
+}
+
+TEST(LossSums, WithoutANumberForTheirErrorShowNothing) {
+  LossSum sum = sum_by_hand();
+  sum.error = NAN;
+  EXPECT_TRUE(std::isinf(sum.epsilon_above(0.01, 0)));
+  EXPECT_EQ(sum.epsilon_below(0.01, 0), 0);
 }
 
 }  // namespace

@@ -158,7 +158,8 @@ Decoder::Surroundings Decoder::surroundings(bool local, const at::Tensor& x_BTD)
     around.scores.window = o.attention_window;
   if (around.scores.softcap > 0) {
     around.scores.hidden = hidden_tokens(T, around.scores.window, x_BTD.options());
-  } else if (around.scores.window > 0 && attention_ == AttentionKind::Flash) {
+  } else if (around.scores.window > 0 && attention_ == AttentionKind::Flash &&
+             !has_flash_kernel(x_BTD, o.head_dim)) {
     around.scores.window_mask =
         window_mask(T, o.num_heads / o.num_kv_heads, o.attention_window, x_BTD);
   }

@@ -56,16 +56,17 @@ double decoder_flops_per_token(const ModelOptions& o, int64_t tokens) {
 //
 // Of Gemma: norms behind the branches keep their input (D) and a spread each; norms of heads those
 // of q and k. Capped scores are a matrix whatever the
-// option says, and a tanh more. Masks are made once for all layers and samples. Local layers with a
-// window keep the attention's output twice (Q), as its heads are in another order there, and it is
-// run again with the rest of a block. Capped logits keep a tanh (V s), but not
-// where they are fused.
+// option says, and a tanh more. Masks are made once for all layers and samples. Local layers whose
+// window is a mask (not on a GPU in 16 bits, whose kernel has windows) keep the attention's output
+// twice (Q), as its heads are in another order there, and it is run again with the rest of a block.
+// Capped logits keep a tanh (V s), but not where they are fused.
 ActivationBytes decoder_activation_bytes(const ModelOptions& o, const CostDtypes& f, int64_t T) {
   const BlockParts parts = block_parts(o.block_style);
   const int64_t D = o.hidden_dim, I = o.intermediate_dim, V = o.vocab_size;
   const int64_t Q = o.num_heads * o.head_dim, K = o.num_kv_heads * o.head_dim;
   const bool capped = o.attention_softcap > 0, local = count_local(o) > 0;
-  const bool masked = local && has_window(o, T) && !capped && o.attention == "flash";
+  const bool windowed = local && has_window(o, T) && !capped && o.attention == "flash";
+  const bool masked = windowed && !(f.fused && f.s < 4 && is_flash_width(o.head_dim));
   ModelOptions shown = o;  // as the attention really runs
   if (capped) shown.attention = "standard";
   const bool repeats = f.fused && f.s >= 4 && shown.attention == "flash";
@@ -77,7 +78,12 @@ ActivationBytes decoder_activation_bytes(const ModelOptions& o, const CostDtypes
   if (parts.qk_norms) a.block += f.s * (Q + K) + f.w * (o.num_heads + o.num_kv_heads);
   if (capped) a.block += f.s * o.num_heads * T;
   if (masked) a.block += f.s * Q * count_local(o) / o.num_layers;
-  if (masked) a.masked = static_cast<double>(count_local(o)) / static_cast<double>(o.num_layers);
+  const double share = static_cast<double>(count_local(o)) / static_cast<double>(o.num_layers);
+  if (masked) a.masked = share;
+  if (windowed && !masked) {
+    a.windowed = share;
+    a.window_scores = seen_keys(o, T, true) / seen_keys(o, T, false);
+  }
   a.block_input = f.s * D;
   a.attention_output = capped ? 0 : (f.s * o.head_dim + 4) * o.num_heads;
   if (masked) a.attention_output -= a.attention_output * count_local(o) / o.num_layers;
