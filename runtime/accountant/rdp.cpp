@@ -100,7 +100,8 @@ std::optional<double> log_moment_real(double q, double sigma, double order) {
   return std::nullopt;
 }
 
-// There the integral is fast and does not overflow; elsewhere the series is better.
+// There the integral is fast; elsewhere the series is better. Of little noise (sigma below 0.4) and
+// large orders it is no number, and the line between whole orders stands.
 bool suits_integral(double q, double sigma, double order) {
   return q >= 1e-3 && sigma >= 0.25 && sigma <= 1e4 && order <= 16;
 }

@@ -184,7 +184,7 @@ OwnPassTolerance own_pass_tolerance(const models::Model& model) {
   int64_t norms_of_block = 0;
   for (const auto& layer : model.layers())
     norms_of_block += layer->block == 0 && layer->kind == models::kinds::kRmsNorm;
-  const double undamped = norms_of_block > 2 ? 2 : 1;
+  const double undamped = norms_of_block > 4 ? 3 : norms_of_block > 2 ? 2 : 1;
   const double sigma =
       undamped * 0x1p-9 * std::sqrt(2.0 * static_cast<double>(model.layers().size()));
   return {3 * sigma, 2 * sigma};

@@ -17,14 +17,15 @@ local flags = {
   { name = "match", kind = "text", doc = "only points whose name has this text" },
 }
 local results = here .. "/../../examples/results/"
--- Memory is that of the code that ran. All but the last five were measured before the product of gate and up was made again in backward
+-- Memory is that of the code that ran. All but those of since_then were measured before the product of gate and up was made again in backward
 -- and one row of gradients less was under way: their memory is compared by itself.
 local committed = { "bench_gpu", "bench_gpu_small", "bench_gpu_offload", "document_000_llama3.1_8b", "document_001_llama3.2_1b",
   "document_002_qwen1.5_1.8b", "document_004_dit_l", "plan_h200", "plan_heldout", "plan_drawn",
-  "plan_drawn_2", "plan_drawn_3" }
-local since_then = { plan_h200 = true, plan_heldout = true, plan_drawn = true, plan_drawn_2 = true, plan_drawn_3 = true }
+  "plan_drawn_2", "plan_drawn_3", "plan_drawn_4" }
+local since_then = { bench_gpu_small = true, plan_h200 = true, plan_heldout = true, plan_drawn = true, plan_drawn_2 = true, plan_drawn_3 = true,
+  plan_drawn_4 = true }
 -- When all but these were measured, steps of several ranks were no CUDA graphs.
-local graphs_of_ranks = { plan_drawn_3 = true }
+local graphs_of_ranks = { plan_drawn_3 = true, plan_drawn_4 = true }
 
 local function name_of(options)
   local parts = { options.model, options.mode, options.task, "B" .. options.batch_size, "T" .. options.seq_length, options.parallel }
@@ -141,6 +142,8 @@ end
 local drawn_points = {}
 local rows, memory_errors, older_errors, time_errors = {}, {}, {}, {}
 local known_memory, known_time = {}, {}  -- errors where it is known whether there is a graph
+local device_time = {}                   -- of steps in which the device has more to do than the host
+local most_host = 0.7
 for _, folder in ipairs(folders) do
   for _, point in ipairs(ms.load(folder).points) do
     local options, folder_name = point.options, folder:match "[^/]+$"
@@ -161,6 +164,7 @@ for _, folder in ipairs(folders) do
       local time = percent(prediction.step_ms, point.metrics.median_time_ms)
       table.insert(is_older and older_errors or memory_errors, memory)
       time_errors[#time_errors + 1] = time
+      if prediction.host_ms <= most_host * prediction.step_ms then device_time[#device_time + 1] = time end
       local is_graph = point.result.time.phases_ms.graph ~= nil
       local known = prediction
       if prediction.graph ~= is_graph then
@@ -183,6 +187,7 @@ print(text_table.format({ "point", "GiB measured", "predicted", "%", "ms measure
 summary("memory", memory_errors)
 summary("memory, measured with older code", older_errors)
 summary("time", time_errors)
+summary(("time, launches predicted to take at most %d %% of it"):format(100 * most_host), device_time)
 if #other_graph > 0 then
   summary("memory, told whether steps are a graph", known_memory)
   summary("time, told whether steps are a graph", known_time)
