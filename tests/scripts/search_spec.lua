@@ -121,6 +121,18 @@ describe("points", function()
     assert.are.same(values(whole), values(resumed))
   end)
 
+  it("are the same whether their code is compiled or not", function()
+    local function values(study) return lists.map(study.points, function(point) return point.values end) end
+    for seed = 1, 8 do
+      jit.off()
+      jit.flush()
+      local interpreted = values(run(mixed_space, mixed, { seed = seed, trials = 40 }))
+      jit.on()
+      run(mixed_space, mixed, { seed = seed, trials = 40 })
+      assert.are.same(interpreted, values(run(mixed_space, mixed, { seed = seed, trials = 40 })), "seed " .. seed)
+    end
+  end)
+
   it("of a finite space come once each, then no more", function()
     local seen = {}
     local study = run({ a = { "x", "y" }, b = { int = { 1, 5 } } }, function(v) return v.b end, { trials = 100, startup = 3 })

@@ -38,10 +38,11 @@ local function numbers(name, low, high, is_log, is_int, level)
   local function from(place) return is_log and math.exp(place) or place end
   local half = is_int and 0.5 or 0
   local dimension = { name = name, low = to(low - half), high = to(high + half), is_int = is_int, count = is_int and high - low + 1 }
-  --- The value at a coordinate, within the ends whatever rounding does.
+  --- The value at a coordinate, within the ends whatever rounding does. To twelve digits: the last ones of a number may depend on whether
+  -- LuaJIT has compiled the code that made it (fused multiplications on aarch64), and the same seed must give the same points.
   function dimension.value(place)
     local value = from(place)
-    if is_int then value = math.floor(value + 0.5) end
+    if is_int then value = math.floor(value + 0.5) else value = tonumber(("%.12g"):format(value)) end
     return math.max(low, math.min(high, value))
   end
   dimension.place = to
