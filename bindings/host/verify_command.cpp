@@ -85,6 +85,46 @@ void print_failures(const std::vector<verify::Cell>& cells) {
   if (failed > kShown) fmt::print("… and {} more; --json lists all\n", failed - kShown);
 }
 
+// On a terminal the cell that is done; in a log a line per model and task, so that a run that is
+// cut off has said what held.
+class VerifyProgress {
+ public:
+  void add(const verify::Cell& cell) {
+    ++done_;
+    if (is_terminal_) {
+      fmt::print(stderr, "\r{:<79}",
+                 fmt::format("{} cells: {} {}, {}, {}", done_, cell.model, cell.task, cell.options,
+                             cell.dtype));
+      return;
+    }
+    const std::string subject = cell.model + " " + cell.task;
+    if (subject != subject_) end_subject();
+    subject_ = subject;
+    ++cells_;
+    held_ += cell.ok ? 1 : 0;
+  }
+  void end() {
+    if (is_terminal_) fmt::print(stderr, "\r{:<79}\r", "");
+    end_subject();
+  }
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  void end_subject() {
+    if (cells_ > 0)
+      fmt::print(stderr, "verify: {}: {} of {} cells hold, after {:.0f} s\n", subject_, held_,
+                 cells_, seconds());
+    cells_ = held_ = 0;
+  }
+
+  bool is_terminal_ = ::isatty(STDERR_FILENO) != 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::string subject_;
+  int64_t done_ = 0, cells_ = 0, held_ = 0;
+};
+
 struct VerifyFlags : verify::VerifyOptions, RanksFlags {
   bool json = false, verbose = false, use_fsdp = false, enable_profiling = false;
   std::string fault;
@@ -201,19 +241,11 @@ int verify_command(const Verb& verb, const Words& words) {
   if (const auto ended = start_ranks_if_asked(flags, verb, words)) return *ended;
   verify::VerifyOptions options = flags;
   options.hooks = verify::fault_by_name(verify::kVerifyFaults, "verify", flags.fault);
-  const bool progress = !flags.json && ::isatty(STDERR_FILENO) != 0;
-  const auto start = std::chrono::steady_clock::now();
-  int64_t done = 0;
-  verify::Observer observer;
-  observer.cell = [&](const verify::Cell& cell) {
-    ++done;
-    if (progress) {
-      fmt::print(stderr, "\r{:<79}",
-                 fmt::format("{} cells: {} {}, {}, {}", done, cell.model, cell.task, cell.options,
-                             cell.dtype));
-    }
-  };
   const bool speaks = is_first_rank();
+  VerifyProgress progress;
+  verify::Observer observer;
+  if (!flags.json && speaks)
+    observer.cell = [&progress](const verify::Cell& cell) { progress.add(cell); };
   verify::NormDiagnosis diagnosis;
   const bool prints = flags.verbose && !flags.json && speaks;
   if (flags.verbose || flags.sharding.parallel != "none") {
@@ -224,7 +256,7 @@ int verify_command(const Verb& verb, const Words& words) {
     };
   }
   const std::vector<verify::Cell> cells = verify::verify(options, observer);
-  if (progress) fmt::print(stderr, "\r{:<79}\r", "");
+  if (observer.cell) progress.end();
   Json report = verify::to_json(cells, options);
   const auto diagnoses =
       diagnosis.has_ranks() ? diagnosis.conclude(cells) : std::vector<verify::Diagnosis>();
@@ -234,13 +266,11 @@ int verify_command(const Verb& verb, const Words& words) {
   if (flags.json) {
     fmt::print("{}", to_text(report));
   } else {
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     print_summary(cells);
     print_failures(cells);
     for (const verify::Diagnosis& one : diagnoses) fmt::print("{}: {}\n", one.question, one.answer);
     fmt::print("{} of {} cells hold ({:.0f} s)\n", cells.size() - static_cast<size_t>(failed),
-               cells.size(), seconds);
+               cells.size(), progress.seconds());
   }
   return failed == 0 ? 0 : kExitPromiseBroken;
 }

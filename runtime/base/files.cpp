@@ -204,7 +204,8 @@ void StagedFile::write(const void* data, int64_t bytes) {
     const ssize_t written =
         disk().write(file_.number(), from, static_cast<size_t>(std::min(bytes, kMaxWriteBytes)));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_to_write(target_, "write", errno);
+    // None written and no error is a disk that takes nothing more.
+    if (written <= 0) fail_to_write(target_, "write", written < 0 ? errno : ENOSPC);
     from += written;
     bytes -= written;
   }
@@ -216,7 +217,7 @@ void StagedFile::write_at(int64_t position, const void* data, int64_t bytes) {
     const ssize_t written = disk().pwrite(
         file_.number(), from, static_cast<size_t>(std::min(bytes, kMaxWriteBytes)), position);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_to_write(target_, "write", errno);
+    if (written <= 0) fail_to_write(target_, "write", written < 0 ? errno : ENOSPC);
     from += written;
     position += written;
     bytes -= written;

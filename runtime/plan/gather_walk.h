@@ -49,8 +49,9 @@ class GatherWalk {
   }
   void backward(size_t stretch) {
     use(stretch, [this](size_t u) {
-      order_.when_backward_begins(u, units_.size(),
-                                  [this](size_t next) { gather_for_backward(next); });
+      order_.when_backward_begins(
+          u, units_.size(), [this](size_t next) { return is_over_[next]; },
+          [this](size_t next) { gather(next); });
     });
     if (stretch > 0 && stretch + 2 == of_stretch_.size() && root_steps_aside()) release(0);
   }
@@ -58,8 +59,9 @@ class GatherWalk {
     for (const size_t u : of_stretch_[stretch]) {
       if (!parts_ || stretch != units_[u].backward_ends_at) continue;
       is_over_[u] = true;
-      order_.when_backward_ends(u, units_.size(),
-                                [this](size_t next) { gather_for_backward(next); });
+      order_.when_backward_ends(
+          u, units_.size(), [this](size_t next) { return is_over_[next]; },
+          [this](size_t next) { gather(next); });
       if (order_.released_after_backward(units_[u].is_root, units_[u].reshards, last_pass))
         release(u);
     }
@@ -95,10 +97,6 @@ class GatherWalk {
     if (gathered_[unit]) return;
     gathered_[unit] = true;
     ledger_.add(Holder::Gathered, whole_bytes(unit));
-  }
-  // As ShardedModel does.
-  void gather_for_backward(size_t unit) {
-    if (!is_over_[unit]) gather(unit);
   }
   void release(size_t unit) {
     if (!gathered_[unit]) return;

@@ -61,13 +61,11 @@ class GatheredWalk {
           if (order_.released_after_forward(u, units_.size(), units_[u].is_root, reshards(u)))
             release(u);
         });
-    const auto needed_ahead = [this](size_t u) {
-      if (uses_[u] > 0) gather(u);
-    };
+    const auto is_over = [this](size_t u) { return uses_[u] == 0; };
     pass(
-        backward_, [&](size_t u) { order_.when_backward_begins(u, units_.size(), needed_ahead); },
+        backward_, [&](size_t u) { order_.when_backward_begins(u, units_.size(), is_over, ahead); },
         [&](size_t u) {
-          order_.when_backward_ends(u, units_.size(), needed_ahead);
+          order_.when_backward_ends(u, units_.size(), is_over, ahead);
           if (order_.released_after_backward(units_[u].is_root, reshards(u), /*last_pass=*/true))
             release(u);
         });

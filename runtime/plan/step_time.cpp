@@ -299,13 +299,11 @@ class Simulation {
     const size_t count = model_.num_stretches();
     std::vector<bool> first(units_.size(), true), over(units_.size());
     for (size_t u = 0; u < units_.size(); ++u) over[u] = units_[u].backward_ends_at == kNoStretch;
-    // As ShardedModel does.
-    const auto gather_for_backward = [&](size_t u) {
-      if (!over[u]) gather(u);
-    };
+    const auto is_over = [&](size_t u) { return over[u]; };
+    const auto ahead = [&](size_t u) { gather(u); };
     for (size_t i = count; i-- > model_.first_in_backward;) {
       use(i, first,
-          [&](size_t u) { order_.when_backward_begins(u, units_.size(), gather_for_backward); });
+          [&](size_t u) { order_.when_backward_begins(u, units_.size(), is_over, ahead); });
       if (i + 2 == count && i > 0 && root_steps_aside()) release(0);
       const StretchCost& cost = costs_.of(i, count);
       const bool again = i > 0 && i + 1 < count && is_recomputed(i - 1);
@@ -319,7 +317,7 @@ class Simulation {
       for (const size_t u : unit_of_stretch_[i]) {
         if (units_[u].backward_ends_at != i) continue;
         over[u] = true;
-        if (parts_) order_.when_backward_ends(u, units_.size(), gather_for_backward);
+        if (parts_) order_.when_backward_ends(u, units_.size(), is_over, ahead);
         if (parts_ &&
             order_.released_after_backward(units_[u].is_root, units_[u].reshards, pass != 1))
           release(u);

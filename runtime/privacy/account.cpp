@@ -261,7 +261,6 @@ void Account::go_on_from(const SpentSteps& spent) {
   const accountant::History lost = spent_.history.beyond(spent.history);
   spent_ = spent;
   charge(lost);
-  best_order_ = 0;
   reason_ = first_reason_;  // the weights are the checkpoint's, whatever came before
   last_trainer_->exchange(trainer_);
   if (!spent.why_no_epsilon.empty())

@@ -104,18 +104,16 @@ void ShardedModel::forward_ended(size_t index) {
     sharded_[index]->release();
 }
 
-// Units need not run in their order: one whose backward is over is updated now, and must not be
-// read.
-void ShardedModel::gather_for_backward(size_t index) {
-  if (!sharded_[index]->backward_is_over()) sharded_[index]->gather_ahead();
-}
-
 void ShardedModel::backward_began(size_t index) {
-  order_.when_backward_begins(index, sharded_.size(), [&](size_t i) { gather_for_backward(i); });
+  order_.when_backward_begins(
+      index, sharded_.size(), [&](size_t i) { return sharded_[i]->backward_is_over(); },
+      [&](size_t i) { sharded_[i]->gather_ahead(); });
 }
 
 void ShardedModel::backward_ended(size_t index, bool last_pass) {
-  order_.when_backward_ends(index, sharded_.size(), [&](size_t i) { gather_for_backward(i); });
+  order_.when_backward_ends(
+      index, sharded_.size(), [&](size_t i) { return sharded_[i]->backward_is_over(); },
+      [&](size_t i) { sharded_[i]->gather_ahead(); });
   const ShardedUnit& unit = *sharded_[index];
   if (order_.released_after_backward(unit.is_root(), unit.traits().reshards, last_pass))
     sharded_[index]->release();

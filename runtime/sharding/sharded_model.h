@@ -40,7 +40,6 @@ class ShardedModel : public WrappedModel {
   void micro_batch_ended(size_t index) override;
 
  private:
-  void gather_for_backward(size_t index);
   bool keeps_whole() const { return order_.keeps_whole(); }
   void take_back();
   /// Whether the unit is released while others run.

@@ -55,13 +55,17 @@ class UnitOrder {
     const auto behind = static_cast<int64_t>(count - unit);  // 1: this is the last
     if (root_returns && unit > 0 && behind <= ahead_) gather(0);
   }
-  template <class Gather>
-  void when_backward_begins(size_t unit, size_t count, const Gather& gather) const {
-    if (before_backward_) gather_ahead(unit, count, -1, gather);
+  /// `is_over(unit)`: its backward is. Units need not run in their order, and one whose backward is
+  /// over may be updated now, and must not be read.
+  template <class IsOver, class Gather>
+  void when_backward_begins(size_t unit, size_t count, const IsOver& is_over,
+                            const Gather& gather) const {
+    if (before_backward_) gather_for_backward(unit, count, is_over, gather);
   }
-  template <class Gather>
-  void when_backward_ends(size_t unit, size_t count, const Gather& gather) const {
-    if (after_backward_) gather_ahead(unit, count, -1, gather);
+  template <class IsOver, class Gather>
+  void when_backward_ends(size_t unit, size_t count, const IsOver& is_over,
+                          const Gather& gather) const {
+    if (after_backward_) gather_for_backward(unit, count, is_over, gather);
   }
 
   // `reshards`: UnitSettings::reshard of the unit.
@@ -80,6 +84,13 @@ class UnitOrder {
   }
 
  private:
+  template <class IsOver, class Gather>
+  void gather_for_backward(size_t from, size_t count, const IsOver& is_over,
+                           const Gather& gather) const {
+    gather_ahead(from, count, -1, [&](size_t next) {
+      if (!is_over(next)) gather(next);
+    });
+  }
   template <class Gather>
   void gather_ahead(size_t from, size_t count, int64_t direction, const Gather& gather) const {
     for (int64_t i = 1; i <= ahead_; ++i) {

@@ -17,6 +17,8 @@ describe("verify", function()
     local hold, all = result.out:match("\n(%d+) of (%d+) cells hold %(%d+ s%)\n$")
     assert.are.equal(hold, all)
     assert.is_true(tonumber(all) > 200)
+    -- Of each model and task as soon as it is known, for runs that take long.
+    assert.matches(("verify: linear%%-tiny regress: %s of %s cells hold, after %%d+ s\n"):format(hold, all), result.err)
   end)
 
   it("answers the three questions about norms on several ranks, by the document's own flags", function()

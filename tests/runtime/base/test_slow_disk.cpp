@@ -61,6 +61,17 @@ TEST(SlowDisk, AReadThatFailsIsAnErrorAndNotTriedForEver) {
               HasSubstr("cannot read: Input/output error"));
 }
 
+TEST(SlowDisk, OneThatTakesNothingMoreIsFull) {
+  const TemporaryFolder folder;
+  FailingDisk full;
+  const DiskScope scope(full);
+  StagedFile file(folder.path() / "file", StagedFile::OnInterrupt::GoOn);
+  full.most_bytes = 0;
+  EXPECT_THAT(text_of_error([&] { file.write("text", 4); }), HasSubstr("No space left on device"));
+  EXPECT_THAT(text_of_error([&] { file.write_at(0, "text", 4); }),
+              HasSubstr("No space left on device"));
+}
+
 // Some disks say only then that there was no room.
 TEST(SlowDisk, AFileThatCannotBeClosedIsNotThere) {
   const TemporaryFolder folder;
