@@ -39,9 +39,8 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             AttentionKind kind, const ScoreRules& rules);
 
 /// The mask of a window for fused attention without has_flash_kernel, made once for all layers:
-/// [G T, T] of `like`'s dtype
-/// and device, G = queries' heads for one key head, 0 where a token is seen and -infinity
-/// elsewhere.
+/// [G T, T] of `like`'s dtype and device, G = queries' heads for one key head, 0 where a token is
+/// seen and -infinity elsewhere.
 at::Tensor window_mask(int64_t tokens, int64_t group, int64_t window, const at::Tensor& like);
 
 /// Heads that LibTorch's flash kernel takes.
