@@ -20,7 +20,7 @@ struct CostDtypes {
   bool fused;  ///< layers are fused kernels (LayerForm::Fused)
 };
 
-/// All per token but for the last.
+/// All per token but for the last four.
 struct ActivationBytes {
   int64_t block = 0;             ///< what one block keeps for backward
   int64_t block_input = 0;       ///< what it keeps when it is recomputed

@@ -24,8 +24,8 @@ bool attends(const PlannedModel& model, const std::vector<BlockGroup>& groups);
 bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup>& groups);
 
 /// Copies of the queries' gradient that the kernel of attention's backward adds up where two passes
-/// must see the same bits: with fewer samples and heads than the GPU has processors several of
-/// these share one, each with its own copy.
+/// must see the same bits: where the GPU has more processors than there are samples times heads,
+/// several of them share one sample's head, each with a copy of its own.
 double ordered_copies(const PlannedModel& model, double samples);
 
 /// Bytes that attention's backward needs beside what it is given and makes, of so many positions. A

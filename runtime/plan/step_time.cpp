@@ -249,8 +249,8 @@ class Simulation {
 
   void micro_batch() {
     program_.begin_phase(situation_.graph ? "graph" : "forward");
-    // Those that stay whole, with what the step before has updated.
-    for (size_t u = 0; first_ && order_.keeps_whole() && u < units_.size(); ++u) gather(u);
+    if (first_ && order_.keeps_whole())  // what the step before has updated
+      for (size_t u = 0; u < units_.size(); ++u) gather(u);
     const size_t count = model_.num_stretches();
     std::vector<bool> first(units_.size(), true);
     for (size_t i = 0; i < count; ++i) {

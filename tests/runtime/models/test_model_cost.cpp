@@ -131,8 +131,8 @@ class HeldActivations : public ::testing::TestWithParam<Held> {
   // Of one block to 1 %: what a sample keeps once (modulations) is left out of the formulas. Of all
   // to 15 %: tiny models have much outside of their blocks that formulas leave out as well.
   static double check(models::LayerForm form, const char* name) {
-    held_bytes(2,
-               form);  // a process's first forward also leaves what stays: work space of libraries
+    // A process's first forward also leaves what stays: work space of libraries.
+    held_bytes(2, form);
     const double of_2 = held_bytes(2, form), of_6 = held_bytes(6, form);
     EXPECT_NEAR((predicted_bytes(6, form) - predicted_bytes(2, form)) / (of_6 - of_2), 1, 0.01)
         << name << ": four blocks keep " << of_6 - of_2;
