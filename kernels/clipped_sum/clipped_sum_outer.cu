@@ -19,8 +19,9 @@ constexpr int kMostOuter = 16;                            // in one launch: a ke
 struct OuterEntry {
   OuterSumProblem problem;
   unsigned first_block;
-  unsigned columns;  // tiles along i
-  bool vectors;      // 16-byte stores
+  unsigned columns;           // tiles along i
+  bool vectors;               // 16-byte stores
+  bool g_vectors, a_vectors;  // 16-byte loads
 };
 struct OuterTable {
   OuterEntry entry[kMostOuter];
@@ -32,21 +33,54 @@ __device__ __forceinline__ float element(const OuterSumProblem& p, const void* d
                     : static_cast<const float*>(data)[at];
 }
 
-// Of samples from `first` on; rows and columns beyond the matrix are zero, and so is a sample of
-// factor 0, whatever its data.
-__device__ void load_samples(const OuterSumProblem& p, const float* factors, int64_t first,
-                             int count, int64_t row, int64_t column, float (*g)[kRows],
-                             float (*a)[kColumns]) {
-  for (int at = threadIdx.x; at < count * kRows; at += kOuterThreads) {
-    const int b = at / kRows, n = at % kRows;
-    const float factor = factors[first + b];
-    const bool real = factor != 0 && row + n < p.in.o;
-    g[b][n] = real ? factor * element(p, p.in.g, (first + b) * p.in.g_sample + row + n) : 0.0f;
+// Eight numbers from an address on 16 bytes.
+__device__ __forceinline__ void load_eight(const OuterSumProblem& p, const void* data, int64_t at,
+                                           float (&to)[8]) {
+  if (p.bfloat16) {
+    const uint4 raw = *reinterpret_cast<const uint4*>(static_cast<const __nv_bfloat16*>(data) + at);
+    const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      to[2 * n] = __uint_as_float(words[n] << 16);
+      to[2 * n + 1] = __uint_as_float(words[n] & 0xffff0000u);
+    }
+  } else {
+    const float4* from = reinterpret_cast<const float4*>(static_cast<const float*>(data) + at);
+    const float4 low = from[0], high = from[1];
+    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
   }
-  for (int at = threadIdx.x; at < count * kColumns; at += kOuterThreads) {
-    const int b = at / kColumns, n = at % kColumns;
-    const bool real = factors[first + b] != 0 && column + n < p.in.i;
-    a[b][n] = real ? element(p, p.in.a, (first + b) * p.in.a_sample + column + n) : 0.0f;
+}
+
+// A tile of samples' numbers from `begin` on, each times its sample's factor if there are factors.
+// Numbers beyond `end` are zero, and so is a sample whose counting factor is 0, whatever its data.
+template <int kWidth, bool kScaled>
+__device__ void load_samples(const OuterSumProblem& p, const void* data, int64_t stride,
+                             bool vectors, const float* factors, int64_t first, int count,
+                             int64_t begin, int64_t end, float (*tile)[kWidth]) {
+  constexpr int kGroups = kWidth / 8;
+#pragma unroll
+  for (int from = 0; from < kSamples * kGroups; from += kOuterThreads) {
+    const int at = from + static_cast<int>(threadIdx.x);
+    const int b = at / kGroups, n = at % kGroups * 8;
+    if (b >= count) break;
+    const float factor = factors[b];
+    const int64_t place = (first + b) * stride + begin + n;
+    float numbers[8] = {};
+    if (factor != 0 && vectors && begin + n + 8 <= end) {
+      load_eight(p, data, place, numbers);
+    } else if (factor != 0) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        if (begin + n + j < end) numbers[j] = element(p, data, place + j);
+    }
+    if constexpr (kScaled) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) numbers[j] = factor != 0 ? factor * numbers[j] : 0.0f;
+    }
+    float4* to = reinterpret_cast<float4*>(&tile[b][n]);
+    to[0] = make_float4(numbers[0], numbers[1], numbers[2], numbers[3]);
+    to[1] = make_float4(numbers[4], numbers[5], numbers[6], numbers[7]);
   }
 }
 
@@ -73,6 +107,7 @@ __global__ void __launch_bounds__(kOuterThreads)
                              bool accumulate) {
   __shared__ __align__(16) float g[kSamples][kRows];
   __shared__ __align__(16) float a[kSamples][kColumns];
+  __shared__ float factor_of[kSamples];
   int which = 0;
   while (which + 1 < table.count && blockIdx.x >= table.entry[which + 1].first_block) ++which;
   const OuterEntry& entry = table.entry[which];
@@ -85,7 +120,13 @@ __global__ void __launch_bounds__(kOuterThreads)
   for (int64_t first = 0; first < p.in.samples; first += kSamples) {
     const int64_t left = p.in.samples - first;
     const int count = left < kSamples ? static_cast<int>(left) : kSamples;
-    load_samples(p, factors, first, count, row, column, g, a);
+    if (static_cast<int>(threadIdx.x) < count)
+      factor_of[threadIdx.x] = factors[first + threadIdx.x];
+    __syncthreads();
+    load_samples<kRows, true>(p, p.in.g, p.in.g_sample, entry.g_vectors, factor_of, first, count,
+                              row, p.in.o, g);
+    load_samples<kColumns, false>(p, p.in.a, p.in.a_sample, entry.a_vectors, factor_of, first,
+                                  count, column, p.in.i, a);
     __syncthreads();
     for (int b = 0; b < count; ++b) {
       const float4 x = *reinterpret_cast<const float4*>(&g[b][my_row]);
@@ -120,8 +161,16 @@ void launch_outer_sum(const OuterSumProblem* problems, int count, const float* f
     for (int n = 0; n < table.count; ++n) {
       const OuterSumProblem& p = problems[done + n];
       const auto columns = static_cast<unsigned>((p.in.i + kColumns - 1) / kColumns);
-      table.entry[n] = {p, blocks, columns,
-                        reinterpret_cast<uintptr_t>(p.out) % 16 == 0 && p.out_row % 4 == 0};
+      const int64_t eight_bytes = p.bfloat16 ? 16 : 32;
+      const auto on_vectors = [&](const void* data, int64_t stride) {
+        return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * eight_bytes / 8 % 16 == 0;
+      };
+      table.entry[n] = {p,
+                        blocks,
+                        columns,
+                        reinterpret_cast<uintptr_t>(p.out) % 16 == 0 && p.out_row % 4 == 0,
+                        on_vectors(p.in.g, p.in.g_sample),
+                        on_vectors(p.in.a, p.in.a_sample)};
       blocks += columns * static_cast<unsigned>((p.in.o + kRows - 1) / kRows);
     }
     clipped_sum_outer_kernel<<<blocks, kOuterThreads, 0, static_cast<cudaStream_t>(cuda_stream)>>>(

@@ -502,6 +502,8 @@ void benchmark() {
   time("split sgd, f32 grad, secret noise", Split, Sgd, Float, None, 0, 1, 1);
   time("split sgd, 2 f16 rows, secret noise", Split, Sgd, None, Half, 2, 1, 1);
   time("split sgd, 4 f16 rows, secret noise", Split, Sgd, None, Half, 4, 1, 1);
+  time("split adamw, 2 f16 rows, secret noise", Split, AdamW, None, Half, 2, 1, 1);
+  time("split adamw, 8 f16 rows, secret noise", Split, AdamW, None, Half, 8, 1, 1);
   time("split adamw, f32 grad, secret noise", Split, AdamW, Float, None, 0, 1, 1);
   time("f32 replace, 2 f16 rows, no noise", Float, Replace, None, Half, 2, 0, 1);
   const double noise_ms = median_ms([&] {

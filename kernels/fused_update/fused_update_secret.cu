@@ -19,15 +19,66 @@ __device__ __forceinline__ Acc noised(Acc sum, Acc radius, float factor, const T
   return on_grid(fma(radius, static_cast<Acc>(factor), sum), table.grid, table.inverse_grid);
 }
 
+// A thread's sums of kept rows, of all groups of a tile: they wait in shared memory, as the draw
+// and the update take all registers.
+template <class Acc>
+struct TileSums {
+  Four<Acc> of_group[4][kTileBlocks];
+};
+
+// Before anything else is loaded, and several rows at a time: one row's loads would not keep memory
+// busy.
+template <Inputs inputs, class Place, class Acc>
+__device__ __forceinline__ void sum_rows(const Part<Acc>& part, int64_t first_group, int lane,
+                                         TileSums<Acc>& sums) {
+  using Gradient = GradientSum<Acc, inputs>;
+  constexpr bool kWhole = std::is_same_v<Place, WholeGroup>;
+  constexpr int kGroups = kWhole ? 4 : 1,
+                kRowsAtOnce = kWhole && inputs == Inputs::FloatRows ? 2 : 4;
+#pragma unroll 1
+  for (int first = 0; first < 4; first += kGroups) {
+    const auto place = [&](int u) {
+      return Place(first_group + (first + u) * kTileBlocks, part.first_element, part.count);
+    };
+    if (!kWhole && place(0).is_empty()) continue;
+    Four<Acc> sum[kGroups] = {};
+#pragma unroll 1
+    for (int b = 0; b < part.num_rows; b += kRowsAtOnce) {
+      decltype(Gradient::first) loaded[kRowsAtOnce][kGroups];
+#pragma unroll
+      for (int r = 0; r < kRowsAtOnce; ++r) {
+        // Beyond the last row the last one again, for a factor that is not used.
+        const int from = min(b + r, part.num_rows - 1);
+#pragma unroll
+        for (int u = 0; u < kGroups; ++u) loaded[r][u] = Gradient::load_row(part, from, place(u));
+      }
+#pragma unroll
+      for (int r = 0; r < kRowsAtOnce; ++r) {
+        const float factor = b + r < part.num_rows ? part.row_factors[b + r] : 0.0f;
+        if (factor == 0.0f) continue;
+#pragma unroll
+        for (int u = 0; u < kGroups; ++u) add_scaled(sum[u], factor, as_four<Acc>(loaded[r][u]));
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kGroups; ++u) sums.of_group[first + u][lane] = sum[u];
+  }
+}
+
 template <class Value, UpdateKind kind, Inputs inputs, class Place, class Acc>
 __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<Acc>& part,
-                                            int64_t tile, int lane) {
+                                            int64_t tile, int lane, TileSums<Acc>* sums) {
   // Groups in flight: moments and doubles take registers.
   constexpr int kUnroll = !std::is_same_v<Place, WholeGroup>                            ? 1
                           : Moments<Value, kind, Acc>::kNumber == 0 && sizeof(Acc) == 4 ? 4
                                                                                         : 2;
   const int64_t first_group = tile * (kTileElements / 4) + lane;
   const auto block = static_cast<uint64_t>(tile * kTileBlocks + lane);
+  bool has_sums = false;
+  if constexpr (kHasRows<inputs>) {
+    has_sums = part.num_rows > 2;
+    if (has_sums) sum_rows<inputs, Place>(part, first_group, lane, *sums);
+  }
   ChaChaWords words;
 #pragma unroll
   for (int row = 0; row < 4; row += kUnroll) {
@@ -40,26 +91,7 @@ __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<
       if (lanes.is_empty()) continue;
       value[u].begin(part, lanes);
       moments[u].begin(part, lanes);
-      gradient[u].begin(part, lanes);
-    }
-    Four<Acc> sums[kUnroll];
-    if constexpr (kHasRows<inputs>) {
-      // Further rows group by group would each wait for memory after the draw.
-      if (part.num_rows > 2) {
-#pragma unroll
-        for (int u = 0; u < kUnroll; ++u) sums[u] = gradient[u].sum_of_two(part);
-#pragma unroll 2
-        for (int b = 2; b < part.num_rows; ++b) {
-#pragma unroll
-          for (int u = 0; u < kUnroll; ++u) {
-            const Place lanes(first_group + (row + u) * kTileBlocks, part.first_element,
-                              part.count);
-            if (lanes.is_empty()) continue;
-            add_row(sums[u], part.row_factors[b],
-                    as_four<Acc>(gradient[u].load_row(part, b, lanes)));
-          }
-        }
-      }
+      if (!has_sums) gradient[u].begin(part, lanes);
     }
     if (row == 0) words = noise_words(table.secret_key, block, table.noise_step, part.parameter);
 #pragma unroll
@@ -68,7 +100,7 @@ __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<
       if (lanes.is_empty()) continue;
       Four<Acc> sum;
       if constexpr (kHasRows<inputs>) {
-        sum = part.num_rows > 2 ? sums[u] : gradient[u].sum_of_two(part);
+        sum = has_sums ? sums->of_group[row + u][lane] : gradient[u].sum_of_two(part);
       } else {
         sum = gradient[u].finish(part, lanes);
       }
@@ -97,16 +129,18 @@ __global__ void __launch_bounds__(kThreads)
   const Part<Acc>& part = part_of_block(table);
   const int64_t first_tile = part.first_element / kTileElements +
                              (static_cast<int64_t>(blockIdx.x) - part.first_block) * kTilesPerBlock;
-  const bool whole =
-      part.vectors && first_tile * kTileElements >= part.first_element &&
-      (first_tile + kTilesPerBlock) * kTileElements <= part.first_element + part.count;
+  __shared__ TileSums<Acc> sums[kHasRows<inputs> ? kThreads / 32 : 1];
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  TileSums<Acc>* own = &sums[kHasRows<inputs> ? warp : 0];
 #pragma unroll 1
   for (int done = warp; done < kTilesPerBlock; done += kThreads / 32) {
+    const int64_t tile = first_tile + done;
+    const bool whole = part.vectors && tile * kTileElements >= part.first_element &&
+                       (tile + 1) * kTileElements <= part.first_element + part.count;
     if (whole) {
-      update_tile<Value, kind, inputs, WholeGroup>(table, part, first_tile + done, lane);
+      update_tile<Value, kind, inputs, WholeGroup>(table, part, tile, lane, own);
     } else {
-      update_tile<Value, kind, inputs, SomeLanes>(table, part, first_tile + done, lane);
+      update_tile<Value, kind, inputs, SomeLanes>(table, part, tile, lane, own);
     }
   }
 }

@@ -81,7 +81,7 @@ GhostSums ghost_norm(const std::vector<GhostGroup>& groups) {
   GhostSums sums{at::empty({layers, B}, first.options().dtype(at::kDouble)),
                  at::empty({layers, B}, first.options().dtype(at::kDouble))};
   std::vector<GhostGroupView> views;
-  int64_t row = 0;
+  int64_t row = 0, by_kernel = 0;
   for (const GhostGroup& group : groups) {
     const auto count = static_cast<int64_t>(group.g.size());
     if (count == 0) continue;
@@ -93,6 +93,7 @@ GhostSums ghost_norm(const std::vector<GhostGroup>& groups) {
         view.g.push_back(operand(group.g[static_cast<size_t>(k)]));
         view.rows.push_back(row + k);
       }
+      by_kernel += count;
     } else {
       if (group.a.numel() > 0) {
         note_fallback("ghost_norm",
@@ -113,8 +114,15 @@ GhostSums ghost_norm(const std::vector<GhostGroup>& groups) {
                                                  : cuda().ghost_norm_mma_workspace_bytes(views, B)},
                                          first.options().dtype(at::kByte));
   const auto launch = hopper ? cuda().launch_ghost_norm_sm90 : cuda().launch_ghost_norm_mma;
-  launch(views, B, sums.value.data_ptr<double>(), sums.magnitude.data_ptr<double>(),
-         workspace.data_ptr(), stream);
+  GhostResults results{sums.value.data_ptr<double>(), sums.magnitude.data_ptr<double>()};
+  if (hopper) {
+    sums.length = at::empty_like(sums.value);
+    sums.spread = at::empty_like(sums.value);
+    results.length = sums.length.data_ptr<double>();
+    results.spread = sums.spread.data_ptr<double>();
+  }
+  launch(views, B, results, workspace.data_ptr(), stream);
+  if (by_kernel < layers) sums.length = sums.spread = at::Tensor();
   return sums;
 }
 

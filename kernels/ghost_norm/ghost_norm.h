@@ -37,6 +37,9 @@ bool ghost_norm_supports(const GhostGroup& group);
 struct GhostSums {
   at::Tensor value;      ///< sum of (a_s . a_t)(g_s . g_t): the squared norm
   at::Tensor magnitude;  ///< the same of absolute values: what value's rounding error scales with
+  /// Where the kernel has found them with the rest (Hopper, all groups), else undefined: bounds on
+  /// position_lengths' lengths and spreads, by Cauchy and Schwarz over T positions.
+  at::Tensor length{}, spread{};
 };
 
 /// On the current stream of the tensors' device; does not wait for it, and can be captured.

@@ -29,10 +29,10 @@ int64_t workspace_bytes(const std::vector<GhostGroupView>& groups, int64_t sampl
                   : ghost_norm_sm90_workspace_bytes(groups, samples);
 }
 
-void launch(const std::vector<GhostGroupView>& groups, int64_t samples, double* value,
-            double* magnitude, void* workspace, void* stream) {
-  (portable ? launch_ghost_norm_mma : launch_ghost_norm_sm90)(groups, samples, value, magnitude,
-                                                              workspace, stream);
+void launch(const std::vector<GhostGroupView>& groups, int64_t samples, const GhostResults& results,
+            void* workspace, void* stream) {
+  (portable ? launch_ghost_norm_mma : launch_ghost_norm_sm90)(groups, samples, results, workspace,
+                                                              stream);
 }
 
 void check(cudaError_t error, const char* what) {
@@ -139,6 +139,7 @@ double dot(const double* x, const double* y, int64_t count) {
 
 struct Sums {
   double value = 0, magnitude = 0;
+  double products = 0, squares = 0;  // over the diagonal: |a_t|^2 |g_t|^2, |a_t|^2 + |g_t|^2
 };
 
 Sums true_sums(const Operand& a, const Operand& g, int64_t b) {
@@ -150,6 +151,10 @@ Sums true_sums(const Operand& a, const Operand& g, int64_t b) {
       sums.value += product;
       sums.magnitude += std::fabs(product);
     }
+    const double a_square = dot(a.row(b, s), a.row(b, s), a.width);
+    const double g_square = dot(g.row(b, s), g.row(b, s), g.width);
+    sums.products += a_square * g_square;
+    sums.squares += a_square + g_square;
   }
   return sums;
 }
@@ -179,6 +184,16 @@ double limit_of(const Group& group, const Operand& g) {
   return 5e-7 + static_cast<double>(group.a.width + g.width) / 16 * 0x1p-24;
 }
 
+// Lengths and spreads are never too small, and at most 1e-4 too large.
+bool bounds_hold(const Sums& want, double positions, double length, double spread) {
+  if (portable) return true;
+  const auto holds = [](double exact, double found) {
+    return found >= exact && found <= 1.0001 * exact + 1e-30;
+  };
+  return holds(std::sqrt(positions * want.products), length) &&
+         holds(positions * want.squares, spread);
+}
+
 // Runs the groups and compares. The sample `spoiled` must come out as NaN, and no other. Errors
 // count in units of the limit; `value_limit`, where given, stands in for value's.
 void run_case(const std::string& name, std::vector<Group>& groups, int64_t spoiled = -1,
@@ -191,12 +206,16 @@ void run_case(const std::string& name, std::vector<Group>& groups, int64_t spoil
   Device<unsigned char> workspace(bytes + kGuard);
   const auto count = static_cast<size_t>(layers * B);
   Device<double> value(count + kGuard), magnitude(count + kGuard);
+  Device<double> length(count + kGuard), spread(count + kGuard);
+  const GhostResults results{value.get(), magnitude.get(), length.get(), spread.get()};
   std::vector<double> first_value, first_magnitude;
   bool same = true, guarded = true;
   for (int repeat = 0; repeat < 3; ++repeat) {
     workspace.poison();
     value.poison();
     magnitude.poison();
+    length.poison();
+    spread.poison();
     cudaStream_t stream;
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     check(cudaDeviceSynchronize(), "before");
@@ -204,7 +223,7 @@ void run_case(const std::string& name, std::vector<Group>& groups, int64_t spoil
       cudaGraph_t graph;
       cudaGraphExec_t executable;
       check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
-      launch(views, B, value.get(), magnitude.get(), workspace.get(), stream);
+      launch(views, B, results, workspace.get(), stream);
       check(cudaStreamEndCapture(stream, &graph), "end of capture");
       check(cudaGraphInstantiate(&executable, graph, 0), "instantiate");
       check(cudaGraphLaunch(executable, stream), "graph launch");
@@ -212,7 +231,7 @@ void run_case(const std::string& name, std::vector<Group>& groups, int64_t spoil
       check(cudaGraphExecDestroy(executable), "destroy");
       check(cudaGraphDestroy(graph), "destroy");
     } else {
-      launch(views, B, value.get(), magnitude.get(), workspace.get(), stream);
+      launch(views, B, results, workspace.get(), stream);
       check(cudaStreamSynchronize(stream), name.c_str());
     }
     check(cudaStreamDestroy(stream), "destroy");
@@ -229,7 +248,10 @@ void run_case(const std::string& name, std::vector<Group>& groups, int64_t spoil
     same &= std::memcmp(first_magnitude.data(), got_magnitude.data(), count * sizeof(double)) == 0;
   }
   double worst = 0, worst_value = 0;  // NaN where a number should be counts as infinite
-  bool spoiled_shows = true;
+  bool spoiled_shows = true, bounded = true;
+  const std::vector<double> got_length = length.take(), got_spread = spread.take();
+  for (size_t i = count; i < count + kGuard; ++i)
+    guarded &= std::isnan(got_length[i]) && std::isnan(got_spread[i]);
   for (size_t n = 0; n < groups.size(); ++n) {
     for (size_t k = 0; k < groups[n].g.size(); ++k) {
       for (int64_t b = 0; b < B; ++b) {
@@ -239,6 +261,8 @@ void run_case(const std::string& name, std::vector<Group>& groups, int64_t spoil
           continue;
         }
         const Sums want = true_sums(groups[n].a, groups[n].g[k], b);
+        bounded &= bounds_hold(want, static_cast<double>(groups[n].a.tokens), got_length[at],
+                               got_spread[at]);
         const double value_error = std::fabs(first_value[at] - want.value) / want.magnitude;
         const double magnitude_error =
             std::fabs(first_magnitude[at] - want.magnitude) / want.magnitude;
@@ -250,12 +274,13 @@ void run_case(const std::string& name, std::vector<Group>& groups, int64_t spoil
       }
     }
   }
-  const bool pass = worst <= 1 && same && guarded && spoiled_shows;
+  const bool pass = worst <= 1 && same && guarded && spoiled_shows && bounded;
   if (!pass) ++failures;
-  std::printf("%s  %-52s value off by %.2e of magnitude; worst error %.2f of its limit%s%s%s\n",
+  std::printf("%s  %-52s value off by %.2e of magnitude; worst error %.2f of its limit%s%s%s%s\n",
               pass ? "PASS" : "FAIL", name.c_str(), worst_value, worst, same ? "" : ", runs differ",
               guarded ? "" : ", wrote past its end",
-              spoiled_shows ? "" : ", NaN in a sample did not show");
+              spoiled_shows ? "" : ", NaN in a sample did not show",
+              bounded ? "" : ", a length or spread is off");
   std::fflush(stdout);
 }
 
@@ -438,10 +463,13 @@ void check_large(const BlockShape& shape) {
   const Block block(shape);
   Device<unsigned char> workspace(static_cast<size_t>(workspace_bytes(block.views, shape.B)));
   Device<double> value(static_cast<size_t>(block.layers * shape.B)),
-      magnitude(static_cast<size_t>(block.layers * shape.B)), want(2);
+      magnitude(static_cast<size_t>(block.layers * shape.B)),
+      length(static_cast<size_t>(block.layers * shape.B)),
+      spread(static_cast<size_t>(block.layers * shape.B)), want(2);
   value.poison();
   magnitude.poison();
-  launch(block.views, shape.B, value.get(), magnitude.get(), workspace.get(), nullptr);
+  launch(block.views, shape.B, {value.get(), magnitude.get(), length.get(), spread.get()},
+         workspace.get(), nullptr);
   const std::vector<double> got = value.take(), got_magnitude = magnitude.take();
   for (const GhostGroupView& group : block.views) {
     for (size_t k = 0; k < group.g.size(); ++k) {
@@ -475,7 +503,10 @@ void time_block(const BlockShape& shape) {
   const Block block(shape);
   Device<unsigned char> workspace(static_cast<size_t>(workspace_bytes(block.views, shape.B)));
   Device<double> value(static_cast<size_t>(block.layers * shape.B)),
-      magnitude(static_cast<size_t>(block.layers * shape.B));
+      magnitude(static_cast<size_t>(block.layers * shape.B)),
+      length(static_cast<size_t>(block.layers * shape.B)),
+      spread(static_cast<size_t>(block.layers * shape.B));
+  const GhostResults results{value.get(), magnitude.get(), length.get(), spread.get()};
   cudaEvent_t start, stop;
   check(cudaEventCreate(&start), "event");
   check(cudaEventCreate(&stop), "event");
@@ -485,7 +516,7 @@ void time_block(const BlockShape& shape) {
   for (int repeat = 0; repeat < 12; ++repeat) {
     check(cudaEventRecord(start), "record");
     for (int i = 0; i < kTogether; ++i) {
-      launch(block.views, shape.B, value.get(), magnitude.get(), workspace.get(), nullptr);
+      launch(block.views, shape.B, results, workspace.get(), nullptr);
     }
     check(cudaEventRecord(stop), "record");
     check(cudaEventSynchronize(stop), "synchronize");

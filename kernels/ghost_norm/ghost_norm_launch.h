@@ -27,15 +27,30 @@ constexpr int64_t kMostGhostLayers = 16;
 /// Bytes of scratch on the device for one call. Nothing in it needs to be set before.
 int64_t ghost_norm_sm90_workspace_bytes(const std::vector<GhostGroupView>& groups, int64_t samples);
 
-/// value and magnitude [rows, samples]: the rows named by the groups are written. On the current
-/// device and the given stream; allocates nothing and waits for nothing, so it can be captured.
-void launch_ghost_norm_sm90(const std::vector<GhostGroupView>& groups, int64_t samples,
-                            double* value, double* magnitude, void* workspace, void* stream);
+/// Each [rows, samples]: the rows named by the groups are written.
+struct GhostResults {
+  double* value = nullptr;
+  double* magnitude = nullptr;
+  /// Of the diagonals, which have the lengths of rows, times 1.00001 and never too small: the root
+  /// of T sum |a_t|^2 |g_t|^2, and T (sum |a_t|^2 + sum |g_t|^2). By Hopper's kernel.
+  double* length = nullptr;
+  double* spread = nullptr;
+};
 
-/// The same for any GPU since Ampere.
+/// On the current device and the given stream; allocates nothing and waits for nothing, so it can
+/// be captured.
+void launch_ghost_norm_sm90(const std::vector<GhostGroupView>& groups, int64_t samples,
+                            const GhostResults& results, void* workspace, void* stream);
+
+/// The same for any GPU since Ampere, without lengths and spreads.
 int64_t ghost_norm_mma_workspace_bytes(const std::vector<GhostGroupView>& groups, int64_t samples);
 void launch_ghost_norm_mma(const std::vector<GhostGroupView>& groups, int64_t samples,
-                           double* value, double* magnitude, void* workspace, void* stream);
+                           const GhostResults& results, void* workspace, void* stream);
+
+/// Sums over a part of a diagonal: of |a_t|^2 |g_t|^2, |a_t|^2 and |g_t|^2.
+struct GhostDiagonal {
+  double products = 0, a = 0, g = 0;
+};
 
 /// A kernel's output for one layer: partial sums (value, magnitude), `per_sample` float pairs for
 /// each sample, one sample after the other.
@@ -43,6 +58,9 @@ struct GhostPartials {
   const float* pairs = nullptr;
   int64_t per_sample = 0, row = 0;
   double gain = 1;  ///< both sums are multiplied by it
+  /// Likewise; null: length and spread are not written.
+  const GhostDiagonal* diagonals = nullptr;
+  int64_t diagonals_per_sample = 0, positions = 0;
 };
 
 /// Compensates for the tensor cores' truncated float32 sums: at most 2^-24 of the sum for every 16
@@ -53,6 +71,6 @@ inline double cut_off_gain(int64_t columns) {
 
 /// Adds the partial sums of each layer and sample in double, in a fixed order.
 void launch_ghost_norm_reduce(const std::vector<GhostPartials>& layers, int64_t samples,
-                              double* value, double* magnitude, void* stream);
+                              const GhostResults& results, void* stream);
 
 }  // namespace moonshard::kernels

@@ -228,8 +228,8 @@ int64_t width_of(const GhostGroupView& group) {
   return width;
 }
 
-void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t samples, double* value,
-                   double* magnitude, float2* pairs, void* stream) {
+void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t samples,
+                   const GhostResults& results, float2* pairs, void* stream) {
   GhostTable table{};
   std::vector<GhostPartials> partials;
   int tensors = 0;
@@ -274,7 +274,7 @@ void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t sam
   ghost_norm_sums_mma_kernel<<<static_cast<unsigned>(tiles), mma::kThreads, kBytes,
                                static_cast<cudaStream_t>(stream)>>>(table);
   check_launch("ghost_norm");
-  launch_ghost_norm_reduce(partials, samples, value, magnitude, stream);
+  launch_ghost_norm_reduce(partials, samples, results, stream);
 }
 
 }  // namespace
@@ -286,7 +286,7 @@ int64_t ghost_norm_mma_workspace_bytes(const std::vector<GhostGroupView>& groups
 }
 
 void launch_ghost_norm_mma(const std::vector<GhostGroupView>& groups, int64_t samples,
-                           double* value, double* magnitude, void* workspace, void* stream) {
+                           const GhostResults& results, void* workspace, void* stream) {
   static_assert(kMostGhostLayers < kMostTensors);
   auto* pairs = static_cast<float2*>(workspace);
   for (auto& batch : ghost_batches(groups, kMostGroups, kMostTensors)) {
@@ -295,7 +295,7 @@ void launch_ghost_norm_mma(const std::vector<GhostGroupView>& groups, int64_t sa
     // Longest first, so that the last to end are short.
     std::stable_sort(batch.begin(), batch.end(),
                      [](auto* x, auto* y) { return width_of(*x) > width_of(*y); });
-    launch_groups(batch, samples, value, magnitude, pairs, stream);
+    launch_groups(batch, samples, results, pairs, stream);
     pairs += batch_pairs;
   }
 }

@@ -17,52 +17,64 @@ struct ReduceTable {
   GhostPartials layer[kMostLayers];
 };
 
-__device__ double2 warp_sum(double2 sum) {
-  for (int lanes = 16; lanes > 0; lanes /= 2) {
-    sum.x += __shfl_xor_sync(0xffffffffu, sum.x, lanes);
-    sum.y += __shfl_xor_sync(0xffffffffu, sum.y, lanes);
-  }
-  return sum;
-}
+constexpr int kSums = 5;  // value, magnitude; the diagonal's three
+constexpr double kRoundUp = 1.00001;
 
 // A block per (sample, layer).
 __global__ void __launch_bounds__(kThreads)
     ghost_norm_reduce_kernel(const __grid_constant__ ReduceTable table, int64_t samples,
-                             double* value, double* magnitude) {
+                             const GhostResults results) {
   const GhostPartials& layer = table.layer[blockIdx.y];
-  const auto* pairs =
-      reinterpret_cast<const float2*>(layer.pairs) + int64_t{blockIdx.x} * layer.per_sample;
-  double2 sum{0, 0};
+  const int64_t sample = blockIdx.x;
+  const auto* pairs = reinterpret_cast<const float2*>(layer.pairs) + sample * layer.per_sample;
+  double sum[kSums] = {};
   for (int64_t i = threadIdx.x; i < layer.per_sample; i += kThreads) {
     const float2 pair = pairs[i];
-    sum.x += pair.x;
-    sum.y += pair.y;
+    sum[0] += pair.x;
+    sum[1] += pair.y;
   }
-  __shared__ double2 of_warp[kThreads / 32];
-  sum = warp_sum(sum);
-  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = sum;
+  if (layer.diagonals != nullptr) {
+    const GhostDiagonal* parts = layer.diagonals + sample * layer.diagonals_per_sample;
+    for (int64_t i = threadIdx.x; i < layer.diagonals_per_sample; i += kThreads) {
+      const GhostDiagonal part = parts[i];
+      sum[2] += part.products;
+      sum[3] += part.a;
+      sum[4] += part.g;
+    }
+  }
+  __shared__ double of_warp[kThreads / 32][kSums];
+#pragma unroll
+  for (int n = 0; n < kSums; ++n) {
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+      sum[n] += __shfl_xor_sync(0xffffffffu, sum[n], lanes);
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32][n] = sum[n];
+  }
   __syncthreads();
   if (threadIdx.x != 0) return;
-  double2 total = of_warp[0];
   for (int warp = 1; warp < kThreads / 32; ++warp) {
-    total.x += of_warp[warp].x;
-    total.y += of_warp[warp].y;
+#pragma unroll
+    for (int n = 0; n < kSums; ++n) sum[n] += of_warp[warp][n];
   }
-  value[layer.row * samples + blockIdx.x] = layer.gain * total.x;
-  magnitude[layer.row * samples + blockIdx.x] = layer.gain * total.y;
+  const int64_t at = layer.row * samples + sample;
+  results.value[at] = layer.gain * sum[0];
+  results.magnitude[at] = layer.gain * sum[1];
+  if (layer.diagonals == nullptr) return;
+  const double counted = static_cast<double>(layer.positions) * layer.gain;
+  results.length[at] = sqrt(counted * sum[2]) * kRoundUp;
+  results.spread[at] = counted * (sum[3] + sum[4]) * kRoundUp;
 }
 
 }  // namespace
 
 void launch_ghost_norm_reduce(const std::vector<GhostPartials>& layers, int64_t samples,
-                              double* value, double* magnitude, void* stream) {
+                              const GhostResults& results, void* stream) {
   for (size_t done = 0; done < layers.size(); done += kMostLayers) {
     const size_t count = std::min<size_t>(kMostLayers, layers.size() - done);
     ReduceTable table{};
     std::copy_n(layers.begin() + static_cast<int64_t>(done), count, table.layer);
     const dim3 grid(static_cast<unsigned>(samples), static_cast<unsigned>(count));
     ghost_norm_reduce_kernel<<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        table, samples, value, magnitude);
+        table, samples, results);
   }
   check_launch("ghost_norm_reduce");
 }

@@ -4,7 +4,8 @@
 // Clusters of two blocks; in each block one warpgroup fetches (one thread of it, by the bulk tensor
 // copy engine) and two multiply. For a 128 x 128 tile (s, t) of the position pairs they form a a^T
 // over the input's width in one set of accumulators, keep it, form g g^T of each layer of the group
-// in a second set, multiply the two elementwise and store one sum per warp. Neither matrix ever
+// in a second set, multiply the two elementwise and store one sum per warp. Tiles on the diagonal
+// have the lengths of rows, too: one sum more of each. Neither matrix ever
 // leaves the registers. 64 + 64 float32 accumulators a thread; bfloat16 would halve them, but a
 // norm from a rounded Gram matrix is wrong by 1e-4 of what cancels.
 //
@@ -28,6 +29,7 @@
 #include "kernels/ghost_norm/ghost_norm_launch.h"
 #include "kernels/ghost_norm/ghost_norm_schedule.h"
 #include "kernels/ghost_norm/ghost_norm_tiles.h"
+#include "kernels/position_lengths/bounded_square.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -72,7 +74,7 @@ struct GroupWork {
   GhostTileGrid grid;
   int first_map = 0;  // of a; the layers' maps follow
   int layers = 0;
-  int64_t first_pair = 0;  // in the workspace
+  int64_t first_pair = 0, first_diagonal = 0;  // in the workspace
 };
 
 // Everything a launch needs, as a kernel parameter: nothing is uploaded.
@@ -82,6 +84,7 @@ struct GhostWork {
   GroupWork group[kMostGroups];
   int groups, items;
   float2* pairs;
+  GhostDiagonal* diagonals;
   bool listed;
   uint16_t first[kMostClusters + 1];
   uint16_t item[kMostListed];
@@ -200,6 +203,38 @@ __device__ float2 warp_sums(const Accumulators& x, const Accumulators& y) {
   return sum;
 }
 
+// Squared lengths of rows are what the multiplying unit's sums have, and the products below the
+// range of float32 that it has lost. A row of which nothing is left is zero, or lost in the norm,
+// too, which the spread makes up for.
+__device__ __forceinline__ double with_lost(float square, double lost) {
+  return square == 0.0f ? 0.0 : static_cast<double>(square) + lost;
+}
+
+// The warp's part of a diagonal tile; `a_lost`, `g_lost`: per row.
+template <class Accumulators>
+__device__ GhostDiagonal warp_diagonal(const Accumulators& a_gram, const Accumulators& g_gram,
+                                       double a_lost, double g_lost, int thread) {
+  TiledMma mma;
+  const Tensor places =
+      mma.get_slice(thread).partition_C(make_identity_tensor(Shape<Int<kTile>, Int<kTile>>{}));
+  GhostDiagonal sum;
+  CUTLASS_PRAGMA_UNROLL
+  for (int i = 0; i < size(a_gram); ++i) {
+    if (get<0>(places(i)) != get<1>(places(i))) continue;
+    const double a = with_lost(a_gram(i), a_lost), g = with_lost(g_gram(i), g_lost);
+    sum.products += a * g;
+    sum.a += a;
+    sum.g += g;
+  }
+  CUTLASS_PRAGMA_UNROLL
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    sum.products += __shfl_xor_sync(0xffffffffu, sum.products, lanes);
+    sum.a += __shfl_xor_sync(0xffffffffu, sum.a, lanes);
+    sum.g += __shfl_xor_sync(0xffffffffu, sum.g, lanes);
+  }
+  return sum;
+}
+
 __global__ void __launch_bounds__(kThreads, 1)
     ghost_norm_sums_sm90_kernel(const __grid_constant__ GhostWork work) {
   extern __shared__ __align__(1024) char memory[];
@@ -255,6 +290,15 @@ __global__ void __launch_bounds__(kThreads, 1)
                   (int64_t{k} * group.grid.samples + tile.sample) * tiles + tile.slot;
               work.pairs[group.first_pair + slot * kWarps + consumer / 32] =
                   make_float2(times * sum.x, times * sum.y);
+            }
+            if (tile.row != tile.column) continue;
+            const auto lost = [&](int map) { return kLostProducts * kDepth * work.blocks[map]; };
+            const GhostDiagonal diagonal = warp_diagonal(a_gram, g_gram, lost(group.first_map),
+                                                         lost(group.first_map + 1 + k), consumer);
+            if (consumer % 32 == 0 && tile.real) {
+              const int64_t slot =
+                  (int64_t{k} * group.grid.samples + tile.sample) * group.grid.n + tile.row;
+              work.diagonals[group.first_diagonal + slot * kWarps + consumer / 32] = diagonal;
             }
           }
         });
@@ -363,13 +407,31 @@ int64_t pairs_per_sample(const GhostGroupView& group, int64_t samples) {
   return int64_t{grid_of(group, samples).tiles()} * kWarps;
 }
 
-void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t samples, double* value,
-                   double* magnitude, float2* pairs, void* stream) {
+int64_t diagonals_per_sample(const GhostGroupView& group, int64_t samples) {
+  return int64_t{grid_of(group, samples).n} * kWarps;
+}
+
+// Of one group, for all samples.
+int64_t workspace_of(const GhostGroupView& group, int64_t samples) {
+  const int64_t of_sample =
+      pairs_per_sample(group, samples) * static_cast<int64_t>(sizeof(float2)) +
+      diagonals_per_sample(group, samples) * static_cast<int64_t>(sizeof(GhostDiagonal));
+  return static_cast<int64_t>(group.g.size()) * samples * of_sample;
+}
+
+void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t samples,
+                   const GhostResults& results, unsigned char* workspace, void* stream) {
   GhostWork work{};
   std::vector<GhostPartials> partials;
   std::vector<int64_t> costs, counts;
   int maps = 0;
-  int64_t next_pair = 0;
+  int64_t next_pair = 0, next_diagonal = 0;
+  for (const GhostGroupView* group : groups)
+    next_pair +=
+        static_cast<int64_t>(group->g.size()) * samples * pairs_per_sample(*group, samples);
+  auto* pairs = reinterpret_cast<float2*>(workspace);
+  auto* diagonals = reinterpret_cast<GhostDiagonal*>(pairs + next_pair);  // behind all pairs
+  next_pair = 0;
   for (const GhostGroupView* group : groups) {
     GroupWork& entry = work.group[work.groups++];
     entry.first_item = work.items;
@@ -377,6 +439,7 @@ void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t sam
     entry.first_map = maps;
     entry.layers = static_cast<int>(group->g.size());
     entry.first_pair = next_pair;
+    entry.first_diagonal = next_diagonal;
     work.items += entry.grid.items();
     costs.push_back(cost_of(*group));
     counts.push_back(entry.grid.items());
@@ -386,14 +449,18 @@ void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t sam
     };
     add_map(group->a);
     const int64_t per_sample = pairs_per_sample(*group, samples);
+    const int64_t diagonal = diagonals_per_sample(*group, samples);
     for (size_t k = 0; k < group->g.size(); ++k) {
       add_map(group->g[k]);
       partials.push_back({reinterpret_cast<const float*>(pairs + next_pair), per_sample,
-                          group->rows[k], cut_off_gain(group->a.width + group->g[k].width)});
+                          group->rows[k], cut_off_gain(group->a.width + group->g[k].width),
+                          diagonals + next_diagonal, diagonal, group->tokens});
       next_pair += per_sample * samples;
+      next_diagonal += diagonal * samples;
     }
   }
   work.pairs = pairs;
+  work.diagonals = diagonals;
   const int clusters = std::min(resident_clusters(), work.items);
   work.listed = work.items <= kMostListed;
   if (work.listed) {
@@ -414,34 +481,27 @@ void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t sam
   config.numAttrs = 1;
   check_cuda(cudaLaunchKernelEx(&config, ghost_norm_sums_sm90_kernel, work), "launch");
   check_launch("ghost_norm");
-  launch_ghost_norm_reduce(partials, samples, value, magnitude, stream);
+  launch_ghost_norm_reduce(partials, samples, results, stream);
 }
 
 }  // namespace
 
 int64_t ghost_norm_sm90_workspace_bytes(const std::vector<GhostGroupView>& groups,
                                         int64_t samples) {
-  int64_t pairs = 0;
-  for (const GhostGroupView& group : groups) {
-    pairs += static_cast<int64_t>(group.g.size()) * samples * pairs_per_sample(group, samples);
-  }
-  return pairs * static_cast<int64_t>(sizeof(float2));
+  int64_t bytes = 0;
+  for (const GhostGroupView& group : groups) bytes += workspace_of(group, samples);
+  return bytes;
 }
 
 void launch_ghost_norm_sm90(const std::vector<GhostGroupView>& groups, int64_t samples,
-                            double* value, double* magnitude, void* workspace, void* stream) {
-  auto* pairs = static_cast<float2*>(workspace);
+                            const GhostResults& results, void* workspace, void* stream) {
+  auto* room = static_cast<unsigned char*>(workspace);
   for (auto& batch : ghost_batches(groups, kMostGroups, kMostMaps)) {
-    int64_t batch_pairs = 0;
-    for (const GhostGroupView* group : batch) {
-      batch_pairs +=
-          static_cast<int64_t>(group->g.size()) * samples * pairs_per_sample(*group, samples);
-    }
     // Longest first, so that the last to end are short.
     std::stable_sort(batch.begin(), batch.end(),
                      [](auto* x, auto* y) { return cost_of(*x) > cost_of(*y); });
-    launch_groups(batch, samples, value, magnitude, pairs, stream);
-    pairs += batch_pairs;
+    launch_groups(batch, samples, results, room, stream);
+    for (const GhostGroupView* group : batch) room += workspace_of(*group, samples);
   }
 }
 

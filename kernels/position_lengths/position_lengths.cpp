@@ -54,10 +54,15 @@ struct LengthTables {
   std::vector<LengthPair> pairs;
   at::Tensor scratch;
 
-  // Problems [first, last), few enough.
-  LengthTables(const std::vector<SampleProblem>& problems, int64_t first, int64_t last) {
+  // Problems [first, last), few enough. Of those whose lengths are known, no rows.
+  LengthTables(const std::vector<SampleProblem>& problems, int64_t first, int64_t last,
+               const std::vector<FoundSquares>& found = {}) {
     for (int64_t n = first; n < last; ++n) {
       const SampleProblem& problem = problems[static_cast<size_t>(n)];
+      if (!found.empty() && found[static_cast<size_t>(n)].length.defined()) {
+        pairs.push_back({kNoRows, kNoRows});
+        continue;
+      }
       const int a = number_of(rows, problem.a);
       pairs.push_back({a, number_of(rows, problem.g)});
     }
@@ -87,6 +92,10 @@ SquareTerm term_of(const SampleProblem& problem, const FoundSquares& found) {
   if (found.source == NormSource::Gram) {
     term.magnitude = found.magnitude.data_ptr<double>();
     term.underflow = kLostProducts * static_cast<double>(width);
+    if (found.length.defined()) {
+      term.length = found.length.data_ptr<double>();
+      term.spread = found.spread.data_ptr<double>();
+    }
   } else {
     term.gain = cut_off_squares(problem.a.size(1));
   }
@@ -101,7 +110,9 @@ void check_found(const SampleProblem& problem, const FoundSquares& found) {
   const bool right =
       found.source == NormSource::OnePosition
           ? problem.a.size(1) == 1
-          : fits(found.value) && (found.source == NormSource::Gradient || fits(found.magnitude));
+          : fits(found.value) && (found.source == NormSource::Gradient || fits(found.magnitude)) &&
+                (!found.length.defined() ||
+                 (found.source == NormSource::Gram && fits(found.length) && fits(found.spread)));
   MS_CHECK(right,
            "bounded_squares: expected one position, or squares in float64 [{}] on {} (of Gram "
            "matrices with magnitudes), got {} positions and {}",
@@ -158,12 +169,12 @@ at::Tensor bounded_squares(const std::vector<SampleProblem>& problems,
   for_runs(
       problems,
       [&](int64_t first, int64_t last) {
-        const LengthTables tables(problems, first, last);
+        const LengthTables tables(problems, first, last, found);
         std::vector<SquareTerm> terms;
         for (auto n = static_cast<size_t>(first); n < static_cast<size_t>(last); ++n)
           terms.push_back(term_of(problems[n], found[n]));
         cuda().launch_bounded_squares(tables.rows.data(), tables.num_rows(), tables.pairs.data(),
-                                      terms.data(), tables.num_pairs(),
+                                      terms.data(), tables.num_pairs(), samples,
                                       tables.scratch.data_ptr<double>(),
                                       squares[first].data_ptr<double>(), stream_of(squares));
       },

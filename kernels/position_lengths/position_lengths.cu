@@ -217,9 +217,12 @@ __global__ void __launch_bounds__(kThreads)
     square = sum.products * sum.products;
     return;
   }
-  square = bounded_square(term, term.value[sample],
-                          term.source == NormSource::Gram ? term.magnitude[sample] : 0,
-                          sum.products * kRoundUp, (sum.a * sum.a + sum.g * sum.g) * kRoundUp);
+  const bool known = term.length != nullptr;
+  const double length = known ? term.length[sample] : sum.products * kRoundUp;
+  const double spread = known ? term.spread[sample] : (sum.a * sum.a + sum.g * sum.g) * kRoundUp;
+  square =
+      bounded_square(term, term.value[sample],
+                     term.source == NormSource::Gram ? term.magnitude[sample] : 0, length, spread);
 }
 
 __global__ void keep_scales_kernel(const double* lengths, float* scales, int64_t count) {
@@ -245,17 +248,19 @@ PairTable launch_rows(const LengthRows* rows, int num_rows, const LengthPair* pa
   }
   PairTable sums{};
   for (int n = 0; n < num_pairs; ++n) {
+    if (pairs[n].a == kNoRows) continue;  // no positions
     const RowSet &a = table.set[pairs[n].a], &g = table.set[pairs[n].g];
     sums.pair[n] = {a.first_row, g.first_row, a.rows.positions};
   }
+  if (blocks == 0) return sums;
   position_lengths_rows_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(table,
                                                                                        scratch);
   check_launch("position_lengths");
   return sums;
 }
 
-dim3 pair_grid(const LengthRows* rows, const LengthPair* pairs, int num_pairs) {
-  return dim3(static_cast<unsigned>(rows[pairs[0].a].samples), static_cast<unsigned>(num_pairs));
+dim3 pair_grid(int64_t samples, int num_pairs) {
+  return dim3(static_cast<unsigned>(samples), static_cast<unsigned>(num_pairs));
 }
 
 }  // namespace
@@ -265,19 +270,19 @@ void launch_position_lengths(const LengthRows* rows, int num_rows, const LengthP
                              void* cuda_stream) {
   const auto stream = static_cast<cudaStream_t>(cuda_stream);
   const PairTable sums = launch_rows(rows, num_rows, pairs, num_pairs, scratch, stream);
-  const dim3 grid = pair_grid(rows, pairs, num_pairs);
+  const dim3 grid = pair_grid(rows[pairs[0].a].samples, num_pairs);
   position_lengths_add_kernel<<<grid, kThreads, 0, stream>>>(sums, scratch, lengths, spreads);
   check_launch("position_lengths");
 }
 
 void launch_bounded_squares(const LengthRows* rows, int num_rows, const LengthPair* pairs,
-                            const SquareTerm* terms, int num_pairs, double* scratch,
-                            double* squares, void* cuda_stream) {
+                            const SquareTerm* terms, int num_pairs, int64_t samples,
+                            double* scratch, double* squares, void* cuda_stream) {
   const auto stream = static_cast<cudaStream_t>(cuda_stream);
   const PairTable sums = launch_rows(rows, num_rows, pairs, num_pairs, scratch, stream);
   TermTable table{};
   for (int n = 0; n < num_pairs; ++n) table.term[n] = terms[n];
-  const dim3 grid = pair_grid(rows, pairs, num_pairs);
+  const dim3 grid = pair_grid(samples, num_pairs);
   bounded_squares_kernel<<<grid, kThreads, 0, stream>>>(sums, table, scratch, squares);
   check_launch("bounded_squares");
 }

@@ -31,6 +31,9 @@ struct FoundSquares {
   NormSource source = NormSource::OnePosition;
   at::Tensor value;      ///< [B] double, contiguous; undefined for one position
   at::Tensor magnitude;  ///< [B]; of Gram matrices: the sum of absolute values
+  /// [B] each, or undefined: bounds on what position_lengths gives, for Gram matrices. Rows are
+  /// then not read.
+  at::Tensor length{}, spread{};
 };
 
 /// Squared norms [n, B] in double that are never too small: those that were found by ghost_norm

@@ -15,7 +15,7 @@ struct LengthRows {
 
 /// L = sum over positions of the product of two row sets' lengths.
 struct LengthPair {
-  int a = 0, g = 0;  ///< indices of the row sets
+  int a = 0, g = 0;  ///< indices of the row sets; kNoRows: the lengths are known
 };
 
 /// How the squared norm of a pair was found; that decides its margin (norm_margins.h).
@@ -25,12 +25,17 @@ enum class NormSource {
   OnePosition  ///< one outer product: its squared norm is that of the two rows, multiplied
 };
 
+constexpr int kNoRows = -1;
+
 struct SquareTerm {
   NormSource source = NormSource::OnePosition;
   const double* value = nullptr;      ///< [samples]; not of OnePosition
   const double* magnitude = nullptr;  ///< [samples]; of Gram
   double gain = 1;                    ///< value is multiplied by it; of Gradient
   double underflow = 0;               ///< times the spread: lost products; of Gram
+  /// [samples], or null: bounds that are known, so that no rows are read.
+  const double* length = nullptr;
+  const double* spread = nullptr;
 };
 
 // Launch limits: tables are kernel parameters.
@@ -46,8 +51,8 @@ void launch_position_lengths(const LengthRows* rows, int num_rows, const LengthP
 /// squares [pairs, samples] in double, never too small: what `terms` has, one per pair, with the
 /// margin that the lengths of the pair's rows ask for. scratch as above.
 void launch_bounded_squares(const LengthRows* rows, int num_rows, const LengthPair* pairs,
-                            const SquareTerm* terms, int num_pairs, double* scratch,
-                            double* squares, void* cuda_stream);
+                            const SquareTerm* terms, int num_pairs, int64_t samples,
+                            double* scratch, double* squares, void* cuda_stream);
 
 void launch_keep_scales(const double* lengths, float* scales, int64_t count, void* cuda_stream);
 

@@ -24,8 +24,9 @@ at::Tensor bounded_squares_ref(const SampleProblem& problem, const FoundSquares&
     const auto squares = [](const at::Tensor& x) { return x.to(at::kDouble).square().sum({1, 2}); };
     return squares(a) * squares(g);
   }
-  at::Tensor spreads;
-  const at::Tensor lengths = position_lengths_ref(problem, &spreads);
+  at::Tensor spreads = found.spread;
+  const at::Tensor lengths =
+      found.length.defined() ? found.length : position_lengths_ref(problem, &spreads);
   const at::Tensor squares = found.source == NormSource::Gram
                                  ? bounded_gram(found.value, found.magnitude) +
                                        gram_underflow(spreads, std::max(a.size(2), g.size(2)))

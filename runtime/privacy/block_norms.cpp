@@ -83,8 +83,11 @@ at::Tensor bounded_norms(const std::vector<LinearTask>& tasks, const Sorted& whi
     const kernels::GhostSums sums = kernels::ghost_norm(which.groups);
     for (size_t n = 0; n < which.ghost.size(); ++n) {
       const auto row = static_cast<int64_t>(n);
-      found[static_cast<size_t>(which.ghost[n])] = {kernels::NormSource::Gram, sums.value[row],
-                                                    sums.magnitude[row]};
+      kernels::FoundSquares& own = found[static_cast<size_t>(which.ghost[n])];
+      own = {kernels::NormSource::Gram, sums.value[row], sums.magnitude[row]};
+      if (!sums.length.defined()) continue;
+      own.length = sums.length[row];
+      own.spread = sums.spread[row];
     }
   }
   if (!which.flash.empty()) {

@@ -14,8 +14,8 @@ double operations_per_byte(const LayerShape& shape) {
 }
 
 // The fused kernels, beside cuBLAS's weight gradient = 1 per operation (kernels/*/*_lab.cu): the
-// Gram products of a block in one launch, lower triangles only; gradients that are kept or not. The
-// operands' lengths (position_lengths) are read for each of them.
+// Gram products of a block in one launch, lower triangles only; gradients that are kept or not,
+// which read the operands once more for their lengths (position_lengths).
 constexpr double kGhostKernel = 1.08, kFlashKernel = 1.0, kSumKernel = 1.02, kKeepKernel = 1.03;
 
 // Positions of a Gram kernel's tile; those on the diagonal are computed whole.

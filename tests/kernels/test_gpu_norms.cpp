@@ -6,6 +6,7 @@
 #include "kernels/common/choice.h"
 #include "kernels/embedding_norm/embedding_norm.h"
 #include "kernels/ghost_norm/ghost_norm.h"
+#include "kernels/position_lengths/position_lengths.h"
 #include "tests/kernels/on_gpu.h"
 
 namespace moonshard::kernels {
@@ -43,6 +44,35 @@ TEST_F(GpuNorms, GhostSumsEqualTheReferenceInDouble) {
   EXPECT_LT(((got.magnitude - want.magnitude) / want.magnitude).abs().max().item<double>(), 3e-6);
   const GhostSums again = ghost_norm(groups);
   EXPECT_TRUE(again.value.slice(0, 0, 4).equal(got.value.slice(0, 0, 4)));
+}
+
+TEST_F(GpuNorms, DiagonalsBoundTheLengthsOfRows) {
+  at::Tensor g = random_on_gpu({3, 300, 48}), padded = random_on_gpu({3, 129, 8});
+  padded.narrow(1, 7, 100).zero_();
+  const std::vector<GhostGroup> groups{{random_on_gpu({3, 300, 1360}), {g, g * 1e-12}},
+                                       {random_on_gpu({3, 129, 64}), {padded}}};
+  const GhostSums sums = ghost_norm(groups);
+  if (variant_of("ghost_norm", g) != Variant::Hopper) {
+    EXPECT_FALSE(sums.length.defined());
+    GTEST_SKIP() << "Hopper's kernel alone has lengths";
+  }
+  int64_t row = 0;
+  for (const GhostGroup& group : groups) {
+    for (const at::Tensor& layer : group.g) {
+      at::Tensor spread;
+      const at::Tensor length = position_lengths_ref({group.a, layer}, &spread);
+      // Rows of much the same length: the bounds are close. Padding costs them a factor.
+      EXPECT_TRUE(sums.length[row].ge(length / 1.00002).all().item<bool>()) << row;
+      EXPECT_TRUE(sums.spread[row].ge(spread / 1.00002).all().item<bool>()) << row;
+      const double most = row == 2 ? 3 : 1.05;
+      EXPECT_TRUE(sums.length[row].le(length * most).all().item<bool>()) << row;
+      EXPECT_TRUE(sums.spread[row].le(spread * most * most).all().item<bool>()) << row;
+      ++row;
+    }
+  }
+  // A group that the reference takes leaves none.
+  EXPECT_FALSE(ghost_norm({groups[0], {random_on_gpu({3, 40, 20}), {random_on_gpu({3, 40, 24})}}})
+                   .length.defined());
 }
 
 TEST_F(GpuNorms, EmbeddingSumsEqualTheReferenceInDouble) {

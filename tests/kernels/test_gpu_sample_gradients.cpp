@@ -7,6 +7,7 @@
 #include "kernels/common/choice.h"
 #include "kernels/flash_norm/flash_norm.h"
 #include "kernels/position_lengths/position_lengths.h"
+#include "runtime/base/check.h"
 #include "tests/kernels/on_gpu.h"
 
 namespace moonshard::kernels {
@@ -134,6 +135,31 @@ TEST_F(GpuSampleGradients, BoundedSquaresEqualTheReference) {
     for (const int64_t one : {1, 3})
       EXPECT_LT(worst(squares[one] / wanted[one], at::ones_like(squares[one])), 1e-13);
   }
+}
+
+TEST_F(GpuSampleGradients, KnownLengthsStandInForRows) {
+  const std::vector<SampleProblem> list = {problem(5, 100, 136, 264, at::kBFloat16),
+                                           problem(5, 1, 1152, 6912, at::kBFloat16),
+                                           problem(5, 65, 512, 24, at::kBFloat16)};
+  const auto on = at::TensorOptions(at::kCUDA).dtype(at::kDouble);
+  const at::Tensor value = at::tensor({1.0, 5.0, 1e-12, 0.0, 3.0}).to(on), magnitude = value * 2;
+  at::Tensor spreads;
+  const at::Tensor lengths = position_lengths(list, &spreads);
+  std::vector<FoundSquares> found = {
+      {NormSource::Gram, value, magnitude}, {}, {NormSource::Gradient, value, {}}};
+  const at::Tensor by_rows = bounded_squares(list, found);
+  found[0].length = lengths[0];
+  found[0].spread = spreads[0];
+  EXPECT_TRUE(bounded_squares(list, found).equal(by_rows));
+  // Nothing but what is known: no rows at all. And a length of ten times as much counts.
+  found[0].length = lengths[0] * 10;
+  const at::Tensor longer = bounded_squares({list[0]}, {found[0]})[0];
+  EXPECT_TRUE(longer.gt(by_rows[0]).all().item<bool>());
+  const ReferenceOnly reference;
+  EXPECT_LT(worst(longer / bounded_squares({list[0]}, {found[0]})[0], at::ones_like(longer)),
+            1e-12);
+  found[2].length = lengths[2];
+  EXPECT_THROW(bounded_squares(list, found), UsageError);  // of gradients they are exact
 }
 
 TEST_F(GpuSampleGradients, LengthsAndScalesEqualTheReference) {
