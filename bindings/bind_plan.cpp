@@ -73,10 +73,7 @@ void bind_plan(sol::table native) {
            const auto world = comm::this_world();
            for (const plan::CollectiveRate& rate : plan::measure_collectives(
                     *world, resolve_device(args.text(1, "device")), args.number(2, "seconds")))
-             list.push_back({{"operation", rate.operation},
-                             {"ranks", rate.ranks},
-                             {"bytes", rate.bytes},
-                             {"seconds", rate.seconds}});
+             list.push_back(plan::to_json(rate));
            return list;
          });
   define(table, "plan", "calibrate", "(device, seconds) -> profile",

@@ -34,6 +34,7 @@
   X(launch_cross_entropy_forward)    \
   X(launch_cross_entropy_backward)   \
   X(launch_delay)                    \
+  X(launch_transfer)                 \
   X(embedding_norm_workspace_bytes)  \
   X(launch_embedding_norm)           \
   X(launch_embedding_sum)            \

@@ -42,5 +42,8 @@ void launch_rotary(const Rotary& p, void* stream);
 
 /// A kernel of one thread that sleeps.
 void launch_delay(double microseconds, void* cuda_stream);
+/// The same until a transfer through the device's port has ended: transfers of all streams take
+/// turns at it.
+void launch_transfer(double port_us, double latency_us, void* cuda_stream);
 
 }  // namespace moonshard::kernels

@@ -12,4 +12,8 @@ void delay_stream(double microseconds, void* cuda_stream) {
   cuda().launch_delay(microseconds, cuda_stream);
 }
 
+void transfer_on_stream(double port_us, double latency_us, void* cuda_stream) {
+  cuda().launch_transfer(port_us, latency_us, cuda_stream);
+}
+
 }  // namespace moonshard::kernels

@@ -7,35 +7,73 @@
 namespace moonshard::kernels {
 namespace {
 
-__global__ void delay_kernel(uint64_t nanoseconds) {
-  uint64_t start, now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+__device__ uint64_t nanoseconds_now() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+__device__ void sleep_until(uint64_t end) {
   do {
     __nanosleep(500);
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  } while (now - start < nanoseconds);
+  } while (nanoseconds_now() < end);
+}
+
+__global__ void delay_kernel(uint64_t nanoseconds) {
+  sleep_until(nanoseconds_now() + nanoseconds);
+}
+
+// When this device's port is free. Whose turn it is shows on the device, when a transfer is ready:
+// in the host's order one that waits for its tensor would keep others from an idle port.
+__device__ unsigned long long port_is_free_at = 0;
+
+__global__ void transfer_kernel(uint64_t port_ns, uint64_t latency_ns) {
+  const uint64_t now = nanoseconds_now();
+  unsigned long long seen = atomicAdd(&port_is_free_at, 0ULL), taken, end;
+  do {
+    taken = seen;
+    end = (taken > now ? taken : now) + port_ns;
+    seen = atomicCAS(&port_is_free_at, taken, end);
+  } while (seen != taken);
+  sleep_until(end + latency_ns);
 }
 
 // An SM divides its memory into cache and shared memory for all blocks that it has: one that waits
 // under another division would keep blocks of matrix products, which use nearly all of it, away.
-void leave_shared_memory() {
-  static const cudaError_t told = cudaFuncSetAttribute(
-      delay_kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-  if (told != cudaSuccess) cudaGetLastError();  // a wish, no more
+void leave_shared_memory(const void* kernel) {
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                           cudaSharedmemCarveoutMaxShared) != cudaSuccess)
+    cudaGetLastError();  // a wish, no more
+}
+
+void check_launch() {
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess) {
+    throw std::runtime_error(std::string("delay: launch failed: ") + cudaGetErrorName(error) +
+                             ": " + cudaGetErrorString(error));
+  }
+}
+
+uint64_t in_nanoseconds(double microseconds) {
+  return static_cast<uint64_t>(microseconds * 1000);
 }
 
 }  // namespace
 
 void launch_delay(double microseconds, void* cuda_stream) {
   if (microseconds <= 0) return;
-  leave_shared_memory();
-  delay_kernel<<<1, 1, 0, static_cast<cudaStream_t>(cuda_stream)>>>(
-      static_cast<uint64_t>(microseconds * 1000));
-  const cudaError_t error = cudaGetLastError();
-  if (error != cudaSuccess) {
-    throw std::runtime_error(std::string("delay: launch failed: ") + cudaGetErrorName(error) +
-                             ": " + cudaGetErrorString(error));
-  }
+  [[maybe_unused]] static const bool told = (leave_shared_memory((const void*)delay_kernel), true);
+  delay_kernel<<<1, 1, 0, static_cast<cudaStream_t>(cuda_stream)>>>(in_nanoseconds(microseconds));
+  check_launch();
+}
+
+void launch_transfer(double port_us, double latency_us, void* cuda_stream) {
+  if (port_us + latency_us <= 0) return;
+  [[maybe_unused]] static const bool told =
+      (leave_shared_memory((const void*)transfer_kernel), true);
+  transfer_kernel<<<1, 1, 0, static_cast<cudaStream_t>(cuda_stream)>>>(in_nanoseconds(port_us),
+                                                                       in_nanoseconds(latency_us));
+  check_launch();
 }
 
 }  // namespace moonshard::kernels

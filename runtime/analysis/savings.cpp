@@ -22,6 +22,7 @@ class Savings {
   std::vector<records::Saving> all() {
     add_micro_batches();
     add_checkpointing();
+    add_head_chunk();
     add_engine();
     add_sharding();
     add_offload();
@@ -85,6 +86,21 @@ class Savings {
         layers * number("batch_size") * number("seq_length", 1) * number("hidden_dim") * size;
     add("checkpointing = block", activations - inputs - activations / layers,
         "of the activations one input per block stays, and one block's insides");
+  }
+
+  // Scores of an eighth of the positions stay; engines that keep (a, g) keep rows of the head.
+  void add_head_chunk() {
+    const double batch = number("batch_size"), length = number("seq_length"),
+                 vocabulary = number("vocab_size");
+    const double chunk = std::max(256.0, std::ceil(length / 8));
+    if (text("task") != "lm" || number("head_chunk") > 0 || length <= chunk) return;
+    const bool wide = text("param_dtype") == "float32" || text("param_dtype") == "float64";
+    const std::string mode = text("mode");
+    const bool keeps = mode != "none" && mode != "ghost" && mode != "flash";
+    add(fmt::format("head_chunk = {:.0f}", chunk),
+        vocabulary * ((batch * length - chunk) * (wide ? 4 : 2) -
+                      (keeps ? batch * number("hidden_dim") * 4 : 0)),
+        "scores of so many positions of a sample exist at a time, made again in backward");
   }
 
   void add_engine() {

@@ -13,7 +13,7 @@ Json architecture(const models::ModelOptions& options) {
   Json all = models::model_schema().to_json(&options);
   // How it computes, where its weights came from, what it is called; seed and frozen are apart.
   for (const char* name : {"model", "weights", "device", "param_dtype", "attention",
-                           "checkpointing", "checkpoint_every", "frozen", "seed"})
+                           "checkpointing", "checkpoint_every", "head_chunk", "frozen", "seed"})
     all.erase(name);
   return all;
 }

@@ -131,9 +131,13 @@ struct GroupOptions {
 std::shared_ptr<Communicator> make_gloo(c10d::Store* store, const GroupOptions& options);
 /// Throws UsageError where this build or this machine has no NCCL.
 std::shared_ptr<Communicator> make_nccl(c10d::Store* store, const GroupOptions& options);
-/// One rank of `size`; collectives take the time the link would.
+/// What all simulated groups of a host send through: their transfers take turns.
+class FakePort;
+std::shared_ptr<FakePort> make_fake_port();
+/// One rank of `size`; collectives take the time the link would. Those on a GPU take turns with all
+/// others on it, those on the host with all others of the port.
 std::shared_ptr<Communicator> make_fake(int rank, int size, const std::string& link,
-                                        c10::Device device);
+                                        c10::Device device, std::shared_ptr<FakePort> port);
 
 /// Turns off what LibTorch would do beside our watchdog, unless the environment wants it. Before
 /// the first of its groups is made.

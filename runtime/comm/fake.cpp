@@ -1,10 +1,13 @@
 // Simulates one rank of many on one device. Memory and computation are real; data from other ranks
 // is replaced by this rank's own part, and a collective takes as long as the named link would: the
-// stream (or the waiting thread) is held up for the modelled time. The trained weights are
+// stream (or the waiting thread) is held up for the modelled time. Groups share the device's one
+// port to the others, as they do in reality: their transfers take turns. The trained weights are
 // meaningless; time and memory are what is measured.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include <c10/core/Event.h>
@@ -27,6 +30,27 @@ const Link& link_of(const std::string& name) {
   for (const Link& link : kLinks)
     if (name == link.name) return link;
   fail_unknown_name("option 'link'", name, link_names());
+}
+
+}  // namespace
+
+class FakePort {
+ public:
+  /// Until when a transfer has it that comes at `ready`.
+  Clock::time_point take(Clock::time_point ready, std::chrono::nanoseconds transfer) {
+    const std::lock_guard lock(mutex_);  // groups of other threads have it, too
+    return free_ = std::max(free_, ready) + transfer;
+  }
+
+ private:
+  std::mutex mutex_;
+  Clock::time_point free_ = Clock::now();
+};
+
+namespace {
+
+std::chrono::nanoseconds nanoseconds_of(double us) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000));
 }
 
 class HostWork : public Communicator::Work {
@@ -76,10 +100,12 @@ class StreamWork : public Communicator::Work {
 
 class FakeCommunicator : public Communicator {
  public:
-  FakeCommunicator(int rank, int size, const Link& link, c10::Device device)
+  FakeCommunicator(int rank, int size, const Link& link, c10::Device device,
+                   std::shared_ptr<FakePort> port)
       : Communicator(rank, size, nullptr, device),
         link_(link),
         device_(device),
+        port_(std::move(port)),
         free_(Clock::now()) {}
   const char* transport() const override { return "fake"; }
 
@@ -116,12 +142,15 @@ class FakeCommunicator : public Communicator {
   template <class Copy>
   Started run(double bytes, Copy copy) {
     const at::NoGradGuard no_grad;
-    const double us = size() == 1 ? 0 : link_.latency_us + bytes / link_.bytes_per_s * 1e6;
+    // Only bytes keep the port busy: another group's may pass while these are on their way.
+    const double latency_us = size() == 1 ? 0 : link_.latency_us;
+    const double port_us = size() == 1 ? 0 : bytes / link_.bytes_per_s * 1e6;
+    const double us = latency_us + port_us;
     if (!device_.is_cuda()) {
       copy();
-      // One collective at a time, as on one link.
-      free_ =
-          std::max(free_, Clock::now()) + std::chrono::nanoseconds(static_cast<int64_t>(us * 1000));
+      // One collective of the group at a time.
+      free_ = port_->take(std::max(free_, Clock::now()), nanoseconds_of(port_us)) +
+              nanoseconds_of(latency_us);
       return std::make_shared<HostWork>(free_, us / 1000);
     }
     const c10::impl::VirtualGuardImpl guard(device_.type());
@@ -133,7 +162,7 @@ class FakeCommunicator : public Communicator {
     // counts.
     run_after(guard.getStream(device_), *stream_);
     run_after(*stream_, *copies_);
-    kernels::delay_stream(us, stream_->native_handle());
+    kernels::transfer_on_stream(port_us, latency_us, stream_->native_handle());
     {
       const c10::StreamGuard on(*copies_);
       copy();
@@ -144,15 +173,20 @@ class FakeCommunicator : public Communicator {
 
   Link link_;
   c10::Device device_;
+  std::shared_ptr<FakePort> port_;
   Clock::time_point free_;
   std::optional<c10::Stream> stream_, copies_;
 };
 
 }  // namespace
 
+std::shared_ptr<FakePort> make_fake_port() {
+  return std::make_shared<FakePort>();
+}
+
 std::shared_ptr<Communicator> make_fake(int rank, int size, const std::string& link,
-                                        c10::Device device) {
-  return std::make_shared<FakeCommunicator>(rank, size, link_of(link), device);
+                                        c10::Device device, std::shared_ptr<FakePort> port) {
+  return std::make_shared<FakeCommunicator>(rank, size, link_of(link), device, std::move(port));
 }
 
 }  // namespace moonshard::comm

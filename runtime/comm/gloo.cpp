@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/links.h"
 
 namespace moonshard::comm {
 namespace {
@@ -98,6 +99,7 @@ std::shared_ptr<Communicator> make_gloo(c10d::Store* store, const GroupOptions& 
   auto shared = c10::intrusive_ptr<c10d::Store>::reclaim_copy(store);
   auto settings = c10d::ProcessGroupGloo::Options::create(
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1000)));
+  settings->threads = kGlooAtOnce;
   // Never Gloo's own choice: the first address of this machine's name, which may be the loopback's.
   settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
   auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(

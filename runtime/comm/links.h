@@ -18,6 +18,9 @@ inline constexpr Link kLinks[] = {
     {"ethernet100", 11e9, 40}, {"ethernet10", 1.1e9, 60}, {"instant", 1e18, 0},
 };
 
+/// Collectives of a group that Gloo's threads carry out side by side. NCCL has a stream for them.
+inline constexpr int kGlooAtOnce = 2;
+
 inline std::vector<std::string> link_names() {
   std::vector<std::string> names;
   for (const Link& link : kLinks) names.emplace_back(link.name);

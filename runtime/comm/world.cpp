@@ -38,13 +38,13 @@ class FakeWorld : public World {
   int rank() const override { return 0; }
   int size() const override { return size_; }
   std::shared_ptr<Communicator> group(const std::string& name, c10::Device device) override {
-    std::shared_ptr<Communicator> made = make_fake(0, size_, link_, device);
+    std::shared_ptr<Communicator> made = make_fake(0, size_, link_, device, port_);
     if (name != "train") made->set_name(name);
     return made;
   }
   std::shared_ptr<Communicator> part_group(const std::string& name, c10::Device device, int rank,
                                            int size) override {
-    std::shared_ptr<Communicator> made = make_fake(rank, size, link_, device);
+    std::shared_ptr<Communicator> made = make_fake(rank, size, link_, device, port_);
     made->set_name(name);
     return made;
   }
@@ -52,6 +52,7 @@ class FakeWorld : public World {
  private:
   int size_;
   std::string link_;
+  std::shared_ptr<FakePort> port_ = make_fake_port();
 };
 
 class JobWorld : public World {

@@ -253,7 +253,7 @@ ExperimentOptions resolve_experiment(const ExperimentOptions& options) {
   if (!options.device.starts_with("cuda:")) resolved.device = on_gpu ? "cuda" : "cpu";
   // Measured steps are alike: steps before a graph, and the one that makes it, warm up.
   const int64_t eager = resolved.compile == "yes" ? train::StepGraph::kEagerSteps
-                                                  : train::StepGraph::kDecidingSteps + 1;
+                                                  : train::StepGraph::kMostDecidingSteps;
   if (resolved.compile != "no" && on_gpu) resolved.warmup = std::max(resolved.warmup, eager + 1);
   if (resolved.lr_schedule != "constant" && resolved.lr_total_steps == 0)
     resolved.lr_total_steps = resolved.warmup + resolved.iters;

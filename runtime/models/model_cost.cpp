@@ -92,7 +92,7 @@ int64_t kept_bytes(const ModelOptions& o, const ActivationBytes& a, int64_t rows
 int64_t peak_of(const ModelOptions& o, const ActivationBytes& a, int64_t rows,
                 int64_t parameter_bytes, const ParameterSizes& sizes) {
   int64_t kept = kept_bytes(o, a, rows);
-  int64_t peak = kept + rows * a.head_working + sizes.head_gradient_bytes;
+  int64_t peak = kept + rows * a.head_working + a.chunk + sizes.head_gradient_bytes;
   kept -= rows * a.outside;
   // The head's weights are not in a block; where the others are (embeddings), their gradients come
   // last. Counting all of them here errs by the embeddings alone.

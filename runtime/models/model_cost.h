@@ -20,7 +20,7 @@ struct CostDtypes {
   bool fused;  ///< layers are fused kernels (LayerForm::Fused)
 };
 
-/// All per token but for the last four.
+/// All per token but for the last five.
 struct ActivationBytes {
   int64_t block = 0;             ///< what one block keeps for backward
   int64_t block_input = 0;       ///< what it keeps when it is recomputed
@@ -31,6 +31,7 @@ struct ActivationBytes {
   int64_t batch = 0;             ///< the batch itself
   /// Layer whose weight's gradient is formed while all of `outside` is still there; empty: none.
   std::string head_layer = {};
+  int64_t chunk = 0;         ///< while a head in chunks runs (head_chunk): its scores, made again
   int64_t shared = 0;        ///< kept once, however many samples and layers there are
   double masked = 0;         ///< share of the blocks whose fused attention reads a mask
   double windowed = 0;       ///< share of those whose kernel has a window

@@ -3,6 +3,7 @@
 // plain accumulation. That is the whole coupling between models and privacy.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,7 @@ struct ParamLayer {
   /// What costs are predicted from before the shapes are known; both may be left as they are.
   const ParamLayer* same_input_as = nullptr;  ///< the first layer that reads the same input
   bool one_position = false;                  ///< one position per sample, however long it is
+  bool by_samples = false;  ///< its backward never has g of all positions (AddSample)
   Seam* seam = nullptr;
   /// Of a linear layer with an adapter (Hu et al., "LoRA", 2021): y = W x + scale * up(down(x)).
   /// Both are linear layers of the model themselves, without bias.
@@ -63,6 +65,10 @@ struct ParamLayer {
   bool trainable() const { return weight->trainable || (bias != nullptr && bias->trainable); }
   inline at::ScalarType compute_type() const;
 };
+
+/// Adds one sample's gradient of a layer's weight to a sum in the weight's shape, float32 or wider;
+/// an undefined one is made.
+using AddSample = std::function<void(int64_t sample, at::Tensor& sum)>;
 
 /// Receives, for every parametered layer in backward order:
 ///   linear, patch_embedding  a = input [B, …, d_in],  g = output gradient [B, …, d_out]
@@ -82,6 +88,13 @@ class GradientConsumer {
   /// where the layer has none or it is frozen. Only after takes_rows returned true.
   virtual void consume_rows(const ParamLayer&, const at::Tensor& /*weight_rows*/,
                             const at::Tensor& /*bias_rows*/) {}
+
+  /// Whether the layer may be asked for one sample's gradient of its weight after the other, where
+  /// (a, g) of all positions would take much more memory than they do.
+  virtual bool takes_samples(const ParamLayer&) const { return false; }
+  /// Calls `add` once for every sample, in order: the layer's backward runs in these calls. Only
+  /// after takes_samples returned true.
+  virtual void consume_samples(const ParamLayer&, int64_t /*samples*/, const AddSample& /*add*/) {}
 };
 
 /// Notified of every use of parameters that are not always in memory: it gathers them before and

@@ -4,9 +4,13 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <fstream>
+#include <thread>
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -89,6 +93,7 @@ class Calibration {
         is_gpu_ ? static_cast<double>(kernels::memory_around(like))
                 : static_cast<double>(std::max<int64_t>(1, profile::free_host_memory().bytes));
     profile.context_bytes = is_gpu_ ? 68e6 : 1e6;
+    if (!is_gpu_) measure_host(profile);
     measure_elements(profile);
     measure_update(profile);
     measure_copies(profile);
@@ -108,6 +113,25 @@ class Calibration {
   }
   void tell(const std::string& what) const {
     if (progress_) progress_(what);
+  }
+
+  void measure_host(MachineProfile& profile) const {
+    tell("memory that the system gives anew");
+    profile.cores = std::max(1U, std::thread::hardware_concurrency());
+    profile.threads = at::get_num_threads();
+    constexpr size_t kBytes = 1 << 25;
+    const auto written = [&](int times) {
+      return time_([&] {
+        void* fresh =
+            mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        MS_CHECK(fresh != MAP_FAILED, "plan: calibration: expected {} MiB of memory, got none",
+                 kBytes >> 20);
+        for (int i = 0; i < times; ++i) std::memset(fresh, i + 1, kBytes);
+        munmap(fresh, kBytes);
+      });
+    };
+    const double once = written(1), again = written(2) - once;
+    profile.fresh_per_s = static_cast<double>(kBytes) / std::max(once - again, 0.05 * once);
   }
 
   void measure_elements(MachineProfile& profile) const {

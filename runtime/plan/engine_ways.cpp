@@ -12,6 +12,9 @@ using privacy::LayerShape;
 using privacy::NormMethod;
 
 constexpr double kCompactBytes = 2, kSumBytes = 4;
+// Compact rows that are summed up, of the bytes per second of element-wise kernels: by timings of
+// privacy/timed_ways.cpp on an H200.
+constexpr double kSummedRows = 0.65;
 // Of a weight in halves, read and written.
 constexpr double kValueBytes = 8;
 
@@ -145,6 +148,10 @@ class Ways {
       way.rows_bytes = samples() * static_cast<double>(layer.weight + layer.bias) * kSumBytes;
       return;
     }
+    if (!layer.is_matrix && layer.is_shared && head_is_chunked()) {
+      way.kept = Kept::Rows;  // added to the head's, in place
+      return;
+    }
     if (!layer.is_matrix && situation_.mode == "materialize") return set_rows(layer, way);
     if (!layer.is_matrix) {  // tables: the output's gradient is read and sorted
       way.kept = Kept::Inputs;
@@ -153,6 +160,7 @@ class Ways {
       way.sum_s = way.norm_s;
       return;
     }
+    if (layer.by_samples) return set_samples(layer, shape, way);
     way.joins = by_kernel(layer) && !layer.is_shared;
     way.norm_s = norm_s(shape);
     // By kernels the float32 sum is stored once; the update's time has the reading.
@@ -178,6 +186,20 @@ class Ways {
     way.sum_s = is_summed ? way.rows_bytes / machine_.element_per_s : 0;
   }
 
+  // A head in chunks: plain products, which a second pass has again, and rows read for the norm.
+  void set_samples(const PlannedLayer& layer, const LayerShape& shape, LayerWay& way) const {
+    set_rows(layer, way);
+    const double product =
+        product_seconds(rates_, shape.out, shape.in, shape.samples * shape.positions) /
+        machine_.in_step.products;
+    way.norm_s = product + way.rows_bytes / machine_.element_per_s;
+    const bool twice = situation_.mode == "ghost" || situation_.mode == "flash";
+    if (twice && !situation_.per_layer) way.sum_s += product;
+  }
+  bool head_is_chunked() const {
+    return std::ranges::any_of(model_.behind, &PlannedLayer::by_samples);
+  }
+
   double rows_norm_s(const LayerShape& shape) const {
     const double cost =
         shape.by_kernel ? privacy::keep_compact_cost(shape) : privacy::keep_gradients_cost(shape);
@@ -186,7 +208,7 @@ class Ways {
   }
 
   double sum_rows_s(const PlannedLayer& layer, const LayerWay& way) const {
-    return (way.rows_bytes / machine_.in_step.rows_read +
+    return (way.rows_bytes / (machine_.is_gpu ? kSummedRows : 1) +
             kSumBytes * static_cast<double>(layer.weight)) /
            machine_.element_per_s;
   }
@@ -207,7 +229,7 @@ class Ways {
       for (size_t i = 0; i < layers->size(); ++i) {
         const PlannedLayer& layer = (*layers)[i];
         if (!layer.is_matrix || !layer.trained || layer.is_shared || layer.one_position ||
-            model_.tokens <= 1)
+            layer.by_samples || model_.tokens <= 1)
           continue;
         Readers& unit = readers[layer.input];
         unit.ways.push_back(&(*list)[i]);

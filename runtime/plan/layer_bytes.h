@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/plan/engine_ways.h"
+#include "runtime/plan/partial_sums.h"
 #include "runtime/plan/planned_model.h"
 
 namespace moonshard::plan {
@@ -14,6 +15,7 @@ class LayerBytes {
   LayerBytes(const PlannedModel& model, int64_t samples)
       : samples_(static_cast<double>(samples)),
         rows_(static_cast<double>(samples * model.tokens)),
+        on_gpu_(model.fused),
         number_(static_cast<double>(model.compute_bytes)),
         sum_(static_cast<double>(model.sum_bytes)) {}
 
@@ -30,6 +32,13 @@ class LayerBytes {
   double gradient(const PlannedLayer& layer) const {
     return static_cast<double>((layer.trained ? layer.weight : 0) + layer.bias) * sum_;
   }
+  /// What is there beside the gradient of its bias while that is formed, of all samples or of each.
+  double bias_working(const PlannedLayer& layer, bool of_each) const {
+    if (!on_gpu_ || layer.bias == 0) return 0;
+    const double outputs = static_cast<double>(layer.bias), summed = positions_of(layer);
+    return of_each ? partial_sums_bytes(samples_ * outputs, summed / samples_)
+                   : partial_sums_bytes(outputs, summed);
+  }
   /// `is_first`: of the first stretch, whose inputs are data.
   double released(const PlannedLayer& layer, const LayerWay& way, bool is_first) const {
     if (way.kept == Kept::Rows) return way.rows_bytes;
@@ -41,7 +50,16 @@ class LayerBytes {
   double positions_of(const PlannedLayer& layer) const {
     return layer.one_position ? samples_ : rows_;
   }
-  double samples_, rows_, number_, sum_;
+  double samples_, rows_;
+  bool on_gpu_;
+  double number_, sum_;
+};
+
+/// A layer whose norm waits for the launch of its stretch.
+struct PendingLayer {
+  const LayerWay* way;
+  double both;     ///< bytes of (a, g)
+  double working;  ///< LayerBytes::bias_working, of every sample
 };
 
 /// What blocks keep for backward, as option checkpointing says.

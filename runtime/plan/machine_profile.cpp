@@ -28,6 +28,10 @@ constexpr NamedNumber kNumbers[] = {
     {"to_device_gb_per_s", &MachineProfile::to_device_per_s, kGiga},
     {"to_host_gb_per_s", &MachineProfile::to_host_per_s, kGiga},
     {"host_update_gb_per_s", &MachineProfile::host_update_per_s, kGiga}};
+// That older files, and those of GPUs, do not have.
+constexpr NamedNumber kNumbersOfCpus[] = {{"cores", &MachineProfile::cores, 1},
+                                          {"threads", &MachineProfile::threads, 1},
+                                          {"fresh_gb_per_s", &MachineProfile::fresh_per_s, kGiga}};
 
 constexpr std::pair<const char*, double DtypeRates::*> kKernelRates[] = {
     {"ghost_tflops", &DtypeRates::ghost},
@@ -154,6 +158,9 @@ MachineProfile profile_from_json(const Json& object, const std::string& where) {
   profile.is_gpu = string_or(object, "kind", "cpu") == "cuda";
   for (const NamedNumber& number : kNumbers)
     profile.*number.field = positive(object, number.name, where) * number.unit;
+  for (const NamedNumber& number : kNumbersOfCpus)
+    if (object.contains(number.name))
+      profile.*number.field = positive(object, number.name, where) * number.unit;
   for (const auto& [dtype, given] : object["dtypes"].items()) {
     DtypeRates rates;
     const bool has_causal = profile.is_gpu && dtype == "bfloat16";
@@ -177,7 +184,8 @@ MachineProfile profile_from_json(const Json& object, const std::string& where) {
     MS_CHECK(row.is_object(), "{}: 'collectives': expected rows, got {}", where, one_line(row));
     profile.collectives.push_back({string_or(row, "operation", ""),
                                    static_cast<int64_t>(positive(row, "ranks", where)),
-                                   positive(row, "bytes", where), positive(row, "seconds", where)});
+                                   positive(row, "bytes", where), positive(row, "seconds", where),
+                                   std::max(0.0, number_or(row, "core_seconds", 0))});
   }
   return profile;
 }
@@ -190,6 +198,8 @@ Json to_json(const MachineProfile& profile) {
               {"kind", profile.is_gpu ? "cuda" : "cpu"}};
   for (const NamedNumber& number : kNumbers)
     object[number.name] = profile.*number.field / number.unit;
+  for (const NamedNumber& number : kNumbersOfCpus)
+    if (profile.*number.field > 0) object[number.name] = profile.*number.field / number.unit;
   for (const auto& [dtype, rates] : profile.dtypes) {
     Json& given = object["dtypes"][dtype];
     given["products"] = Json::array();
@@ -205,11 +215,16 @@ Json to_json(const MachineProfile& profile) {
   if (profile.is_gpu)
     for (const auto& [name, field] : kInStep) object["in_step"][name] = profile.in_step.*field;
   for (const CollectiveRate& rate : profile.collectives)
-    object["collectives"].push_back({{"operation", rate.operation},
-                                     {"ranks", rate.ranks},
-                                     {"bytes", rate.bytes},
-                                     {"seconds", rate.seconds}});
+    object["collectives"].push_back(to_json(rate));
   return object;
+}
+
+Json to_json(const CollectiveRate& rate) {
+  return {{"operation", rate.operation},
+          {"ranks", rate.ranks},
+          {"bytes", rate.bytes},
+          {"seconds", rate.seconds},
+          {"core_seconds", rate.core_seconds}};
 }
 
 std::filesystem::path calibration_file(const std::string& device) {
@@ -221,20 +236,38 @@ std::filesystem::path calibration_file(const std::string& device) {
 }
 
 // On a line between the logarithms of two sizes; beyond the largest by its rate.
-double collective_seconds(const MachineProfile& machine, const char* operation, int64_t ranks,
-                          double bytes) {
+CollectiveSeconds collective_seconds(const MachineProfile& machine, const char* operation,
+                                     int64_t ranks, double bytes) {
   const CollectiveRate *below = nullptr, *above = nullptr;
   for (const CollectiveRate& rate : machine.collectives) {
     if (rate.ranks != ranks || rate.operation != operation) continue;
     if (rate.bytes <= bytes && (below == nullptr || rate.bytes > below->bytes)) below = &rate;
     if (rate.bytes >= bytes && (above == nullptr || rate.bytes < above->bytes)) above = &rate;
   }
-  if (below == nullptr && above == nullptr) return -1;
-  if (below == nullptr) return above->seconds;
-  if (above == nullptr) return below->seconds * bytes / below->bytes;
-  if (above->bytes == below->bytes) return above->seconds;
+  if (below == nullptr && above == nullptr) return {-1, 0};
+  if (below == nullptr) return {above->seconds, above->core_seconds};
+  if (above == nullptr) {
+    const double times = bytes / below->bytes;
+    return {below->seconds * times, below->core_seconds * times};
+  }
+  if (above->bytes == below->bytes) return {above->seconds, above->core_seconds};
   const double part = std::log(bytes / below->bytes) / std::log(above->bytes / below->bytes);
-  return std::exp((1 - part) * std::log(below->seconds) + part * std::log(above->seconds));
+  const auto between = [&](double less, double more) {
+    return less > 0 && more > 0 ? std::exp((1 - part) * std::log(less) + part * std::log(more))
+                                : (1 - part) * less + part * more;
+  };
+  return {between(below->seconds, above->seconds),
+          between(below->core_seconds, above->core_seconds)};
+}
+
+double without_core(const MachineProfile& machine, int64_t ranks) {
+  if (machine.cores == 0) return 0;
+  const double free = machine.cores / static_cast<double>(ranks) - machine.threads;
+  return std::clamp(1 - free, 0.0, 1.0);
+}
+
+double fresh_seconds(const MachineProfile& machine, double bytes) {
+  return machine.fresh_per_s > 0 ? bytes / machine.fresh_per_s : 0;
 }
 
 double product_seconds(const DtypeRates& rates, double m, double n, double k) {

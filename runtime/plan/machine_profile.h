@@ -42,6 +42,8 @@ struct CollectiveRate {
   int64_t ranks = 1;
   double bytes = 0;    ///< of the whole buffer
   double seconds = 0;  ///< alone
+  /// Of a processor's core, by a rank's threads: what its computation lacks where no core is free.
+  double core_seconds = 0;
 };
 
 /// What a GPU's step shows beside the rates of operations that are timed one by one: those keep the
@@ -52,10 +54,10 @@ struct InStep {
   double products = 1.06, attention_forward = 1.13, attention_backward = 0.95;
   double launch = 0.87;                                  ///< time of the host's launches
   double sums = tracing::kProductOfSum, update = 0.948;  ///< clipped sums; the optimizer's pass
-  double rows_read = 0.45;  ///< compact rows, in the update: of its bytes per second
-  double tensor_us = 2.3;   ///< of the update, for every parameter
-  double row_us = 1.8;      ///< and for every sample's row of a unit's small parameters
-  double chain = 1.43;      ///< bytes of operations one after the other, over their own
+  double rows_read = 0.8;  ///< compact rows, in the update: of its bytes per second
+  double tensor_us = 2.3;  ///< of the update, for every parameter
+  double row_us = 0.3;     ///< and for every sample's row of a unit's small parameters
+  double chain = 1.43;     ///< bytes of operations one after the other, over their own
   double masked_forward = 0.4, masked_backward = 0.35;  ///< attention that reads a mask: of rates
   double windowed = 0.55;                               ///< attention over a window, by its kernel
   double outer_sum = 0.2;  ///< sums of one position: of float32's fastest product
@@ -108,21 +110,35 @@ struct MachineProfile {
   double gap_us = 0;         ///< of the device between two kernels
   double to_device_per_s = 0, to_host_per_s = 0;  ///< bytes per second of copies beside kernels
   double host_update_per_s = 0;                   ///< bytes per second of the host's optimizer
-  std::map<std::string, DtypeRates> dtypes;       ///< "bfloat16", "float32"
-  std::vector<CollectiveRate> collectives;        ///< where ranks were here; else links decide
+  // Of a CPU; 0 where nothing is known.
+  double cores = 0, threads = 0;  ///< of the machine; of one rank while it was measured
+  double fresh_per_s = 0;         ///< bytes per second of memory that the system gives anew
+  std::map<std::string, DtypeRates> dtypes;  ///< "bfloat16", "float32"
+  std::vector<CollectiveRate> collectives;   ///< where ranks were here; else links decide
   InStep in_step = InStep::none();
 
   const DtypeRates& rates(const std::string& dtype) const;
 };
 
-/// Seconds of a collective between so many ranks, between those of the nearest sizes; below 0: was
-/// not measured.
-double collective_seconds(const MachineProfile& machine, const char* operation, int64_t ranks,
-                          double bytes);
+struct CollectiveSeconds {
+  double alone = -1;  ///< below 0: was not measured
+  double of_cores = 0;
+};
+/// Of a collective between so many ranks, between those of the nearest sizes.
+CollectiveSeconds collective_seconds(const MachineProfile& machine, const char* operation,
+                                     int64_t ranks, double bytes);
+
+/// Of the time that a CPU's cores need for collectives: what its ranks' computation lacks, as no
+/// core is free.
+double without_core(const MachineProfile& machine, int64_t ranks);
+
+/// Until the system has given (and cleared) a CPU's buffer. A GPU's allocator keeps its own: 0.
+double fresh_seconds(const MachineProfile& machine, double bytes);
 
 /// Throws IoError or UsageError where the object is not a profile.
 MachineProfile profile_from_json(const Json& object, const std::string& where);
 Json to_json(const MachineProfile& profile);
+Json to_json(const CollectiveRate& rate);
 
 /// Where this user's calibration lies: beside the tuning file (core/tuning.h), named by device.
 /// Empty where there is no such place.

@@ -13,6 +13,11 @@ class MemoryLedger {
 
   void add(Holder holder, double bytes);
   void free(Holder holder, double bytes) { of(holder) -= bytes; }
+  /// For a moment.
+  void touch(Holder holder, double bytes) {
+    add(holder, bytes);
+    free(holder, bytes);
+  }
   void begin_phase(const char* phase) { phase_ = phase; }
 
   double total() const;

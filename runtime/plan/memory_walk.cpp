@@ -29,11 +29,11 @@ class Walk {
         s_(static_cast<double>(model.compute_bytes)),
         bytes_(model, situation.samples),
         kept_blocks_(kept_, rows_, situation.checkpointing, situation.checkpoint_every),
+        again_(makes_product_again(model, groups_)),
+        gated_(std::ranges::any_of(model.block, &PlannedLayer::one_position)),
         gathers_(model, sharding, situation, ledger_),
         gradients_(model, ways.is_private, sharding, situation, ledger_),
-        sums_(model, ways, situation, units_, bytes_, gathers_, gradients_, ledger_) {
-    again_ = makes_product_again(model, groups_);
-  }
+        sums_(model, ways, situation, units_, bytes_, gathers_, gradients_, ledger_) {}
 
   MemoryPlan run() {
     place_fixed_memory(model_, ways_.is_private, sharding_, situation_, ledger_, plan_);
@@ -132,7 +132,9 @@ class Walk {
     add(Holder::OutputGradients, rows_ * static_cast<double>(kept_.head_working));
     for (size_t i = model_.behind.size(); i-- > 0;) {
       const PlannedLayer& layer = model_.behind[i];
-      if (sums_in_backward(pass)) {
+      if (layer.by_samples) {
+        head_in_chunks(layer, ways_.behind[i], pass);
+      } else if (sums_in_backward(pass)) {
         add_gradient(model_.num_stretches() - 1, bytes_.gradient(layer));
       } else if (layer.is_matrix) {
         consume(layer, ways_.behind[i], pass);
@@ -146,6 +148,30 @@ class Walk {
     free(Holder::OutputGradients, ledger_.of(Holder::OutputGradients));
     add(Holder::OutputGradients, rows_ * s_ * stream());
     if (pass != 1) free(Holder::Activations, outside_);
+  }
+
+  // Beside the scores of one chunk: the sum, every sample's row, or one row after the other. Rows
+  // of a weight that the table shares wait for it.
+  void head_in_chunks(const PlannedLayer& layer, const LayerWay& way, int pass) {
+    const double chunk = static_cast<double>(kept_.chunk),
+                 row = way.rows_bytes / static_cast<double>(situation_.samples);
+    add(Holder::OutputGradients, chunk);
+    if (!layer.trained) return;
+    if (sums_in_backward(pass)) {
+      // A second pass adds rows up, beside the next one's chunks; a GPU hands an only one on.
+      const bool one = situation_.samples == 1, shared = sums_.is_summed(layer);
+      const bool is_sum = pass == 0 || (model_.fused && one && !shared);
+      add(Holder::EngineTemporaries, is_sum ? 0 : row);
+      if (one && !is_sum) free(Holder::OutputGradients, chunk);
+      add_gradient(model_.num_stretches() - 1, bytes_.gradient(layer));
+      free(Holder::EngineTemporaries, is_sum ? 0 : row);
+      return;
+    }
+    const bool waits = pass == 0 ? way.kept == Kept::Rows : sums_.is_summed(layer);
+    const double bytes = pass == 0 || waits ? way.rows_bytes : row;
+    add(Holder::EngineKept, bytes);
+    if (!waits) free(Holder::EngineKept, bytes);
+    if (pass == 1 && waits) of_head_ = bytes;
   }
 
   double stream() const { return static_cast<double>(model_.options().hidden_dim); }
@@ -163,17 +189,18 @@ class Walk {
     if (pass == 1 && sums_.is_summed(layer)) {
       of_head_ = both;
     } else {
-      pending_.push_back({&way, both});
+      pending_.push_back({&way, both, bytes_.bias_working(layer, true)});
     }
   }
 
   // Norms of the stretch before are formed: rows come beside (a, g), then what is not kept goes.
   void launch(int pass) {
     if (pass == 2) return sum_joined();
-    for (const auto& [way, both] : pending_)
-      if (way->kept == Kept::Rows && pass == 0) add(Holder::EngineKept, way->rows_bytes);
-    for (const auto& [way, both] : pending_)
-      if (way->kept != Kept::Inputs || pass == 1) free(Holder::EngineKept, both);
+    for (const PendingLayer& own : pending_)
+      if (own.way->kept == Kept::Rows && pass == 0) add(Holder::EngineKept, own.way->rows_bytes);
+    for (const PendingLayer& own : pending_) ledger_.touch(Holder::EngineTemporaries, own.working);
+    for (const PendingLayer& own : pending_)
+      if (own.way->kept != Kept::Inputs || pass == 1) free(Holder::EngineKept, own.both);
     pending_.clear();
   }
 
@@ -198,6 +225,8 @@ class Walk {
     const bool stays = pass == 1;  // activations
     const double unit = rows_ * s_, D = stream();
     add(Holder::Activations, kept_blocks_.made_again(stretch - 1));
+    // A gate is between the stream and a branch, whose gradient is then another one.
+    add(Holder::OutputGradients, gated_ ? unit * D : 0);
     double joined = 0;  // (a, g) of this block that wait for the launch
     double norms = kept_blocks_.whole() + (again_ ? unit * groups_.back().in : 0);
     for (size_t i = 0; i < groups_.size(); ++i)
@@ -226,6 +255,9 @@ class Walk {
         if (sums_in_backward(pass) && !holds)
           add_gradient(stretch,
                        bytes_.gradient(own) + static_cast<double>(own.adapted * model_.sum_bytes));
+        if (pass == 2 || !ways_.block[*layer].joins)
+          ledger_.touch(is_private ? Holder::EngineTemporaries : Holder::Gradients,
+                        bytes_.bias_working(own, is_private));
       }
       if (group.layers.size() > 1) free(Holder::OutputGradients, unit * group.in);
       const double a = unit * group.in, g = unit * group.out;
@@ -239,12 +271,12 @@ class Walk {
         joined += both;
       } else {
         if (!stays || again) free(Holder::Activations, a);
-        free(Holder::OutputGradients, group.behind_norm ? g : 0);
+        free(Holder::OutputGradients, group.behind_norm || gated_ ? g : 0);
       }
       if (group.behind_norm) {
-        // The norm's backward makes the stream's gradient anew.
-        add(Holder::OutputGradients, unit * D);
-        free(Holder::OutputGradients, unit * group.in + (holds ? 0 : unit * D));
+        // The norm's backward makes the stream's gradient anew, and that of a branch before it.
+        add(Holder::OutputGradients, unit * D * (gated_ ? 2 : 1));
+        free(Holder::OutputGradients, unit * group.in + (holds && !gated_ ? 0 : unit * D));
         if (!stays) free(Holder::Activations, norms / 2);
       } else {
         const double before = unit * groups_[i - 1].out;
@@ -295,11 +327,12 @@ class Walk {
       const bool is_last = !groups_.empty() && i == groups_.back().layers.front();
       const bool has_a = pass != 1 || (is_last && again_);
       const double a = has_a ? bytes_.own_input(layer) : 0;
-      pending_.push_back({&ways_.block[i], a + bytes_.output(layer)});
+      pending_.push_back(
+          {&ways_.block[i], a + bytes_.output(layer), bytes_.bias_working(layer, true)});
     }
     // Frozen layers let go of theirs at once.
     double waits = 0;
-    for (const auto& [way, both] : pending_) waits += both;
+    for (const PendingLayer& own : pending_) waits += own.both;
     free(Holder::EngineKept, std::max(0.0, joined - waits));
   }
 
@@ -309,13 +342,12 @@ class Walk {
       const PlannedLayer& layer = model_.before[i];
       if (sums_in_backward(pass)) {
         if (!sums_.is_summed(layer)) add_gradient(0, bytes_.gradient(layer));
+        if (pass == 0) ledger_.touch(Holder::Gradients, bytes_.bias_working(layer, false));
       } else if (pass == 0 && layer.trained) {
         const bool rows = ways_.before[i].kept == Kept::Rows;
-        if (rows &&
-            sums_.is_summed(layer)) {  // and the sum with the head's, which takes their place
-          const double both = 2 * ways_.before[i].rows_bytes;
-          add(Holder::EngineTemporaries, both);
-          free(Holder::EngineTemporaries, both);
+        if (rows && sums_.is_summed(layer)) {
+          // And the sum with the head's, which takes their place.
+          ledger_.touch(Holder::EngineTemporaries, 2 * ways_.before[i].rows_bytes);
         } else {
           add(Holder::EngineKept, rows ? ways_.before[i].rows_bytes : bytes_.output(layer));
         }
@@ -333,11 +365,6 @@ class Walk {
       if (stretch == units_[u].backward_ends_at) gradients_.complete(u);
   }
 
-  struct Pending {
-    const LayerWay* way;
-    double both;
-  };
-
   const PlannedModel& model_;
   const EngineWays& ways_;
   const sharding::ShardingOptions& sharding_;
@@ -348,13 +375,14 @@ class Walk {
   double rows_, s_;
   LayerBytes bytes_;
   KeptBlocks kept_blocks_;
-  bool again_ = false;  ///< makes_product_again
+  bool again_;  ///< makes_product_again
+  bool gated_;  ///< branches of blocks, by a layer of their condition
   MemoryLedger ledger_;
   GatherWalk gathers_;
   GradientWalk gradients_;
   SumWalk sums_;
   MemoryPlan plan_;
-  std::vector<Pending> pending_;
+  std::vector<PendingLayer> pending_;
   size_t joined_stretch_ = 0;
   double joined_bytes_ = 0;
   double of_head_ = 0;  ///< what waits for the table that has the head's weight

@@ -29,6 +29,7 @@ PlannedLayer planned_layer(const models::ParamLayer& layer, bool is_shared) {
   planned.out = planned.is_matrix ? weight.size(0) : planned.in;
   planned.trained = layer.weight->trainable;
   planned.one_position = layer.one_position;
+  planned.by_samples = layer.by_samples;
   planned.is_shared = is_shared;
   planned.is_adapter = models::is_adapter_name(layer.weight->name);
   planned.input = layer.same_input_as != nullptr ? layer.same_input_as->index : layer.index;

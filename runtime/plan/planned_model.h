@@ -28,6 +28,7 @@ struct PlannedLayer {
   bool is_small = false;      ///< a norm's weight
   bool trained = true;        ///< its weight
   bool one_position = false;  ///< one position per sample, however long it is
+  bool by_samples = false;    ///< forms one sample's gradient after the other, in chunks
   bool is_shared = false;     ///< its weight has other uses
   bool is_adapter = false;    ///< one of LoRA's two layers beside another
   int64_t adapted = 0;        ///< trained elements of the adapter beside it

@@ -79,6 +79,7 @@ TimeSituation time_situation(const experiment::ExperimentOptions& options, const
   situation.first_steps = cluster.machine.in_step.first_steps;
   situation.topology = {cluster.gpus, cluster.nodes, link_rate(cluster.link),
                         link_rate(cluster.node_link), cluster.nics};
+  situation.collectives_at_once = cluster.machine.is_gpu ? 1 : comm::kGlooAtOnce;
   situation.slowness = slowness_of(cluster);
   situation.jitter = cluster.stragglers.jitter;
   situation.seed = cluster.stragglers.seed;

@@ -52,6 +52,7 @@ ProgramRun::ProgramRun(const StepProgram& program, const TimeSituation& situatio
     : program_(program),
       launch_s_(launch_s),
       first_steps_(situation.first_steps),
+      at_once_(situation.collectives_at_once),
       jitter_(situation.jitter),
       seed_(situation.seed),
       trace_(trace),
@@ -74,7 +75,6 @@ void ProgramRun::make_groups(const TimeSituation& situation, int64_t holders) {
     auto& of_rank = group_of_[static_cast<size_t>(kind)];
     of_rank.resize(ranks_.size());
     Members members;
-    members.last.fill(kNone);
     members.route = links_.route_of(group, groups);
     for (int64_t i = 0; i < (folded ? 1 : group.size); ++i) {
       const auto rank = static_cast<size_t>(group.first + i * group.stride);
@@ -99,8 +99,10 @@ TimePlan ProgramRun::run() {
               "plan: a simulated rank waits for a transfer that never ends");
     const double own = std::max(rank.lane(Lane::Compute), rank.lane(Lane::Host));
     latest = std::max(latest, own);
+    double communication = 0;
+    for (const auto& [begin, end] : rank.transferring) communication += end - begin;
     plan_.ranks.push_back(
-        {own * kMsOfSecond, rank.communication_s * kMsOfSecond, rank.exposed_s * kMsOfSecond});
+        {own * kMsOfSecond, communication * kMsOfSecond, rank.exposed_s * kMsOfSecond});
   }
   begin_phase("");
   plan_.step_ms = latest * kMsOfSecond;
@@ -196,12 +198,14 @@ void ProgramRun::join_collective(size_t r, const StepOperation& operation) {
     for (Members& group : groups_[kind]) {
       const size_t own = transfers_.size();
       transfers_.push_back({&group, &operation, group.ranks.size()});
-      size_t& last = group.last[static_cast<size_t>(operation.lane)];
-      if (last != kNone && transfers_[last].end < 0) {
-        transfers_[own].waits = true;
-        transfers_[last].behind = own;
+      Members::Queue& queue = group.queues[static_cast<size_t>(operation.lane)];
+      if (queue.begun < at_once_) {
+        ++queue.begun;
+        continue;
       }
-      last = own;
+      transfers_[own].waits = true;
+      (queue.first == kNone ? queue.first : transfers_[queue.last].behind) = own;
+      queue.last = own;
     }
   }
   const size_t own = first + group_of_[kind][r];
@@ -227,25 +231,40 @@ void ProgramRun::end(size_t number) {
   const StepOperation& operation = *transfers_[number].operation;
   const std::vector<size_t>& members = transfers_[number].group->ranks;
   transfers_[number].end = moment;
-  if (members[0] == 0) {
-    CollectiveTime& times = times_of(operation);
-    ++times.count;
-    times.bytes += operation.bytes;
-    times.work_ms += (moment - transfers_[number].begin) * kMsOfSecond;
-  }
   for (const size_t r : members) {
-    ranks_[r].communication_s += moment - transfers_[number].begin;
+    const double own = note_transfer(ranks_[r], transfers_[number].begin, moment);
+    if (r == 0) {
+      CollectiveTime& times = times_of(operation);
+      ++times.count;
+      times.bytes += operation.bytes;
+      times.work_ms += own * kMsOfSecond;
+    }
     slot_of(operation.slot, r) = moment;
     span(r, lane_name(operation.lane), operation.name, transfers_[number].begin, moment);
   }
-  if (const size_t behind = transfers_[number].behind; behind != kNone) {
-    Transfer& next = transfers_[behind];
-    next.waits = false;
-    next.begin = std::max(next.begin, moment);
-    if (next.missing == 0) start(behind);
+  Members::Queue& queue = transfers_[number].group->queues[static_cast<size_t>(operation.lane)];
+  if (const size_t next = queue.first; next == kNone) {
+    --queue.begun;
+  } else {
+    queue.first = transfers_[next].behind;
+    transfers_[next].waits = false;
+    transfers_[next].begin = std::max(transfers_[next].begin, moment);
+    if (transfers_[next].missing == 0) start(next);
   }
   for (const size_t r : members)
     if (ranks_[r].blocked == operation.slot) go_on(r);
+}
+
+// Transfers end in order; one that began early may cover several that ended before it.
+double ProgramRun::note_transfer(Rank& rank, double begin, double end) {
+  double known = 0;
+  for (auto& done = rank.transferring; !done.empty() && done.back().second >= begin;
+       done.pop_back()) {
+    begin = std::min(begin, done.back().first);
+    known += done.back().second - done.back().first;
+  }
+  rank.transferring.emplace_back(begin, end);
+  return end - begin - known;
 }
 
 CollectiveTime& ProgramRun::times_of(const StepOperation& operation) {

@@ -25,29 +25,36 @@ class ProgramRun {
   TimePlan run();
 
  private:
+  static constexpr size_t kNone = ~size_t{0};
+
   struct Rank {
     std::array<double, kLanes> lanes{};  ///< seconds since the step began, at which each is free
     double slowness = 1;
     size_t next = 0;  ///< operation
     Slot blocked = kNoSlot;
-    double communication_s = 0, exposed_s = 0;
+    double exposed_s = 0;
+    /// Times with a transfer under way, in order and apart from each other.
+    std::vector<std::pair<double, double>> transferring;
     double& lane(Lane which) { return lanes[static_cast<size_t>(which)]; }
   };
   struct Members {
     std::vector<size_t> ranks;  ///< that are simulated
     Route route;
-    /// The last transfer of each of the two streams for collectives, and whether it has ended.
-    std::array<size_t, kLanes> last{};
+    /// Transfers of each of the two streams for collectives: those that have begun, and the first
+    /// and last of those that wait for one of them to end.
+    struct Queue {
+      size_t begun = 0, first = kNone, last = kNone;
+    };
+    std::array<Queue, kLanes> queues;
   };
   struct Transfer {
     Members* group;
     const StepOperation* operation;
     size_t missing;  ///< ranks that have not come
     double begin = 0, end = -1;
-    size_t behind = kNone;  ///< transfer that waits for this one's end
-    bool waits = false;     ///< for the one before it on its stream
+    size_t behind = kNone;  ///< the next one that waits
+    bool waits = false;     ///< for those before it on its stream
   };
-  static constexpr size_t kNone = ~size_t{0};
 
   void make_groups(const TimeSituation& situation, int64_t holders);
   void go_on(size_t rank);
@@ -55,6 +62,8 @@ class ProgramRun {
   bool carry_out(size_t rank, const StepOperation& operation);
   void join_collective(size_t rank, const StepOperation& operation);
   void start(size_t transfer);
+  /// Returns the time that no transfer before it had covered.
+  static double note_transfer(Rank& rank, double begin, double end);
   void end(size_t transfer);
   double jittered(size_t rank, const StepOperation& operation) const;
   double& slot_of(Slot slot, size_t rank) { return slots_[slot * ranks_.size() + rank]; }
@@ -67,6 +76,7 @@ class ProgramRun {
 
   const StepProgram& program_;
   double launch_s_, first_steps_;
+  size_t at_once_;
   double jitter_;
   uint64_t seed_;
   std::vector<TraceSpan>* trace_;

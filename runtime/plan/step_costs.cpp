@@ -8,19 +8,12 @@
 namespace moonshard::plan {
 namespace {
 
-// Of the numbers that noise_per_s counts, in the update's time.
-constexpr double kNoiseShown = 0.25;
-// A GPU draws noise beside the memory traffic of the update: the sum of powers that comes near the
-// longer of both.
-constexpr double kBeside = 4;
 // Deterministic operations, where backward runs twice: attention's backward takes so much longer.
 constexpr double kInOrder = 0.7;
 // Of an engine's operations on a layer that no kernel takes.
 constexpr double kPlainNorm = 8, kPlainSum = 4;
 // Keys whose tiles have nothing to wait for.
 constexpr double kFreeKeys = 256;
-// Bytes that the update moves in the time in which a state is rounded by a coin.
-constexpr double kRounded = 40;
 // Bytes that a fast kernel moves in the time of one element of a copy between layouts of heads, and
 // of a sum over positions: such kernels go by elements. From kernels of a traced step.
 constexpr double kStrided = 8, kReduced = 6;
@@ -73,6 +66,7 @@ class Costs {
                    out = static_cast<double>(layer.out);
       cost.forward += product(layer, m, out, in, is_adapter_up(layer)) + gap();
       if (!is_first) cost.backward += product(layer, m, in, out, layer.is_adapter) + gap();
+      if (layer.by_samples) cost.backward += again(layer);
       // Weights that are kept in another dtype, at each use; frozen ones are in that of the
       // computation.
       if (casts_ && layer.trained) {
@@ -116,6 +110,18 @@ class Costs {
     if (!machine_.is_gpu || layer.one_position) return seconds;
     const double numbers = m * k + k * n + m * n * (adds ? 2 : 1);
     return std::max(seconds, numbers * element_bytes() / machine_.element_per_s);
+  }
+  // A head in chunks makes its scores again; the sum over chunks is read and written by each.
+  double again(const PlannedLayer& layer) const {
+    const auto chunk = static_cast<double>(
+        std::clamp<int64_t>(model_.options().head_chunk, 1, std::max<int64_t>(1, model_.tokens)));
+    const double chunks = samples_ * std::ceil(static_cast<double>(model_.tokens) / chunk);
+    const double sums = layer.trained ? 2 * static_cast<double>(model_.sum_bytes * layer.weight) *
+                                            std::max(0.0, chunks - 1) / machine_.element_per_s
+                                      : 0;
+    return product(layer, rows_, static_cast<double>(layer.out), static_cast<double>(layer.in),
+                   false) +
+           sums + 4 * chunks * gap();
   }
   static bool is_adapter_up(const PlannedLayer& layer) {
     return layer.is_adapter && layer.in < layer.out;
@@ -319,8 +325,11 @@ class Costs {
     costs.behind.forward += 2 * hidden;
     costs.behind.backward += 4 * hidden;
     // Scores are read for the loss, and their gradient takes their place.
-    const double scores = static_cast<double>(model_.kept.outside) * rows_ / machine_.element_per_s;
     const auto& o = model_.options();
+    const double in_chunks =  // not among what is kept
+        o.head_chunk > 0 ? static_cast<double>(model_.compute_bytes * o.vocab_size) : 0;
+    const double scores =
+        (static_cast<double>(model_.kept.outside) + in_chunks) * rows_ / machine_.element_per_s;
     const double bent = machine_.is_gpu && o.task == "lm" && o.logit_softcap > 0
                             ? kCappedScore * rows_ * static_cast<double>(o.vocab_size)
                             : 0;
@@ -341,23 +350,6 @@ class Costs {
 StepCosts step_costs(const PlannedModel& model, const EngineWays& ways, int64_t samples, bool casts,
                      bool in_graph, const MachineProfile& machine) {
   return Costs(model, ways, samples, casts, in_graph, machine).all();
-}
-
-double update_seconds(const PlannedModel& model, const MachineProfile& machine,
-                      const UpdatedPart& part, int states, int state_bytes, bool noise) {
-  const auto value = static_cast<double>(model.value_bytes);
-  const InStep& step = machine.in_step;
-  const double gradient =
-      part.row_bytes > 0 ? part.row_bytes : static_cast<double>(model.sum_bytes);
-  const double state = state_bytes > 0 ? 2 * state_bytes + kRounded : 2 * value;
-  const double bytes = 2 * value + gradient + state * states;
-  const double moved = bytes / (machine.update_per_s * step.update),
-               drawn = noise ? kNoiseShown / machine.noise_per_s : 0;
-  const double each =
-      machine.is_gpu && drawn > 0
-          ? std::pow(std::pow(moved, kBeside) + std::pow(drawn, kBeside), 1 / kBeside)
-          : moved + drawn;
-  return part.elements * each + 1e-6 * (part.tensors * step.tensor_us + part.rows * step.row_us);
 }
 
 }  // namespace moonshard::plan

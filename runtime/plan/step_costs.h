@@ -31,16 +31,4 @@ struct StepCosts {
 StepCosts step_costs(const PlannedModel& model, const EngineWays& ways, int64_t samples, bool casts,
                      bool in_graph, const MachineProfile& machine);
 
-/// What the optimizer's pass goes over.
-struct UpdatedPart {
-  double elements = 0;
-  double row_bytes = 0;  ///< of an element's kept rows, which are read instead of a sum; 0: a sum
-  double tensors = 0;    ///< parameters
-  double rows = 0;       ///< samples whose rows of small parameters are added up one by one
-};
-
-/// Seconds of the optimizer's pass: values, gradients, state and noise.
-double update_seconds(const PlannedModel& model, const MachineProfile& machine,
-                      const UpdatedPart& part, int states, int state_bytes, bool noise);
-
 }  // namespace moonshard::plan

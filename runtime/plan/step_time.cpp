@@ -6,6 +6,7 @@
 #include "runtime/plan/program_run.h"
 #include "runtime/plan/step_costs.h"
 #include "runtime/plan/step_program.h"
+#include "runtime/plan/update_costs.h"
 #include "runtime/sharding/unit_order.h"
 
 namespace moonshard::plan {
@@ -84,7 +85,7 @@ class Simulation {
       return;
     }
     const double share = 1 - 1 / static_cast<double>(holders_);
-    program_.compute("gather", 0, machine_.in_step.gather);
+    program_.compute("gather", fresh_seconds(machine_, bytes), machine_.in_step.gather);
     ready_[u] = collective("all_gather", GroupKind::Shards, Lane::Communication, bytes, share,
                            2 * bytes, ready_[u]);
   }
@@ -96,11 +97,14 @@ class Simulation {
                           : group == GroupKind::Shards ? holders_
                                                        : sharding_.replicate;
     const Topology& topology = situation_.topology;
-    const double measured =
-        topology.nodes == 1 ? collective_seconds(machine_, name, ranks, bytes) : -1;
-    if (measured >= 0)
-      share = std::max(0.0, measured - topology.link.latency_s) * topology.link.bytes_per_s /
+    CollectiveSeconds measured;
+    if (topology.nodes == 1) measured = collective_seconds(machine_, name, ranks, bytes);
+    if (measured.alone >= 0)
+      share = std::max(0.0, measured.alone - topology.link.latency_s) * topology.link.bytes_per_s /
               std::max(1.0, bytes);
+    if (measured.of_cores > 0 && !machine_.is_gpu)
+      return program_.collective(name, group, lane, bytes, share,
+                                 measured.of_cores * without_core(machine_, topology.gpus), after);
     // Kernels of engines have a block on every multiprocessor: they wait for the one that is busy.
     const double beside = parts_ && ways_.is_private
                               ? machine_.in_step.beside * share * bytes / topology.link.bytes_per_s
@@ -119,11 +123,13 @@ class Simulation {
     const PlannedUnit& unit = units_[u];
     if (unit.trained == 0 || (sharding_.no_sync && !last_ && !single_)) return;
     const double size = unit.narrow_sums ? 2 : static_cast<double>(model_.sum_bytes);
+    program_.compute("new", fresh_seconds(machine_, size * static_cast<double>(unit.trained)), 0);
     if (!single_) {
       limit(sharding::kReductionsUnderWay - 1);
       const double row = static_cast<double>(parts_ ? unit.whole_trained() : unit.trained) * size;
       const InStep& step = machine_.in_step;
-      program_.compute("copy gradients", 2 * row / machine_.element_per_s,
+      program_.compute("copy gradients",
+                       2 * row / machine_.element_per_s + fresh_seconds(machine_, row),
                        step.reduce + step.reduced_tensor * static_cast<double>(unit.tensors));
       const double n = static_cast<double>(parts_ ? holders_ : situation_.ranks);
       const double share = (1 - 1 / n) * (parts_ ? 1 : 2);
@@ -191,8 +197,9 @@ class Simulation {
 
   double update_time(size_t u) const {
     UpdatedPart part{part_of(u), rows_of(u)};
-    // Parts of several ranks are one row.
-    part.tensors = single_ ? static_cast<double>(units_[u].tensors) : 1;
+    const auto tensors = static_cast<double>(units_[u].tensors);
+    part.tensors = single_ ? tensors : 1;  // parts of several ranks are one row
+    part.pieces = 1 + tensors / static_cast<double>(holders_);
     if (single_ && last_ && ways_.is_private && units_[u].small > 0)
       part.rows = static_cast<double>(situation_.samples);
     return update_seconds(model_, machine_, part, situation_.states, situation_.state_bytes,
@@ -224,11 +231,7 @@ class Simulation {
     const double elements = part_of(u);
     const double bytes = elements * static_cast<double>(model_.sum_bytes);
     const Slot there = program_.copy("to host", Lane::ToHost, bytes / machine_.to_host_per_s);
-    const double value = static_cast<double>(model_.value_bytes);
-    // Gradients are written by the copy and read by the update: both through the host's memory,
-    // which decides how fast either is.
-    const double work = (elements * (2 * value + 2 * value * situation_.states) + 2 * bytes) /
-                        machine_.host_update_per_s;
+    const double work = host_update_seconds(model_, machine_, elements, situation_.states);
     beside_.push_back(program_.host_work("update", last_ ? work : 0, there));
     for (; beside_.size() > sharding::kUpdatesBeside; beside_.pop_front())
       program_.host_wait(beside_.front());

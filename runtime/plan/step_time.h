@@ -32,6 +32,7 @@ struct TimeSituation {
   double first_steps = 1;
   bool noise = true;  ///< drawn in the update
   Topology topology;
+  size_t collectives_at_once = 1;  ///< of a group, on one of its streams
   /// How much slower than the machine each rank computes: all ranks are then simulated. Empty: they
   /// are equal, and one stands for all.
   std::vector<double> slowness;

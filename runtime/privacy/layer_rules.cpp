@@ -242,6 +242,14 @@ void add_rows(models::Parameter& parameter, const at::Tensor& rows, const at::Te
   profile::claim(parameter.grad, profile::Owner::Gradients);
 }
 
+void add_to_rows(at::Tensor& rows, const ParamLayer& layer, const at::Tensor& a,
+                 const at::Tensor& g) {
+  for (int64_t b = 0; b < rows.size(0); ++b) {
+    at::Tensor row = rows[b];
+    rule_of(layer)->add_sum(row, layer, a.narrow(0, b, 1), g.narrow(0, b, 1), {});
+  }
+}
+
 void announce_gradients(const ParamLayer& layer) {
   if (layer.seam->keeper != nullptr) layer.seam->keeper->gradients_added(layer);
 }

@@ -83,6 +83,10 @@ at::Tensor bias_squares(const at::Tensor& g);
 /// [B], or undefined for all 1. On a GPU the rows may be handed on as they are (Parameter::rows).
 void add_rows(models::Parameter& parameter, const at::Tensor& rows, const at::Tensor& factors = {});
 
+/// Adds each sample's gradient of the weight to its row in place; rows [B, shape].
+void add_to_rows(at::Tensor& rows, const models::ParamLayer& layer, const at::Tensor& a,
+                 const at::Tensor& g);
+
 /// Notifies the ParameterKeeper that the layer's part of this micro-batch is in the grad.
 void announce_gradients(const models::ParamLayer& layer);
 

@@ -49,6 +49,7 @@ void NormEngine::consume(const ParamLayer& layer, const at::Tensor& a, const at:
   const profile::OwnerScope scope(Owner::EngineTemporaries);
   if (in_second_pass_) return consume_again(layer, a, g);
   Group& group = first_use(layer, g.size(0));
+  if (adds_to_samples(group, layer)) return add_to_samples(group, layer, a, g);
   const LayerPlan plan = plan_layer(layer, a, g);
   const bool by_kernel =
       plan.keep == Keep::Gradients ? plan.compact : plan.norm.method != NormMethod::Materialize;
@@ -219,7 +220,7 @@ void NormEngine::add_squares_of_rows(Group& group) {
     if (own.scales.defined()) continue;  // came with their norm
     const bool is_counted = hooks_->counts(*own.parameter);
     if (is_counted && (own.rows.is_cuda() || stands_in(own.rows)) && !needs_group_norms() &&
-        own.rows[0].numel() <= kSmall) {
+        !group.magnitude.defined() && own.rows[0].numel() <= kSmall) {
       late_rows_[bound_of(group, *own.parameter)].push_back(own.rows.flatten(1));
       continue;
     }

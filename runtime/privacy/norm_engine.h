@@ -48,6 +48,9 @@ class NormEngine : public ClipEngine {
   bool takes_rows(const models::ParamLayer& layer) const override;
   void consume_rows(const models::ParamLayer& layer, const at::Tensor& weight_rows,
                     const at::Tensor& bias_rows) override;
+  bool takes_samples(const models::ParamLayer& layer) const override { return takes_rows(layer); }
+  void consume_samples(const models::ParamLayer& layer, int64_t samples,
+                       const models::AddSample& add) override;
   ClipReport clip(profile::PhaseTimer& timer) override;
   void end_second_pass() override;
   void reduce_norms_by(NormReduction reduction) override { norm_reduction_ = std::move(reduction); }
@@ -104,6 +107,10 @@ class NormEngine : public ClipEngine {
                          const at::Tensor& g) const;
   Group& first_use(const models::ParamLayer& layer, int64_t samples);
   void keep_rows(Group& group, models::Parameter* parameter, const at::Tensor& rows);
+  bool adds_to_samples(const Group& group, const models::ParamLayer& layer) const;
+  void add_to_samples(Group& group, const models::ParamLayer& layer, const at::Tensor& a,
+                      const at::Tensor& g);
+  void sum_samples(const models::ParamLayer& layer, int64_t samples, const models::AddSample& add);
   void join_launch(const models::ParamLayer& layer, const at::Tensor& a, const at::Tensor& g,
                    const LayerPlan& plan);
   void launch_joined();

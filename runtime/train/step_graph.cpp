@@ -136,10 +136,11 @@ void StepGraph::say(const std::string& what) {
 
 void StepGraph::observe(double host_share, bool has_room) {
   if (!waits_ || ++observed_steps_ == 1) return;
-  const bool helps = is_worth_it(host_share, has_room);
-  if (helps && observed_steps_ <= kDecidingSteps) return;
+  if (is_worth_it(host_share, has_room)) ++helped_steps_;
+  const int64_t others = observed_steps_ - 1 - helped_steps_;
+  if (helped_steps_ < kDecidingSteps && others < kDecidingSteps) return;
   waits_ = false;
-  is_needed_ = helps;
+  is_needed_ = helped_steps_ == kDecidingSteps;
   if (!is_needed_ || !obstacle_.empty()) return;
   say(
       fmt::format("launching kernels takes {:.0f} % of a step: steps of equal shapes are replayed "

@@ -30,8 +30,10 @@ class StepGraph {
   static constexpr int64_t kEagerSteps = 2;
   /// From this share of the host in a step on, compile = auto makes graphs.
   static constexpr double kHostBound = 0.8;
-  /// So many steps behind the first one must have it.
+  /// So many steps behind the first one must have it, before as many have not.
   static constexpr int64_t kDecidingSteps = 2;
+  /// Until that is decided, at the latest.
+  static constexpr int64_t kMostDecidingSteps = 2 * kDecidingSteps;
   /// Whether it does, where nothing stands in the way. A plan asks the same (runtime/plan).
   static bool is_worth_it(double host_share, bool has_room) {
     return host_share >= kHostBound && has_room;
@@ -68,8 +70,8 @@ class StepGraph {
   bool is_possible();
   /// What an eager step has shown: the host's share of its time (PhaseTimer::host_share), and
   /// whether a graph's memory has room beside its own. The first step, which also makes one-time
-  /// choices, does not count; then kDecidingSteps in a row must show that a graph helps: a stall of
-  /// one of them is no reason.
+  /// choices, does not count; of the next three, two decide: a stall of one of them is no reason
+  /// for a graph, and a hurried one none against it.
   void observe(double host_share, bool has_room);
   /// Whether observe() has anything to decide.
   bool awaits_decision() const { return waits_; }
@@ -107,7 +109,7 @@ class StepGraph {
   std::string obstacle_;
   bool by_itself_, waits_;  ///< the latter for observe()'s decision
   bool is_needed_ = true;
-  int64_t observed_steps_ = 0;
+  int64_t observed_steps_ = 0, helped_steps_ = 0;
   std::vector<std::string> said_;
   Key shapes_, places_;  ///< of the last eager steps
   int64_t equal_steps_ = 0, captures_ = 0;

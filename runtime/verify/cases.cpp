@@ -13,6 +13,36 @@ using train::StepOptions;
 
 using sharding::ShardingOptions;
 
+// Seven positions in chunks of three.
+void add_chunk_variants(std::vector<Variant>& list) {
+  const auto add = [&](const char* name, const char* doc, auto apply) -> Variant& {
+    Variant& variant = list.emplace_back(Variant{name, doc, apply});
+    variant.needs_option = "head_chunk";
+    variant.needs_task = "lm";
+    return variant;
+  };
+  add("head_chunk", "the head and its losses in chunks of 3 positions",
+      [](ModelOptions& model, ClipOptions&, StepOptions&) { model.head_chunk = 3; })
+      .every_format = true;
+  Variant& both = add("head_chunk+padding+accumulation",
+                      "the same with ignored labels and a padding id, two micro-batches",
+                      [](ModelOptions& model, ClipOptions&, StepOptions& step) {
+                        model.head_chunk = 3;
+                        model.pad_token_id = 0;
+                        step.grad_accum = 2;
+                      });
+  both.padded = true;
+  Variant& bounds = add("head_chunk+per_layer", "the same with a bound for each layer",
+                        [](ModelOptions& model, ClipOptions& clip, StepOptions&) {
+                          model.head_chunk = 3;
+                          clip.clipping = "per_layer";
+                        });
+  bounds.private_only = true;
+  add("head_chunk+batch_of_1", "the same of one sample",
+      [](ModelOptions& model, ClipOptions&, StepOptions&) { model.head_chunk = 3; })
+      .batch_size = 1;
+}
+
 void add_wrapper_variants(std::vector<Variant>& list) {
   const auto add = [&](const char* name, const char* doc, auto apply_sharding) -> Variant& {
     Variant& variant = list.emplace_back();
@@ -262,6 +292,7 @@ const std::vector<Variant>& variants() {
     Variant& own_pass = add("own_pass", "bfloat16: against a float64 pass of the reference's own",
                             [](ModelOptions&, ClipOptions&, StepOptions&) {});
     own_pass.own_pass = own_pass.every_format = own_pass.private_only = true;
+    add_chunk_variants(v);
     add_mechanism_variants(v);
     add_neighbour_variants(v);
     add_wrapper_variants(v);
@@ -304,6 +335,7 @@ bool applies(const Variant& variant, const Subject& subject, const Format& forma
   if (format.name != "float64" && !variant.every_format) return false;
   if (format.name != "bfloat16" && variant.own_pass) return false;
   if (variant.seq_length == 1 && subject.task == "lm") return false;  // nothing comes next
+  if (!variant.needs_task.empty() && variant.needs_task != subject.task) return false;
   return variant.needs_option.empty() ||
          models::find_preset(subject.model).family->takes(variant.needs_option);
 }

@@ -21,6 +21,7 @@ struct Variant {
   bool every_format = false;  ///< also in float32 and bfloat16; else in float64 only
   /// Model option that the family must have; the variant does not apply to other families.
   std::string needs_option = {};
+  std::string needs_task = {};
   bool private_only = false;  ///< has no effect without clipping
   bool flash_only = false;    ///< affects only the flash engine's norms
   int64_t batch_size = 5;

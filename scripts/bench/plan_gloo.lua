@@ -1,10 +1,12 @@
 --- Question: is the exposed communication of real ranks what the plan simulates? Two to four CPU ranks over Gloo, one thread each.
--- Inputs: none. Outputs: profiles of this machine with as many ranks at work at once, a run folder of measured points, a table.
--- Run: moonshard run scripts/bench/plan_gloo.lua [--ranks 2 4] [--seconds 20] [--out results] [--iters 8]
+-- Inputs: none, or folders that it made. Outputs: per number of ranks a run folder with the machine's profile, a table.
+-- Run: moonshard run scripts/bench/plan_gloo.lua [--ranks 2 4] [--link 1gbit] [--seconds 15] [--out results] [--iters 5]
+--      moonshard run scripts/bench/plan_gloo.lua --check examples/results/plan_gloo_2 examples/results/plan_gloo_4
 --
 -- The profile is calibrated by all ranks at once, each with one thread, so that what they take from each other (memory bandwidth, cores) is
--- in it; collectives are timed alone, between the same ranks. A fair comparison needs as many free cores as ranks, and as many again for
--- Gloo's threads: the table says how many there were, and what else used them.
+-- in it; collectives are timed between the same ranks, with the processor time of their threads. --link lets the ranks see each other
+-- through a network of their own with that rate (Linux: unshare, and tc of iproute2), as between machines: without, copies through the
+-- loopback compete for the cores, and how long ranks wait for each other differs by a factor of two from run to run on two cores.
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local lists = require "moonshard.lists"
@@ -15,13 +17,16 @@ local this_file = debug.getinfo(1, "S").source:match "^@(.*)$"
 
 local given = command_line.parse("plan_gloo", arg, {
   { name = "ranks", kind = "int", list = true, doc = "numbers of ranks (2 4)" },
-  { name = "seconds", kind = "number", doc = "of a calibration (20)" },
-  { name = "iters", kind = "int", doc = "measured steps of a point (8)" },
+  { name = "link", kind = "text", value = "RATE", doc = "of a network of their own, as tc has it: 1gbit (none: the loopback)" },
+  { name = "seconds", kind = "number", doc = "of a calibration (15)" },
+  { name = "iters", kind = "int", doc = "measured steps of a point (5)" },
   { name = "out", kind = "text", doc = "folder for the run folders (results)" },
+  { name = "check", kind = "text", list = true, value = "FOLDER", doc = "compare what was measured before" },
   { name = "profile", kind = "text", value = "FILE", doc = "what a process of the calibration is started with" },
   { name = "collectives", kind = "text", value = "FILE", doc = "what a rank of it is started with" },
 })
-local out, seconds = given.out or "results", given.seconds or 20
+local out, seconds = given.out or "results", given.seconds or 15
+local program = native.launch.program "moonshard"
 
 if given.profile then -- one of several processes at once
   native.plan.write_profile(native.plan.calibrate("cpu", seconds), given.profile)
@@ -48,22 +53,15 @@ local variants = {
   { parallel = "ddp", batch_size = 4 }, { hidden_dim = 768, intermediate_dim = 2304 },
 }
 
-local function complete(variant)
-  local whole = lists.merged(base, variant)
-  if whole.parallel == "ddp" then
-    for _, name in ipairs { "sharding", "wrap", "backward_prefetch", "forward_prefetch" } do whole[name] = nil end
-  end
-  return whole
+local function name_of(options)
+  local words = { options.parallel == "ddp" and "ddp" or options.sharding }
+  if options.mode ~= base.mode then words[#words + 1] = options.mode end
+  if options.hidden_dim ~= base.hidden_dim then words[#words + 1] = "width " .. options.hidden_dim end
+  words[#words + 1] = "batch " .. options.batch_size
+  if options.backward_prefetch == "none" then words[#words + 1] = "no prefetch" end
+  return table.concat(words, ", ")
 end
 
-local function name_of(variant)
-  local words = {}
-  for name, value in pairs(variant) do words[#words + 1] = ("%s = %s"):format(name, tostring(value)) end
-  table.sort(words)
-  return #words > 0 and table.concat(words, ", ") or "zero3"
-end
-
-local program = native.launch.program "moonshard"
 local alone = { variables = { OMP_NUM_THREADS = "1" } }
 
 --- Profiles of as many processes at once, of which the first counts.
@@ -98,27 +96,50 @@ local function calibrated(ranks)
   return file
 end
 
+local function measure(ranks)
+  local zip = {}
+  for i, variant in ipairs(variants) do
+    for name, value in pairs(lists.merged(base, variant)) do
+      zip[name] = zip[name] or {}
+      zip[name][i] = value
+    end
+  end
+  local name = ("gloo_%d"):format(ranks)
+  local sweep = ms.sweep { name = name, out = out, nproc = ranks, iters = given.iters or 5, warmup = 2, zip = zip }
+  local machine = calibrated(ranks)
+  local runs = sweep:run()
+  os.rename(machine, runs.path .. "/machine.json")
+  return runs.path
+end
+
 local function percent(predicted, measured) return 100 * (predicted / measured - 1) end
 
 local rows, errors = {}, {}
-for _, ranks in ipairs(given.ranks or { 2, 4 }) do
-  local machine = calibrated(ranks)
-  for _, variant in ipairs(variants) do
-    local options = complete(variant)
-    local runs = ms.sweep(lists.merged(options, { name = ("gloo_%d"):format(ranks), out = out, nproc = ranks, iters = given.iters or 8,
-      warmup = 2, grid = { seed = { 1 } } })):run()
-    local point = runs.points[1]
-    if point.status ~= "ok" then error(("plan_gloo: %s: %s"):format(name_of(variant), tostring(point.error)), 0) end
-    local plan = native.plan.predict(options, { machine = machine, gpus = ranks, link = "instant" })
+local function compare(folder)
+  for _, point in ipairs(ms.load(folder).points) do
+    local options = lists.merged(point.options, {})
+    if point.status ~= "ok" then error(("plan_gloo: %s: %s"):format(name_of(options), tostring(point.error)), 0) end
+    local ranks = #point.result.ranks
+    local plan = native.plan.predict(options, { machine = folder .. "/machine.json", gpus = ranks, link = "instant" })
     local exposed, step = point.metrics.comm_exposed_ms, point.metrics.median_time_ms
     errors[#errors + 1] = math.abs(percent(plan.exposed_ms, exposed))
-    rows[#rows + 1] = { ranks, name_of(variant), exposed, plan.exposed_ms, percent(plan.exposed_ms, exposed), point.metrics.comm_work_ms,
-      plan.communication_ms, step, plan.step_ms, percent(plan.step_ms, step), point.result.load.other_cpu_percent or 0 }
+    rows[#rows + 1] = { ranks, name_of(options), exposed, plan.exposed_ms, percent(plan.exposed_ms, exposed), point.metrics.comm_work_ms,
+      plan.communication_ms, step, plan.step_ms, percent(plan.step_ms, step) }
   end
 end
+
+if given.link then -- once more, in a network of this process alone
+  local inside = 'ip link set lo up && tc qdisc add dev lo root tbf rate %s burst 128kb limit 64mb && exec "$@"'
+  local words = { "unshare", "-rn", "sh", "-c", inside:format(given.link), "plan_gloo", program, "run", this_file, "--out", out,
+    "--seconds", tostring(seconds), "--iters", tostring(given.iters or 5), "--ranks" }
+  for _, ranks in ipairs(given.ranks or { 2, 4 }) do words[#words + 1] = tostring(ranks) end
+  for i, word in ipairs(words) do words[i] = shell.quoted(word) end
+  os.exit(os.execute(table.concat(words, " ")) == 0 and 0 or 1)
+end
+local folders = given.check or lists.map(given.ranks or { 2, 4 }, measure)
+for _, folder in ipairs(folders) do compare(folder) end
 print(text_table.format({ "ranks", "point", "exposed ms measured", "predicted", "%", "collectives ms", "predicted", "step ms", "predicted",
-  "%", "other CPU %" }, rows))
+  "%" }, rows))
 table.sort(errors)
-print(("exposed communication: %d points, error median %.1f %%, worst %.1f %%, within 15 %%: %d; %d cores"):format(#errors,
-  errors[math.ceil(#errors / 2)], errors[#errors], #lists.select(errors, function(e) return e <= 15 end),
-  tonumber(shell.first_line "nproc") or 0))
+print(("exposed communication: %d points, error median %.1f %%, worst %.1f %%, within 15 %%: %d"):format(#errors,
+  errors[math.ceil(#errors / 2)], errors[#errors], #lists.select(errors, function(e) return e <= 15 end)))

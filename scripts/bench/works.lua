@@ -55,7 +55,7 @@ local function offload(model, layers, plain, private, torch)
 end
 
 local function long(tokens)
-  return work("long", mixed({ model = "llama3.1-8b", task = "lm", optimizer = "sgd", checkpointing = "keep_attention" },
+  return work("long", mixed({ model = "llama3.1-8b", task = "lm", optimizer = "sgd", checkpointing = "keep_attention", head_chunk = 4096 },
     { batch_size = 1, seq_length = tokens, num_layers = 32, warmup = 1, iters = 3 }), { { mode = "none" }, { mode = "auto" } })
 end
 

@@ -56,8 +56,12 @@ at::Tensor token_losses(const Seam& seam, at::Tensor scores, const at::Tensor& l
                                   at::Reduction::None, kIgnoredLabel)
                .view_as(labels);
   }
+  return mean_of_labelled(flat, labels);
+}
+
+at::Tensor mean_of_labelled(const at::Tensor& losses, const at::Tensor& labels) {
   const at::Tensor counted = labels.ne(kIgnoredLabel).sum(-1).clamp_min(1);
-  return flat.sum(-1) / counted;
+  return losses.sum(-1) / counted;
 }
 
 at::Tensor regression_losses(const at::Tensor& outputs, const at::Tensor& targets) {

@@ -17,6 +17,15 @@ at::Tensor classification_losses(const at::Tensor& scores, const at::Tensor& lab
 at::Tensor token_losses(const Seam& seam, at::Tensor scores, const at::Tensor& labels,
                         double cap = 0);
 
+/// The same of linear(x, layer) for x [B, T, d], with the scores of at most `chunk` positions of
+/// one sample at a time: kept are x, the labels and one number per position, and backward makes a
+/// chunk's scores again. The layer has neither bias nor adapter.
+at::Tensor chunked_token_losses(const at::Tensor& x, ParamLayer& layer, const at::Tensor& labels,
+                                int64_t chunk, double cap = 0);
+
+/// losses, labels [B, T] -> the mean over each sample's labelled positions [B].
+at::Tensor mean_of_labelled(const at::Tensor& losses, const at::Tensor& labels);
+
 /// outputs, targets [B, …] -> mean squared error per sample [B].
 at::Tensor regression_losses(const at::Tensor& outputs, const at::Tensor& targets);
 

@@ -90,6 +90,11 @@ void hand_over_rows(const ParamLayer& layer, const at::Tensor& weight_rows,
   layer.seam->consumer->consume_rows(layer, weight_rows, bias_rows);
 }
 
+void hand_over_samples(const ParamLayer& layer, int64_t samples, const AddSample& add) {
+  throw_if_interrupted();
+  layer.seam->consumer->consume_samples(layer, samples, add);
+}
+
 at::Tensor embedding(const at::Tensor& ids, ParamLayer& layer) {
   const int64_t rows = layer.weight->value.size(0);
   if (ids.is_cpu() &&

@@ -67,6 +67,10 @@ void hand_over(const ParamLayer& layer, const at::Tensor& a, const at::Tensor& g
 void hand_over_rows(const ParamLayer& layer, const at::Tensor& weight_rows,
                     const at::Tensor& bias_rows);
 
+/// The same where the backward forms one sample's gradient of the weight after the other
+/// (GradientConsumer::takes_samples).
+void hand_over_samples(const ParamLayer& layer, int64_t samples, const AddSample& add);
+
 /// For custom layers, too: around their forward, so that the parameters are in place on
 /// every kind of wrapper. `output` is what the layer returned; inside of an autograd function,
 /// where nothing shows it, `in_graph` says whether a backward of this use will come.

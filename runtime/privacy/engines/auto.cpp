@@ -164,6 +164,7 @@ class AutoEngine : public NormEngine {
   // Of what has no choice.
   static double always_kept_bytes(const models::ParamLayer& layer, const LayerShape& shape) {
     if (has_small_gradient(layer)) return shape.samples * shape.out * kRowBytes;
+    if (layer.by_samples) return kept_gradients_bytes(shape);
     if (layer.kind == models::kinds::kPositionTable)  // its output gradient
       return shape.samples * static_cast<double>(layer.weight->value.numel()) * shape.element_bytes;
     if (layer.kind == models::kinds::kEmbedding)
@@ -179,7 +180,7 @@ class AutoEngine : public NormEngine {
     return shape.by_kernel ? kept_compact_bytes(shape) : kept_gradients_bytes(shape);
   }
   bool may_keep_rows(const models::ParamLayer& layer, const LayerShape& shape) const {
-    return is_matrix(layer) && !is_shared(layer) && shape.positions > 1;
+    return is_matrix(layer) && !is_shared(layer) && !layer.by_samples && shape.positions > 1;
   }
 
   // Half of what a GPU has beside the weights and one more copy of them; elsewhere no limit.

@@ -35,6 +35,17 @@ class PlainEngine : public ClipEngine {
     announce_gradients(layer);
   }
 
+  bool takes_samples(const models::ParamLayer& layer) const override {
+    return has_built_in_rule(layer);
+  }
+  void consume_samples(const models::ParamLayer& layer, int64_t samples,
+                       const models::AddSample& add) override {
+    const at::NoGradGuard no_grad;
+    const profile::OwnerScope scope(profile::Owner::Gradients);
+    for (int64_t b = 0; b < samples; ++b) add(b, layer.weight->grad);
+    announce_gradients(layer);
+  }
+
   ClipReport clip(profile::PhaseTimer&) override { return {}; }
 };
 

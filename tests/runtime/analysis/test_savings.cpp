@@ -68,6 +68,19 @@ TEST(MemorySavings, NameOnlyWhatIsNotDoneYet) {
   EXPECT_EQ(saved(held, "cpu_offload"), -1);
 }
 
+TEST(MemorySavings, ScoresOfALongContextCanBeMadeInChunks) {
+  HeldMemory held = held_by({{"seq_length", 4096}, {"vocab_size", 1000}, {"head_chunk", 0}});
+  const double scores = 4.0 * 1000 * (8 * 4096 - 512), rows = 8.0 * 1000 * 64 * 4;
+  EXPECT_EQ(saved(held, "head_chunk = 512"), scores - rows);
+  held.options["mode"] = "flash";
+  EXPECT_EQ(saved(held, "head_chunk = 512"), scores) << "no rows are kept";
+  held.options["head_chunk"] = 512;
+  EXPECT_EQ(saved(held, "head_chunk"), -1);
+  held.options["head_chunk"] = 0;
+  held.options["task"] = "classify";
+  EXPECT_EQ(saved(held, "head_chunk"), -1);
+}
+
 TEST(MemorySavings, LeaveOutWhatIsNotWorthIt) {
   HeldMemory held = held_by(Json::object());
   held.owners = {{"activations", 1000 * kUnit}, {"engine_kept", 5 * kUnit}};

@@ -19,6 +19,7 @@ struct Setting {
   const char* attention;
   const char* checkpointing;
   int64_t lora_rank = 0;
+  int64_t head_chunk = 0;
 };
 
 class ModelCost : public ::testing::TestWithParam<Setting> {
@@ -31,6 +32,7 @@ class ModelCost : public ::testing::TestWithParam<Setting> {
     o.checkpointing = GetParam().checkpointing;
     o.device = "cpu";
     o.lora_rank = GetParam().lora_rank;
+    o.head_chunk = GetParam().head_chunk;
     o = models::resolve_model_options(o);
     if (o.task == "denoise")
       o.image_size = o.patch_size * std::lround(std::sqrt(double(GetParam().tokens)));
@@ -65,6 +67,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"llama3-tiny", "classify", 1024, "flash", "block", 8},
                       Setting{"dit-tiny", "denoise", 1024, "flash", "none", 16},
                       Setting{"qwen2.5-tiny", "lm", 512, "flash", "none"},
+                      Setting{"llama3-tiny", "lm", 1024, "flash", "none", 0, 64},
+                      Setting{"llama3-tiny", "lm", 1024, "flash", "block", 0, 256},
+                      Setting{"qwen2.5-tiny", "lm", 512, "flash", "none", 0, 100},
+                      Setting{"gemma2-tiny", "lm", 256, "flash", "none", 0, 64},
                       Setting{"gemma2-tiny", "lm", 256, "flash", "none"},
                       Setting{"gemma3-tiny", "lm", 256, "flash", "none"},
                       Setting{"gemma3-tiny", "lm", 512, "flash", "block"},
@@ -75,8 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"dit-xl-tiny", "denoise", 1024, "flash", "keep_attention"}),
     [](const auto& test) {
       std::string name =
-          fmt::format("{}_{}_{}_{}_{}", test.param.model, test.param.task, test.param.attention,
-                      test.param.checkpointing, test.param.lora_rank);
+          fmt::format("{}_{}_{}_{}_{}_{}", test.param.model, test.param.task, test.param.attention,
+                      test.param.checkpointing, test.param.lora_rank, test.param.head_chunk);
       std::replace_if(
           name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
       return name;
@@ -89,6 +95,7 @@ struct Held {
   const char* task;
   const char* checkpointing;
   const char* norm_affine;
+  int64_t head_chunk = 0;
 };
 
 class HeldActivations : public ::testing::TestWithParam<Held> {
@@ -103,6 +110,7 @@ class HeldActivations : public ::testing::TestWithParam<Held> {
     o.task = GetParam().task;
     o.checkpointing = GetParam().checkpointing;
     o.norm_affine = GetParam().norm_affine;
+    o.head_chunk = GetParam().head_chunk;
     o.num_layers = num_layers;
     o.dtype = o.param_dtype = "bfloat16";
     o.device = "cpu";
@@ -152,14 +160,16 @@ INSTANTIATE_TEST_SUITE_P(
     All, HeldActivations,
     ::testing::Values(
         Held{"llama3-tiny", "classify", "none", "auto"}, Held{"llama3-tiny", "lm", "none", "auto"},
-        Held{"qwen2.5-tiny", "lm", "block", "auto"}, Held{"gemma2-tiny", "lm", "none", "auto"},
-        Held{"gemma3-tiny", "lm", "none", "auto"}, Held{"vaultgemma-tiny", "lm", "none", "auto"},
-        Held{"dit-tiny", "denoise", "none", "no"}, Held{"dit-tiny", "denoise", "none", "yes"},
-        Held{"dit-xl-tiny", "denoise", "block", "auto"},
+        Held{"llama3-tiny", "lm", "none", "auto", 32},
+        Held{"gemma2-tiny", "lm", "block", "auto", 32}, Held{"qwen2.5-tiny", "lm", "block", "auto"},
+        Held{"gemma2-tiny", "lm", "none", "auto"}, Held{"gemma3-tiny", "lm", "none", "auto"},
+        Held{"vaultgemma-tiny", "lm", "none", "auto"}, Held{"dit-tiny", "denoise", "none", "no"},
+        Held{"dit-tiny", "denoise", "none", "yes"}, Held{"dit-xl-tiny", "denoise", "block", "auto"},
         Held{"linear-tiny", "regress", "none", "auto"}),
     [](const auto& test) {
-      std::string name = fmt::format("{}_{}_{}_{}", test.param.model, test.param.task,
-                                     test.param.checkpointing, test.param.norm_affine);
+      std::string name =
+          fmt::format("{}_{}_{}_{}_{}", test.param.model, test.param.task, test.param.checkpointing,
+                      test.param.norm_affine, test.param.head_chunk);
       std::replace_if(
           name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
       return name;
@@ -178,6 +188,12 @@ TEST(ModelCostByHand, FusedLayersKeepWhatTheirFormulasSay) {
   EXPECT_EQ(plain.activation_bytes - fused.activation_bytes,
             rows * (32 * 2 * 2 * 14336 + 2 * 128256 - 4));
   EXPECT_EQ(plain.gradient_bytes, fused.gradient_bytes);
+  // A head in chunks: no scores are kept, and those of 512 positions take their place.
+  o.head_chunk = 512;
+  const models::ModelCost chunked = cost(models::LayerForm::Fused);
+  EXPECT_EQ(fused.activation_bytes - chunked.activation_bytes, rows * 2 * 128256);
+  EXPECT_LE(chunked.peak_bytes, fused.peak_bytes);
+  o.head_chunk = 0;
   EXPECT_EQ(plain.flops_per_token, fused.flops_per_token);
   // In float32 keys and values are repeated for each of four queries' heads.
   o.task = "classify";

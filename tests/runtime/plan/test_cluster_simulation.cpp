@@ -11,6 +11,7 @@
 #include "runtime/plan/goodput.h"
 #include "runtime/plan/modelled_record.h"
 #include "runtime/plan/plan_request.h"
+#include "runtime/plan/program_run.h"
 #include "runtime/records/folder_check.h"
 #include "runtime/records/schema_json.h"
 #include "tests/runtime/plan/test_machine.h"
@@ -77,6 +78,62 @@ TEST(LinkTraffic, RanksOfANodeShareItsUplink) {
   links.start(0, all, 60);
   links.next_end();
   EXPECT_NEAR(links.now(), 2, 1e-9);
+}
+
+// A long transfer and two short ones behind it, of which the computation waits for the last.
+TimePlan three_transfers(size_t at_once) {
+  StepProgram program;
+  program.begin_phase("forward");
+  program.collective("long", GroupKind::All, Lane::Communication, 600, 1, 0);
+  program.collective("short", GroupKind::All, Lane::Communication, 100, 1, 0);
+  program.wait(program.collective("short", GroupKind::All, Lane::Communication, 100, 1, 0));
+  TimeSituation situation;
+  situation.ranks = 2;
+  situation.topology = {2, 1, {100, 0}, {10, 0}, 0};
+  situation.collectives_at_once = at_once;
+  return ProgramRun(program, situation, 2, 0, nullptr).run();
+}
+
+TEST(SimulatedCluster, CollectivesInTurnsOrSideBySide) {
+  const TimePlan in_turns = three_transfers(1);
+  EXPECT_NEAR(in_turns.exposed_ms, 8000, 1e-6);
+  EXPECT_NEAR(in_turns.communication_ms, 8000, 1e-6);
+  // At half the rate each: the short ones end at 2 and 4 s, the long one still at 8.
+  const TimePlan beside = three_transfers(2);
+  EXPECT_NEAR(beside.exposed_ms, 4000, 1e-6);
+  EXPECT_NEAR(beside.communication_ms, 8000, 1e-6);
+  double work = 0;
+  for (const CollectiveTime& kind : beside.collectives) work += kind.work_ms;
+  EXPECT_NEAR(work, 8000, 1e-6);  // time that two share counts once
+}
+
+TEST(SimulatedCluster, CollectivesOfCpuRanksTakeCoresFromComputation) {
+  Cluster cluster;
+  cluster.machine = machine_with_round_rates("cpu", 1);
+  cluster.gpus = 2;
+  cluster.link = "instant";
+  for (const char* operation : {"all_gather", "reduce_scatter", "all_reduce"})
+    for (const double bytes : {1e3, 1e9})
+      cluster.machine.collectives.push_back({operation, 2, bytes, bytes * 1e-9, bytes * 5e-10});
+  const auto predicted = [&](double cores, double fresh_per_s) {
+    cluster.machine.cores = cores;
+    cluster.machine.threads = 1;
+    cluster.machine.fresh_per_s = fresh_per_s;
+    return simulated(asked_of(1), cluster).time;
+  };
+  const TimePlan unknown = predicted(0, 0), free = predicted(4, 0), none = predicted(2, 0);
+  EXPECT_NEAR(free.step_ms, unknown.step_ms, 1e-9);
+  EXPECT_NEAR(without_core(cluster.machine, 2), 1, 1e-12);
+  // Half of each collective's time, of which the computation waits for less in return.
+  const auto own = [](const TimePlan& plan) { return plan.step_ms - plan.exposed_ms; };
+  EXPECT_NEAR(own(none) - own(free), 0.5 * none.communication_ms, 0.01 * none.communication_ms);
+  EXPECT_LT(none.exposed_ms, free.exposed_ms);
+  cluster.machine.cores = 3;
+  EXPECT_NEAR(without_core(cluster.machine, 2), 0.5, 1e-12);
+  // Whole weights for both passes, gradients, and the row in which they travel are new memory.
+  constexpr double kWeights = 1.23e9, kBytes = 2 + 2 + 4 + 4;
+  EXPECT_NEAR(own(predicted(4, 1e9)) - own(free), kWeights * kBytes / 1e9 * 1e3,
+              0.15 * kWeights * kBytes / 1e9 * 1e3);
 }
 
 TEST(SimulatedCluster, OneRankStandsForAllThatAreAlike) {

@@ -72,6 +72,35 @@ TEST(Prediction, PeakMemoryIsWhatAStepHolds) {
   }
 }
 
+// The same for a head whose scores exist in chunks, in a model that has little else.
+TEST(Prediction, PeakMemoryOfAHeadInChunksIsWhatAStepHolds) {
+  for (const char* mode : {"none", "bookkeeping", "flash"}) {
+    for (const Json& extra :
+         {Json{{"parallel", "none"}}, Json{{"parallel", "fsdp"}, {"world", "fake:2"}},
+          Json{{"checkpointing", "block"}}, Json{{"lora_rank", 2}}, Json{{"batch_size", 1}},
+          Json{{"tie_embeddings", "yes"}}}) {
+      Json options{{"model", "llama3-tiny"}, {"task", "lm"},     {"mode", mode},
+                   {"batch_size", 2},        {"iters", 1},       {"seq_length", 256},
+                   {"num_layers", 2},        {"warmup", 1},      {"vocab_size", 4000},
+                   {"optimizer", "sgd"},     {"seed", 1},        {"head_chunk", 64},
+                   {"device", "cpu"},        {"profile", "off"}, {"link", "instant"}};
+      if (!extra.contains("world")) options.erase("link");
+      options.update(extra);
+      const Cluster cluster = cluster_of(extra.contains("world") ? 2 : 1, /*is_gpu=*/false);
+      ExperimentOptions asked;
+      experiment::experiment_schema().assign_all(&asked, options);
+      const records::Result result = experiment::measure_experiment(asked);
+      ASSERT_EQ(result.status, "ok");
+      const double planned = predicted(options, cluster).memory.peak;
+      EXPECT_NEAR(planned / result.metrics.peak_memory_bytes, 1, 0.10)
+          << mode << " " << extra.dump() << ": " << planned;
+      options["head_chunk"] = 0;
+      EXPECT_LT(planned, 0.8 * predicted(options, cluster).memory.peak)
+          << mode << " " << extra.dump();
+    }
+  }
+}
+
 // What runs before the first layer that is trained keeps nothing, and backward does not come there.
 TEST(Prediction, FrozenBlocksCostTheirForwardAlone) {
   for (const char* mode : {"none", "bookkeeping", "flash"}) {

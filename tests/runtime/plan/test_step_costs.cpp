@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "runtime/plan/gradient_walk.h"
+#include "runtime/plan/partial_sums.h"
 #include "runtime/plan/plan_request.h"
 #include "runtime/plan/shared_costs.h"
+#include "runtime/plan/update_costs.h"
 #include "runtime/train/step_graph.h"
 #include "tests/runtime/plan/test_machine.h"
 
@@ -86,7 +88,7 @@ TEST(StepCosts, NoiseIsDrawnBesideTheMemoryTraffic) {
   const PlannedModel model(resolved, resolved.seq_length, true);
   MachineProfile machine = cluster.machine;
   const auto seconds = [&](bool noise) {
-    return update_seconds(model, machine, {1e9, 0, 0, 0}, 0, 0, noise);
+    return update_seconds(model, machine, {.elements = 1e9}, 0, 0, noise);
   };
   const double moved = seconds(false);
   machine.noise_per_s = 0.25 * 1e9 / moved;  // takes as long as the traffic does
@@ -275,6 +277,18 @@ TEST(PlannedMemory, PiecesOfARowAreThereOneAfterAnother) {
   EXPECT_EQ(ledger.of(Holder::Gradients), 0);
 }
 
+// What an H200's allocator gave to at::sum of bfloat16 [summed, outputs] over its rows.
+TEST(PlannedMemory, SumsOverPositionsAreFormedInParts) {
+  constexpr double kMiB = 1048576;
+  EXPECT_NEAR(partial_sums_bytes(1152, 9216) / kMiB, 82.0, 1.1) << "and the end of its block";
+  EXPECT_NEAR(partial_sums_bytes(4608, 9216) / kMiB, 132.77, 0.1);
+  EXPECT_NEAR(partial_sums_bytes(3456, 3072) / kMiB, 82.01, 1.1);
+  EXPECT_NEAR(partial_sums_bytes(1024, 2048) / kMiB, 16.0, 0.1);
+  EXPECT_NEAR(partial_sums_bytes(4096, 156672) / kMiB, 306.02, 0.1);
+  EXPECT_EQ(partial_sums_bytes(4608, 256), 0) << "a block has it alone";
+  EXPECT_EQ(partial_sums_bytes(4608, 1), 0);
+}
+
 // Peaks that one H200 has measured (examples/results/plan_heldout, and points drawn at random).
 TEST(PlannedMemory, IsWhatAGpuHasHeld) {
   struct Measured {
@@ -334,6 +348,17 @@ TEST(PlannedMemory, IsWhatAGpuHasHeld) {
        1,
        32.78},
       {"llama3.2-1b", "flash", 3, 512, {{"compile", "yes"}}, 1, 18.59},
+      // Bias gradients are formed beside partial sums, and branches behind a gate have a gradient
+      // of their own.
+      {"dit-l/8", "none", 3, 1024, {{"task", "denoise"}, {"cpu_offload", true}}, 1, 2.81},
+      {"dit-xl/2",
+       "none",
+       7,
+       256,
+       {{"task", "denoise"}, {"checkpointing", "keep_attention"}, {"state_dtype", "bfloat16"}},
+       8,
+       1.47,
+       0.025},
   };
   for (const Measured& point : points) {
     Json options = step_of(point.model, point.mode, point.more);

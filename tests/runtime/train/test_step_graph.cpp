@@ -25,7 +25,7 @@ struct Way {
   std::string engine = "flash_bookkeeping", wrapper = "none", clipping = "flat";
   std::string model = "llama3-tiny", world = "auto", tied = "no";
   std::string compile = "yes";
-  int64_t grad_accum = 1;
+  int64_t grad_accum = 1, head_chunk = 0;
   bool checkpointing = false;
 
   std::string text() const {
@@ -39,6 +39,7 @@ using Training = SmallTraining;
 Training make_run(const Way& way, bool compile) {
   models::ModelOptions options = small_model(way.model, way.tied);
   if (way.checkpointing) options.checkpointing = "block";
+  options.head_chunk = way.head_chunk;
   sharding::ShardingOptions sharding;
   sharding.parallel = way.wrapper == "none" || way.wrapper == "ddp" ? way.wrapper : "fsdp";
   if (sharding.parallel == "fsdp") sharding.sharding = way.wrapper;
@@ -151,6 +152,19 @@ TEST(StepGraph, AlsoWithOtherClippingAndModels) {
   }
 }
 
+TEST(StepGraph, AlsoWithAHeadInChunks) {
+  const ImitatedGraphs imitated;
+  for (const char* wrapper : {"none", "zero3"}) {
+    for (const char* engine : {"none", "ghost", "bookkeeping", "auto"}) {
+      Way way;
+      way.wrapper = wrapper, way.engine = engine, way.head_chunk = 4;
+      expect_same_digits(way, 3);
+      way.tied = "yes";
+      expect_same_digits(way, 3);
+    }
+  }
+}
+
 TEST(StepGraph, HasTheCollectivesOfSeveralRanks) {
   const ImitatedGraphs imitated;
   for (const char* engine : {"none", "ghost", "bookkeeping", "auto"}) {
@@ -186,27 +200,31 @@ TEST(StepGraph, TurnsOnByItselfWhereTheHostTakesMostOfAStepAndSaysSo) {
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("launching kernels takes 100 % of a step"));
 }
 
-TEST(StepGraph, ByItselfDependsOnTheSecondAndTheThirdStepAlone) {
+TEST(StepGraph, ByItselfIsDecidedByTwoOfThreeStepsBehindTheFirst) {
   const ImitatedGraphs imitated;
-  const auto is_on_after = [](double first, double second, double third, bool has_room,
+  const auto is_on_after = [](std::vector<double> shares, bool has_room,
                               const std::string& obstacle = "") {
     StepGraph graph(c10::kCPU, obstacle, /*by_itself=*/true);
-    graph.observe(first, has_room);
-    graph.observe(second, has_room);
-    EXPECT_EQ(graph.awaits_decision(), second >= StepGraph::kHostBound && has_room);
-    graph.observe(third, has_room);
+    for (const double share : shares) {
+      EXPECT_TRUE(graph.awaits_decision());
+      graph.observe(share, has_room);
+    }
     EXPECT_FALSE(graph.awaits_decision());
-    graph.observe(first, true);
+    graph.observe(1.0, true);
+    graph.observe(0.1, true);
     return graph.is_possible();
   };
   CaptureStderr();
-  EXPECT_FALSE(is_on_after(1.0, 0.79, 1.0, true));
-  EXPECT_FALSE(is_on_after(1.0, 1.0, 0.79, true)) << "a stall of one step";
-  EXPECT_FALSE(is_on_after(1.0, 1.0, 1.0, false));
-  EXPECT_FALSE(is_on_after(1.0, 1.0, 1.0, true, "an obstacle"));
+  EXPECT_FALSE(is_on_after({1.0, 0.79, 0.79}, true)) << "the first does not count";
+  EXPECT_FALSE(is_on_after({1.0, 1.0, 0.79, 0.5}, true)) << "a stall of one step";
+  EXPECT_FALSE(is_on_after({1.0, 0.5, 1.0, 0.79}, true));
+  EXPECT_FALSE(is_on_after({1.0, 1.0, 1.0}, false));
+  EXPECT_FALSE(is_on_after({1.0, 1.0, 1.0}, true, "an obstacle"));
   EXPECT_EQ(GetCapturedStderr(), "") << "nobody asked";
   CaptureStderr();
-  EXPECT_TRUE(is_on_after(0.1, 0.9, 0.8, true));
+  EXPECT_TRUE(is_on_after({0.1, 0.9, 0.8}, true));
+  EXPECT_TRUE(is_on_after({0.1, 0.7, 0.8, 0.9}, true)) << "a step that the host hurried through";
+  EXPECT_TRUE(is_on_after({0.1, 0.9, 0.7, 0.8}, true));
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("80 % of a step"));
 }
 

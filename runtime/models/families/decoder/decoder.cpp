@@ -38,6 +38,10 @@ void check_decoder_options(const ModelOptions& o) {
   MS_CHECK(o.attention_window != 0 || o.attention_pattern.find('l') == std::string::npos,
            "model '{}': expected attention_window beside attention_pattern '{}', got none", o.model,
            o.attention_pattern);
+  MS_CHECK(o.head_chunk == 0 || o.task == "lm",
+           "model '{}': expected task lm beside head_chunk = {}, got {}, which has one position of "
+           "scores; leave head_chunk out",
+           o.model, o.head_chunk, o.task);
 }
 
 }  // namespace
@@ -88,6 +92,7 @@ Decoder::Decoder(const ModelOptions& options)
   } else {
     head_ = &add_linear("lm_head", o.hidden_dim, o.vocab_size, false, kInitialStd);
   }
+  head_->by_samples = o.head_chunk > 0;
 }
 
 // Either kind starts as a norm that multiplies by one.
@@ -226,10 +231,12 @@ at::Tensor Decoder::token_scores(const at::Tensor& x) {
 }
 
 at::Tensor Decoder::losses(const Batch& batch) {
-  at::Tensor scores = linear(head_input(batch), *head_);
-  if (options_.task != "lm") return classification_losses(scores, batch.labels);
-  return token_losses(seam(), std::move(scores), batch.labels,
-                      std::max(options_.logit_softcap, 0.0));
+  const at::Tensor x = head_input(batch);
+  const double cap = std::max(options_.logit_softcap, 0.0);
+  if (options_.task != "lm") return classification_losses(linear(x, *head_), batch.labels);
+  if (options_.head_chunk > 0 && !seam().plain_autograd)
+    return chunked_token_losses(x, *head_, batch.labels, options_.head_chunk, cap);
+  return token_losses(seam(), linear(x, *head_), batch.labels, cap);
 }
 
 void Decoder::check(const Batch& batch) const {

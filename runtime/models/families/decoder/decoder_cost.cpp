@@ -60,6 +60,9 @@ double decoder_flops_per_token(const ModelOptions& o, int64_t tokens) {
 // window is a mask (not on a GPU in 16 bits, whose kernel has windows) keep the attention's output
 // twice (Q), as its heads are in another order there, and it is run again with the rest of a block.
 // Capped logits keep a tanh (V s), but not where they are fused.
+//
+// A head in chunks keeps one number per row. A chunk's scores are there once (their gradient takes
+// their place); in the plain form with two wide tensors of that size, capped with four.
 ActivationBytes decoder_activation_bytes(const ModelOptions& o, const CostDtypes& f, int64_t T) {
   const BlockParts parts = block_parts(o.block_style);
   const int64_t D = o.hidden_dim, I = o.intermediate_dim, V = o.vocab_size;
@@ -97,6 +100,13 @@ ActivationBytes decoder_activation_bytes(const ModelOptions& o, const CostDtypes
   if (masked) a.shared = f.s * (o.num_heads / o.num_kv_heads) * T * T;
   if (o.task != "lm") return a;
   a.batch += 8;
+  if (o.head_chunk > 0) {
+    const int64_t plain = o.logit_softcap > 0 ? 4 : 2;
+    a.outside += f.w;
+    a.head_layer = "lm_head";
+    a.chunk = std::min(o.head_chunk, T) * V * (f.s + (f.fused ? 0 : plain * f.w));
+    return a;
+  }
   a.outside += f.fused ? f.s * V + f.w : f.w * V;
   if (o.logit_softcap > 0 && !f.fused) a.outside += f.s * V;
   if (f.fused) {

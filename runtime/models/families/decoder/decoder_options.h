@@ -16,6 +16,7 @@ struct DecoderOptions {
   int64_t num_kv_heads = 0;
   std::string tie_embeddings = "auto";
   std::string qkv_bias = "auto";
+  int64_t head_chunk = 0;
   double rope_base = 0;
   std::string rope_scaling = "auto";
   double rope_factor = 0;
@@ -58,6 +59,9 @@ struct DecoderEntry {
     schema.yes_or_no<T>("tie_embeddings", &T::tie_embeddings,
                         "input and output embedding are one parameter");
     schema.yes_or_no<T>("qkv_bias", &T::qkv_bias, "query, key and value projections have a bias");
+    schema.integer<T>("head_chunk", &T::head_chunk, 0, 1e9,
+                      "lm: positions of a sample whose scores exist at a time, made again in "
+                      "backward: less memory in long contexts; 0 means all, kept");
     schema.real<T>("rope_base", &T::rope_base, 0, 1e12,
                    "base of rotary positions; 0 takes the preset's");
     schema.choice<T>("rope_scaling", &T::rope_scaling, {"auto", "none", "llama3", "linear"},

@@ -1,0 +1,69 @@
+// Updates on the device and on the host, and what engine auto keeps, by the profile of an H200.
+#include <gtest/gtest.h>
+
+#include "runtime/models/registry.h"
+#include "runtime/plan/plan_request.h"
+#include "runtime/plan/update_costs.h"
+#include "tests/runtime/plan/test_machine.h"
+
+namespace moonshard::plan {
+namespace {
+
+PlannedModel model_in(const char* dtype) {
+  models::ModelOptions options;
+  options.model = "llama3-tiny";
+  options.dtype = dtype;
+  options.param_dtype = "bfloat16";
+  return PlannedModel(models::resolve_model_options(options), 64, /*fused=*/true);
+}
+
+// Cores, not memory, bound Adam in 16 bits.
+TEST(UpdateCosts, AHostsArithmeticTakesLongerThanTheBytesOf16Bits) {
+  const MachineProfile machine = machine_with_round_rates("cuda", 10);
+  const auto bytes = [&](const char* dtype, int states) {
+    return host_update_seconds(model_in(dtype), machine, 1e9, states) * machine.host_update_per_s /
+           1e9;
+  };
+  EXPECT_NEAR(bytes("float32", 2), 4 * 8, 1e-9) << "values, two states, gradients that come";
+  EXPECT_GT(bytes("bfloat16", 2), 1.2 * (6 * 2 + 2 * 4));
+  EXPECT_NEAR(bytes("float32", 0), 4 * 4, 1e-9);
+}
+
+// Small parameters are many kernels, large ones their bytes.
+TEST(UpdateCosts, StatesOf16BitsAreUpdatedSliceBySlice) {
+  const MachineProfile machine = machine_with_round_rates("cuda", 10);
+  const PlannedModel wide = model_in("float32"), narrow = model_in("bfloat16");
+  const auto seconds = [&](const PlannedModel& model, double elements, double pieces, int bytes) {
+    return update_seconds(model, machine, {.elements = elements, .pieces = pieces}, 2, bytes,
+                          false);
+  };
+  EXPECT_EQ(seconds(wide, 1e8, 1000, 0), seconds(wide, 1e8, 1, 0));
+  EXPECT_GT(seconds(wide, 1e8, 1000, 2), 5 * seconds(wide, 1e8, 1, 2));
+  EXPECT_GT(seconds(narrow, 1e8, 1000, 2), 1.3 * seconds(wide, 1e8, 1000, 2));
+}
+
+// Peaks that H200s have measured: where sums are needed, too, every sample's rows are faster than
+// inputs and norms by Gram matrices.
+TEST(PlannedWays, RowsAreKeptWhereSummingThemUpIsFaster) {
+  Cluster cluster;
+  cluster.machine = profile_from_json(
+      read_json_file(MOONSHARD_SOURCE_DIR "/scripts/moonshard/machines/h200.json"), "h200");
+  const auto gib = [&](const Json& more) {
+    Json options{{"model", "qwen2.5-1.5b"}, {"mode", "auto"},       {"task", "classify"},
+                 {"seq_length", 1024},      {"parallel", "fsdp"},   {"dtype", "float32"},
+                 {"compile", "no"},         {"optimizer", "adamw"}, {"param_dtype", "bfloat16"}};
+    options.update(more);
+    const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
+    const PlannedModel model(resolved, resolved.seq_length, /*fused=*/true);
+    return predict(model, resolved, cluster).memory.peak / kGiB;
+  };
+  EXPECT_NEAR(gib({{"batch_size", 5},
+                   {"cpu_offload", true},
+                   {"optimizer", "sgd"},
+                   {"checkpointing", "keep_attention"}}),
+              13.36, 0.3);
+  EXPECT_NEAR(gib({{"batch_size", 2}, {"grad_accum", 2}}), 28.85, 0.6);
+}
+
+}  // namespace
+}  // namespace moonshard::plan
