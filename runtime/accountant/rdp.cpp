@@ -56,13 +56,19 @@ double log_moment_integral(double q, double sigma, double order) {
   constexpr double kReach = 12;  // in sigma
   const double step = std::min(0.5 * sigma * sigma, 0.5 * sigma);
   const double from = -kReach * sigma, to = order + kReach * sigma;
-  double rest = 0;  // A - 1
+  constexpr double kLarge = 600;  // log of a power beside which the other terms are nothing
+  double rest = 0, log_large = -kInfinity;  // both together: A - 1
   for (double x = from; x < to; x += step) {
     const double y = q * std::expm1((2 * x - 1) / (2 * sigma * sigma));
-    rest +=
-        std::exp(-x * x / (2 * sigma * sigma)) * (std::expm1(order * std::log1p(y)) - order * y);
+    const double log_power = order * std::log1p(y), log_density = -x * x / (2 * sigma * sigma);
+    if (log_power > kLarge) {  // with little noise beyond the largest double
+      log_large = log_add(log_large, log_power + log_density);
+    } else {
+      rest += std::exp(log_density) * (std::expm1(log_power) - order * y);
+    }
   }
-  return std::log1p(rest * step / (sigma * std::sqrt(2 * std::numbers::pi)));
+  const double scale = step / (sigma * std::sqrt(2 * std::numbers::pi));
+  return log_add(std::log1p(rest * scale), log_large + std::log(scale));
 }
 
 // Real orders: the integral split at z0, each half a binomial series. Terms alternate in sign
@@ -100,8 +106,7 @@ std::optional<double> log_moment_real(double q, double sigma, double order) {
   return std::nullopt;
 }
 
-// There the integral is fast; elsewhere the series is better. Of little noise (sigma below 0.4) and
-// large orders it is no number, and the line between whole orders stands.
+// There the integral is fast; elsewhere the series is better.
 bool suits_integral(double q, double sigma, double order) {
   return q >= 1e-3 && sigma >= 0.25 && sigma <= 1e4 && order <= 16;
 }

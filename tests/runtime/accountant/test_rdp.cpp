@@ -34,6 +34,23 @@ TEST(Rdp, GrowsWithTheOrderAlsoBetweenWholeOnes) {
   }
 }
 
+// With little noise powers of the density's ratio leave the range of double precision.
+TEST(Rdp, LittleNoiseIsFoundBetweenWholeOrders) {
+  for (const double sigma : {0.25, 0.3, 0.4, 1.0}) {
+    for (const double q : {1e-3, 0.01, 0.3}) {
+      for (const double order : {2.0, 7.0, 8.0, 12.0}) {
+        const auto log_moment = [&](double at) { return rdp_of_step(q, sigma, at) * (at - 1); };
+        const double line = (log_moment(order) + log_moment(order + 1)) / 2;
+        const double half = log_moment(order + 0.5);
+        EXPECT_LT(half, line * (1 - 1e-5)) << sigma << " " << q << " " << order;
+        // What it is near a whole order, the sum for whole orders says.
+        EXPECT_NEAR(log_moment(order + 1e-9) / log_moment(order), 1, 1e-6);
+        EXPECT_NEAR(log_moment(order + 1 - 1e-9) / log_moment(order + 1), 1, 1e-6);
+      }
+    }
+  }
+}
+
 TEST(Rdp, KnowsTheEndsOfTheScale) {
   EXPECT_TRUE(std::isinf(rdp_epsilon({{0.01, 0, 10}}, 1e-5).epsilon)) << "no noise";
   EXPECT_EQ(rdp_epsilon({{0, 1, 10}}, 1e-5).epsilon, 0);
