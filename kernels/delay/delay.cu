@@ -1,8 +1,8 @@
 #include "kernels/common/elementwise_launch.h"
 
 #include <cstdint>
-#include <stdexcept>
-#include <string>
+
+#include "kernels/common/architecture.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -40,18 +40,11 @@ __global__ void transfer_kernel(uint64_t port_ns, uint64_t latency_ns) {
 
 // An SM divides its memory into cache and shared memory for all blocks that it has: one that waits
 // under another division would keep blocks of matrix products, which use nearly all of it, away.
-void leave_shared_memory(const void* kernel) {
-  if (cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                           cudaSharedmemCarveoutMaxShared) != cudaSuccess)
-    cudaGetLastError();  // a wish, no more
-}
-
-void check_launch() {
-  const cudaError_t error = cudaGetLastError();
-  if (error != cudaSuccess) {
-    throw std::runtime_error(std::string("delay: launch failed: ") + cudaGetErrorName(error) +
-                             ": " + cudaGetErrorString(error));
-  }
+template <auto kernel>
+void leave_shared_memory() {
+  static const cudaError_t told = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (told != cudaSuccess) cudaGetLastError();  // a wish, no more
 }
 
 uint64_t in_nanoseconds(double microseconds) {
@@ -62,18 +55,17 @@ uint64_t in_nanoseconds(double microseconds) {
 
 void launch_delay(double microseconds, void* cuda_stream) {
   if (microseconds <= 0) return;
-  [[maybe_unused]] static const bool told = (leave_shared_memory((const void*)delay_kernel), true);
+  leave_shared_memory<delay_kernel>();
   delay_kernel<<<1, 1, 0, static_cast<cudaStream_t>(cuda_stream)>>>(in_nanoseconds(microseconds));
-  check_launch();
+  check_launch("delay");
 }
 
 void launch_transfer(double port_us, double latency_us, void* cuda_stream) {
   if (port_us + latency_us <= 0) return;
-  [[maybe_unused]] static const bool told =
-      (leave_shared_memory((const void*)transfer_kernel), true);
+  leave_shared_memory<transfer_kernel>();
   transfer_kernel<<<1, 1, 0, static_cast<cudaStream_t>(cuda_stream)>>>(in_nanoseconds(port_us),
                                                                        in_nanoseconds(latency_us));
-  check_launch();
+  check_launch("delay");
 }
 
 }  // namespace moonshard::kernels

@@ -5,9 +5,9 @@
 // copy engine) and two multiply. For a 128 x 128 tile (s, t) of the position pairs they form a a^T
 // over the input's width in one set of accumulators, keep it, form g g^T of each layer of the group
 // in a second set, multiply the two elementwise and store one sum per warp. Tiles on the diagonal
-// have the lengths of rows, too: one sum more of each. Neither matrix ever
-// leaves the registers. 64 + 64 float32 accumulators a thread; bfloat16 would halve them, but a
-// norm from a rounded Gram matrix is wrong by 1e-4 of what cancels.
+// have the lengths of rows, too: one sum more of each. Neither matrix ever leaves the registers. 64
+// + 64 float32 accumulators a thread; bfloat16 would halve them, but a norm from a rounded Gram
+// matrix is wrong by 1e-4 of what cancels.
 //
 // Positions past the end, and columns past a width, are read as zeros by the copy engine's bounds
 // and add nothing; maps have three dimensions so that a sample's edge is not the next sample's row.

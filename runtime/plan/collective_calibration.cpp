@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <functional>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "runtime/profile/utilization.h"
 
 namespace moonshard::plan {
 namespace {
@@ -59,21 +60,14 @@ class CollectiveTimer {
   double timed(const std::function<void()>& once) {
     group_->barrier("calibration");
     const auto began = std::chrono::steady_clock::now();
-    const double had = processor_seconds();
+    const double had = profile::cpu_seconds();
     once();
     if (!device_.is_cpu()) {
       const c10::impl::VirtualGuardImpl guard(device_.type());
       guard.synchronizeStream(guard.getStream(device_));
     }
-    core_seconds_ += processor_seconds() - had;
+    core_seconds_ += profile::cpu_seconds() - had;  // the transport's threads have their part
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  }
-
-  // Of all threads of this process: the transport's have their part in a collective.
-  static double processor_seconds() {
-    timespec used{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
   }
 
   double slowest(double seconds) {

@@ -51,7 +51,7 @@ class Ways {
         if (ways.is_private) set_way((*layers)[i], (*list)[i]);
     }
     if (!ways.is_private) return ways;
-    ways.two_passes = mode == "ghost" || mode == "flash";
+    ways.two_passes = is_of_two_passes();
     if (mode == "auto") choose(ways);
     if (mode == "flash_bookkeeping" && situation_.flash_algorithm == "auto") keep_smaller(ways);
     if (ways.two_passes || situation_.per_layer)
@@ -63,6 +63,7 @@ class Ways {
 
  private:
   double samples() const { return static_cast<double>(situation_.samples); }
+  bool is_of_two_passes() const { return situation_.mode == "ghost" || situation_.mode == "flash"; }
 
   LayerShape shape_of(const PlannedLayer& layer) const {
     LayerShape shape{samples(),
@@ -193,8 +194,7 @@ class Ways {
         product_seconds(rates_, shape.out, shape.in, shape.samples * shape.positions) /
         machine_.in_step.products;
     way.norm_s = product + way.rows_bytes / machine_.element_per_s;
-    const bool twice = situation_.mode == "ghost" || situation_.mode == "flash";
-    if (twice && !situation_.per_layer) way.sum_s += product;
+    if (is_of_two_passes() && !situation_.per_layer) way.sum_s += product;
   }
   bool head_is_chunked() const {
     return std::ranges::any_of(model_.behind, &PlannedLayer::by_samples);

@@ -230,7 +230,6 @@ void ProgramRun::end(size_t number) {
   const double moment = links_.now();
   const StepOperation& operation = *transfers_[number].operation;
   const std::vector<size_t>& members = transfers_[number].group->ranks;
-  transfers_[number].end = moment;
   for (const size_t r : members) {
     const double own = note_transfer(ranks_[r], transfers_[number].begin, moment);
     if (r == 0) {

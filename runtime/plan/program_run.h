@@ -51,7 +51,7 @@ class ProgramRun {
     Members* group;
     const StepOperation* operation;
     size_t missing;  ///< ranks that have not come
-    double begin = 0, end = -1;
+    double begin = 0;
     size_t behind = kNone;  ///< the next one that waits
     bool waits = false;     ///< for those before it on its stream
   };

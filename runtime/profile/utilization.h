@@ -10,6 +10,9 @@
 
 namespace moonshard::profile {
 
+/// Of a processor's cores, by all threads of this process so far.
+double cpu_seconds();
+
 struct Utilization {
   double wall_s = 0;
   double cpu_percent = 0;                   ///< of one core: 200 is two busy cores

@@ -25,7 +25,7 @@ local given = command_line.parse("plan_gloo", arg, {
   { name = "profile", kind = "text", value = "FILE", doc = "what a process of the calibration is started with" },
   { name = "collectives", kind = "text", value = "FILE", doc = "what a rank of it is started with" },
 })
-local out, seconds = given.out or "results", given.seconds or 15
+local out, seconds, iters, numbers = given.out or "results", given.seconds or 15, given.iters or 5, given.ranks or { 2, 4 }
 local program = native.launch.program "moonshard"
 
 if given.profile then -- one of several processes at once
@@ -97,15 +97,9 @@ local function calibrated(ranks)
 end
 
 local function measure(ranks)
-  local zip = {}
-  for i, variant in ipairs(variants) do
-    for name, value in pairs(lists.merged(base, variant)) do
-      zip[name] = zip[name] or {}
-      zip[name][i] = value
-    end
-  end
-  local name = ("gloo_%d"):format(ranks)
-  local sweep = ms.sweep { name = name, out = out, nproc = ranks, iters = given.iters or 5, warmup = 2, zip = zip }
+  local points = lists.map(variants, function(variant) return lists.merged(base, variant) end)
+  local sweep = ms.sweep { name = ("gloo_%d"):format(ranks), out = out, nproc = ranks, iters = iters, warmup = 2,
+    zip = lists.columns(points) }
   local machine = calibrated(ranks)
   local runs = sweep:run()
   os.rename(machine, runs.path .. "/machine.json")
@@ -117,7 +111,7 @@ local function percent(predicted, measured) return 100 * (predicted / measured -
 local rows, errors = {}, {}
 local function compare(folder)
   for _, point in ipairs(ms.load(folder).points) do
-    local options = lists.merged(point.options, {})
+    local options = point.options
     if point.status ~= "ok" then error(("plan_gloo: %s: %s"):format(name_of(options), tostring(point.error)), 0) end
     local ranks = #point.result.ranks
     local plan = native.plan.predict(options, { machine = folder .. "/machine.json", gpus = ranks, link = "instant" })
@@ -131,12 +125,11 @@ end
 if given.link then -- once more, in a network of this process alone
   local inside = 'ip link set lo up && tc qdisc add dev lo root tbf rate %s burst 128kb limit 64mb && exec "$@"'
   local words = { "unshare", "-rn", "sh", "-c", inside:format(given.link), "plan_gloo", program, "run", this_file, "--out", out,
-    "--seconds", tostring(seconds), "--iters", tostring(given.iters or 5), "--ranks" }
-  for _, ranks in ipairs(given.ranks or { 2, 4 }) do words[#words + 1] = tostring(ranks) end
-  for i, word in ipairs(words) do words[i] = shell.quoted(word) end
-  os.exit(os.execute(table.concat(words, " ")) == 0 and 0 or 1)
+    "--seconds", tostring(seconds), "--iters", tostring(iters), "--ranks" }
+  lists.extend(words, lists.map(numbers, tostring))
+  os.exit(os.execute(table.concat(lists.map(words, shell.quoted), " ")) == 0 and 0 or 1)
 end
-local folders = given.check or lists.map(given.ranks or { 2, 4 }, measure)
+local folders = given.check or lists.map(numbers, measure)
 for _, folder in ipairs(folders) do compare(folder) end
 print(text_table.format({ "ranks", "point", "exposed ms measured", "predicted", "%", "collectives ms", "predicted", "step ms", "predicted",
   "%" }, rows))

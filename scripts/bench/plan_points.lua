@@ -4,6 +4,7 @@
 --      [--first N] [--estimate] [--verbose]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
+local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
 local predict = dofile(here .. "/plan_prediction.lua")
@@ -95,7 +96,7 @@ local function seconds_of(point)
   return start_s + (warmup + iters + 1) * plan.step_ms / 1e3 + (point.cpu_offload and offload_s or 0), plan
 end
 
-local zip = {}
+local chosen = {}
 local count = math.min(#points, given.first or #points)
 local seconds, largest = 0, 0
 for i = 1, count do
@@ -104,14 +105,11 @@ for i = 1, count do
   if given.verbose then
     print(("%6.1f s %6.1f GiB  %s"):format(own, plan.peak_memory_bytes / 2 ^ 30, native.records.to_json_line(points[i])))
   end
-  for name, value in pairs(complete(points[i])) do
-    zip[name] = zip[name] or {}
-    zip[name][i] = value
-  end
+  chosen[i] = complete(points[i])
 end
 print(("%d points (%d at the edge of memory), about %.1f minutes on that machine; the largest needs %.1f GiB"):format(count,
   math.max(0, count - held), seconds / 60, largest / 2 ^ 30))
 -- Every point is checked here; nothing runs before.
-local sweep = ms.sweep { name = "plan_points", out = given.out, zip = zip, device = "cuda", warmup = warmup, iters = iters,
-  noise_multiplier = 1.0 }
+local sweep = ms.sweep { name = "plan_points", out = given.out, zip = lists.columns(chosen), device = "cuda", warmup = warmup,
+  iters = iters, noise_multiplier = 1.0 }
 if not given.estimate then sweep:run() end

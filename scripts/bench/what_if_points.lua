@@ -4,6 +4,7 @@
 -- Run: moonshard run scripts/bench/what_if_points.lua [--out FOLDER] [--first N] [--from N]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
+local lists = require "moonshard.lists"
 
 local given = command_line.parse("what_if_points", arg, {
   { name = "out", kind = "text", doc = "folder for the run folder (results)" },
@@ -31,21 +32,14 @@ local shapes = {
   { { model = "llama3.1-8b", num_layers = 12, batch_size = 4, seq_length = 1024 }, { "bookkeeping", "flash_bookkeeping" } },
 }
 
-local zip, place = {}, 0
+local points = {}
 local function add(shape, mode)
-  place = place + 1
-  local point = { mode = mode, profile = mode == "none" and "layers" or "trace" }
-  for _, values in ipairs { mixed, shape } do
-    for name, value in pairs(values) do point[name] = value end
-  end
-  for name, value in pairs(point) do
-    zip[name] = zip[name] or {}
-    zip[name][place] = value
-  end
+  points[#points + 1] = lists.merged({ mode = mode, profile = mode == "none" and "layers" or "trace" }, mixed, shape)
 end
 for i = given.from or 1, math.min(#shapes, given.first or #shapes) do
   local shape, modes = shapes[i][1], shapes[i][2]
   add(shape, "none")
   for _, mode in ipairs(modes) do add(shape, mode) end
 end
-ms.sweep { name = "what_if", out = given.out, zip = zip, device = "cuda", warmup = 4, iters = 10, noise_multiplier = 1.0 }:run()
+ms.sweep({ name = "what_if", out = given.out, zip = lists.columns(points), device = "cuda", warmup = 4, iters = 10,
+  noise_multiplier = 1.0 }):run()

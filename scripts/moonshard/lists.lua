@@ -15,6 +15,18 @@ function M.column(list, key)
   return values
 end
 
+--- Tables with the same keys, turned: for each key the list of its values, as `zip` of a sweep takes them.
+function M.columns(list)
+  local columns = {}
+  for i, item in ipairs(list) do
+    for key, value in pairs(item) do
+      columns[key] = columns[key] or {}
+      columns[key][i] = value
+    end
+  end
+  return columns
+end
+
 --- Items that a function accepts.
 function M.select(list, accepts)
   local chosen = {}

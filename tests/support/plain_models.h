@@ -28,4 +28,14 @@ Batch sample_of(const Batch& batch, int64_t b);
 std::map<std::string, at::Tensor> per_sample_reference(const models::Model& model,
                                                        const Batch& batch);
 
+/// What a step has moved the parameters by, down: with SGD and lr = 1 the gradient that it used.
+template <class Step>
+std::map<std::string, at::Tensor> step_gradients(const models::Model& model, const Step& step) {
+  std::map<std::string, at::Tensor> before, moved;
+  for (const auto& p : model.parameters()) before[p->name] = p->value.clone();
+  step();
+  for (const auto& p : model.parameters()) moved[p->name] = before[p->name] - p->value;
+  return moved;
+}
+
 }  // namespace moonshard

@@ -39,7 +39,7 @@ TEST(GroupsOfAFakeWorld, ShareOnePort) {
   const auto world = make_world("fake:4", "ethernet10");
   const auto parts = world->part_group("parts", c10::kCPU, 0, 2);
   const auto copies = world->part_group("copies", c10::kCPU, 0, 2);
-  const at::Tensor sum = at::zeros({int64_t{1} << 22}, at::kFloat);
+  const at::Tensor sum = at::zeros({int64_t{1} << 25}, at::kFloat);
   const double alone_s = static_cast<double>(sum.nbytes()) / 1.1e9;  // a ring of two sends it once
   const auto seconds = [&](const std::shared_ptr<Communicator>& second) {
     const auto began = Clock::now();

@@ -16,6 +16,7 @@
 #include "runtime/train/trainer.h"
 #include "tests/support/plain_models.h"
 #include "tests/support/small_llama.h"
+#include "tests/support/tensors.h"
 #include "tests/support/text_of_error.h"
 #include "tests/support/thread_ranks.h"
 
@@ -73,22 +74,9 @@ Outcome step_of(const Case& c, const std::shared_ptr<models::Model>& model, cons
   train::StepOptions step;
   step.grad_accum = c.grad_accum;
   train::Trainer trainer({model, clip, sgd, nullptr, step});
-  std::map<std::string, at::Tensor> before;
-  for (const auto& p : model->parameters()) before[p->name] = p->value.clone();
   Outcome outcome;
-  outcome.report = trainer.step(batch);
-  for (const auto& p : model->parameters()) outcome.moved[p->name] = before[p->name] - p->value;
+  outcome.moved = step_gradients(*model, [&] { outcome.report = trainer.step(batch); });
   return outcome;
-}
-
-double difference(const std::map<std::string, at::Tensor>& got,
-                  const std::map<std::string, at::Tensor>& want) {
-  double squares = 0, size = 0;
-  for (const auto& [name, tensor] : want) {
-    squares += (got.at(name) - tensor).to(at::kDouble).square().sum().item<double>();
-    size += tensor.to(at::kDouble).square().sum().item<double>();
-  }
-  return std::sqrt(squares / size);
 }
 
 // Norms, and the clipped mean, by their definitions from each sample's own backward.
@@ -111,7 +99,7 @@ void expect_reference(const Case& c, double tolerance) {
     want[name] = (gradient.to(at::kDouble) * factors.view(shape)).mean(0);
   }
   const Outcome got = step_of(c, model, batch, bound);
-  EXPECT_LT(difference(got.moved, want), tolerance);
+  EXPECT_LT(relative_difference(got.moved, want), tolerance);
   if (!clips) return;
   ASSERT_EQ(got.report.norms.size(), static_cast<size_t>(c.samples));
   for (int64_t b = 0; b < c.samples; ++b) {
@@ -170,7 +158,7 @@ void expect_as_whole(const Case& c, double tolerance, const char* preset = "llam
   };
   const Outcome whole = outcome(0), chunks = outcome(c.chunk);
   EXPECT_NEAR(chunks.report.loss, whole.report.loss, tolerance * whole.report.loss);
-  EXPECT_LT(difference(chunks.moved, whole.moved), tolerance);
+  EXPECT_LT(relative_difference(chunks.moved, whole.moved), tolerance);
   ASSERT_EQ(chunks.report.norms.size(), whole.report.norms.size());
   for (size_t b = 0; b < whole.report.norms.size(); ++b)
     EXPECT_NEAR(chunks.report.norms[b], whole.report.norms[b], tolerance * whole.report.norms[b]);
@@ -366,7 +354,7 @@ TEST(ChunkedHead, TwoShardedRanksTrainAsOne) {
       run_thread_ranks(2, [&](const std::shared_ptr<comm::World>& world) {
         const auto got = step(options, "fsdp", world);
         const std::lock_guard lock(mutex);
-        EXPECT_LT(difference(got, want), 1e-12);
+        EXPECT_LT(relative_difference(got, want), 1e-12);
       });
     }
   }

@@ -7,6 +7,7 @@
 #include "runtime/models/registry.h"
 #include "runtime/train/trainer.h"
 #include "tests/support/plain_models.h"
+#include "tests/support/tensors.h"
 
 namespace moonshard {
 namespace {
@@ -28,24 +29,6 @@ class Engines : public ::testing::TestWithParam<Setting> {
     options.device = "cpu";
     options.seed = 3;
     return models::make_model(options);
-  }
-  // SGD with lr 1: the weights move by minus the gradient that the step used.
-  static std::map<std::string, at::Tensor> step_gradients(models::Model& model,
-                                                          const std::function<void()>& step) {
-    std::map<std::string, at::Tensor> before, moved;
-    for (const auto& p : model.parameters()) before[p->name] = p->value.clone();
-    step();
-    for (const auto& p : model.parameters()) moved[p->name] = before[p->name] - p->value;
-    return moved;
-  }
-  static double relative_difference(const std::map<std::string, at::Tensor>& got,
-                                    const std::map<std::string, at::Tensor>& want) {
-    double difference = 0, size = 0;
-    for (const auto& [name, tensor] : want) {
-      difference += (got.at(name) - tensor).to(at::kDouble).square().sum().item<double>();
-      size += tensor.to(at::kDouble).square().sum().item<double>();
-    }
-    return std::sqrt(difference / size);
   }
 };
 
