@@ -1,6 +1,6 @@
 // Checks clipped_sum against the sum in double over odd shapes, dropped samples and extreme
-// factors, then times the blocks of Llama-8B and DiT-L, small layers with and without splits, and a
-// layer of one position.
+// factors, then times the blocks of Llama-8B, DiT-L and DiT-XL, small layers with and without
+// splits, and a layer of one position.
 // `--check` alone stops after the checks.
 #include <cstring>
 #include <memory>
@@ -14,8 +14,13 @@ namespace {
 using lab::Buffer;
 using lab::Data;
 
+constexpr GemmSchedule kSchedules[] = {GemmSchedule::Cooperative, GemmSchedule::Narrow,
+                                       GemmSchedule::PingPong};
+
 const char* name_of(GemmSchedule schedule) {
-  return schedule == GemmSchedule::PingPong ? "ping-pong" : "cooperative";
+  return schedule == GemmSchedule::PingPong ? "ping-pong"
+         : schedule == GemmSchedule::Narrow ? "narrow"
+                                            : "cooperative";
 }
 
 // Worst error as a share of (share * sum without signs + one rounding of the result), per block.
@@ -177,7 +182,7 @@ std::vector<float> plain_factors(int64_t samples, int turn) {
 
 void check_all(lab::Report& report) {
   const int64_t lengths[] = {1, 7, 64, 65, 300}, widths[] = {8, 24, 136, 264, 520};
-  for (const GemmSchedule schedule : {GemmSchedule::Cooperative, GemmSchedule::PingPong}) {
+  for (const GemmSchedule schedule : kSchedules) {
     int turn = 0;
     for (const int64_t positions : lengths) {
       for (const int64_t samples : {1, 2, 3, 5}) {
@@ -237,7 +242,7 @@ void check_one_position(lab::Report& report) {
 }
 
 void check_large(lab::Report& report) {
-  for (const GemmSchedule schedule : {GemmSchedule::Cooperative, GemmSchedule::PingPong}) {
+  for (const GemmSchedule schedule : kSchedules) {
     Trial trial(schedule, 0, {0.3f, 0.9f}, report);
     trial.add(1024, 4096, 4096);
     trial.add(1024, 4096, 1024, Data::Positive);
@@ -265,7 +270,7 @@ void benchmark(const std::string& title, const std::vector<lab::Layer>& layers, 
   const int count = static_cast<int>(layers.size());
   std::vector<lab::Contender> contenders;
   std::vector<std::unique_ptr<Buffer<float>>> scratches;
-  for (const GemmSchedule schedule : {GemmSchedule::Cooperative, GemmSchedule::PingPong}) {
+  for (const GemmSchedule schedule : kSchedules) {
     for (const int wish : splits) {
       for (const bool accumulate : {false, true}) {
         if (accumulate && wish != 0) continue;
@@ -322,6 +327,10 @@ int main(int argc, char** argv) {
   if (checks_only || report.failed()) return report.finish();
   for (const int64_t positions : {1024, 2048, 4096})
     benchmark("Llama-8B block", lab::llama_block(), 2, positions, {0});
+  benchmark("Llama-8B block", lab::llama_block(), 16, 256, {0});
+  const std::vector<lab::Layer> dit_xl = {
+      {0, 1152, 3456}, {1, 1152, 1152}, {2, 1152, 4608}, {3, 4608, 1152}};
+  for (const int64_t samples : {8, 32}) benchmark("DiT-XL block", dit_xl, samples, 256, {0});
   benchmark("DiT-L block", lab::dit_block(), 16, 1024, {0, 1, 2});
   for (const lab::Layer& layer : lab::dit_block())
     benchmark("one layer of " + std::to_string(layer.i) + "->" + std::to_string(layer.o),

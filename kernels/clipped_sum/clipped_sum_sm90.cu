@@ -7,6 +7,7 @@
 // The ratio can leave the range of float32 when factors differ by many orders of magnitude. Then
 // the accumulators are added to the result instead, and the sum begins anew.
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "kernels/clipped_sum/clipped_sum_launch.h"
@@ -16,7 +17,6 @@
 namespace moonshard::kernels {
 namespace {
 
-using sample_gemm::kValues;
 using sample_gemm::Work;
 
 // Accumulators hold the sum over c[next]. They may grow by the largest factor so far over c[next],
@@ -29,6 +29,7 @@ template <class Shape_>
 class ClippedSum {
  public:
   using Shape = Shape_;
+  static constexpr int kValues = Shape::kValues;
 
   struct Problem : sample_gemm::TiledProblem<Shape> {
     float* out;
@@ -259,8 +260,10 @@ void launch_some(const ClippedSumProblem* problems, int count, const float* fact
   }
 }
 
+// With the number of splits that takes the least time, and that time.
 template <GemmSchedule kSchedule>
-ClippedSumPlan plan(const ClippedSumProblem* problems, int count, ClippedSumPlan wish) {
+std::pair<double, ClippedSumPlan> plan(const ClippedSumProblem* problems, int count,
+                                       ClippedSumPlan wish) {
   using Shape = sample_gemm::Shape<kSchedule>;
   const int64_t clusters = sample_gemm::resident_clusters<ClippedSum<Shape>>();
   wish.schedule = kSchedule;
@@ -271,37 +274,35 @@ ClippedSumPlan plan(const ClippedSumProblem* problems, int count, ClippedSumPlan
     elements += in.o * in.i;
     k_tiles = std::max(k_tiles, in.samples * ((in.positions + Shape::kTileT - 1) / Shape::kTileT));
   }
+  // A tile's product over 64 positions; what a tile costs beside its products, a launch, and 3 TB/s
+  // for writing and reading the parts.
+  const double product_s = Shape::kPingPong ? 0.3e-6 : Shape::kNarrow ? 0.47e-6 : 0.6e-6;
+  const double tile_s = 4 * product_s, launch_s = 4e-6 * count;
+  const auto seconds = [&](int splits) {
+    const auto rounds = static_cast<double>((tiles * splits + clusters - 1) / clusters);
+    const double sums = rounds * (static_cast<double>(k_tiles) / splits * product_s + tile_s);
+    return splits == 1 ? sums
+                       : sums + launch_s + static_cast<double>(elements) * 8.0 * splits / 3e12;
+  };
   if (wish.splits <= 0) {
-    // In units of one tile's product over 64 positions, some 0.6 us (0.3 for the half tile): what
-    // a tile costs beside its products, a launch, and 3 TB/s for writing and reading the parts.
-    const double unit = Shape::kPingPong ? 0.3e-6 : 0.6e-6;
-    const double per_tile = 4, per_launch = 4e-6 / unit * count;
-    double least = 0;
-    for (int splits = 1; splits <= 16 && (splits == 1 || k_tiles / splits >= 8); ++splits) {
-      const double rounds = static_cast<double>((tiles * splits + clusters - 1) / clusters);
-      double cost = rounds * (static_cast<double>(k_tiles) / splits + per_tile);
-      if (splits > 1)
-        cost += per_launch + static_cast<double>(elements) * 8.0 * splits / 3e12 / unit;
-      if (wish.splits <= 0 || cost < least) {
-        wish.splits = splits;
-        least = cost;
-      }
-    }
+    wish.splits = 1;
+    for (int splits = 2; splits <= 16 && k_tiles / splits >= 8; ++splits)
+      if (seconds(splits) < seconds(wish.splits)) wish.splits = splits;
   }
   wish.scratch = wish.splits > 1 ? wish.splits * elements : 0;
-  return wish;
-}
-
-GemmSchedule choose(GemmSchedule schedule) {
-  return schedule == GemmSchedule::Chosen ? GemmSchedule::Cooperative : schedule;
+  return {seconds(wish.splits), wish};
 }
 
 }  // namespace
 
 ClippedSumPlan plan_clipped_sum(const ClippedSumProblem* problems, int count, ClippedSumPlan wish) {
-  return choose(wish.schedule) == GemmSchedule::PingPong
-             ? plan<GemmSchedule::PingPong>(problems, count, wish)
-             : plan<GemmSchedule::Cooperative>(problems, count, wish);
+  if (wish.schedule == GemmSchedule::PingPong)
+    return plan<GemmSchedule::PingPong>(problems, count, wish).second;
+  const auto wide = plan<GemmSchedule::Cooperative>(problems, count, wish);
+  const auto narrow = plan<GemmSchedule::Narrow>(problems, count, wish);
+  if (wish.schedule == GemmSchedule::Chosen)
+    return wide.first <= narrow.first ? wide.second : narrow.second;
+  return wish.schedule == GemmSchedule::Narrow ? narrow.second : wide.second;
 }
 
 void launch_clipped_sum(const ClippedSumProblem* problems, int count, const float* factors,
@@ -310,9 +311,10 @@ void launch_clipped_sum(const ClippedSumProblem* problems, int count, const floa
   const auto stream = static_cast<cudaStream_t>(cuda_stream);
   for (int first = 0; first < count; first += sample_gemm::kMostProblems) {
     const int some = std::min(count - first, sample_gemm::kMostProblems);
-    const auto launch = plan.schedule == GemmSchedule::PingPong
-                            ? launch_some<GemmSchedule::PingPong>
-                            : launch_some<GemmSchedule::Cooperative>;
+    const auto launch =
+        plan.schedule == GemmSchedule::PingPong ? launch_some<GemmSchedule::PingPong>
+        : plan.schedule == GemmSchedule::Narrow ? launch_some<GemmSchedule::Narrow>
+                                                : launch_some<GemmSchedule::Cooperative>;
     launch(problems + first, some, factors, accumulate, plan.splits, scratch, stream);
     if (plan.splits > 1) {
       for (int n = first; n < first + some; ++n)

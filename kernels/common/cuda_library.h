@@ -56,7 +56,6 @@
   X(launch_outer_sum)                \
   X(launch_position_lengths)         \
   X(launch_bounded_squares)          \
-  X(launch_keep_scales)              \
   X(launch_rms_norm_forward)         \
   X(launch_rms_norm_backward)        \
   X(launch_rotary)                   \

@@ -3,8 +3,8 @@
 //
 // A block is one warp that loads (the copy engine, 3-D tensors of width x positions x samples, so
 // that what lies outside a sample comes as zeros, which add nothing) and two groups of 128 threads
-// that multiply. Two blocks form a cluster along o and share the tile of a. Tiles are numbered
-// through all problems; cluster c takes the tiles c, c + clusters, ...
+// that multiply. Two blocks form a cluster, along o or i, and share what both need. Tiles are
+// numbered through all problems; cluster c takes the tiles c, c + clusters, ...
 //
 // What differs is an Operation:
 //   using Shape;                      tiles and schedule, below
@@ -41,26 +41,28 @@ constexpr int kThreads = 384;
 constexpr int kGroupThreads = 128;
 constexpr int kClusterBlocks = 2;
 
-/// Each thread holds 128 sums of a 64 x 256 piece in both schedules, so that operations see one
-/// layout: value 4 j + 2 h + e is row 8 h + lane / 4 of its warp's 16 rows, column 8 j + 2 (lane %
-/// 4) + e.
-constexpr int kValues = 128;
-
 template <GemmSchedule kSchedule>
 struct Shape {
   static constexpr bool kPingPong = kSchedule == GemmSchedule::PingPong;
+  static constexpr bool kNarrow = kSchedule == GemmSchedule::Narrow;
   static constexpr int kTileO = kPingPong ? 64 : 128;
-  static constexpr int kTileI = 256;
+  static constexpr int kTileI = kNarrow ? 192 : 256;
   static constexpr int kTileT = 64;
-  static constexpr int kStages = kPingPong ? 5 : 4;  // what fits into 227 KiB with 16 to spare
+  static constexpr int kStages = kPingPong || kNarrow ? 5 : 4;  // of 227 KiB, with 16 to spare
   static constexpr int kTileThreads = kPingPong ? kGroupThreads : 2 * kGroupThreads;
   static constexpr int kTileWarps = kTileThreads / 32;
-  static constexpr int kClusterO = kClusterBlocks * kTileO;  // rows of o that a cluster covers
+  static constexpr int kBlocksO = kNarrow ? 1 : kClusterBlocks;  // of a cluster
+  static constexpr int kBlocksI = kClusterBlocks / kBlocksO;
+  static constexpr int kClusterO = kBlocksO * kTileO, kClusterI = kBlocksI * kTileI;
   static constexpr int kBand = 2048 / kClusterO;  // cluster tiles: what runs at once is near square
+
+  /// Sums that a thread holds of a 64 x kTileI piece. Operations see one layout: value 4 j + 2 h +
+  /// e is row 8 h + lane / 4 of its warp's 16 rows, column 8 j + 2 (lane % 4) + e.
+  static constexpr int kValues = kTileI / 2;
 
   using Element = cutlass::bfloat16_t;
   using Tile = cute::Shape<cute::Int<kTileO>, cute::Int<kTileI>, cute::Int<kTileT>>;
-  using Cluster = cute::Shape<cute::Int<kClusterBlocks>, cute::_1, cute::_1>;
+  using Cluster = cute::Shape<cute::Int<kBlocksO>, cute::Int<kBlocksI>, cute::_1>;
   using Policy = std::conditional_t<kPingPong, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
                                     cutlass::gemm::KernelTmaWarpSpecializedCooperative>;
   // Positions are what is summed over and widths are contiguous: both operands are "MN-major".
@@ -127,8 +129,8 @@ __device__ __forceinline__ Work locate(const Params& params, int tile) {
   const int rows = min(Shape::kBand, p.tiles_o - first_row);
   const int column = rest / rows, row = first_row + rest - column * rows;
   const int rank = static_cast<int>(cute::block_rank_in_cluster());
-  return {tile, problem, slice, (row * kClusterBlocks + rank) * Shape::kTileO,
-          column * Shape::kTileI};
+  return {tile, problem, slice, row * Shape::kClusterO + rank % Shape::kBlocksO * Shape::kTileO,
+          column * Shape::kClusterI + rank / Shape::kBlocksO * Shape::kTileI};
 }
 
 /// What CollectiveMma::load asks for its walk over the positions.
@@ -250,7 +252,7 @@ __device__ __forceinline__ void multiply_tiles(
   typename Shape::Mainloop::PipelineState state;
   typename Shape::Mainloop::TiledMma mma;
   Tensor accumulators = partition_fragment_C(mma, take<0, 2>(typename Shape::Tile{}));
-  static_assert(decltype(size(accumulators))::value == kValues);
+  static_assert(decltype(size(accumulators))::value == Shape::kValues);
 
   // Ping-pong: the groups take turns. The stages of the other's tile are stepped over.
   const auto skip = [&](int tile) {
@@ -315,7 +317,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   cute::cluster_arrive_relaxed();
   cute::cluster_wait();
 
-  const int cluster = blockIdx.x / kClusterBlocks, clusters = gridDim.x / kClusterBlocks;
+  const int cluster = blockIdx.x / Shape::kBlocksO, clusters = gridDim.x / Shape::kBlocksO;
   if (group == 0) {
     cutlass::arch::warpgroup_reg_dealloc<40>();
     if (cutlass::canonical_warp_idx_sync() == 0)
@@ -341,7 +343,7 @@ int describe_problem(TiledProblem<Shape>& problem, const SampleOperands& in, int
   problem.samples = static_cast<int>(in.samples);
   problem.k_tiles = cute::ceil_div(problem.positions, Shape::kTileT);
   problem.tiles_o = cute::ceil_div(problem.o, Shape::kClusterO);
-  problem.tiles_i = cute::ceil_div(problem.i, Shape::kTileI);
+  problem.tiles_i = cute::ceil_div(problem.i, Shape::kClusterI);
   problem.first_tile = first_tile;
   const typename Mainloop::Arguments arguments{static_cast<const Element*>(in.g),
                                                {cute::_1{}, in.g_row, in.g_sample},
@@ -357,7 +359,22 @@ int describe_problem(TiledProblem<Shape>& problem, const SampleOperands& in, int
 template <class Shape>
 int64_t count_tiles(const SampleOperands& in) {
   return cute::ceil_div(in.o, int64_t{Shape::kClusterO}) *
-         cute::ceil_div(in.i, int64_t{Shape::kTileI});
+         cute::ceil_div(in.i, int64_t{Shape::kClusterI});
+}
+
+/// So many clusters of the kernel. `attribute` must outlive what is returned.
+template <class Operation>
+cudaLaunchConfig_t launch_config(int clusters, cudaLaunchAttribute& attribute) {
+  using Shape = typename Operation::Shape;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {Shape::kBlocksO, Shape::kBlocksI, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(clusters * Shape::kBlocksO, Shape::kBlocksI);
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = sizeof(SharedStorage<Operation>);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return config;
 }
 
 /// How many clusters of this kernel the current device holds at once.
@@ -375,14 +392,7 @@ int resident_clusters() {
   static_assert(kBytes <= 227 * 1024, "the stages and the operation's own shared memory");
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {kClusterBlocks, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(kClusterBlocks);
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = kBytes;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  const cudaLaunchConfig_t config = launch_config<Operation>(1, attribute);
   if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) != cudaSuccess || clusters < 1) {
     cudaGetLastError();
     clusters = 1;  // slow but correct: each cluster loops over the list
@@ -395,15 +405,8 @@ template <class Operation>
 void launch(const typename Operation::Params& params, cudaStream_t stream) {
   const int clusters = std::min(resident_clusters<Operation>(), params.num_tiles);
   cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {kClusterBlocks, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(clusters * kClusterBlocks);
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = sizeof(SharedStorage<Operation>);
+  cudaLaunchConfig_t config = launch_config<Operation>(clusters, attribute);
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
   cudaLaunchKernelEx(&config, sample_gemm_kernel<Operation>, params);
 }
 

@@ -22,6 +22,7 @@ struct SampleOperands {
 enum class GemmSchedule {
   Chosen,
   Cooperative,  ///< both on one 128 x 256 tile: fewest bytes from L2
+  Narrow,       ///< both on one 128 x 192 tile, for widths that 256 does not divide
   PingPong      ///< each on its own 64 x 256 tile: one stores while the other multiplies
 };
 

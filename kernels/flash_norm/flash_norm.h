@@ -9,9 +9,9 @@
 // cut off instead of rounding. A gradient element errs by at most (T / 16 + 1) 2^-23 of sum_t |g_t|
 // |a_t|, typically by 1e-6 of it; the sum of squares itself adds 2e-6 relative at most.
 // position_lengths gives that sum to callers that need an upper bound. Squares of elements
-// beyond 1e19 are infinite and below 1e-22 vanish, except in kept gradients, which are scaled
-// first. The portable kernel lets the tensor cores add 32 products at most and errs by 1e-6 of
-// sum_t |g_t| |a_t| at most. The same input gives the same bits.
+// beyond 1e19 are infinite and below 1e-22 vanish, except in kept gradients, which have units. The
+// portable kernel lets the tensor cores add 32 products at most and errs by 1e-6 of sum_t |g_t|
+// |a_t| at most. The same input gives the same bits.
 #pragma once
 
 #include <vector>
@@ -27,18 +27,25 @@ namespace moonshard::kernels {
 /// is slow on a GPU.
 bool flash_norm_supports(const SampleProblem& problem);
 
-/// Squares [n, B] in double. `kept`: empty, or one per problem: undefined for the norm only, else
-/// float16 [B, o, i], contiguous, which receives g_b^T a_b times scales[p][b], rounded to nearest;
-/// what is finite stays finite (at most 65504). `scales`: one per kept problem, float32 [B], powers
-/// of two (keep_scales of position_lengths.h). The squares of a kept gradient are those of the
-/// rounded values over scale^2: the norm of what is kept.
-at::Tensor flash_norm(const std::vector<SampleProblem>& problems,
-                      const std::vector<at::Tensor>& kept = {},
-                      const std::vector<at::Tensor>& scales = {});
+/// A gradient in 16 bits: numbers in float16 [B, o, i], contiguous, and their units in float32 [B,
+/// o i / 128], powers of two. Number times unit is an element of the gradient, rounded to nearest.
+/// The largest of 128 neighbours in a row is between 2^14 and 2^15, unless it is 0 or below 2^-86
+/// (the least unit is 2^-100); where one of them is not finite their unit is 1.
+struct KeptGradient {
+  at::Tensor numbers, units;
+  bool defined() const { return numbers.defined(); }
+};
 
-/// The definition of correct, for one problem: squares [B] in double. kept and scale may be
-/// undefined.
-at::Tensor flash_norm_ref(const SampleProblem& problem, const at::Tensor& kept,
-                          const at::Tensor& scale);
+/// Memory for the gradients of a problem, which must have whole units (has_whole_units).
+KeptGradient empty_kept(const SampleProblem& problem);
+
+/// Squares [n, B] in double. `kept`: empty, or one per problem, undefined for the norm only; its
+/// memory receives g_b^T a_b. The squares of a kept gradient are those of the rounded values: the
+/// norm of what is kept.
+at::Tensor flash_norm(const std::vector<SampleProblem>& problems,
+                      const std::vector<KeptGradient>& kept = {});
+
+/// The definition of correct, for one problem: squares [B] in double. `kept` may be undefined.
+at::Tensor flash_norm_ref(const SampleProblem& problem, const KeptGradient& kept);
 
 }  // namespace moonshard::kernels

@@ -27,13 +27,13 @@ GemmSchedule schedule_of(Way way) {
   return way == Way::PingPong ? GemmSchedule::PingPong : GemmSchedule::Cooperative;
 }
 
-int64_t scratch_floats(const std::vector<FlashNormProblem>& problems, Way way) {
+int64_t scratch_doubles(const std::vector<FlashNormProblem>& problems, Way way) {
   const int count = static_cast<int>(problems.size());
   return way == Way::Portable ? flash_norm_mma_scratch(problems.data(), count)
                               : flash_norm_scratch(problems.data(), count, schedule_of(way));
 }
 
-void launch(const std::vector<FlashNormProblem>& problems, float* scratch, double* squares,
+void launch(const std::vector<FlashNormProblem>& problems, double* scratch, double* squares,
             Way way) {
   const int count = static_cast<int>(problems.size());
   if (way == Way::Portable)
@@ -49,23 +49,22 @@ struct KeptCheck {
 };
 
 __global__ void kept_check_kernel(const double* value, const double* magnitude, const __half* kept,
-                                  const float* scales, int64_t elements, double share,
+                                  const float* units, int64_t elements, double share,
                                   KeptCheck* result) {
   __shared__ double squares[256], rounded[256], worst[256];
   const int64_t sample = blockIdx.x, offset = sample * elements;
-  const double scale = scales != nullptr ? scales[sample] : 1.0;
   double mine = 0, mine_rounded = 0, mine_worst = 0;
   for (int64_t at = threadIdx.x; at < elements; at += 256) {
     const double exact = value[offset + at];
     mine += exact * exact;
     if (kept == nullptr) continue;
-    const double got = __half2float(kept[offset + at]);
-    const double wanted = fmin(fmax(exact * scale, -65504.0), 65504.0);
+    const double unit = units[(offset + at) / kUnitElements];
+    const double got = __half2float(kept[offset + at]) * unit;
+    // One rounding, 2^-25 of a unit for numbers that are small in it, and that of the sums.
     const double allowed =
-        fabs(wanted) * 0x1.01p-11 + 0x1.01p-25 + share * magnitude[offset + at] * scale;
-    const double error = fabs(got - wanted) / allowed;
-    mine_worst = lab::worse(mine_worst, error);
-    mine_rounded += got / scale * (got / scale);
+        fabs(exact) * 0x1.01p-11 + 0x1.01p-25 * unit + share * magnitude[offset + at];
+    mine_worst = lab::worse(mine_worst, fabs(got - exact) / allowed);
+    mine_rounded += got * got;
   }
   squares[threadIdx.x] = mine;
   rounded[threadIdx.x] = mine_rounded;
@@ -88,30 +87,27 @@ class Trial {
  public:
   Trial(Way way, lab::Report& report) : way_(way), report_(report) {}
 
-  void add(int64_t samples, int64_t positions, int64_t i, int64_t o, bool keep, float scale = 1024,
+  void add(int64_t samples, int64_t positions, int64_t i, int64_t o, bool keep,
            Data kind = Data::Normal, int64_t padding = 0) {
-    keep &= way_ != Way::Portable;
+    keep &= way_ != Way::Portable && has_whole_units(i, o);
     const uint64_t seed = 17 * ++seeds_;
     operands_.push_back(
         std::make_unique<lab::Operands>(samples, positions, i, o, seed, kind, padding));
     kept_.emplace_back(keep ? samples * o * i + kGuard : 0);
-    scales_.emplace_back(samples);
-    std::vector<float> scales;
-    for (int64_t b = 0; b < samples; ++b) scales.push_back(scale * (b % 2 == 0 ? 1.0f : 0.25f));
-    scales_.back().write(scales);
+    units_.emplace_back(keep ? samples * o * i / kUnitElements + kGuard : 0);
     kinds_.push_back(kind);
     problems_.push_back({operands_.back()->in, keep ? kept_.back().get() : nullptr,
-                         keep ? scales_.back().get() : nullptr});
+                         keep ? units_.back().get() : nullptr});
   }
 
   lab::Operands& operands(size_t n) { return *operands_[n]; }
-  __half* kept(size_t n) { return kept_[n].get(); }
+  std::vector<float> units(size_t n) const { return units_[n].read(); }
 
   std::vector<double> run() {
     const int count = static_cast<int>(problems_.size());
     const int64_t samples = problems_[0].in.samples;
-    const int64_t floats = scratch_floats(problems_, way_);
-    Buffer<float> scratch(floats + kGuard);
+    const int64_t doubles = scratch_doubles(problems_, way_);
+    Buffer<double> scratch(doubles + kGuard);
     Buffer<double> squares(count * samples + kGuard);
     launch(problems_, scratch.get(), squares.get(), way_);
     lab::cuda(cudaDeviceSynchronize(), "flash_norm");
@@ -121,9 +117,11 @@ class Trial {
       return std::all_of(bytes, bytes + (all.size() - static_cast<size_t>(used)) * sizeof(all[0]),
                          [](unsigned char byte) { return byte == 0xff; });
     };
-    bool inside = untouched(scratch, floats) && untouched(squares, count * samples);
+    bool inside = untouched(scratch, doubles) && untouched(squares, count * samples);
     for (size_t n = 0; n < problems_.size(); ++n) {
-      if (problems_[n].kept != nullptr) inside &= untouched(kept_[n], kept_[n].count() - kGuard);
+      if (problems_[n].kept == nullptr) continue;
+      inside &= untouched(kept_[n], kept_[n].count() - kGuard) &&
+                untouched(units_[n], units_[n].count() - kGuard);
     }
     if (!inside) report_.line("writes past the end of a buffer", 1, 0);
     std::vector<double> result = squares.read();
@@ -146,7 +144,7 @@ class Trial {
     const double share = lab::accumulation_error(p.in.positions);
     Buffer<KeptCheck> checks(p.in.samples);
     kept_check_kernel<<<static_cast<unsigned>(p.in.samples), 256>>>(
-        exact.value.get(), exact.magnitude.get(), static_cast<const __half*>(p.kept), p.scale,
+        exact.value.get(), exact.magnitude.get(), static_cast<const __half*>(p.kept), p.units,
         p.in.o * p.in.i, share, checks.get());
     lab::cuda(cudaDeviceSynchronize(), "check");
     double worst = 0, worst_kept = 0;
@@ -177,17 +175,16 @@ class Trial {
   uint64_t seeds_ = 0;
   std::vector<std::unique_ptr<lab::Operands>> operands_;
   std::vector<Buffer<__half>> kept_;
-  std::vector<Buffer<float>> scales_;
+  std::vector<Buffer<float>> units_;
   std::vector<Data> kinds_;
   std::vector<FlashNormProblem> problems_;
 };
 
-// Infinity in one sample shows there and nowhere else; what float16 cannot hold is clamped.
+// Infinity in one sample shows there and nowhere else; its neighbours have a unit of 1.
 void check_extremes(Way way, lab::Report& report) {
   Trial trial(way, report);
-  trial.add(3, 65, 136, 264, true);
-  trial.add(3, 65, 136, 264, false);
-  trial.add(3, 65, 136, 264, true, 0x1p40f);  // everything is too large
+  trial.add(3, 65, 128, 264, true);
+  trial.add(3, 65, 128, 264, false);
   for (size_t n = 0; n < 2; ++n) {
     lab::Operands& operands = trial.operands(n);
     std::vector<__nv_bfloat16> g = operands.g.read();
@@ -203,39 +200,61 @@ void check_extremes(Way way, lab::Report& report) {
         right ? 0 : 1, 0);
   }
   if (way == Way::Portable) return;
-  std::vector<__half> kept(3 * 136 * 264);
-  lab::cuda(cudaMemcpy(kept.data(), trial.kept(2), kept.size() * 2, cudaMemcpyDeviceToHost),
-            "read");
-  double above = 0;
-  for (const __half value : kept) above += !(std::abs(__half2float(value)) <= 65504.0f);
-  report.line(std::string("too large for float16 is clamped, ") + name_of(way), above, 0);
+  const std::vector<float> units = trial.units(0);
+  double wrong = units[264 + 5] == 1.0f ? 0 : 1;
+  for (size_t n = 0; n < 3 * 264; ++n) {
+    int exponent;
+    wrong += std::frexp(units[n], &exponent) != 0.5f;
+  }
+  report.line(std::string("units are powers of two, ") + name_of(way), wrong, 0);
+}
+
+// Gradients of samples, and rows within them, that are many orders of magnitude apart.
+void check_sizes(Way way, lab::Report& report) {
+  Trial trial(way, report);
+  trial.add(4, 70, 384, 200, true);
+  lab::Operands& operands = trial.operands(0);
+  std::vector<__nv_bfloat16> g = operands.g.read();
+  const SampleOperands& in = operands.in;
+  for (int64_t b = 0; b < in.samples; ++b) {
+    for (int64_t t = 0; t < in.positions; ++t) {
+      for (int64_t o = 0; o < in.o; ++o) {
+        __nv_bfloat16& one = g[static_cast<size_t>(b * in.g_sample + t * in.g_row + o)];
+        const float size = b == 3 ? 0.0f : std::ldexp(1.0f, static_cast<int>(30 * b - o % 50));
+        one = __float2bfloat16(__bfloat162float(one) * size);
+      }
+    }
+  }
+  operands.g.write(g);
+  trial.check("sizes far apart");
 }
 
 void check_all(lab::Report& report) {
-  const int64_t lengths[] = {1, 7, 64, 65, 300}, widths[] = {8, 24, 136, 264, 520};
+  const int64_t lengths[] = {1, 7, 64, 65, 300}, widths[] = {8, 64, 128, 136, 384, 520, 16};
   for (const Way way : ways) {
     int turn = 0;
     for (const int64_t positions : lengths) {
       for (const int64_t samples : {1, 2, 3, 5}) {
         Trial trial(way, report);
         for (int n = 0; n < 3; ++n, ++turn) {
-          trial.add(samples, positions, widths[turn % 5], widths[(turn * 3 + turn / 5) % 5],
-                    turn % 2 == 0, 1024, Data::Normal, turn % 3 == 0 ? 8 : 0);
+          trial.add(samples, positions, widths[turn % 7], widths[(turn * 3 + turn / 7) % 7],
+                    turn % 4 != 0, Data::Normal, turn % 3 == 0 ? 8 : 0);
         }
         trial.check("list of 3");
       }
     }
     Trial many(way, report);  // more than one launch, different lengths
     for (int n = 0; n < 19; ++n)
-      many.add(2, 40 + 37 * n, widths[n % 5], widths[(n + 2) % 5], n % 3 == 0);
+      many.add(2, 40 + 37 * n, widths[n % 7], widths[(n + 2) % 7], n % 3 != 0);
     many.check("list of 19");
     for (const Data kind : {Data::Positive, Data::Cancelling}) {
       Trial trial(way, report);
-      trial.add(2, 512, 768, 1280, false, 1024, kind);
-      trial.add(2, 512, 768, 1280, true, 1024, kind);
+      trial.add(2, 512, 768, 1280, false, kind);
+      trial.add(2, 512, 768, 1280, true, kind);
       trial.check(kind == Data::Positive ? "one sign" : "cancelling");
     }
     check_extremes(way, report);
+    if (way != Way::Portable) check_sizes(way, report);
   }
 }
 
@@ -243,9 +262,9 @@ void check_large(lab::Report& report) {
   for (const Way way : ways) {
     Trial trial(way, report);
     trial.add(2, 1024, 4096, 4096, false);
-    trial.add(2, 1024, 4096, 1024, true, 512);
-    trial.add(2, 1000, 1096, 5000, true, 512);
-    trial.add(2, 1024, 4096, 4096, false, 1, Data::Cancelling);
+    trial.add(2, 1024, 4096, 1024, true);
+    trial.add(2, 1000, 1152, 5000, true);
+    trial.add(2, 1024, 4096, 4096, false, Data::Cancelling);
     trial.check("large");
   }
 }
@@ -254,19 +273,18 @@ void benchmark(const char* title, const std::vector<lab::Layer>& layers, int64_t
                int64_t positions) {
   const lab::Block block(layers, samples, positions);
   Buffer<__half> kept(block.parameters * samples);
-  Buffer<float> scale(samples);
-  scale.write(std::vector<float>(static_cast<size_t>(samples), 64.0f));
+  Buffer<float> units(block.parameters * samples / kUnitElements);
   Buffer<double> squares(static_cast<int64_t>(layers.size()) * samples);
   std::vector<FlashNormProblem> problems[2];
   int64_t used = 0;
   for (const SampleOperands& in : block.problems) {
     problems[0].push_back({in, nullptr, nullptr});
-    problems[1].push_back({in, kept.get() + used, scale.get()});
+    problems[1].push_back({in, kept.get() + used, units.get() + used / kUnitElements});
     used += in.samples * in.o * in.i;
   }
-  int64_t floats = 0;
-  for (const Way way : ways) floats = std::max(floats, scratch_floats(problems[0], way));
-  Buffer<float> scratch(floats);
+  int64_t doubles = 0;
+  for (const Way way : ways) doubles = std::max(doubles, scratch_doubles(problems[0], way));
+  Buffer<double> scratch(doubles);
   std::vector<lab::Contender> contenders;
   for (const Way way : ways) {
     for (const int keep : {0, 1}) {

@@ -95,7 +95,7 @@ __device__ __forceinline__ float sum_of_squares(const mma::WarpTile& gradient) {
 }
 
 __global__ void __launch_bounds__(mma::kThreads, 2)
-    flash_norm_mma_kernel(const __grid_constant__ ProblemTable table, float* partials) {
+    flash_norm_mma_kernel(const __grid_constant__ ProblemTable table, double* partials) {
   __shared__ __align__(256) unsigned char memory[kStages * kStageBytes];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int tile = static_cast<int>(blockIdx.x);
@@ -152,11 +152,11 @@ struct PartialTable {
 
 // A block per (sample, problem).
 __global__ void __launch_bounds__(mma::kThreads)
-    flash_norm_mma_add_kernel(const __grid_constant__ PartialTable table, const float* partials,
+    flash_norm_mma_add_kernel(const __grid_constant__ PartialTable table, const double* partials,
                               double* squares) {
   __shared__ double sums[mma::kThreads];
   const PartialSums& p = table.problem[blockIdx.y];
-  const float* const mine = partials + p.first + blockIdx.x * p.count;
+  const double* const mine = partials + p.first + blockIdx.x * p.count;
   double sum = 0;
   for (int64_t at = threadIdx.x; at < p.count; at += mma::kThreads) sum += mine[at];
   sums[threadIdx.x] = sum;
@@ -176,7 +176,7 @@ int64_t tiles_of(const SampleOperands& in) {
   return in.samples * tiles_along(in.o) * tiles_along(in.i);
 }
 
-void launch_some(const FlashNormProblem* problems, int count, int first_row, float* partials,
+void launch_some(const FlashNormProblem* problems, int count, int first_row, double* partials,
                  double* squares, cudaStream_t stream) {
   // Longest tiles first, so that short ones fill the end.
   std::vector<int> order(static_cast<size_t>(count));
@@ -235,7 +235,7 @@ int64_t flash_norm_mma_scratch(const FlashNormProblem* problems, int count) {
   return most * mma::kBlockWarps;
 }
 
-void launch_flash_norm_mma(const FlashNormProblem* problems, int count, float* scratch,
+void launch_flash_norm_mma(const FlashNormProblem* problems, int count, double* scratch,
                            double* squares, void* cuda_stream) {
   for (int first = 0; first < count; first += kMostProblems)
     launch_some(problems + first, std::min(count - first, kMostProblems), first, scratch, squares,

@@ -1,9 +1,9 @@
 // ||g_b^T a_b||^2 tile by tile: a tile of the gradient lives in registers, is squared there and
-// discarded, or also stored in float16. Every warp stores the sum of its piece of a tile; a second,
-// tiny kernel adds these in double in a fixed order, so that results repeat bit for bit.
+// discarded, or also stored in float16, each 128 neighbours in a unit of their own. Every
+// warp stores the sum of its piece of a tile; a second, tiny kernel adds these in a fixed order, so
+// that results repeat bit for bit.
 #include <cuda_fp16.h>
 
-#include <cfloat>
 #include <numeric>
 #include <vector>
 
@@ -14,11 +14,23 @@
 namespace moonshard::kernels {
 namespace {
 
-using sample_gemm::kValues;
 using sample_gemm::Work;
 
 __device__ __forceinline__ uint32_t bits(__half2 pair) {
   return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+// As 2^this times a float16 stands for what a unit's largest number says; both factors that follow
+// from it, and their product with a clipping factor, are normal numbers.
+__device__ __forceinline__ int unit_exponent(float largest) {
+  constexpr int kBias = 127, kLargestHalf = 14, kLeast = -100;
+  const int field = __float_as_int(largest) >> 23;
+  if (field == 0xff) return 0;  // not finite: so are the stored numbers, and the norm
+  return max(field - kBias - kLargestHalf, kLeast);
+}
+
+__device__ __forceinline__ float power_of_two(int exponent) {
+  return __int_as_float((exponent + 127) << 23);
 }
 
 // A 4 x 4 transposition between the four lanes that share a row: lane q sends its word number r to
@@ -43,15 +55,18 @@ template <class Shape_>
 class FlashNorm {
  public:
   using Shape = Shape_;
+  static constexpr int kValues = Shape::kValues;
+  static_assert(Shape::kTileI % kUnitElements == 0);
 
   struct Problem : sample_gemm::TiledProblem<Shape> {
     __half* kept;
-    const float* scale;
+    float* units;
+    int rows_per_unit;
   };
   struct Params {
     Problem problem[sample_gemm::kMostProblems];
     int num_problems, num_tiles;
-    float* partials;  // [num_tiles, blocks of a cluster, warps of a tile]
+    double* partials;  // [num_tiles, blocks of a cluster, warps of a tile]
   };
   struct Shared {};
 
@@ -79,24 +94,20 @@ class FlashNorm {
   template <class Accumulators>
   __device__ __forceinline__ void finish(const Accumulators& gradient, int) {
     const Problem& p = params_.problem[work_.problem];
-    float sum;
+    double sum = 0;
     if (p.kept == nullptr) {
       float part[4] = {0, 0, 0, 0};
       CUTLASS_PRAGMA_UNROLL
       for (int v = 0; v < kValues; ++v) part[v % 4] = fmaf(gradient(v), gradient(v), part[v % 4]);
       sum = (part[0] + part[1]) + (part[2] + part[3]);
     } else {
-      const float scale = p.scale[work_.slice];
-      uint32_t words[kValues / 2];
       CUTLASS_PRAGMA_UNROLL
-      for (int w = 0; w < kValues / 2; ++w)
-        words[w] = bits(__floats2half2_rn(gradient(2 * w) * scale, gradient(2 * w + 1) * scale));
-      sum = squares_of(words);
-      if (!(sum <= FLT_MAX)) {  // infinity among the rounded values: rare
-        clamp_finite(gradient, words);
-        sum = squares_of(words);
+      for (int first = 0; first < kValues / 4; first += kUnitGroups) {
+        float largest[2] = {largest_of(gradient, first, 0), largest_of(gradient, first, 1)};
+        if (p.rows_per_unit > 1) join_rows(largest, p.rows_per_unit);
+        CUTLASS_PRAGMA_UNROLL
+        for (int h = 0; h < 2; ++h) sum += keep(gradient, first, h, unit_exponent(largest[h]), p);
       }
-      store(words, p);
     }
     CUTLASS_PRAGMA_UNROLL
     for (int distance = 16; distance > 0; distance /= 2)
@@ -109,52 +120,69 @@ class FlashNorm {
   }
 
  private:
-  __device__ __forceinline__ static float squares_of(const uint32_t (&words)[kValues / 2]) {
-    float part[4] = {0, 0, 0, 0};
-    CUTLASS_PRAGMA_UNROLL
-    for (int w = 0; w < kValues / 2; ++w) {
-      const float2 value = __half22float2(*reinterpret_cast<const __half2*>(&words[w]));
-      part[w % 2] = fmaf(value.x, value.x, part[w % 2]);
-      part[w % 2 + 2] = fmaf(value.y, value.y, part[w % 2 + 2]);
-    }
-    return (part[0] + part[1]) + (part[2] + part[3]);
-  }
+  static constexpr int kUnitGroups = kUnitElements / 8;  // of eight columns
 
-  // Finite values that rounding made infinite become the largest float16.
+  // Of row h, in the groups of columns from `first` on, which four lanes hold. What is no number is
+  // left out: it shows in the norm.
   template <class Accumulators>
-  __device__ __forceinline__ static void clamp_finite(const Accumulators& gradient,
-                                                      uint32_t (&words)[kValues / 2]) {
-    constexpr uint32_t kInfinity = 0x7c00, kLargest = 0x7bff, kNoSign = 0x7fff;
+  __device__ __forceinline__ static float largest_of(const Accumulators& gradient, int first,
+                                                     int h) {
+    float largest = 0;
     CUTLASS_PRAGMA_UNROLL
-    for (int v = 0; v < kValues; ++v) {
-      const int shift = 16 * (v % 2);
-      const uint32_t magnitude = words[v / 2] >> shift & kNoSign;
-      if (magnitude == kInfinity && fabsf(gradient(v)) <= FLT_MAX)
-        words[v / 2] ^= (kInfinity ^ kLargest) << shift;
+    for (int j = first; j < first + kUnitGroups; ++j) {
+      CUTLASS_PRAGMA_UNROLL
+      for (int e = 0; e < 2; ++e) largest = fmaxf(largest, fabsf(gradient(4 * j + 2 * h + e)));
     }
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+    return fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
   }
 
-  __device__ __forceinline__ void store(const uint32_t (&words)[kValues / 2],
-                                        const Problem& p) const {
-    const int row = work_.row + sample_gemm::thread_row<Shape>();
-    const int column = work_.column + 8 * (threadIdx.x % 4);
-    const int64_t width = p.i;
-    __half* const sample = p.kept + int64_t{work_.slice} * p.o * width;
-    __half* const lines[2] = {sample + row * width + column, sample + (row + 8) * width + column};
-    CUTLASS_PRAGMA_UNROLL
-    for (int first = 0; first < kValues / 4; first += 4) {  // 4 groups of 8 columns each
+  // Narrow gradients: 2, 4, 8 or 16 rows share a unit. A warp has rows 0 to 7 with h = 0, four
+  // lanes each, and 8 to 15 with h = 1.
+  __device__ __forceinline__ static void join_rows(float (&largest)[2], int rows) {
+    for (int distance = 4; distance < 4 * min(rows, 8); distance *= 2) {
       CUTLASS_PRAGMA_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        uint32_t word[4];
-        CUTLASS_PRAGMA_UNROLL
-        for (int j = 0; j < 4; ++j) word[j] = words[2 * (first + j) + h];
-        transpose_in_quad(word);
-        // Read again only once the norms of all layers are known: not worth caching in L2.
-        if (row + 8 * h < p.o && column + 8 * first < p.i)
-          __stcs(reinterpret_cast<uint4*>(lines[h] + 8 * first),
-                 make_uint4(word[0], word[1], word[2], word[3]));
-      }
+      for (int h = 0; h < 2; ++h)
+        largest[h] = fmaxf(largest[h], __shfl_xor_sync(0xffffffffu, largest[h], distance));
     }
+    if (rows == 16) largest[0] = largest[1] = fmaxf(largest[0], largest[1]);
+  }
+
+  // Stores what largest_of looks at, in units of 2^exponent. Returns the squares of what this lane
+  // stored.
+  template <class Accumulators>
+  __device__ __forceinline__ double keep(const Accumulators& gradient, int first, int h,
+                                         int exponent, const Problem& p) const {
+    constexpr int kGroups = kUnitGroups;
+    const float scale = power_of_two(-exponent), unit = power_of_two(exponent);
+    uint32_t words[kGroups];
+    float part[2] = {0, 0};
+    CUTLASS_PRAGMA_UNROLL
+    for (int j = 0; j < kGroups; ++j) {
+      const int v = 4 * (first + j) + 2 * h;
+      const __half2 pair = __floats2half2_rn(gradient(v) * scale, gradient(v + 1) * scale);
+      const float2 rounded = __half22float2(pair);
+      part[0] = fmaf(rounded.x, rounded.x, part[0]);
+      part[1] = fmaf(rounded.y, rounded.y, part[1]);
+      words[j] = bits(pair);
+    }
+    const int row = work_.row + sample_gemm::thread_row<Shape>() + 8 * h;
+    const int column = work_.column + 8 * first, quarter = 8 * (threadIdx.x % 4);
+    const int64_t line = (int64_t{work_.slice} * p.o + row) * p.i + column;
+    const bool inside = row < p.o && column < p.i;
+    if (inside && threadIdx.x % 4 == 0) p.units[line / kUnitElements] = unit;
+    __half* const to = p.kept + line + quarter;
+    CUTLASS_PRAGMA_UNROLL
+    for (int j = 0; j < kGroups; j += 4) {  // 4 groups of 8 columns each
+      uint32_t word[4] = {words[j], words[j + 1], words[j + 2], words[j + 3]};
+      transpose_in_quad(word);
+      // Read again only once the norms of all layers are known: not worth caching in L2.
+      if (inside && column + quarter + 8 * j < p.i)
+        __stcs(reinterpret_cast<uint4*>(to + 8 * j),
+               make_uint4(word[0], word[1], word[2], word[3]));
+    }
+    const double root = unit;
+    return root * root * (part[0] + part[1]);
   }
 
   const Params& params_;
@@ -163,8 +191,7 @@ class FlashNorm {
 
 struct PartialSums {
   int64_t first, count;  // of sample 0; further samples follow
-  const float* scale;
-  int row;  // in the result
+  int row;               // in the result
 };
 
 struct PartialTable {
@@ -172,12 +199,12 @@ struct PartialTable {
 };
 
 __global__ void flash_norm_add_kernel(const __grid_constant__ PartialTable table,
-                                      const float* partials, double* squares) {
+                                      const double* partials, double* squares) {
   constexpr int kAdders = 256;
   __shared__ double sums[kAdders];
   const PartialSums& p = table.problem[blockIdx.y];
   const int sample = blockIdx.x, samples = gridDim.x;
-  const float* mine = partials + p.first + sample * p.count;
+  const double* mine = partials + p.first + sample * p.count;
   double sum = 0;
   for (int64_t at = threadIdx.x; at < p.count; at += kAdders) sum += mine[at];
   sums[threadIdx.x] = sum;
@@ -186,10 +213,7 @@ __global__ void flash_norm_add_kernel(const __grid_constant__ PartialTable table
     if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
     __syncthreads();
   }
-  if (threadIdx.x == 0) {
-    const double scale = p.scale != nullptr ? static_cast<double>(p.scale[sample]) : 1.0;
-    squares[int64_t{p.row} * samples + sample] = sums[0] / (scale * scale);
-  }
+  if (threadIdx.x == 0) squares[int64_t{p.row} * samples + sample] = sums[0];
 }
 
 template <GemmSchedule kSchedule>
@@ -206,7 +230,7 @@ int64_t scratch(const FlashNormProblem* problems, int count) {
 }
 
 template <GemmSchedule kSchedule>
-void launch_some(const FlashNormProblem* problems, int count, int first_row, float* partials,
+void launch_some(const FlashNormProblem* problems, int count, int first_row, double* partials,
                  double* squares, cudaStream_t stream) {
   using Shape = sample_gemm::Shape<kSchedule>;
   using Operation = FlashNorm<Shape>;
@@ -228,8 +252,9 @@ void launch_some(const FlashNormProblem* problems, int count, int first_row, flo
     const int first_tile = params.num_tiles;
     params.num_tiles = sample_gemm::describe_problem<Shape>(to, from.in, samples, first_tile);
     to.kept = static_cast<__half*>(from.kept);
-    to.scale = from.kept != nullptr ? from.scale : nullptr;
-    table.problem[n] = {first_tile * kPartials, to.tiles_per_slice() * kPartials, to.scale,
+    to.units = from.units;
+    to.rows_per_unit = static_cast<int>(std::max<int64_t>(1, kUnitElements / from.in.i));
+    table.problem[n] = {first_tile * kPartials, to.tiles_per_slice() * kPartials,
                         first_row + order[n]};
   }
   sample_gemm::launch<Operation>(params, stream);
@@ -239,7 +264,7 @@ void launch_some(const FlashNormProblem* problems, int count, int first_row, flo
 }
 
 template <GemmSchedule kSchedule>
-void launch_all(const FlashNormProblem* problems, int count, float* partials, double* squares,
+void launch_all(const FlashNormProblem* problems, int count, double* partials, double* squares,
                 cudaStream_t stream) {
   for (int first = 0; first < count; first += sample_gemm::kMostProblems)
     launch_some<kSchedule>(problems + first, std::min(count - first, sample_gemm::kMostProblems),
@@ -259,7 +284,7 @@ int64_t flash_norm_scratch(const FlashNormProblem* problems, int count, GemmSche
              : scratch<GemmSchedule::Cooperative>(problems, count);
 }
 
-void launch_flash_norm(const FlashNormProblem* problems, int count, float* partials,
+void launch_flash_norm(const FlashNormProblem* problems, int count, double* partials,
                        double* squares, GemmSchedule schedule, void* cuda_stream) {
   const auto stream = static_cast<cudaStream_t>(cuda_stream);
   if (choose(schedule) == GemmSchedule::PingPong)

@@ -49,13 +49,21 @@ void check_part(const UpdatePart& part) {
   MS_CHECK(!part.grad.defined() || part.grad.numel() == count,
            "fused_update: expected a gradient of {} numbers, got {}", count,
            c10::str(part.grad.sizes()));
-  MS_CHECK(!part.rows.defined() ||
-               (part.row_factors.defined() && part.row_factors.dim() == 1 && part.rows.dim() >= 1 &&
-                part.rows.size(0) == part.row_factors.size(0) &&
-                part.rows.numel() == count * part.rows.size(0)),
-           "fused_update: expected rows [B, {}] and factors [B], got {} and {}", count,
-           c10::str(part.rows.sizes()),
+  MS_CHECK(!part.rows.defined() || (part.row_factors.defined() && part.row_factors.dim() >= 1 &&
+                                    part.row_factors.dim() <= 2 && part.rows.dim() >= 1 &&
+                                    part.rows.size(0) == part.row_factors.size(0) &&
+                                    part.rows.numel() == count * part.rows.size(0)),
+           "fused_update: expected rows [B, {}] and factors [B] or [B, units], got {} and {}",
+           count, c10::str(part.rows.sizes()),
            part.row_factors.defined() ? c10::str(part.row_factors.sizes()) : std::string("none"));
+  MS_CHECK(!part.rows.defined() || part.row_factors.dim() == 1 ||
+               part.row_factors.size(1) * kFactorElements >= part.first_element + count,
+           "fused_update: expected a factor for each {} of {} elements, got {}", kFactorElements,
+           part.first_element + count, c10::str(part.row_factors.sizes()));
+  constexpr int64_t kMostFactors = (int64_t{1} << 32) - 1;
+  MS_CHECK(!part.rows.defined() || part.row_factors.numel() <= kMostFactors,
+           "fused_update: expected at most {} factors, got {}", kMostFactors,
+           part.row_factors.numel());
   MS_CHECK(part.first_element >= 0, "fused_update: expected first_element >= 0, got {}",
            part.first_element);
 }
@@ -111,6 +119,8 @@ RawUpdatePart raw(const UpdatePart& part, const UpdateRule& rule, std::vector<at
     to.row_format = format_of(rows);
     to.row_factors =
         static_cast<const float*>(contiguous(part.row_factors.to(part.value.device(), at::kFloat)));
+    if (part.row_factors.dim() == 2)
+      to.units_per_row = static_cast<uint32_t>(part.row_factors.size(1));
   }
   if (part.first_moment.defined()) to.first_moment = part.first_moment.data_ptr();
   if (part.second_moment.defined()) to.second_moment = part.second_moment.data_ptr();
@@ -172,20 +182,30 @@ void take_gradients(std::vector<UpdatePart>& parts) {
 }
 
 at::Tensor add_weighted_rows(const at::Tensor& grad, const at::Tensor& rows,
-                             const at::Tensor& row_factors) {
+                             const at::Tensor& row_factors, int64_t first_element) {
   const at::NoGradGuard no_grad;
   const bool wide = grad.defined() ? grad.scalar_type() == at::kFloat && grad.is_contiguous()
                                    : rows.scalar_type() != at::kDouble;
   if (!wide || rows.numel() == 0 || !kernel_runs(kName, rows))
-    return add_weighted_rows_ref(grad, rows, row_factors);
+    return add_weighted_rows_ref(grad, rows, row_factors, first_element);
   std::vector<UpdatePart> one(1);
   one[0].value =
       grad.defined() ? grad : at::empty(rows.sizes().slice(1), rows.options().dtype(at::kFloat));
   one[0].grad = grad;
   one[0].rows = rows;
   one[0].row_factors = row_factors;
+  one[0].first_element = first_element;
   take_gradients(one);
   return one[0].value;
+}
+
+void sum_up_rows(UpdatePart& part) {
+  if (!part.rows.defined()) return;
+  if (!part.grad.defined() && part.value.scalar_type() == at::kDouble)
+    part.grad = at::zeros_like(part.value);
+  part.grad = add_weighted_rows(part.grad, part.rows, part.row_factors, part.first_element)
+                  .view(part.value.sizes());
+  part.rows = part.row_factors = at::Tensor();
 }
 
 }  // namespace moonshard::kernels

@@ -1,5 +1,7 @@
 // Noise, scale and optimizer in one pass over a list of parameter parts. For element j of a part:
-//   g = grad[j] + sum over b of row_factors[b] x rows[b][j]
+//   g = grad[j] + sum over b of factor(b, j) x rows[b][j]
+//                                     factor: row_factors[b], or row_factors[b][(first_element + j)
+//                                        / 128] where these are two-dimensional
 //   g = (g + std z) / denominator     z: the normal of counter_noise for (key, step, parameter,
 //                                        first_element + j), same as add_counter_noise; with a
 //                                        secret key that of secure_noise, and its grid
@@ -26,12 +28,14 @@ struct UpdatePart {
   at::Tensor value;  ///< float32, bfloat16 or double, contiguous; changed in place
   at::Tensor low;    ///< where defined, value is the high half (split_float/split_float.h)
   at::Tensor grad;   ///< as many numbers as value, any float dtype; may be undefined
-  at::Tensor rows, row_factors;  ///< [B, shape of value], [B]; a factor of 0 leaves the row out
-  at::Tensor first_moment;       ///< Momentum: the sum; Adam: the mean
-  at::Tensor second_moment;      ///< Adam: the mean square
-  int64_t steps = 0;             ///< Adam: updates of this part, this one counted
-  uint32_t parameter = 0;        ///< names the noise stream
-  int64_t first_element = 0;     ///< of the part in its flattened parameter
+  /// [B, shape of value] and [B], or for gradients in 16 bits [B, elements of the parameter / 128]:
+  /// factors times units (flash_norm.h). A factor of 0 leaves the row out.
+  at::Tensor rows, row_factors;
+  at::Tensor first_moment;    ///< Momentum: the sum; Adam: the mean
+  at::Tensor second_moment;   ///< Adam: the mean square
+  int64_t steps = 0;          ///< Adam: updates of this part, this one counted
+  uint32_t parameter = 0;     ///< names the noise stream
+  int64_t first_element = 0;  ///< of the part in its flattened parameter
 };
 
 struct UpdateRule {
@@ -64,10 +68,14 @@ void fused_update_ref(std::vector<UpdatePart>& parts, const UpdateRule& rule,
 void take_gradients(std::vector<UpdatePart>& parts);
 
 /// grad + sum over b of factors[b] x rows[b], in the shape of `grad`, float32 or wider; grad is
-/// added to in place, or undefined. Rows of factor 0 are left out even where they are not finite.
+/// added to in place, or undefined. Factors and `first_element` as in UpdatePart. Rows of factor 0
+/// are left out even where they are not finite.
 at::Tensor add_weighted_rows(const at::Tensor& grad, const at::Tensor& rows,
-                             const at::Tensor& row_factors);
+                             const at::Tensor& row_factors, int64_t first_element = 0);
 at::Tensor add_weighted_rows_ref(const at::Tensor& grad, const at::Tensor& rows,
-                                 const at::Tensor& row_factors);
+                                 const at::Tensor& row_factors, int64_t first_element = 0);
+
+/// The part's rows become part of its grad.
+void sum_up_rows(UpdatePart& part);
 
 }  // namespace moonshard::kernels

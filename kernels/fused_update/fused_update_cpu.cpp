@@ -262,12 +262,7 @@ TileUpdate<Acc> update_of(const UpdatePart& part, UpdateKind kind) {
 
 template <class Acc>
 HostPart<Acc> host_part(UpdatePart& part, const UpdateRule& rule, std::vector<at::Tensor>& held) {
-  if (part.rows.defined()) {
-    if (!part.grad.defined() && part.value.scalar_type() == at::kDouble)
-      part.grad = at::zeros_like(part.value);
-    part.grad = add_weighted_rows(part.grad, part.rows, part.row_factors).view(part.value.sizes());
-    part.rows = part.row_factors = at::Tensor();
-  }
+  sum_up_rows(part);
   HostPart<Acc> to;
   to.at.value = part.value.data_ptr();
   to.size.value = part.value.element_size();

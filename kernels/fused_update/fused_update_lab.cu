@@ -138,6 +138,7 @@ struct Case {
   double std = 0.7;
   int num_rows = 0, num_parts = 3;
   bool odd_places = false;  // first elements and addresses that allow no vectors
+  bool units = false;       // rows have several factors
 };
 
 struct LabPart {
@@ -172,9 +173,9 @@ LabPart make_part(const Case& c, const RawUpdateRule& rule, int which) {
   part.raw.count = count;
   part.raw.parameter = static_cast<uint32_t>(which * 7 + 1);
   // Far out, too: counters beyond 32 bits.
-  part.raw.first_element = c.odd_places     ? static_cast<int64_t>(uniform(0, 1000))
-                           : which % 3 == 1 ? (int64_t{1} << 35) + 64
-                                            : 64 * which;
+  part.raw.first_element = c.odd_places                 ? static_cast<int64_t>(uniform(0, 1000))
+                           : which % 3 == 1 && !c.units ? (int64_t{1} << 35) + 64
+                                                        : 64 * which;
   part.steps = 1 + which % 4;
   part.raw.correction1 = 1 - std::pow(rule.beta1, static_cast<double>(part.steps));
   part.raw.correction2 = 1 - std::pow(rule.beta2, static_cast<double>(part.steps));
@@ -189,11 +190,16 @@ LabPart make_part(const Case& c, const RawUpdateRule& rule, int which) {
     part.raw.num_rows = c.num_rows;
     part.raw.row_stride = c.odd_places ? count + which % 5 : (count + 15) / 4 * 4;
     part.raw.row_format = c.rows;
-    part.factors = fill(UpdateFormat::Float, c.num_rows, [&] { return uniform(0.1, 1); });
+    if (c.units)
+      part.raw.units_per_row = static_cast<uint32_t>(
+          (part.raw.first_element + count + kFactorElements - 1) / kFactorElements);
+    const int64_t per_row = part.raw.units_per_row;
+    part.factors = fill(UpdateFormat::Float, c.num_rows * per_row, [&] { return uniform(0.1, 1); });
     part.rows = fill(c.rows, part.raw.row_stride * c.num_rows, normal);
     if (c.num_rows > 1) {  // one sample is dropped: nothing of it may be seen
       const int dropped = static_cast<int>(uniform(0, c.num_rows - 0.01));
-      part.factors->host[static_cast<size_t>(dropped)] = 0;
+      for (int64_t u = 0; u < per_row; ++u)
+        part.factors->host[static_cast<size_t>(dropped * per_row + u)] = 0;
       part.factors->send();
       for (int64_t i = 0; i < count; ++i) {
         part.rows->host[static_cast<size_t>(part.raw.row_stride * dropped + i)] =
@@ -235,7 +241,9 @@ double worst_error(LabPart& part, const Case& c, const RawUpdateRule& rule) {
     double g = 0, size = 0;
     if (part.grad != nullptr) g = part.grad->host[i], size = std::fabs(g);
     for (int b = 0; b < part.raw.num_rows; ++b) {
-      const double factor = part.factors->host[static_cast<size_t>(b)];
+      const int64_t units = c.units ? part.raw.units_per_row : 0;
+      const int64_t at = units > 0 ? b * units + (part.raw.first_element + j) / kFactorElements : b;
+      const double factor = part.factors->host[static_cast<size_t>(at)];
       if (factor == 0) continue;
       const double term =
           factor * part.rows->host[static_cast<size_t>(part.raw.row_stride * b + j)];
@@ -335,6 +343,11 @@ bool run_all_cases() {
                                     name_of(from.grad) + " rows " + std::to_string(from.num_rows) +
                                     " x " + name_of(from.rows) + (odd ? " odd places" : "");
           ok = run_case(c, label) && ok;
+          if (from.rows == Half) {
+            c.units = true;
+            ok = run_case(c, label + " units") && ok;
+            c.units = false;
+          }
           c.std = 0;
           c.num_parts = 2;
           ok = run_case(c, label + " no noise") && ok;

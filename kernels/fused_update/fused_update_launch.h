@@ -26,6 +26,9 @@ enum class UpdateKind : int8_t {
   AdamW      ///< weight decay shrinks the value
 };
 
+/// Elements of a parameter that share a factor where rows have several.
+inline constexpr int64_t kFactorElements = 128;
+
 /// One part of a parameter, by addresses on the device. All parts of a call have the same value
 /// format; moments are in it (Split: in float), but the sum of Momentum, which is float (double for
 /// double).
@@ -34,12 +37,13 @@ struct RawUpdatePart {
   void* low = nullptr;                 ///< Split: the low halves; `value` has the high ones
   const void* grad = nullptr;          ///< [count], or null
   const void* rows = nullptr;          ///< [num_rows][row_stride], or null
-  const float* row_factors = nullptr;  ///< [num_rows]
+  const float* row_factors = nullptr;  ///< [num_rows, units_per_row], fewer than 2^32
   void* first_moment = nullptr;        ///< Momentum: the sum; Adam: the mean
   void* second_moment = nullptr;       ///< Adam: the mean square
   int64_t count = 0, row_stride = 0;
-  int64_t first_element = 0;  ///< of the part in its parameter
-  uint32_t parameter = 0;     ///< names the noise stream
+  uint32_t units_per_row = 1;  ///< of the whole parameter; 1: one factor for all of a row
+  int64_t first_element = 0;   ///< of the part in its parameter
+  uint32_t parameter = 0;      ///< names the noise stream
   int32_t num_rows = 0;
   UpdateFormat grad_format = UpdateFormat::None, row_format = UpdateFormat::None;
   double correction1 = 1, correction2 = 1;  ///< Adam: 1 - beta^steps, this update counted

@@ -88,6 +88,7 @@ Table<Acc> table_of(const std::vector<const RawUpdatePart*>& parts, const RawUpd
             from.row_stride,
             from.first_element,
             from.parameter,
+            from.units_per_row,
             from.num_rows,
             blocks,
             from.grad_format,

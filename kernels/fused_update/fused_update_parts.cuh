@@ -33,7 +33,7 @@ struct Part {
   void* first_moment;
   void* second_moment;
   int64_t count, row_stride, first_element;
-  uint32_t parameter;
+  uint32_t parameter, units_per_row;
   int32_t num_rows, first_block;
   UpdateFormat grad_format, row_format;
   bool vectors;  // every group is aligned to its size
@@ -272,6 +272,17 @@ __device__ __forceinline__ void add_row(Four<Acc>& sum, float factor, const Four
 // ---- the sum of a group's gradients
 // --------------------------------------------------------------
 
+constexpr int kGroupsPerUnit = kFactorElements / 4;
+
+// Of row b for the group at `i` in the part.
+template <class Acc>
+__device__ __forceinline__ float factor_of(const Part<Acc>& part, int b, int64_t i) {
+  const auto unit =
+      static_cast<uint32_t>(static_cast<uint64_t>(part.first_element + i) / kFactorElements);
+  return part.row_factors[static_cast<uint32_t>(b) * part.units_per_row +
+                          min(unit, part.units_per_row - 1)];
+}
+
 // begin() issues loads, finish() uses them: work in between overlaps with the loads.
 template <class Acc, Inputs inputs>
 struct GradientSum;
@@ -292,34 +303,40 @@ struct GradientSum<Acc, Inputs::Grad> {
 template <class Acc, class Row>
 struct RowSum {
   Four<Row> first, second;
+  float factor, second_factor;
   __device__ __forceinline__ static const Row* row(const Part<Acc>& part, int b) {
     return static_cast<const Row*>(part.rows) + b * part.row_stride;
   }
   template <class Place>
-  __device__ __forceinline__ void begin(const Part<Acc>& part, const Place& lanes) {
+  __device__ __forceinline__ void begin_rows(const Part<Acc>& part, const Place& lanes) {
     first = load<Row>(row(part, 0), lanes);
     // A single row is read twice: the second time from the cache, for a factor that is not used.
     second = load<Row>(row(part, part.num_rows > 1 ? 1 : 0), lanes);
+  }
+  template <class Place>
+  __device__ __forceinline__ void begin(const Part<Acc>& part, const Place& lanes) {
+    begin_rows(part, lanes);
+    factor = factor_of(part, 0, lanes.i);
+    second_factor = part.num_rows > 1 ? factor_of(part, 1, lanes.i) : 0.0f;
   }
   template <class Place>
   __device__ __forceinline__ static Four<Row> load_row(const Part<Acc>& part, int b,
                                                        const Place& lanes) {
     return load<Row>(row(part, b), lanes);
   }
-  // Factors are the same for all threads of a part: one comparison instead of a selection each.
-  __device__ __forceinline__ Four<Acc> sum_of_two(const Part<Acc>& part) const {
+  // Factors are the same for all threads of a unit: one comparison instead of a selection each.
+  __device__ __forceinline__ Four<Acc> sum_of_two(float one, float other) const {
     Four<Acc> sum{};
-    const float one = part.row_factors[0], other = part.num_rows > 1 ? part.row_factors[1] : 0.0f;
     if (one != 0.0f) add_scaled(sum, one, as_four<Acc>(first));
     if (other != 0.0f) add_scaled(sum, other, as_four<Acc>(second));
     return sum;
   }
   template <class Place>
   __device__ __forceinline__ Four<Acc> finish(const Part<Acc>& part, const Place& lanes) const {
-    Four<Acc> sum = sum_of_two(part);
+    Four<Acc> sum = sum_of_two(factor, second_factor);
 #pragma unroll 4
     for (int b = 2; b < part.num_rows; ++b)
-      add_row(sum, part.row_factors[b], as_four<Acc>(load_row(part, b, lanes)));
+      add_row(sum, factor_of(part, b, lanes.i), as_four<Acc>(load_row(part, b, lanes)));
     return sum;
   }
 };
@@ -342,7 +359,7 @@ struct GradientSum<Acc, Inputs::Any> {
                                                                   : 2;
     const char* row = static_cast<const char*>(part.rows);
     for (int b = 0; b < part.num_rows; ++b, row += part.row_stride * size)
-      add_row(sum, part.row_factors[b], load_any<Acc>(row, part.row_format, lanes));
+      add_row(sum, factor_of(part, b, lanes.i), load_any<Acc>(row, part.row_format, lanes));
   }
   template <class Place>
   __device__ __forceinline__ Four<Acc> finish(const Part<Acc>&, const Place&) const {

@@ -14,14 +14,16 @@ at::ScalarType sum_type(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+// A factor for each element where rows have several: of those from `first_element` on.
+at::Tensor factors_of_elements(const at::Tensor& row_factors, int64_t first_element,
+                               int64_t count) {
+  if (row_factors.dim() == 1) return row_factors;
+  return row_factors.repeat_interleave(kFactorElements, 1).narrow(1, first_element, count);
+}
+
 // The gradient that the update rule gets, in the part's grad.
 void finish_gradient(UpdatePart& part, const UpdateNoise& noise) {
-  if (part.rows.defined()) {
-    if (!part.grad.defined() && part.value.scalar_type() == at::kDouble)
-      part.grad = at::zeros_like(part.value);
-    part.grad = add_weighted_rows(part.grad, part.rows, part.row_factors).view(part.value.sizes());
-    part.rows = part.row_factors = at::Tensor();
-  }
+  sum_up_rows(part);
   if (!part.grad.defined())
     part.grad = at::zeros_like(part.value, part.value.options().dtype(sum_type(part.value)));
   // 8-bit noise would be coarser than what it hides.
@@ -89,12 +91,14 @@ void adam(std::vector<UpdatePart>& parts, const UpdateRule& rule) {
 }  // namespace
 
 at::Tensor add_weighted_rows_ref(const at::Tensor& grad, const at::Tensor& rows,
-                                 const at::Tensor& row_factors) {
+                                 const at::Tensor& row_factors, int64_t first_element) {
   const at::ScalarType type = grad.defined() ? grad.scalar_type() : sum_type(rows);
   at::Tensor sum = grad.defined() ? grad : at::zeros(rows[0].sizes(), rows.options().dtype(type));
-  const at::Tensor factors = row_factors.to(type);
+  const at::Tensor factors =
+      factors_of_elements(row_factors.to(type), first_element, rows[0].numel());
   for (int64_t b = 0; b < rows.size(0); ++b) {
-    const at::Tensor row = at::where(factors[b].ne(0), rows[b], at::zeros({}, rows.options()));
+    const at::Tensor row =
+        at::where(factors[b].ne(0), rows[b].flatten(), at::zeros({}, rows.options()));
     sum.add_(row.to(type).mul_(factors[b]).view(sum.sizes()));
   }
   return sum;

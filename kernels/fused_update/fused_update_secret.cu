@@ -19,22 +19,47 @@ __device__ __forceinline__ Acc noised(Acc sum, Acc radius, float factor, const T
   return on_grid(fma(radius, static_cast<Acc>(factor), sum), table.grid, table.inverse_grid);
 }
 
-// A thread's sums of kept rows, of all groups of a tile: they wait in shared memory, as the draw
-// and the update take all registers.
+// A warp's own shared memory: sums of kept rows of all groups of a tile, which wait there, as the
+// draw and the update take all registers, and factors of four rows. Where rows have units, a
+// group's 32 lanes lie in one.
 template <class Acc>
 struct TileSums {
   Four<Acc> of_group[4][kTileBlocks];
+  float4 factor[4];  // of a row: for each group
+
+  // The lane's own one of those of four rows: of row lane / 4 and group lane % 4.
+  __device__ __forceinline__ static float load_factor(const Part<Acc>& part, int64_t tile, int lane,
+                                                      int row) {
+    static_assert(kGroupsPerUnit == kTileBlocks);
+    constexpr uint32_t kUnits = kTileElements / kFactorElements;
+    const int b = row + lane / 4;
+    if (lane >= 16 || b >= part.num_rows) return 0.0f;
+    // Ends of a parameter may lie within a tile.
+    const uint32_t unit =
+        min(static_cast<uint32_t>(tile) * kUnits + static_cast<uint32_t>(lane % 4),
+            part.units_per_row - 1);
+    return part.row_factors[static_cast<uint32_t>(b) * part.units_per_row + unit];
+  }
+  __device__ __forceinline__ void share_factors(int lane, float own) {
+    __syncwarp();  // the ones before have been read
+    if (lane < 16) reinterpret_cast<float*>(factor)[lane] = own;
+    __syncwarp();
+  }
+  __device__ __forceinline__ float factor_of(int row, int group) const {
+    return reinterpret_cast<const float*>(factor)[4 * row + group];
+  }
 };
 
 // Before anything else is loaded, and several rows at a time: one row's loads would not keep memory
 // busy.
 template <Inputs inputs, class Place, class Acc>
-__device__ __forceinline__ void sum_rows(const Part<Acc>& part, int64_t first_group, int lane,
+__device__ __forceinline__ void sum_rows(const Part<Acc>& part, int64_t tile, int lane,
                                          TileSums<Acc>& sums) {
   using Gradient = GradientSum<Acc, inputs>;
   constexpr bool kWhole = std::is_same_v<Place, WholeGroup>;
   constexpr int kGroups = kWhole ? 4 : 1,
                 kRowsAtOnce = kWhole && inputs == Inputs::FloatRows ? 2 : 4;
+  const int64_t first_group = tile * (kTileElements / 4) + lane;
 #pragma unroll 1
   for (int first = 0; first < 4; first += kGroups) {
     const auto place = [&](int u) {
@@ -44,20 +69,30 @@ __device__ __forceinline__ void sum_rows(const Part<Acc>& part, int64_t first_gr
     Four<Acc> sum[kGroups] = {};
 #pragma unroll 1
     for (int b = 0; b < part.num_rows; b += kRowsAtOnce) {
+      [[maybe_unused]] float own = 0;
+      if constexpr (kWhole) own = TileSums<Acc>::load_factor(part, tile, lane, b);
       decltype(Gradient::first) loaded[kRowsAtOnce][kGroups];
 #pragma unroll
       for (int r = 0; r < kRowsAtOnce; ++r) {
-        // Beyond the last row the last one again, for a factor that is not used.
+        // Beyond the last row the last one again, for a factor of 0.
         const int from = min(b + r, part.num_rows - 1);
 #pragma unroll
         for (int u = 0; u < kGroups; ++u) loaded[r][u] = Gradient::load_row(part, from, place(u));
       }
+      if constexpr (kWhole) sums.share_factors(lane, own);
 #pragma unroll
       for (int r = 0; r < kRowsAtOnce; ++r) {
-        const float factor = b + r < part.num_rows ? part.row_factors[b + r] : 0.0f;
-        if (factor == 0.0f) continue;
+        if constexpr (kWhole) {
+          // One comparison for all groups: none of them is counted, or all are, and finite.
+          const float4 factor = sums.factor[r];
+          if (fmaxf(fmaxf(factor.x, factor.y), fmaxf(factor.z, factor.w)) == 0.0f) continue;
+          const float of_group[4] = {factor.x, factor.y, factor.z, factor.w};
 #pragma unroll
-        for (int u = 0; u < kGroups; ++u) add_scaled(sum[u], factor, as_four<Acc>(loaded[r][u]));
+          for (int u = 0; u < kGroups; ++u)
+            add_scaled(sum[u], of_group[u], as_four<Acc>(loaded[r][u]));
+        } else if (b + r < part.num_rows) {
+          add_row(sum[0], factor_of(part, b + r, place(0).i), as_four<Acc>(loaded[r][0]));
+        }
       }
     }
 #pragma unroll
@@ -75,9 +110,14 @@ __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<
   const int64_t first_group = tile * (kTileElements / 4) + lane;
   const auto block = static_cast<uint64_t>(tile * kTileBlocks + lane);
   bool has_sums = false;
+  [[maybe_unused]] float own_factor = 0;
   if constexpr (kHasRows<inputs>) {
     has_sums = part.num_rows > 2;
-    if (has_sums) sum_rows<inputs, Place>(part, first_group, lane, *sums);
+    if (has_sums) {
+      sum_rows<inputs, Place>(part, tile, lane, *sums);
+    } else {
+      own_factor = TileSums<Acc>::load_factor(part, tile, lane, 0);
+    }
   }
   ChaChaWords words;
 #pragma unroll
@@ -91,16 +131,27 @@ __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<
       if (lanes.is_empty()) continue;
       value[u].begin(part, lanes);
       moments[u].begin(part, lanes);
-      if (!has_sums) gradient[u].begin(part, lanes);
+      if constexpr (kHasRows<inputs>) {
+        if (!has_sums) gradient[u].begin_rows(part, lanes);
+      } else {
+        gradient[u].begin(part, lanes);
+      }
     }
-    if (row == 0) words = noise_words(table.secret_key, block, table.noise_step, part.parameter);
+    if (row == 0) {
+      words = noise_words(table.secret_key, block, table.noise_step, part.parameter);
+      if constexpr (kHasRows<inputs>) {
+        if (!has_sums) sums->share_factors(lane, own_factor);
+      }
+    }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const Place lanes(first_group + (row + u) * kTileBlocks, part.first_element, part.count);
       if (lanes.is_empty()) continue;
       Four<Acc> sum;
       if constexpr (kHasRows<inputs>) {
-        sum = has_sums ? sums->of_group[row + u][lane] : gradient[u].sum_of_two(part);
+        sum = has_sums ? sums->of_group[row + u][lane]
+                       : gradient[u].sum_of_two(sums->factor_of(0, row + u),
+                                                sums->factor_of(1, row + u));
       } else {
         sum = gradient[u].finish(part, lanes);
       }

@@ -185,15 +185,4 @@ at::Tensor bounded_squares(const std::vector<SampleProblem>& problems,
   return squares;
 }
 
-at::Tensor keep_scales(const at::Tensor& lengths) {
-  MS_CHECK(lengths.scalar_type() == at::kDouble && lengths.is_contiguous(),
-           "keep_scales: expected contiguous lengths in float64, got {} of strides {}",
-           c10::toString(lengths.scalar_type()), c10::str(lengths.strides()));
-  if (lengths.numel() == 0 || !kernel_runs("keep_scales", lengths)) return keep_scales_ref(lengths);
-  at::Tensor scales = at::empty(lengths.sizes(), lengths.options().dtype(at::kFloat));
-  cuda().launch_keep_scales(lengths.data_ptr<double>(), scales.data_ptr<float>(), lengths.numel(),
-                            stream_of(lengths));
-  return scales;
-}
-
 }  // namespace moonshard::kernels

@@ -10,7 +10,6 @@
 
 #include "kernels/common/architecture.h"
 #include "kernels/position_lengths/bounded_square.h"
-#include "kernels/position_lengths/keep_scale.h"
 #include "kernels/position_lengths/position_lengths_launch.h"
 
 namespace moonshard::kernels {
@@ -225,11 +224,6 @@ __global__ void __launch_bounds__(kThreads)
                      term.source == NormSource::Gram ? term.magnitude[sample] : 0, length, spread);
 }
 
-__global__ void keep_scales_kernel(const double* lengths, float* scales, int64_t count) {
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (at < count) scales[at] = keep_scale_of(lengths[at]);
-}
-
 // The first pass; returns where the second finds each pair's rows.
 PairTable launch_rows(const LengthRows* rows, int num_rows, const LengthPair* pairs, int num_pairs,
                       double* scratch, cudaStream_t stream) {
@@ -285,13 +279,6 @@ void launch_bounded_squares(const LengthRows* rows, int num_rows, const LengthPa
   const dim3 grid = pair_grid(samples, num_pairs);
   bounded_squares_kernel<<<grid, kThreads, 0, stream>>>(sums, table, scratch, squares);
   check_launch("bounded_squares");
-}
-
-void launch_keep_scales(const double* lengths, float* scales, int64_t count, void* cuda_stream) {
-  const auto stream = static_cast<cudaStream_t>(cuda_stream);
-  keep_scales_kernel<<<static_cast<unsigned>((count + 127) / 128), 128, 0, stream>>>(lengths,
-                                                                                     scales, count);
-  check_launch("keep_scales");
 }
 
 }  // namespace moonshard::kernels

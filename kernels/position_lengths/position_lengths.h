@@ -45,12 +45,4 @@ at::Tensor bounded_squares(const std::vector<SampleProblem>& problems,
 /// The definition of correct, for one problem: [B].
 at::Tensor bounded_squares_ref(const SampleProblem& problem, const FoundSquares& found);
 
-/// Powers of two in float32, of the shape of `lengths` (double), with scale * length in [16384,
-/// 32768): what a length bounds fits into float16 with a factor of two to spare. 1 for lengths that
-/// are 0 or not finite. At the ends of float32's range the scale stops at 2^-126 and 2^126.
-at::Tensor keep_scales(const at::Tensor& lengths);
-
-/// The definition of correct.
-at::Tensor keep_scales_ref(const at::Tensor& lengths);
-
 }  // namespace moonshard::kernels

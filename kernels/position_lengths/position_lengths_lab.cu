@@ -1,10 +1,9 @@
-// Checks position_lengths and keep_scales against double arithmetic on the host, then times them on
+// Checks position_lengths against double arithmetic on the host, then times it on
 // the blocks of Llama-8B and DiT-L. `--check` alone stops after the checks.
 #include <cstring>
 #include <memory>
 
 #include "kernels/common/sample_lab.cuh"
-#include "kernels/position_lengths/keep_scale.h"
 #include "kernels/position_lengths/position_lengths_launch.h"
 
 namespace moonshard::kernels {
@@ -88,33 +87,7 @@ void check(lab::Report& report, int64_t samples, int64_t positions, const int64_
   report.line(std::string(what) + ", below", below, 0);
 }
 
-void check_scales(lab::Report& report) {
-  const std::vector<double> lengths = {0,     1,    32768,    32769, 16384, 1e-3, 3.7e10, 1e-30,
-                                       1e-60, 1e60, INFINITY, NAN,   0.5,   2,    65504,  1e38};
-  const auto count = static_cast<int64_t>(lengths.size());
-  Buffer<double> from(count);
-  Buffer<float> to(count);
-  from.write(lengths);
-  launch_keep_scales(from.get(), to.get(), count, nullptr);
-  lab::cuda(cudaDeviceSynchronize(), "keep_scales");
-  const std::vector<float> scales = to.read();
-  double wrong = 0;
-  for (size_t n = 0; n < lengths.size(); ++n) {
-    const float scale = scales[n];
-    int exponent;
-    const bool power = std::frexp(scale, &exponent) == 0.5f;
-    const double scaled = lengths[n] * static_cast<double>(scale);
-    const bool usual = std::isfinite(lengths[n]) && lengths[n] > 1e-30 && lengths[n] < 1e40;
-    const bool right =
-        usual ? scaled >= 16384 && scaled < 32768
-              : (std::isfinite(lengths[n]) && lengths[n] > 0 ? scale > 0 : scale == 1.0f);
-    wrong += !(power && right && scale == keep_scale_of(lengths[n]));
-  }
-  report.line("keep_scales", wrong, 0);
-}
-
 void check_all(lab::Report& report) {
-  check_scales(report);
   for (const float size : {1.0f, 1e-4f, 1e-25f, 1e25f, 0.0f}) {
     check<__nv_bfloat16>(report, 2, 7, {8, 24, 136}, 0, size);
     check<__nv_bfloat16>(report, 3, 65, {520, 1024, 14336}, 8, size);

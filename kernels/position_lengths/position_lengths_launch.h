@@ -54,6 +54,4 @@ void launch_bounded_squares(const LengthRows* rows, int num_rows, const LengthPa
                             const SquareTerm* terms, int num_pairs, int64_t samples,
                             double* scratch, double* squares, void* cuda_stream);
 
-void launch_keep_scales(const double* lengths, float* scales, int64_t count, void* cuda_stream);
-
 }  // namespace moonshard::kernels

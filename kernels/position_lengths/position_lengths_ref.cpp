@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/position_lengths/keep_scale.h"
 #include "kernels/position_lengths/position_lengths.h"
 
 namespace moonshard::kernels {
@@ -32,15 +31,6 @@ at::Tensor bounded_squares_ref(const SampleProblem& problem, const FoundSquares&
                                        gram_underflow(spreads, std::max(a.size(2), g.size(2)))
                                  : found.value * cut_off_squares(a.size(1));
   return with_rounding_of_sum(squares, lengths, at::kFloat);
-}
-
-at::Tensor keep_scales_ref(const at::Tensor& lengths) {
-  const at::Tensor from = lengths.to(at::kCPU, at::kDouble).contiguous();
-  at::Tensor scales = at::empty(from.sizes(), from.options().dtype(at::kFloat));
-  const double* length = from.data_ptr<double>();
-  float* scale = scales.data_ptr<float>();
-  for (int64_t n = 0; n < from.numel(); ++n) scale[n] = keep_scale_of(length[n]);
-  return scales.to(lengths.device());
 }
 
 }  // namespace moonshard::kernels

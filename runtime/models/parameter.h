@@ -22,8 +22,9 @@ struct Parameter {
   at::Tensor low;
   at::Tensor grad;  ///< summed over samples, float32 or wider; undefined between steps
   /// A part of the gradient that is not summed up yet: sum over b of row_factors[b] x rows[b], rows
-  /// [B, shape of value] in any float dtype, factors [B] float32. A factor of 0 leaves the row out
-  /// even where it is not finite. Undefined when there is none.
+  /// [B, shape of value] in any float dtype, factors [B] float32, or one for each 128 elements
+  /// (kernels/fused_update/fused_update.h). A factor of 0 leaves the row out even where it is not
+  /// finite. Undefined when there is none.
   at::Tensor rows, row_factors;
   bool trainable = true;
 };

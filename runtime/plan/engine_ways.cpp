@@ -11,7 +11,9 @@ namespace {
 using privacy::LayerShape;
 using privacy::NormMethod;
 
-constexpr double kCompactBytes = 2, kSumBytes = 4;
+using privacy::kCompactBytes;
+
+constexpr double kSumBytes = 4;
 // Compact rows that are summed up, of the bytes per second of element-wise kernels: by timings of
 // privacy/timed_ways.cpp on an H200.
 constexpr double kSummedRows = 0.65;
@@ -231,6 +233,7 @@ class Ways {
         if (!layer.is_matrix || !layer.trained || layer.is_shared || layer.one_position ||
             layer.by_samples || model_.tokens <= 1)
           continue;
+        if (by_kernel(layer) && !privacy::has_compact_rows(shape_of(layer))) continue;
         Readers& unit = readers[layer.input];
         unit.ways.push_back(&(*list)[i]);
         unit.layers.push_back(&layer);

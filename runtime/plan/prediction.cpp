@@ -7,6 +7,7 @@
 #include "runtime/analysis/savings.h"
 #include "runtime/base/check.h"
 #include "runtime/comm/links.h"
+#include "runtime/plan/update_costs.h"
 #include "runtime/records/schema_json.h"
 #include "runtime/sharding/unit_policy.h"
 #include "runtime/train/step_graph.h"
@@ -66,13 +67,20 @@ std::vector<double> slowness_of(const Cluster& cluster) {
   return slowness;
 }
 
+// Moments are as wide as a weight; the sum of momentum is of gradients, which are float32 at least.
+int state_bytes_of(const experiment::ExperimentOptions& options) {
+  if (options.state_dtype == "bfloat16") return kNarrowState;
+  const bool of_gradients = options.optimizer == "sgd" && options.momentum > 0;
+  return of_gradients && options.dtype == "bfloat16" ? 4 : 0;
+}
+
 TimeSituation time_situation(const experiment::ExperimentOptions& options, const Cluster& cluster) {
   TimeSituation situation;
   situation.samples = options.batch_size;
   situation.grad_accum = options.grad_accum;
   situation.ranks = cluster.ranks();
   situation.states = states_of(options);
-  situation.state_bytes = options.state_dtype == "bfloat16" ? 2 : 0;
+  situation.state_bytes = state_bytes_of(options);
   situation.checkpointing = options.checkpointing;
   situation.checkpoint_every = options.checkpoint_every;
   situation.noise = options.noise_multiplier > 0;

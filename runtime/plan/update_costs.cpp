@@ -31,9 +31,10 @@ double update_seconds(const PlannedModel& model, const MachineProfile& machine,
   const InStep& step = machine.in_step;
   const double gradient =
       part.row_bytes > 0 ? part.row_bytes : static_cast<double>(model.sum_bytes);
-  const bool widens = states > 0 && state_bytes > 0;
+  const bool widens = states > 0 && state_bytes == kNarrowState;
   const double own = widens && value < 4 ? kWidened : 2 * value;
-  const double bytes = own + gradient + states * (widens ? kWidened : 2 * value);
+  const double state = state_bytes > 0 ? state_bytes : value;
+  const double bytes = own + gradient + states * (widens ? kWidened : 2 * state);
   const double moved = bytes / (machine.update_per_s * step.update),
                drawn = noise ? kNoiseShown / machine.noise_per_s : 0;
   const double each =

@@ -6,6 +6,9 @@
 
 namespace moonshard::plan {
 
+/// Bytes of a state of 16 bits, which is updated in slices.
+inline constexpr int kNarrowState = 2;
+
 /// What the optimizer's pass goes over.
 struct UpdatedPart {
   double elements = 0;

@@ -6,11 +6,11 @@
 
 #include "kernels/clipped_sum/clipped_sum.h"
 #include "kernels/common/choice.h"
-#include "kernels/flash_norm/flash_norm.h"
 #include "kernels/ghost_norm/ghost_norm.h"
 #include "kernels/position_lengths/position_lengths.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
+#include "runtime/privacy/norm_cost.h"
 #include "runtime/profile/ledger.h"
 #include "runtime/profile/timeline.h"
 
@@ -127,9 +127,14 @@ bool keeps_compact(const at::Tensor& like) {
   return stands_in(like) || kernels::variant_of("flash_norm", like) == kernels::Variant::Hopper;
 }
 
+bool keeps_compact_rows(const at::Tensor& a, const at::Tensor& g) {
+  return keeps_compact(g) && kernels::has_whole_units(a.size(-1), g.size(-1));
+}
+
 void keep_the_smaller(std::vector<LinearTask>& tasks) {
   const auto rows_bytes = [](const LinearTask& task) {
-    return task.g_BTo.size(0) * task.g_BTo.size(2) * task.a_BTi.size(2) * int64_t{2};
+    const int64_t elements = task.g_BTo.size(0) * task.g_BTo.size(2) * task.a_BTi.size(2);
+    return static_cast<int64_t>(static_cast<double>(elements) * kCompactBytes);
   };
   const auto bytes = [](const at::Tensor& x) {
     return x.numel() * static_cast<int64_t>(x.element_size());
@@ -157,8 +162,7 @@ void keep_the_smaller(std::vector<LinearTask>& tasks) {
 TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
   const Sorted which = sorted(tasks);
   TaskNorms result;
-  result.rows.resize(tasks.size());
-  result.scales.resize(tasks.size());
+  result.kept.resize(tasks.size());
   const auto n = static_cast<int64_t>(tasks.size());
   std::vector<at::Tensor> parts;
   std::vector<int64_t> order;
@@ -170,20 +174,14 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
   if (!which.kept.empty()) {
     const profile::TraceZone zone(profile::kTracedGradients, common_name(tasks));
     const auto problems = problems_of(tasks, which.kept);
-    // No element of a gradient is larger than the parts' lengths together.
-    const at::Tensor scales_nB = kernels::keep_scales(kernels::position_lengths(problems));
-    std::vector<at::Tensor> rows, scales;
+    std::vector<kernels::KeptGradient> kept;
     for (size_t k = 0; k < problems.size(); ++k) {
       const profile::OwnerScope scope(profile::Owner::EngineKept);
-      const SampleProblem& problem = problems[k];
-      rows.push_back(at::empty({problem.g.size(0), problem.g.size(2), problem.a.size(2)},
-                               problem.g.options().dtype(at::kHalf)));
-      scales.push_back(scales_nB[static_cast<int64_t>(k)]);
-      result.rows[static_cast<size_t>(which.kept[k])] = rows.back();
-      result.scales[static_cast<size_t>(which.kept[k])] = scales.back();
+      kept.push_back(kernels::empty_kept(problems[k]));
+      result.kept[static_cast<size_t>(which.kept[k])] = kept.back();
     }
     // The norm is that of the rounded gradient, which is what is summed later: no margin.
-    add(kernels::flash_norm(problems, rows, scales), which.kept);
+    add(kernels::flash_norm(problems, kept), which.kept);
   }
   const at::Tensor all = parts.size() == 1 ? parts.front() : at::cat(parts);
   bool in_order = true;

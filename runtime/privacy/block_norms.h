@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/flash_norm/flash_norm.h"
 #include "runtime/privacy/layer_rules.h"
 
 namespace moonshard::privacy {
@@ -35,15 +36,16 @@ bool may_join(const models::ParamLayer& layer, const at::Tensor& a, const at::Te
 
 /// Gradients can be kept in 16 bits where the tensor lies: the Hopper kernel writes them.
 bool keeps_compact(const at::Tensor& like);
+/// The same for a layer: its gradients have whole units, too (flash_norm.h).
+bool keeps_compact_rows(const at::Tensor& a, const at::Tensor& g);
 
 /// Of tasks that ask for it: Gradients where these are fewer bytes than (a, g), Inputs elsewhere.
 /// Tasks that read the same input keep it once.
 void keep_the_smaller(std::vector<LinearTask>& tasks);
 
 struct TaskNorms {
-  at::Tensor squares_nB;  ///< of the weights' gradients, double; never too small
-  /// Of tasks that keep: the gradients [B, o, i] in float16 and what they were multiplied by [B].
-  std::vector<at::Tensor> rows, scales;
+  at::Tensor squares_nB;                    ///< of the weights' gradients, double; never too small
+  std::vector<kernels::KeptGradient> kept;  ///< of tasks that keep Gradients; else undefined
 };
 TaskNorms norms_of(const std::vector<LinearTask>& tasks);
 

@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include "kernels/fused_update/fused_update.h"
 #include "runtime/base/check.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
@@ -232,6 +233,9 @@ void add_rows(models::Parameter& parameter, const at::Tensor& rows, const at::Te
     parameter.rows = rows;
     parameter.row_factors = factors.to(at::kFloat);
     return;
+  } else if (factors.dim() == 2) {
+    parameter.grad =
+        kernels::add_weighted_rows(parameter.grad, rows, factors).view(rows.sizes().slice(1));
   } else {
     const at::Tensor flat_Bn = at_least_float(rows.flatten(1));
     const at::Tensor sum =

@@ -80,7 +80,12 @@ double keep_compact_cost(const LayerShape& s) {
 }
 
 double kept_compact_bytes(const LayerShape& s) {
-  return s.samples * s.in * s.out * 2;
+  return s.samples * s.in * s.out * kCompactBytes;
+}
+
+bool has_compact_rows(const LayerShape& s) {
+  return s.by_kernel &&
+         kernels::has_whole_units(static_cast<int64_t>(s.in), static_cast<int64_t>(s.out));
 }
 
 double kept_inputs_bytes(const LayerShape& s) {

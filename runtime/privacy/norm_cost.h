@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/flash_norm/flash_norm_launch.h"
 #include "runtime/privacy/layer_rules.h"
 
 namespace moonshard::privacy {
@@ -35,7 +36,11 @@ double width_cost(const LayerShape& shape);
 double sum_inputs_cost(const LayerShape& shape);
 double keep_gradients_cost(const LayerShape& shape);
 
-/// What rows kept in 16 bits by a kernel cost; only where the shape is by_kernel.
+/// Of an element that a kernel keeps in 16 bits, with its share of a unit (flash_norm.h).
+inline constexpr double kCompactBytes = 2 + 4 / static_cast<double>(kernels::kUnitElements);
+/// Rows can be kept in 16 bits: whole units, by kernels.
+bool has_compact_rows(const LayerShape& shape);
+/// What they cost; only where there are any.
 double keep_compact_cost(const LayerShape& shape);
 double kept_compact_bytes(const LayerShape& shape);
 

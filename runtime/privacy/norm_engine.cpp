@@ -119,7 +119,7 @@ void NormEngine::join_launch(const ParamLayer& layer, const at::Tensor& a, const
   const bool sum_at_once = clipping_->per_layer();
   joined_.push_back({&layer, as_positions(a), as_positions(g), plan.norm.method,
                      sum_at_once ? Keep::Inputs : plan.keep,
-                     plan.compact_if_smaller && !sum_at_once && keeps_compact(g)});
+                     plan.compact_if_smaller && !sum_at_once && keeps_compact_rows(a, g)});
   profile::claim(a, Owner::EngineKept);
   profile::claim(g, Owner::EngineKept);
 }
@@ -143,12 +143,12 @@ void NormEngine::launch_joined() {
     const size_t bound = bound_of(group, *task.layer->weight);
     if (!add_later) group.squares[bound] = own;
     if (add_later && !one_bound) late_squares_[bound].push_back(own.unsqueeze(0));
-    if (found.rows[k].defined()) {
+    if (const kernels::KeptGradient& kept = found.kept[k]; kept.defined()) {
       models::Parameter& weight = *task.layer->weight;
       // A patch embedding's weight is not a matrix, and its rows are summed by their shape.
       std::vector<int64_t> shape = weight.value.sizes().vec();
-      shape.insert(shape.begin(), found.rows[k].size(0));
-      group.per_sample[weight.index] = {&weight, found.rows[k].view(shape), found.scales[k]};
+      shape.insert(shape.begin(), kept.numbers.size(0));
+      group.per_sample[weight.index] = {&weight, kept.numbers.view(shape), kept.units};
     } else if (task.keep != Keep::Nothing) {
       group.uses.push_back({task.layer, task.a_BTi, task.g_BTo, Keep::Inputs});
     }
@@ -217,7 +217,7 @@ at::Tensor NormEngine::factors_of(const at::Tensor& norms, double share) const {
 void NormEngine::add_squares_of_rows(Group& group) {
   constexpr int64_t kSmall = 1 << 16;
   for (const auto& [index, own] : group.per_sample) {
-    if (own.scales.defined()) continue;  // came with their norm
+    if (own.units.defined()) continue;  // came with their norm
     const bool is_counted = hooks_->counts(*own.parameter);
     if (is_counted && (own.rows.is_cuda() || stands_in(own.rows)) && !needs_group_norms() &&
         !group.magnitude.defined() && own.rows[0].numel() <= kSmall) {
@@ -347,7 +347,10 @@ int64_t NormEngine::kept_now() const {
       count(use.a);
       count(use.g);
     }
-    for (const auto& [index, own] : group.per_sample) count(own.rows);
+    for (const auto& [index, own] : group.per_sample) {
+      count(own.rows);
+      count(own.units);
+    }
   }
   return bytes;
 }

@@ -79,8 +79,8 @@ class NormEngine : public ClipEngine {
   };
   struct Rows {
     models::Parameter* parameter = nullptr;
-    at::Tensor rows;    ///< [B, shape]
-    at::Tensor scales;  ///< [B], what compact rows were multiplied by; their norm is known then
+    at::Tensor rows;   ///< [B, shape]
+    at::Tensor units;  ///< of compact rows (flash_norm.h); their norm is known then
   };
   struct Group {
     std::string name;

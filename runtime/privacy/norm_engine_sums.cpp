@@ -64,9 +64,10 @@ void NormEngine::take_sums(Group& group, std::vector<std::vector<LinearTask>>& j
   }
   group.uses.clear();
   for (auto& [index, own] : group.per_sample) {
-    const at::Tensor& factors = factors_[bound_of(group, *own.parameter)];
-    add_rows(*own.parameter, own.rows, own.scales.defined() ? factors / own.scales : factors);
-    own.rows = at::Tensor();
+    at::Tensor factors = factors_[bound_of(group, *own.parameter)];
+    if (own.units.defined()) factors = own.units.mul_(factors.to(at::kFloat).unsqueeze(1));
+    add_rows(*own.parameter, own.rows, factors);
+    own.rows = own.units = at::Tensor();
   }
   group.per_sample.clear();
 }

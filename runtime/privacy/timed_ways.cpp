@@ -22,7 +22,7 @@ namespace {
 
 // Raised when a kernel becomes faster or slower: what was remembered of the others is then timed
 // again.
-constexpr int kKernels = 4;
+constexpr int kKernels = 5;
 
 constexpr std::pair<const char*, double WayTimes::*> kTimedFields[] = {
     {"ghost", &WayTimes::ghost},      {"flash", &WayTimes::flash},
@@ -121,7 +121,8 @@ class Trial {
     ms["keep"] = norms(NormMethod::Width, Keep::Gradients);
     ms["update_rows"] = update_ms(/*rows=*/true);
     ms["sum_rows"] = profile::best_ms(device_, kRepeats, [&] {
-      for (const at::Tensor& rows : found_.rows) kernels::add_weighted_rows({}, rows, factors_);
+      for (const kernels::KeptGradient& kept : found_.kept)
+        kernels::add_weighted_rows({}, kept.numbers, kept.units);
     });
     return ms;
   }
@@ -138,8 +139,8 @@ class Trial {
         parts[i].low = lows_[i];
         parts[i].parameter = static_cast<uint32_t>(i);
         if (rows) {
-          parts[i].rows = found_.rows[i];
-          parts[i].row_factors = factors_;
+          parts[i].rows = found_.kept[i].numbers;
+          parts[i].row_factors = found_.kept[i].units;
         } else {
           parts[i].grad = weights_[i]->grad;
         }

@@ -47,9 +47,10 @@ void StepUpdate::begin(bool others_follow) {
   const auto on_device = std::find_if(updated.begin(), updated.end(),
                                       [](const auto& part) { return part->value.is_cuda(); });
   if (others_follow && on_device != updated.end()) {
-    int64_t held = 0;  // by the first unit: the next have that, too
+    int64_t held =
+        0;  // by the first unit, as sums or as rows, which are no less: the next have that
     for (const auto& part : updated)
-      if (part->grad.defined()) held += part->grad.numel();
+      if (part->grad.defined() || part->rows.defined()) held += part->value.numel();
     const int64_t missing = parallel_.most_completed() - held;
     if (missing > 0) at::empty({missing}, (*on_device)->value.options().dtype(sums_));
   }

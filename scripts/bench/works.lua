@@ -94,9 +94,9 @@ M.sets = { "llama", "small", "lora", "engines", "dit", "offload", "long" }
 M.row_keys = { "mode", "memory_budget_mb", "profile" }
 --- Names of all options that rows set, in the order of a point's name.
 M.option_keys = { "model", "task", "dtype", "param_dtype", "optimizer", "parallel", "cpu_offload", "checkpointing", "lora_rank", "mode",
-  "batch_size", "seq_length", "num_layers", "memory_budget_mb", "profile", "warmup", "iters" }
-M.defaults = { cpu_offload = false, checkpointing = "none", lora_rank = 0, memory_budget_mb = 0, profile = "layers", warmup = 4,
-  iters = 12 }
+  "batch_size", "seq_length", "num_layers", "head_chunk", "memory_budget_mb", "profile", "warmup", "iters" }
+M.defaults = { cpu_offload = false, checkpointing = "none", lora_rank = 0, head_chunk = 0, memory_budget_mb = 0, profile = "layers",
+  warmup = 4, iters = 12 }
 
 --- A row's options, with values for all keys.
 function M.options_of(one, row)

@@ -4,6 +4,7 @@
 
 #include "kernels/counter_noise/counter_noise.h"
 #include "kernels/fused_update/fused_update.h"
+#include "runtime/base/check.h"
 #include "tests/kernels/update_parts.h"
 
 namespace moonshard::kernels {
@@ -118,6 +119,26 @@ TEST(FusedUpdate, WithoutGradientThereIsNoiseAlone) {
   at::Tensor noise = at::zeros({11});
   add_counter_noise(noise, 2, {5, 6, 3}, 0);
   EXPECT_TRUE(at::allclose(parts[0].value, 1 - 0.05 * noise / 8));
+}
+
+TEST(FusedUpdate, RowsMayHaveAFactorForEach128Elements) {
+  const at::Tensor rows = at::randn({2, 500});
+  const at::Tensor factors = at::stack({at::tensor({1.0f, 2.0f, 4.0f, 8.0f}), at::zeros({4})});
+  rows[1].fill_(INFINITY);
+  const at::Tensor want = rows[0] * at::pow(2, at::arange(500).floor_divide(128));
+  EXPECT_TRUE(add_weighted_rows({}, rows, factors).equal(want));
+  // A part of a parameter: its first element says where in the table it begins.
+  std::vector<UpdatePart> parts(1);
+  parts[0].value = at::zeros({300});
+  parts[0].rows = rows.narrow(1, 100, 300);
+  parts[0].row_factors = factors;
+  parts[0].first_element = 100;
+  take_gradients(parts);
+  EXPECT_TRUE(parts[0].value.equal(want.narrow(0, 100, 300)));
+  parts[0].first_element = 300;  // 600 elements, and factors of 512
+  parts[0].rows = rows.narrow(1, 100, 300);
+  parts[0].row_factors = factors;
+  EXPECT_THROW(take_gradients(parts), UsageError);
 }
 
 // What a unit's row is filled with before it travels.

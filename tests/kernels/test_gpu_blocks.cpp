@@ -85,12 +85,13 @@ TEST_F(GpuBlocks, KeepTheSmaller) {
   for (size_t k = 0; k < tasks.size(); ++k) {
     const bool kept = k < 4, one = k >= 4;
     EXPECT_EQ(tasks[k].keep == Keep::Gradients, kept) << k;
-    ASSERT_EQ(norms.rows[k].defined(), kept) << k;
+    ASSERT_EQ(norms.kept[k].defined(), kept) << k;
     expect_norms(tasks[k], norms.squares_nB[static_cast<int64_t>(k)], one ? 1e-12 : 1e-3,
                  one ? 1e-12 : 1e-3);
     if (!kept) continue;
-    const at::Tensor rows = norms.rows[k].to(at::kDouble) / norms.scales[k].view({6, 1, 1});
     const at::Tensor want = gradients(tasks[k]);
+    const at::Tensor units = norms.kept[k].units.repeat_interleave(kernels::kUnitElements, 1);
+    const at::Tensor rows = norms.kept[k].numbers.to(at::kDouble) * units.view(want.sizes());
     EXPECT_LT(((rows - want).norm() / want.norm()).item<double>(), 1e-3) << k;
   }
 }

@@ -12,9 +12,15 @@ namespace {
 class FusedUpdateGpu : public OnGpu {};
 
 TEST_F(FusedUpdateGpu, EqualsTheReference) {
-  const Sources sources[] = {
-      {at::kFloat, {}}, {{}, at::kHalf}, {{}, at::kBFloat16}, {at::kFloat, at::kBFloat16},
-      {{}, at::kFloat}, {{}, {}},        {at::kBFloat16, {}}};
+  const Sources sources[] = {{at::kFloat, {}},
+                             {{}, at::kHalf},
+                             {{}, at::kBFloat16},
+                             {at::kFloat, at::kBFloat16},
+                             {{}, at::kFloat},
+                             {{}, {}},
+                             {at::kBFloat16, {}},
+                             {{}, at::kHalf, true},
+                             {at::kFloat, at::kHalf, true}};
   // kShort stands for float32 in halves.
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble, at::kShort}) {
     for (const UpdateKind kind : kKinds) {
@@ -53,6 +59,9 @@ TEST_F(FusedUpdateGpu, SumsRowsAsTheReferenceDoes) {
     EXPECT_TRUE(at::allclose(got.cpu(), want, 1e-5, 1e-5)) << c10::toString(type);
     const at::Tensor alone = add_weighted_rows({}, rows.cuda(), factors.cuda());
     EXPECT_TRUE(at::allclose(alone.cpu(), add_weighted_rows_ref({}, rows, factors), 1e-5, 1e-5));
+    const at::Tensor units = factors.unsqueeze(1) * at::rand({4, 34}).add(0.1);
+    const at::Tensor each = add_weighted_rows({}, rows.cuda(), units.cuda());
+    EXPECT_TRUE(at::allclose(each.cpu(), add_weighted_rows_ref({}, rows, units), 1e-5, 1e-5));
   }
 }
 

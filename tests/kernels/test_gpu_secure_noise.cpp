@@ -65,5 +65,45 @@ TEST_F(SecureNoiseGpu, OfTheFusedUpdateIsTheSame) {
   }
 }
 
+// As above with kept rows, in 16 bits with units or as they are: two are summed by another way than
+// more.
+TEST_F(SecureNoiseGpu, OfTheFusedUpdateWithRowsIsTheSame) {
+  const at::TensorOptions on_gpu = at::TensorOptions(at::kCUDA).dtype(at::kFloat);
+  SecureStream stream;
+  stream.step = 5;
+  stream.parameter = 2;
+  UpdateRule rule;
+  rule.lr = -1;  // value = gradient
+  UpdateNoise noise;
+  noise.std = 0.01;
+  noise.step = 5;
+  noise.secret = &stream.key;
+  for (const bool units : {false, true}) {
+    for (const int64_t num_rows : {1, 2, 3, 8, 9}) {
+      for (const int64_t first : {0, 128, 640, 1001}) {
+        const int64_t count = 70'001;
+        at::Tensor factors = at::rand({num_rows}, on_gpu) + 0.1;
+        const at::Tensor rows = at::randn({num_rows, count}, on_gpu).to(at::kHalf);
+        if (num_rows > 2) {
+          factors[1] = 0;
+          rows[1].fill_(NAN);
+        }
+        if (units) factors = factors.unsqueeze(1) * at::rand({num_rows, 600}, on_gpu).add(0.1);
+        at::Tensor want = add_weighted_rows({}, rows, factors, first);
+        add_secure_noise(want, noise.std, stream, first);
+        std::vector<UpdatePart> parts(1);
+        parts[0].value = at::zeros({count}, on_gpu);
+        parts[0].rows = rows;
+        parts[0].row_factors = factors;
+        parts[0].parameter = 2;
+        parts[0].first_element = first;
+        fused_update(parts, rule, noise);
+        EXPECT_LT((parts[0].value - want).abs().max().item<double>(), 1e-5)
+            << units << " " << num_rows << " " << first;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace moonshard::kernels

@@ -40,27 +40,42 @@ TEST(FlashNorm, SquaresAreThoseOfThePerSampleGradients) {
   }
 }
 
-TEST(FlashNorm, KeptGradientsAreScaledRoundedAndTheirSquaresBelongToThem) {
-  at::manual_seed(2);
-  const std::vector<SampleProblem> list = {problem(2, 6, 8, 16), problem(2, 6, 8, 16)};
-  const std::vector<at::Tensor> kept = {at::empty({2, 16, 8}, at::kHalf), at::Tensor()};
-  const std::vector<at::Tensor> scales = {at::tensor({256.0f, 0.5f}), at::Tensor()};
-  const at::Tensor squares = flash_norm(list, kept, scales);
-  const at::Tensor exact = gradients(list[0]);
-  const at::Tensor back = kept[0].to(at::kDouble) / scales[0].to(at::kDouble).view({2, 1, 1});
-  EXPECT_LT(worst(back, exact), 1e-3);
-  EXPECT_LT(worst(squares[0], back.square().sum({1, 2})), 1e-12);
-  EXPECT_LT(worst(squares[1], gradients(list[1]).square().sum({1, 2})), 1e-5);
+at::Tensor restored(const KeptGradient& kept) {
+  const at::Tensor numbers = kept.numbers.to(at::kDouble);
+  const at::Tensor units = kept.units.to(at::kDouble).repeat_interleave(kUnitElements, 1);
+  return numbers * units.view(numbers.sizes());
 }
 
-TEST(FlashNorm, WhatIsFiniteStaysFiniteAndWhatIsNotShows) {
-  SampleProblem p{at::ones({2, 1, 8}), at::full({2, 1, 8}, 1e6)};
+TEST(FlashNorm, KeptGradientsHaveUnitsAndTheirSquaresBelongToThem) {
+  at::manual_seed(2);
+  const std::vector<SampleProblem> list = {problem(2, 6, 256, 16), problem(2, 6, 8, 16)};
+  list[0].g[1].mul_(1e-20);
+  list[0].g.select(2, 3).zero_();
+  const std::vector<KeptGradient> kept = {empty_kept(list[0]), {}};
+  const at::Tensor squares = flash_norm(list, kept);
+  const at::Tensor exact = gradients(list[0]), back = restored(kept[0]);
+  for (int64_t b = 0; b < 2; ++b) EXPECT_LT(worst(back[b], exact[b]), 5e-4);
+  EXPECT_LT(worst(squares[0], back.square().sum({1, 2})), 1e-12);
+  EXPECT_LT(worst(squares[1], gradients(list[1]).square().sum({1, 2})), 1e-5);
+  const at::Tensor largest =
+      std::get<0>(kept[0].numbers.abs().to(at::kFloat).view({-1, 128}).max(1));
+  const at::Tensor is_zero = largest.eq(0);
+  EXPECT_EQ(is_zero.sum().item<int64_t>(), 4);  // two units of a row in two samples
+  EXPECT_TRUE(
+      is_zero.logical_or(largest.ge(16384).logical_and(largest.le(32768))).all().item<bool>());
+}
+
+TEST(FlashNorm, WhatIsNotFiniteShowsInItsSampleOnly) {
+  SampleProblem p{at::ones({2, 1, 128}), at::full({2, 1, 8}, 1e30)};
   p.g[1][0][0] = std::numeric_limits<float>::infinity();
-  const at::Tensor kept = at::empty({2, 8, 8}, at::kHalf);
-  const at::Tensor squares = flash_norm({p}, {kept}, {at::ones({2})});
-  EXPECT_EQ(kept[0].max().item<float>(), 65504.0f);
-  EXPECT_TRUE(std::isinf(kept[1][0][0].item<float>()));
-  EXPECT_EQ(kept[1][1][0].item<float>(), 65504.0f);
+  const KeptGradient kept = empty_kept(p);
+  const at::Tensor squares = flash_norm({p}, {kept});
+  EXPECT_TRUE(kept.numbers[0].isfinite().all().item<bool>());
+  EXPECT_LT(worst(restored(kept)[0], gradients(p)[0]), 5e-4);
+  EXPECT_TRUE(std::isinf(kept.numbers[1][0][0].item<float>()));
+  EXPECT_EQ(kept.units[1][0].item<float>(), 1.0f);
+  EXPECT_TRUE(kept.numbers[1][1].isfinite().all().item<bool>());
+  EXPECT_FALSE(std::isinf(squares[0][0].item<double>()));
   EXPECT_TRUE(std::isinf(squares[0][1].item<double>()));
 }
 
@@ -68,8 +83,16 @@ TEST(FlashNorm, SaysWhatItExpects) {
   const SampleProblem p = problem(2, 3, 8, 16);
   EXPECT_THROW(flash_norm({}), UsageError);
   EXPECT_THROW(flash_norm({p, problem(3, 3, 8, 16)}), UsageError);
-  EXPECT_THROW(flash_norm({p}, {at::empty({2, 8, 16}, at::kHalf)}, {at::ones({2})}), UsageError);
-  EXPECT_THROW(flash_norm({p}, {at::empty({2, 16, 8}, at::kHalf)}, {at::Tensor()}), UsageError);
+  const KeptGradient odd = {at::empty({2, 16, 24}, at::kHalf), at::empty({2, 3})};
+  EXPECT_THROW(flash_norm({problem(2, 3, 24, 16)}, {odd}), UsageError);  // no whole units
+  EXPECT_TRUE(has_whole_units(16, 8) && has_whole_units(8, 16) && has_whole_units(1152, 3));
+  EXPECT_FALSE(has_whole_units(16, 12) || has_whole_units(24, 128) || has_whole_units(136, 128));
+  const SampleProblem wide = problem(2, 3, 128, 16);
+  const at::Tensor numbers = at::empty({2, 16, 128}, at::kHalf), units = at::empty({2, 16});
+  EXPECT_NO_THROW(flash_norm({wide}, {{numbers, units}}));
+  EXPECT_THROW(flash_norm({wide}, {{at::empty({2, 128, 16}, at::kHalf), units}}), UsageError);
+  EXPECT_THROW(flash_norm({wide}, {{numbers, at::Tensor()}}), UsageError);
+  EXPECT_THROW(flash_norm({wide}, {{numbers, at::empty({2})}}), UsageError);
   EXPECT_FALSE(flash_norm_supports(p));
 }
 
@@ -143,21 +166,6 @@ TEST(PositionLengths, TinyAndHugeRowsNeitherVanishNorOverflow) {
   const at::Tensor lengths = position_lengths({p})[0];
   EXPECT_NEAR(lengths[0].item<double>() / (3 * 4e-40), 1, 2e-5);
   EXPECT_NEAR(lengths[1].item<double>() / (3 * 4e20), 1, 2e-5);
-}
-
-TEST(KeepScales, ArePowersOfTwoThatFitFloat16) {
-  const double inf = std::numeric_limits<double>::infinity();
-  const at::Tensor lengths =
-      at::tensor({1e-8, 0.3, 1.0, 32768.0, 4e9, 0.0, inf, std::nan("")}, at::kDouble);
-  const at::Tensor scales = keep_scales(lengths);
-  for (int64_t n = 0; n < 5; ++n) {
-    const double scale = scales[n].item<double>(), scaled = scale * lengths[n].item<double>();
-    int exponent;
-    EXPECT_EQ(std::frexp(scale, &exponent), 0.5);
-    EXPECT_GE(scaled, 16384);
-    EXPECT_LT(scaled, 32768);
-  }
-  for (int64_t n = 5; n < 8; ++n) EXPECT_EQ(scales[n].item<float>(), 1.0f);
 }
 
 // Numbers at all sizes, of both signs, and such that are none.

@@ -13,6 +13,7 @@ namespace moonshard::kernels {
 
 struct Sources {
   std::optional<at::ScalarType> grad, rows;
+  bool units = false;  ///< rows have a factor for each 128 elements of the parameter
 };
 
 inline constexpr UpdateKind kKinds[] = {UpdateKind::Sgd, UpdateKind::Momentum, UpdateKind::Adam,
@@ -38,6 +39,10 @@ inline std::vector<UpdatePart> make_parts(at::ScalarType type, UpdateKind kind,
     part.steps = 3;
     part.parameter = static_cast<uint32_t>(count);
     part.first_element = count % 2 == 0 ? 64 : 13;
+    if (from.units) {
+      const int64_t units = (part.first_element + count + kFactorElements - 1) / kFactorElements;
+      part.row_factors = part.row_factors.unsqueeze(1) * at::rand({3, units}).add(0.5);
+    }
     parts.push_back(std::move(part));
   }
   return parts;

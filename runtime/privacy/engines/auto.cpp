@@ -89,7 +89,7 @@ class AutoEngine : public NormEngine {
                            ? cheapest_norm(shape)
                        : timed->second ? NormMethod::Ghost
                                        : NormMethod::Width;
-    plan.compact = shape.by_kernel && keeps_compact(g);
+    plan.compact = has_compact_rows(shape) && keeps_compact_rows(a, g);
     plan.keep = second_pass_                                      ? Keep::Nothing
                 : is_shared(layer)                                ? Keep::Inputs
                 : has_small_gradient(layer)                       ? Keep::Gradients
@@ -174,13 +174,14 @@ class AutoEngine : public NormEngine {
   static constexpr double kRowBytes = 4, kIdBytes = 8;
 
   static double rows_cost(const LayerShape& shape) {
-    return shape.by_kernel ? keep_compact_cost(shape) : keep_gradients_cost(shape);
+    return has_compact_rows(shape) ? keep_compact_cost(shape) : keep_gradients_cost(shape);
   }
   static double rows_bytes(const LayerShape& shape) {
-    return shape.by_kernel ? kept_compact_bytes(shape) : kept_gradients_bytes(shape);
+    return has_compact_rows(shape) ? kept_compact_bytes(shape) : kept_gradients_bytes(shape);
   }
   bool may_keep_rows(const models::ParamLayer& layer, const LayerShape& shape) const {
-    return is_matrix(layer) && !is_shared(layer) && !layer.by_samples && shape.positions > 1;
+    return is_matrix(layer) && !is_shared(layer) && !layer.by_samples && shape.positions > 1 &&
+           (!shape.by_kernel || has_compact_rows(shape));
   }
 
   // Half of what a GPU has beside the weights and one more copy of them; elsewhere no limit.

@@ -31,7 +31,7 @@ TEST(TimedWays, AreTimedOnceAndRemembered) {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "tuning.json";
   ::setenv("MOONSHARD_TUNING", file.c_str(), 1);
-  const UnitShape shape{2, 24, 16, {8, 32}};
+  const UnitShape shape{2, 24, 128, {8, 32}};
   const at::Tensor like = at::empty({0}, at::kBFloat16);
   const auto first = timed_ways(shape, like), second = timed_ways(shape, like);
   ::unsetenv("MOONSHARD_TUNING");
@@ -42,7 +42,7 @@ TEST(TimedWays, AreTimedOnceAndRemembered) {
   EXPECT_EQ(first->inputs(), second->inputs()) << "the second is the first, remembered";
   const Json choices = read_json_file(file)["choices"];
   ASSERT_EQ(choices.size(), 1u);
-  EXPECT_THAT(choices.begin().key(), HasSubstr("B 2 T 24 in 16 out 8,32"));
+  EXPECT_THAT(choices.begin().key(), HasSubstr("B 2 T 24 in 128 out 8,32"));
 }
 
 TEST(TimedWays, OfHugeShapesAreNotTimed) {

@@ -10,6 +10,7 @@
 #include "runtime/models/batch_check.h"
 #include "runtime/models/blocks/activations.h"
 #include "runtime/models/blocks/checkpoint.h"
+#include "runtime/models/blocks/joined_heads.h"
 #include "runtime/models/blocks/losses.h"
 #include "runtime/models/blocks/norms.h"
 #include "runtime/models/blocks/param_ops.h"
@@ -188,10 +189,7 @@ GatedStream Dit::run_block(const Block& block, const GatedStream& before,
 
 at::Tensor Dit::attend(const Block& block, const at::Tensor& x_BTD) const {
   const int64_t B = x_BTD.size(0), T = x_BTD.size(1), D = x_BTD.size(2);
-  const auto qkv = linear(x_BTD, *block.qkv)
-                       .view({B, T, 3, options_.num_heads, options_.head_dim})
-                       .permute({2, 0, 3, 1, 4})
-                       .unbind(0);
+  const auto qkv = heads_of(linear(x_BTD, *block.qkv), options_.num_heads, options_.head_dim);
   const at::Tensor y_BHTd = attention(qkv[0], qkv[1], qkv[2], /*causal=*/false, attention_);
   return linear(y_BHTd.transpose(1, 2).reshape({B, T, D}), *block.proj);
 }
