@@ -14,9 +14,10 @@ constexpr double kInOrder = 0.7;
 constexpr double kPlainNorm = 8, kPlainSum = 4;
 // Keys whose tiles have nothing to wait for.
 constexpr double kFreeKeys = 256;
-// Bytes that a fast kernel moves in the time of one element of a copy between layouts of heads, and
-// of a sum over positions: such kernels go by elements. From kernels of a traced step.
-constexpr double kStrided = 8, kReduced = 6;
+// Of a copy between layouts of heads: its share of the speed of element-wise kernels. Of a sum over
+// positions, which goes by elements: bytes that a fast kernel moves in the time of one. From
+// kernels of traced steps.
+constexpr double kStrided = 0.8, kReduced = 6;
 // Of a bias's gradient, which is one sum.
 constexpr double kBias = 4, kBiasLaunches = 0.2;
 // Between two kernels of a graph, over that of kernels that the host launches.
@@ -223,12 +224,11 @@ class Costs {
     return widths;
   }
 
-  // One layer for q, k and v: their gradients are put into one tensor, and that of the output is
-  // turned, each a copy of all three.
+  // One layer for q, k and v: their gradients are put into one tensor (blocks/joined_heads.h).
   double layout_copies(const std::vector<BlockGroup>& groups) const {
     const bool is_joint = has_attention() && !groups.empty() && groups[0].layers.size() == 1 &&
                           groups[0].out >= 3 * groups[0].in;
-    return is_joint ? 2 * 2 * kStrided / element_bytes() * groups[0].out : 0;
+    return is_joint ? 2 / kStrided * groups[0].out : 0;
   }
 
   // A layer of one position whose output scales, shifts and gates all of them: sums over positions.

@@ -30,7 +30,7 @@ void add_step_options(OptionSchema& schema) {
                     "only operations that give the same digits every time");
   schema.yes_or_no<T>("compile", &T::compile,
                       "on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer "
-                      "apart; auto does so where launching kernels takes 80 % of a step");
+                      "apart; auto does so where launching kernels takes 70 % of a step");
 }
 
 }  // namespace moonshard::train

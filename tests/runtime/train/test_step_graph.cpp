@@ -215,17 +215,17 @@ TEST(StepGraph, ByItselfIsDecidedByTwoOfThreeStepsBehindTheFirst) {
     return graph.is_possible();
   };
   CaptureStderr();
-  EXPECT_FALSE(is_on_after({1.0, 0.79, 0.79}, true)) << "the first does not count";
-  EXPECT_FALSE(is_on_after({1.0, 1.0, 0.79, 0.5}, true)) << "a stall of one step";
-  EXPECT_FALSE(is_on_after({1.0, 0.5, 1.0, 0.79}, true));
+  EXPECT_FALSE(is_on_after({1.0, 0.69, 0.69}, true)) << "the first does not count";
+  EXPECT_FALSE(is_on_after({1.0, 1.0, 0.69, 0.5}, true)) << "a stall of one step";
+  EXPECT_FALSE(is_on_after({1.0, 0.5, 1.0, 0.69}, true));
   EXPECT_FALSE(is_on_after({1.0, 1.0, 1.0}, false));
   EXPECT_FALSE(is_on_after({1.0, 1.0, 1.0}, true, "an obstacle"));
   EXPECT_EQ(GetCapturedStderr(), "") << "nobody asked";
   CaptureStderr();
-  EXPECT_TRUE(is_on_after({0.1, 0.9, 0.8}, true));
-  EXPECT_TRUE(is_on_after({0.1, 0.7, 0.8, 0.9}, true)) << "a step that the host hurried through";
-  EXPECT_TRUE(is_on_after({0.1, 0.9, 0.7, 0.8}, true));
-  EXPECT_THAT(GetCapturedStderr(), HasSubstr("80 % of a step"));
+  EXPECT_TRUE(is_on_after({0.1, 0.9, 0.7}, true));
+  EXPECT_TRUE(is_on_after({0.1, 0.6, 0.7, 0.9}, true)) << "a step that the host hurried through";
+  EXPECT_TRUE(is_on_after({0.1, 0.9, 0.6, 0.7}, true));
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("70 % of a step"));
 }
 
 TEST(StepGraph, SaysWhatStandsInItsWay) {
