@@ -20,8 +20,8 @@ __device__ __forceinline__ uint32_t bits(__half2 pair) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-// As 2^this times a float16 stands for what a unit's largest number says; both factors that follow
-// from it, and their product with a clipping factor, are normal numbers.
+// Of the power of two that takes a unit's largest number to between 2^14 and 2^15; it and its
+// inverse are normal numbers.
 __device__ __forceinline__ int unit_exponent(float largest) {
   constexpr int kBias = 127, kLargestHalf = 14, kLeast = -100;
   const int field = __float_as_int(largest) >> 23;

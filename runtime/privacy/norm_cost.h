@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "kernels/flash_norm/flash_norm_launch.h"
+#include "kernels/flash_norm/flash_norm.h"
 #include "runtime/privacy/layer_rules.h"
 
 namespace moonshard::privacy {
