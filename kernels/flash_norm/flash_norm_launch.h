@@ -3,15 +3,12 @@
 
 #include <cstdint>
 
+#include "kernels/common/gradient_units.h"
 #include "kernels/common/sample_operands.h"
 
 namespace moonshard::kernels {
 
-/// Elements of a kept gradient [o, i] that share a unit: neighbours in a row, or whole rows where i
-/// is less.
-constexpr int64_t kUnitElements = 128;
-
-/// Whether such a gradient has whole units: it can be kept.
+/// Whether a gradient [o, i] has whole units: it can be kept.
 constexpr bool has_whole_units(int64_t i, int64_t o) {
   return i > 0 && (i % kUnitElements == 0 ||
                    (i >= 8 && kUnitElements % i == 0 && o * i % kUnitElements == 0));

@@ -57,8 +57,8 @@ void check_part(const UpdatePart& part) {
            count, c10::str(part.rows.sizes()),
            part.row_factors.defined() ? c10::str(part.row_factors.sizes()) : std::string("none"));
   MS_CHECK(!part.rows.defined() || part.row_factors.dim() == 1 ||
-               part.row_factors.size(1) * kFactorElements >= part.first_element + count,
-           "fused_update: expected a factor for each {} of {} elements, got {}", kFactorElements,
+               part.row_factors.size(1) * kUnitElements >= part.first_element + count,
+           "fused_update: expected a factor for each {} of {} elements, got {}", kUnitElements,
            part.first_element + count, c10::str(part.row_factors.sizes()));
   constexpr int64_t kMostFactors = (int64_t{1} << 32) - 1;
   MS_CHECK(!part.rows.defined() || part.row_factors.numel() <= kMostFactors,

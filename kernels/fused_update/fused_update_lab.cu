@@ -192,7 +192,7 @@ LabPart make_part(const Case& c, const RawUpdateRule& rule, int which) {
     part.raw.row_format = c.rows;
     if (c.units)
       part.raw.units_per_row = static_cast<uint32_t>(
-          (part.raw.first_element + count + kFactorElements - 1) / kFactorElements);
+          (part.raw.first_element + count + kUnitElements - 1) / kUnitElements);
     const int64_t per_row = part.raw.units_per_row;
     part.factors = fill(UpdateFormat::Float, c.num_rows * per_row, [&] { return uniform(0.1, 1); });
     part.rows = fill(c.rows, part.raw.row_stride * c.num_rows, normal);
@@ -242,7 +242,7 @@ double worst_error(LabPart& part, const Case& c, const RawUpdateRule& rule) {
     if (part.grad != nullptr) g = part.grad->host[i], size = std::fabs(g);
     for (int b = 0; b < part.raw.num_rows; ++b) {
       const int64_t units = c.units ? part.raw.units_per_row : 0;
-      const int64_t at = units > 0 ? b * units + (part.raw.first_element + j) / kFactorElements : b;
+      const int64_t at = units > 0 ? b * units + (part.raw.first_element + j) / kUnitElements : b;
       const double factor = part.factors->host[static_cast<size_t>(at)];
       if (factor == 0) continue;
       const double term =

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/common/chacha.h"
+#include "kernels/common/gradient_units.h"
 #include "kernels/counter_noise/counter_noise_launch.h"
 
 namespace moonshard::kernels {
@@ -26,9 +27,6 @@ enum class UpdateKind : int8_t {
   AdamW      ///< weight decay shrinks the value
 };
 
-/// Elements of a parameter that share a factor where rows have several.
-inline constexpr int64_t kFactorElements = 128;
-
 /// One part of a parameter, by addresses on the device. All parts of a call have the same value
 /// format; moments are in it (Split: in float), but the sum of Momentum, which is float (double for
 /// double).
@@ -41,7 +39,7 @@ struct RawUpdatePart {
   void* first_moment = nullptr;        ///< Momentum: the sum; Adam: the mean
   void* second_moment = nullptr;       ///< Adam: the mean square
   int64_t count = 0, row_stride = 0;
-  uint32_t units_per_row = 1;  ///< of the whole parameter; 1: one factor for all of a row
+  uint32_t units_per_row = 1;  ///< of kUnitElements, of the whole parameter; 1: one factor
   int64_t first_element = 0;   ///< of the part in its parameter
   uint32_t parameter = 0;      ///< names the noise stream
   int32_t num_rows = 0;

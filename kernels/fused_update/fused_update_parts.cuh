@@ -272,13 +272,13 @@ __device__ __forceinline__ void add_row(Four<Acc>& sum, float factor, const Four
 // ---- the sum of a group's gradients
 // --------------------------------------------------------------
 
-constexpr int kGroupsPerUnit = kFactorElements / 4;
+constexpr int kGroupsPerUnit = kUnitElements / 4;
 
 // Of row b for the group at `i` in the part.
 template <class Acc>
 __device__ __forceinline__ float factor_of(const Part<Acc>& part, int b, int64_t i) {
   const auto unit =
-      static_cast<uint32_t>(static_cast<uint64_t>(part.first_element + i) / kFactorElements);
+      static_cast<uint32_t>(static_cast<uint64_t>(part.first_element + i) / kUnitElements);
   return part.row_factors[static_cast<uint32_t>(b) * part.units_per_row +
                           min(unit, part.units_per_row - 1)];
 }

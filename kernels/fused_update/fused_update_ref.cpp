@@ -18,7 +18,7 @@ at::ScalarType sum_type(const at::Tensor& tensor) {
 at::Tensor factors_of_elements(const at::Tensor& row_factors, int64_t first_element,
                                int64_t count) {
   if (row_factors.dim() == 1) return row_factors;
-  return row_factors.repeat_interleave(kFactorElements, 1).narrow(1, first_element, count);
+  return row_factors.repeat_interleave(kUnitElements, 1).narrow(1, first_element, count);
 }
 
 // The gradient that the update rule gets, in the part's grad.

@@ -31,7 +31,7 @@ struct TileSums {
   __device__ __forceinline__ static float load_factor(const Part<Acc>& part, int64_t tile, int lane,
                                                       int row) {
     static_assert(kGroupsPerUnit == kTileBlocks);
-    constexpr uint32_t kUnits = kTileElements / kFactorElements;
+    constexpr uint32_t kUnits = kTileElements / kUnitElements;
     const int b = row + lane / 4;
     if (lane >= 16 || b >= part.num_rows) return 0.0f;
     // Ends of a parameter may lie within a tile.

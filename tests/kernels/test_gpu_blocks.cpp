@@ -11,6 +11,7 @@
 #include "kernels/common/choice.h"
 #include "runtime/privacy/block_norms.h"
 #include "tests/kernels/on_gpu.h"
+#include "tests/kernels/restored.h"
 
 namespace moonshard {
 namespace {
@@ -90,8 +91,7 @@ TEST_F(GpuBlocks, KeepTheSmaller) {
                  one ? 1e-12 : 1e-3);
     if (!kept) continue;
     const at::Tensor want = gradients(tasks[k]);
-    const at::Tensor units = norms.kept[k].units.repeat_interleave(kernels::kUnitElements, 1);
-    const at::Tensor rows = norms.kept[k].numbers.to(at::kDouble) * units.view(want.sizes());
+    const at::Tensor rows = kernels::restored(norms.kept[k]);
     EXPECT_LT(((rows - want).norm() / want.norm()).item<double>(), 1e-3) << k;
   }
 }

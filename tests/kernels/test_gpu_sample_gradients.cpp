@@ -9,6 +9,7 @@
 #include "kernels/position_lengths/position_lengths.h"
 #include "runtime/base/check.h"
 #include "tests/kernels/on_gpu.h"
+#include "tests/kernels/restored.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -33,11 +34,6 @@ std::vector<SampleProblem> problems() {
   return {problem(3, 100, 136, 264), problem(3, 65, 512, 24), problem(3, 40, 36, 64),
           problem(3, 300, 384, 520), problem(3, 80, 16, 264), problem(3, 80, 8, 272),
           problem(3, 80, 64, 200)};
-}
-
-at::Tensor restored(const KeptGradient& kept) {
-  const at::Tensor units = kept.units.repeat_interleave(kUnitElements, 1);
-  return kept.numbers.to(at::kDouble) * units.view(kept.numbers.sizes());
 }
 
 double worst(const at::Tensor& got, const at::Tensor& wanted) {

@@ -11,6 +11,7 @@
 #include "kernels/flash_norm/flash_norm.h"
 #include "kernels/position_lengths/position_lengths.h"
 #include "runtime/base/check.h"
+#include "tests/kernels/restored.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -38,12 +39,6 @@ TEST(FlashNorm, SquaresAreThoseOfThePerSampleGradients) {
       EXPECT_LT(worst(squares[static_cast<int64_t>(n)], wanted), 1e-5);
     }
   }
-}
-
-at::Tensor restored(const KeptGradient& kept) {
-  const at::Tensor numbers = kept.numbers.to(at::kDouble);
-  const at::Tensor units = kept.units.to(at::kDouble).repeat_interleave(kUnitElements, 1);
-  return numbers * units.view(numbers.sizes());
 }
 
 TEST(FlashNorm, KeptGradientsHaveUnitsAndTheirSquaresBelongToThem) {

@@ -40,7 +40,7 @@ inline std::vector<UpdatePart> make_parts(at::ScalarType type, UpdateKind kind,
     part.parameter = static_cast<uint32_t>(count);
     part.first_element = count % 2 == 0 ? 64 : 13;
     if (from.units) {
-      const int64_t units = (part.first_element + count + kFactorElements - 1) / kFactorElements;
+      const int64_t units = (part.first_element + count + kUnitElements - 1) / kUnitElements;
       part.row_factors = part.row_factors.unsqueeze(1) * at::rand({3, units}).add(0.5);
     }
     parts.push_back(std::move(part));

@@ -89,7 +89,7 @@ class AutoEngine : public NormEngine {
                            ? cheapest_norm(shape)
                        : timed->second ? NormMethod::Ghost
                                        : NormMethod::Width;
-    plan.compact = has_compact_rows(shape) && keeps_compact_rows(a, g);
+    plan.compact = shape.by_kernel && keeps_compact_rows(a, g);
     plan.keep = second_pass_                                      ? Keep::Nothing
                 : is_shared(layer)                                ? Keep::Inputs
                 : has_small_gradient(layer)                       ? Keep::Gradients
