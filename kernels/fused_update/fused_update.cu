@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
 
 struct CounterKernels {
   static constexpr bool kReplaces = true, kAllRows = true;
-  static constexpr int64_t kAligned = 4, kElementsPerBlock = 4 * kGroupsPerBlock;
+  static constexpr int64_t kAligned = 4, kVector = 4, kElementsPerBlock = 4 * kGroupsPerBlock;
   template <class Value, UpdateKind kind, Inputs inputs, class Acc>
   static void run(const Table<Acc>& table, int blocks, cudaStream_t stream) {
     fused_update_kernel<Value, kind, inputs, Acc><<<blocks, kThreads, 0, stream>>>(table);

@@ -1,7 +1,9 @@
 // From the caller's parts to launches: parts of one kind of input go together, in tables of a fixed
-// size. `Kernels` says which kernel is launched, and how many elements a block of it takes.
+// size. `Kernels` says which kernel is launched, and how many elements a block and a vector of it
+// take.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/fused_update/fused_update_parts.cuh"
@@ -14,21 +16,21 @@ int64_t size_of(UpdateFormat format) {
   return format == UpdateFormat::Double ? 8 : format == UpdateFormat::Float ? 4 : 2;
 }
 
-bool on_groups(const void* address, int64_t element_size) {
-  const auto group = static_cast<uintptr_t>(element_size == 2 ? 8 : 16);
-  return reinterpret_cast<uintptr_t>(address) % group == 0;  // null is on every one
-}
-
-bool moves_in_vectors(const RawUpdatePart& part, const RawUpdateRule& rule) {
+// Whether so many elements at a time are at addresses that allow to move them at once, 16 bytes at
+// most.
+bool moves_in_vectors(const RawUpdatePart& part, const RawUpdateRule& rule, int64_t elements) {
+  const auto fits = [&](const void* address, int64_t element_size) {
+    const auto bytes = static_cast<uintptr_t>(std::min<int64_t>(elements * element_size, 16));
+    return reinterpret_cast<uintptr_t>(address) % bytes == 0;  // null fits always
+  };
   const int64_t value = size_of(rule.value_format);
   const bool wide = rule.kind == UpdateKind::Momentum || rule.value_format == UpdateFormat::Split;
   const int64_t first = wide && value == 2 ? 4 : value;
   const int64_t second = rule.value_format == UpdateFormat::Split ? 4 : value;
-  return part.first_element % 4 == 0 && on_groups(part.value, value) &&
-         on_groups(part.low, value) && on_groups(part.grad, size_of(part.grad_format)) &&
-         on_groups(part.rows, size_of(part.row_format)) &&
-         (part.num_rows < 2 || part.row_stride % 4 == 0) && on_groups(part.first_moment, first) &&
-         on_groups(part.second_moment, second);
+  return part.first_element % elements == 0 && fits(part.value, value) && fits(part.low, value) &&
+         fits(part.grad, size_of(part.grad_format)) && fits(part.rows, size_of(part.row_format)) &&
+         (part.num_rows < 2 || part.row_stride % elements == 0) && fits(part.first_moment, first) &&
+         fits(part.second_moment, second);
 }
 
 Inputs inputs_of(const RawUpdatePart& part, const RawUpdateRule& rule) {
@@ -66,13 +68,15 @@ Table<Acc> table_of(const std::vector<const RawUpdatePart*>& parts, const RawUpd
   table.eps = static_cast<Acc>(rule.eps);
   table.decay = static_cast<Acc>(rule.decay);
   table.noise = static_cast<Acc>(rule.noise_std / rule.denominator);
-  if (rule.is_secret) {
-    table.secret_key = rule.secret_key;
-    table.noise = static_cast<Acc>(float_at_least(rule.noise_std));
-    table.grid = static_cast<Acc>(secure_grid(rule.noise_std));
-    table.inverse_grid = Acc(1) / table.grid;
-  }
   table.scale = static_cast<Acc>(1 / rule.denominator);
+  if (rule.is_secret &&
+      rule.noise_std != 0) {  // grids are powers of two: products with them are exact
+    const auto grid = static_cast<Acc>(secure_grid(rule.noise_std));
+    table.secret_key = rule.secret_key;
+    table.inverse_grid = Acc(1) / grid;
+    table.noise = static_cast<Acc>(float_at_least(rule.noise_std)) * table.inverse_grid;
+    table.scale *= grid;
+  }
   blocks = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const RawUpdatePart& from = *parts[i];
@@ -93,7 +97,7 @@ Table<Acc> table_of(const std::vector<const RawUpdatePart*>& parts, const RawUpd
             blocks,
             from.grad_format,
             from.row_format,
-            moves_in_vectors(from, rule),
+            moves_in_vectors(from, rule, Kernels::kVector),
             static_cast<Acc>(rule.lr / from.correction1),
             static_cast<Acc>(1 / std::sqrt(from.correction2))};
     blocks += static_cast<int>(blocks_of(from, Kernels::kAligned, Kernels::kElementsPerBlock));
@@ -115,23 +119,18 @@ template <class Kernels, class Value, UpdateKind kind>
 void launch_inputs(Inputs inputs, const std::vector<const RawUpdatePart*>& parts,
                    const RawUpdateRule& rule, cudaStream_t stream) {
   // Versions that nobody waits for are not built: Inputs::Any takes every input.
-  constexpr bool rows = Kernels::kAllRows || kind != UpdateKind::Momentum;
   if constexpr (!std::is_same_v<Value, double>) {
     switch (inputs) {
       case Inputs::Grad:
         return launch_parts<Kernels, Value, kind, Inputs::Grad>(parts, rule, stream);
       case Inputs::HalfRows:
-        if constexpr (rows)
-          return launch_parts<Kernels, Value, kind, Inputs::HalfRows>(parts, rule, stream);
-        break;
+        return launch_parts<Kernels, Value, kind, Inputs::HalfRows>(parts, rule, stream);
       case Inputs::Bfloat16Rows:
         if constexpr (Kernels::kAllRows)
           return launch_parts<Kernels, Value, kind, Inputs::Bfloat16Rows>(parts, rule, stream);
         break;
       case Inputs::FloatRows:
-        if constexpr (rows)
-          return launch_parts<Kernels, Value, kind, Inputs::FloatRows>(parts, rule, stream);
-        break;
+        return launch_parts<Kernels, Value, kind, Inputs::FloatRows>(parts, rule, stream);
       case Inputs::Any:
         break;
     }

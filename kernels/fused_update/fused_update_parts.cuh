@@ -36,7 +36,7 @@ struct Part {
   uint32_t parameter, units_per_row;
   int32_t num_rows, first_block;
   UpdateFormat grad_format, row_format;
-  bool vectors;  // every group is aligned to its size
+  bool vectors;  // a kernel's vectors are aligned to their size
   Acc step_size, inverse_root2;
 };
 
@@ -48,9 +48,11 @@ struct Table {
   uint32_t noise_step;
   uint64_t noise_key;
   ChaChaKey secret_key;
-  Acc lr, momentum, beta1, beta2, one_minus_beta1, one_minus_beta2, eps, decay, scale;
-  Acc noise;               // standard deviation, after the division; under a secret key before it
-  Acc grid, inverse_grid;  // of noise under a secret key
+  Acc lr, momentum, beta1, beta2, one_minus_beta1, one_minus_beta2, eps, decay;
+  // Under a secret key sums are taken and noise is added in units of the noise's grid.
+  Acc inverse_grid;
+  Acc noise;  // standard deviation, after the division; under a secret key before it
+  Acc scale;  // of sums: the division, and the grid
 };
 static_assert(sizeof(Table<double>) <= 4096, "kernel parameters that every driver takes");
 
@@ -97,6 +99,7 @@ __device__ __forceinline__ void store_words(void* to, const uint32_t (&words)[8]
 struct WholeGroup {
   static constexpr int kUnroll = 2;  // groups in flight per thread: 64 to 128 bytes
   int64_t i;
+  __device__ __forceinline__ explicit WholeGroup(int64_t at) : i(at) {}
   __device__ __forceinline__ WholeGroup(int64_t group, int64_t first_element, int64_t)
       : i(group * 4 - first_element) {}
   __device__ __forceinline__ bool is_empty() const { return false; }

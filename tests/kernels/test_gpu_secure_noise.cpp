@@ -1,5 +1,6 @@
 // The kernel of secure_noise beside its reference. Skipped with a reason without a GPU.
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "kernels/fused_update/fused_update.h"
@@ -7,6 +8,7 @@
 #include "kernels/secure_noise/secure_noise_math.h"
 #include "kernels/split_float/split_float.h"
 #include "tests/kernels/on_gpu.h"
+#include "tests/kernels/update_parts.h"
 
 namespace moonshard::kernels {
 namespace {
@@ -100,6 +102,56 @@ TEST_F(SecureNoiseGpu, OfTheFusedUpdateWithRowsIsTheSame) {
         fused_update(parts, rule, noise);
         EXPECT_LT((parts[0].value - want).abs().max().item<double>(), 1e-5)
             << units << " " << num_rows << " " << first;
+      }
+    }
+  }
+}
+
+// The same numbers at an address that allows no vectors: every element alone, instead of tiles on
+// their way through shared memory.
+at::Tensor at_odd_place(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  const at::Tensor memory = at::empty({tensor.numel() + 1}, tensor.options());
+  return memory.narrow(0, 1, tensor.numel()).view(tensor.sizes()).copy_(tensor);
+}
+
+TEST_F(SecureNoiseGpu, TilesAreUpdatedAsTheirElements) {
+  ChaChaKey key;
+  for (uint32_t i = 0; i < 8; ++i) key.word[i] = 0x2545f491u * (i + 1);
+  UpdateNoise noise{0.3, 5, 42, 7, &key};
+  std::vector<Sources> sources = {{at::kFloat, {}}, {{}, at::kFloat}, {{}, at::kHalf}};
+  sources.push_back({{}, at::kHalf, /*units=*/true});
+  for (const UpdateKind kind : kKinds) {
+    for (const Sources& from : sources) {
+      for (const int64_t num_rows : {1, 2, 4, 9}) {
+        for (const int format : {0, 1, 2}) {
+          if (from.grad && num_rows > 1) continue;
+          std::vector<UpdatePart> parts;
+          for (const int64_t count : {513, 5000, 70'008}) {
+            UpdatePart part =
+                make_part(format == 1 ? at::kBFloat16 : at::kFloat, kind, from, count, num_rows);
+            part.first_element = count == 5000 ? 64 : 0;
+            parts.push_back(std::move(part));
+          }
+          if (format == 2) parts = in_halves(std::move(parts));
+          std::vector<UpdatePart> tiles = copied(parts, at::kCUDA), alone = tiles;
+          for (UpdatePart& part : alone)
+            for (at::Tensor* tensor :
+                 {&part.value, &part.low, &part.grad, &part.first_moment, &part.second_moment})
+              *tensor = at_odd_place(*tensor);
+          fused_update(tiles, rule_of(kind), noise);
+          fused_update(alone, rule_of(kind), noise);
+          for (size_t i = 0; i < tiles.size(); ++i) {
+            SCOPED_TRACE(fmt::format("kind {} rows {} format {} part {}", static_cast<int>(kind),
+                                     num_rows, format, i));
+            EXPECT_TRUE(at::equal(value_of(tiles[i]), value_of(alone[i])));
+            EXPECT_FALSE(at::equal(value_of(tiles[i]).cpu(), value_of(parts[i])));
+            for (const auto moment : {&UpdatePart::first_moment, &UpdatePart::second_moment}) {
+              if (!(tiles[i].*moment).defined()) continue;
+              EXPECT_TRUE(at::equal(tiles[i].*moment, alone[i].*moment));
+            }
+          }
+        }
       }
     }
   }

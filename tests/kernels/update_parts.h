@@ -19,32 +19,40 @@ struct Sources {
 inline constexpr UpdateKind kKinds[] = {UpdateKind::Sgd, UpdateKind::Momentum, UpdateKind::Adam,
                                         UpdateKind::AdamW};
 
+/// Of the second of several rows nothing may be seen.
+inline UpdatePart make_part(at::ScalarType type, UpdateKind kind, const Sources& from,
+                            int64_t count, int64_t num_rows) {
+  UpdatePart part;
+  part.value = at::randn({count}, type);
+  if (from.grad) part.grad = at::randn({count}, *from.grad);
+  if (from.rows) {
+    part.rows = at::randn({num_rows, count}, *from.rows);
+    part.row_factors = at::rand({num_rows}) + 0.5;
+    if (num_rows > 1) {
+      part.rows[1].fill_(INFINITY);
+      part.row_factors[1] = 0;
+    }
+  }
+  const bool adam = kind == UpdateKind::Adam || kind == UpdateKind::AdamW;
+  if (kind == UpdateKind::Momentum)
+    part.first_moment = at::randn({count}, type == at::kDouble ? at::kDouble : at::kFloat);
+  if (adam) part.first_moment = at::randn({count}, type);
+  if (adam) part.second_moment = at::rand({count}, type) + 0.1;
+  part.steps = 3;
+  part.parameter = static_cast<uint32_t>(count);
+  part.first_element = count % 2 == 0 ? 64 : 13;
+  if (from.units) {
+    const int64_t units = (part.first_element + count + kUnitElements - 1) / kUnitElements;
+    part.row_factors = part.row_factors.unsqueeze(1) * at::rand({num_rows, units}).add(0.5);
+  }
+  return part;
+}
+
 inline std::vector<UpdatePart> make_parts(at::ScalarType type, UpdateKind kind,
                                           const Sources& from) {
   std::vector<UpdatePart> parts;
-  for (const int64_t count : {1, 7, 64, 5000, 9001}) {
-    UpdatePart part;
-    part.value = at::randn({count}, type);
-    if (from.grad) part.grad = at::randn({count}, *from.grad);
-    if (from.rows) {
-      part.rows = at::randn({3, count}, *from.rows);
-      part.rows[1].fill_(INFINITY);
-      part.row_factors = at::tensor({0.5f, 0.0f, 0.75f});
-    }
-    const bool adam = kind == UpdateKind::Adam || kind == UpdateKind::AdamW;
-    if (kind == UpdateKind::Momentum)
-      part.first_moment = at::randn({count}, type == at::kDouble ? at::kDouble : at::kFloat);
-    if (adam) part.first_moment = at::randn({count}, type);
-    if (adam) part.second_moment = at::rand({count}, type) + 0.1;
-    part.steps = 3;
-    part.parameter = static_cast<uint32_t>(count);
-    part.first_element = count % 2 == 0 ? 64 : 13;
-    if (from.units) {
-      const int64_t units = (part.first_element + count + kUnitElements - 1) / kUnitElements;
-      part.row_factors = part.row_factors.unsqueeze(1) * at::rand({3, units}).add(0.5);
-    }
-    parts.push_back(std::move(part));
-  }
+  for (const int64_t count : {1, 7, 64, 5000, 9001})
+    parts.push_back(make_part(type, kind, from, count, 3));
   return parts;
 }
 
