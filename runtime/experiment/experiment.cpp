@@ -16,6 +16,7 @@
 #include "runtime/experiment/measurement.h"
 #include "runtime/models/registry.h"
 #include "runtime/plan/fit_check.h"
+#include "runtime/privacy/plan_trial.h"
 #include "runtime/profile/context.h"
 #include "runtime/profile/ledger.h"
 #include "runtime/profile/out_of_memory.h"
@@ -237,6 +238,17 @@ bool refuse_what_cannot_fit(const ExperimentOptions& options, records::Result& r
   return true;
 }
 
+// Measured steps are alike: those that try plans of an engine, those before a graph, and the one
+// that makes it, warm up.
+int64_t undecided_steps(const ExperimentOptions& options) {
+  using train::StepGraph;
+  const bool tries = options.mode == "auto" && !options.deterministic;
+  const int64_t tried = tries ? privacy::PlanTrial::kSteps : 0;
+  if (options.compile == "no") return tried;
+  if (options.compile == "yes") return std::max(tried, StepGraph::kEagerSteps) + 1;
+  return std::max(tried, StepGraph::kMostEagerSteps) + StepGraph::kStepsOfATrial;
+}
+
 }  // namespace
 
 ExperimentOptions resolve_experiment(const ExperimentOptions& options) {
@@ -251,10 +263,7 @@ ExperimentOptions resolve_experiment(const ExperimentOptions& options) {
   // A GPU that was named by its number stays that one.
   const bool on_gpu = resolve_device(options.device).is_cuda();
   if (!options.device.starts_with("cuda:")) resolved.device = on_gpu ? "cuda" : "cpu";
-  // Measured steps are alike: steps before a graph, and the one that makes it, warm up.
-  const int64_t eager = resolved.compile == "yes" ? train::StepGraph::kEagerSteps
-                                                  : train::StepGraph::kMostDecidingSteps;
-  if (resolved.compile != "no" && on_gpu) resolved.warmup = std::max(resolved.warmup, eager + 1);
+  if (on_gpu) resolved.warmup = std::max(resolved.warmup, undecided_steps(resolved));
   if (resolved.lr_schedule != "constant" && resolved.lr_total_steps == 0)
     resolved.lr_total_steps = resolved.warmup + resolved.iters;
   return resolved;

@@ -326,8 +326,9 @@ class Calibration {
     rates.ghost = rates.flash = rates.sum = rates.keep = fastest;
     if (!is_gpu_ || type != at::kBFloat16) return;
     tell("the engines' norms and sums");
-    constexpr int64_t kSamples = 2, kPositions = 2048, kWidth = 4096;
-    const std::vector<int64_t> outs{4096, 4096, 4096};
+    constexpr auto kSamples = TimedEngines::kSamples, kPositions = TimedEngines::kPositions,
+                   kWidth = TimedEngines::kWidth;
+    const std::vector<int64_t> outs(TimedEngines::kLayers, kWidth);
     const auto times = privacy::timed_ways({kSamples, kPositions, kWidth, outs}, like);
     if (!times) return;
     privacy::LayerShape shape{kSamples, kPositions, kWidth, kWidth, 2, true};

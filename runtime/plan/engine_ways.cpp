@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "runtime/plan/gram_rounds.h"
 #include "runtime/privacy/norm_cost.h"
+#include "runtime/privacy/way_choice.h"
 
 namespace moonshard::plan {
 namespace {
@@ -14,23 +17,18 @@ using privacy::NormMethod;
 using privacy::kCompactBytes;
 
 constexpr double kSumBytes = 4;
-// Compact rows that are summed up, of the bytes per second of element-wise kernels: by timings of
-// privacy/timed_ways.cpp on an H200.
-constexpr double kSummedRows = 0.65;
 // Of a weight in halves, read and written.
 constexpr double kValueBytes = 8;
 
-// Layers that read one input keep the same.
+// What a calibration has found the ghost kernel's rate on.
+constexpr GramGroup kTimedGrams{.samples = TimedEngines::kSamples,
+                                .positions = TimedEngines::kPositions,
+                                .width = TimedEngines::kWidth * (1 + TimedEngines::kLayers)};
+
+// Layers that read one input.
 struct Readers {
   std::vector<LayerWay*> ways;
   std::vector<const PlannedLayer*> layers;
-  double inputs_bytes = 0, rows_bytes = 0, inputs_s = 0, rows_s = 0;
-  double smaller() const { return std::min(inputs_bytes, rows_bytes); }
-  bool rows_are_smaller() const { return rows_bytes < inputs_bytes; }
-  double more_bytes() const { return std::max(inputs_bytes, rows_bytes) - smaller(); }
-  double larger_s() const { return rows_are_smaller() ? inputs_s : rows_s; }
-  double smaller_s() const { return rows_are_smaller() ? rows_s : inputs_s; }
-  double saved_s() const { return smaller_s() - larger_s(); }
 };
 
 class Ways {
@@ -39,19 +37,20 @@ class Ways {
       : model_(model),
         situation_(situation),
         machine_(machine),
-        rates_(machine.rates(model.compute_bytes == 2 ? "bfloat16" : "float32")) {}
+        rates_(machine.rates(model.compute_bytes == 2 ? "bfloat16" : "float32")),
+        gram_per_s_(rates_.ghost / gram_share({kTimedGrams})) {}
 
   EngineWays all() {
     EngineWays ways;
     const std::string& mode = situation_.mode;
     ways.is_private = mode != "none";
-    for (const auto& [layers, list] : {std::pair{&model_.before, &ways.before},
-                                       {&model_.block, &ways.block},
-                                       {&model_.behind, &ways.behind}}) {
-      list->resize(layers->size());
-      for (size_t i = 0; i < layers->size(); ++i)
-        if (ways.is_private) set_way((*layers)[i], (*list)[i]);
-    }
+    each_list(ways,
+              [&](const std::vector<PlannedLayer>& layers, std::vector<LayerWay>& list, int64_t) {
+                list.resize(layers.size());
+                const double busy = busy_share(layers);
+                for (size_t i = 0; i < layers.size(); ++i)
+                  if (ways.is_private) set_way(layers[i], list[i], busy);
+              });
     if (!ways.is_private) return ways;
     ways.two_passes = is_of_two_passes();
     if (mode == "auto") choose(ways);
@@ -115,34 +114,51 @@ class Ways {
            shape.element_bytes / machine_.element_per_s;
   }
 
-  // Products of positions with positions: as deep as the layer is wide, however narrow one side is.
-  double gram_share(const LayerShape& shape) const {
-    if (!shape.by_kernel) return share(shape);
-    return product_share(rates_, shape.samples * shape.positions, shape.positions,
-                         shape.in + shape.out);
+  // `busy`: how much of a GPU the layers of its launch keep at work (gram_rounds.h).
+  double ghost_s(const LayerShape& shape, double busy) const {
+    const double cost = privacy::ghost_cost(shape);
+    return shape.by_kernel ? cost / (gram_per_s_ * busy) : cost / (rates_.ghost * share(shape));
   }
-  double ghost_s(const LayerShape& shape) const {
-    return privacy::ghost_cost(shape) / (rates_.ghost * gram_share(shape));
+  double busy_share(const std::vector<PlannedLayer>& layers) const {
+    std::map<size_t, GramGroup> groups;
+    for (const PlannedLayer& layer : layers) {
+      if (!by_kernel(layer) || layer.one_position) continue;
+      GramGroup& group = groups[layer.input];
+      group.samples = samples();
+      group.positions = static_cast<double>(model_.tokens);
+      group.width += static_cast<double>(layer.out + (group.width == 0 ? layer.in : 0));
+    }
+    std::vector<GramGroup> all;
+    for (const auto& [input, group] : groups) all.push_back(group);
+    return gram_share(all);
   }
   double width_s(const LayerShape& shape) const {
     const double seconds = privacy::width_cost(shape) / (rates_.flash * share(shape));
     return shape.by_kernel ? std::max(seconds, read_s(shape)) : seconds;
   }
 
+  // Where the engine times the layers of one input by themselves, they leave about as much of a GPU
+  // idle as those of a calibration.
+  double timed_norm_s(const LayerShape& shape) const {
+    if (!shape.by_kernel) return norm_s(shape, 1);
+    const double deep = product_share(rates_, shape.samples * shape.positions, shape.positions,
+                                      shape.in + shape.out);
+    return std::min(privacy::ghost_cost(shape) / (rates_.ghost * deep), width_s(shape));
+  }
   // Seconds of a norm by the engine's own choice of method.
-  double norm_s(const LayerShape& shape) const {
+  double norm_s(const LayerShape& shape, double busy) const {
     const double part = share(shape);
-    const double ghost = ghost_s(shape), width = width_s(shape);
+    const double ghost = ghost_s(shape, busy), width = width_s(shape);
     const std::string& mode = situation_.mode;
     if (mode == "materialize") return privacy::keep_gradients_cost(shape) / (rates_.keep * part);
     if (mode == "ghost" || mode == "bookkeeping") return ghost;
     if (mode == "auto") return std::min(ghost, width);
-    return privacy::choose_flash(shape, situation_.flash_algorithm) == NormMethod::Width
-               ? width
-               : privacy::input_length_cost(shape) / (rates_.ghost * gram_share(shape));
+    if (privacy::choose_flash(shape, situation_.flash_algorithm) == NormMethod::Width) return width;
+    // Kernels compute both in the same way.
+    return shape.by_kernel ? ghost : privacy::input_length_cost(shape) / (rates_.ghost * part);
   }
 
-  void set_way(const PlannedLayer& layer, LayerWay& way) const {
+  void set_way(const PlannedLayer& layer, LayerWay& way, double busy) const {
     if (!layer.trained && layer.bias == 0) return;
     const LayerShape shape = shape_of(layer);
     const double width = static_cast<double>(layer.is_matrix ? layer.out : layer.in);
@@ -165,7 +181,7 @@ class Ways {
     }
     if (layer.by_samples) return set_samples(layer, shape, way);
     way.joins = by_kernel(layer) && !layer.is_shared;
-    way.norm_s = norm_s(shape);
+    way.norm_s = norm_s(shape, busy);
     // By kernels the float32 sum is stored once; the update's time has the reading.
     way.sum_s = shape.by_kernel ? kernel_sum_s(layer, shape)
                                 : privacy::sum_inputs_cost(shape) / (rates_.sum * share(shape));
@@ -186,7 +202,8 @@ class Ways {
     way.rows_bytes = samples() * static_cast<double>(layer.weight) *
                      std::max<double>(kSumBytes, static_cast<double>(model_.compute_bytes));
     const bool is_summed = situation_.needs_sums || !way.compact;
-    way.sum_s = is_summed ? way.rows_bytes / machine_.element_per_s : 0;
+    const double sum = machine_.is_gpu ? kSumBytes * static_cast<double>(layer.weight) : 0;
+    way.sum_s = is_summed ? (way.rows_bytes + sum) / machine_.element_per_s : 0;
   }
 
   // A head in chunks: plain products, which a second pass has again, and rows read for the norm.
@@ -209,10 +226,12 @@ class Ways {
     return shape.by_kernel ? std::max(seconds, read_s(shape)) : seconds;
   }
 
+  // By the update's kernel, whether it forms the sum alone or goes on with it.
+  double read_rows_s(const LayerWay& way) const {
+    return way.rows_bytes / (machine_.update_per_s * machine_.in_step.rows_read);
+  }
   double sum_rows_s(const PlannedLayer& layer, const LayerWay& way) const {
-    return (way.rows_bytes / (machine_.is_gpu ? kSummedRows : 1) +
-            kSumBytes * static_cast<double>(layer.weight)) /
-           machine_.element_per_s;
+    return read_rows_s(way) + kSumBytes * static_cast<double>(layer.weight) / machine_.update_per_s;
   }
 
   void take_rows(const PlannedLayer& layer, LayerWay& way) const {
@@ -221,25 +240,32 @@ class Ways {
     way.sum_s = situation_.needs_sums || !way.compact ? sum_rows_s(layer, way) : 0;
   }
 
+  /// Layers, their ways, and how many there are of each.
+  template <class Visit>
+  void each_list(EngineWays& ways, const Visit& each) const {
+    each(model_.before, ways.before, int64_t{1});
+    each(model_.block, ways.block, model_.blocks_in_backward());
+    each(model_.behind, ways.behind, int64_t{1});
+  }
+
+  /// Layers that have a choice, by the input that they read.
   template <class Visit>
   void visit(EngineWays& ways, const Visit& each) const {
-    for (const auto& [layers, list, times] :
-         {std::tuple{&model_.before, &ways.before, int64_t{1}},
-          {&model_.block, &ways.block, model_.blocks_in_backward()},
-          {&model_.behind, &ways.behind, int64_t{1}}}) {
+    each_list(ways, [&](const std::vector<PlannedLayer>& layers, std::vector<LayerWay>& list,
+                        int64_t times) {
       std::map<size_t, Readers> readers;
-      for (size_t i = 0; i < layers->size(); ++i) {
-        const PlannedLayer& layer = (*layers)[i];
+      for (size_t i = 0; i < layers.size(); ++i) {
+        const PlannedLayer& layer = layers[i];
         if (!layer.is_matrix || !layer.trained || layer.is_shared || layer.one_position ||
             layer.by_samples || model_.tokens <= 1)
           continue;
         if (by_kernel(layer) && !privacy::has_compact_rows(shape_of(layer))) continue;
         Readers& unit = readers[layer.input];
-        unit.ways.push_back(&(*list)[i]);
+        unit.ways.push_back(&list[i]);
         unit.layers.push_back(&layer);
       }
       for (auto& [input, unit] : readers) each(unit, times);
-    }
+    });
   }
 
   // flash_bookkeeping: compact rows where they are smaller (privacy::keep_the_smaller).
@@ -263,66 +289,76 @@ class Ways {
     });
   }
 
-  // auto: the smallest set of ways, then the faster ones while the budget lasts. Its own timings
-  // decide by differences that rates may not tell: what fits must do so with `at_most`.
+  // auto: the engine's own choice, by times that its timings would find. These decide by
+  // differences that rates may not tell: what fits must do so with `at_most`. Blocks are alike: the
+  // engine would change some of them where its budget ends, a plan all or none.
   void choose(EngineWays& ways) const {
-    struct Upgrade {
-      Readers unit;
-      int64_t times = 1;
-    };
-    std::vector<Upgrade> upgrades;
-    double total = 0;
+    std::vector<Readers> units;
+    std::vector<privacy::WaysOfReaders> choices;
     visit(ways, [&](Readers& unit, int64_t times) {
-      for (size_t i = 0; i < unit.ways.size(); ++i) {
-        const LayerShape shape = shape_of(*unit.layers[i]);
-        const double weight = static_cast<double>(unit.layers[i]->weight);
-        // As timed_ways.cpp has it: with the pass over value and gradient, or kept rows.
-        const double value = kValueBytes * weight / machine_.update_per_s;
-        const double store = kSumBytes * weight / machine_.update_per_s + value;
-        unit.inputs_bytes += privacy::kept_inputs_bytes(shape);
-        unit.rows_bytes += unit.ways[i]->rows_bytes;
-        unit.inputs_s += unit.ways[i]->norm_s + unit.ways[i]->sum_s + store;
-        unit.rows_s += rows_norm_s(shape);
-        unit.rows_s += situation_.needs_sums
-                           ? sum_rows_s(*unit.layers[i], *unit.ways[i]) + store
-                           : unit.ways[i]->rows_bytes / machine_.update_per_s + value;
-      }
-      if (unit.rows_are_smaller()) to_rows(unit);
-      total += unit.smaller() * static_cast<double>(times);
-      if (situation_.at_most || unit.larger_s() < (1 - privacy::kWorthMemory) * unit.smaller_s())
-        upgrades.push_back({unit, times});
+      units.push_back(unit);
+      choices.push_back(ways_of(unit));
+      choices.back().count = static_cast<double>(times);
     });
-    if (situation_.budget_is_asked && total > situation_.budget_bytes) {
-      ways.two_passes = true;
-      return;
-    }
-    std::stable_sort(upgrades.begin(), upgrades.end(), [](const Upgrade& x, const Upgrade& y) {
-      return x.unit.saved_s() * y.unit.more_bytes() > y.unit.saved_s() * x.unit.more_bytes();
-    });
-    for (Upgrade& upgrade : upgrades) {
-      // Blocks are alike: the runtime would upgrade some of them, a plan all or none.
-      const double more = upgrade.unit.more_bytes() * static_cast<double>(upgrade.times);
-      if (total + more > situation_.budget_bytes) continue;
-      total += more;
-      if (!upgrade.unit.rows_are_smaller()) {
-        to_rows(upgrade.unit);
-        continue;
-      }
-      for (size_t i = 0; i < upgrade.unit.ways.size(); ++i) {
-        *upgrade.unit.ways[i] = {};
-        set_way(*upgrade.unit.layers[i], *upgrade.unit.ways[i]);
-      }
-    }
+    std::vector<privacy::WaysOfReaders*> all;
+    for (privacy::WaysOfReaders& choice : choices) all.push_back(&choice);
+    const privacy::WayBudget budget{situation_.budget_bytes, always_kept(ways),
+                                    situation_.budget_is_asked, situation_.at_most};
+    ways.two_passes = !privacy::choose_ways(all, budget);
+    for (size_t i = 0; i < units.size(); ++i)
+      if (choices[i].keeps_rows && !ways.two_passes)
+        for (size_t k = 0; k < units[i].ways.size(); ++k)
+          take_rows(*units[i].layers[k], *units[i].ways[k]);
   }
 
-  void to_rows(Readers& unit) const {
-    for (size_t i = 0; i < unit.ways.size(); ++i) take_rows(*unit.layers[i], *unit.ways[i]);
+  // As timed_ways.cpp has it: with the pass over value and gradient, or kept rows.
+  privacy::WaysOfReaders ways_of(const Readers& unit) const {
+    privacy::WaysOfReaders both;
+    for (size_t i = 0; i < unit.ways.size(); ++i) {
+      const LayerShape shape = shape_of(*unit.layers[i]);
+      const LayerWay& way = *unit.ways[i];
+      const double weight = static_cast<double>(unit.layers[i]->weight);
+      const double value = kValueBytes * weight / machine_.update_per_s;
+      const double store = kSumBytes * weight / machine_.update_per_s + value;
+      both.inputs.add(privacy::kept_inputs_bytes(shape), timed_norm_s(shape) + way.sum_s + store);
+      both.rows.add(
+          way.rows_bytes,
+          rows_norm_s(shape) + (situation_.needs_sums ? sum_rows_s(*unit.layers[i], way) + store
+                                                      : read_rows_s(way) + value));
+    }
+    return both;
+  }
+
+  // What the engine keeps of layers that have no choice.
+  double always_kept(EngineWays& ways) const {
+    double bytes = 0;
+    std::set<const PlannedLayer*> with_choice;
+    visit(ways, [&](Readers& unit, int64_t) {
+      with_choice.insert(unit.layers.begin(), unit.layers.end());
+    });
+    each_list(ways, [&](const std::vector<PlannedLayer>& layers, std::vector<LayerWay>& list,
+                        int64_t times) {
+      for (size_t i = 0; i < layers.size(); ++i) {
+        const PlannedLayer& layer = layers[i];
+        double own = layer.is_small ? 0 : samples() * static_cast<double>(layer.bias) * kSumBytes;
+        if (list[i].kept == Kept::Rows) {
+          own += list[i].rows_bytes;
+        } else if (layer.trained && !with_choice.contains(&layer)) {
+          LayerShape shape = shape_of(layer);
+          if (!layer.is_matrix) shape.in = 0;  // ids
+          own += privacy::kept_inputs_bytes(shape);
+        }
+        bytes += own * static_cast<double>(times);
+      }
+    });
+    return bytes;
   }
 
   const PlannedModel& model_;
   const EngineSituation& situation_;
   const MachineProfile& machine_;
   const DtypeRates& rates_;
+  double gram_per_s_;  ///< of the ghost kernel, where all of the GPU is at work
 };
 
 }  // namespace

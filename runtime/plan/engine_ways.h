@@ -29,10 +29,18 @@ struct EngineWays {
   std::vector<LayerWay> before, block, behind;  ///< as the layers of PlannedModel
 };
 
+/// Engines plan every micro-batch anew: rows of the last one may go to the update as they are,
+/// those of the others are summed up for it.
+struct StepWays {
+  const EngineWays &earlier, &last;
+
+  const EngineWays& of(bool is_last) const { return is_last ? last : earlier; }
+};
+
 struct EngineSituation {
   std::string mode;              ///< as the option
   int64_t samples = 1;           ///< of a micro-batch
-  bool needs_sums = false;       ///< ranks or micro-batches follow: rows must be summed up
+  bool needs_sums = false;       ///< ranks, the host or a later micro-batch: rows are summed up
   bool per_layer = false;        ///< clipping = per_layer: nothing waits
   double budget_bytes = 1e300;   ///< of engine auto
   bool budget_is_asked = false;  ///< memory_budget_mb: beyond it backward runs twice

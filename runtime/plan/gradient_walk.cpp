@@ -1,6 +1,7 @@
 #include "runtime/plan/gradient_walk.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/sharding/unit_order.h"
 
@@ -17,6 +18,7 @@ GradientWalk::GradientWalk(const PlannedModel& model, bool is_private,
       parts_(sharding.parallel == "fsdp"),
       held_(units_.size(), 0),
       sums_(units_.size(), 0),
+      left_rows_(units_.size(), 0),
       pieces_(units_.size()) {
   const int64_t holders = units_.empty() ? 1 : units_[0].ranks;
   single_ = parts_ ? holders == 1 : sharding.parallel == "none" || situation.ranks == 1;
@@ -68,7 +70,7 @@ void GradientWalk::add_up(size_t unit) {
   }
   held_[unit] = 0;
   if (!updates_early_ || !last_) return;
-  reserve(sums_[unit] / static_cast<double>(model_.sum_bytes));
+  reserve(held_elements(unit));
   ledger_.free(Holder::Gradients, sums_[unit]);
   summed_.erase(unit);
 }
@@ -132,15 +134,35 @@ void GradientWalk::arrive(const InFlight& row) {
   summed_.erase(row.unit);
 }
 
-// Before the first update the memory of the largest unit's gradients is taken and given back, so
+// By the unit whose update comes; without a wrapper by all layers whose sums have been formed, as
+// sums or as rows.
+double GradientWalk::held_elements(size_t unit) const {
+  const auto size = static_cast<double>(model_.sum_bytes);
+  if (sharding_.parallel != "none") return sums_[unit] / size + left_rows_[unit];
+  return std::accumulate(left_rows_.begin(), left_rows_.end(),
+                         ledger_.of(Holder::Gradients) / size);
+}
+
+// The most elements that an update of one unit has; without a wrapper, of one batch of parameters
+// (sharding/unwrapped.cpp).
+double GradientWalk::most_updated() const {
+  double most = 0;
+  if (sharding_.parallel != "none") {
+    for (size_t u = 0; u < units_.size(); ++u) most = std::max(most, updated_elements(u));
+    return most;
+  }
+  for (const auto* layers : {&model_.before, &model_.block, &model_.behind})
+    for (const PlannedLayer& layer : *layers)
+      if (layer.trained) most = std::max(most, static_cast<double>(layer.weight));
+  return most + static_cast<double>(model_.num_trained / sharding::kUpdateBatches);
+}
+
+// Before the first update the memory of the largest one's gradients is taken and given back, so
 // that running out of it comes before anything has changed (train/step_update.cpp).
 void GradientWalk::reserve(double held) {
-  if (reserved_ || !model_.fused || situation_.grad_accum > 1 || sharding_.parallel == "none")
-    return;
+  if (reserved_ || !model_.fused || situation_.grad_accum > 1) return;
   reserved_ = true;
-  double most = 0;
-  for (size_t u = 0; u < units_.size(); ++u) most = std::max(most, updated_elements(u));
-  const double missing = sum_bytes(std::max(0.0, most - held));
+  const double missing = sum_bytes(std::max(0.0, most_updated() - held));
   ledger_.add(Holder::EngineTemporaries, missing);
   ledger_.free(Holder::EngineTemporaries, missing);
 }

@@ -25,6 +25,8 @@ class GradientWalk {
   void form(size_t unit, double bytes);
   /// Rows that an engine has kept of a layer: they are summed up one by one, behind the unit's row.
   void keep_rows(size_t unit, double rows, double sum);
+  /// Rows of so many elements go to the update as they are.
+  void leave_rows(size_t unit, double elements) { left_rows_[unit] += elements; }
   /// What is complete now is sent to the other ranks.
   bool sends_now() const { return !single_ && (!sharding_.no_sync || last_); }
   /// All of the unit's are there: they are sent, leave, or are updated.
@@ -58,6 +60,8 @@ class GradientWalk {
   void limit(size_t most);
   void finish_across(size_t left);
   void arrive(const InFlight& row);
+  double held_elements(size_t unit) const;
+  double most_updated() const;
   void reserve(double held);
 
   const PlannedModel& model_;
@@ -69,6 +73,7 @@ class GradientWalk {
   bool last_ = true, reserved_ = false;
   std::vector<double> held_;                ///< by unit: gradients that its layers have formed
   std::vector<double> sums_;                ///< by unit, on one rank: of the micro-batches before
+  std::vector<double> left_rows_;           ///< by unit: elements of rows that the update reads
   std::vector<std::vector<Piece>> pieces_;  ///< by unit, of what is to be sent
   std::deque<InFlight> in_flight_, across_;
   std::deque<double> leaving_;

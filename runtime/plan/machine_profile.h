@@ -32,8 +32,13 @@ struct AttentionRate {
 struct DtypeRates {
   std::vector<ProductRate> products;
   std::vector<AttentionRate> attention;
-  /// The engines' kernels on large layers, in units of norm_cost.h: operations per second.
+  /// The engines' kernels on TimedEngines, in units of norm_cost.h: operations per second.
   double ghost = 0, flash = 0, sum = 0, keep = 0;
+};
+
+/// What a calibration times engines on: layers that read one input.
+struct TimedEngines {
+  static constexpr int64_t kSamples = 2, kPositions = 2048, kWidth = 4096, kLayers = 3;
 };
 
 /// A collective between ranks of one machine that were measured (collective_calibration.h).
@@ -53,7 +58,7 @@ struct CollectiveRate {
 struct InStep {
   double products = 1.06, attention_forward = 1.13, attention_backward = 0.95;
   double launch = 0.87;                                  ///< time of the host's launches
-  double sums = tracing::kProductOfSum, update = 0.948;  ///< clipped sums; the optimizer's pass
+  double sums = tracing::kProductOfSum, update = 0.948;  ///< the engines' kernels; the update
   double rows_read = 0.8;  ///< compact rows, in the update: of its bytes per second
   double tensor_us = 2.3;  ///< of the update, for every parameter
   double row_us = 0.3;     ///< and for every sample's row of a unit's small parameters

@@ -10,6 +10,7 @@ namespace moonshard::plan {
 class MemoryLedger {
  public:
   double& of(Holder holder) { return now_[static_cast<size_t>(holder)]; }
+  double of(Holder holder) const { return now_[static_cast<size_t>(holder)]; }
 
   void add(Holder holder, double bytes);
   void free(Holder holder, double bytes) { of(holder) -= bytes; }

@@ -55,7 +55,7 @@ struct MemorySituation {
   int64_t checkpoint_every = 1;
 };
 
-MemoryPlan walk_memory(const PlannedModel& model, const EngineWays& ways,
+MemoryPlan walk_memory(const PlannedModel& model, const StepWays& ways,
                        const sharding::ShardingOptions& sharding, const MemorySituation& situation);
 
 }  // namespace moonshard::plan

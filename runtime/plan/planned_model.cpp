@@ -73,6 +73,7 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
 
   std::map<const models::Parameter*, int> uses;
   for (const auto& layer : model_->layers()) ++uses[layer->weight];
+  std::map<const models::Parameter*, size_t> first_use;
   bool seen_block = false;
   first_in_backward = num_stretches() - 1;
   for (const auto& layer : model_->layers()) {
@@ -81,6 +82,7 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
                           : seen_block      ? num_stretches() - 1
                                             : 0);
     if (layer->trainable()) first_in_backward = std::min(first_in_backward, stretch_of_.back());
+    summed_at_.push_back(first_use.emplace(layer->weight, stretch_of_.back()).first->second);
   }
   const int64_t shown = std::clamp<int64_t>(static_cast<int64_t>(first_in_backward) - 1, 0,
                                             std::max<int64_t>(0, num_blocks - 1));
@@ -164,7 +166,12 @@ const std::vector<PlannedUnit>& PlannedModel::units(const sharding::ShardingOpti
     if (!trained.empty()) unit.trained_shard = sharding::FlatLayout(trained, 0, holders).shard_size;
     if (!frozen.empty()) unit.frozen_shard = sharding::FlatLayout(frozen, 0, holders).shard_size;
     std::set<size_t> where;
-    for (const models::ParamLayer* layer : plan.layers) where.insert(stretch_of_[layer->index]);
+    for (const models::ParamLayer* layer : plan.layers) {
+      where.insert(stretch_of_[layer->index]);
+      if (!layer->trainable()) continue;
+      const size_t sums = summed_at_[layer->index];
+      unit.sums_end_at = unit.sums_end_at == kNoStretch ? sums : std::max(unit.sums_end_at, sums);
+    }
     unit.stretches.assign(where.begin(), where.end());
     const auto reached = where.lower_bound(first_in_backward);
     unit.backward_ends_at = reached == where.end() ? kNoStretch : *reached;

@@ -56,6 +56,9 @@ struct PlannedUnit {
   std::vector<size_t> stretches;  ///< where its layers run
   /// The last of them in backward, which is the first that it reaches; none: kNoStretch.
   size_t backward_ends_at = 0;
+  /// Where its clipped sums are complete, which go forward: uses of one weight are summed up with
+  /// the first of them. Nothing trained: kNoStretch.
+  size_t sums_end_at = kNoStretch;
   int64_t whole() const { return (trained_shard + frozen_shard) * ranks; }
   int64_t whole_trained() const { return trained_shard * ranks; }
 };
@@ -94,6 +97,7 @@ class PlannedModel {
   int64_t seq_length_;
   std::shared_ptr<models::Model> model_;
   std::vector<size_t> stretch_of_;  ///< by layer
+  std::vector<size_t> summed_at_;   ///< by layer: the stretch of its weight's first use
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<PlannedUnit>> units_;
 };

@@ -32,8 +32,7 @@ EngineSituation engine_situation(const PlannedModel& model,
   EngineSituation situation;
   situation.mode = options.mode;
   situation.samples = options.batch_size;
-  situation.needs_sums =
-      cluster.ranks() > 1 || options.grad_accum > 1 || sharding::offloads_some(options);
+  situation.needs_sums = cluster.ranks() > 1 || sharding::offloads_some(options);
   situation.per_layer = options.clipping == "per_layer";
   situation.flash_algorithm = options.flash_algorithm;
   if (options.memory_budget_mb > 0) {
@@ -44,6 +43,15 @@ EngineSituation engine_situation(const PlannedModel& model,
     situation.budget_bytes = std::max(0.0, (cluster.machine.memory_bytes - 2 * weights) / 2);
   }
   return situation;
+}
+
+// As the trainer asks engines (train/trainer_micro_batches.cpp).
+StepWays step_ways(const PlannedModel& model, EngineSituation situation, bool has_earlier,
+                   SharedCosts& costs) {
+  const EngineWays& last = costs.ways(model, situation);
+  if (!has_earlier) return {last, last};
+  situation.needs_sums = true;
+  return {costs.ways(model, situation), last};
 }
 
 // Slow ranks are those with the smallest numbers of the seed.
@@ -138,10 +146,12 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
            "plan: expected parallel = ddp or fsdp for {} ranks, got none", cluster.ranks());
   SharedCosts own(cluster.machine);
   SharedCosts& costs = shared != nullptr ? *shared : own;
-  const EngineWays& ways = costs.ways(model, engine_situation(model, options, cluster));
+  EngineSituation engine = engine_situation(model, options, cluster);
+  const bool has_earlier = options.grad_accum > 1;
+  const StepWays ways = step_ways(model, engine, has_earlier, costs);
   TimeSituation timed = time_situation(options, cluster);
   Prediction prediction;
-  prediction.two_passes = ways.two_passes;
+  prediction.two_passes = ways.last.two_passes;
   prediction.time = simulate_step(model, ways, costs, options, timed, cluster.machine);
   MemorySituation held;
   held.samples = options.batch_size;
@@ -176,9 +186,8 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   if (prediction.graph || trace != nullptr)
     prediction.time = simulate_step(model, ways, costs, options, timed, cluster.machine, trace);
   if (options.mode == "auto") {
-    EngineSituation situation = engine_situation(model, options, cluster);
-    situation.at_most = true;
-    const EngineWays& largest = costs.ways(model, situation);
+    engine.at_most = true;
+    const StepWays largest = step_ways(model, engine, has_earlier, costs);
     prediction.most_bytes =
         std::max(prediction.most_bytes, walk_memory(model, largest, options, held).peak);
   }
@@ -186,7 +195,7 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   const double hole = hole_bytes(model, options, cluster, prediction.graph);
   prediction.fits = prediction.most_bytes * (1 + margin) + hole <= cluster.memory_limit();
 
-  if (shared == nullptr) prediction.ways = ways;
+  if (shared == nullptr) prediction.ways = ways.last;
   const double samples = static_cast<double>(options.batch_size * options.grad_accum);
   const double seconds = prediction.time.step_ms / 1e3;
   const double tokens = samples * static_cast<double>(model.tokens);

@@ -45,7 +45,7 @@ struct Cluster {
 struct Prediction {
   MemoryPlan memory;
   TimePlan time;
-  EngineWays ways;     ///< what the engine does with each layer; empty where costs are shared
+  EngineWays ways;     ///< of the last micro-batch; empty where costs are shared
   bool graph = false;  ///< steps are replayed as a CUDA graph
   bool two_passes = false;
   bool fits = false;      ///< in the cluster's memory, with `most_bytes`

@@ -99,8 +99,10 @@ class Costs {
       } else if (own) {
         cost.norm_launches += machine_.in_step.plain_gradients;
       }
-      cost.norms += way.norm_s;
-      cost.sums += way.sum_s / (machine_.is_gpu ? machine_.in_step.sums : 1);
+      // Kernels that multiply are timed one by one, at a higher clock than a step leaves them.
+      const double clock = machine_.is_gpu ? machine_.in_step.sums : 1;
+      cost.norms += way.norm_s / (way.joins ? clock : 1);
+      cost.sums += way.sum_s / (way.kept == Kept::Rows ? 1 : clock);
     }
   }
 

@@ -77,7 +77,7 @@ struct TimePlan {
 double standard_normal(uint64_t seed, uint64_t first, uint64_t second);
 
 /// With `trace`, every operation of every simulated rank is added to it.
-TimePlan simulate_step(const PlannedModel& model, const EngineWays& ways, SharedCosts& shared,
+TimePlan simulate_step(const PlannedModel& model, const StepWays& ways, SharedCosts& shared,
                        const sharding::ShardingOptions& sharding, const TimeSituation& situation,
                        const MachineProfile& machine, std::vector<TraceSpan>* trace = nullptr);
 

@@ -54,6 +54,8 @@ void SumWalk::all() {
       if (i == 0 && way.kept == Kept::Rows && is_summed(layer)) continue;  // in the head's
       if (goes_to_update(way)) {
         rows += way.rows_bytes;
+        if (!gathers_.units_of(i).empty())
+          gradients_.leave_rows(gathers_.units_of(i).front(), static_cast<double>(layer.weight));
       } else if (waits_for_reduction(way) && !gathers_.units_of(i).empty()) {
         gradients_.keep_rows(gathers_.units_of(i).front(), way.rows_bytes, bytes_.gradient(layer));
       } else if (i == 0 || !layer.is_shared) {
@@ -96,10 +98,9 @@ double SumWalk::released_with_first() const {
   return bytes;
 }
 
-// In the sums a unit is complete at its last stretch.
 void SumWalk::reduce_completed(size_t stretch) {
   for (const size_t u : gathers_.units_of(stretch))
-    if (stretch == units_[u].stretches.back()) gradients_.complete(u);
+    if (stretch == units_[u].sums_end_at) gradients_.complete(u);
 }
 
 }  // namespace moonshard::plan

@@ -62,6 +62,10 @@ class ClipEngine : public models::GradientConsumer {
   virtual ClipReport clip(profile::PhaseTimer& timer) = 0;
   /// After the second backward pass.
   virtual void end_second_pass() {}
+  /// Whether the next steps compare plans of the engine: they differ, and none is captured.
+  virtual bool tries_plans() const { return false; }
+  /// A step that was not replayed has ended, with so many tokens of all ranks.
+  virtual void observe_step(double /*ms*/, int64_t /*tokens*/) {}
   /// For measuring the cost of a reduction of norms over ranks. It mixes samples of different
   /// ranks: such training is not private.
   virtual void reduce_norms_by(NormReduction) {}

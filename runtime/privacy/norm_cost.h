@@ -22,10 +22,6 @@ struct LayerShape {
 
 LayerShape shape_of(const at::Tensor& a, const at::Tensor& g);
 
-/// Engine auto takes the way that needs more memory only where it is faster by more than this
-/// share: memory is not spent on differences that formulas and timings cannot tell.
-inline constexpr double kWorthMemory = 0.05;
-
 /// 2 T^2 (in + out) per sample; half of it where the symmetry is used. Kernels compute both in the
 /// same way, by tiles of positions.
 double ghost_cost(const LayerShape& shape);

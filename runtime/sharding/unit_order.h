@@ -29,6 +29,9 @@ inline constexpr size_t kReductionsUnderWay = 2;
 /// With offload: units whose gradients are on the host, or on their way, and whose update has not
 /// ended.
 inline constexpr size_t kUpdatesBeside = 3;
+/// Without a wrapper: updates per step. Fewer and larger than one per layer, yet the gradients of
+/// one update batch stay a small part of the model's.
+inline constexpr int64_t kUpdateBatches = 64;
 
 /// Units by their place in the forward pass, from 0.
 class UnitOrder {

@@ -3,13 +3,10 @@
 
 #include "runtime/sharding/parallel.h"
 #include "runtime/sharding/settle_rows.h"
+#include "runtime/sharding/unit_order.h"
 
 namespace moonshard::sharding {
 namespace {
-
-// Updates per step: fewer and larger than one per layer, yet the gradients of one update batch stay
-// a small part of the model's.
-constexpr int64_t kUpdateBatches = 64;
 
 // Without a wrapper: the model's own parameters are updated, whole, on one rank. Attached to the
 // seam only while gradients are passed on early: a few parameters (an update batch) at a time, as

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstdio>
+#include <limits>
 
 #include "runtime/base/check.h"
 #include "runtime/base/interrupt.h"
@@ -117,7 +118,12 @@ int64_t StepGraph::Outputs::gradient_bytes() const {
 }
 
 StepGraph::StepGraph(c10::Device device, std::string obstacle, bool by_itself)
-    : device_(device), obstacle_(std::move(obstacle)), by_itself_(by_itself), waits_(by_itself) {
+    : device_(device),
+      obstacle_(std::move(obstacle)),
+      by_itself_(by_itself),
+      waits_(by_itself),
+      eager_ms_(std::numeric_limits<double>::infinity()),
+      replay_ms_(eager_ms_) {
   if (obstacle_.empty() && !is_imitated()) obstacle_ = graph_plugin().absence;
 }
 
@@ -134,18 +140,42 @@ void StepGraph::say(const std::string& what) {
   std::fprintf(stderr, "moonshard: compile: %s\n", what.c_str());
 }
 
-void StepGraph::observe(double host_share, bool has_room) {
+void StepGraph::observe(const Observed& step) {
+  if (tries_ && step.replayed) time_replay(step.ms);
   if (!waits_ || ++observed_steps_ == 1) return;
-  if (is_worth_it(host_share, has_room)) ++helped_steps_;
-  const int64_t others = observed_steps_ - 1 - helped_steps_;
-  if (helped_steps_ < kDecidingSteps && others < kDecidingSteps) return;
+  eager_ms_ = std::min(eager_ms_, step.ms);
+  if (step.has_room && step.host_share >= kHostTried) ++tried_steps_;
+  if (is_worth_it(step.host_share, step.has_room)) ++bound_steps_;
+  const int64_t others = observed_steps_ - 1 - bound_steps_;
+  if (bound_steps_ < kDecidingSteps && others < kDecidingSteps) return;
   waits_ = false;
-  is_needed_ = helped_steps_ == kDecidingSteps;
+  const bool is_bound = bound_steps_ == kDecidingSteps;
+  is_needed_ = is_bound || tried_steps_ >= kDecidingSteps;
   if (!is_needed_ || !obstacle_.empty()) return;
-  say(
-      fmt::format("launching kernels takes {:.0f} % of a step: steps of equal shapes are replayed "
-                  "as CUDA graphs from now on (compile = no avoids it)",
-                  100 * std::min(1.0, host_share)));
+  tries_ = !is_bound;
+  if (is_bound)
+    say(fmt::format(
+        "launching kernels takes {:.0f} % of a step: steps of equal shapes are replayed as CUDA "
+        "graphs from now on (compile = no avoids it)",
+        100 * std::min(1.0, step.host_share)));
+}
+
+// The first replay comes with its capture.
+void StepGraph::time_replay(double ms) {
+  if (timed_replays_++ == 0) return;
+  replay_ms_ = std::min(replay_ms_, ms);
+  if (timed_replays_ <= kTimedReplays) return;
+  tries_ = false;
+  if (replay_ms_ <= kFaster * eager_ms_) {
+    say(
+        fmt::format("a step takes {:.1f} ms as a CUDA graph, {:.1f} without: steps of equal shapes "
+                    "are replayed "
+                    "from now on (compile = no avoids it)",
+                    replay_ms_, eager_ms_));
+    return;
+  }
+  is_needed_ = false;
+  drop();
 }
 
 bool StepGraph::is_possible() {
@@ -156,6 +186,7 @@ bool StepGraph::is_possible() {
 
 void StepGraph::give_up(const std::string& obstacle) {
   drop();
+  tries_ = false;
   obstacle_ = obstacle;
   say("steps run one kernel at a time: " + obstacle_);
 }

@@ -1,8 +1,8 @@
 // Forward, backward, norms and clipped sums of a step as one CUDA graph: small models are bound by
 // kernel launches, and a graph is one launch. Two steps run eagerly, which also makes every
 // one-time choice (attention kernels, handles of libraries); the next one of the same shapes is
-// captured, and from then on it is replayed. With compile = auto only after an eager step in which
-// the host took most of the time.
+// captured, and from then on it is replayed. With compile = auto only where eager steps have shown
+// that the host takes most of the time, or that replays are faster.
 //
 // Note: what a graph may contain. A replay repeats its kernels with the parameters of the
 // capture. Noise has the step number as a parameter: noise in a graph would be the same in every
@@ -28,18 +28,25 @@ class StepGraph {
  public:
   /// Steps of equal shapes before one is captured.
   static constexpr int64_t kEagerSteps = 2;
-  /// From this share of the host in a step on, compile = auto makes graphs. Below it the device
-  /// idles between small kernels, too: DiT-XL with 32 samples takes 60 ms with a graph and 65
-  /// without, at a share near 0.8. A host that only waits for its queue of launches shows up to
-  /// 0.66.
+  /// From this share of the host in a step on, compile = auto makes graphs. A host that only waits
+  /// for its queue of launches shows up to 0.66.
   static constexpr double kHostBound = 0.7;
-  /// So many steps behind the first one must have it, before as many have not.
+  /// From this one on it tries them, as the device idles between small kernels, too: DiT-XL with 32
+  /// samples takes 60 ms with a graph and 64 without, at shares from 0.6 to 0.8. So many replays
+  /// are timed; where they are not faster by so much, steps stay eager.
+  static constexpr double kHostTried = 0.5;
+  static constexpr int64_t kTimedReplays = 2;
+  static constexpr double kFaster = 0.99;
+  /// So many steps behind the first one must have such a share, before as many have not.
   static constexpr int64_t kDecidingSteps = 2;
-  /// Until that is decided, at the latest.
-  static constexpr int64_t kMostDecidingSteps = 2 * kDecidingSteps;
-  /// Whether it does, where nothing stands in the way. A plan asks the same (runtime/plan).
-  static bool is_worth_it(double host_share, bool has_room) {
-    return host_share >= kHostBound && has_room;
+  /// Until it is decided, at the latest: eager steps, and then one that is captured and timed
+  /// replays.
+  static constexpr int64_t kMostEagerSteps = 2 * kDecidingSteps;
+  static constexpr int64_t kStepsOfATrial = 1 + kTimedReplays;
+  /// Whether steps become graphs, where nothing stands in the way. A plan asks the same
+  /// (runtime/plan). `times`: of a replay over that of an eager step, where one was tried.
+  static bool is_worth_it(double host_share, bool has_room, double times = 1) {
+    return has_room && (host_share >= kHostBound || (host_share >= kHostTried && times <= kFaster));
   }
   /// A graph holds a step's temporaries, and all its gradients, beside those of steps without one.
   /// Bytes: at a step's peak, between steps, of all gradients, and of the device (0: not known).
@@ -71,13 +78,18 @@ class StepGraph {
 
   /// False when no step will ever be captured; the first call prints the reason.
   bool is_possible();
-  /// What an eager step has shown: the host's share of its time (PhaseTimer::host_share), and
-  /// whether a graph's memory has room beside its own. The first step, which also makes one-time
-  /// choices, does not count; of the next three, two decide: a stall of one of them is no reason
-  /// for a graph, and a hurried one none against it.
-  void observe(double host_share, bool has_room);
+  struct Observed {
+    double host_share = 0;  ///< of an eager step's time (PhaseTimer::host_share)
+    bool has_room = false;  ///< for a graph's memory beside the step's own
+    double ms = 0;
+    bool replayed = false;
+  };
+  /// What a step has shown. The first one, which also makes one-time choices, does not count; of
+  /// the next three, two decide: a stall of one of them is no reason for a graph, and a hurried one
+  /// none against it.
+  void observe(const Observed& step);
   /// Whether observe() has anything to decide.
-  bool awaits_decision() const { return waits_; }
+  bool awaits_decision() const { return waits_ || tries_; }
   /// How the step on these micro-batches, as they were drawn, could run; it may run in a lesser
   /// way. `bound` is the clipping bound: a number in the kernels.
   Way next(const std::vector<Batch>& batches, const models::Model& model, const Parameters& updated,
@@ -107,12 +119,15 @@ class StepGraph {
   struct Captured;
 
   void say(const std::string& what);
+  void time_replay(double ms);
 
   c10::Device device_;
   std::string obstacle_;
   bool by_itself_, waits_;  ///< the latter for observe()'s decision
   bool is_needed_ = true;
-  int64_t observed_steps_ = 0, helped_steps_ = 0;
+  bool tries_ = false;  ///< replays are timed
+  int64_t observed_steps_ = 0, bound_steps_ = 0, tried_steps_ = 0, timed_replays_ = 0;
+  double eager_ms_, replay_ms_;  ///< the shortest of those that count
   std::vector<std::string> said_;
   Key shapes_, places_;  ///< of the last eager steps
   int64_t equal_steps_ = 0, captures_ = 0;

@@ -28,9 +28,11 @@ void add_step_options(OptionSchema& schema) {
       "parameters and ranks; 0: not");
   schema.boolean<T>("deterministic", &T::deterministic,
                     "only operations that give the same digits every time");
-  schema.yes_or_no<T>("compile", &T::compile,
-                      "on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer "
-                      "apart; auto does so where launching kernels takes 70 % of a step");
+  schema.yes_or_no<T>(
+      "compile", &T::compile,
+      "on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer "
+      "apart; auto does so where launching kernels takes 70 % of a step, or half of it "
+      "and replays are faster");
 }
 
 }  // namespace moonshard::train

@@ -291,7 +291,8 @@ void Trainer::finish_step(profile::PhaseTimer& timer, StepProgress& progress) {
   report_own(progress);
   report.traffic = progress.replayed ? progress.replayed_traffic : parallel_->traffic();
   report.memory = profile::read_memory(device_);
-  observe_for_graph(timer.host_share(), report.memory);
+  if (!progress.replayed) engine_->observe_step(report.time_ms, report.tokens);
+  observe_for_graph(timer.host_share(), progress);
   if (progress.replayed) {
     report.memory.max_allocated_bytes = std::max(
         report.memory.max_allocated_bytes, report.memory.allocated_bytes + graph_->working_bytes());

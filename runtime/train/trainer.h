@@ -163,7 +163,7 @@ class Trainer {
                  StepProgress& progress);
   bool capture_graph(const std::vector<Batch>& batches, StepProgress& progress);
   bool has_room_for_graph(const profile::MemoryReading& memory) const;
-  void observe_for_graph(double host_share, const profile::MemoryReading& memory);
+  void observe_for_graph(double host_share, const StepProgress& progress);
 
   TrainerParts parts_;
   privacy::StepHooks& hooks_;

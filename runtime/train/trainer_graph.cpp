@@ -23,8 +23,8 @@ int64_t Trainer::possible_way(const std::vector<Batch>& drawn) {
   const bool is_empty =
       std::any_of(drawn.begin(), drawn.end(), [](const Batch& batch) { return batch.size() == 0; });
   if (is_empty || !parallel_->is_current()) return eager;
-  return static_cast<int64_t>(
-      graph_->next(drawn, model(), parallel_->updated(), clipping_->bound()));
+  const StepGraph::Way way = graph_->next(drawn, model(), parallel_->updated(), clipping_->bound());
+  return engine_->tries_plans() ? eager : static_cast<int64_t>(way);
 }
 
 void Trainer::drop_graph() {
@@ -39,12 +39,15 @@ bool Trainer::has_room_for_graph(const profile::MemoryReading& memory) const {
   return StepGraph::has_room(memory.max_allocated_bytes, memory.allocated_bytes, gradients, all);
 }
 
-// All ranks see the same: the slowest host's share, and the fullest device.
-void Trainer::observe_for_graph(double host_share, const profile::MemoryReading& memory) {
+// All ranks see the same: the slowest host's share and step, and the fullest device.
+void Trainer::observe_for_graph(double host_share, const StepProgress& progress) {
   if (graph_ == nullptr || !graph_->awaits_decision()) return;
-  const at::Tensor all = statistics_.of_all(
-      at::tensor({host_share, has_room_for_graph(memory) ? 1.0 : 0.0}, at::kDouble));
-  graph_->observe(all.select(1, 0).max().item<double>(), all.select(1, 1).min().item<double>() > 0);
+  const StepReport& report = progress.report;
+  const at::Tensor all = statistics_.of_all(at::tensor(
+      {host_share, has_room_for_graph(report.memory) ? 1.0 : 0.0, report.time_ms}, at::kDouble));
+  const auto of_all = [&](int64_t which) { return all.select(1, which); };
+  graph_->observe({of_all(0).max().item<double>(), of_all(1).min().item<double>() > 0,
+                   of_all(2).max().item<double>(), progress.replayed});
 }
 
 // The micro-batches of this step, from forward to clipped sums. False when they are still to be

@@ -1,19 +1,24 @@
-// Engine "auto": a small knapsack. Linear layers that read one input have two ways that need one
-// backward pass: their norms by the cheaper kernel with (a, g) kept for the sum, or each sample's
-// gradients kept. Times are measured where kernels run (timed_ways.h), or come from the formulas of
-// norm_cost.h, as bytes do. The smallest set of ways is the start, and layers change to their
-// faster way in the order of time saved per byte while the budget lasts. Where even the smallest
-// does not fit, nothing is kept and backward runs twice.
+// Engine "auto". Linear layers that read one input have two ways that need one backward pass: their
+// norms by the cheaper kernel with (a, g) kept for the sum, or each sample's gradients kept. Times
+// are measured where kernels run (timed_ways.h), or come from the formulas of norm_cost.h, as bytes
+// do; way_choice.h decides by them within a budget, and plan_trial.h lets whole steps confirm it.
+// Where even the smallest ways do not fit, nothing is kept and backward runs twice.
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "kernels/common/choice.h"
 #include "runtime/privacy/engines/engines.h"
 #include "runtime/privacy/joined_by_references.h"
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/privacy/norm_cost.h"
+#include "runtime/privacy/plan_trial.h"
 #include "runtime/privacy/timed_ways.h"
+#include "runtime/privacy/way_choice.h"
+#include "runtime/profile/kernel_timer.h"
 
 namespace moonshard::privacy {
 namespace {
@@ -23,19 +28,21 @@ class AutoEngine : public NormEngine {
   AutoEngine(const ClipOptions& options, std::shared_ptr<Clipping> clipping)
       : NormEngine(std::move(clipping)), options_(options) {}
   const char* name() const override { return "auto"; }
+  bool tries_plans() const override { return trial_.is_open(); }
+  void observe_step(double ms, int64_t tokens) override { trial_.observe(ms, tokens); }
 
  protected:
   Keep plan_keep(const models::Model& model, const MicroBatch& micro) override {
     keeps_rows_.assign(model.layers().size(), false);
     ghost_is_faster_.clear();
-    std::map<uint32_t, Unit> units;  // by the first layer that reads the input
-    double total = 0;
+    Units units;
+    WayBudget budget;
     for (const auto& layer : model.layers()) {
       if (!layer->trainable()) continue;
       const LayerShape shape = predicted_shape(*layer, micro);
-      if (has_trained_bias(*layer)) total += shape.samples * shape.out * kRowBytes;
+      if (has_trained_bias(*layer)) budget.always_kept += shape.samples * shape.out * kRowBytes;
       if (!may_keep_rows(*layer, shape)) {
-        total += always_kept_bytes(*layer, shape);
+        budget.always_kept += always_kept_bytes(*layer, shape);
         continue;
       }
       const models::ParamLayer* first = layer->same_input_as;
@@ -46,36 +53,30 @@ class AutoEngine : public NormEngine {
       unit.shape.in = static_cast<int64_t>(shape.in);
       unit.shape.out.push_back(static_cast<int64_t>(shape.out));
       unit.by_kernel = unit.by_kernel && shape.by_kernel;
-      unit.inputs.add(kept_inputs_bytes(shape), norm_cost(shape) + sum_inputs_cost(shape));
-      unit.rows.add(rows_bytes(shape), rows_cost(shape));
+      unit.ways.inputs.add(kept_inputs_bytes(shape), norm_cost(shape) + sum_inputs_cost(shape));
+      unit.ways.rows.add(rows_bytes(shape), rows_cost(shape));
     }
-    std::vector<const Unit*> upgrades;
+    const at::Tensor& anchor = const_cast<models::Model&>(model).seam().anchor;
+    std::vector<WaysOfReaders*> ways;
+    bool all_timed = true;
     for (auto& [first, unit] : units) {
-      if (const auto times = times_of(unit, const_cast<models::Model&>(model).seam().anchor)) {
-        unit.inputs.cost = times->inputs();
-        unit.rows.cost = times->rows(micro.needs_sums);
+      const auto times = times_of(unit, anchor);
+      all_timed = all_timed && times.has_value();
+      if (times) {
+        unit.ways.inputs.cost = times->inputs();
+        unit.ways.rows.cost = times->rows(micro.needs_sums);
         for (const uint32_t layer : unit.layers)
           ghost_is_faster_[layer] = times->ghost < times->flash;
       }
-      const bool rows = unit.rows.bytes < unit.inputs.bytes;
-      decide(unit, rows);
-      total += unit.smaller().bytes;
-      if (unit.larger().cost < (1 - kWorthMemory) * unit.smaller().cost) upgrades.push_back(&unit);
+      ways.push_back(&unit.ways);
     }
-    const double budget = budget_bytes(model);
-    if (options_.memory_budget_mb > 0 && total > budget) {
-      second_pass_ = true;
-      return Keep::Nothing;
-    }
-    second_pass_ = false;
-    std::stable_sort(upgrades.begin(), upgrades.end(), [](const Unit* x, const Unit* y) {
-      return x->saved() * y->more_bytes() > y->saved() * x->more_bytes();
-    });
-    for (const Unit* unit : upgrades) {
-      if (total + unit->more_bytes() > budget) continue;
-      total += unit->more_bytes();
-      decide(*unit, !keeps_rows_[unit->layers.front()]);
-    }
+    budget.bytes = budget_bytes(model);
+    budget.must_hold = options_.memory_budget_mb > 0;
+    second_pass_ = !choose_ways(ways, budget);
+    if (second_pass_) return Keep::Nothing;
+    if (all_timed) try_other_plan(units, ways, budget, anchor);
+    for (const auto& [first, unit] : units)
+      for (const uint32_t layer : unit.layers) keeps_rows_[layer] = unit.ways.keeps_rows;
     return Keep::Inputs;
   }
 
@@ -99,29 +100,39 @@ class AutoEngine : public NormEngine {
   }
 
  private:
-  struct Way {
-    double bytes = 0, cost = 0;
-    void add(double more_bytes, double more_cost) {
-      bytes += more_bytes;
-      cost += more_cost;
-    }
-  };
-  // Layers that read one input keep the same: where one keeps the input, the others save nothing.
+  // Layers that read one input.
   struct Unit {
     std::vector<uint32_t> layers;
     UnitShape shape;
     bool by_kernel = true;
-    Way inputs, rows;
-    const Way& smaller() const { return rows.bytes < inputs.bytes ? rows : inputs; }
-    const Way& larger() const { return rows.bytes < inputs.bytes ? inputs : rows; }
-    double more_bytes() const { return larger().bytes - smaller().bytes; }
-    double saved() const { return smaller().cost - larger().cost; }
+    WaysOfReaders ways;
   };
+  using Units = std::map<uint32_t, Unit>;  // by the first layer that reads the input
+
+  void try_other_plan(const Units& units, const std::vector<WaysOfReaders*>& ways,
+                      const WayBudget& budget, const at::Tensor& anchor) {
+    const auto other = other_plan(ways, budget);
+    if (!other) return;
+    trial_.open(profile::machine_of(anchor.device()), shapes_of(units));
+    if (!trial_.takes_other()) return;
+    for (size_t i = 0; i < ways.size(); ++i) ways[i]->keeps_rows = (*other)[i];
+  }
+
+  // Shapes with how many there are of each.
+  static std::string shapes_of(const Units& units) {
+    std::map<std::string, int> counts;
+    for (const auto& [first, unit] : units) ++counts[unit.shape.text()];
+    std::string text;
+    for (const auto& [shape, count] : counts) text += fmt::format("{} x {}; ", count, shape);
+    return text;
+  }
+
   // Batches of other sizes take the times of the first, by their share: Poisson sampling draws a
   // new size in every step. Deterministic runs plan by formulas, the same on every machine.
   std::optional<WayTimes> times_of(const Unit& unit, const at::Tensor& anchor) {
     constexpr size_t kMostShapes = 32;
-    if (!anchor.is_cuda() || !unit.by_kernel || at::globalContext().deterministicAlgorithms())
+    const bool can_be_timed = anchor.is_cuda() || is_timed_in_place(anchor);
+    if (!can_be_timed || !unit.by_kernel || at::globalContext().deterministicAlgorithms())
       return {};
     std::vector<int64_t> key = unit.shape.out;
     key.insert(key.end(), {unit.shape.in, unit.shape.positions});
@@ -133,10 +144,6 @@ class AutoEngine : public NormEngine {
     if (!known->second.times) return {};
     return known->second.times->scaled(static_cast<double>(unit.shape.samples) /
                                        static_cast<double>(known->second.samples));
-  }
-
-  void decide(const Unit& unit, bool rows) {
-    for (const uint32_t layer : unit.layers) keeps_rows_[layer] = rows;
   }
 
   NormMethod cheapest_norm(const LayerShape& shape) const {
@@ -233,6 +240,7 @@ class AutoEngine : public NormEngine {
   std::map<uint32_t, bool> ghost_is_faster_;     ///< by layer index, where it was timed
   std::vector<bool> keeps_rows_;                 ///< by layer index
   bool second_pass_ = false;
+  PlanTrial trial_;
 };
 
 }  // namespace

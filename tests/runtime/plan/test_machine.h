@@ -1,7 +1,10 @@
-// A GPU, or a CPU, with round rates, for tests of predictions.
+// A GPU, or a CPU, with round rates, and predictions of steps on it, for tests.
 #pragma once
 
 #include "runtime/plan/machine_profile.h"
+#include "runtime/plan/plan_request.h"
+#include "runtime/plan/prediction.h"
+#include "runtime/plan/shared_costs.h"
 
 namespace moonshard::plan {
 
@@ -26,6 +29,28 @@ inline MachineProfile machine_with_round_rates(const char* kind, double launch_u
                             {"host_update_gb_per_s", 100},
                             {"dtypes", {{"bfloat16", rates}, {"float32", rates}}}},
                            "test");
+}
+
+inline Cluster one_gpu(double launch_us = 0.01) {
+  Cluster cluster;
+  cluster.machine = machine_with_round_rates("cuda", 0.01);
+  cluster.machine.launch_us = launch_us;
+  return cluster;
+}
+
+inline Json step_of(const char* model, const char* mode, const Json& more = Json::object()) {
+  Json options{
+      {"model", model},     {"mode", mode},       {"batch_size", 2}, {"seq_length", 1024},
+      {"parallel", "fsdp"}, {"dtype", "float32"}, {"compile", "no"}, {"param_dtype", "bfloat16"}};
+  options.update(more);
+  return options;
+}
+
+inline Prediction step_predicted(const Json& options, const Cluster& cluster,
+                                 SharedCosts* shared = nullptr) {
+  const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
+  return predict(PlannedModel(resolved, resolved.seq_length, cluster.machine.is_gpu), resolved,
+                 cluster, nullptr, shared);
 }
 
 }  // namespace moonshard::plan

@@ -1,10 +1,8 @@
-// What a step costs beyond the rates of its products: attention that is no kernel, small
+// What a step's time is beyond the rates of its products: attention that is no kernel, small
 // parameters, noise, graphs and the host.
 #include <gtest/gtest.h>
 
-#include "runtime/plan/gradient_walk.h"
-#include "runtime/plan/partial_sums.h"
-#include "runtime/plan/plan_request.h"
+#include "runtime/plan/gram_rounds.h"
 #include "runtime/plan/shared_costs.h"
 #include "runtime/plan/update_costs.h"
 #include "runtime/train/step_graph.h"
@@ -12,28 +10,6 @@
 
 namespace moonshard::plan {
 namespace {
-
-Cluster one_gpu(double launch_us = 0.01) {
-  Cluster cluster;
-  cluster.machine = machine_with_round_rates("cuda", 0.01);
-  cluster.machine.launch_us = launch_us;
-  return cluster;
-}
-
-Json step_of(const char* model, const char* mode, const Json& more = Json::object()) {
-  Json options{
-      {"model", model},     {"mode", mode},       {"batch_size", 2}, {"seq_length", 1024},
-      {"parallel", "fsdp"}, {"dtype", "float32"}, {"compile", "no"}, {"param_dtype", "bfloat16"}};
-  options.update(more);
-  return options;
-}
-
-Prediction step_predicted(const Json& options, const Cluster& cluster,
-                          SharedCosts* shared = nullptr) {
-  const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
-  return predict(PlannedModel(resolved, resolved.seq_length, cluster.machine.is_gpu), resolved,
-                 cluster, nullptr, shared);
-}
 
 double phase_ms(const Prediction& prediction, const std::string& name) {
   for (const auto& [phase, ms] : prediction.time.phases_ms)
@@ -198,20 +174,49 @@ TEST(PlannedGraph, AHostThatWaitsForTheQueueOfKernelsIsNotSlow) {
   EXPECT_LT(share(64), 0.3);
 }
 
-// Rows that the update reads stay in the graph as rows, beside sums of the micro-batches before.
-TEST(PlannedGraph, HoldsRowsWhereTheUpdateReadsThem) {
-  const auto held = [&](const char* mode, int64_t micro_batches) {
-    Json options = step_of("llama3.2-1b", mode, {{"batch_size", 3}, {"task", "classify"}});
-    options["seq_length"] = 32;  // next to no activations
-    options["grad_accum"] = micro_batches;
-    options["compile"] = "yes";
-    const MemoryPlan plan = step_predicted(options, one_gpu()).memory;
-    return plan.peak - plan.fixed;
+// Blocks of Llama 8B, two samples: milliseconds of the kernel alone (docs/kernels.md).
+TEST(GramRounds, TakeWhatTheKernelTakesForABlock) {
+  const auto group = [](double positions, double width) { return GramGroup{2, positions, width}; };
+  const auto seconds = [&](double positions, double per_s) {
+    const std::vector<GramGroup> block{group(positions, 10240), group(positions, 8192),
+                                       group(positions, 32768), group(positions, 18432)};
+    double work = 0;
+    for (const GramGroup& own : block)
+      work += own.samples * positions * (positions + 128) * own.width;
+    return work / (per_s * gram_share(block));
   };
-  const double parameters = 1235814400;
-  EXPECT_NEAR(held("bookkeeping", 1) / (4 * parameters), 1, 0.08);
-  EXPECT_NEAR(held("materialize", 1) / (12 * parameters), 1, 0.08);
-  EXPECT_NEAR(held("materialize", 2) / (16 * parameters), 1, 0.08);
+  // One input's layers alone leave the third round of tiles nearly empty, as a calibration has
+  // them.
+  EXPECT_NEAR(gram_share({group(2048, 16384)}), 136.0 / (3 * 66), 1e-9);
+  const double per_s = 489e12 / gram_share({group(2048, 16384)});  // 528 in units of norm_cost.h
+  EXPECT_NEAR(seconds(1024, per_s) * 1e3, 0.256, 0.03 * 0.256);
+  EXPECT_NEAR(seconds(2048, per_s) * 1e3, 0.881, 0.03 * 0.881);
+  EXPECT_NEAR(seconds(4096, per_s) * 1e3, 3.619, 0.07 * 3.619) << "at the limit of power";
+}
+
+// Sums of kept rows are formed in the row that is sent: they are not copied there.
+TEST(StepCosts, RowsAreSummedUpWhereTheyAreSent) {
+  Cluster two = one_gpu();
+  two.gpus = 2;
+  two.link = "instant";
+  const auto sums = [&](const Cluster& cluster) {
+    return phase_ms(step_predicted(step_of("llama3.2-1b", "materialize"), cluster), "clipped_sum");
+  };
+  // Two samples' rows in float32, of all weights, are read, their sum is written, and the reduction
+  // goes over it; a copy would read and write it once more.
+  const double weights = 1235814400, per_s = 3000e9;
+  EXPECT_NEAR(sums(two), 1e3 * 16 * weights / per_s, 0.1 * 1e3 * 16 * weights / per_s);
+}
+
+// Behind a graph the host launches what ranks tell each other; reductions are a part of it.
+TEST(PlannedGraph, OfSeveralRanksHasTheEndOfItsReductions) {
+  Cluster two = one_gpu(/*launch_us=*/100);
+  two.gpus = 2;
+  two.link = "ethernet10";
+  const Prediction plan = step_predicted(step_of("llama3.2-1b", "none", {{"compile", "yes"}}), two);
+  ASSERT_TRUE(plan.graph);
+  const InStep step;
+  EXPECT_NEAR(phase_ms(plan, "reduce"), 0.1 * step.launch * step.reduced, 0.01);
 }
 
 // What the host launches beside a layer's products.
@@ -251,127 +256,6 @@ TEST(PlannedHost, CappedAndMaskedScoresAreOperationsOfTheirOwn) {
     return host_ms({{"attention_window", window}, {"param_dtype", "float32"}});
   };
   EXPECT_NEAR(wide_ms(512) - wide_ms(1024), 22 * step.masked * per_layer, 0.1);
-}
-
-// A unit's pieces go into its row one after another: the first one's gradient is gone before the
-// rows of the next are summed up.
-TEST(PlannedMemory, PiecesOfARowAreThereOneAfterAnother) {
-  Cluster cluster = one_gpu();
-  cluster.gpus = 2;
-  const experiment::ExperimentOptions options =
-      resolve_for(step_of("llama3.2-1b", "bookkeeping", {{"wrap", "none"}}), cluster);
-  const PlannedModel model(options, options.seq_length, true);
-  MemorySituation situation;
-  situation.ranks = 2;
-  MemoryLedger ledger;
-  GradientWalk gradients(model, /*is_private=*/true, options, situation, ledger);
-  gradients.begin_micro_batch(/*last=*/true);
-  gradients.form(0, 1e12);
-  ledger.add(Holder::EngineKept, 100);
-  gradients.keep_rows(0, 100, 1e12);
-  gradients.complete(0);
-  MemoryPlan plan;
-  ledger.leave_peak(plan);
-  EXPECT_LT(plan.peak, 1.1e12);
-  EXPECT_EQ(ledger.of(Holder::EngineKept), 0);
-  EXPECT_EQ(ledger.of(Holder::Gradients), 0);
-}
-
-// What an H200's allocator gave to at::sum of bfloat16 [summed, outputs] over its rows.
-TEST(PlannedMemory, SumsOverPositionsAreFormedInParts) {
-  constexpr double kMiB = 1048576;
-  EXPECT_NEAR(partial_sums_bytes(1152, 9216) / kMiB, 82.0, 1.1) << "and the end of its block";
-  EXPECT_NEAR(partial_sums_bytes(4608, 9216) / kMiB, 132.77, 0.1);
-  EXPECT_NEAR(partial_sums_bytes(3456, 3072) / kMiB, 82.01, 1.1);
-  EXPECT_NEAR(partial_sums_bytes(1024, 2048) / kMiB, 16.0, 0.1);
-  EXPECT_NEAR(partial_sums_bytes(4096, 156672) / kMiB, 306.02, 0.1);
-  EXPECT_EQ(partial_sums_bytes(4608, 256), 0) << "a block has it alone";
-  EXPECT_EQ(partial_sums_bytes(4608, 1), 0);
-}
-
-// Peaks that one H200 has measured (examples/results/plan_heldout, and points drawn at random).
-TEST(PlannedMemory, IsWhatAGpuHasHeld) {
-  struct Measured {
-    const char *model, *mode;
-    int64_t samples, tokens;
-    Json more;
-    int64_t ranks;
-    double gib;
-    double within = 0.02;
-  };
-  const std::vector<Measured> points{
-      // The head's (a, g) go with the embedding's, whose weight it shares.
-      {"llama3.2-1b", "bookkeeping", 3, 768, Json::object(), 1, 18.28},
-      {"llama3.2-1b", "bookkeeping", 6, 768, {{"optimizer", "sgd"}}, 1, 11.99},
-      {"gemma-3-1b", "bookkeeping", 4, 768, Json::object(), 1, 18.09},
-      // Each sample's gradient of the table, and the sum with the head's.
-      {"llama3.2-1b", "materialize", 2, 768, Json::object(), 1, 27.01},
-      // What the micro-batch before has sent is no part of the last one's update.
-      {"llama3.2-1b", "flash_bookkeeping", 3, 1024, {{"grad_accum", 2}}, 2, 14.48},
-      // Two passes over windows: no scores, but copies of the queries' gradient, and the head's
-      // gradient until the table's.
-      {"gemma-3-1b", "flash", 2, 2560, {{"optimizer", "sgd"}, {"momentum", 0.9}}, 2, 16.26},
-      {"gemma-3-1b", "flash", 1, 4096, {{"dtype", "bfloat16"}}, 4, 11.79},
-      // The first of them has a place of its own for the gradient of scores, which nobody keeps.
-      {"vaultgemma-1b",
-       "flash",
-       5,
-       768,
-       {{"lora_rank", 16}, {"optimizer", "adam"}, {"wrap", "none"}, {"replicate", 2}},
-       4,
-       12.85},
-      {"llama3.2-1b",
-       "ghost",
-       1,
-       2560,
-       {{"lora_rank", 16}, {"optimizer", "sgd"}, {"grad_accum", 2}, {"compile", "yes"}},
-       1,
-       5.97},
-      // The last block's sums are formed when the unit, here the whole model, has been released.
-      {"llama3.2-1b", "flash", 6, 768, {{"wrap", "none"}}, 8, 11.33, 0.03},
-      // Micro-batches that do not reduce add to the gradients of those before.
-      {"qwen1.5-1.8b",
-       "bookkeeping",
-       3,
-       512,
-       {{"parallel", "ddp"}, {"optimizer", "sgd"}, {"grad_accum", 2}, {"no_sync", true}},
-       4,
-       17.66},
-      {"llama3.2-1b", "none", 3, 1024, {{"grad_accum", 4}, {"no_sync", true}}, 4, 13.20},
-      // A graph: rows and gradients stay until its end.
-      {"dit-l/8", "materialize", 7, 1024, {{"task", "denoise"}, {"compile", "yes"}}, 1, 17.30},
-      {"qwen2.5-1.5b",
-       "flash_bookkeeping",
-       7,
-       1536,
-       {{"compile", "yes"}, {"state_dtype", "bfloat16"}},
-       1,
-       32.78},
-      {"llama3.2-1b", "flash", 3, 512, {{"compile", "yes"}}, 1, 18.59},
-      // Bias gradients are formed beside partial sums, and branches behind a gate have a gradient
-      // of their own.
-      {"dit-l/8", "none", 3, 1024, {{"task", "denoise"}, {"cpu_offload", true}}, 1, 2.81},
-      {"dit-xl/2",
-       "none",
-       7,
-       256,
-       {{"task", "denoise"}, {"checkpointing", "keep_attention"}, {"state_dtype", "bfloat16"}},
-       8,
-       1.47,
-       0.025},
-  };
-  for (const Measured& point : points) {
-    Json options = step_of(point.model, point.mode, point.more);
-    if (!options.contains("task")) options["task"] = "lm";
-    options["batch_size"] = point.samples;
-    options["seq_length"] = point.tokens;
-    if (!options.contains("optimizer")) options["optimizer"] = "adamw";
-    Cluster cluster = one_gpu();
-    cluster.machine.context_bytes = 68e6;
-    cluster.gpus = point.ranks;
-    EXPECT_NEAR(step_predicted(options, cluster).memory.peak / kGiB / point.gib, 1, point.within)
-        << point.model << " " << point.mode << " " << point.samples << " x " << point.tokens;
-  }
 }
 
 }  // namespace

@@ -207,17 +207,17 @@ TEST(StepGraph, ByItselfIsDecidedByTwoOfThreeStepsBehindTheFirst) {
     StepGraph graph(c10::kCPU, obstacle, /*by_itself=*/true);
     for (const double share : shares) {
       EXPECT_TRUE(graph.awaits_decision());
-      graph.observe(share, has_room);
+      graph.observe({share, has_room});
     }
     EXPECT_FALSE(graph.awaits_decision());
-    graph.observe(1.0, true);
-    graph.observe(0.1, true);
+    graph.observe({1.0, true});
+    graph.observe({0.1, true});
     return graph.is_possible();
   };
   CaptureStderr();
-  EXPECT_FALSE(is_on_after({1.0, 0.69, 0.69}, true)) << "the first does not count";
-  EXPECT_FALSE(is_on_after({1.0, 1.0, 0.69, 0.5}, true)) << "a stall of one step";
-  EXPECT_FALSE(is_on_after({1.0, 0.5, 1.0, 0.69}, true));
+  EXPECT_FALSE(is_on_after({1.0, 0.49, 0.49}, true)) << "the first does not count";
+  EXPECT_FALSE(is_on_after({1.0, 1.0, 0.49, 0.3}, true)) << "a stall of one step";
+  EXPECT_FALSE(is_on_after({1.0, 0.3, 1.0, 0.49}, true));
   EXPECT_FALSE(is_on_after({1.0, 1.0, 1.0}, false));
   EXPECT_FALSE(is_on_after({1.0, 1.0, 1.0}, true, "an obstacle"));
   EXPECT_EQ(GetCapturedStderr(), "") << "nobody asked";
@@ -226,6 +226,34 @@ TEST(StepGraph, ByItselfIsDecidedByTwoOfThreeStepsBehindTheFirst) {
   EXPECT_TRUE(is_on_after({0.1, 0.6, 0.7, 0.9}, true)) << "a step that the host hurried through";
   EXPECT_TRUE(is_on_after({0.1, 0.9, 0.6, 0.7}, true));
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("70 % of a step"));
+}
+
+// Between the two shares the clock decides: the shortest of two replays, beside the shortest eager
+// step. The replay of the captured step does not count.
+TEST(StepGraph, IsTriedWhereTheHostTakesHalfOfAStep) {
+  const ImitatedGraphs imitated;
+  const auto is_on_after = [](double share, std::vector<double> replays_ms) {
+    StepGraph graph(c10::kCPU, "", /*by_itself=*/true);
+    for (const double ms : {300.0, 11.0, 10.0}) graph.observe({share, true, ms});
+    EXPECT_TRUE(graph.is_possible()) << "it is tried";
+    for (const double ms : replays_ms) {
+      EXPECT_TRUE(graph.awaits_decision());
+      graph.observe({0, true, ms, /*replayed=*/true});
+      graph.observe({0, true, 1});  // of another shape: says nothing
+    }
+    EXPECT_FALSE(graph.awaits_decision());
+    return graph.is_possible();
+  };
+  CaptureStderr();
+  EXPECT_FALSE(is_on_after(0.5, {9, 9.95, 9.95}));
+  EXPECT_FALSE(is_on_after(0.69, {9, 12, 12}));
+  EXPECT_EQ(GetCapturedStderr(), "") << "nobody asked";
+  CaptureStderr();
+  EXPECT_TRUE(is_on_after(0.5, {90, 12, 9.2}));
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("9.2 ms as a CUDA graph, 10.0 without"));
+  StepGraph full(c10::kCPU, "", /*by_itself=*/true);
+  for (int i = 0; i < 3; ++i) full.observe({0.6, /*has_room=*/false, 10.0});
+  EXPECT_FALSE(full.is_possible() || full.awaits_decision());
 }
 
 TEST(StepGraph, SaysWhatStandsInItsWay) {

@@ -1,0 +1,194 @@
+#include "runtime/plan/block_walk.h"
+
+#include <algorithm>
+
+namespace moonshard::plan {
+
+BlockWalk::BlockWalk(const PlannedModel& model, const EngineWays& ways,
+                     const MemorySituation& situation, const LayerBytes& bytes,
+                     const KeptBlocks& kept_blocks, StretchGradients& gradients,
+                     MemoryLedger& ledger)
+    : model_(model),
+      ways_(ways),
+      bytes_(bytes),
+      kept_blocks_(kept_blocks),
+      gradients_(gradients),
+      ledger_(ledger),
+      groups_(block_groups(model)),
+      rows_(static_cast<double>(situation.samples * model.tokens)),
+      unit_(rows_ * static_cast<double>(model.compute_bytes)),
+      width_(static_cast<double>(model.options().hidden_dim)),
+      again_(makes_product_again(model, groups_)),
+      gated_(std::ranges::any_of(model.block, &PlannedLayer::one_position)) {}
+
+void BlockWalk::backward(size_t stretch, Pass pass) {
+  const bool stays = pass == Pass::Norms;  // activations
+  add(Holder::Activations, kept_blocks_.made_again(stretch - 1));
+  // A gate is between the stream and a branch, whose gradient is then another one.
+  add(Holder::OutputGradients, gated_ ? unit_ * width_ : 0);
+  double joined = 0;  // (a, g) of this block that wait for the launch
+  for (size_t i = groups_.size(); i-- > 0;) {
+    const BlockGroup& group = groups_[i];
+    // Products: the gradient of the input is made from that of the outputs.
+    add(Holder::OutputGradients, unit_ * group.in * (group.layers.size() > 1 ? 2 : 1));
+    if (is_made_again(i) && stays) make_product_again(i, pass);
+    if (i + 1 == groups_.size()) launch(pass);
+    if (is_made_again(i) && !stays) make_product_again(i, pass);
+    form_gradients(stretch, group, pass);
+    if (group.layers.size() > 1) free(Holder::OutputGradients, unit_ * group.in);
+    joined += let_go_of_operands(i, pass);
+    reach_input(i, pass);
+  }
+  hand_over_small(stretch, pass);
+  // What the whole block had is gone, but for what waits.
+  ledger_.of(Holder::OutputGradients) = unit_ * width_;
+  if (stays) free(Holder::Activations, kept_blocks_.made_again(stretch - 1));
+  if (ways_.is_private) hold_joined(stretch, joined, pass);
+}
+
+// What a block keeps beside the inputs of its layers: those of norms, and what these have found.
+double BlockWalk::norm_inputs() const {
+  double bytes = kept_blocks_.whole() + (again_ ? unit_ * groups_.back().in : 0);
+  for (size_t i = 0; i < groups_.size(); ++i)
+    bytes -= unit_ * (groups_[i].in + (i % 2 == 0 ? groups_[i].out : 0));
+  return std::max(0.0, bytes);
+}
+
+// Layers that share a launch hold (a, g) until it; the others let go of them at once, unless they
+// are kept.
+bool BlockWalk::holds(const BlockGroup& group, Pass pass) const {
+  return ways_.is_private && (pass == Pass::Only || ways_.block[group.layers[0]].joins);
+}
+
+// The product, and the gradients of its factors: beside these where another pass needs them, else
+// in their place and in that of the product's gradient (blocks/linear.cpp).
+void BlockWalk::make_product_again(size_t group, Pass pass) {
+  const double in = groups_[group].in, factors = groups_[group - 1].out;
+  if (pass != Pass::Norms) free(Holder::Activations, unit_ * factors);
+  add(Holder::Activations, unit_ * in);
+  add(Holder::OutputGradients, unit_ * std::max(0.0, factors - in));
+}
+
+void BlockWalk::form_gradients(size_t stretch, const BlockGroup& group, Pass pass) {
+  for (auto layer = group.layers.rbegin(); layer != group.layers.rend(); ++layer) {
+    const PlannedLayer& own = model_.block[*layer];
+    if (sums_up(ways_, pass) && !holds(group, pass))
+      gradients_.form(stretch,
+                      bytes_.gradient(own) + static_cast<double>(own.adapted * model_.sum_bytes));
+    if (pass == Pass::Sums || !ways_.block[*layer].joins)
+      ledger_.touch(ways_.is_private ? Holder::EngineTemporaries : Holder::Gradients,
+                    bytes_.bias_working(own, ways_.is_private));
+  }
+}
+
+// Returns what an engine holds of them until the launch.
+double BlockWalk::let_go_of_operands(size_t index, Pass pass) {
+  const BlockGroup& group = groups_[index];
+  const double a = unit_ * group.in, g = unit_ * group.out;
+  const bool goes = pass != Pass::Norms || is_made_again(index);
+  if (!holds(group, pass)) {
+    if (goes) free(Holder::Activations, a);
+    free(Holder::OutputGradients, group.behind_norm || gated_ ? g : 0);
+    return 0;
+  }
+  // (a, g) change their owner. Behind a branch, g is the gradient of the stream.
+  free(Holder::OutputGradients, g);
+  if (goes) free(Holder::Activations, a);
+  const double both = (goes ? a : 0) + g;
+  add(Holder::EngineKept, both);
+  return both;
+}
+
+// The gradient of a group's input goes through what lies before it: a norm, attention, or the
+// activation.
+void BlockWalk::reach_input(size_t index, Pass pass) {
+  const BlockGroup& group = groups_[index];
+  const bool stays = pass == Pass::Norms;
+  if (group.behind_norm) {
+    // The norm's backward makes the stream's gradient anew, and that of a branch before it.
+    add(Holder::OutputGradients, unit_ * width_ * (gated_ ? 2 : 1));
+    free(Holder::OutputGradients,
+         unit_ * group.in + (holds(group, pass) && !gated_ ? 0 : unit_ * width_));
+    if (!stays) free(Holder::Activations, norm_inputs() / 2);
+    return;
+  }
+  const double before = unit_ * groups_[index - 1].out;
+  if (index == 1 && attends(model_, groups_)) {
+    const double extra = attention_working(model_, groups_, rows_, ways_.two_passes);
+    add(Holder::OutputGradients, before + extra);
+    free(Holder::OutputGradients, extra + unit_ * group.in);
+  } else {
+    // In place of what it is given, where kernels write.
+    const double made = is_made_again(index) ? 0
+                        : model_.fused       ? std::max(0.0, before - unit_ * group.in)
+                                             : before;
+    add(Holder::OutputGradients, made);
+    if (!model_.fused) free(Holder::OutputGradients, unit_ * group.in);
+  }
+  if (!stays && !is_made_again(index)) free(Holder::Activations, before);
+}
+
+// Layers that join no group: scales, biases, and those that read a sample's one position.
+void BlockWalk::hand_over_small(size_t stretch, Pass pass) {
+  for (size_t i = 0; i < model_.block.size(); ++i) {
+    const PlannedLayer& layer = model_.block[i];
+    const bool is_handed_over = layer.trained || layer.bias > 0;
+    if (!is_handed_over || (!layer.is_small && !layer.one_position)) continue;
+    if (sums_up(ways_, pass)) {
+      gradients_.form(stretch, bytes_.gradient(layer));
+    } else if (pass == Pass::Only) {
+      add(Holder::EngineKept, ways_.block[i].kept == Kept::Rows
+                                  ? ways_.block[i].rows_bytes
+                                  : bytes_.input(layer) + bytes_.output(layer));
+    }
+  }
+}
+
+void BlockWalk::hold_joined(size_t stretch, double joined, Pass pass) {
+  if (pass == Pass::Sums) {  // summed up when the next block begins
+    joined_stretch_ = stretch;
+    joined_bytes_ = joined;
+    return;
+  }
+  for (size_t i = 0; i < model_.block.size(); ++i) {
+    const PlannedLayer& layer = model_.block[i];
+    if (!layer.is_matrix || layer.one_position || !layer.trained) continue;
+    if (pass == Pass::Norms && !ways_.block[i].joins) continue;
+    const bool is_last = !groups_.empty() && i == groups_.back().layers.front();
+    const bool has_a = pass != Pass::Norms || (is_last && again_);
+    const double a = has_a ? bytes_.own_input(layer) : 0;
+    hold({&ways_.block[i], a + bytes_.output(layer), bytes_.bias_working(layer, true)});
+  }
+  // Frozen layers let go of theirs at once.
+  double waits = 0;
+  for (const PendingLayer& own : pending_) waits += own.both;
+  free(Holder::EngineKept, std::max(0.0, joined - waits));
+}
+
+// Rows come beside (a, g), then what is not kept goes.
+void BlockWalk::launch(Pass pass) {
+  if (pass == Pass::Sums) return sum_joined();
+  for (const PendingLayer& own : pending_)
+    if (own.way->kept == Kept::Rows && pass == Pass::Only)
+      add(Holder::EngineKept, own.way->rows_bytes);
+  for (const PendingLayer& own : pending_) ledger_.touch(Holder::EngineTemporaries, own.working);
+  for (const PendingLayer& own : pending_)
+    if (own.way->kept != Kept::Inputs || pass == Pass::Norms) free(Holder::EngineKept, own.both);
+  pending_.clear();
+}
+
+// In the second pass the sums of a block are formed when the next one begins.
+void BlockWalk::sum_joined() {
+  if (joined_stretch_ == 0) return;
+  const size_t stretch = joined_stretch_;
+  joined_stretch_ = 0;
+  double sums = 0;
+  for (size_t i = 0; i < model_.block.size(); ++i)
+    if (ways_.block[i].joins && !model_.block[i].one_position)
+      sums += bytes_.gradient(model_.block[i]);
+  gradients_.form(stretch, sums);
+  gradients_.reduce_finished(stretch);
+  free(Holder::EngineKept, joined_bytes_);
+}
+
+}  // namespace moonshard::plan

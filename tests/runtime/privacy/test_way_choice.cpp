@@ -1,0 +1,93 @@
+// Engine auto's choice between kept inputs and kept gradients of samples.
+#include <gtest/gtest.h>
+
+#include "runtime/privacy/way_choice.h"
+
+namespace moonshard::privacy {
+namespace {
+
+WaysOfReaders readers(Way inputs, Way rows) {
+  WaysOfReaders ways;
+  ways.inputs = inputs;
+  ways.rows = rows;
+  return ways;
+}
+
+TEST(WayChoice, TheSmallerWayIsLeftOnlyForOneThatIsClearlyFaster) {
+  WaysOfReaders slower = readers({100, 10}, {200, 11}), hardly = readers({100, 10}, {200, 9.6}),
+                clearly = readers({100, 10}, {200, 9.4}), smaller = readers({200, 10}, {100, 10});
+  ASSERT_TRUE(choose_ways({&slower, &hardly, &clearly, &smaller}, {}));
+  EXPECT_FALSE(slower.keeps_rows);
+  EXPECT_FALSE(hardly.keeps_rows);
+  EXPECT_TRUE(clearly.keeps_rows);
+  EXPECT_TRUE(smaller.keeps_rows);
+}
+
+TEST(WayChoice, TheBudgetGoesWhereAByteSavesMost) {
+  WaysOfReaders little = readers({100, 10}, {200, 9}), much = readers({100, 10}, {200, 5});
+  WayBudget budget;
+  budget.bytes = 350;
+  budget.always_kept = 50;
+  ASSERT_TRUE(choose_ways({&little, &much}, budget));
+  EXPECT_FALSE(little.keeps_rows);
+  EXPECT_TRUE(much.keeps_rows);
+  budget.always_kept = 51;  // there is no room for either
+  ASSERT_TRUE(choose_ways({&little, &much}, budget));
+  EXPECT_FALSE(much.keeps_rows);
+}
+
+TEST(WayChoice, ReadersThatAreAlikeChangeTogether) {
+  WaysOfReaders blocks = readers({100, 10}, {200, 5});
+  blocks.count = 3;
+  WayBudget budget;
+  budget.bytes = 599;
+  ASSERT_TRUE(choose_ways({&blocks}, budget));
+  EXPECT_FALSE(blocks.keeps_rows);
+  budget.bytes = 600;
+  ASSERT_TRUE(choose_ways({&blocks}, budget));
+  EXPECT_TRUE(blocks.keeps_rows);
+}
+
+TEST(WayChoice, ABudgetThatWasAskedForMustHoldTheSmallestWays) {
+  WaysOfReaders one = readers({100, 10}, {200, 5});
+  WayBudget budget;
+  budget.bytes = 99;
+  EXPECT_TRUE(choose_ways({&one}, budget));
+  budget.must_hold = true;
+  EXPECT_FALSE(choose_ways({&one}, budget));
+}
+
+TEST(WayChoice, TheLargerWayIsTheMostThatAnyTimingsCouldChoose) {
+  WaysOfReaders one = readers({100, 10}, {200, 50});
+  WayBudget budget;
+  budget.takes_larger = true;
+  ASSERT_TRUE(choose_ways({&one}, budget));
+  EXPECT_TRUE(one.keeps_rows);
+}
+
+TEST(OtherPlan, IsTheCheaperOneOfThoseWithOneRule) {
+  WaysOfReaders wide = readers({100, 10}, {200, 8}), narrow = readers({200, 9.5}, {100, 10.5});
+  ASSERT_TRUE(choose_ways({&wide, &narrow}, {}));
+  ASSERT_TRUE(wide.keeps_rows && !narrow.keeps_rows) << "rows and inputs: 17.5";
+  // All inputs take 19.5; the smaller of both, inputs and rows, 20.5.
+  EXPECT_EQ(other_plan({&wide, &narrow}, {}), (std::vector<bool>{false, false}));
+  WayBudget budget;
+  budget.bytes = 250;  // too little for all inputs
+  EXPECT_EQ(other_plan({&wide, &narrow}, budget), (std::vector<bool>{false, true}));
+  budget.always_kept = 51;
+  EXPECT_FALSE(other_plan({&wide, &narrow}, budget));
+}
+
+TEST(OtherPlan, IsNotTheSameAndNotHopeless) {
+  WaysOfReaders alike = readers({100, 10}, {200, 11});
+  ASSERT_TRUE(choose_ways({&alike}, {}));
+  EXPECT_FALSE(other_plan({&alike}, {})) << "inputs, which are smaller, were chosen";
+  WaysOfReaders dear = readers({100, 10}, {200, 7.9}), near = readers({100, 10}, {200, 8.1});
+  ASSERT_TRUE(choose_ways({&dear}, {}) && choose_ways({&near}, {}));
+  EXPECT_FALSE(other_plan({&dear}, {}));
+  EXPECT_EQ(other_plan({&near}, {}), (std::vector<bool>{false}));
+  EXPECT_FALSE(other_plan({}, {}));
+}
+
+}  // namespace
+}  // namespace moonshard::privacy
