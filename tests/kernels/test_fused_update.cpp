@@ -29,7 +29,8 @@ TEST(FusedUpdate, FollowsTheFormulas) {
     fused_update(got, rule_of(kind), noise);
     for (size_t i = 0; i < parts.size(); ++i) {
       const UpdatePart& from = parts[i];
-      at::Tensor g = from.grad + 0.5 * from.rows[0] + 0.75 * from.rows[2];
+      const at::Tensor& factors = from.row_factors;
+      at::Tensor g = from.grad + factors[0] * from.rows[0] + factors[2] * from.rows[2];
       add_counter_noise(g, 1.5, {42, 7, from.parameter}, from.first_element);
       g = g / 4;
       at::Tensor value = from.value.clone();
