@@ -6,6 +6,7 @@
 
 #include "runtime/plan/gram_rounds.h"
 #include "runtime/privacy/norm_cost.h"
+#include "runtime/privacy/timed_ways.h"
 #include "runtime/privacy/way_choice.h"
 
 namespace moonshard::plan {
@@ -24,6 +25,10 @@ constexpr double kValueBytes = 8;
 constexpr GramGroup kTimedGrams{.samples = TimedEngines::kSamples,
                                 .positions = TimedEngines::kPositions,
                                 .width = TimedEngines::kWidth * (1 + TimedEngines::kLayers)};
+
+// Compact rows that are summed up, of the update's bytes per second: in a step, and as
+// privacy/timed_ways.cpp times it, two of them or more.
+constexpr double kSummed = 0.8, kTimedTwoSummed = 0.9, kTimedSummed = 0.65;
 
 // Layers that read one input.
 struct Readers {
@@ -90,6 +95,14 @@ class Ways {
     const double part = product_share(rates_, shape.out, shape.in, shape.samples * shape.positions);
     return shape.by_kernel ? std::max(part, kJoined) : part;
   }
+  // What is left of a step's time in the engine's timings: the rates of LibTorch's products by
+  // shape, which a step of kernels follows as it heats the device as they do, are not theirs alone.
+  double timed(const LayerShape& shape) const {
+    if (!shape.by_kernel) return 1;
+    const double usual = product_share(rates_, TimedEngines::kWidth, TimedEngines::kWidth,
+                                       TimedEngines::kSamples * TimedEngines::kPositions);
+    return std::max(usual, share(shape));
+  }
   double product_s(const LayerShape& shape) const {
     return 2 * shape.samples * shape.positions * shape.in * shape.out / (rates_.sum * share(shape));
   }
@@ -119,14 +132,17 @@ class Ways {
     const double cost = privacy::ghost_cost(shape);
     return shape.by_kernel ? cost / (gram_per_s_ * busy) : cost / (rates_.ghost * share(shape));
   }
+  GramGroup gram_group() const {
+    return {.samples = samples(), .positions = static_cast<double>(model_.tokens)};
+  }
+  static void add_to(GramGroup& group, const PlannedLayer& layer) {
+    group.width += static_cast<double>(layer.out + (group.width == 0 ? layer.in : 0));
+  }
   double busy_share(const std::vector<PlannedLayer>& layers) const {
     std::map<size_t, GramGroup> groups;
     for (const PlannedLayer& layer : layers) {
       if (!by_kernel(layer) || layer.one_position) continue;
-      GramGroup& group = groups[layer.input];
-      group.samples = samples();
-      group.positions = static_cast<double>(model_.tokens);
-      group.width += static_cast<double>(layer.out + (group.width == 0 ? layer.in : 0));
+      add_to(groups.emplace(layer.input, gram_group()).first->second, layer);
     }
     std::vector<GramGroup> all;
     for (const auto& [input, group] : groups) all.push_back(group);
@@ -137,13 +153,29 @@ class Ways {
     return shape.by_kernel ? std::max(seconds, read_s(shape)) : seconds;
   }
 
-  // Where the engine times the layers of one input by themselves, they leave about as much of a GPU
-  // idle as those of a calibration.
-  double timed_norm_s(const LayerShape& shape) const {
-    if (!shape.by_kernel) return norm_s(shape, 1);
-    const double deep = product_share(rates_, shape.samples * shape.positions, shape.positions,
-                                      shape.in + shape.out);
-    return std::min(privacy::ghost_cost(shape) / (rates_.ghost * deep), width_s(shape));
+  // Of layers that read one input, as the engine times them: by themselves, in a launch of their
+  // own.
+  double timed_norms_s(const Readers& unit) const {
+    privacy::UnitShape timed;
+    GramGroup group = gram_group();
+    for (const PlannedLayer* layer : unit.layers) {
+      timed.samples = situation_.samples, timed.positions = model_.tokens, timed.in = layer->in;
+      timed.out.push_back(layer->out);
+      add_to(group, *layer);
+    }
+    const auto copies = static_cast<size_t>(privacy::timed_copies(timed));
+    const double busy = gram_share(std::vector<GramGroup>(copies, group));
+    double ghost = 0, width = 0, other = 0;
+    for (const PlannedLayer* layer : unit.layers) {
+      const LayerShape shape = shape_of(*layer);
+      if (!shape.by_kernel) {
+        other += norm_s(shape, 1);
+        continue;
+      }
+      ghost += ghost_s(shape, busy);
+      width += width_s(shape);
+    }
+    return std::min(ghost, width) + other;
   }
   // Seconds of a norm by the engine's own choice of method.
   double norm_s(const LayerShape& shape, double busy) const {
@@ -226,18 +258,20 @@ class Ways {
     return shape.by_kernel ? std::max(seconds, read_s(shape)) : seconds;
   }
 
-  // By the update's kernel, whether it forms the sum alone or goes on with it.
-  double read_rows_s(const LayerWay& way) const {
-    return way.rows_bytes / (machine_.update_per_s * machine_.in_step.rows_read);
+  // By the update's kernel, which forms the sum alone more slowly than it goes on with it: more so
+  // where the layers of one input are timed by themselves.
+  double read_rows_s(const LayerWay& way, double of_speed) const {
+    return way.rows_bytes / (machine_.update_per_s * of_speed);
   }
-  double sum_rows_s(const PlannedLayer& layer, const LayerWay& way) const {
-    return read_rows_s(way) + kSumBytes * static_cast<double>(layer.weight) / machine_.update_per_s;
+  double sum_rows_s(const PlannedLayer& layer, const LayerWay& way, double of_speed) const {
+    return read_rows_s(way, of_speed) +
+           kSumBytes * static_cast<double>(layer.weight) / machine_.update_per_s;
   }
 
   void take_rows(const PlannedLayer& layer, LayerWay& way) const {
     way.kept = Kept::Rows;
     way.norm_s = rows_norm_s(shape_of(layer));
-    way.sum_s = situation_.needs_sums || !way.compact ? sum_rows_s(layer, way) : 0;
+    way.sum_s = situation_.needs_sums || !way.compact ? sum_rows_s(layer, way, kSummed) : 0;
   }
 
   /// Layers, their ways, and how many there are of each.
@@ -314,17 +348,22 @@ class Ways {
   // As timed_ways.cpp has it: with the pass over value and gradient, or kept rows.
   privacy::WaysOfReaders ways_of(const Readers& unit) const {
     privacy::WaysOfReaders both;
+    both.inputs.cost = timed_norms_s(unit);
     for (size_t i = 0; i < unit.ways.size(); ++i) {
       const LayerShape shape = shape_of(*unit.layers[i]);
       const LayerWay& way = *unit.ways[i];
       const double weight = static_cast<double>(unit.layers[i]->weight);
       const double value = kValueBytes * weight / machine_.update_per_s;
       const double store = kSumBytes * weight / machine_.update_per_s + value;
-      both.inputs.add(privacy::kept_inputs_bytes(shape), timed_norm_s(shape) + way.sum_s + store);
+      both.inputs.add(privacy::kept_inputs_bytes(shape), way.sum_s * timed(shape) + store);
       both.rows.add(
           way.rows_bytes,
-          rows_norm_s(shape) + (situation_.needs_sums ? sum_rows_s(*unit.layers[i], way) + store
-                                                      : read_rows_s(way) + value));
+          rows_norm_s(shape) * timed(shape) +
+              (situation_.needs_sums
+                   ? sum_rows_s(*unit.layers[i], way,
+                                situation_.samples <= 2 ? kTimedTwoSummed : kTimedSummed) +
+                         store
+                   : read_rows_s(way, machine_.in_step.rows_read) + value));
     }
     return both;
   }

@@ -212,8 +212,10 @@ Json to_json(const MachineProfile& profile) {
           {rate.positions, rate.head_dim, rate.forward_per_s / kTera, rate.backward_per_s / kTera});
     for (const auto& [name, field] : kKernelRates) given[name] = rates.*field / kTera;
   }
-  if (profile.is_gpu)
-    for (const auto& [name, field] : kInStep) object["in_step"][name] = profile.in_step.*field;
+  // What nobody has measured stays the program's own, also when that learns more.
+  const InStep usual = profile.is_gpu ? InStep() : InStep::none();
+  for (const auto& [name, field] : kInStep)
+    if (profile.in_step.*field != usual.*field) object["in_step"][name] = profile.in_step.*field;
   for (const CollectiveRate& rate : profile.collectives)
     object["collectives"].push_back(to_json(rate));
   return object;

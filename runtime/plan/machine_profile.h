@@ -59,7 +59,7 @@ struct InStep {
   double products = 1.06, attention_forward = 1.13, attention_backward = 0.95;
   double launch = 0.87;                                  ///< time of the host's launches
   double sums = tracing::kProductOfSum, update = 0.948;  ///< the engines' kernels; the update
-  double rows_read = 0.8;  ///< compact rows, in the update: of its bytes per second
+  double rows_read = 1;    ///< compact rows, in the update: of its bytes per second
   double tensor_us = 2.3;  ///< of the update, for every parameter
   double row_us = 0.3;     ///< and for every sample's row of a unit's small parameters
   double chain = 1.43;     ///< bytes of operations one after the other, over their own

@@ -75,8 +75,14 @@ double keep_gradients_cost(const LayerShape& s) {
 }
 
 double keep_compact_cost(const LayerShape& s) {
-  // Written here, read by the update.
-  return s.in * s.out * s.samples * (kKeepKernel * 2 * s.positions + 4 * operations_per_byte(s));
+  // Two bytes, which are not written at the full speed of memory beside products.
+  constexpr double kWritten = 2.8;
+  return s.in * s.out * s.samples *
+         (kKeepKernel * 2 * s.positions + kWritten * operations_per_byte(s));
+}
+
+double read_compact_cost(const LayerShape& s) {
+  return s.in * s.out * s.samples * kCompactBytes * operations_per_byte(s);
 }
 
 double kept_compact_bytes(const LayerShape& s) {

@@ -36,8 +36,9 @@ double keep_gradients_cost(const LayerShape& shape);
 inline constexpr double kCompactBytes = 2 + 4 / static_cast<double>(kernels::kUnitElements);
 /// Rows can be kept in 16 bits: whole units, by kernels.
 bool has_compact_rows(const LayerShape& shape);
-/// What they cost; only where there are any.
+/// What they cost, and what the update's reading of them does; only where there are any.
 double keep_compact_cost(const LayerShape& shape);
+double read_compact_cost(const LayerShape& shape);
 double kept_compact_bytes(const LayerShape& shape);
 
 /// With the layer's share of its input.

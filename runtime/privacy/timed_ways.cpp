@@ -61,20 +61,11 @@ double work_of(const UnitShape& shape) {
   return work;
 }
 
-// In a step the layers of a whole block share launches. Small ones are timed in company, too: alone
-// they would be charged for launches that they do not have.
-int64_t copies_of(const UnitShape& shape) {
-  constexpr double kEnoughWork = 1e11;
-  const auto fit = static_cast<int64_t>(kMostTasks / std::max<size_t>(1, shape.out.size()));
-  const auto enough = static_cast<int64_t>(std::ceil(kEnoughWork / std::max(1.0, work_of(shape))));
-  return std::clamp<int64_t>(enough, 1, std::max<int64_t>(1, std::min<int64_t>(4, fit)));
-}
-
 // Layers of these shapes, with random a and g; times are those of one copy.
 class Trial {
  public:
   Trial(const UnitShape& shape, const at::Tensor& like)
-      : copies_(copies_of(shape)),
+      : copies_(timed_copies(shape)),
         device_(like.device()),
         factors_(at::full({shape.samples}, 0.5, like.options().dtype(at::kFloat))) {
     const auto options = like.options().dtype(at::kBFloat16).requires_grad(false);
@@ -180,11 +171,18 @@ WayTimes WayTimes::scaled(double samples) const {
           sum_rows * samples};
 }
 
+int64_t timed_copies(const UnitShape& shape) {
+  constexpr double kEnoughWork = 1e11;
+  const auto fit = static_cast<int64_t>(kMostTasks / std::max<size_t>(1, shape.out.size()));
+  const auto enough = static_cast<int64_t>(std::ceil(kEnoughWork / std::max(1.0, work_of(shape))));
+  return std::clamp<int64_t>(enough, 1, std::max<int64_t>(1, std::min<int64_t>(4, fit)));
+}
+
 std::optional<WayTimes> timed_ways(const UnitShape& shape, const at::Tensor& like) {
   const auto all = static_cast<double>(kernels::memory_around(like));
   const auto used = static_cast<double>(profile::read_memory(like.device()).allocated_bytes);
   if (work_of(shape) > kMostWork ||
-      (all > 0 && static_cast<double>(copies_of(shape)) * bytes_of(shape) > (all - used) / 4))
+      (all > 0 && static_cast<double>(timed_copies(shape)) * bytes_of(shape) > (all - used) / 4))
     return {};
   // Where Gram matrices are far too large nobody asks for their exact time.
   const bool with_ghost = static_cast<double>(shape.positions) < 4 * static_cast<double>(shape.in);

@@ -36,6 +36,10 @@ struct WayTimes {
   WayTimes scaled(double samples) const;
 };
 
+/// So many of these are timed together: in a step the layers of a whole block share launches, and
+/// small ones alone would be charged for launches that they do not have.
+int64_t timed_copies(const UnitShape& shape);
+
 /// Times on the device of `like`, or what is remembered. None where memory is short, or the shape
 /// so large that timing it would take longer than a choice is worth.
 std::optional<WayTimes> timed_ways(const UnitShape& shape, const at::Tensor& like);

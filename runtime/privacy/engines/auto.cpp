@@ -181,7 +181,8 @@ class AutoEngine : public NormEngine {
   static constexpr double kRowBytes = 4, kIdBytes = 8;
 
   static double rows_cost(const LayerShape& shape) {
-    return has_compact_rows(shape) ? keep_compact_cost(shape) : keep_gradients_cost(shape);
+    return has_compact_rows(shape) ? keep_compact_cost(shape) + read_compact_cost(shape)
+                                   : keep_gradients_cost(shape);
   }
   static double rows_bytes(const LayerShape& shape) {
     return has_compact_rows(shape) ? kept_compact_bytes(shape) : kept_gradients_bytes(shape);

@@ -1,6 +1,7 @@
 // A GPU, or a CPU, with round rates, and predictions of steps on it, for tests.
 #pragma once
 
+#include "runtime/base/json.h"
 #include "runtime/plan/machine_profile.h"
 #include "runtime/plan/plan_request.h"
 #include "runtime/plan/prediction.h"
@@ -35,6 +36,14 @@ inline Cluster one_gpu(double launch_us = 0.01) {
   Cluster cluster;
   cluster.machine = machine_with_round_rates("cuda", 0.01);
   cluster.machine.launch_us = launch_us;
+  return cluster;
+}
+
+/// The H200 of the profile that ships.
+inline Cluster one_h200() {
+  Cluster cluster;
+  cluster.machine = profile_from_json(
+      read_json_file(MOONSHARD_SOURCE_DIR "/scripts/moonshard/machines/h200.json"), "h200");
   return cluster;
 }
 

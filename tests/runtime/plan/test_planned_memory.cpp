@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "runtime/base/json.h"
 #include "runtime/plan/gradient_walk.h"
 #include "runtime/plan/partial_sums.h"
 #include "tests/runtime/plan/test_machine.h"
@@ -55,9 +54,7 @@ TEST(PlannedMemory, PiecesOfARowAreThereOneAfterAnother) {
 // Only the last micro-batch's rows go to the update as they are: engine auto keeps those of its
 // blocks, and inputs of the micro-batch before. As one H200 has measured it (plan_drawn_5).
 TEST(PlannedMemory, AutoPlansTheLastMicroBatchByItself) {
-  Cluster h200;
-  h200.machine = profile_from_json(
-      read_json_file(MOONSHARD_SOURCE_DIR "/scripts/moonshard/machines/h200.json"), "h200");
+  Cluster h200 = one_h200();
   const Json options = step_of("llama3.1-8b", "auto",
                                {{"task", "lm"},
                                 {"num_layers", 6},

@@ -262,6 +262,12 @@ TEST(MachineProfileFile, IsReadBackAndNamesWhatIsWrong) {
   const MachineProfile profile = machine_of(true);
   const Json json = to_json(profile);
   EXPECT_EQ(to_json(profile_from_json(json, "again")), json);
+  // Factors that nobody has set stay the program's own, which may learn more.
+  EXPECT_FALSE(json.contains("in_step")) << json["in_step"];
+  MachineProfile own = profile;
+  own.in_step.launch = 1.25;
+  EXPECT_EQ(to_json(own)["in_step"], (Json{{"launch", 1.25}}));
+  EXPECT_EQ(profile_from_json(to_json(own), "again").in_step.launch, 1.25);
   Json broken = json;
   broken["element_gb_per_s"] = -1;
   try {

@@ -42,27 +42,27 @@ TEST(UpdateCosts, StatesOf16BitsAreUpdatedSliceBySlice) {
   EXPECT_GT(seconds(narrow, 1e8, 1000, 2), 1.3 * seconds(wide, 1e8, 1000, 2));
 }
 
-// Peaks that H200s have measured: where sums are needed, too, every sample's rows are faster than
-// inputs and norms by Gram matrices.
-TEST(PlannedWays, RowsAreKeptWhereSummingThemUpIsFaster) {
-  Cluster cluster;
-  cluster.machine = profile_from_json(
-      read_json_file(MOONSHARD_SOURCE_DIR "/scripts/moonshard/machines/h200.json"), "h200");
-  const auto gib = [&](const Json& more) {
-    Json options{{"model", "qwen2.5-1.5b"}, {"mode", "auto"},       {"task", "classify"},
-                 {"seq_length", 1024},      {"parallel", "fsdp"},   {"dtype", "float32"},
-                 {"compile", "no"},         {"optimizer", "adamw"}, {"param_dtype", "bfloat16"}};
+// Peaks that an H200 has measured (plan_drawn_6). Where sums are needed, too, every sample's rows
+// may be faster than inputs and norms by Gram matrices: of few samples, not of many.
+TEST(PlannedWays, RowsAreKeptWhereTheyAreFaster) {
+  const auto gib = [](const Json& more, int64_t ranks = 1) {
+    Json options{{"task", "lm"}, {"optimizer", "adamw"}};
     options.update(more);
-    const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
-    const PlannedModel model(resolved, resolved.seq_length, /*fused=*/true);
-    return predict(model, resolved, cluster).memory.peak / kGiB;
+    Cluster cluster = one_h200();
+    cluster.gpus = ranks;
+    return step_predicted(step_of("llama3.1-8b", "auto", options), cluster).memory.peak / kGiB;
   };
-  EXPECT_NEAR(gib({{"batch_size", 5},
-                   {"cpu_offload", true},
-                   {"optimizer", "sgd"},
-                   {"checkpointing", "keep_attention"}}),
-              13.36, 0.3);
-  EXPECT_NEAR(gib({{"batch_size", 2}, {"grad_accum", 2}}), 28.85, 0.6);
+  EXPECT_NEAR(gib({{"num_layers", 5}, {"batch_size", 7}, {"seq_length", 1536}}), 50.45, 0.5)
+      << "rows, also of the head";
+  EXPECT_NEAR(gib({{"num_layers", 7},
+                   {"seq_length", 1536},
+                   {"parallel", "ddp"},
+                   {"checkpointing", "block"},
+                   {"state_dtype", "bfloat16"}},
+                  4),
+              30.95, 0.3)
+      << "rows, whose sum the others need";
+  EXPECT_NEAR(gib({{"num_layers", 11}, {"batch_size", 6}}, 8), 18.17, 0.2) << "inputs";
 }
 
 }  // namespace
