@@ -97,11 +97,12 @@ void GradientWalk::send(size_t unit) {
 }
 
 // Beside the backward pass; a unit's are freed when its update has ended, which so many others wait
-// for at most.
+// for at most. Their memory comes back when the stream that copied them says so, which is one unit
+// later.
 void GradientWalk::leave(size_t unit) {
   leaving_.push_back(held_[unit]);
   held_[unit] = 0;
-  for (; leaving_.size() > sharding::kUpdatesBeside; leaving_.pop_front())
+  for (; leaving_.size() > sharding::kUpdatesBeside + 1; leaving_.pop_front())
     ledger_.free(Holder::Gradients, leaving_.front());
 }
 

@@ -178,6 +178,14 @@ TEST(PlannedMemory, IsWhatAGpuHasHeld) {
       // Bias gradients are formed beside partial sums, and branches behind a gate have a gradient
       // of their own.
       {"dit-l/8", "none", 3, 1024, {{"task", "denoise"}, {"cpu_offload", true}}, 1, 2.81},
+      // Gradients on their way to the host: one unit's memory more than wait for their updates.
+      {"qwen1.5-1.8b",
+       "ghost",
+       2,
+       640,
+       {{"task", "classify"}, {"optimizer", "sgd"}, {"cpu_offload", true}},
+       1,
+       3.13},
       {"dit-xl/2",
        "none",
        7,
