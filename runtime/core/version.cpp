@@ -7,7 +7,7 @@
 namespace moonshard {
 
 std::string library_version() {
-  return MOONSHARD_VERSION " (commit " MOONSHARD_COMMIT "), LibTorch " TORCH_VERSION;
+  return MOONSHARD_VERSION " (commit " + source_commit() + "), LibTorch " TORCH_VERSION;
 }
 
 }  // namespace moonshard

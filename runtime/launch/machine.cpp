@@ -12,6 +12,7 @@
 
 #include "moonshard_build.h"
 #include "runtime/base/plugin.h"
+#include "runtime/core/version.h"
 
 namespace moonshard::launch {
 namespace {
@@ -77,7 +78,7 @@ Json describe_machine() {
   return Json{
       {"schema_version", kSchemaVersion},
       {"moonshard", MOONSHARD_VERSION},
-      {"commit", MOONSHARD_COMMIT},
+      {"commit", source_commit()},
       {"build_type", MOONSHARD_BUILD_TYPE},
       {"compiler", MOONSHARD_COMPILER},
       {"cuda_kernels", std::filesystem::exists(plugin_path("moonshard_cuda"))},
