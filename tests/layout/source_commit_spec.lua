@@ -28,7 +28,8 @@ describe("the commit that was built", function()
   before_each(function()
     folder = shell "mktemp -d"
     sources = folder .. "/sources"
-    shell("mkdir -p '%s/cmake' && cp '%s'cmake/source_commit.* '%s/cmake/' && cp '%s'.gitattributes '%s/'", sources, root, sources, root, sources)
+    shell("mkdir -p '%s/cmake' && cp '%s'cmake/source_commit.* '%s/cmake/'", sources, root, sources)
+    shell("cp '%s'.gitattributes '%s/'", root, sources)
   end)
   after_each(function() shell("rm -rf '%s'", folder) end)
 
