@@ -95,8 +95,8 @@ class Ways {
     const double part = product_share(rates_, shape.out, shape.in, shape.samples * shape.positions);
     return shape.by_kernel ? std::max(part, kJoined) : part;
   }
-  // What is left of a step's time in the engine's timings: the rates of LibTorch's products by
-  // shape, which a step of kernels follows as it heats the device as they do, are not theirs alone.
+  // Of a step's time, what the engine's timings see. In a step kernels are as slow as LibTorch's
+  // products of their shape (share), as both keep the device at its limit of power.
   double timed(const LayerShape& shape) const {
     if (!shape.by_kernel) return 1;
     const double usual = product_share(rates_, TimedEngines::kWidth, TimedEngines::kWidth,

@@ -42,19 +42,18 @@ bool choose_ways(const std::vector<WaysOfReaders*>& all, const WayBudget& budget
   return true;
 }
 
-std::optional<std::vector<bool>> other_plan(const std::vector<WaysOfReaders*>& chosen,
-                                            const WayBudget& budget) {
+std::optional<std::vector<bool>> other_plan(const std::vector<WaysOfReaders*>& chosen) {
   std::vector<bool> own, smaller;
   for (const WaysOfReaders* readers : chosen) {
     own.push_back(readers->keeps_rows);
     smaller.push_back(readers->rows_are_smaller());
   }
-  double cheapest = kHopeless * total_of(chosen, own).cost;
+  const Way chosen_total = total_of(chosen, own);
+  double cheapest = kHopeless * chosen_total.cost;
   std::optional<std::vector<bool>> other;
   for (const auto& plan : {std::vector<bool>(chosen.size(), false), smaller}) {
     const Way total = total_of(chosen, plan);
-    if (plan == own || budget.always_kept + total.bytes > budget.bytes || total.cost > cheapest)
-      continue;
+    if (plan == own || total.bytes > chosen_total.bytes || total.cost > cheapest) continue;
     cheapest = total.cost;
     other = plan;
   }

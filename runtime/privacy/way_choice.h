@@ -49,9 +49,9 @@ struct WayBudget {
 bool choose_ways(const std::vector<WaysOfReaders*>& all, const WayBudget& budget);
 
 /// Beside a choice: the cheaper of the plans by one rule for all, inputs or whatever is smaller, as
-/// keeps_rows of each. None where neither differs, fits and is expected to cost at most a quarter
-/// more: costs of single layers are not that wrong.
-std::optional<std::vector<bool>> other_plan(const std::vector<WaysOfReaders*>& chosen,
-                                            const WayBudget& budget);
+/// keeps_rows of each. None where neither differs, needs no more memory (a step that fits must not
+/// fail because another plan is tried) and is expected to cost at most a quarter more: costs of
+/// single layers are not that wrong.
+std::optional<std::vector<bool>> other_plan(const std::vector<WaysOfReaders*>& chosen);
 
 }  // namespace moonshard::privacy

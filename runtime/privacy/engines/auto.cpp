@@ -74,7 +74,7 @@ class AutoEngine : public NormEngine {
     budget.must_hold = options_.memory_budget_mb > 0;
     second_pass_ = !choose_ways(ways, budget);
     if (second_pass_) return Keep::Nothing;
-    if (all_timed) try_other_plan(units, ways, budget, anchor);
+    if (all_timed) try_other_plan(units, ways, anchor);
     for (const auto& [first, unit] : units)
       for (const uint32_t layer : unit.layers) keeps_rows_[layer] = unit.ways.keeps_rows;
     return Keep::Inputs;
@@ -110,8 +110,8 @@ class AutoEngine : public NormEngine {
   using Units = std::map<uint32_t, Unit>;  // by the first layer that reads the input
 
   void try_other_plan(const Units& units, const std::vector<WaysOfReaders*>& ways,
-                      const WayBudget& budget, const at::Tensor& anchor) {
-    const auto other = other_plan(ways, budget);
+                      const at::Tensor& anchor) {
+    const auto other = other_plan(ways);
     if (!other) return;
     trial_.open(profile::machine_of(anchor.device()), shapes_of(units));
     if (!trial_.takes_other()) return;
