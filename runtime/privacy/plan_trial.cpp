@@ -19,7 +19,7 @@ void PlanTrial::open(const std::string& where, const std::string& shapes) {
   if (was_opened_) return;
   was_opened_ = true;
   where_ = where;
-  key_ = "steps of auto: " + shapes;
+  key_ = "steps of auto " + shapes;
   const std::string known = tuned(where_, key_, [] { return TunedChoice{}; }).choice;
   is_open_ = known.empty();
   other_won_ = known == kOther;

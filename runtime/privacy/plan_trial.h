@@ -22,6 +22,7 @@ class PlanTrial {
   /// There is another plan than the engine's own, for the layers that `shapes` names on the machine
   /// `where`. After the first call: nothing.
   void open(const std::string& where, const std::string& shapes);
+  bool was_opened() const { return was_opened_; }
   bool is_open() const { return is_open_; }
   /// Of the present step.
   bool takes_other() const { return is_open_ ? steps_ % 2 == 1 : other_won_; }

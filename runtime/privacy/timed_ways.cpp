@@ -157,6 +157,16 @@ std::string UnitShape::text() const {
                      fmt::join(out, ","));
 }
 
+std::string text_of(const std::vector<UnitShape>& units) {
+  if (units.empty()) return "";
+  std::map<std::string, int> counts;
+  for (const UnitShape& unit : units)
+    ++counts[fmt::format("{} to {}", unit.in, fmt::join(unit.out, ","))];
+  std::string text = fmt::format("{}: B {} T {}", kKernels, units[0].samples, units[0].positions);
+  for (const auto& [layers, count] : counts) text += fmt::format("; {} x {}", count, layers);
+  return text;
+}
+
 double WayTimes::inputs() const {
   return std::min(ghost, flash) + sum + update;
 }

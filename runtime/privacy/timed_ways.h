@@ -20,6 +20,9 @@ struct UnitShape {
   std::string text() const;
 };
 
+/// Of all of a model's, at the size of the first, with how many there are of each.
+std::string text_of(const std::vector<UnitShape>& units);
+
 /// Milliseconds; the update is that of their weights, with noise.
 struct WayTimes {
   double ghost = 0, flash = 0;  ///< norms alone, by either kernel

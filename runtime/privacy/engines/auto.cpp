@@ -8,8 +8,6 @@
 #include <optional>
 #include <string>
 
-#include <fmt/format.h>
-
 #include "kernels/common/choice.h"
 #include "runtime/privacy/engines/engines.h"
 #include "runtime/privacy/joined_by_references.h"
@@ -74,7 +72,7 @@ class AutoEngine : public NormEngine {
     budget.must_hold = options_.memory_budget_mb > 0;
     second_pass_ = !choose_ways(ways, budget);
     if (second_pass_) return Keep::Nothing;
-    if (all_timed) try_other_plan(units, ways, anchor);
+    if (all_timed) try_other_plan(units, ways, micro, anchor);
     for (const auto& [first, unit] : units)
       for (const uint32_t layer : unit.layers) keeps_rows_[layer] = unit.ways.keeps_rows;
     return Keep::Inputs;
@@ -110,21 +108,17 @@ class AutoEngine : public NormEngine {
   using Units = std::map<uint32_t, Unit>;  // by the first layer that reads the input
 
   void try_other_plan(const Units& units, const std::vector<WaysOfReaders*>& ways,
-                      const at::Tensor& anchor) {
+                      const MicroBatch& micro, const at::Tensor& anchor) {
     const auto other = other_plan(ways);
     if (!other) return;
-    trial_.open(profile::machine_of(anchor.device()), shapes_of(units));
+    if (!trial_.was_opened()) {
+      std::vector<UnitShape> shapes;
+      for (const auto& [first, unit] : units) shapes.push_back(unit.shape);
+      trial_.open(profile::machine_of(anchor.device()),
+                  text_of(shapes) + (micro.needs_sums ? "; summed" : ""));
+    }
     if (!trial_.takes_other()) return;
     for (size_t i = 0; i < ways.size(); ++i) ways[i]->keeps_rows = (*other)[i];
-  }
-
-  // Shapes with how many there are of each.
-  static std::string shapes_of(const Units& units) {
-    std::map<std::string, int> counts;
-    for (const auto& [first, unit] : units) ++counts[unit.shape.text()];
-    std::string text;
-    for (const auto& [shape, count] : counts) text += fmt::format("{} x {}; ", count, shape);
-    return text;
   }
 
   // Batches of other sizes take the times of the first, by their share: Poisson sampling draws a

@@ -66,8 +66,8 @@ TEST_F(PlanTrials, WhatWasFoundIsRemembered) {
   observe(lost, {1, 1, 10, 11});
   GetCapturedStderr();
   const Json choices = read_json_file(file())["choices"];
-  EXPECT_EQ(choices["gpu | steps of auto: won"]["ms"]["one rule for all layers"], 9.0);
-  EXPECT_EQ(choices["gpu | steps of auto: lost"]["choice"], "layer by layer");
+  EXPECT_EQ(choices["gpu | steps of auto won"]["ms"]["one rule for all layers"], 9.0);
+  EXPECT_EQ(choices["gpu | steps of auto lost"]["choice"], "layer by layer");
   const PlanTrial again = opened("won"), never = opened("lost");
   EXPECT_FALSE(again.is_open() || never.is_open());
   EXPECT_TRUE(again.takes_other());

@@ -45,6 +45,13 @@ TEST(TimedWays, AreTimedOnceAndRemembered) {
   EXPECT_THAT(choices.begin().key(), HasSubstr("B 2 T 24 in 128 out 8,32"));
 }
 
+TEST(TimedWays, AllOfAModelHaveAShortName) {
+  const std::string text =
+      text_of({{2, 24, 128, {8, 32}}, {2, 24, 64, {8}}, {2, 24, 128, {8, 32}}});
+  EXPECT_THAT(text, HasSubstr(": B 2 T 24; 2 x 128 to 8,32; 1 x 64 to 8"));
+  EXPECT_EQ(text_of({}), "");
+}
+
 TEST(TimedWays, OfHugeShapesAreNotTimed) {
   const at::Tensor like = at::empty({0}, at::kBFloat16);
   EXPECT_FALSE(timed_ways({8, 1 << 20, 1 << 14, {1 << 14}}, like));
