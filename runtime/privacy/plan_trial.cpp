@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <fmt/format.h>
-
 #include "runtime/core/tuning.h"
 
 namespace moonshard::privacy {

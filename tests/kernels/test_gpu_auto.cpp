@@ -17,6 +17,16 @@ namespace {
 
 class AutoGpu : public OnGpu {};
 
+// Remembered choices whose name has this text.
+size_t choices_in(const std::filesystem::path& file, const std::string& text) {
+  size_t count = 0;
+  if (!std::filesystem::exists(file)) return count;
+  const Json all = read_json_file(file);  // outlives the loop over its items
+  for (const auto& entry : all["choices"].items())
+    count += entry.key().find(text) != std::string::npos ? 1 : 0;
+  return count;
+}
+
 TEST_F(AutoGpu, MeasuresItsWaysUnlessItMustBeDeterministic) {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "tuning.json";
@@ -28,14 +38,7 @@ TEST_F(AutoGpu, MeasuresItsWaysUnlessItMustBeDeterministic) {
   options.param_dtype = "bfloat16";
   options.batch_size = 3;
   options.seq_length = 88;  // a shape that nothing else in this process has
-  const auto timed = [&] {
-    size_t count = 0;
-    if (!std::filesystem::exists(file)) return count;
-    const Json all = read_json_file(file);  // outlives the loop over its items
-    for (const auto& entry : all["choices"].items())
-      count += entry.key().find("clipped sum") != std::string::npos ? 1 : 0;
-    return count;
-  };
+  const auto timed = [&] { return choices_in(file, "clipped sum"); };
   options.deterministic = true;
   EXPECT_EQ(experiment::run_experiment(options)["status"], "ok");
   EXPECT_EQ(timed(), 0u);
@@ -59,7 +62,7 @@ TEST_F(AutoGpu, TriesItsPlanOnceBeforeAGraphIsMade) {
   options.compile = "yes";
   options.param_dtype = "bfloat16";
   options.batch_size = 2;
-  int64_t tried = 0;
+  size_t tried = 0;
   for (const int64_t tokens : {136, 264, 520, 1032, 2056}) {  // shapes that nobody else has
     options.seq_length = tokens;
     const auto eager_steps = [&] {
@@ -71,13 +74,7 @@ TEST_F(AutoGpu, TriesItsPlanOnceBeforeAGraphIsMade) {
       });
       return eager;
     };
-    const auto known = [&] {
-      const Json all = read_json_file(file);
-      int64_t count = 0;
-      for (const auto& entry : all["choices"].items())
-        count += entry.key().find("steps of auto") != std::string::npos ? 1 : 0;
-      return count;
-    };
+    const auto known = [&] { return choices_in(file, "steps of auto"); };
     const int64_t first = eager_steps();
     if (known() == tried) continue;  // the other plan is out of the question
     ++tried;
@@ -86,7 +83,7 @@ TEST_F(AutoGpu, TriesItsPlanOnceBeforeAGraphIsMade) {
     EXPECT_LT(eager_steps(), first);
     EXPECT_EQ(known(), tried);
   }
-  EXPECT_GT(tried, 0);
+  EXPECT_GT(tried, 0u);
   ::unsetenv("MOONSHARD_TUNING");
 }
 
