@@ -1,9 +1,11 @@
 #include "runtime/launch/host_channel.h"
 
-#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "runtime/comm/store_socket.h"
@@ -15,15 +17,22 @@ using namespace std::chrono_literals;
 constexpr auto kBeat = 1s;
 constexpr size_t kMostBeforeGreeting = 1 << 20;
 
-void never_block(int file) {
-  const int flags = ::fcntl(file, F_GETFL);
-  if (flags >= 0) ::fcntl(file, F_SETFL, flags | O_NONBLOCK);
+// O_NONBLOCK would hold for everybody who shares the open file: a remote shell that is a script has
+// the agent's ends as well, and its commands give up where a read is not ready. So we ask first.
+bool is_ready(int file, short what) {
+  pollfd polled{file, what, 0};
+  return ::poll(&polled, 1, 0) > 0;
 }
 
 // A closed socket must not raise SIGPIPE; the agent, whose output may be a pipe, ignores it.
-ssize_t write_quietly(int file, const std::string& text) {
-  const ssize_t sent = ::send(file, text.data(), text.size(), MSG_NOSIGNAL);
-  return sent < 0 && errno == ENOTSOCK ? ::write(file, text.data(), text.size()) : sent;
+ssize_t write_what_fits(int file, const std::string& text) {
+  const ssize_t sent = ::send(file, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0 || errno != ENOTSOCK) return sent;
+  if (!is_ready(file, POLLOUT)) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return ::write(file, text.data(), std::min<size_t>(text.size(), PIPE_BUF));  // has room for that
 }
 
 }  // namespace
@@ -33,10 +42,7 @@ HostChannel::HostChannel(Descriptor in, Descriptor out, bool waits_for_greeting)
       out_(std::move(out)),
       is_greeted_(!waits_for_greeting),
       last_heard_(std::chrono::steady_clock::now()),
-      last_beat_(last_heard_) {
-  never_block(in_.number());
-  never_block(out_.number());
-}
+      last_beat_(last_heard_) {}
 
 void HostChannel::send(const std::vector<std::string_view>& fields) {
   out_text_ += comm::pack(fields);
@@ -53,7 +59,7 @@ void HostChannel::flush() {
     send({"beat"});
   }
   while (!out_text_.empty() && !is_over_) {
-    const ssize_t sent = write_quietly(out_.number(), out_text_);
+    const ssize_t sent = write_what_fits(out_.number(), out_text_);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) return;
     if (sent <= 0) return;  // closed: receive() sees it, after what was said before
@@ -75,10 +81,10 @@ bool HostChannel::skip_to_greeting() {
 std::vector<HostChannel::Message> HostChannel::receive() {
   constexpr int kMostPieces = 64;  // a host that talks without end must not keep us from others
   char piece[65536];
-  for (int i = 0; i < kMostPieces && !is_over_; ++i) {
+  for (int i = 0; i < kMostPieces && !is_over_ && is_ready(in_.number(), POLLIN); ++i) {
     const ssize_t got = ::read(in_.number(), piece, sizeof piece);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) break;
+    if (got < 0 && errno == EAGAIN) break;  // somebody else has made it so
     if (got <= 0) {
       is_over_ = true;
       break;

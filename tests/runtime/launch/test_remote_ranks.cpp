@@ -126,6 +126,15 @@ TEST_F(RemoteRanks, HaveAnAgentThatStaysUntilTheLauncherHasHeardAll) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "input\nagent\n");
 }
 
+// A shell that is a script shares its input and output with the agent, and may read them late: an
+// agent that made them non-blocking ended its commands with "Resource temporarily unavailable".
+TEST_F(RemoteRanks, LeaveTheShellsInputAsItIs) {
+  const RanksResult result = launch_ranks(
+      job("shift 2; { sleep 0.5; cat; } | sh -c \"$*\"", "echo words; exec sleep 0.1"));
+  EXPECT_EQ(result.exit_code, 0) << result.report << log("log.host.there.txt");
+  EXPECT_EQ(log("log.rank2.txt"), "words\n");
+}
+
 // A rank here failed; what became of those on a host that was lost meanwhile is said, too.
 TEST_F(RemoteRanks, ThatAreLostLaterAreNamed) {
   RanksRequest request =
