@@ -16,42 +16,35 @@ BlockWalk::BlockWalk(const PlannedModel& model, const EngineWays& ways,
       ledger_(ledger),
       groups_(block_groups(model)),
       rows_(static_cast<double>(situation.samples * model.tokens)),
-      unit_(rows_ * static_cast<double>(model.compute_bytes)),
-      width_(static_cast<double>(model.options().hidden_dim)),
+      stream_(bytes.stream(static_cast<double>(model.options().hidden_dim))),
       again_(makes_product_again(model, groups_)),
-      gated_(std::ranges::any_of(model.block, &PlannedLayer::one_position)) {}
+      gated_(std::ranges::any_of(model.block, &PlannedLayer::one_position)) {
+  for (const BlockGroup& group : groups_) sizes_.emplace_back(model, group, bytes);
+}
 
 void BlockWalk::backward(size_t stretch, Pass pass) {
   const bool stays = pass == Pass::Norms;  // activations
   add(Holder::Activations, kept_blocks_.made_again(stretch - 1));
   // A gate is between the stream and a branch, whose gradient is then another one.
-  add(Holder::OutputGradients, gated_ ? unit_ * width_ : 0);
+  add(Holder::OutputGradients, gated_ ? stream_ : 0);
   double joined = 0;  // (a, g) of this block that wait for the launch
   for (size_t i = groups_.size(); i-- > 0;) {
     const BlockGroup& group = groups_[i];
     // Products: the gradient of the input is made from that of the outputs.
-    add(Holder::OutputGradients, unit_ * group.in * (group.layers.size() > 1 ? 2 : 1));
+    add(Holder::OutputGradients, sizes_[i].in * (group.layers.size() > 1 ? 2 : 1));
     if (is_made_again(i) && stays) make_product_again(i, pass);
     if (i + 1 == groups_.size()) launch(pass);
     if (is_made_again(i) && !stays) make_product_again(i, pass);
     form_gradients(stretch, group, pass);
-    if (group.layers.size() > 1) free(Holder::OutputGradients, unit_ * group.in);
+    if (group.layers.size() > 1) free(Holder::OutputGradients, sizes_[i].in);
     joined += let_go_of_operands(i, pass);
     reach_input(i, pass);
   }
   hand_over_small(stretch, pass);
   // What the whole block had is gone, but for what waits.
-  ledger_.of(Holder::OutputGradients) = unit_ * width_;
+  ledger_.of(Holder::OutputGradients) = stream_;
   if (stays) free(Holder::Activations, kept_blocks_.made_again(stretch - 1));
   if (ways_.is_private) hold_joined(stretch, joined, pass);
-}
-
-// What a block keeps beside the inputs of its layers: those of norms, and what these have found.
-double BlockWalk::norm_inputs() const {
-  double bytes = kept_blocks_.whole() + (again_ ? unit_ * groups_.back().in : 0);
-  for (size_t i = 0; i < groups_.size(); ++i)
-    bytes -= unit_ * (groups_[i].in + (i % 2 == 0 ? groups_[i].out : 0));
-  return std::max(0.0, bytes);
 }
 
 // Layers that share a launch hold (a, g) until it; the others let go of them at once, unless they
@@ -63,10 +56,10 @@ bool BlockWalk::holds(const BlockGroup& group, Pass pass) const {
 // The product, and the gradients of its factors: beside these where another pass needs them, else
 // in their place and in that of the product's gradient (blocks/linear.cpp).
 void BlockWalk::make_product_again(size_t group, Pass pass) {
-  const double in = groups_[group].in, factors = groups_[group - 1].out;
-  if (pass != Pass::Norms) free(Holder::Activations, unit_ * factors);
-  add(Holder::Activations, unit_ * in);
-  add(Holder::OutputGradients, unit_ * std::max(0.0, factors - in));
+  const double in = sizes_[group].in, factors = sizes_[group - 1].out;
+  if (pass != Pass::Norms) free(Holder::Activations, factors);
+  add(Holder::Activations, in);
+  add(Holder::OutputGradients, std::max(0.0, factors - in));
 }
 
 void BlockWalk::form_gradients(size_t stretch, const BlockGroup& group, Pass pass) {
@@ -84,7 +77,7 @@ void BlockWalk::form_gradients(size_t stretch, const BlockGroup& group, Pass pas
 // Returns what an engine holds of them until the launch.
 double BlockWalk::let_go_of_operands(size_t index, Pass pass) {
   const BlockGroup& group = groups_[index];
-  const double a = unit_ * group.in, g = unit_ * group.out;
+  const double a = sizes_[index].in, g = sizes_[index].out;
   const bool goes = pass != Pass::Norms || is_made_again(index);
   if (!holds(group, pass)) {
     if (goes) free(Holder::Activations, a);
@@ -103,27 +96,27 @@ double BlockWalk::let_go_of_operands(size_t index, Pass pass) {
 // activation.
 void BlockWalk::reach_input(size_t index, Pass pass) {
   const BlockGroup& group = groups_[index];
+  const double input = sizes_[index].in;
   const bool stays = pass == Pass::Norms;
   if (group.behind_norm) {
     // The norm's backward makes the stream's gradient anew, and that of a branch before it.
-    add(Holder::OutputGradients, unit_ * width_ * (gated_ ? 2 : 1));
-    free(Holder::OutputGradients,
-         unit_ * group.in + (holds(group, pass) && !gated_ ? 0 : unit_ * width_));
-    if (!stays) free(Holder::Activations, norm_inputs() / 2);
+    add(Holder::OutputGradients, stream_ * (gated_ ? 2 : 1));
+    free(Holder::OutputGradients, input + (holds(group, pass) && !gated_ ? 0 : stream_));
+    if (!stays) free(Holder::Activations, kept_blocks_.norm_inputs() / 2);
     return;
   }
-  const double before = unit_ * groups_[index - 1].out;
+  const double before = sizes_[index - 1].out;
   if (index == 1 && attends(model_, groups_)) {
     const double extra = attention_working(model_, groups_, rows_, ways_.two_passes);
     add(Holder::OutputGradients, before + extra);
-    free(Holder::OutputGradients, extra + unit_ * group.in);
+    free(Holder::OutputGradients, extra + input);
   } else {
     // In place of what it is given, where kernels write.
     const double made = is_made_again(index) ? 0
-                        : model_.fused       ? std::max(0.0, before - unit_ * group.in)
+                        : model_.fused       ? std::max(0.0, before - input)
                                              : before;
     add(Holder::OutputGradients, made);
-    if (!model_.fused) free(Holder::OutputGradients, unit_ * group.in);
+    if (!model_.fused) free(Holder::OutputGradients, input);
   }
   if (!stays && !is_made_again(index)) free(Holder::Activations, before);
 }
@@ -138,7 +131,7 @@ void BlockWalk::hand_over_small(size_t stretch, Pass pass) {
       gradients_.form(stretch, bytes_.gradient(layer));
     } else if (pass == Pass::Only) {
       add(Holder::EngineKept, ways_.block[i].kept == Kept::Rows
-                                  ? ways_.block[i].rows_bytes
+                                  ? bytes_.rows(ways_.block[i])
                                   : bytes_.input(layer) + bytes_.output(layer));
     }
   }
@@ -170,7 +163,7 @@ void BlockWalk::launch(Pass pass) {
   if (pass == Pass::Sums) return sum_joined();
   for (const PendingLayer& own : pending_)
     if (own.way->kept == Kept::Rows && pass == Pass::Only)
-      add(Holder::EngineKept, own.way->rows_bytes);
+      add(Holder::EngineKept, bytes_.rows(*own.way));
   for (const PendingLayer& own : pending_) ledger_.touch(Holder::EngineTemporaries, own.working);
   for (const PendingLayer& own : pending_)
     if (own.way->kept != Kept::Inputs || pass == Pass::Norms) free(Holder::EngineKept, own.both);

@@ -37,7 +37,6 @@ class BlockWalk {
  private:
   void add(Holder holder, double bytes) { ledger_.add(holder, bytes); }
   void free(Holder holder, double bytes) { ledger_.free(holder, bytes); }
-  double norm_inputs() const;
   bool is_made_again(size_t group) const { return group + 1 == groups_.size() && again_; }
   bool holds(const BlockGroup& group, Pass pass) const;
   void make_product_again(size_t group, Pass pass);
@@ -55,11 +54,11 @@ class BlockWalk {
   StretchGradients& gradients_;
   MemoryLedger& ledger_;
   std::vector<BlockGroup> groups_;
-  double rows_;   ///< positions of all samples
-  double unit_;   ///< bytes of one number of each of them
-  double width_;  ///< of the stream between blocks
-  bool again_;    ///< makes_product_again
-  bool gated_;    ///< branches of blocks, by a layer of their condition
+  std::vector<GroupBytes> sizes_;  ///< of groups
+  double rows_;                    ///< positions of all samples
+  double stream_;                  ///< bytes of the stream between blocks
+  bool again_;                     ///< makes_product_again
+  bool gated_;                     ///< branches of blocks, by a layer of their condition
   std::vector<PendingLayer> pending_;
   size_t joined_stretch_ = 0;
   double joined_bytes_ = 0;

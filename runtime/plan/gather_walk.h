@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "runtime/plan/allocator_pieces.h"
 #include "runtime/plan/memory_ledger.h"
 #include "runtime/sharding/unit_order.h"
 
@@ -90,8 +91,9 @@ class GatherWalk {
     const PlannedUnit& u = units_[unit];
     const bool in_place = !u.offloads && u.in_compute_type;
     if (!parts_ || (in_place && (u.ranks == 1 || order_.keeps_whole()))) return 0;
-    return static_cast<double>((sharding_.keep_frozen ? u.whole_trained() : u.whole()) *
-                               u.compute_bytes);
+    const auto bytes = static_cast<double>((sharding_.keep_frozen ? u.whole_trained() : u.whole()) *
+                                           u.compute_bytes);
+    return model_.fused ? as_allocated(bytes) : bytes;
   }
   void gather(size_t unit) {
     if (gathered_[unit]) return;

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "runtime/plan/allocator_pieces.h"
+#include "runtime/plan/block_groups.h"
 #include "runtime/plan/engine_ways.h"
 #include "runtime/plan/partial_sums.h"
 #include "runtime/plan/planned_model.h"
@@ -19,16 +21,23 @@ class LayerBytes {
         number_(static_cast<double>(model.compute_bytes)),
         sum_(static_cast<double>(model.sum_bytes)) {}
 
+  /// A tensor of so many bytes, as the device's allocator has it.
+  double held(double bytes) const { return on_gpu_ ? as_allocated(bytes) : bytes; }
+  /// One with so many numbers of every position.
+  double stream(double width) const { return held(rows_ * number_ * width); }
+
   double input(const PlannedLayer& layer) const {
-    return positions_of(layer) * static_cast<double>(layer.in) * number_;
+    return held(positions_of(layer) * static_cast<double>(layer.in) * number_);
   }
   /// Of readers of one input, each has its share.
   double own_input(const PlannedLayer& layer) const {
     return input(layer) / static_cast<double>(layer.readers);
   }
   double output(const PlannedLayer& layer) const {
-    return positions_of(layer) * static_cast<double>(layer.out) * number_;
+    return held(positions_of(layer) * static_cast<double>(layer.out) * number_);
   }
+  /// Of kept gradients.
+  double rows(const LayerWay& way) const { return held(way.rows_bytes); }
   double gradient(const PlannedLayer& layer) const {
     return static_cast<double>((layer.trained ? layer.weight : 0) + layer.bias) * sum_;
   }
@@ -41,7 +50,7 @@ class LayerBytes {
   }
   /// `is_first`: of the first stretch, whose inputs are data.
   double released(const PlannedLayer& layer, const LayerWay& way, bool is_first) const {
-    if (way.kept == Kept::Rows) return way.rows_bytes;
+    if (way.kept == Kept::Rows) return rows(way);
     const bool has_input = layer.is_matrix && !is_first;
     return output(layer) + (has_input ? own_input(layer) : 0);
   }
@@ -62,29 +71,33 @@ struct PendingLayer {
   double working;  ///< LayerBytes::bias_working, of every sample
 };
 
+/// A block's groups of layers, with the bytes of their inputs and of all their outputs.
+struct GroupBytes {
+  GroupBytes(const PlannedModel& model, const BlockGroup& group, const LayerBytes& bytes)
+      : in(bytes.stream(group.in)) {
+    for (const size_t layer : group.layers)
+      out += bytes.stream(static_cast<double>(model.block[layer].out));
+  }
+  double in, out = 0;
+};
+
 /// What blocks keep for backward, as option checkpointing says.
 class KeptBlocks {
  public:
-  KeptBlocks(const models::ActivationBytes& bytes, double rows, const std::string& checkpointing,
-             int64_t every)
-      : bytes_(bytes),
-        rows_(rows),
-        recomputes_(checkpointing != "none"),
-        keeps_attention_(checkpointing == "keep_attention"),
-        every_(every) {}
+  KeptBlocks(const PlannedModel& model, const models::ActivationBytes& kept,
+             const LayerBytes& bytes, double rows, const std::string& checkpointing, int64_t every);
 
-  double whole() const { return rows_ * static_cast<double>(bytes_.block); }
+  double whole() const { return whole_; }
+  /// Beside the inputs and outputs of layers: inputs of norms, and what these have found.
+  double norm_inputs() const { return norm_inputs_; }
   /// Of a block that backward runs again: what is there only while it runs; else nothing.
   double made_again(size_t block) const {
-    if (!recomputes_ || static_cast<int64_t>(block) % every_ != 0) return 0;
-    const int64_t kept = bytes_.block_input + (keeps_attention_ ? bytes_.attention_output : 0);
-    return whole() - rows_ * static_cast<double>(kept);
+    return recomputes_ && static_cast<int64_t>(block) % every_ == 0 ? made_again_ : 0;
   }
 
  private:
-  const models::ActivationBytes& bytes_;
-  double rows_;
-  bool recomputes_, keeps_attention_;
+  double whole_ = 0, norm_inputs_ = 0, made_again_ = 0;
+  bool recomputes_;
   int64_t every_;
 };
 

@@ -41,7 +41,8 @@ class MicroBatchWalk {
         kept_(ways.two_passes ? model_.kept_twice : model_.kept),
         rows_(static_cast<double>(situation_.samples * model_.tokens)),
         bytes_(model_, situation_.samples),
-        kept_blocks_(kept_, rows_, situation_.checkpointing, situation_.checkpoint_every),
+        kept_blocks_(model_, kept_, bytes_, rows_, situation_.checkpointing,
+                     situation_.checkpoint_every),
         ledger_(step.ledger),
         gathers_(step.gathers),
         gradients_(step.gradients),
@@ -143,11 +144,11 @@ class MicroBatchWalk {
         if (pass == Pass::Norms && !layer.trained)
           add(Holder::OutputGradients, bytes_.output(layer));
       } else {
-        add(Holder::EngineKept, pass == Pass::Norms ? 0 : ways_.behind[i].rows_bytes);
+        add(Holder::EngineKept, pass == Pass::Norms ? 0 : bytes_.rows(ways_.behind[i]));
       }
     }
     free(Holder::OutputGradients, ledger_.of(Holder::OutputGradients));
-    add(Holder::OutputGradients, rows_ * stream_bytes());
+    add(Holder::OutputGradients, bytes_.stream(static_cast<double>(model_.options().hidden_dim)));
     if (pass != Pass::Norms) free(Holder::Activations, outside_);
   }
 
@@ -169,14 +170,10 @@ class MicroBatchWalk {
       return;
     }
     const bool waits = pass == Pass::Only ? way.kept == Kept::Rows : sums_.is_summed(layer);
-    const double bytes = pass == Pass::Only || waits ? way.rows_bytes : row;
+    const double bytes = pass == Pass::Only || waits ? bytes_.rows(way) : row;
     add(Holder::EngineKept, bytes);
     if (!waits) free(Holder::EngineKept, bytes);
     if (pass == Pass::Norms && waits) of_head_ = bytes;
-  }
-
-  double stream_bytes() const {
-    return static_cast<double>(model_.options().hidden_dim * model_.compute_bytes);
   }
 
   // (a, g) of a layer stay until the launch of its stretch; g of a head whose weight is the
@@ -207,9 +204,9 @@ class MicroBatchWalk {
         const bool rows = ways_.before[i].kept == Kept::Rows;
         if (rows && sums_.is_summed(layer)) {
           // And the sum with the head's, which takes their place.
-          ledger_.touch(Holder::EngineTemporaries, 2 * ways_.before[i].rows_bytes);
+          ledger_.touch(Holder::EngineTemporaries, 2 * bytes_.rows(ways_.before[i]));
         } else {
-          add(Holder::EngineKept, rows ? ways_.before[i].rows_bytes : bytes_.output(layer));
+          add(Holder::EngineKept, rows ? bytes_.rows(ways_.before[i]) : bytes_.output(layer));
         }
       }
     }

@@ -53,11 +53,12 @@ void SumWalk::all() {
       if (!layer.trained && layer.bias == 0) continue;
       if (i == 0 && way.kept == Kept::Rows && is_summed(layer)) continue;  // in the head's
       if (goes_to_update(way)) {
-        rows += way.rows_bytes;
+        rows += bytes_.rows(way);
         if (!gathers_.units_of(i).empty())
           gradients_.leave_rows(gathers_.units_of(i).front(), static_cast<double>(layer.weight));
       } else if (waits_for_reduction(way) && !gathers_.units_of(i).empty()) {
-        gradients_.keep_rows(gathers_.units_of(i).front(), way.rows_bytes, bytes_.gradient(layer));
+        gradients_.keep_rows(gathers_.units_of(i).front(), bytes_.rows(way),
+                             bytes_.gradient(layer));
       } else if (i == 0 || !layer.is_shared) {
         sums += bytes_.gradient(layer);
         released += bytes_.released(layer, way, i == 0);
@@ -83,7 +84,7 @@ double SumWalk::rows_for_update() const {
       const PlannedLayer& layer = here.layers[k];
       const bool of_head = i == 0 && is_summed(layer);
       if ((!layer.trained && layer.bias == 0) || of_head) continue;
-      if (goes_to_update(here.ways[k])) bytes += here.ways[k].rows_bytes;
+      if (goes_to_update(here.ways[k])) bytes += bytes_.rows(here.ways[k]);
     }
   }
   return bytes;

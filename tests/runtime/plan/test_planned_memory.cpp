@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/plan/allocator_pieces.h"
 #include "runtime/plan/gradient_walk.h"
 #include "runtime/plan/partial_sums.h"
 #include "tests/runtime/plan/test_machine.h"
@@ -99,6 +100,32 @@ TEST(PlannedMemory, RowsOfTheFirstUpdateAreNotTakenOnceMore) {
   EXPECT_EQ(peak(all), 0);
 }
 
+// A segment of 20 MiB holds three tensors of 6.5, whose last one has the rest; one of 12 MiB is for
+// 11.25 alone, and 1.5 of one of 14 are cut off.
+TEST(PlannedMemory, TensorsAreAsLargeAsTheAllocatorMakesThem) {
+  constexpr double kMiB = 1048576;
+  EXPECT_EQ(as_allocated(0.75 * kMiB), 0.75 * kMiB);
+  EXPECT_EQ(as_allocated(4.5 * kMiB), 4.5 * kMiB) << "2 of 20 MiB are cut off";
+  EXPECT_NEAR(as_allocated(6.5 * kMiB), 20 * kMiB / 3, 1);
+  EXPECT_EQ(as_allocated(11.25 * kMiB), 12 * kMiB);
+  EXPECT_EQ(as_allocated(12.5 * kMiB), 12.5 * kMiB);
+  EXPECT_EQ(as_allocated(81 * kMiB), 82 * kMiB);
+}
+
+// Of a GPU's tensors only: hidden_dim 1152 and 20 x 256 positions are 11.25 MiB.
+TEST(PlannedMemory, OfACpuHasNoPieces) {
+  Cluster gpu = one_gpu(), cpu = one_gpu();
+  cpu.machine.is_gpu = false;
+  const auto rest = [](const Cluster& cluster, int64_t samples) {
+    const Json options =
+        step_of("dit-xl/2", "bookkeeping", {{"task", "denoise"}, {"batch_size", samples}});
+    const auto& at_peak = step_predicted(options, cluster).memory.at_peak;
+    return at_peak[static_cast<size_t>(Holder::Rest)];
+  };
+  EXPECT_LT(rest(cpu, 2), 1e6);
+  EXPECT_GT(rest(gpu, 2), 20e6);
+}
+
 // What an H200's allocator gave to at::sum of bfloat16 [summed, outputs] over its rows.
 TEST(PlannedMemory, SumsOverPositionsAreFormedInParts) {
   constexpr double kMiB = 1048576;
@@ -192,8 +219,25 @@ TEST(PlannedMemory, IsWhatAGpuHasHeld) {
        256,
        {{"task", "denoise"}, {"checkpointing", "keep_attention"}, {"state_dtype", "bfloat16"}},
        8,
-       1.47,
-       0.025},
+       1.47},
+      // Tensors of 11.25 and 45 MiB, for which the allocator gives 12 and 46.
+      {"dit-xl/2",
+       "flash_bookkeeping",
+       20,
+       256,
+       {{"task", "denoise"}, {"checkpointing", "block"}, {"compile", "yes"}},
+       8,
+       6.324,
+       0.01},
+      {"dit-xl/2", "none", 20, 256, {{"task", "denoise"}}, 1, 13.568, 0.005},
+      {"dit-xl/2",
+       "bookkeeping",
+       41,
+       256,
+       {{"task", "denoise"}, {"sharding", "zero2"}},
+       4,
+       14.945,
+       0.01},
   };
   for (const Measured& point : points) {
     Json options = step_of(point.model, point.mode, point.more);
