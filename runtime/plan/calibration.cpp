@@ -104,6 +104,7 @@ class Calibration {
       measure_engines(type, rates, like);
     }
     measure_launches(profile);
+    profile.checked = checked_of_calibrated(profile.device);
     return profile;
   }
 

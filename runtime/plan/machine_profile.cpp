@@ -74,6 +74,8 @@ constexpr std::pair<const char*, double InStep::*> kInStep[] = {
     {"reduced", &InStep::reduced},
     {"first_steps", &InStep::first_steps}};
 
+constexpr double kAnyShare = 100;
+
 double positive(const Json& object, const char* key, const std::string& where) {
   const double value = number_or(object, key, -1);
   MS_CHECK(value > 0 && std::isfinite(value),
@@ -146,6 +148,46 @@ const DtypeRates& MachineProfile::rates(const std::string& dtype) const {
   return wide->second;
 }
 
+namespace {
+
+Checked checked_from_json(const Json& object, const std::string& where) {
+  Checked checked;
+  for (const auto& [share, low, high, points] : rows_of(object, "time", where))
+    checked.time.push_back({{low, high, points}, share});
+  std::ranges::sort(checked.time, {}, &Checked::OfTime::host_share);
+  const Json none = Json::object(), memory = object.value("memory", none);
+  checked.memory = {positive(memory, "low", where), positive(memory, "high", where),
+                    positive(memory, "points", where)};
+  return checked;
+}
+
+Json to_json(const Checked& checked) {
+  Json time = Json::array();
+  for (const Checked::OfTime& row : checked.time)
+    time.push_back({row.host_share, row.low, row.high, row.points});
+  const Spread& memory = checked.memory;
+  return {{"time", std::move(time)},
+          {"memory", {{"low", memory.low}, {"high", memory.high}, {"points", memory.points}}}};
+}
+
+}  // namespace
+
+Spread Checked::time_of(double host_share) const {
+  for (const OfTime& row : time)
+    if (host_share <= row.host_share) return row;
+  return {};
+}
+
+// From examples/results: plan_drawn_5 and plan_drawn_6 with their machines' calibrations, and
+// bench_gpu_small (scripts/bench/plan_check.lua --spread).
+Checked checked_of_calibrated(const std::string& device) {
+  if (device.find("H200") == std::string::npos) return {};
+  Checked checked;
+  checked.time = {{{0.947, 1.091, 163}, 0.6}, {{0.796, 1.277, 44}, kAnyShare}};
+  checked.memory = {0.989, 1.008, 191};
+  return checked;
+}
+
 MachineProfile profile_from_json(const Json& object, const std::string& where) {
   MS_CHECK(object.is_object() && object.contains("dtypes") && object["dtypes"].is_object(),
            "{}: expected a machine profile, got {}", where,
@@ -180,6 +222,8 @@ MachineProfile profile_from_json(const Json& object, const std::string& where) {
   if (const auto given = object.find("in_step"); given != object.end())
     for (const auto& [name, field] : kInStep)
       if (given->contains(name)) profile.in_step.*field = positive(*given, name, where);
+  if (object.contains("checked"))
+    profile.checked = checked_from_json(object["checked"], where + ": 'checked'");
   for (const Json& row : object.value("collectives", Json::array())) {
     MS_CHECK(row.is_object(), "{}: 'collectives': expected rows, got {}", where, one_line(row));
     profile.collectives.push_back({string_or(row, "operation", ""),
@@ -216,6 +260,7 @@ Json to_json(const MachineProfile& profile) {
   const InStep usual = profile.is_gpu ? InStep() : InStep::none();
   for (const auto& [name, field] : kInStep)
     if (profile.in_step.*field != usual.*field) object["in_step"][name] = profile.in_step.*field;
+  if (!profile.checked.time.empty()) object["checked"] = to_json(profile.checked);
   for (const CollectiveRate& rate : profile.collectives)
     object["collectives"].push_back(to_json(rate));
   return object;

@@ -100,6 +100,25 @@ struct InStep {
   }
 };
 
+/// How far measured points were from predictions: nine of ten were between `low` and `high` times
+/// what was predicted.
+struct Spread {
+  double low = 0, high = 0, points = 0;
+};
+
+/// What comparisons of a profile's predictions with measured steps have found; empty where there
+/// were none.
+struct Checked {
+  struct OfTime : Spread {
+    double host_share;  ///< of steps of which the host's launches take at most so much
+  };
+  std::vector<OfTime> time;  ///< by rising share
+  Spread memory;
+
+  /// Of the steps with the nearest larger share; nothing known: zeros.
+  Spread time_of(double host_share) const;
+};
+
 struct MachineProfile {
   std::string name;    ///< "h200"
   std::string device;  ///< "NVIDIA H200"
@@ -121,6 +140,7 @@ struct MachineProfile {
   std::map<std::string, DtypeRates> dtypes;  ///< "bfloat16", "float32"
   std::vector<CollectiveRate> collectives;   ///< where ranks were here; else links decide
   InStep in_step = InStep::none();
+  Checked checked;
 
   const DtypeRates& rates(const std::string& dtype) const;
 };
@@ -144,6 +164,9 @@ double fresh_seconds(const MachineProfile& machine, double bytes);
 MachineProfile profile_from_json(const Json& object, const std::string& where);
 Json to_json(const MachineProfile& profile);
 Json to_json(const CollectiveRate& rate);
+
+/// Of an H200's own calibration; of any other device nothing is known.
+Checked checked_of_calibrated(const std::string& device);
 
 /// Where this user's calibration lies: beside the tuning file (core/tuning.h), named by device.
 /// Empty where there is no such place.

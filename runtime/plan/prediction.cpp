@@ -195,6 +195,10 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   const double hole = hole_bytes(model, options, cluster, prediction.graph);
   prediction.fits = prediction.most_bytes * (1 + margin) + hole <= cluster.memory_limit();
 
+  prediction.time_spread =
+      cluster.machine.checked.time_of(prediction.time.host_ms / prediction.time.step_ms);
+  prediction.memory_spread = cluster.machine.checked.memory;
+
   if (shared == nullptr) prediction.ways = ways.last;
   const double samples = static_cast<double>(options.batch_size * options.grad_accum);
   const double seconds = prediction.time.step_ms / 1e3;
@@ -209,6 +213,16 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   return prediction;
 }
 
+namespace {
+
+Json range_json(const Spread& spread, double predicted) {
+  return {{"low", spread.low * predicted},
+          {"high", spread.high * predicted},
+          {"points", spread.points}};
+}
+
+}  // namespace
+
 Json to_json(const Prediction& prediction) {
   Json breakdown = Json::array();
   for (size_t i = 0; i < kHolders; ++i)
@@ -217,7 +231,13 @@ Json to_json(const Prediction& prediction) {
                            {"bytes", std::round(prediction.memory.at_peak[i])}});
   Json phases = Json::object();
   for (const auto& [name, ms] : prediction.time.phases_ms) phases[name] = ms;
+  Json likely = Json::object();
+  if (prediction.time_spread.points > 0) {
+    likely["step_ms"] = range_json(prediction.time_spread, prediction.time.step_ms);
+    likely["peak_memory_bytes"] = range_json(prediction.memory_spread, prediction.memory.peak);
+  }
   return {{"fits", prediction.fits},
+          {"likely", std::move(likely)},
           {"peak_memory_bytes", std::round(prediction.memory.peak)},
           {"peak_at_most_bytes", std::round(prediction.most_bytes)},
           {"peak_phase", prediction.memory.phase},

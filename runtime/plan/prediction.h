@@ -48,8 +48,9 @@ struct Prediction {
   EngineWays ways;     ///< of the last micro-batch; empty where costs are shared
   bool graph = false;  ///< steps are replayed as a CUDA graph
   bool two_passes = false;
-  bool fits = false;      ///< in the cluster's memory, with `most_bytes`
-  double most_bytes = 0;  ///< the peak, whatever engine auto or compile = auto choose
+  bool fits = false;                  ///< in the cluster's memory, with `most_bytes`
+  double most_bytes = 0;              ///< the peak, whatever engine auto or compile = auto choose
+  Spread time_spread, memory_spread;  ///< of steps like it that were measured; zeros: none were
   double tokens_per_s = 0, samples_per_s = 0;  ///< of all ranks
   double mfu_percent = 0;                      ///< of the fastest product that the profile has
 };

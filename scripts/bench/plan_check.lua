@@ -1,6 +1,6 @@
 --- Question: how far are predictions of memory and time from what was measured?
 -- Inputs: run folders of measured points (the committed ones by default). Outputs: a table of every point, medians and worst cases.
--- Run: moonshard run scripts/bench/plan_check.lua [FOLDER …] [--machine FILE] [--verbose] [--figure FILE.png]
+-- Run: moonshard run scripts/bench/plan_check.lua [FOLDER …] [--machine FILE] [--verbose] [--spread] [--figure FILE.png]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local lists = require "moonshard.lists"
@@ -14,6 +14,7 @@ local flags = {
   { name = "machine", kind = "text", doc = "machine profile (that of the H200)" },
   { name = "verbose", kind = "boolean", doc = "phases and owners of every point" },
   { name = "figure", kind = "text", value = "FILE.png", doc = "draw predicted against measured; the plot spec lies beside it" },
+  { name = "spread", kind = "boolean", doc = "how far nine of ten points were from their predictions, for 'checked' in a profile" },
   { name = "match", kind = "text", doc = "only points whose name has this text" },
 }
 local results = here .. "/../../examples/results/"
@@ -69,6 +70,18 @@ local function show_details(point, prediction)
   end
   table.sort(words)
   print("    ms predicted (measured): " .. table.concat(words, ", ") .. (", host %.1f"):format(prediction.host_ms))
+end
+
+--- Of measured over predicted, what 5 and 95 of a hundred points are below.
+local function spread_of(ratios)
+  local sorted = { unpack(ratios) }
+  table.sort(sorted)
+  local function at(share)
+    local place = 1 + share * (#sorted - 1)
+    local low = math.floor(place)
+    return sorted[low] + (place - low) * ((sorted[low + 1] or sorted[low]) - sorted[low])
+  end
+  return ("low %.3f, high %.3f, points %d"):format(at(0.05), at(0.95), #sorted)
 end
 
 local function median(list)
@@ -144,6 +157,9 @@ local rows, memory_errors, older_errors, time_errors = {}, {}, {}, {}
 local known_memory, known_time = {}, {}  -- errors where it is known whether there is a graph
 local device_time = {}                   -- of steps in which the device has more to do than the host
 local most_host = 0.7
+local ratios = { memory = {}, device = {}, host = {} }  -- measured over predicted; `device`: launches take at most spread_host
+local spread_host = 0.6
+local in_range, with_range = 0, 0
 for _, folder in ipairs(folders) do
   for _, point in ipairs(ms.load(folder).points) do
     local options, folder_name = point.options, folder:match "[^/]+$"
@@ -165,7 +181,17 @@ for _, folder in ipairs(folders) do
       table.insert(is_older and older_errors or memory_errors, memory)
       time_errors[#time_errors + 1] = time
       if prediction.host_ms <= most_host * prediction.step_ms then device_time[#device_time + 1] = time end
+      local ratio, likely = point.metrics.median_time_ms / prediction.step_ms, prediction.likely.step_ms
+      table.insert(prediction.host_ms <= spread_host * prediction.step_ms and ratios.device or ratios.host, ratio)
+      if likely then
+        with_range = with_range + 1
+        local is_in = point.metrics.median_time_ms >= likely.low and point.metrics.median_time_ms <= likely.high
+        in_range = in_range + (is_in and 1 or 0)
+      end
       local is_graph = point.result.time.phases_ms.graph ~= nil
+      if peak and not is_older and prediction.graph == is_graph then
+        table.insert(ratios.memory, peak / prediction.peak_memory_bytes)
+      end
       local known = prediction
       if prediction.graph ~= is_graph then
         known = as_it_was(options, is_graph)
@@ -188,6 +214,12 @@ summary("memory", memory_errors)
 summary("memory, measured with older code", older_errors)
 summary("time", time_errors)
 summary(("time, launches predicted to take at most %d %% of it"):format(100 * most_host), device_time)
+if with_range > 0 then print(("time: %d of %d points in the range that the plan gives for nine of ten"):format(in_range, with_range)) end
+if given.spread then
+  for _, kind in ipairs { "memory", "device", "host" } do
+    if #ratios[kind] > 0 then print(("spread of %s: %s"):format(kind, spread_of(ratios[kind]))) end
+  end
+end
 if #other_graph > 0 then
   summary("memory, told whether steps are a graph", known_memory)
   summary("time, told whether steps are a graph", known_time)

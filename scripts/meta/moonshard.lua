@@ -1439,12 +1439,12 @@ local Generation = {}
 
 ---What training needs on a cluster, modelled; made by ms.plan. Prints as tables.
 ---@class Plan
----@field plans table[] configurations that fit, fastest first: options, peak_memory_bytes, breakdown, step_ms, phases_ms, run, …
+---@field plans table[] configurations that fit, fastest first: options, peak_memory_bytes, breakdown, step_ms, phases_ms, likely (90 % ranges), run, …
 ---@field best table? the first of them
 ---@field too_large table[] the fastest that do not fit; why says what is missing and what would help
 ---@field front table[] time against memory: no other is faster and smaller
 ---@field tried integer configurations that were predicted
----@field machine table the machine's profile: name, device, source, measured
+---@field machine table the machine's profile: name, device, source, measured, checked
 ---@field assumptions string[] what times and links are taken from
 ---@field memory_bytes number that a rank may use
 ---@field ranks integer GPUs of all nodes

@@ -142,6 +142,9 @@ local function assumptions_of(machine, ranks, own)
       list[#list + 1] = "failures: give steps, tokens, or examples and epochs for their effect on a run"
     end
   end
+  if machine.measured and not machine.checked then
+    list[#list + 1] = "ranges: none; no measured step of such a device was compared with its prediction"
+  end
   if not machine.measured then list[#list + 1] = "the machine's rates are from data sheets: times may be off by a third" end
   return list
 end

@@ -77,13 +77,22 @@ function M.table_of(plan)
   return table.concat(lines, "\n")
 end
 
+--- " (90 % range 147 to 169 ms, by 190 measured steps)": how far steps like it were from their predictions; else nothing.
+local function range_text(row, key, format, unit)
+  local range = row.likely and row.likely[key]
+  if not range then return "" end
+  return (" (90 %% range " .. format .. " to " .. format .. " %s, by %d measured steps)"):format(range.low / unit.size, range.high / unit.size,
+    unit.name, range.points)
+end
+
 --- Every term of one plan.
 function M.explanation(plan, row)
-  local lines = { ("memory of a rank, modelled, at its peak in %s: %.2f of %.1f GiB"):format(row.peak_phase, row.peak_memory_bytes / GiB,
-    plan.memory_bytes / GiB) }
+  local lines = { ("memory of a rank, modelled, at its peak in %s: %.2f of %.1f GiB%s"):format(row.peak_phase, row.peak_memory_bytes / GiB,
+    plan.memory_bytes / GiB, range_text(row, "peak_memory_bytes", "%.2f", { size = GiB, name = "GiB" })) }
   for _, part in ipairs(row.breakdown) do lines[#lines + 1] = ("  %-20s %9.3f GiB"):format(part.owner, part.bytes / GiB) end
   if row.host_bytes > 0 then lines[#lines + 1] = ("  in host memory       %9.3f GiB"):format(row.host_bytes / GiB) end
-  lines[#lines + 1] = ("a step, modelled: %.2f ms%s"):format(row.step_ms, row.graph and ", replayed as a CUDA graph" or "")
+  lines[#lines + 1] = ("a step, modelled: %.2f ms%s%s"):format(row.step_ms, row.graph and ", replayed as a CUDA graph" or "",
+    range_text(row, "step_ms", "%.1f", { size = 1, name = "ms" }))
   local phases = lists.keys(row.phases_ms)
   table.sort(phases, function(a, b) return row.phases_ms[a] > row.phases_ms[b] end)
   for _, name in ipairs(phases) do lines[#lines + 1] = ("  %-20s %9.2f ms"):format(name, row.phases_ms[name]) end

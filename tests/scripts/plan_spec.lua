@@ -58,6 +58,25 @@ describe("ms.plan", function()
     assert.truthy(table.concat(plan.assumptions, "\n"):find "data sheets")
   end)
 
+  it("gives the range of measured steps where there were any, and says where not", function()
+    local shape = { model = "dit-l/8", task = "denoise", batch_size = 2, mode = "bookkeeping", search = false, compile = "no" }
+    local function on(gpu, more)
+      local all = { gpu = gpu }
+      for name, value in pairs(shape) do all[name] = value end
+      for name, value in pairs(more or {}) do all[name] = value end
+      return ms.plan(all)
+    end
+    local plan = on "h200"
+    local by_host, by_device = plan.best.likely.step_ms, on("h200", { batch_size = 16 }).best.likely.step_ms
+    assert.is_true(by_host.low < plan.best.step_ms and plan.best.step_ms < by_host.high)
+    assert.is_true(by_host.high / by_host.low > 1.5 and by_device.high / by_device.low < 1.2)
+    assert.truthy(plan:explain():find("a step, modelled: [%d.]+ ms %(90 %% range [%d.]+ to [%d.]+ ms, by %d+ measured steps%)"))
+    local unknown = on "h100"
+    assert.is_nil(unknown.best.likely.step_ms)
+    assert.is_nil(unknown:explain():find("range", 1, true))
+    assert.truthy(table.concat(on("cpu", { model = "llama3-tiny", task = "lm" }).assumptions, "\n"):find("ranges: none", 1, true))
+  end)
+
   it("writes a script that runs the plan", function()
     local plan = ms.plan { model = "llama3-tiny", mode = "bookkeeping", gpu = "cpu", batch_size = 2, seq_length = 16, search = false }
     local chunk = assert(loadstring(plan:script()))

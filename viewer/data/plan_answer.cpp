@@ -54,6 +54,10 @@ PlannedRow row_of(const Json& table) {
   PlannedRow row;
   row.peak_bytes = number_in(table, "peak_memory_bytes");
   row.step_ms = number_in(table, "step_ms");
+  if (const Json likely = table.value("likely", Json::object()); likely.contains("step_ms")) {
+    row.low_ms = number_in(likely.at("step_ms"), "low");
+    row.high_ms = number_in(likely.at("step_ms"), "high");
+  }
   row.tokens_per_s = number_in(table, "tokens_per_s");
   row.exposed_ms = number_in(table, "exposed_ms");
   row.fits = table.value("fits", true);

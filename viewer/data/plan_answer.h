@@ -32,6 +32,7 @@ std::vector<std::string> search_words(const PlanKnobs& knobs);
 struct PlannedRow {
   std::string words;  ///< what it sets: "zero3, batch 4 x 2, block checkpointing"
   double peak_bytes = 0, step_ms = 0, tokens_per_s = 0, exposed_ms = 0;
+  double low_ms = 0, high_ms = 0;  ///< 90 % range of steps like it that were measured; 0: none
   std::vector<std::pair<std::string, double>> owners;  ///< bytes
   std::vector<std::pair<std::string, double>> phases;  ///< ms
   bool fits = true;

@@ -129,9 +129,12 @@ PlotPanel front_panel(const PlannedRow& own, const std::vector<PlannedRow>& fron
 }
 
 std::string row_words(const PlannedRow& row, double limit_bytes) {
+  std::string time = format_time(row.step_ms * 1e3);
+  if (row.high_ms > 0)
+    time += fmt::format(" (90 % range {} to {})", format_time(row.low_ms * 1e3),
+                        format_time(row.high_ms * 1e3));
   return fmt::format("{}: {:.1f} of {:.0f} GiB, {}, {} tokens/s", row.words, row.peak_bytes / kGiB,
-                     limit_bytes / kGiB, format_time(row.step_ms * 1e3),
-                     format_number(std::round(row.tokens_per_s)));
+                     limit_bytes / kGiB, time, format_number(std::round(row.tokens_per_s)));
 }
 
 class PlanPanel final : public ChartPanel {

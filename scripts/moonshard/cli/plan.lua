@@ -110,6 +110,6 @@ return {
   about = "Predicts memory and time of training on a cluster, and finds the fastest configurations that fit. Nothing is run.\n"
     .. "All options of moonshard profile may be given: what is given stays, what is not is searched. Several values are tried.",
   flags = lists.extend(lists.merged(flags), arguments.option_flags(package.loaded["moonshard"].options())),
-  notes = "docs/plan.md explains the figures and how well they are known.",
+  notes = "docs/plan.md explains the figures, docs/plan_accuracy.md how far measured ones were from them.",
   run = run,
 }

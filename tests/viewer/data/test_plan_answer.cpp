@@ -40,12 +40,15 @@ TEST(PlanAnswer, HasOwnersPhasesAndTheFront) {
     "plans": [{"peak_memory_bytes": 400, "step_ms": 12, "tokens_per_s": 5, "fits": true,
                "options": {"parallel": "fsdp", "sharding": "zero3", "batch_size": 4, "grad_accum": 2,
                            "checkpointing": "block", "cpu_offload": true},
-               "breakdown": [{"owner": "parameters", "bytes": 300}], "phases_ms": {"forward": 4}}],
+               "breakdown": [{"owner": "parameters", "bytes": 300}], "phases_ms": {"forward": 4},
+               "likely": {"step_ms": {"low": 11, "high": 14, "points": 9}}}],
     "too_large": {}, "front": []})");
   ASSERT_EQ(answer.plans.size(), 1u);
   EXPECT_EQ(answer.plans[0].words, "zero3, batch 4 x 2, block checkpointing, offload");
   EXPECT_EQ(answer.plans[0].owners[0].first, "parameters");
   EXPECT_EQ(answer.plans[0].phases[0].second, 4);
+  EXPECT_EQ(answer.plans[0].low_ms, 11);
+  EXPECT_EQ(answer.plans[0].high_ms, 14);
   EXPECT_TRUE(answer.too_large.empty());
   EXPECT_EQ(answer.ranks, 8);
   EXPECT_THROW(plan_answer("{\"plans\": ["), IoError);
