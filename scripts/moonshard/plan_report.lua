@@ -81,8 +81,8 @@ end
 local function range_text(row, key, format, unit)
   local range = row.likely and row.likely[key]
   if not range then return "" end
-  return (" (90 %% range " .. format .. " to " .. format .. " %s, by %d measured steps)"):format(range.low / unit.size, range.high / unit.size,
-    unit.name, range.points)
+  local text = " (90 %% range " .. format .. " to " .. format .. " %s, by %d measured steps)"
+  return text:format(range.low / unit.size, range.high / unit.size, unit.name, range.points)
 end
 
 --- Every term of one plan.
