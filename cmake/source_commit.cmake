@@ -10,7 +10,8 @@ if(failed OR above)  # somebody else's repository around an archive says nothing
     set(commit unknown)
   endif()
 else()
-  execute_process(COMMAND git -C ${SOURCE} status --porcelain OUTPUT_VARIABLE changes ERROR_QUIET)
+  # Without locks: somebody may commit while a build runs.
+  execute_process(COMMAND git --no-optional-locks -C ${SOURCE} status --porcelain OUTPUT_VARIABLE changes ERROR_QUIET)
   if(changes)
     string(APPEND commit "+")
   endif()

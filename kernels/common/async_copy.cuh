@@ -6,12 +6,10 @@
 
 #include <cstdint>
 
+#include "kernels/common/shared_address.cuh"
+
 namespace moonshard::kernels {
 namespace {
-
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
 
 // Counts the lanes whose copies have arrived; its phases alternate.
 struct CopyBarrier {

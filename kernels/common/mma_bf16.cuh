@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "kernels/common/mma_layout.h"
+#include "kernels/common/shared_address.cuh"
 
 namespace moonshard::kernels::mma {
 
@@ -22,10 +23,6 @@ constexpr int kTerms = 32;  // of the sum that tensor cores add before float32 d
 /// A warp's piece of the block's tile. Values 0, 1 of a fragment lie in row lane / 4, columns
 /// 2 (lane % 4) and one more; values 2, 3 eight rows below.
 using WarpTile = float[kWarpRows / 16][kWarpColumns / 8][4];
-
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
 
 /// Starts copying 16 bytes to shared memory; zeros, without reading, unless `inside`.
 __device__ __forceinline__ void copy_unit(uint32_t to, const void* from, bool inside) {

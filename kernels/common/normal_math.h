@@ -1,6 +1,7 @@
 // Uniform words to Box-Muller's radius and angle, shared by the generators of noise. Logarithm,
 // sine and cosine are written out, in float32 and without branches: a compiler vectorises them, and
-// every device draws the same numbers up to the last bit or two. On the GPU quotient and root use
+// every device draws the same numbers up to the last bit or two (secret noise on a GPU has the
+// GPU's own logarithm: secure_noise/secure_noise_math.h). On the GPU quotient and root use
 // the approximate instructions: exact ones would be a third of all instructions, for an
 // insignificant last bit (2e-7 of a normal).
 #pragma once

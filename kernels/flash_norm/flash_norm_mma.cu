@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(mma::kThreads, 2)
                   thread);
   OperandReader a(p.a + sample * p.a_sample, p.a_row, p.i, place.column * mma::kBlockTile,
                   p.positions, thread);
-  const uint32_t shared = mma::shared_address(memory);
+  const uint32_t shared = shared_address(memory);
   const auto read = [&](uint32_t stage) {
     g.read(stage);
     a.read(stage + kTileBytes);

@@ -97,8 +97,8 @@ __device__ __forceinline__ void update_streamed(const Table<float>& table, const
   }
 }
 
-// Without shared memory: the ends of parts, addresses that allow no vectors, other inputs. Loads
-// are issued before noise is drawn, so that drawing overlaps with memory.
+// Without shared memory: the ends of parts, addresses that allow no vectors, other inputs. Other
+// warps' loads are under way while this one draws.
 template <class Value, UpdateKind kind, Inputs inputs, class Place, class Acc>
 __device__ __forceinline__ void update_tile(const Table<Acc>& table, const Part<Acc>& part,
                                             int64_t tile, int lane) {

@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(mma::kThreads, 1)
   const int slot = tile - group.first_tile - sample * group.tiles;
   const mma::TilePlace place = mma::triangle_tile(slot);
 
-  Stages stages(table, group, sample, place, mma::shared_address(memory));
+  Stages stages(table, group, sample, place, shared_address(memory));
   const uint32_t left = Layout::left(lane, mma::warp_row(warp));
   const uint32_t right = stages.columns() + Layout::right(lane, mma::warp_column(warp));
   mma::WarpTile a_gram, g_gram;

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,10 +25,14 @@ bool is_ready(int file, short what) {
   return ::poll(&polled, 1, 0) > 0;
 }
 
+bool is_socket(int file) {
+  struct stat status {};
+  return ::fstat(file, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
 // A closed socket must not raise SIGPIPE; the agent, whose output may be a pipe, ignores it.
-ssize_t write_what_fits(int file, const std::string& text) {
-  const ssize_t sent = ::send(file, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent >= 0 || errno != ENOTSOCK) return sent;
+ssize_t write_what_fits(int file, bool to_socket, std::string_view text) {
+  if (to_socket) return ::send(file, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (!is_ready(file, POLLOUT)) {
     errno = EAGAIN;
     return -1;
@@ -40,6 +45,7 @@ ssize_t write_what_fits(int file, const std::string& text) {
 HostChannel::HostChannel(Descriptor in, Descriptor out, bool waits_for_greeting)
     : in_(std::move(in)),
       out_(std::move(out)),
+      writes_to_socket_(is_socket(out_.number())),
       is_greeted_(!waits_for_greeting),
       last_heard_(std::chrono::steady_clock::now()),
       last_beat_(last_heard_) {}
@@ -58,13 +64,15 @@ void HostChannel::flush() {
     last_beat_ = now;
     send({"beat"});
   }
-  while (!out_text_.empty() && !is_over_) {
-    const ssize_t sent = write_what_fits(out_.number(), out_text_);
+  size_t taken = 0;
+  while (taken < out_text_.size() && !is_over_) {
+    const ssize_t sent = write_what_fits(out_.number(), writes_to_socket_,
+                                         std::string_view(out_text_).substr(taken));
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) return;
-    if (sent <= 0) return;  // closed: receive() sees it, after what was said before
-    out_text_.erase(0, static_cast<size_t>(sent));
+    if (sent <= 0) break;  // full; or closed: receive() sees it, after what was said before
+    taken += static_cast<size_t>(sent);
   }
+  out_text_.erase(0, taken);
 }
 
 bool HostChannel::skip_to_greeting() {

@@ -42,7 +42,7 @@ class HostChannel {
   bool skip_to_greeting();
 
   Descriptor in_, out_;
-  bool is_greeted_, is_over_ = false;
+  bool writes_to_socket_, is_greeted_, is_over_ = false;
   std::string in_text_, out_text_;
   Time last_heard_, last_beat_;
 };

@@ -161,15 +161,6 @@ Checked checked_from_json(const Json& object, const std::string& where) {
   return checked;
 }
 
-Json to_json(const Checked& checked) {
-  Json time = Json::array();
-  for (const Checked::OfTime& row : checked.time)
-    time.push_back({row.host_share, row.low, row.high, row.points});
-  const Spread& memory = checked.memory;
-  return {{"time", std::move(time)},
-          {"memory", {{"low", memory.low}, {"high", memory.high}, {"points", memory.points}}}};
-}
-
 }  // namespace
 
 Spread Checked::time_of(double host_share) const {
@@ -178,10 +169,10 @@ Spread Checked::time_of(double host_share) const {
   return {};
 }
 
-// From examples/results: plan_drawn_5 and plan_drawn_6 with their machines' calibrations, and
-// bench_gpu_small (scripts/bench/plan_check.lua --spread).
+// From examples/results: plan_drawn_5 and plan_drawn_6 with their machines' calibrations
+// (scripts/bench/plan_check.lua --spread). Other devices of the family have other limits of power.
 Checked checked_of_calibrated(const std::string& device) {
-  if (device.find("H200") == std::string::npos) return {};
+  if (device != "NVIDIA H200") return {};
   Checked checked;
   checked.time = {{{0.947, 1.091, 163}, 0.6}, {{0.796, 1.277, 44}, kAnyShare}};
   checked.memory = {0.989, 1.008, 191};
@@ -222,8 +213,10 @@ MachineProfile profile_from_json(const Json& object, const std::string& where) {
   if (const auto given = object.find("in_step"); given != object.end())
     for (const auto& [name, field] : kInStep)
       if (given->contains(name)) profile.in_step.*field = positive(*given, name, where);
-  if (object.contains("checked"))
-    profile.checked = checked_from_json(object["checked"], where + ": 'checked'");
+  profile.checked = object.contains("checked")
+                        ? checked_from_json(object["checked"], where + ": 'checked'")
+                    : profile.is_measured ? checked_of_calibrated(profile.device)
+                                          : Checked();
   for (const Json& row : object.value("collectives", Json::array())) {
     MS_CHECK(row.is_object(), "{}: 'collectives': expected rows, got {}", where, one_line(row));
     profile.collectives.push_back({string_or(row, "operation", ""),
@@ -260,7 +253,6 @@ Json to_json(const MachineProfile& profile) {
   const InStep usual = profile.is_gpu ? InStep() : InStep::none();
   for (const auto& [name, field] : kInStep)
     if (profile.in_step.*field != usual.*field) object["in_step"][name] = profile.in_step.*field;
-  if (!profile.checked.time.empty()) object["checked"] = to_json(profile.checked);
   for (const CollectiveRate& rate : profile.collectives)
     object["collectives"].push_back(to_json(rate));
   return object;

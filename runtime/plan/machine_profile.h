@@ -165,7 +165,8 @@ MachineProfile profile_from_json(const Json& object, const std::string& where);
 Json to_json(const MachineProfile& profile);
 Json to_json(const CollectiveRate& rate);
 
-/// Of an H200's own calibration; of any other device nothing is known.
+/// Of an H200's own calibration, whose file has none: the program learns more. Of any other device
+/// nothing is known.
 Checked checked_of_calibrated(const std::string& device);
 
 /// Where this user's calibration lies: beside the tuning file (core/tuning.h), named by device.

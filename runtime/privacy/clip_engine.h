@@ -44,6 +44,16 @@ struct MicroBatch {
   /// Other ranks, a later micro-batch or the host need the sums: no update takes kept rows as they
   /// are.
   bool needs_sums = false;
+  int64_t count = 1;  ///< micro-batches of the step
+  int rank = 0, ranks = 1;
+  bool takes_other_plan = false;  ///< as the first rank's engine has said before the step
+};
+
+/// What a step that was not replayed has shown.
+struct ObservedStep {
+  double ms = 0;
+  int64_t tokens = 0;   ///< of all ranks
+  int64_t dropped = 0;  ///< samples that contribute nothing, which saves time
 };
 
 /// Applied to squared norms [B] before they become factors.
@@ -62,10 +72,12 @@ class ClipEngine : public models::GradientConsumer {
   virtual ClipReport clip(profile::PhaseTimer& timer) = 0;
   /// After the second backward pass.
   virtual void end_second_pass() {}
-  /// Whether the next steps compare plans of the engine: they differ, and none is captured.
+  /// Whether the next steps compare plans of the engine: they differ, and none is captured. Ranks
+  /// wait for each other, so that they must try alike: the first one does, and tells the others
+  /// before each step which plan it takes.
   virtual bool tries_plans() const { return false; }
-  /// A step that was not replayed has ended, with so many tokens of all ranks.
-  virtual void observe_step(double /*ms*/, int64_t /*tokens*/) {}
+  virtual bool takes_other_plan() const { return false; }
+  virtual void observe_step(const ObservedStep&) {}
   /// For measuring the cost of a reduction of norms over ranks. It mixes samples of different
   /// ranks: such training is not private.
   virtual void reduce_norms_by(NormReduction) {}

@@ -13,23 +13,24 @@ constexpr const char* kOther = "one rule for all layers";
 
 }  // namespace
 
-void PlanTrial::open(const std::string& where, const std::string& shapes) {
+void PlanTrial::open(const std::string& where, const std::string& plans) {
   if (was_opened_) return;
   was_opened_ = true;
   where_ = where;
-  key_ = "steps of auto " + shapes;
+  key_ = "steps of auto " + plans;
   const std::string known = tuned(where_, key_, [] { return TunedChoice{}; }).choice;
   is_open_ = known.empty();
   other_won_ = known == kOther;
 }
 
-void PlanTrial::observe(double ms, int64_t tokens) {
+void PlanTrial::observe(const ObservedStep& step) {
   if (!is_open_) return;
-  if (steps_ > 0 && tokens != tokens_) {
+  if (step.dropped > 0 || (steps_ > 0 && step.tokens != tokens_)) {
     is_open_ = false;
     return;
   }
-  tokens_ = tokens;
+  const double ms = step.ms;
+  tokens_ = step.tokens;
   const bool is_other = takes_other();
   if (++steps_ <= 2) return;
   if (!is_other) {

@@ -157,11 +157,11 @@ std::string UnitShape::text() const {
                      fmt::join(out, ","));
 }
 
-std::string text_of(const std::vector<UnitShape>& units) {
+std::string text_of(const std::vector<UnitShape>& units, const std::vector<std::string>& plans) {
   if (units.empty()) return "";
   std::map<std::string, int> counts;
-  for (const UnitShape& unit : units)
-    ++counts[fmt::format("{} to {}", unit.in, fmt::join(unit.out, ","))];
+  for (size_t i = 0; i < units.size(); ++i)
+    ++counts[fmt::format("{} to {} {}", units[i].in, fmt::join(units[i].out, ","), plans[i])];
   std::string text = fmt::format("{}: B {} T {}", kKernels, units[0].samples, units[0].positions);
   for (const auto& [layers, count] : counts) text += fmt::format("; {} x {}", count, layers);
   return text;

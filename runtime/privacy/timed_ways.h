@@ -20,8 +20,9 @@ struct UnitShape {
   std::string text() const;
 };
 
-/// Of all of a model's, at the size of the first, with how many there are of each.
-std::string text_of(const std::vector<UnitShape>& units);
+/// Of all of a model's, at the size of the first, with how many there are of each kind: of a shape
+/// and what `plans` says of it.
+std::string text_of(const std::vector<UnitShape>& units, const std::vector<std::string>& plans);
 
 /// Milliseconds; the update is that of their weights, with noise.
 struct WayTimes {

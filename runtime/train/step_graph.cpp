@@ -141,11 +141,21 @@ void StepGraph::say(const std::string& what) {
 }
 
 void StepGraph::observe(const Observed& step) {
-  if (tries_ && step.replayed) time_replay(step.ms);
-  if (!waits_ || ++observed_steps_ == 1) return;
+  if (waits_) {
+    decide(step);
+  } else if (tries_) {
+    time_replay(step);
+  }
+}
+
+void StepGraph::decide(const Observed& step) {
+  if (++observed_steps_ == 1) return;
+  if (step.tokens != eager_tokens_) eager_ms_ = std::numeric_limits<double>::infinity();
+  eager_tokens_ = step.tokens;
   eager_ms_ = std::min(eager_ms_, step.ms);
-  if (step.has_room && step.host_share >= kHostTried) ++tried_steps_;
-  if (is_worth_it(step.host_share, step.has_room)) ++bound_steps_;
+  const Verdict verdict = StepGraph::verdict(step.host_share, step.has_room);
+  if (verdict != Verdict::No) ++tried_steps_;
+  if (verdict == Verdict::Yes) ++bound_steps_;
   const int64_t others = observed_steps_ - 1 - bound_steps_;
   if (bound_steps_ < kDecidingSteps && others < kDecidingSteps) return;
   waits_ = false;
@@ -161,16 +171,23 @@ void StepGraph::observe(const Observed& step) {
 }
 
 // The first replay comes with its capture.
-void StepGraph::time_replay(double ms) {
-  if (timed_replays_++ == 0) return;
-  replay_ms_ = std::min(replay_ms_, ms);
-  if (timed_replays_ <= kTimedReplays) return;
+void StepGraph::time_replay(const Observed& step) {
+  const bool is_over = ++steps_of_trial_ >= kMostStepsOfATrial;
+  if (!step.replayed || timed_replays_++ == 0) {
+    if (is_over) end_trial(false);
+    return;
+  }
+  if (step.tokens != eager_tokens_) return end_trial(false);
+  replay_ms_ = std::min(replay_ms_, step.ms);
+  if (timed_replays_ > kTimedReplays) end_trial(is_faster(replay_ms_, eager_ms_));
+}
+
+void StepGraph::end_trial(bool is_won) {
   tries_ = false;
-  if (replay_ms_ <= kFaster * eager_ms_) {
+  if (is_won) {
     say(
         fmt::format("a step takes {:.1f} ms as a CUDA graph, {:.1f} without: steps of equal shapes "
-                    "are replayed "
-                    "from now on (compile = no avoids it)",
+                    "are replayed from now on (compile = no avoids it)",
                     replay_ms_, eager_ms_));
     return;
   }

@@ -43,10 +43,18 @@ class StepGraph {
   /// replays.
   static constexpr int64_t kMostEagerSteps = 2 * kDecidingSteps;
   static constexpr int64_t kStepsOfATrial = 1 + kTimedReplays;
-  /// Whether steps become graphs, where nothing stands in the way. A plan asks the same
-  /// (runtime/plan). `times`: of a replay over that of an eager step, where one was tried.
-  static bool is_worth_it(double host_share, bool has_room, double times = 1) {
-    return has_room && (host_share >= kHostBound || (host_share >= kHostTried && times <= kFaster));
+  /// Where no step is captured for so long, as shapes keep changing or somebody looks into every
+  /// step, there is nothing to time.
+  static constexpr int64_t kMostStepsOfATrial = 16;
+  enum class Verdict { No, Try, Yes };
+  /// Whether steps become graphs, where nothing stands in the way, or a trial decides. A plan asks
+  /// the same (runtime/plan).
+  static Verdict verdict(double host_share, bool has_room) {
+    if (!has_room || host_share < kHostTried) return Verdict::No;
+    return host_share < kHostBound ? Verdict::Try : Verdict::Yes;
+  }
+  static bool is_faster(double replay_ms, double eager_ms) {
+    return replay_ms <= kFaster * eager_ms;
   }
   /// A graph holds a step's temporaries, and all its gradients, beside those of steps without one.
   /// Bytes: at a step's peak, between steps, of all gradients, and of the device (0: not known).
@@ -82,12 +90,15 @@ class StepGraph {
     double host_share = 0;  ///< of an eager step's time (PhaseTimer::host_share)
     bool has_room = false;  ///< for a graph's memory beside the step's own
     double ms = 0;
+    int64_t tokens = 0;  ///< steps of different sizes cannot be compared
     bool replayed = false;
   };
   /// What a step has shown. The first one, which also makes one-time choices, does not count; of
   /// the next three, two decide: a stall of one of them is no reason for a graph, and a hurried one
   /// none against it.
   void observe(const Observed& step);
+  /// Why no step can be captured, or "".
+  const std::string& obstacle() const { return obstacle_; }
   /// Whether observe() has anything to decide.
   bool awaits_decision() const { return waits_ || tries_; }
   /// How the step on these micro-batches, as they were drawn, could run; it may run in a lesser
@@ -119,15 +130,19 @@ class StepGraph {
   struct Captured;
 
   void say(const std::string& what);
-  void time_replay(double ms);
+  void decide(const Observed& step);
+  void time_replay(const Observed& step);
+  void end_trial(bool is_won);
 
   c10::Device device_;
   std::string obstacle_;
   bool by_itself_, waits_;  ///< the latter for observe()'s decision
   bool is_needed_ = true;
-  bool tries_ = false;  ///< replays are timed
-  int64_t observed_steps_ = 0, bound_steps_ = 0, tried_steps_ = 0, timed_replays_ = 0;
+  bool tries_ = false;                                              ///< replays are timed
+  int64_t observed_steps_ = 0, bound_steps_ = 0, tried_steps_ = 0;  ///< until it is decided
+  int64_t steps_of_trial_ = 0, timed_replays_ = 0;
   double eager_ms_, replay_ms_;  ///< the shortest of those that count
+  int64_t eager_tokens_ = 0;     ///< of each of the former
   std::vector<std::string> said_;
   Key shapes_, places_;  ///< of the last eager steps
   int64_t equal_steps_ = 0, captures_ = 0;

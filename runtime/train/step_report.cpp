@@ -23,7 +23,8 @@ RankStatistics::RankStatistics(comm::World& world, c10::Device device)
 void RankStatistics::start_counts(const OwnCounts& counts) {
   const at::Tensor own =
       at::tensor({counts.samples, counts.tokens, counts.most_samples, counts.most_tokens_per_sample,
-                  counts.step, trainer_, counts.way},
+                  counts.step, trainer_, counts.way, int64_t{counts.awaits_decision},
+                  int64_t{counts.takes_other_plan}},
                  at::kLong);
   counts_row_ = alone() ? own : at::empty({own.numel() * size_}, at::kLong);
   if (!alone()) counts_under_way_ = host_->all_gather(counts_row_, own, "sample counts");
@@ -44,6 +45,8 @@ const RankCounts& RankStatistics::counts() {
     counts.most_samples = std::max(counts.most_samples, numbers[2]);
     counts.most_tokens_per_sample = std::max(counts.most_tokens_per_sample, numbers[3]);
     counts.way = rank == 0 ? numbers[6] : std::min(counts.way, numbers[6]);
+    counts.awaits_decision = counts.awaits_decision || numbers[7] != 0;
+    if (rank == 0) counts.takes_other_plan = numbers[8] != 0;
     if (numbers[4] == first[4] && numbers[5] == first[5]) continue;
     throw comm::CommError(fmt::format(
         "trainer: expected all ranks in the same step, got rank 0 in step {} of its trainer {} and "

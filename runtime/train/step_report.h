@@ -58,7 +58,9 @@ struct OwnCounts {
   int64_t samples = 0, tokens = 0;
   int64_t most_samples = 0, most_tokens_per_sample = 0;  ///< of its micro-batches
   int64_t step = 0;                                      ///< that it is in
-  int64_t way = 0;  ///< how it could run, as a graph or not (StepGraph::Way)
+  int64_t way = 0;                ///< how it could run, as a graph or not (StepGraph::Way)
+  bool awaits_decision = false;   ///< about graphs: figures of the step are wanted behind it
+  bool takes_other_plan = false;  ///< by this rank's trial (ClipEngine)
 };
 
 struct RankCounts {
@@ -66,6 +68,8 @@ struct RankCounts {
   int64_t all_samples = 0, all_tokens = 0;
   int64_t most_samples = 0, most_tokens_per_sample = 0;  ///< of any rank's micro-batches
   int64_t way = 0;                 ///< the least of all ranks': what each of them can do
+  bool awaits_decision = false;    ///< any rank
+  bool takes_other_plan = false;   ///< the first rank, for all
   int64_t before(int rank) const;  ///< samples of the ranks before this one
 };
 

@@ -245,6 +245,8 @@ void Trainer::tell_counts(const std::vector<Batch>& micro_batches, profile::Phas
     own.most_tokens_per_sample = std::max(own.most_tokens_per_sample, tokens_per_sample);
   }
   own.way = possible_way(micro_batches);
+  own.awaits_decision = graph_ != nullptr && graph_->awaits_decision();
+  own.takes_other_plan = engine_->takes_other_plan();
   if (parts_.world->size() > 1) timer.begin("reduce");
   statistics_.start_counts(own);
   if (parts_.world->size() > 1) statistics_.counts();  // waits
@@ -291,12 +293,13 @@ void Trainer::finish_step(profile::PhaseTimer& timer, StepProgress& progress) {
   report_own(progress);
   report.traffic = progress.replayed ? progress.replayed_traffic : parallel_->traffic();
   report.memory = profile::read_memory(device_);
-  if (!progress.replayed) engine_->observe_step(report.time_ms, report.tokens);
-  observe_for_graph(timer.host_share(), progress);
   if (progress.replayed) {
     report.memory.max_allocated_bytes = std::max(
         report.memory.max_allocated_bytes, report.memory.allocated_bytes + graph_->working_bytes());
+  } else {
+    engine_->observe_step({report.time_ms, report.tokens, report.dropped});
   }
+  observe_for_graph(timer.host_share(), progress);  // may drop the graph
 }
 
 // Every rank computes the same norm, and comes to the same verdict.

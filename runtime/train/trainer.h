@@ -152,8 +152,9 @@ class Trainer {
   /// One of `count` micro-batches, between what the wrapper does before and after it.
   void pass_micro_batch(const Batch& batch, size_t index, size_t count, profile::PhaseTimer& timer,
                         StepProgress& progress);
-  void run_micro_batch(const Batch& batch, int64_t index, profile::PhaseTimer& timer,
-                       StepProgress& progress);
+  privacy::MicroBatch engine_view(const Batch& batch, size_t index, size_t count);
+  void run_micro_batch(const Batch& batch, const privacy::MicroBatch& micro,
+                       profile::PhaseTimer& timer, StepProgress& progress);
   void finish_step(profile::PhaseTimer& timer, StepProgress& progress);
   void show_gradients(profile::PhaseTimer& timer, StepProgress& progress);
   void clip_globally(StepProgress& progress);

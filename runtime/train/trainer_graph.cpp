@@ -39,15 +39,18 @@ bool Trainer::has_room_for_graph(const profile::MemoryReading& memory) const {
   return StepGraph::has_room(memory.max_allocated_bytes, memory.allocated_bytes, gradients, all);
 }
 
-// All ranks see the same: the slowest host's share and step, and the fullest device.
+// All ranks see the same: the slowest host's share and step, and the fullest device, or whatever
+// stands in the way of one of them. So all come to the same decisions; that one of them still waits
+// for one the counts have told.
 void Trainer::observe_for_graph(double host_share, const StepProgress& progress) {
-  if (graph_ == nullptr || !graph_->awaits_decision()) return;
+  if (graph_ == nullptr || !statistics_.counts().awaits_decision) return;
   const StepReport& report = progress.report;
-  const at::Tensor all = statistics_.of_all(at::tensor(
-      {host_share, has_room_for_graph(report.memory) ? 1.0 : 0.0, report.time_ms}, at::kDouble));
+  const bool can_be = graph_->obstacle().empty() && has_room_for_graph(report.memory);
+  const at::Tensor all =
+      statistics_.of_all(at::tensor({host_share, can_be ? 1.0 : 0.0, report.time_ms}, at::kDouble));
   const auto of_all = [&](int64_t which) { return all.select(1, which); };
   graph_->observe({of_all(0).max().item<double>(), of_all(1).min().item<double>() > 0,
-                   of_all(2).max().item<double>(), progress.replayed});
+                   of_all(2).max().item<double>(), report.tokens, progress.replayed});
 }
 
 // The micro-batches of this step, from forward to clipped sums. False when they are still to be

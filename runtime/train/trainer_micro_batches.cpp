@@ -36,7 +36,7 @@ void Trainer::pass_micro_batch(const Batch& batch, size_t index, size_t count,
                                profile::PhaseTimer& timer, StepProgress& progress) {
   progress.is_last = index + 1 == count;
   parallel_->begin_micro_batch(progress.is_last);
-  run_micro_batch(batch, static_cast<int64_t>(index), timer, progress);
+  run_micro_batch(batch, engine_view(batch, index, count), timer, progress);
   parallel_->end_micro_batch();
   if (progress.is_last) return;
   // A later one brings rows of its own.
@@ -52,13 +52,27 @@ void Trainer::update_early(profile::PhaseTimer& timer, StepProgress& progress) {
   });
 }
 
-void Trainer::run_micro_batch(const Batch& batch, int64_t index, profile::PhaseTimer& timer,
-                              StepProgress& progress) {
-  engine_->begin(
-      *parts_.model,
-      {batch.size(), parts_.model->count_tokens(batch) / batch.size(), index, record_layers_,
-       statistics_.counts().most_samples, statistics_.counts().most_tokens_per_sample,
-       batch.counted, parts_.world->size() > 1 || !progress.is_last || parallel_->works_beside()});
+privacy::MicroBatch Trainer::engine_view(const Batch& batch, size_t index, size_t count) {
+  const RankCounts& counts = statistics_.counts();
+  privacy::MicroBatch micro;
+  micro.samples = batch.size();
+  micro.tokens_per_sample = model().count_tokens(batch) / batch.size();
+  micro.index = static_cast<int64_t>(index);
+  micro.count = static_cast<int64_t>(count);
+  micro.record_layers = record_layers_;
+  micro.most_samples = counts.most_samples;
+  micro.most_tokens_per_sample = counts.most_tokens_per_sample;
+  micro.counted = batch.counted;
+  micro.rank = parts_.world->rank();
+  micro.ranks = parts_.world->size();
+  micro.needs_sums = micro.ranks > 1 || index + 1 < count || parallel_->works_beside();
+  micro.takes_other_plan = counts.takes_other_plan;
+  return micro;
+}
+
+void Trainer::run_micro_batch(const Batch& batch, const privacy::MicroBatch& micro,
+                              profile::PhaseTimer& timer, StepProgress& progress) {
+  engine_->begin(*parts_.model, micro);
   // Factors come from the first pass, sums from the second: output gradients must be the same to
   // the last bit, and a GPU's attention has kernels whose backward sums in no fixed order.
   const DeterminismGuard same_twice(device_.is_cuda() && engine_->is_private() &&

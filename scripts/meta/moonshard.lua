@@ -1439,7 +1439,7 @@ local Generation = {}
 
 ---What training needs on a cluster, modelled; made by ms.plan. Prints as tables.
 ---@class Plan
----@field plans table[] configurations that fit, fastest first: options, peak_memory_bytes, breakdown, step_ms, phases_ms, likely (90 % ranges), run, …
+---@field plans table[] what fits, fastest first: options, peak_memory_bytes, breakdown, step_ms, phases_ms, likely (90 %), run, …
 ---@field best table? the first of them
 ---@field too_large table[] the fastest that do not fit; why says what is missing and what would help
 ---@field front table[] time against memory: no other is faster and smaller

@@ -125,7 +125,7 @@ local function run_of(plan, row)
 end
 
 --- The assumptions that no measurement of this machine stands behind.
-local function assumptions_of(machine, ranks, own)
+local function assumptions_of(machine, ranks, own, row)
   local list = { ("times: %s, %s"):format(machine.device, machine.source) }
   if ranks > 1 then list[#list + 1] = "links: published rates of comm/links.h, not measured here" end
   if own.slow_ranks or own.jitter then
@@ -142,8 +142,9 @@ local function assumptions_of(machine, ranks, own)
       list[#list + 1] = "failures: give steps, tokens, or examples and epochs for their effect on a run"
     end
   end
-  if machine.measured and not machine.checked then
-    list[#list + 1] = "ranges: none; no measured step of such a device was compared with its prediction"
+  if machine.measured and not (row and row.likely.step_ms) then
+    local text = "ranges: none; no measured step of such a %s was compared with its prediction"
+    list[#list + 1] = text:format(ranks > 1 and "cluster" or "device")
   end
   if not machine.measured then list[#list + 1] = "the machine's rates are from data sheets: times may be off by a third" end
   return list
@@ -198,8 +199,8 @@ function M.plan(options)
     local text = tostring(message):gsub("^plan%.%w+: ", ""):gsub("^plan: ", "ms.plan: "):gsub("^experiment: ", "ms.plan: ")
     blame("%s", text)
   end
-  plan.assumptions = assumptions_of(machine, plan.ranks, own)
   plan.best = plan.plans[1]
+  plan.assumptions = assumptions_of(machine, plan.ranks, own, plan.best or plan.too_large[1])
   for _, row in ipairs(plan.plans) do row.run = run_of(plan, row) end
   if plan.best and plan.best.run.in_time == false then
     plan.too_slow = ("the fastest plan takes %.1f h, more than the %.1f h that were given"):format(plan.best.run.hours, own.wall_time_h)

@@ -74,7 +74,18 @@ describe("ms.plan", function()
     local unknown = on "h100"
     assert.is_nil(unknown.best.likely.step_ms)
     assert.is_nil(unknown:explain():find("range", 1, true))
-    assert.truthy(table.concat(on("cpu", { model = "llama3-tiny", task = "lm" }).assumptions, "\n"):find("ranges: none", 1, true))
+    local function says_none(modelled) return table.concat(modelled.assumptions, "\n"):find("ranges: none; [%a ]+ (%a+) was") ~= nil end
+    assert.is_true(says_none(on("cpu", { model = "llama3-tiny", task = "lm" })))
+    -- One device was measured, with other ranks that were modelled: no network, no ranks that differ.
+    local ranks = { batch_size = 2, parallel = "fsdp", gpus = 8 }
+    assert.is_false(says_none(on("h200", ranks)))
+    for name, value in pairs { nodes = 2, jitter = 0.1, slow_ranks = 1 } do
+      local other = { [name] = value }
+      for option, given in pairs(ranks) do other[option] = given end
+      local unlike = on("h200", other)
+      assert.is_nil(unlike.best.likely.step_ms, name)
+      assert.is_true(says_none(unlike), name)
+    end
   end)
 
   it("writes a script that runs the plan", function()

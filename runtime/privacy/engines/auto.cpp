@@ -7,6 +7,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "kernels/common/choice.h"
 #include "runtime/privacy/engines/engines.h"
@@ -27,7 +30,8 @@ class AutoEngine : public NormEngine {
       : NormEngine(std::move(clipping)), options_(options) {}
   const char* name() const override { return "auto"; }
   bool tries_plans() const override { return trial_.is_open(); }
-  void observe_step(double ms, int64_t tokens) override { trial_.observe(ms, tokens); }
+  bool takes_other_plan() const override { return trial_.takes_other(); }
+  void observe_step(const ObservedStep& step) override { trial_.observe(step); }
 
  protected:
   Keep plan_keep(const models::Model& model, const MicroBatch& micro) override {
@@ -107,18 +111,39 @@ class AutoEngine : public NormEngine {
   };
   using Units = std::map<uint32_t, Unit>;  // by the first layer that reads the input
 
+  // Tried, or found before, for batches of the first one's size. With per_layer clipping nothing
+  // waits for factors: all plans are one.
   void try_other_plan(const Units& units, const std::vector<WaysOfReaders*>& ways,
                       const MicroBatch& micro, const at::Tensor& anchor) {
+    if (options_.clipping == "per_layer") return;
     const auto other = other_plan(ways);
     if (!other) return;
-    if (!trial_.was_opened()) {
-      std::vector<UnitShape> shapes;
-      for (const auto& [first, unit] : units) shapes.push_back(unit.shape);
-      trial_.open(profile::machine_of(anchor.device()),
-                  text_of(shapes) + (micro.needs_sums ? "; summed" : ""));
-    }
-    if (!trial_.takes_other()) return;
+    const UnitShape& shape = units.begin()->second.shape;
+    const std::pair size(shape.samples, shape.positions);
+    if (!tried_size_) tried_size_ = size;
+    if (*tried_size_ != size) return;
+    if (micro.rank == 0 && !trial_.was_opened())
+      trial_.open(profile::machine_of(anchor.device()), text_of_plans(units, *other, micro));
+    if (!(micro.ranks > 1 ? micro.takes_other_plan : trial_.takes_other())) return;
     for (size_t i = 0; i < ways.size(); ++i) ways[i]->keeps_rows = (*other)[i];
+  }
+
+  // All that steps under one plan and the other depend on.
+  static std::string text_of_plans(const Units& units, const std::vector<bool>& other,
+                                   const MicroBatch& micro) {
+    std::vector<UnitShape> shapes;
+    std::vector<std::string> plans;
+    for (const auto& [first, unit] : units) {
+      const bool own = unit.ways.keeps_rows;
+      plans.push_back(own ? "rows" : "inputs");
+      if (own != other[shapes.size()]) plans.back() += own ? " or inputs" : " or rows";
+      shapes.push_back(unit.shape);
+    }
+    std::string text = text_of(shapes, plans);
+    if (micro.needs_sums) text += "; summed";
+    if (micro.count > 1) text += fmt::format("; {} micro-batches", micro.count);
+    if (micro.ranks > 1) text += fmt::format("; {} ranks", micro.ranks);
+    return text;
   }
 
   // Batches of other sizes take the times of the first, by their share: Poisson sampling draws a
@@ -235,7 +260,8 @@ class AutoEngine : public NormEngine {
   std::map<uint32_t, bool> ghost_is_faster_;     ///< by layer index, where it was timed
   std::vector<bool> keeps_rows_;                 ///< by layer index
   bool second_pass_ = false;
-  PlanTrial trial_;
+  PlanTrial trial_;  ///< the first rank's alone is ever opened
+  std::optional<std::pair<int64_t, int64_t>> tried_size_;  ///< samples and positions
 };
 
 }  // namespace

@@ -168,7 +168,7 @@ return {
     methods = {} },
   { name = "Plan", text = "What training needs on a cluster, modelled; made by ms.plan. Prints as tables.", module = "moonshard.plan",
     fields = {
-      { "plans", "table[]", "configurations that fit, fastest first: options, peak_memory_bytes, breakdown, step_ms, phases_ms, likely (90 % ranges), …" },
+      { "plans", "table[]", "what fits, fastest first: options, peak_memory_bytes, breakdown, step_ms, phases_ms, likely (90 %), run, …" },
       { "best", "table?", "the first of them" },
       { "too_large", "table[]", "the fastest that do not fit; why says what is missing and what would help" },
       { "front", "table[]", "time against memory: no other is faster and smaller" },

@@ -35,7 +35,7 @@ void observe(PlanTrial& trial, const std::vector<double>& ms) {
   for (size_t i = 0; i < ms.size(); ++i) {
     ASSERT_TRUE(trial.is_open()) << i;
     EXPECT_EQ(trial.takes_other(), i % 2 == 1) << i;
-    trial.observe(ms[i], 100);
+    trial.observe({ms[i], 100});
   }
 }
 
@@ -76,12 +76,20 @@ TEST_F(PlanTrials, WhatWasFoundIsRemembered) {
 
 TEST_F(PlanTrials, StepsOfDifferentSizesSayNothing) {
   PlanTrial trial = opened("poisson");
-  trial.observe(10, 100);
-  trial.observe(10, 101);
+  trial.observe({10, 100});
+  trial.observe({10, 101});
   EXPECT_FALSE(trial.is_open() || trial.takes_other());
   EXPECT_FALSE(std::filesystem::exists(file()));
   trial.open("gpu", "again");
   EXPECT_FALSE(trial.is_open()) << "once";
+}
+
+TEST_F(PlanTrials, NorDoStepsThatDropSamples) {
+  PlanTrial trial = opened("dropped");
+  trial.observe({10, 100});
+  trial.observe({5, 100, /*dropped=*/1});
+  EXPECT_FALSE(trial.is_open() || trial.takes_other());
+  EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
 }  // namespace

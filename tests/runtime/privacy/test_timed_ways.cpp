@@ -46,10 +46,12 @@ TEST(TimedWays, AreTimedOnceAndRemembered) {
 }
 
 TEST(TimedWays, AllOfAModelHaveAShortName) {
-  const std::string text =
-      text_of({{2, 24, 128, {8, 32}}, {2, 24, 64, {8}}, {2, 24, 128, {8, 32}}});
-  EXPECT_THAT(text, HasSubstr(": B 2 T 24; 2 x 128 to 8,32; 1 x 64 to 8"));
-  EXPECT_EQ(text_of({}), "");
+  const UnitShape wide{2, 24, 128, {8, 32}}, narrow{2, 24, 64, {8}};
+  EXPECT_THAT(text_of({wide, narrow, wide}, {"rows", "inputs", "rows"}),
+              HasSubstr(": B 2 T 24; 2 x 128 to 8,32 rows; 1 x 64 to 8 inputs"));
+  EXPECT_NE(text_of({wide, wide}, {"rows", "inputs"}), text_of({wide, wide}, {"rows", "rows"}))
+      << "another plan";
+  EXPECT_EQ(text_of({}, {}), "");
 }
 
 TEST(TimedWays, OfHugeShapesAreNotTimed) {

@@ -232,14 +232,15 @@ TEST(StepGraph, ByItselfIsDecidedByTwoOfThreeStepsBehindTheFirst) {
 // step. The replay of the captured step does not count.
 TEST(StepGraph, IsTriedWhereTheHostTakesHalfOfAStep) {
   const ImitatedGraphs imitated;
+  constexpr int64_t kTokens = 12;
   const auto is_on_after = [](double share, std::vector<double> replays_ms) {
     StepGraph graph(c10::kCPU, "", /*by_itself=*/true);
-    for (const double ms : {300.0, 11.0, 10.0}) graph.observe({share, true, ms});
+    for (const double ms : {300.0, 11.0, 10.0}) graph.observe({share, true, ms, kTokens});
     EXPECT_TRUE(graph.is_possible()) << "it is tried";
     for (const double ms : replays_ms) {
       EXPECT_TRUE(graph.awaits_decision());
-      graph.observe({0, true, ms, /*replayed=*/true});
-      graph.observe({0, true, 1});  // of another shape: says nothing
+      graph.observe({0, true, ms, kTokens, /*replayed=*/true});
+      graph.observe({0, true, 1, 7});  // of another shape: says nothing
     }
     EXPECT_FALSE(graph.awaits_decision());
     return graph.is_possible();
@@ -254,6 +255,36 @@ TEST(StepGraph, IsTriedWhereTheHostTakesHalfOfAStep) {
   StepGraph full(c10::kCPU, "", /*by_itself=*/true);
   for (int i = 0; i < 3; ++i) full.observe({0.6, /*has_room=*/false, 10.0});
   EXPECT_FALSE(full.is_possible() || full.awaits_decision());
+}
+
+// Ranks ask each other at every step of a trial: it must not last.
+TEST(StepGraph, IsNotTriedForEver) {
+  const ImitatedGraphs imitated;
+  const auto begin_trial = [](StepGraph& graph) {
+    for (int i = 0; i < 3; ++i) graph.observe({0.6, true, 10.0, 12});
+    EXPECT_TRUE(graph.awaits_decision());
+  };
+  CaptureStderr();
+  // Somebody looks into every step, or shapes keep changing.
+  StepGraph watched(c10::kCPU, "", /*by_itself=*/true);
+  begin_trial(watched);
+  for (int64_t i = 1; i < StepGraph::kMostStepsOfATrial; ++i)
+    watched.observe({0.6, true, 10.0, 12});
+  EXPECT_TRUE(watched.awaits_decision());
+  watched.observe({0.6, true, 10.0, 12});
+  EXPECT_FALSE(watched.awaits_decision() || watched.is_possible());
+  // Small batches were timed without, a large one with a graph.
+  StepGraph other_size(c10::kCPU, "", /*by_itself=*/true);
+  begin_trial(other_size);
+  for (int i = 0; i < 2; ++i) other_size.observe({0, true, 5.0, 20, /*replayed=*/true});
+  EXPECT_FALSE(other_size.awaits_decision() || other_size.is_possible());
+  // Eager steps of the last size alone count.
+  StepGraph drawn(c10::kCPU, "", /*by_itself=*/true);
+  for (const int64_t tokens : {12, 6, 12})
+    drawn.observe({0.6, true, tokens == 6 ? 1.0 : 10.0, tokens});
+  for (int i = 0; i < 3; ++i) drawn.observe({0, true, 5.0, 12, /*replayed=*/true});
+  EXPECT_TRUE(drawn.is_possible());
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("5.0 ms as a CUDA graph, 10.0 without"));
 }
 
 TEST(StepGraph, SaysWhatStandsInItsWay) {

@@ -17,6 +17,7 @@
 #include "runtime/train/step_graph.h"
 #include "tests/support/small_llama.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/thread_ranks.h"
 
 namespace moonshard::train {
 namespace {
@@ -57,15 +58,21 @@ class TriedPlans : public ::testing::Test {
   void TearDown() override { ::unsetenv("MOONSHARD_TUNING"); }
   std::filesystem::path file() const { return folder_.path() / "tuning.json"; }
 
-  SmallTraining make_run(int64_t hidden, const std::string& compile) {
+  SmallTraining make_run(int64_t hidden, const std::string& compile,
+                         const std::string& clipping = "flat") {
     privacy::ClipOptions clip;
     clip.mode = "auto";
+    clip.clipping = clipping;
     StepOptions step;
     step.compile = compile;
     SmallTraining run = small_training(wide_llama(hidden), {}, clip, {}, step);
-    if (std::filesystem::exists(file())) return run;
+    remember_times(*run.model);
+    return run;
+  }
+  void remember_times(const models::Model& model) const {
+    if (std::filesystem::exists(file())) return;
     Json entries = Json::object();
-    for (const std::string& shape : shapes_of(*run.model))
+    for (const std::string& shape : shapes_of(model))
       entries[kMachine + " | " + shape] = {{"choice", "keep gradients"},
                                            {"ms",
                                             {{"ghost", 1.0},
@@ -76,7 +83,6 @@ class TriedPlans : public ::testing::Test {
                                              {"update_rows", 0.1},
                                              {"sum_rows", 0.1}}}};
     write_file_atomically(file(), to_text({{"choices", entries}}));
-    return run;
   }
   /// What was found about whole steps.
   std::map<std::string, std::string> found() const {
@@ -124,6 +130,62 @@ TEST_F(TriedPlans, AreNoGraphsBeforeThat) {
     was_found = !found().empty();
   }
   EXPECT_TRUE(was_found);
+}
+
+// Every rank has a clock, and the first one's counts: both keep the same in every step.
+TEST_F(TriedPlans, AreThoseOfTheFirstRank) {
+  const JoinedByReferences timed(JoinedByReferences::Costs::Timings);
+  remember_times(*models::make_model(wide_llama(160)));
+  constexpr int kSteps = PlanTrial::kSteps + 2;
+  std::vector<int64_t> kept[2];
+  run_thread_ranks(2, [&](const std::shared_ptr<comm::World>& world) {
+    TrainerParts parts;
+    parts.model = models::make_model(wide_llama(160));
+    parts.clip.mode = "auto";
+    parts.step.compile = "no";
+    parts.sharding.parallel = "ddp";
+    parts.world = world;
+    parts.privacy = privacy::reproducible_noise();
+    parts.data = std::make_unique<data::SyntheticData>(parts.model->options(), 2, 6);
+    Trainer trainer(std::move(parts));
+    for (int i = 0; i < kSteps; ++i) kept[world->rank()].push_back(trainer.step().kept_bytes);
+  });
+  EXPECT_EQ(kept[0], kept[1]);
+  EXPECT_LT(kept[0][1], kept[0][0]) << "two plans";
+  ASSERT_EQ(found().size(), 1u);
+  EXPECT_NE(found().begin()->first.find("; summed; 2 ranks"), std::string::npos);
+  const bool other_won = found().begin()->second == "one rule for all layers";
+  EXPECT_EQ(kept[0].back(), kept[0][other_won ? 1 : 0]);
+}
+
+// Nothing waits for factors then: whatever the plan, all layers do the same.
+TEST_F(TriedPlans, AreNoneWithAFactorForEachLayer) {
+  const JoinedByReferences timed(JoinedByReferences::Costs::Timings);
+  const ImitatedGraphs imitated;
+  const SmallTraining run = make_run(192, "yes", "per_layer");
+  for (int i = 0; i < PlanTrial::kSteps; ++i) {
+    const StepReport step = run.trainer->step();
+    const bool is_graph =
+        std::ranges::any_of(step.phases, [](const auto& phase) { return phase.first == "graph"; });
+    EXPECT_EQ(is_graph, i >= StepGraph::kEagerSteps) << "nothing is tried before it";
+  }
+  EXPECT_TRUE(found().empty());
+}
+
+// What was found for one size says nothing about others.
+TEST_F(TriedPlans, AreOfOneSize) {
+  const JoinedByReferences timed(JoinedByReferences::Costs::Timings);
+  const SmallTraining run = make_run(224, "no");
+  const Batch usual = data::SyntheticData(run.model->options(), 2, 6).next(),
+              larger = data::SyntheticData(run.model->options(), 3, 6).next();
+  const int64_t own = run.trainer->step(usual).kept_bytes;
+  EXPECT_LT(run.trainer->step(usual).kept_bytes, own) << "the other plan's turn";
+  run.trainer->step(usual);
+  // Again the other plan's turn, but for a batch of another size.
+  const int64_t of_larger = run.trainer->step(larger).kept_bytes;
+  EXPECT_EQ(run.trainer->step(larger).kept_bytes, of_larger);
+  EXPECT_EQ(2 * of_larger, 3 * own);
+  EXPECT_TRUE(found().empty());
 }
 
 TEST_F(TriedPlans, AreNotTriedByFormulas) {
