@@ -1,5 +1,8 @@
 // native.plan: predictions before anything runs, for the Lua library (moonshard.plan).
 #include "bindings/bindings.h"
+
+#include <thread>
+
 #include "bindings/convert.h"
 #include "bindings/docs.h"
 #include "runtime/base/check.h"
@@ -31,7 +34,8 @@ void write_profile(const Arguments& args) {
 }
 
 Json calibration_file(const Arguments& args) {
-  return Json(plan::calibration_file(args.text(1, "device")).string());
+  const auto ranks = static_cast<int64_t>(args.number(2, "ranks"));
+  return Json(plan::calibration_file(args.text(1, "device"), ranks).string());
 }
 
 }  // namespace
@@ -82,8 +86,18 @@ void bind_plan(sol::table native) {
          write_profile);
   define(table, "plan", "device_name", "(device) -> text", "As profiles name it.",
          [](const Arguments& args) { return Json(plan::device_name(args.text(1, "device"))); });
-  define(table, "plan", "calibration_file", "(device name) -> text",
-         "Where this user's calibration of a device lies; empty: nowhere.", calibration_file);
+  define(table, "plan", "devices", "(device) -> table",
+         "Of this machine: how many there are of its kind (of a CPU its cores), and whether ranks "
+         "share it, as they do a CPU.",
+         [](const Arguments& args) {
+           const bool is_cpu = resolve_device(args.text(1, "device")).is_cpu();
+           return Json{{"count", is_cpu ? static_cast<int>(std::thread::hardware_concurrency())
+                                        : cuda_device_count()},
+                       {"is_shared", is_cpu}};
+         });
+  define(table, "plan", "calibration_file", "(device name, ranks) -> text",
+         "Where this user's calibration of a device that so many ranks share lies; empty: nowhere.",
+         calibration_file);
 }
 
 }  // namespace moonshard::bindings

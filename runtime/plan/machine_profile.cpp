@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "runtime/base/check.h"
 #include "runtime/core/tuning.h"
 
@@ -266,11 +268,12 @@ Json to_json(const CollectiveRate& rate) {
           {"core_seconds", rate.core_seconds}};
 }
 
-std::filesystem::path calibration_file(const std::string& device) {
+std::filesystem::path calibration_file(const std::string& device, int64_t ranks) {
   const std::filesystem::path beside = tuning_file();
   if (beside.empty()) return {};
   std::string name = "machine_";
   for (const char c : device) name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  if (ranks > 1) name += fmt::format("_{}_ranks", ranks);
   return beside.parent_path() / (name + ".json");
 }
 

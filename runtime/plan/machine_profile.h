@@ -169,9 +169,9 @@ Json to_json(const CollectiveRate& rate);
 /// nothing is known.
 Checked checked_of_calibrated(const std::string& device);
 
-/// Where this user's calibration lies: beside the tuning file (core/tuning.h), named by device.
-/// Empty where there is no such place.
-std::filesystem::path calibration_file(const std::string& device);
+/// Where this user's calibration lies: beside the tuning file (core/tuning.h), named by device, and
+/// by ranks where those share it, as they do a CPU. Empty where there is no such place.
+std::filesystem::path calibration_file(const std::string& device, int64_t ranks = 1);
 
 /// Seconds of [m, k] x [k, n]: rates of the nearest measured products, by the logarithms of their
 /// sizes.

@@ -102,6 +102,7 @@ Cluster cluster_from_json(const Json& object) {
   cluster.gpus = static_cast<int64_t>(number_or(object, "gpus", 1));
   cluster.nodes = static_cast<int64_t>(number_or(object, "nodes", 1));
   cluster.link = string_or(object, "link", cluster.link);
+  if (object.contains("link")) cluster.machine.collectives.clear();  // who names one means that one
   cluster.node_link = string_or(object, "node_link", cluster.node_link);
   cluster.nics = number_or(object, "nics", 0);
   cluster.memory_bytes = number_or(object, "memory_bytes", 0);

@@ -1,16 +1,18 @@
---- Question: is the exposed communication of real ranks what the plan simulates? Two to four CPU ranks over Gloo, one thread each.
+--- Question: is the exposed communication of real ranks what the plan simulates? Two to four CPU ranks over Gloo, which share the cores.
 -- Inputs: none, or folders that it made. Outputs: per number of ranks a run folder with the machine's profile, a table.
 -- Run: moonshard run scripts/bench/plan_gloo.lua [--ranks 2 4] [--link 1gbit] [--seconds 15] [--out results] [--iters 5]
 --      moonshard run scripts/bench/plan_gloo.lua --check examples/results/plan_gloo_2 examples/results/plan_gloo_4
 --
--- The profile is calibrated by all ranks at once, each with one thread, so that what they take from each other (memory bandwidth, cores) is
--- in it; collectives are timed between the same ranks, with the processor time of their threads. --link lets the ranks see each other
--- through a network of their own with that rate (Linux: unshare, and tc of iproute2), as between machines: without, copies through the
--- loopback compete for the cores, and how long ranks wait for each other differs by a factor of two from run to run on two cores.
+-- The profile is calibrated as moonshard plan --calibrate --gpus N has it: by all ranks at once, so that what they take from each other
+-- (memory bandwidth, cores) is in it; collectives are timed between the same ranks, with the processor time of their threads. --link lets
+-- the ranks see each other through a network of their own with that rate (Linux: unshare, and tc of iproute2), as between machines: without,
+-- copies through the loopback compete for the cores, and how long ranks wait for each other differs by a factor of two from run to run on
+-- two cores.
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local rank_calibration = require "moonshard.rank_calibration"
 local shell = require "moonshard.shell"
 local text_table = require "moonshard.text_table"
 local this_file = debug.getinfo(1, "S").source:match "^@(.*)$"
@@ -22,29 +24,12 @@ local given = command_line.parse("plan_gloo", arg, {
   { name = "iters", kind = "int", doc = "measured steps of a point (5)" },
   { name = "out", kind = "text", doc = "folder for the run folders (results)" },
   { name = "check", kind = "text", list = true, value = "FOLDER", doc = "compare what was measured before" },
-  { name = "profile", kind = "text", value = "FILE", doc = "what a process of the calibration is started with" },
-  { name = "collectives", kind = "text", value = "FILE", doc = "what a rank of it is started with" },
 })
 local out, seconds, iters, numbers = given.out or "results", given.seconds or 15, given.iters or 5, given.ranks or { 2, 4 }
 local program = native.launch.program "moonshard"
 
-if given.profile then -- one of several processes at once
-  native.plan.write_profile(native.plan.calibrate("cpu", seconds), given.profile)
-  return
-end
-if given.collectives then -- one of the ranks
-  local measured = native.plan.collectives("cpu", math.max(2, seconds / 3))
-  if ms.dist.rank() == 0 then
-    local file = assert(io.open(given.collectives, "w"))
-    file:write(native.records.to_json(measured))
-    file:close()
-  end
-  ms.dist.barrier()
-  return
-end
-
 --- Steps in which communication counts: layers wide enough for messages of megabytes, few samples.
-local base = { model = "llama3-tiny", task = "lm", device = "cpu", threads = 1, mode = "none", optimizer = "sgd", vocab_size = 2048,
+local base = { model = "llama3-tiny", task = "lm", device = "cpu", mode = "none", optimizer = "sgd", vocab_size = 2048,
   hidden_dim = 512, intermediate_dim = 1536, num_layers = 6, num_heads = 8, num_kv_heads = 4, batch_size = 2, seq_length = 128,
   parallel = "fsdp", sharding = "zero3", backward_prefetch = "pre", forward_prefetch = true, wrap = "module" }
 local variants = {
@@ -62,35 +47,10 @@ local function name_of(options)
   return table.concat(words, ", ")
 end
 
-local alone = { variables = { OMP_NUM_THREADS = "1" } }
-
---- Profiles of as many processes at once, of which the first counts.
-local function profile_of(ranks, file)
-  local children = {}
-  for i = 1, ranks do
-    children[i] = native.launch.start({ program, "run", this_file, "--profile", ("%s.%d"):format(file, i), "--seconds", tostring(seconds) },
-      ("%s.%d.log"):format(file, i), alone)
-  end
-  for i, child in ipairs(children) do
-    local ended
-    repeat
-      ended = native.launch.poll(child)
-      if not ended then os.execute "sleep 0.2" end
-    until ended
-    if ended.exit_code ~= 0 then error(("plan_gloo: calibration failed: see %s.%d.log"):format(file, i), 0) end
-  end
-  return native.records.read_json(file .. ".1")
-end
-
 local function calibrated(ranks)
   os.execute(("mkdir -p '%s'"):format(out))
   local file = ("%s/cpu_%d_ranks.json"):format(out, ranks)
-  print(("calibrating with %d processes at once, %g s; then their collectives"):format(ranks, seconds))
-  local profile = profile_of(ranks, file)
-  local said, good = shell.run({ program, "run", "--nproc", tostring(ranks), this_file, "--collectives", file .. ".collectives",
-    "--seconds", tostring(seconds) }, ("%s/collectives_%d.log"):format(out, ranks), alone)
-  if not good then error("plan_gloo: collectives failed: " .. said:sub(-600), 0) end
-  profile.collectives = native.records.read_json(file .. ".collectives")
+  local profile = rank_calibration.measure("cpu", seconds, ranks)
   profile.name = ("cpu with %d ranks"):format(ranks)
   native.plan.write_profile(profile, file)
   return file
@@ -114,7 +74,7 @@ local function compare(folder)
     local options = point.options
     if point.status ~= "ok" then error(("plan_gloo: %s: %s"):format(name_of(options), tostring(point.error)), 0) end
     local ranks = #point.result.ranks
-    local plan = native.plan.predict(options, { machine = folder .. "/machine.json", gpus = ranks, link = "instant" })
+    local plan = native.plan.predict(options, { machine = folder .. "/machine.json", gpus = ranks })
     local exposed, step = point.metrics.comm_exposed_ms, point.metrics.median_time_ms
     errors[#errors + 1] = math.abs(percent(plan.exposed_ms, exposed))
     rows[#rows + 1] = { ranks, name_of(options), exposed, plan.exposed_ms, percent(plan.exposed_ms, exposed), point.metrics.comm_work_ms,

@@ -49,7 +49,7 @@ end
 local function seed_of(shared) return math.max(0, shared.seed or 0) end
 
 local function cluster_of(own, shared)
-  local machine = machines.find(own.gpu, 4)
+  local machine = machines.find(own.gpu, 4, own.gpus)
   return { machine = machine.file, gpus = own.gpus or 1, nodes = own.nodes or 1, link = shared.link, node_link = own.node_link,
     nics = own.nics, slow_ranks = own.slow_ranks, slow_by = own.slow_by, jitter = own.jitter, seed = seed_of(shared),
     memory_bytes = own.memory_gb and own.memory_gb * 1e9 or nil }, machine
@@ -124,10 +124,20 @@ local function run_of(plan, row)
   return run
 end
 
+--- As plan/unit_program.cpp takes them: between so many ranks of one machine, unless a link is named.
+local function links_are_measured(machine, own, shared)
+  local of_ranks = lists.select(machine.collectives or {}, function(rate) return rate.ranks == (own.gpus or 1) end)
+  return #of_ranks > 0 and (own.nodes or 1) == 1 and not shared.link
+end
+
 --- The assumptions that no measurement of this machine stands behind.
-local function assumptions_of(machine, ranks, own, row)
+local function assumptions_of(machine, ranks, own, shared, row)
   local list = { ("times: %s, %s"):format(machine.device, machine.source) }
-  if ranks > 1 then list[#list + 1] = "links: published rates of comm/links.h, not measured here" end
+  if ranks > 1 and links_are_measured(machine, own, shared) then
+    list[#list + 1] = ("links: collectives of %d ranks as they were measured on this machine"):format(ranks)
+  elseif ranks > 1 then
+    list[#list + 1] = "links: published rates of comm/links.h, not measured here"
+  end
   if own.slow_ranks or own.jitter then
     list[#list + 1] = ("ranks: %d simulated one by one; configurations were compared as if they were alike"):format(ranks)
   elseif ranks > 1 then
@@ -200,7 +210,7 @@ function M.plan(options)
     blame("%s", text)
   end
   plan.best = plan.plans[1]
-  plan.assumptions = assumptions_of(machine, plan.ranks, own, plan.best or plan.too_large[1])
+  plan.assumptions = assumptions_of(machine, plan.ranks, own, shared, plan.best or plan.too_large[1])
   for _, row in ipairs(plan.plans) do row.run = run_of(plan, row) end
   if plan.best and plan.best.run.in_time == false then
     plan.too_slow = ("the fastest plan takes %.1f h, more than the %.1f h that were given"):format(plan.best.run.hours, own.wall_time_h)

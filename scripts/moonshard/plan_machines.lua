@@ -2,6 +2,7 @@
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local guard = require "moonshard.options_guard"
+local rank_calibration = require "moonshard.rank_calibration"
 
 local M = {}
 local folder = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" .. "/machines"
@@ -15,18 +16,22 @@ local function read(path)
   return profile
 end
 
---- This user's calibration of the present device; nil without one.
-function M.calibrated(device)
-  local file = native.plan.calibration_file(native.plan.device_name(device or "auto"))
-  if file == "" or not native.launch.exists(file) then return nil end
-  return read(file)
+--- This user's calibration of the present device, where so many ranks share it if there is one of them; nil without one.
+function M.calibrated(device, ranks)
+  local name = native.plan.device_name(device or "auto")
+  for _, count in ipairs { ranks or 1, 1 } do
+    local file = native.plan.calibration_file(name, count)
+    if file ~= "" and native.launch.exists(file) then return read(file) end
+  end
 end
 
 --- The profile of a name, of a file, or of this machine where nothing is given.
 -- @tparam[opt] string name "h200", "this", or the path of a profile
-function M.find(name, level)
+-- @tparam[opt] number level of the caller, for errors
+-- @tparam[opt] number ranks of a machine
+function M.find(name, level, ranks)
   if name == nil or name == "this" then
-    local own = M.calibrated()
+    local own = M.calibrated("auto", ranks)
     if own then return own end
     if name == "this" then
       error("ms.plan: option 'gpu': expected a calibration of this machine, got none; make one with 'moonshard plan --calibrate'",
@@ -47,12 +52,20 @@ function M.find(name, level)
 end
 
 --- Measures the present device, and keeps the result where M.find looks for it.
+-- @tparam[opt] number ranks of this machine: their collectives are timed, too, and a CPU's rates with all of them at work
 -- @treturn table the profile
 -- @treturn string its file; "" where there is no place for one
-function M.calibrate(device, seconds)
-  local profile = native.plan.calibrate(device or "auto", seconds or 60)
+function M.calibrate(device, seconds, ranks)
+  ranks = ranks or 1
+  local profile = ranks > 1 and rank_calibration.measure(device or "auto", seconds or 60, ranks)
+    or native.plan.calibrate(device or "auto", seconds or 60)
   profile.name = profile.device
-  local file = native.plan.calibration_file(profile.device)
+  local before = profile.kind ~= "cpu" and M.calibrated(device) or {}
+  for _, rate in ipairs(before.collectives or {}) do -- GPUs have one file, whatever the number of ranks
+    profile.collectives = profile.collectives or {}
+    if rate.ranks ~= ranks then table.insert(profile.collectives, rate) end
+  end
+  local file = native.plan.calibration_file(profile.device, profile.kind == "cpu" and ranks or 1)
   if file ~= "" then native.plan.write_profile(profile, file) end
   return profile, file
 end

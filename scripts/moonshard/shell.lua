@@ -26,6 +26,13 @@ function M.first_line(command)
   return line
 end
 
+--- Variables of each of so many processes side by side: with the usual number of threads all of them would take all cores.
+function M.thread_variables(processes)
+  if os.getenv "OMP_NUM_THREADS" then return {} end
+  local cores = tonumber(M.first_line "nproc") or 1
+  return { OMP_NUM_THREADS = tostring(math.max(1, math.floor(cores / processes))) }
+end
+
 --- Runs a program, its output in a log that is made anew.
 -- @tparam[opt] table options as native.launch.run takes them
 -- @treturn string what it printed

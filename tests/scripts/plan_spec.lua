@@ -263,4 +263,32 @@ describe("moonshard plan", function()
     assert.truthy(out:find '"modelled": true')
     assert.truthy(out:find '"step_ms"')
   end)
+
+  it("measures ranks of this machine together, and their collectives", function()
+    local folder = support.temporary_folder()
+    local function plan(words)
+      return support.run(("MOONSHARD_TUNING=%s/tuning.json exec %s plan %s"):format(folder, support.shell_quoted(support.program()), words))
+    end
+    local calibrated = plan "--calibrate 1 --device cpu --gpus 2"
+    assert.are.equal(0, calibrated.code, calibrated.err)
+    local file = calibrated.out:match "kept in (%S+_2_ranks%.json)"
+    local profile = support.parse_json(support.read(file))
+    local seen = {}
+    for _, rate in ipairs(profile.collectives) do
+      assert.are.equal(2, rate.ranks)
+      assert.is_true(rate.seconds > 0)
+      seen[rate.operation] = true
+    end
+    assert.are.same({ "all_gather", "all_reduce", "reduce_scatter" }, support.keys(seen))
+    local shape = "--model llama3-tiny --parallel ddp --batch-size 2 --seq-length 64 --no-search --json --gpu this --gpus 2"
+    local own, named = plan(shape), plan(shape .. " --link pcie5")
+    assert.truthy(own.out:find("links: collectives of 2 ranks as they were measured on this machine", 1, true), own.err)
+    assert.truthy(named.out:find("links: published rates", 1, true), named.err)
+    local function communication(said) return support.parse_json(said.out).plans[1].communication_ms end
+    assert.is_true(communication(own) > 2 * communication(named), "Gloo between processes, beside a link between GPUs")
+    local many = plan "--calibrate 1 --device cpu --gpus 4000"
+    assert.are.equal(1, many.code)
+    assert.truthy(many.err:find "expected at most %d+ ranks %(this machine has %d+ cores%), got 4000")
+    support.remove(folder)
+  end)
 end)

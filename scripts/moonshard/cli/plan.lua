@@ -36,7 +36,8 @@ local flags = {
   { name = "trace", kind = "text", value = "FILE", doc = "write the simulated step as a Chrome trace" },
   { name = "simulate", kind = "int", optional = true, value = "STEPS", doc = "write steps of the best plan as a run folder (5)" },
   { name = "out", kind = "text", value = "FOLDER", doc = "simulate: where the run folder is made (results)" },
-  { name = "calibrate", kind = "number", optional = true, value = "SECONDS", doc = "measure this machine first (60)" },
+  { name = "calibrate", kind = "number", optional = true, value = "SECONDS",
+    doc = "measure this machine first (60); with --gpus N also the collectives of N ranks" },
   { name = "device", kind = "text", doc = "calibrate: cpu or cuda" },
 }
 
@@ -82,8 +83,9 @@ end
 local function run(given)
   if given.calibrate then
     local profile, file = usage.attempt("plan: ", "plan: ", machines.calibrate, given.device,
-      given.calibrate ~= true and given.calibrate or nil)
-    print(("%s: calibrated%s"):format(profile.device, file ~= "" and ", kept in " .. file or "; there is no place to keep it"))
+      given.calibrate ~= true and given.calibrate or nil, given.gpus)
+    print(("%s%s: calibrated%s"):format(profile.device, given.gpus and (" with %d ranks"):format(given.gpus) or "",
+      file ~= "" and ", kept in " .. file or "; there is no place to keep it"))
     if not given.model then return 0 end
   end
   local plan = usage.attempt("ms%.plan: ", "plan: ", require("moonshard.plan").plan, request_of(given))

@@ -20,13 +20,6 @@ local function note_first_interrupt(job)
   job.bar:say("Ctrl-C: stopping after this point; press again to end it now")
 end
 
---- Threads of each of the processes side by side: all of them would take all cores.
-local function thread_variables(job)
-  if (job.options.parallel or 1) == 1 or os.getenv "OMP_NUM_THREADS" then return {} end
-  local cores = tonumber(shell.first_line("nproc")) or 1
-  return { OMP_NUM_THREADS = tostring(math.max(1, math.floor(cores / job.options.parallel))) }
-end
-
 --- Waits for a point's process, and ends it early where its trial of a search says so.
 -- @treturn table how it ended
 -- @treturn string|nil why its trial was stopped
@@ -56,10 +49,12 @@ local function attempt(job, point, number, trial)
   pcall(native.files.append_private, log, ("=== %s, attempt %d, %s\n"):format(point.label, number, os.date("!%Y-%m-%dT%H:%M:%SZ")))
   local kills = outcome.oom_kills()
   local words, variables = scripts.child(job, point)
+  local side_by_side_now = job.options.parallel or 1
+  local threads = side_by_side_now > 1 and shell.thread_variables(side_by_side_now) or {}
   if trial then trial:begin(log) end
   local ok, ended, pruned = pcall(function()
     local child = launch.start(words, log, { timeout = job.options.timeout,
-      variables = lists.merged(thread_variables(job), held.variables, variables) })
+      variables = lists.merged(threads, held.variables, variables) })
     return wait_for(job, child, trial)
   end)
   job.device.release(held)
