@@ -5,9 +5,9 @@
 --
 -- The profile is calibrated as moonshard plan --calibrate --gpus N has it: by all ranks at once, so that what they take from each other
 -- (memory bandwidth, cores) is in it; collectives are timed between the same ranks, with the processor time of their threads. --link lets
--- the ranks see each other through a network of their own with that rate (Linux: unshare, and tc of iproute2), as between machines: without,
--- copies through the loopback compete for the cores, and how long ranks wait for each other differs by a factor of two from run to run on
--- two cores.
+-- the ranks see each other through a network of their own with that rate (Linux: unshare, and tc of iproute2), as between machines:
+-- without, copies through the loopback compete for the cores, and how long ranks wait for each other differs by a factor of two from run to
+-- run on two cores.
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local lists = require "moonshard.lists"
