@@ -82,6 +82,16 @@ std::vector<PlannedRow> rows_in(const Json& table, const char* key) {
 
 }  // namespace
 
+std::string model_words(const PlanKnobs& knobs) {
+  std::string set;
+  for (size_t i = 0; i + 1 < knobs.more.size(); i += 2) {
+    std::string name = knobs.more[i].substr(std::min<size_t>(2, knobs.more[i].size()));
+    std::ranges::replace(name, '-', ' ');
+    set += (set.empty() ? "" : ", ") + name + " " + knobs.more[i + 1];
+  }
+  return set.empty() ? knobs.model : knobs.model + " (" + set + ")";
+}
+
 std::vector<std::string> prediction_words(const PlanKnobs& knobs) {
   std::vector<std::string> words = shared_words(knobs);
   const auto add = [&](const char* flag, const std::string& value) {

@@ -24,6 +24,8 @@ struct PlanKnobs {
   bool operator==(const PlanKnobs&) const = default;
 };
 
+/// The model, for titles: "llama3.1-8b (task classify, num layers 5)".
+std::string model_words(const PlanKnobs& knobs);
 /// Words of `moonshard plan` that predict the knobs as they stand.
 std::vector<std::string> prediction_words(const PlanKnobs& knobs);
 /// And of one that searches for others with the same model, machine, engine and samples per step.

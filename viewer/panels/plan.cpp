@@ -222,7 +222,7 @@ class PlanPanel final : public ChartPanel {
     if (!others.plans.empty()) bars.push_back({"fastest that fits", &others.plans.front()});
     const auto least = std::ranges::min_element(others.front, {}, &PlannedRow::peak_bytes);
     if (least != others.front.end()) bars.push_back({"least memory", &*least});
-    chart.spec.title = fmt::format("Modelled: {}, {}, {} x {}", asked_.model, asked_.engine,
+    chart.spec.title = fmt::format("Modelled: {}, {}, {} x {}", model_words(asked_), asked_.engine,
                                    own.ranks, own.device);
     chart.spec.columns = 3;
     chart.spec.panels = {memory_panel(bars, own.memory_bytes), time_panel(bars),

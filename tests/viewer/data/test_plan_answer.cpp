@@ -24,6 +24,13 @@ TEST(PlanWords, PredictTheKnobsAsTheyStand) {
   EXPECT_THAT(prediction_words(knobs), Not(Contains("--sharding")));
 }
 
+TEST(PlanWords, NameTheModelWithWhatHasNoKnob) {
+  PlanKnobs knobs;
+  EXPECT_EQ(model_words(knobs), "llama3.1-8b");
+  knobs.more = {"--task", "classify", "--num-layers", "5"};
+  EXPECT_EQ(model_words(knobs), "llama3.1-8b (task classify, num layers 5)");
+}
+
 TEST(PlanWords, SearchAmongConfigurationsOfAsManySamples) {
   PlanKnobs knobs;
   knobs.gpus = 8;
