@@ -6,6 +6,7 @@
 
 #include "runtime/analysis/rows.h"
 #include "runtime/base/files.h"
+#include "runtime/plan/verified_savings.h"
 #include "runtime/profile/trace.h"
 #include "runtime/records/writer.h"
 
@@ -99,9 +100,7 @@ class RecordOfPlan {
     record_.error = "modelled: " + summary(plan, cluster_.memory_limit());
     record_.bytes_asked = plan.memory.peak;
     record_.bytes_free = cluster_.memory_limit();
-    for (const Json& saving : savings(options_, plan, cluster_.ranks()))
-      record_.savings.push_back({saving["change"].get<std::string>(), saving["bytes"].get<double>(),
-                                 saving["reason"].get<std::string>()});
+    record_.savings = verified_savings(options_, plan, cluster_);
   }
 
   void add_step(const Prediction& plan) {

@@ -7,6 +7,7 @@
 #include "runtime/experiment/experiment.h"
 #include "runtime/plan/modelled_record.h"
 #include "runtime/plan/search.h"
+#include "runtime/plan/verified_savings.h"
 #include "runtime/records/schema_json.h"
 
 namespace moonshard::plan {
@@ -59,6 +60,18 @@ Json plan_row(const Candidate& candidate) {
     row["as_fast"].push_back(changed);
   }
   return row;
+}
+
+// Options of one wrapper alone may be given without it: a search leaves out the others.
+experiment::ExperimentOptions resolve_any(Json options, const Cluster& cluster) {
+  if (options.contains("parallel") || cluster.ranks() == 1) return resolve_for(options, cluster);
+  options["parallel"] = "fsdp";
+  try {
+    return resolve_for(options, cluster);
+  } catch (const UsageError&) {
+    options["parallel"] = "ddp";
+    return resolve_for(options, cluster);
+  }
 }
 
 void predict_again(const Cluster& cluster, SearchResult& found) {
@@ -117,11 +130,15 @@ Cluster cluster_from_json(const Json& object) {
 
 Json predict_table(const Json& options, const Json& cluster_table) {
   const Cluster cluster = cluster_from_json(cluster_table);
-  const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
+  const experiment::ExperimentOptions resolved = resolve_any(options, cluster);
   const PlannedModel model(resolved, resolved.seq_length, cluster.machine.is_gpu);
   const Prediction prediction = predict(model, resolved, cluster);
   Json table = to_json(prediction);
-  table["savings"] = savings(resolved, prediction, cluster.ranks());
+  table["savings"] = Json::array();
+  for (const records::Saving& saving : verified_savings(resolved, prediction, cluster))
+    table["savings"].push_back(
+        {{"change", saving.change}, {"bytes", saving.bytes}, {"reason", saving.reason}});
+  if (!prediction.fits) table["why"] = why_not(resolved, prediction, cluster);
   table["options"] = experiment::experiment_schema().to_json(&resolved);
   table["num_parameters"] = model.num_parameters;
   table["num_trained"] = model.num_trained;
@@ -136,16 +153,19 @@ Json search_table(const Json& options, const Json& cluster_table, const Json& sp
   Json base = options;
   const bool is_private = space_table.value("private", false);
   if (is_private && !base.contains("mode")) base["mode"] = "auto";
-  space.base = resolve_for(base, cluster);
+  space.base = resolve_any(base, cluster);
   space.global_batch = static_cast<int64_t>(number_or(space_table, "global_batch", 0));
   if (space_table.contains("axes")) {
     for (const Json& axis : space_table["axes"])
       space.axes.emplace_back(axis.at("name").get<std::string>(),
                               axis.at("values").get<std::vector<Json>>());
   }
-  Json fixed = options;
-  for (const auto& [name, values] : space.axes) fixed[name] = true;
-  for (auto& axis : default_axes(space.base, cluster, fixed)) space.axes.push_back(std::move(axis));
+  Json asked = options;
+  for (const auto& [name, values] : space.axes) asked[name] = true;  // tried anyway
+  space.keeps_batch = asked.contains("batch_size");
+  space.keeps_accum = asked.contains("grad_accum");
+  for (auto& axis : default_axes(space.base, cluster, asked, space.global_batch))
+    space.axes.push_back(std::move(axis));
   const auto keep = static_cast<size_t>(number_or(space_table, "keep", 10));
   // Thousands of configurations are compared as if all ranks were alike; those that are shown are
   // simulated rank by rank.
@@ -158,7 +178,7 @@ Json search_table(const Json& options, const Json& cluster_table, const Json& sp
   for (const Candidate& candidate : found.fitting) result["plans"].push_back(plan_row(candidate));
   for (const Candidate& candidate : found.too_large) {
     Json row = plan_row(candidate);
-    row["why"] = why_not(candidate, cluster);
+    row["why"] = why_not(candidate.options, candidate.prediction, cluster);
     result["too_large"].push_back(std::move(row));
   }
   for (const Candidate& candidate : found.front) result["front"].push_back(plan_row(candidate));

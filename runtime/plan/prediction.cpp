@@ -4,11 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "runtime/analysis/savings.h"
 #include "runtime/base/check.h"
 #include "runtime/comm/links.h"
 #include "runtime/plan/update_costs.h"
-#include "runtime/records/schema_json.h"
 #include "runtime/sharding/unit_policy.h"
 #include "runtime/train/step_graph.h"
 
@@ -214,7 +212,8 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   }
   const double margin = kFragmentation + (options.checkpointing == "none" ? 0 : kRecomputed);
   const double hole = hole_bytes(model, options, cluster, prediction.graph);
-  prediction.fits = prediction.most_bytes * (1 + margin) + hole <= cluster.memory_limit();
+  prediction.needed_bytes = prediction.most_bytes * (1 + margin) + hole;
+  prediction.fits = prediction.needed_bytes <= cluster.memory_limit();
 
   if (is_like_checked(cluster)) {
     prediction.time_spread =
@@ -284,19 +283,6 @@ Json to_json(const Prediction& prediction) {
 std::string summary(const Prediction& prediction, double limit) {
   return fmt::format("{:.1f} GiB of {:.1f}, {:.1f} ms", prediction.memory.peak / kGiB, limit / kGiB,
                      prediction.time.step_ms);
-}
-
-Json savings(const experiment::ExperimentOptions& options, const Prediction& prediction,
-             int64_t ranks) {
-  analysis::HeldMemory held;
-  held.options = experiment::experiment_schema().to_json(&options);
-  for (size_t i = 0; i < kHolders; ++i)
-    held.owners.push_back({holder_name(static_cast<Holder>(i)), prediction.memory.at_peak[i]});
-  held.ranks = static_cast<double>(ranks);
-  Json list = Json::array();
-  for (const records::Saving& saving : analysis::memory_savings(held))
-    list.push_back({{"change", saving.change}, {"bytes", saving.bytes}, {"reason", saving.reason}});
-  return list;
 }
 
 }  // namespace moonshard::plan

@@ -50,6 +50,7 @@ struct Prediction {
   bool two_passes = false;
   bool fits = false;                  ///< in the cluster's memory, with `most_bytes`
   double most_bytes = 0;              ///< the peak, whatever engine auto or compile = auto choose
+  double needed_bytes = 0;            ///< with what the allocator cannot use of its memory
   Spread time_spread, memory_spread;  ///< of steps like it that were measured; zeros: none were
   double tokens_per_s = 0, samples_per_s = 0;  ///< of all ranks
   double mfu_percent = 0;                      ///< of the fastest product that the profile has
@@ -66,11 +67,6 @@ Json to_json(const Prediction& prediction);
 
 /// A prediction as text of one line: "41.2 GiB of 139.0, 185.3 ms".
 std::string summary(const Prediction& prediction, double limit);
-
-/// What else would save memory, the most first: the advice that follows an out-of-memory
-/// (analysis/savings.h), with predicted figures.
-Json savings(const experiment::ExperimentOptions& options, const Prediction& prediction,
-             int64_t ranks);
 
 /// The link of that name in comm/links.h; throws UsageError with the known ones.
 LinkRate link_rate(const std::string& name);

@@ -12,6 +12,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/experiment/experiment.h"
+#include "runtime/plan/verified_savings.h"
 
 namespace moonshard::plan {
 namespace {
@@ -75,13 +76,37 @@ class Models {
 };
 
 // A batch of all ranks into micro-batches; false where it does not divide.
-bool split_batch(int64_t global_batch, int64_t ranks, ExperimentOptions& options) {
-  if (global_batch == 0) return true;
-  if (global_batch % ranks != 0) return false;
-  const int64_t own = global_batch / ranks;
-  if (options.grad_accum > own || own % options.grad_accum != 0) return false;
-  options.batch_size = own / options.grad_accum;
+bool split_batch(const SearchSpace& space, int64_t ranks, ExperimentOptions& options) {
+  if (space.global_batch == 0) return true;
+  if (space.global_batch % ranks != 0) return false;
+  const int64_t own = space.global_batch / ranks;
+  if (!space.keeps_batch) {
+    if (own % options.grad_accum != 0) return false;
+    options.batch_size = own / options.grad_accum;
+    return true;
+  }
+  if (own % options.batch_size != 0) return false;
+  const int64_t count = own / options.batch_size;
+  if (space.keeps_accum && options.grad_accum != count) return false;
+  options.grad_accum = count;
   return true;
+}
+
+// Micro-batches that the samples of a rank allow: all divisors, or some from one to the other end.
+std::vector<Json> accumulations(int64_t samples) {
+  constexpr size_t kMost = 12;
+  std::vector<int64_t> counts;
+  for (int64_t i = 1; i * i <= samples; ++i) {
+    if (samples % i != 0) continue;
+    counts.push_back(i);
+    if (i * i != samples) counts.push_back(samples / i);
+  }
+  std::ranges::sort(counts);
+  std::vector<Json> some;
+  const size_t shown = std::min(kMost, counts.size());
+  for (size_t k = 0; k < shown; ++k)
+    some.emplace_back(counts[shown == 1 ? 0 : k * (counts.size() - 1) / (shown - 1)]);
+  return some;
 }
 
 bool is_possible(const ExperimentOptions& options, const Cluster& cluster) {
@@ -91,13 +116,13 @@ bool is_possible(const ExperimentOptions& options, const Cluster& cluster) {
   if (options.replicate > 1 &&
       (cluster.ranks() % options.replicate != 0 || cluster.ranks() / options.replicate < 2))
     return false;
-  try {
-    sharding::refuse_unused_options(options);
-  } catch (const UsageError&) {
-    return false;
-  }
   return true;
 }
+
+// Of one thread.
+struct SearchPart : SearchResult {
+  std::vector<Candidate> front_beyond;  ///< of what does not fit
+};
 
 class Search {
  public:
@@ -110,7 +135,7 @@ class Search {
 
   SearchResult run() {
     const auto threads = static_cast<size_t>(std::max<int64_t>(1, space_.threads));
-    std::vector<SearchResult> results(threads);
+    std::vector<SearchPart> results(threads);
     std::vector<std::thread> workers;
     std::string failure;
     std::mutex failing;
@@ -126,13 +151,18 @@ class Search {
     for (std::thread& worker : workers) worker.join();
     MS_CHECK(failure.empty(), "{}", failure);
     SearchResult all;
-    for (SearchResult& part : results) {
+    const auto move_to = [](std::vector<Candidate>& list, std::vector<Candidate>& more) {
+      std::move(more.begin(), more.end(), std::back_inserter(list));
+    };
+    for (SearchPart& part : results) {
       all.tried += part.tried;
       all.fits += part.fits;
       all.refused += part.refused;
       for (auto list : {&SearchResult::fitting, &SearchResult::too_large, &SearchResult::front})
-        std::move((part.*list).begin(), (part.*list).end(), std::back_inserter(all.*list));
+        move_to(all.*list, part.*list);
     }
+    if (all.fits == 0)
+      for (SearchPart& part : results) move_to(all.front, part.front_beyond);
     for (auto* list : {&all.fitting, &all.too_large}) {
       sort_by_speed(*list);
       leave_out_alike(*list);
@@ -142,8 +172,20 @@ class Search {
     return all;
   }
 
+  /// Why nothing could be tried.
+  std::string refusal() const {
+    if (!divides_)
+      return fmt::format(
+          "a batch that {} ranks{} can share, got {}", cluster_.ranks(),
+          space_.keeps_batch ? " with micro-batches of batch_size, grad_accum times," : "",
+          space_.global_batch);
+    return fmt::format("options that go together, and a wrapper for {} ranks, got none: {}",
+                       cluster_.ranks(),
+                       refusal_.empty() ? "several ranks need ddp or fsdp" : refusal_);
+  }
+
  private:
-  void work(SearchResult& result) {
+  void work(SearchPart& result) {
     constexpr size_t kShare = 64;  // that a thread takes at a time
     SharedCosts shared(cluster_.machine);
     while (true) {
@@ -154,29 +196,48 @@ class Search {
       if (result.fitting.size() > 4 * kShown * keep_) keep_fastest(result.fitting);
       if (result.too_large.size() > 4 * kShown * keep_) keep_fastest(result.too_large);
       if (result.front.size() > 4096) keep_front(result.front);
+      if (result.front_beyond.size() > 4096) keep_front(result.front_beyond);
     }
     keep_fastest(result.fitting);
     keep_fastest(result.too_large);
     keep_front(result.front);
+    keep_front(result.front_beyond);
   }
 
-  void try_one(size_t index, SearchResult& result, SharedCosts& shared) {
+  void try_one(size_t index, SearchPart& result, SharedCosts& shared) {
     Candidate candidate{space_.base, {}, {}};
     grid_.assign(index, candidate.options);
-    if (!split_batch(space_.global_batch, cluster_.ranks(), candidate.options) ||
-        !is_possible(candidate.options, cluster_)) {
+    if (!split_batch(space_, cluster_.ranks(), candidate.options)) {
+      ++result.refused;
+      return;
+    }
+    divides_ = true;
+    if (!is_possible(candidate.options, cluster_) || !is_allowed(candidate.options)) {
       ++result.refused;
       return;
     }
     candidate.prediction = predict(models_.of(candidate.options), candidate.options, cluster_,
                                    /*trace=*/nullptr, &shared);
     ++result.tried;
-    result.front.push_back(candidate);
     if (candidate.prediction.fits) {
       ++result.fits;
+      result.front.push_back(candidate);
       result.fitting.push_back(std::move(candidate));
     } else {
+      result.front_beyond.push_back(candidate);
       result.too_large.push_back(std::move(candidate));
+    }
+  }
+
+  // The training's own rules; what they said first is kept for an error.
+  bool is_allowed(const ExperimentOptions& options) {
+    try {
+      sharding::refuse_unused_options(options);
+      return true;
+    } catch (const UsageError& error) {
+      const std::lock_guard lock(refusing_);
+      if (refusal_.empty()) refusal_ = error.what();
+      return false;
     }
   }
 
@@ -231,48 +292,62 @@ class Search {
   Grid grid_;
   Models models_;
   std::atomic<size_t> next_{0};
+  std::atomic<bool> divides_{false};  ///< the batch, for some configuration
+  std::mutex refusing_;
+  std::string refusal_;  ///< of options that exclude each other, the first
 };
 
 std::vector<Json> texts(const std::vector<std::string>& names) {
   return {names.begin(), names.end()};
 }
 
+// The wrappers of so many ranks that what was asked leaves open; HSDP with a copy per node.
+std::vector<Json> wrappers_of(const Cluster& cluster, const Json& asked) {
+  const auto allows = [&](const char* name, const Json& value) {
+    const auto found = asked.find(name);
+    return found == asked.end() || *found == value;
+  };
+  std::vector<Json> wrappers;
+  for (const char* name : {"parallel", "sharding", "replicate"})
+    if (const auto found = asked.find(name); found != asked.end() && found->is_boolean())
+      return wrappers;  // its values are an axis of their own
+  if (!asked.contains("sharding") && !asked.contains("replicate")) {
+    const char* plain = cluster.ranks() == 1 ? "none" : "ddp";
+    if (allows("parallel", plain)) wrappers.push_back({{"parallel", plain}});
+  }
+  if (!allows("parallel", "fsdp")) return wrappers;
+  std::vector<Json> groups{1};
+  if (cluster.nodes > 1 && cluster.gpus > 1) groups.emplace_back(cluster.nodes);
+  if (asked.contains("replicate")) groups = {asked["replicate"]};
+  std::vector<Json> shardings{"zero2", "zero3"};
+  if (asked.contains("sharding")) shardings = {asked["sharding"]};
+  for (const Json& replicate : groups)
+    for (const Json& sharding : shardings)
+      wrappers.push_back({{"parallel", "fsdp"}, {"sharding", sharding}, {"replicate", replicate}});
+  return wrappers;
+}
+
 }  // namespace
 
 SearchResult search(const SearchSpace& space, const Cluster& cluster, size_t keep) {
-  SearchResult result = Search(space, cluster, keep).run();
-  MS_CHECK(
-      result.tried > 0,
-      "plan: expected a configuration for {} ranks and a batch of {}, got none: the batch must "
-      "be a multiple of the ranks times grad_accum, and several ranks need ddp or fsdp",
-      cluster.ranks(), space.global_batch);
+  Search whole(space, cluster, keep);
+  SearchResult result = whole.run();
+  MS_CHECK(result.tried > 0, "plan: expected {}", whole.refusal());
   return result;
 }
 
 std::vector<std::pair<std::string, std::vector<Json>>> default_axes(const ExperimentOptions& base,
                                                                     const Cluster& cluster,
-                                                                    const Json& asked) {
+                                                                    const Json& asked,
+                                                                    int64_t global_batch) {
   std::vector<std::pair<std::string, std::vector<Json>>> axes;
   const auto open = [&](const char* name) { return !asked.contains(name); };
   const int64_t ranks = cluster.ranks();
   if (open("mode") && base.mode != "none")
     axes.emplace_back("mode", texts({"bookkeeping", "flash_bookkeeping", "auto", "flash"}));
-  if (open("parallel") && open("sharding")) {
-    std::vector<Json> wrappers;
-    if (ranks == 1) {
-      wrappers.push_back({{"parallel", "none"}});
-    } else {
-      wrappers.push_back({{"parallel", "ddp"}});
-    }
-    std::vector<int64_t> groups{1};
-    if (cluster.nodes > 1 && cluster.gpus > 1) groups.push_back(cluster.nodes);
-    for (const int64_t replicate : groups)
-      for (const char* sharding : {"zero2", "zero3"})
-        wrappers.push_back(
-            {{"parallel", "fsdp"}, {"sharding", sharding}, {"replicate", replicate}});
+  if (std::vector<Json> wrappers = wrappers_of(cluster, asked); !wrappers.empty())
     axes.emplace_back("wrapper", std::move(wrappers));
-  }
-  const bool may_shard = open("parallel") || base.parallel == "fsdp";
+  const bool may_shard = open("parallel") || asked["parallel"] == "fsdp";
   if (may_shard && ranks > 1 && open("wrap") && open("backward_prefetch")) {
     std::vector<Json> ways;
     ways.push_back(Json::object());
@@ -285,29 +360,29 @@ std::vector<std::pair<std::string, std::vector<Json>>> default_axes(const Experi
     axes.emplace_back("cpu_offload", std::vector<Json>{false, true});
   if (open("checkpointing") && base.num_layers > 1 && base.num_heads > 0)
     axes.emplace_back("checkpointing", texts({"none", "block", "keep_attention"}));
-  if (open("grad_accum")) {
-    std::vector<Json> counts;
-    for (int64_t i = 1; i <= 64; i *= 2) counts.emplace_back(i);
-    axes.emplace_back("grad_accum", std::move(counts));
-  }
+  if (open("grad_accum") && open("batch_size") && global_batch % ranks == 0 && global_batch > 0)
+    axes.emplace_back("grad_accum", accumulations(global_batch / ranks));
   if (open("dtype") && open("param_dtype") && cluster.machine.is_gpu)
     axes.emplace_back("precision",
                       std::vector<Json>{{{"dtype", "float32"}, {"param_dtype", "bfloat16"}}});
   return axes;
 }
 
-std::string why_not(const Candidate& candidate, const Cluster& cluster) {
-  const MemoryPlan& memory = candidate.prediction.memory;
+std::string why_not(const ExperimentOptions& options, const Prediction& prediction,
+                    const Cluster& cluster) {
+  const MemoryPlan& memory = prediction.memory;
   size_t largest = 0;
   for (size_t i = 0; i < kHolders; ++i)
     if (memory.at_peak[i] > memory.at_peak[largest]) largest = i;
-  std::string text = fmt::format(
-      "{:.1f} of {:.1f} GiB, {} {:.1f}", memory.peak / kGiB, cluster.memory_limit() / kGiB,
-      holder_name(static_cast<Holder>(largest)), memory.at_peak[largest] / kGiB);
-  const Json list = savings(candidate.options, candidate.prediction, cluster.ranks());
-  if (!list.empty())
-    text += fmt::format("; {} saves {:.1f}", list[0]["change"].get<std::string>(),
-                        list[0]["bytes"].get<double>() / kGiB);
+  const double limit = cluster.memory_limit();
+  std::string text = fmt::format("{:.1f} of {:.1f} GiB", memory.peak / kGiB, limit / kGiB);
+  if (memory.peak <= limit)
+    text = fmt::format("{:.1f} GiB, with room for what the allocator cannot use {:.1f} of {:.1f}",
+                       memory.peak / kGiB, prediction.needed_bytes / kGiB, limit / kGiB);
+  text += fmt::format(", {} {:.1f}", holder_name(static_cast<Holder>(largest)),
+                      memory.at_peak[largest] / kGiB);
+  const auto list = verified_savings(options, prediction, cluster);
+  if (!list.empty()) text += fmt::format("; {} saves {:.1f}", list[0].change, list[0].bytes / kGiB);
   return text;
 }
 

@@ -11,10 +11,12 @@ namespace moonshard::plan {
 
 /// Values that are tried, by option; options without values stay as they are. `global_batch` is
 /// split into ranks, micro-batches and accumulation; 0 leaves batch_size and grad_accum as given.
+/// Where batch_size was given it stays, and the accumulation follows from it, or must be as given.
 struct SearchSpace {
   experiment::ExperimentOptions base;  ///< resolved
   std::vector<std::pair<std::string, std::vector<Json>>> axes;
   int64_t global_batch = 0;
+  bool keeps_batch = false, keeps_accum = false;
   int64_t threads = 2;
 };
 
@@ -27,7 +29,8 @@ struct Candidate {
 struct SearchResult {
   std::vector<Candidate> fitting;    ///< fastest first, at most `keep`, none alike
   std::vector<Candidate> too_large;  ///< the fastest that do not fit, at most `keep`
-  std::vector<Candidate> front;      ///< no other is faster and smaller: time against memory
+  /// Time against memory, no other is faster and smaller: of those that fit, or of all if none do.
+  std::vector<Candidate> front;
   int64_t tried = 0, fits = 0, refused = 0;  ///< refused: options that exclude each other
   double best_ms_without_limit = 0;
 };
@@ -35,12 +38,15 @@ struct SearchResult {
 /// Samples per second decide. Throws UsageError when nothing can be tried.
 SearchResult search(const SearchSpace& space, const Cluster& cluster, size_t keep);
 
-/// What is tried when nobody says: wrappers and HSDP groups that the ranks allow, prefetching,
-/// offload, checkpointing; engines, unless `mode` was given; two dtypes, unless one was.
+/// What is tried when nobody says: wrappers and HSDP groups that the ranks and what was `asked`
+/// allow, prefetching, offload, checkpointing, micro-batches of the batch; engines, unless `mode`
+/// was given; two dtypes, unless one was.
 std::vector<std::pair<std::string, std::vector<Json>>> default_axes(
-    const experiment::ExperimentOptions& base, const Cluster& cluster, const Json& asked);
+    const experiment::ExperimentOptions& base, const Cluster& cluster, const Json& asked,
+    int64_t global_batch);
 
-/// "activations 61.0 of 80.0 GiB; checkpointing = block saves 48.0".
-std::string why_not(const Candidate& candidate, const Cluster& cluster);
+/// "96.2 of 80.0 GiB, activations 61.0; checkpointing = block saves 48.0".
+std::string why_not(const experiment::ExperimentOptions& options, const Prediction& prediction,
+                    const Cluster& cluster);
 
 }  // namespace moonshard::plan

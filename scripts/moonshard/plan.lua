@@ -1,4 +1,5 @@
 --- ms.plan: what training will need on a cluster, before anything runs, and which configuration is the fastest that fits.
+local asked = require "moonshard.plan_options"
 local blame = require "moonshard.sweep.blame"
 local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
@@ -6,53 +7,29 @@ local machines = require "moonshard.plan_machines"
 local native = require "moonshard.native"
 local points_of = require "moonshard.sweep.points"
 local report = require "moonshard.plan_report"
+local usage = require "moonshard.usage"
 
 local Plan = { __tostring = report.table_of }
 Plan.__index = Plan
 local M = { class = Plan }
 
-local own_keys = { gpu = "string", gpus = "number", nodes = "number", node_link = "string", nics = "number", memory_gb = "number",
-  slow_ranks = "number", slow_by = "number", jitter = "number", mtbf_h = "number", save_every = "number", save_s = "number",
-  write_s = "number", restart_s = "number",
-  global_batch = "number", examples = "number", tokens = "number", steps = "number", wall_time_h = "number",
-  price_per_gpu_hour = "number", search = "boolean", try = "table", keep = "number", private = "boolean" }
-
-local function check(options)
-  if type(options) ~= "table" then blame("ms.plan: expected a table, got %s", type(options)) end
-  points_of.check_keys("ms.plan", options, lists.keys(own_keys))
-  for key, wanted in pairs(own_keys) do
-    local value = options[key]
-    if value ~= nil and type(value) ~= wanted then
-      blame("ms.plan: option '%s': expected a %s, got %s", key, wanted, tostring(value))
-    end
-    if wanted == "number" and value ~= nil and not (value > 0 and value < math.huge) then
-      blame("ms.plan: option '%s': expected a number above 0, got %s", key, tostring(value))
-    end
-  end
-  for _, key in ipairs { "gpus", "nodes", "global_batch", "keep", "slow_ranks", "save_every" } do
-    if options[key] and options[key] ~= math.floor(options[key]) then
-      blame("ms.plan: option '%s': expected a whole number, got %s", key, tostring(options[key]))
-    end
-  end
-end
-
---- The options of the experiment, and those of the plan.
-local function divided(options)
-  local shared, own = {}, {}
-  for key, value in pairs(options) do
-    if own_keys[key] then own[key] = value else shared[key] = value end
-  end
-  return points_of.with_own_names(shared), own
-end
-
 --- One seed is one history of stragglers and failures.
 local function seed_of(shared) return math.max(0, shared.seed or 0) end
 
+--- As plan/unit_program.cpp takes them: between so many ranks of one machine, unless a link is named.
+local function links_are_measured(machine, own, shared)
+  local of_ranks = lists.select(machine.collectives or {}, function(rate) return rate.ranks == (own.gpus or 1) end)
+  return #of_ranks > 0 and (own.nodes or 1) == 1 and not shared.link
+end
+
+--- Ranks of one CPU share its memory, and talk through it: nobody knows how fast before it is measured.
 local function cluster_of(own, shared)
   local machine = machines.find(own.gpu, 4, own.gpus)
-  return { machine = machine.file, gpus = own.gpus or 1, nodes = own.nodes or 1, link = shared.link, node_link = own.node_link,
+  local shares = machine.kind == "cpu" and own.gpus or 1
+  local link = shared.link or (shares > 1 and not links_are_measured(machine, own, shared) and "ethernet10" or nil)
+  return { machine = machine.file, gpus = own.gpus or 1, nodes = own.nodes or 1, link = link, node_link = own.node_link,
     nics = own.nics, slow_ranks = own.slow_ranks, slow_by = own.slow_by, jitter = own.jitter, seed = seed_of(shared),
-    memory_bytes = own.memory_gb and own.memory_gb * 1e9 or nil }, machine
+    memory_bytes = (own.memory_gb or machine.memory_gb / shares) * 1e9 }, machine
 end
 
 --- Noise and epsilon of a schedule; rows of one batch share it, and finding the noise takes seconds.
@@ -96,8 +73,9 @@ local function run_of(plan, row)
   local batch = row.options.batch_size * row.options.grad_accum * ranks
   local run = { batch = batch, ranks = ranks }
   local epochs = (shared.epochs or 0) > 0 and shared.epochs or nil
-  if own.steps then
-    run.steps = own.steps
+  local steps = own.steps or ((shared.budget_steps or 0) > 0 and shared.budget_steps or nil)
+  if steps then
+    run.steps = steps
   elseif own.tokens then
     run.steps = math.ceil(own.tokens / (batch * plan.tokens_per_sample))
   elseif own.examples and epochs then
@@ -113,7 +91,11 @@ local function run_of(plan, row)
     run.price = own.price_per_gpu_hour and run.gpu_hours * own.price_per_gpu_hour
     run.in_time = not own.wall_time_h or run.hours <= own.wall_time_h
   end
-  if row.options.mode ~= "none" and own.examples and run.steps and batch <= own.examples then
+  run.no_epsilon = row.options.mode ~= "none" and asked.no_epsilon(shared) or nil
+  if row.options.mode ~= "none" and own.examples and run.steps and not run.no_epsilon then
+    if batch > own.examples then
+      blame("ms.plan: option 'examples': expected at least the %d samples of a step, got %d", batch, own.examples)
+    end
     -- Steps that are done again have noise of their own, and those that were lost stay charged (docs/checkpoints.md).
     local lost = run.failures and math.ceil(run.failures.lost_steps) or 0
     local schedule = { q = batch / own.examples, steps = run.steps + lost, delta = shared.delta or 1e-5 }
@@ -124,19 +106,20 @@ local function run_of(plan, row)
   return run
 end
 
---- As plan/unit_program.cpp takes them: between so many ranks of one machine, unless a link is named.
-local function links_are_measured(machine, own, shared)
-  local of_ranks = lists.select(machine.collectives or {}, function(rate) return rate.ranks == (own.gpus or 1) end)
-  return #of_ranks > 0 and (own.nodes or 1) == 1 and not shared.link
-end
-
 --- The assumptions that no measurement of this machine stands behind.
 local function assumptions_of(machine, ranks, own, shared, row)
   local list = { ("times: %s, %s"):format(machine.device, machine.source) }
   if ranks > 1 and links_are_measured(machine, own, shared) then
     list[#list + 1] = ("links: collectives of %d ranks as they were measured on this machine"):format(ranks)
+  elseif ranks > 1 and machine.kind == "cpu" and not shared.link then
+    list[#list + 1] = ("links: as over 10 Gbit Ethernet; moonshard plan --calibrate --gpus %d measures them"):format(own.gpus or 1)
   elseif ranks > 1 then
-    list[#list + 1] = "links: published rates of comm/links.h, not measured here"
+    list[#list + 1] = ("links: published rates, not measured here (%s%s)"):format(own.nodes ~= ranks and (shared.link or "nvlink") or "",
+      (own.nodes or 1) > 1 and (own.nodes ~= ranks and ", between nodes " or "") .. (own.node_link or "infiniband") or "")
+  end
+  local delta = shared.delta or 1e-5
+  if row and row.run and row.run.epsilon and delta > 1 / own.examples then
+    list[#list + 1] = ("privacy: delta %g is above 1 / examples = %g, which an epsilon says little about"):format(delta, 1 / own.examples)
   end
   if own.slow_ranks or own.jitter then
     list[#list + 1] = ("ranks: %d simulated one by one; configurations were compared as if they were alike"):format(ranks)
@@ -174,21 +157,26 @@ end
 
 local function search(plan)
   local own, shared = plan.request, plan.shared
-  local wrapper = shared.parallel or (plan.ranks > 1 and "fsdp" or nil)
-  local single = native.plan.predict(lists.merged(shared, { parallel = wrapper }), plan.cluster)
+  if own.search == false and own.global_batch and not shared.batch_size then
+    shared.batch_size = own.global_batch / (plan.ranks * (shared.grad_accum or 1))
+    if shared.batch_size ~= math.floor(shared.batch_size) then
+      error(("plan: option 'global_batch': expected a multiple of %d, the ranks times grad_accum, got %d"):format(
+        plan.ranks * (shared.grad_accum or 1), own.global_batch), 0)
+    end
+  end
+  local single = native.plan.predict(shared, plan.cluster)
   plan.tokens_per_sample, plan.num_parameters = single.tokens_per_sample, single.num_parameters
   if own.search == false then
-    single.why = not single.fits and ("%.1f of %.1f GiB"):format(single.peak_memory_bytes / 2 ^ 30, plan.memory_bytes / 2 ^ 30) or nil
     plan.plans, plan.too_large, plan.front, plan.tried = single.fits and { single } or {}, single.fits and {} or { single }, { single }, 1
     return
   end
   local private = own.private or (shared.target_epsilon or 0) > 0 or (shared.mode ~= nil and shared.mode ~= "none")
-  local batch = own.global_batch or (single.options.batch_size * (shared.grad_accum or 1) * plan.ranks)
-  local base = lists.merged(shared)
-  base.batch_size = nil
+  -- Without a batch of all ranks, a micro-batch that was given stays as it is, and one that was not is the preset's in all.
+  local is_given = shared.batch_size or (own.try and own.try.batch_size)
+  local batch = own.global_batch or (is_given and 0) or single.options.batch_size * (shared.grad_accum or 1) * plan.ranks
   local space = { global_batch = batch, private = private, keep = own.keep or 10, axes = axes_of(own.try) }
   if #space.axes == 0 then space.axes = nil end
-  local found = native.plan.search(base, plan.cluster, space)
+  local found = native.plan.search(shared, plan.cluster, space)
   for _, key in ipairs { "plans", "too_large", "front", "tried", "fits", "refused" } do plan[key] = found[key] end
 end
 
@@ -198,20 +186,20 @@ end
 -- @treturn Plan plans (fastest first), too_large, front, best, machine, assumptions; print it
 -- @usage print(ms.plan { model = "llama3.1-8b", mode = "auto", gpu = "h200", gpus = 8, global_batch = 256, seq_length = 2048 })
 function M.plan(options)
-  check(options)
-  local shared, own = divided(options)
+  asked.check(options)
+  local shared, own = asked.divided(options)
   local cluster, machine = cluster_of(own, shared)
   local plan = setmetatable({ request = own, shared = shared, cluster = cluster, machine = machine,
     ranks = (own.gpus or 1) * (own.nodes or 1) }, Plan)
-  plan.memory_bytes = cluster.memory_bytes or machine.memory_gb * 1e9
+  plan.memory_bytes = cluster.memory_bytes
   local ok, message = pcall(search, plan)
   if not ok then
-    local text = tostring(message):gsub("^plan%.%w+: ", ""):gsub("^plan: ", "ms.plan: "):gsub("^experiment: ", "ms.plan: ")
+    local text = usage.plain(message):gsub("^plan%.%w+: ", ""):gsub("^plan: ", "ms.plan: "):gsub("^experiment: ", "ms.plan: ")
     blame("%s", text)
   end
   plan.best = plan.plans[1]
-  plan.assumptions = assumptions_of(machine, plan.ranks, own, shared, plan.best or plan.too_large[1])
   for _, row in ipairs(plan.plans) do row.run = run_of(plan, row) end
+  plan.assumptions = assumptions_of(machine, plan.ranks, own, shared, plan.best or plan.too_large[1])
   if plan.best and plan.best.run.in_time == false then
     plan.too_slow = ("the fastest plan takes %.1f h, more than the %.1f h that were given"):format(plan.best.run.hours, own.wall_time_h)
   end
@@ -219,7 +207,10 @@ function M.plan(options)
 end
 
 --- Every term of a plan: memory by owner, time by phase.
-function Plan:explain(place) return report.explanation(self, self.plans[place or 1] or self.too_large[1]) end
+function Plan:explain(place)
+  local row = self.plans[place or 1] or (place == nil and self.too_large[1])
+  return report.explanation(self, row or self:row(place))
+end
 
 --- The Lua script that runs a plan.
 function Plan:script(place) return report.script(self, self:row(place)) end

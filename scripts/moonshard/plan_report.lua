@@ -5,6 +5,8 @@ local text_table = require "moonshard.text_table"
 local M = {}
 local GiB = 2 ^ 30
 
+local function size_text(bytes) return bytes >= 0.1 * GiB and ("%.1f GiB"):format(bytes / GiB) or ("%.1f MiB"):format(bytes / 2 ^ 20) end
+
 local function wrapper_of(o)
   if o.parallel ~= "fsdp" then return o.parallel end
   local words = { o.sharding }
@@ -28,6 +30,18 @@ end
 local columns = { "engine", "wrapper", "checkpointing", "batch", "dtypes", "GiB", "ms/step", "tokens/s", "exposed ms", "GPU h", "goodput %",
   "price", "epsilon" }
 
+--- With a column for each option that was tried and that no other column shows.
+local function with_tried(plan, names, rows)
+  local shown = lists.set { "mode", "parallel", "sharding", "replicate", "wrap", "backward_prefetch", "forward_prefetch",
+    "limit_all_gathers", "cpu_offload", "checkpointing", "batch_size", "grad_accum", "dtype", "param_dtype" }
+  local more = lists.select(lists.keys(plan.request.try or {}), function(name) return not shown[name] end)
+  table.sort(more)
+  for i, row in ipairs(rows) do
+    lists.extend(row, lists.map(more, function(name) return tostring(plan.plans[i].options[name]) end))
+  end
+  return lists.extend(lists.merged(names), more), rows
+end
+
 --- Columns that are empty in every row say nothing.
 local function without_empty(names, rows)
   local kept, places = {}, {}
@@ -41,11 +55,13 @@ end
 
 --- What print shows: the best plans, the nearest that do not fit, and the front.
 function M.table_of(plan)
-  local lines = { ("modelled: %s, %d x %s, %.1f GiB each; %d configurations, %d fit"):format(plan.plans[1] and plan.plans[1].options.model
-    or plan.shared.model or "", plan.ranks, plan.machine.device, plan.memory_bytes / GiB, plan.tried, plan.fits or #plan.plans) }
+  local lines = { ("modelled: %s, %d x %s, %.1f GiB each; %d configuration%s, %d fit"):format(plan.plans[1] and plan.plans[1].options.model
+    or plan.shared.model or "", plan.ranks, plan.machine.device, plan.memory_bytes / GiB, plan.tried, plan.tried == 1 and "" or "s",
+    plan.fits or #plan.plans) }
   for _, text in ipairs(plan.assumptions) do lines[#lines + 1] = "  " .. text end
   if #plan.plans > 0 then
-    lines[#lines + 1] = text_table.format(without_empty(columns, lists.map(plan.plans, cells)))
+    local names, rows = with_tried(plan, columns, lists.map(plan.plans, cells))
+    lines[#lines + 1] = text_table.format(without_empty(names, rows))
   else
     lines[#lines + 1] = "nothing fits"
   end
@@ -64,15 +80,17 @@ function M.table_of(plan)
     end
   end
   if #plan.front > 1 then
-    lines[#lines + 1] = "time against memory (no other is faster and smaller):"
+    lines[#lines + 1] = ("time against memory (%s, no other is faster and smaller):"):format(#plan.plans > 0 and "of those that fit"
+      or "none of these fits")
     local shown = {}
     for i, row in ipairs(plan.front) do
       if i > 8 then break end
       local o = row.options
-      shown[i] = { ("%.1f GiB"):format(row.peak_memory_bytes / GiB), ("%.1f ms"):format(row.step_ms), o.mode, wrapper_of(o),
+      shown[i] = { size_text(row.peak_memory_bytes), ("%.1f ms"):format(row.step_ms), o.mode, wrapper_of(o),
         o.checkpointing, ("%d x %d"):format(o.batch_size, o.grad_accum) }
     end
     lines[#lines + 1] = text_table.format({ "memory", "step", "engine", "wrapper", "checkpointing", "batch" }, shown)
+    if #plan.front > #shown then lines[#lines + 1] = ("and %d more (--json, plan.front)"):format(#plan.front - #shown) end
   end
   return table.concat(lines, "\n")
 end
@@ -96,9 +114,15 @@ function M.explanation(plan, row)
   local phases = lists.keys(row.phases_ms)
   table.sort(phases, function(a, b) return row.phases_ms[a] > row.phases_ms[b] end)
   for _, name in ipairs(phases) do lines[#lines + 1] = ("  %-20s %9.2f ms"):format(name, row.phases_ms[name]) end
-  lines[#lines + 1] = ("  computation %.2f ms, launches %.2f ms on the host, communication %.2f ms, of it exposed %.2f ms"):format(
+  lines[#lines + 1] = ("  computation %.2f ms, launches %.2f ms on the host, communication %.2f ms, of which %.2f ms exposed"):format(
     row.compute_ms, row.host_ms, row.communication_ms, row.exposed_ms)
-  lines[#lines + 1] = ("  %.0f tokens/s, %.1f %% of the fastest matrix product"):format(row.tokens_per_s, row.mfu_percent)
+  local rest = row.step_ms - row.compute_ms - row.exposed_ms
+  if rest > 0.01 * row.step_ms then
+    local text = "  the other %.2f ms: kernels that wait for their launch, or for multiprocessors that a collective uses"
+    lines[#lines + 1] = text:format(rest)
+  end
+  lines[#lines + 1] = ("  %.0f tokens/s, %.1f %% of the rate of the fastest matrix product that was measured"):format(row.tokens_per_s,
+    row.mfu_percent)
   local run = row.run
   if run and run.steps then
     lines[#lines + 1] = ("the run: %d steps of %d samples, %.1f h, %.1f GPU hours%s"):format(run.steps, run.batch, run.hours, run.gpu_hours,
@@ -116,16 +140,22 @@ function M.explanation(plan, row)
     lines[#lines + 1] = ("privacy: epsilon %.3f at delta %g, noise multiplier %.4f, sampling rate %.3g (Poisson)"):format(run.epsilon,
       run.delta, run.noise_multiplier, run.q)
   end
+  if run and run.no_epsilon then lines[#lines + 1] = "privacy: no epsilon: " .. run.no_epsilon end
   for _, text in ipairs(plan.assumptions) do lines[#lines + 1] = text end
   return table.concat(lines, "\n")
 end
 
 local function quoted(value) return type(value) == "string" and ("%q"):format(value) or tostring(value) end
 
+local function has_data(plan) return (plan.shared.data_folder or "") ~= "" or (plan.shared.data_file or "") ~= "" end
+
 --- Options of the plan that differ from nothing: what the user gave, and what was chosen.
 local function option_lines(plan, row, left_out)
   local all = lists.merged(plan.shared, row.options)
-  if row.run and row.run.noise_multiplier then all.noise_multiplier, all.target_epsilon = row.run.noise_multiplier, nil end
+  if not has_data(plan) then -- a budget is one of data that is drawn from
+    for _, name in ipairs { "epochs", "budget_steps", "target_epsilon" } do all[name] = nil end
+    if row.run and row.run.noise_multiplier then all.noise_multiplier = row.run.noise_multiplier end
+  end
   if all.parallel ~= "fsdp" then
     for _, name in ipairs { "sharding", "replicate", "wrap", "min_num_params", "backward_prefetch", "forward_prefetch", "limit_all_gathers",
       "cpu_offload", "keep_frozen", "reshard_root", "unit_policies" } do all[name] = nil end
@@ -142,8 +172,22 @@ local function option_lines(plan, row, left_out)
 end
 
 local function head(plan, row)
-  return ("-- Planned by moonshard plan for %d x %s: %.1f GiB and %.1f ms per step, modelled."):format(plan.ranks, plan.machine.device,
-    row.peak_memory_bytes / GiB, row.step_ms)
+  return ("-- Planned by moonshard plan for %d x %s: %s and %.1f ms per step, modelled."):format(plan.ranks, plan.machine.device,
+    size_text(row.peak_memory_bytes), row.step_ms)
+end
+
+--- What a script that measures steps does not do.
+local function run_lines(plan, row)
+  local run = row.run or {}
+  if not run.steps or has_data(plan) then return {} end
+  local text = ("-- The planned run has %d steps of %d samples"):format(run.steps, run.batch)
+  local lines = { text .. "; this script measures a few of them on synthetic data." }
+  if run.epsilon then
+    lines[2] = ("-- Its epsilon is %.3f at delta %g, with samples drawn by Poisson from %d examples. To train, give data_folder or"):format(
+      run.epsilon, run.delta, plan.request.examples)
+    lines[3] = ('-- data_file, sampler = "poisson", and target_epsilon and epochs instead of noise_multiplier.')
+  end
+  return lines
 end
 
 local function start_of(plan)
@@ -154,24 +198,44 @@ end
 
 --- The script that runs a plan.
 function M.script(plan, row)
-  return table.concat(lists.extend({ head(plan, row), "-- Run: " .. start_of(plan) .. " THIS_FILE", 'local ms = require "moonshard"',
-    "print(ms.run {" }, lists.extend(option_lines(plan, row), { "})", "" })), "\n")
+  local lines = lists.extend({ head(plan, row) }, run_lines(plan, row))
+  lists.extend(lines, { "-- Run: " .. start_of(plan) .. " THIS_FILE", 'local ms = require "moonshard"', "print(ms.run {" })
+  return table.concat(lists.extend(lists.extend(lines, option_lines(plan, row)), { "})", "" }), "\n")
 end
 
---- A sweep around it: half and twice the micro-batch, checkpointing, the engine and its neighbours.
+--- Half and twice the micro-batch, with as many samples in a step.
+local function batches_around(o)
+  local samples, sizes, counts = o.batch_size * o.grad_accum, {}, {}
+  for _, size in ipairs { o.batch_size / 2, o.batch_size, o.batch_size * 2 } do
+    if size >= 1 and size == math.floor(size) and samples % size == 0 then
+      sizes[#sizes + 1], counts[#counts + 1] = size, samples / size
+    end
+  end
+  return sizes, counts
+end
+
+--- The names as a Lua list, the plan's own among them.
+local function list_with(own, names)
+  if not lists.contains(names, own) then names[#names + 1] = own end
+  return table.concat(lists.map(names, quoted), ", ")
+end
+
+--- A sweep around it: the micro-batch, checkpointing, the engine and its neighbours.
 function M.sweep_script(plan, row)
   local o = row.options
-  local batches = {}
-  for _, size in ipairs { o.batch_size / 2, o.batch_size, o.batch_size * 2 } do
-    if size >= 1 and size == math.floor(size) then batches[#batches + 1] = tostring(size) end
+  local sizes, counts = batches_around(o)
+  local engines = o.mode == "none" and { "none" } or { "none", "bookkeeping", "flash_bookkeeping", "auto" }
+  local lines = lists.extend({ head(plan, row) }, run_lines(plan, row))
+  if (plan.request.nodes or 1) > 1 then
+    lines[#lines + 1] = ("-- On one of the plan's %d nodes: ranks of a sweep are on one machine."):format(plan.request.nodes)
   end
-  local engines = o.mode == "none" and { '"none"' } or { '"none"', '"bookkeeping"', '"flash_bookkeeping"', '"auto"' }
-  local lines = { head(plan, row), "-- Run: moonshard run THIS_FILE", 'local ms = require "moonshard"', "ms.sweep {",
-    '  name = "around_the_plan",',
-    ("  grid = { batch_size = { %s }, checkpointing = { \"none\", \"block\" }, mode = { %s } },"):format(table.concat(batches, ", "),
-      table.concat(engines, ", ")) }
-  if plan.ranks > 1 then lines[#lines + 1] = ("  nproc = %d,"):format(plan.ranks) end
-  lists.extend(lines, option_lines(plan, row, { batch_size = true, checkpointing = true, mode = true, checkpoint_every = true }))
+  lists.extend(lines, { "-- Run: moonshard run THIS_FILE", 'local ms = require "moonshard"', "ms.sweep {", '  name = "around_the_plan",',
+    ("  grid = { checkpointing = { %s }, mode = { %s } },"):format(list_with(o.checkpointing, { "none", "block" }),
+      list_with(o.mode, engines)),
+    ("  zip = { batch_size = { %s }, grad_accum = { %s } },"):format(table.concat(sizes, ", "), table.concat(counts, ", ")) })
+  if plan.ranks > 1 then lines[#lines + 1] = ("  nproc = %d,"):format(plan.request.gpus or 1) end
+  lists.extend(lines, option_lines(plan, row, { batch_size = true, grad_accum = true, checkpointing = true, mode = true,
+    checkpoint_every = true }))
   lists.extend(lines, { "}:run()", "" })
   return table.concat(lines, "\n")
 end

@@ -107,7 +107,80 @@ describe("ms.plan", function()
     assert.truthy(tostring(message_of { gpu = "h300" }):find "expected h200")
     assert.truthy(tostring(message_of { gpsu = 8 }):find "gpus")
     assert.truthy(tostring(message_of { gpus = 0 }):find "above 0")
-    assert.truthy(tostring(message_of(with { global_batch = 7 })):find "multiple of the ranks")
+    assert.truthy(tostring(message_of(with { global_batch = 7 })):find("expected a batch that 8 ranks can share, got 7", 1, true))
+  end)
+
+  it("drops nothing that was given without a word", function()
+    for text, more in pairs {
+      ["expected a multiple of 24"] = { batch_size = 3 },
+      ["expected 128 %(batch_size 4, grad_accum 4"] = { batch_size = 4, grad_accum = 4 },
+      ["expected gpus and nodes"] = { world = "fake:4" }, ["expected a private engine"] = { private = true, mode = "none" },
+      ["'target_epsilon': expected 'examples'"] = { target_epsilon = 3 },
+      ["expected no noise_multiplier"] = { target_epsilon = 3, examples = 1000, steps = 3, noise_multiplier = 2 },
+      ["secure = false"] = { target_epsilon = 3, examples = 1000, steps = 3, secure = false },
+      ["expected at least the 64 samples"] = { examples = 10, steps = 3, mode = "auto" },
+      ["expected one of steps, tokens"] = { steps = 3, tokens = 5 }, ["'epochs': expected 'examples'"] = { epochs = 2 },
+      ["'price_per_gpu_hour': expected steps"] = { price_per_gpu_hour = 3 }, ["from 1e%-06 to 3, got 1000"] = { jitter = 1000 },
+      ["at most 16384 ranks"] = { nodes = 60000, jitter = 0.1, global_batch = 480000 },
+      ["'target_epsilon': expected one value"] = { try = { target_epsilon = { 3, 8 } } },
+      ["several values %(mode%), got false"] = { search = false, try = { mode = { "auto", "none" } } } } do
+      local _, message = pcall(ms.plan, with(more))
+      assert.truthy(tostring(message):find(text), text .. ": " .. tostring(message))
+      assert.is_nil(tostring(message):find("plan.lua", 1, true), tostring(message))
+    end
+    for _, row in ipairs(ms.plan(with { batch_size = 4 }).plans) do assert.are.equal(4, row.options.batch_size) end
+    assert.are.equal(8, ms.plan(with { search = false }).best.options.batch_size)
+  end)
+
+  it("takes options of one wrapper without its name", function()
+    for name, value in pairs { wrap = "size", sharding = "zero3", bucket_mb = 10, replicate = 2, cpu_offload = true } do
+      local best = ms.plan(with { [name] = value }).best
+      assert.are.equal(name == "bucket_mb" and "ddp" or "fsdp", best.options.parallel)
+      if name ~= "bucket_mb" then assert.are.equal(value, best.options[name]) end
+    end
+  end)
+
+  it("splits large batches until they fit", function()
+    assert.is_true(ms.plan(with { model = "llama3.1-8b", global_batch = 1000, seq_length = 16384 }).fits > 0)
+  end)
+
+  it("says what a change saves as it would be predicted, and draws the front of what fits", function()
+    local plan = ms.plan(with { model = "llama3.1-8b", seq_length = 2048, gpu = "h100", mode = "bookkeeping", global_batch = 128 })
+    assert.is_true(plan.fits > 0 and #plan.too_large > 0)
+    for _, row in ipairs(plan.front) do assert.is_true(row.fits) end
+    local seen = 0
+    for _, row in ipairs(plan.too_large) do
+      local option, value, saved = row.why:match "; ([%a_]+) = ([%a%d_]+) saves ([%d.]+)$"
+      if option then
+        local changed = { search = false, [option] = tonumber(value) or value == "true" or value }
+        for name, own in pairs(row.options) do if changed[name] == nil then changed[name] = own end end
+        changed.gpu, changed.gpus = "h100", 8
+        local other = ms.plan(changed)
+        local peak = (other.plans[1] or other.too_large[1]).peak_memory_bytes
+        assert.is_true(math.abs((row.peak_memory_bytes - peak) / 2 ^ 30 - saved) < 0.06, row.why)
+        seen = seen + 1
+      end
+    end
+    assert.is_true(seen > 0)
+  end)
+
+  it("plans a budget, and writes scripts that run without its data", function()
+    local asked = { model = "llama3-tiny", private = true, gpu = "cpu", global_batch = 8, seq_length = 32, examples = 500, epochs = 1,
+      target_epsilon = 8 }
+    local plan = ms.plan(asked)
+    assert.is_true(math.abs(plan.best.run.epsilon - 8) < 0.01)
+    local script = plan:script()
+    assert.truthy(script:find("epsilon is 8.000 at delta 1e-05", 1, true))
+    local folder = support.temporary_folder()
+    support.write(folder .. "/plan.lua", script)
+    local said = support.run_program("run " .. folder .. "/plan.lua")
+    assert.are.equal(0, said.code, said.err)
+    assert.truthy(plan:sweep_script():find("zip = { batch_size = {", 1, true))
+    support.remove(folder)
+    asked.target_epsilon, asked.norm_reduce, asked.noise_multiplier = nil, "sum", 1
+    local none = ms.plan(asked)
+    assert.is_nil(none.best.run.epsilon)
+    assert.truthy(none:explain():find("privacy: no epsilon: norm_reduce = sum", 1, true))
   end)
 end)
 
@@ -262,6 +335,26 @@ describe("moonshard plan", function()
     local out = said.out
     assert.truthy(out:find '"modelled": true')
     assert.truthy(out:find '"step_ms"')
+  end)
+
+  it("tries every value of every option, whatever their order", function()
+    for _ = 1, 4 do
+      local said = support.run_program("plan --model llama3.2-1b --gpu h200 --seq-length 256 512 --mode bookkeeping auto "
+        .. "--lora-rank 4 8 --batch-size 2 --checkpointing none block --keep 1")
+      assert.truthy(said.out:find("80 configurations, 80 fit", 1, true), said.out)
+    end
+  end)
+
+  it("keeps JSON alone on standard output, and ends with 3 where nothing fits or is in time", function()
+    local file = os.tmpname()
+    local said = support.run_program("plan --model llama3-tiny --gpu cpu --no-search --json --script " .. file)
+    assert.are.equal(1, #support.parse_json(said.out).plans)
+    assert.truthy(said.err:find("written: " .. file, 1, true))
+    os.remove(file)
+    local late = support.run_program "plan --model llama3-tiny --gpu cpu --steps 1000000 --wall-time-h 0.1"
+    assert.are.equal(3, late.code)
+    assert.truthy(late.out:find "the fastest plan takes [%d.]+ h")
+    assert.are.equal(3, support.run_program("plan --model llama3.1-8b --gpu cpu --script " .. file).code)
   end)
 
   it("measures ranks of this machine together, and their collectives", function()

@@ -41,12 +41,15 @@ local flags = {
   { name = "device", kind = "text", doc = "calibrate: cpu or cuda" },
 }
 
-local function write(path, text)
+-- Beside JSON on standard output nothing else is printed there.
+local function say(given, path) (given.json and io.stderr or io.stdout):write("written: ", path, "\n") end
+
+local function write(given, path, text)
   local file, problem = io.open(path, "w")
   if not file then usage.fail("plan: expected a file that can be written, got %s", problem) end
   file:write(text)
   file:close()
-  print("written: " .. path)
+  say(given, path)
 end
 
 local own = lists.set(lists.map(flags, function(flag) return flag.name end))
@@ -65,7 +68,8 @@ local function request_of(given)
   end
   if given.no_search then options.search = false end
   -- An option with several values is one to try.
-  for name, value in pairs(options) do
+  for _, name in ipairs(lists.keys(options)) do
+    local value = options[name]
     if type(value) == "table" then
       options.try = options.try or {}
       options.try[name], options[name] = value, nil
@@ -77,7 +81,8 @@ end
 local function json_of(plan)
   return native.records.to_json { modelled = true, machine = { name = plan.machine.name, device = plan.machine.device,
     source = plan.machine.source, measured = plan.machine.measured }, assumptions = plan.assumptions, ranks = plan.ranks,
-    memory_bytes = plan.memory_bytes, tried = plan.tried, plans = plan.plans, too_large = plan.too_large, front = plan.front }
+    memory_bytes = plan.memory_bytes, tried = plan.tried, too_slow = plan.too_slow, plans = plan.plans,
+    too_large = plan.too_large, front = plan.front }
 end
 
 local function run(given)
@@ -95,16 +100,17 @@ local function run(given)
     print(tostring(plan))
     if given.explain and (plan.plans[1] or plan.too_large[1]) then print("\n" .. plan:explain()) end
   end
-  if given.script then write(given.script, plan:script()) end
-  if given.sweep then write(given.sweep, plan:sweep_script()) end
+  if #plan.plans == 0 then return 3 end  -- nothing that could be written out
+  if given.script then write(given, given.script, plan:script()) end
+  if given.sweep then write(given, given.sweep, plan:sweep_script()) end
   if given.trace then
     plan:trace(given.trace)
-    print("written: " .. given.trace)
+    say(given, given.trace)
   end
   if given.simulate then
-    print("written: " .. plan:simulate({ steps = given.simulate ~= true and given.simulate or nil, out = given.out }).path)
+    say(given, plan:simulate({ steps = given.simulate ~= true and given.simulate or nil, out = given.out }).path)
   end
-  return #plan.plans > 0 and 0 or 3
+  return plan.too_slow and 3 or 0
 end
 
 return {

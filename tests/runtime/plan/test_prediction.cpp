@@ -1,12 +1,11 @@
-// Predictions: memory against what a step really holds, the order of a simulated step, searches,
-// refusals and profiles.
+// Predictions: memory against what a step really holds, the order of a simulated step, searches
+// and profiles.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
 
 #include "runtime/base/check.h"
 #include "runtime/experiment/experiment.h"
-#include "runtime/plan/fit_check.h"
 #include "runtime/plan/plan_request.h"
 #include "runtime/plan/search.h"
 #include "tests/runtime/plan/test_machine.h"
@@ -214,7 +213,7 @@ TEST(PlanSearch, TheFrontHasNoPointThatAnotherBeats) {
   const Json asked{{"model", "llama3.2-1b"}, {"seq_length", 1024}, {"mode", "bookkeeping"}};
   space.base = resolve_for(asked, cluster);
   space.global_batch = 64;
-  space.axes = default_axes(space.base, cluster, asked);
+  space.axes = default_axes(space.base, cluster, asked, space.global_batch);
   const SearchResult found = search(space, cluster, 5);
   ASSERT_GT(found.fits, 0);
   ASSERT_LT(found.fits, found.tried);
@@ -227,35 +226,8 @@ TEST(PlanSearch, TheFrontHasNoPointThatAnotherBeats) {
     EXPECT_LT(found.front[i].prediction.memory.peak, found.front[i - 1].prediction.memory.peak);
     EXPECT_LE(found.front[i].prediction.samples_per_s, found.front[i - 1].prediction.samples_per_s);
   }
-  EXPECT_NE(why_not(found.too_large[0], cluster).find("saves"), std::string::npos);
-}
-
-TEST(FitCheck, RefusesWhatCannotFitAndNothingElse) {
-  ExperimentOptions options;
-  options.model = "linear";
-  options.hidden_dim = 1'000'000;  // 32 TB of weights
-  options.device = "cpu";
-  options.profile = "off";
-  options.seed = 1;
-  const records::Result refused = experiment::measure_experiment(options);
-  EXPECT_EQ(refused.status, "oom");
-  EXPECT_EQ(refused.phase, "plan");
-  EXPECT_NE(refused.error.find("check_memory = false"), std::string::npos) << refused.error;
-  EXPECT_TRUE(refused.steps.empty());
-  EXPECT_GT(refused.memory.peak_bytes, refused.bytes_free);
-
-  const c10::Device cpu(c10::kCPU);
-  const ExperimentOptions resolved = experiment::resolve_experiment(options);
-  EXPECT_TRUE(refusal_of(resolved, cpu, 1));
-  ExperimentOptions other = resolved;
-  other.check_memory = false;
-  EXPECT_FALSE(refusal_of(other, cpu, 1));
-  other = resolved;
-  other.memory_limit_mb = 1;  // the allocator refuses, where it happens
-  EXPECT_FALSE(refusal_of(other, cpu, 1));
-  options.model = "llama3-tiny";
-  options.hidden_dim = 0;
-  EXPECT_FALSE(refusal_of(experiment::resolve_experiment(options), cpu, 1));
+  const Candidate& largest = found.too_large[0];
+  EXPECT_NE(why_not(largest.options, largest.prediction, cluster).find("saves"), std::string::npos);
 }
 
 TEST(MachineProfileFile, IsReadBackAndNamesWhatIsWrong) {
