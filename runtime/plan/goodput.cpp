@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "runtime/base/check.h"
 
@@ -11,7 +14,10 @@ namespace moonshard::plan {
 namespace {
 
 // Beyond so many failures without an end a run is not going to end.
-constexpr int64_t kMostFailures = 1'000'000;
+constexpr double kMostFailures = 1'000'000;
+// Of all histories: so many take a few hundredths of a second.
+constexpr double kMostDraws = 2'000'000;
+constexpr int64_t kFewestHistories = 20;
 
 class FailureHistory {
  public:
@@ -59,11 +65,7 @@ class FailureHistory {
 
   void restart() {
     while (true) {
-      MS_CHECK(++goodput_.failures < kMostFailures,
-               "plan: expected a run that ends, got {} failures; a restart of "
-               "{:.0f} s is too long "
-               "for a failure every {:.0f} s",
-               kMostFailures, model_.restart_s, model_.mtbf_s / static_cast<double>(model_.ranks));
+      ++goodput_.failures;
       const double next = to_failure_(random_);
       const double took = std::min(next, model_.restart_s);
       goodput_.wall_s += took;
@@ -94,27 +96,156 @@ void check_failure_model(const FailureModel& model) {
         "0 (the best) or more steps");
 }
 
+// Means of a run in closed form. Histories would need thousands of runs to see failures that one
+// run in a hundred has.
+//
+// Note: a run as a chain. Failures have no memory, so a run is known by what is saved and how long
+// it goes on since. Let x(t) = exp(rate t) - 1: from nothing to t seconds without a failure takes
+// x(t) / rate seconds of running, on average, however often it begins anew. A save counts when it
+// is written: in an attempt that goes on, `written` behind its end. From one of these moments to
+// the next takes exp(rate written) x(cycle) / rate, and from the last of them to the end
+// exp(rate written) x(tail - written) / rate. Restarts make all of it exp(rate restart) longer.
+class MeanRun {
+ public:
+  MeanRun(const FailureModel& model, int64_t save_every)
+      : model_(model),
+        every_(save_every),
+        rate_(static_cast<double>(model.ranks) / model.mtbf_s),
+        cycle_(static_cast<double>(save_every) * model.step_s + model.save_s) {
+    saves_ = static_cast<double>((model.steps - 1) / save_every);  // none behind the last step
+    tail_ = (static_cast<double>(model.steps) - saves_ * static_cast<double>(save_every)) *
+            model.step_s;
+    // The last ones are of no use where the run ends before they are written.
+    const double useless =
+        std::min(saves_, std::ceil(std::max(0.0, model.write_s - tail_) / cycle_));
+    counting_ = saves_ - useless;
+    tail_ += useless * cycle_;
+  }
+
+  double wall_s() const { return running_s() * std::exp(rate_ * model_.restart_s); }
+
+  Goodput goodput() const {
+    Goodput mean;
+    mean.save_every = every_;
+    mean.useful_s = static_cast<double>(model_.steps) * model_.step_s;
+    mean.wall_s = wall_s();
+    mean.saving_s = saves_ * model_.save_s;  // that stay
+    mean.lost_s = std::max(0.0, running_s() - mean.useful_s - mean.saving_s);
+    mean.restarting_s = running_s() * std::expm1(rate_ * model_.restart_s);
+    mean.failures = rate_ * mean.wall_s;
+    mean.lost_steps = lost_steps();
+    return mean;
+  }
+
+ private:
+  double x(double seconds) const { return std::expm1(rate_ * seconds); }
+
+  double running_s() const {
+    const double written = model_.write_s;
+    if (counting_ < 1) return x(tail_) / rate_;
+    return (x(written) + std::exp(rate_ * written) * (counting_ * x(cycle_) + x(tail_ - written))) /
+           rate_;
+  }
+
+  // Of the same chain, with steps in the place of seconds: those of failures before a moment that
+  // an attempt has reached, and of failures behind it.
+  double lost_steps() const {
+    const double written = model_.write_s, first = written + cycle_;
+    const auto reached = [&](double seconds) { return std::exp(-rate_ * seconds); };
+    const double none = lost_before(tail_) / reached(tail_);
+    if (counting_ < 1) return std::max(0.0, none);
+    const double begin = lost_before(first) / reached(first);
+    const double next = (lost_before(first) - lost_before(written)) / reached(written) -
+                        std::expm1(-rate_ * cycle_) * begin;
+    const double last = (lost_before(tail_) - lost_before(written)) / reached(written) -
+                        std::expm1(-rate_ * (tail_ - written)) * none;
+    return std::max(0.0, begin + (counting_ - 1) * next + last);
+  }
+
+  // Mean of the whole steps that an attempt loses by a failure before `seconds`: every step that
+  // was done by then is lost by a failure behind it.
+  double lost_before(double seconds) const {
+    const double cycles = std::floor(seconds / cycle_);
+    const double rest = std::floor((seconds - cycles * cycle_) / model_.step_s);
+    const double steps = std::min(static_cast<double>(every_), rest);
+    const double whole = cycles == 0 ? 0
+                                     : chances_of(static_cast<double>(every_)) *
+                                           std::expm1(-rate_ * cycles * cycle_) /
+                                           std::expm1(-rate_ * cycle_);
+    return whole + std::exp(-rate_ * cycles * cycle_) * chances_of(steps) -
+           (cycles * static_cast<double>(every_) + steps) * std::exp(-rate_ * seconds);
+  }
+
+  // That each of so many steps in a row is done without a failure before its end, added up.
+  double chances_of(double steps) const {
+    const double step = rate_ * model_.step_s;
+    return std::exp(-step) * std::expm1(-step * steps) / std::expm1(-step);
+  }
+
+  const FailureModel& model_;
+  int64_t every_;
+  double rate_;                      // failures of the job in a second
+  double cycle_;                     // seconds of steps and their save
+  double saves_ = 0, counting_ = 0;  // in the run; that a restart may go on from
+  double tail_ = 0;                  // seconds behind the last of these
+};
+
+// The logarithm of the time of a very long run, but for a constant: smooth in the interval, and
+// not infinite where nothing ends.
+double log_of_endless_run(const FailureModel& model, int64_t save_every) {
+  const double rate = static_cast<double>(model.ranks) / model.mtbf_s;
+  const double steps = static_cast<double>(save_every);
+  const double exponent = rate * (steps * model.step_s + model.save_s);
+  return (exponent > 30 ? exponent : std::log(std::expm1(exponent))) - std::log(steps);
+}
+
+// Which of the options makes the run endless: the longest of what has to go without a failure.
+void refuse_endless(const FailureModel& model, const Goodput& mean) {
+  if (mean.failures < kMostFailures) return;
+  struct Stretch {
+    std::string what;
+    double seconds;
+  };
+  const double between = model.mtbf_s / static_cast<double>(model.ranks);
+  const auto every = static_cast<double>(mean.save_every);
+  Stretch longest{fmt::format("option 'restart_s': a restart of {:.6g} s", model.restart_s),
+                  model.restart_s};
+  const auto compare = [&](double seconds, const std::string& what) {
+    if (seconds > longest.seconds) longest = {what, seconds};
+  };
+  compare(model.save_s, fmt::format("option 'save_s': a save of {:.6g} s", model.save_s));
+  compare(model.write_s,
+          fmt::format("option 'write_s': a save that is written in {:.6g} s", model.write_s));
+  // The best interval is as long as the others make it.
+  if (model.save_every > 0)
+    compare(every * model.step_s,
+            fmt::format("option 'save_every': {} steps of {:.3g} s without a save", mean.save_every,
+                        model.step_s));
+  if (longest.seconds < between)
+    longest.what = fmt::format("option 'steps': a run of {:.6g} h", mean.useful_s / 3600);
+  throw UsageError(
+      fmt::format("plan: expected a run that ends, got more than {:.0f} failures; {} is too long "
+                  "for a failure every {:.6g} s",
+                  kMostFailures, longest.what, between));
+}
+
 }  // namespace
 
 double expected_wall_s(const FailureModel& model, int64_t save_every) {
-  const double between = model.mtbf_s / static_cast<double>(model.ranks);
-  const double work = static_cast<double>(save_every) * model.step_s;
-  const double cycles = static_cast<double>(model.steps) / static_cast<double>(save_every);
-  // Every failure costs a save that was being written, too.
-  return between * std::exp(model.restart_s / between) *
-         std::expm1((work + model.save_s) / between) * cycles * (1 + model.write_s / between);
+  return MeanRun(model, save_every).wall_s();
 }
 
 int64_t best_save_every(const FailureModel& model) {
-  // One valley: the third in which it lies is known by two points.
   // A save may begin when the last has been written.
-  int64_t low = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(model.write_s / model.step_s)),
-                                    1, model.steps),
-          high = model.steps;
+  const int64_t least = std::clamp<int64_t>(
+      static_cast<int64_t>(std::ceil(std::min(model.write_s / model.step_s, 1e18))), 1,
+      model.steps);
+  // One valley: the third in which it lies is known by two points.
+  int64_t low = least, high = model.steps;
   while (high - low > 2) {
     const int64_t third = (high - low) / 3;
     const int64_t left = low + third, right = high - third;
-    if (expected_wall_s(model, left) <= expected_wall_s(model, right)) {
+    if (log_of_endless_run(model, left) <= log_of_endless_run(model, right)) {
       high = right;
     } else {
       low = left;
@@ -122,29 +253,35 @@ int64_t best_save_every(const FailureModel& model) {
   }
   int64_t best = low;
   for (int64_t i = low + 1; i <= high; ++i)
-    if (expected_wall_s(model, i) < expected_wall_s(model, best)) best = i;
+    if (log_of_endless_run(model, i) < log_of_endless_run(model, best)) best = i;
+  // A run of this length has a whole number of saves: so many, one more or less, or none at all.
+  const int64_t saves = (model.steps - 1) / best;
+  for (const int64_t count : {saves - 1, saves, saves + 1, int64_t{0}}) {
+    if (count < 0 || count >= model.steps) continue;
+    const int64_t even = (model.steps - 1) / (count + 1) + 1;
+    if (even >= least && expected_wall_s(model, even) < expected_wall_s(model, best)) best = even;
+  }
   return best;
+}
+
+Goodput drawn_run(const FailureModel& model, int64_t save_every, uint64_t number) {
+  return FailureHistory(model, save_every, number).run();
 }
 
 Goodput simulate_failures(const FailureModel& model) {
   check_failure_model(model);
   const int64_t every =
       std::min(model.steps, model.save_every > 0 ? model.save_every : best_save_every(model));
-  const double share = 1 / static_cast<double>(model.histories);
-  Goodput mean;
+  Goodput mean = MeanRun(model, every).goodput();
+  refuse_endless(model, mean);
+  const auto affordable = static_cast<int64_t>(kMostDraws / (1 + mean.failures));
+  const int64_t histories = std::min(model.histories, std::max(affordable, kFewestHistories));
   std::vector<double> walls;
-  for (int64_t i = 0; i < model.histories; ++i) {
-    const Goodput one = FailureHistory(model, every, static_cast<uint64_t>(i)).run();
-    walls.push_back(one.wall_s);
-    for (const auto field : {&Goodput::wall_s, &Goodput::saving_s, &Goodput::lost_s,
-                             &Goodput::restarting_s, &Goodput::failures, &Goodput::lost_steps})
-      mean.*field += one.*field * share;
-  }
+  for (int64_t i = 0; i < histories; ++i)
+    walls.push_back(drawn_run(model, every, static_cast<uint64_t>(i)).wall_s);
   std::sort(walls.begin(), walls.end());
   mean.wall_low_s = walls[walls.size() / 10];
   mean.wall_high_s = walls[walls.size() - 1 - walls.size() / 10];
-  mean.useful_s = static_cast<double>(model.steps) * model.step_s;
-  mean.save_every = every;
   return mean;
 }
 

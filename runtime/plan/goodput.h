@@ -1,6 +1,7 @@
 // How long a run takes on ranks that fail: work since the last save is lost, the job starts again,
-// and the rest of the time is goodput. Histories are drawn by seed, from failure to failure, so
-// that a year of 1,024 GPUs takes milliseconds. Torch-free.
+// and the rest of the time is goodput. Means are exact, however rare failures are; how far runs lie
+// apart is drawn by seed, from failure to failure, so that a year of 1,024 GPUs takes milliseconds.
+// Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +20,33 @@ struct FailureModel {
   double restart_s = 0;  ///< from a failure to the first step; it may fail, too
   int64_t save_every = 0;  ///< steps; 0: the best
   uint64_t seed = 0;
-  int64_t histories = 200;  ///< that are drawn
+  int64_t histories = 200;  ///< that are drawn, or fewer where failures are very many
 };
 
+/// Means of all runs that may be; no seed changes them.
 struct Goodput {
   int64_t save_every = 0;
-  double wall_s = 0;                       ///< mean of all histories
-  double wall_low_s = 0, wall_high_s = 0;  ///< a tenth of them is below, and above
+  double wall_s = 0;
+  double wall_low_s = 0, wall_high_s = 0;  ///< of histories: a tenth of them is below, and above
   double useful_s = 0;                     ///< steps that stay
   double saving_s = 0, lost_s = 0, restarting_s = 0;
   double failures = 0, lost_steps = 0;
   double share() const { return wall_s > 0 ? useful_s / wall_s : 1; }
 };
 
-/// Mean time of the whole run with a save every so many steps, by the formula for failures at a
-/// constant rate: what the histories are drawn around.
+/// Mean time of the whole run with a save every so many steps, for failures at a constant rate;
+/// infinite where it is beyond all numbers.
 double expected_wall_s(const FailureModel& model, int64_t save_every);
 
-/// The interval with the smallest of these, in steps.
+/// The interval with the smallest of these, in steps; all of them where a save costs more than it
+/// is worth.
 int64_t best_save_every(const FailureModel& model);
 
-/// Throws UsageError for numbers that are no run.
+/// Throws UsageError for numbers that are no run, or one that is not going to end.
 Goodput simulate_failures(const FailureModel& model);
+
+/// One run, drawn by the model's seed and this number.
+Goodput drawn_run(const FailureModel& model, int64_t save_every, uint64_t number);
 
 /// Tables with these names, of Lua.
 FailureModel failure_model_from_json(const Json& table);

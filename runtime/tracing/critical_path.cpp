@@ -54,7 +54,7 @@ class PathWalk {
   // From start_us to where the path has come so far.
   PathSegment* cut(double start_us, PathKind kind, uint32_t lane, const char* reason) {
     start_us = std::max(start_us, graph_.begin_us);
-    if (start_us >= cursor_) return nullptr;
+    if (start_us > cursor_ - kNothing) return nullptr;
     segments_.push_back({start_us, cursor_, lane, kind, kNone, reason, 0});
     cursor_ = start_us;
     return &segments_.back();
@@ -125,7 +125,7 @@ class PathWalk {
     auto place = std::lower_bound(
         segments.begin(), segments.end(), cursor_,
         [](const HostSegment& segment, double time) { return segment.start_us < time; });
-    while (cursor_ > from_us) {
+    while (cursor_ > from_us + kNothing) {
       if (place == segments.begin()) {
         cut(from_us, PathKind::Host, lane, "not traced");
         return;
@@ -205,7 +205,10 @@ void add_up(const TraceData& trace, const HostLabels& labels, CriticalPath& path
 PathKind path_kind(const TraceData& trace, const TraceEvent& event) {
   switch (event.kind) {
     case EventKind::Kernel:
-      return PathKind::Kernel;
+      // A plan's ranks have a lane for what their host computes: updates of offloaded states.
+      return trace.is_modelled && trace.lanes[event.lane].name.starts_with("host")
+                 ? PathKind::Host
+                 : PathKind::Kernel;
     case EventKind::Communication:
       return PathKind::Communication;
     case EventKind::Copy:

@@ -13,6 +13,9 @@ namespace moonshard::tracing {
 enum class PathKind : uint8_t { Host, Kernel, Communication, Copy, Gap };
 inline constexpr const char* kPathKinds[] = {"host", "kernel", "communication", "memcpy", "gap"};
 
+/// Shorter is what rounding leaves between two spans of a plan, in microseconds: no gap.
+inline constexpr double kNothing = 1e-6;
+
 struct PathSegment {
   double start_us = 0, end_us = 0;
   uint32_t lane = kNone;

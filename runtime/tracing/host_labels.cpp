@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 
@@ -13,6 +14,8 @@ namespace {
 constexpr std::string_view kBackwardOp = "autograd::engine::evaluate_function";
 constexpr std::string_view kModule = "nn.Module: ";
 constexpr std::string_view kProfilerStep = "ProfilerStep#";
+constexpr double kRounding = 1e-6;                     // of times that were milliseconds: us
+constexpr std::string_view kModelled = " (modelled)";  // behind all names of a simulated step
 
 bool is_own_phase(std::string_view name) {
   return std::any_of(std::begin(profile::kPhases), std::end(profile::kPhases),
@@ -29,6 +32,26 @@ std::string_view behind(std::string_view name, std::string_view word) {
   if (name.size() <= word.size() + 1 || !name.starts_with(word) || name[word.size()] != ' ')
     return {};
   return name.substr(word.size() + 1);
+}
+
+// As it would be in a trace of a step that ran.
+std::string_view without_suffix(std::string_view name) {
+  if (name.ends_with(kModelled)) name.remove_suffix(kModelled.size());
+  return name;
+}
+
+// Of "clipped sum" the phase clipped_sum, as a plan writes its work; empty where it names none.
+std::string_view phase_that_begins(std::string_view name) {
+  std::string_view longest;
+  for (const profile::PhaseName& phase : profile::kPhases) {
+    const std::string_view word = phase.name;
+    if (word.size() > name.size() || word.size() <= longest.size()) continue;
+    const bool is_same = std::equal(word.begin(), word.end(), name.begin(), [](char a, char b) {
+      return a == b || (a == '_' && b == ' ');
+    });
+    if (is_same && (name.size() == word.size() || name[word.size()] == ' ')) longest = word;
+  }
+  return longest;
 }
 
 // What a name changes of the label around it.
@@ -122,8 +145,9 @@ class Labeller {
     range_roles_.resize(trace_.names.size());
     op_roles_.resize(trace_.names.size());
     for (size_t i = 0; i < trace_.names.size(); ++i) {
-      has_phases_ = has_phases_ || (as_range[i] != 0 && is_own_phase(trace_.names[i]));
-      if (as_range[i] != 0) range_roles_[i] = role_of_range(trace_.names[i]);
+      if (as_range[i] == 0) continue;
+      has_phases_ = has_phases_ || is_own_phase(plain_name(i));
+      range_roles_[i] = role_of_range(plain_name(i));
     }
     for (size_t i = 0; i < trace_.names.size(); ++i) {
       if (as_op[i] == 0) continue;
@@ -138,11 +162,20 @@ class Labeller {
   void find_common_phases() {
     if (!has_phases_) return;
     for (const TraceEvent& event : trace_.events) {
-      if (event.kind != EventKind::Annotation || !is_own_phase(trace_.name_of(event))) continue;
-      phases_.push_back({event.start_us, event.end_us(), phase_number(trace_.name_of(event))});
+      const std::string_view name = plain_name(event.name);
+      if (event.kind != EventKind::Annotation || !is_own_phase(name)) continue;
+      const Span span{event.start_us, event.end_us(), phase_number(name)};
+      phases_.push_back(span);
+      if (trace_.is_modelled) rulers_[trace_.lanes[event.lane].process].push_back(span);
     }
-    std::sort(phases_.begin(), phases_.end(),
-              [](const Span& a, const Span& b) { return a.start_us < b.start_us; });
+    const auto by_time = [](const Span& a, const Span& b) { return a.start_us < b.start_us; };
+    std::sort(phases_.begin(), phases_.end(), by_time);
+    for (auto& [process, spans] : rulers_) std::sort(spans.begin(), spans.end(), by_time);
+  }
+
+  std::string_view plain_name(size_t name) const {
+    return trace_.is_modelled ? without_suffix(trace_.names[name])
+                              : std::string_view(trace_.names[name]);
   }
 
   // The last phase that had begun by then; events come in the order of time.
@@ -224,7 +257,7 @@ class Labeller {
       if (event.name < marks_.size()) result_.marks_of[i] = marks_[event.name];
       const auto call = event.correlation >= 0 ? calls.find(event.correlation) : calls.end();
       if (call == calls.end()) {
-        result_.label_of[i] = label_by_name(trace_.name_of(event));
+        result_.label_of[i] = label_by_name(event);
         continue;
       }
       result_.call_of[i] = call->second;
@@ -233,13 +266,28 @@ class Labeller {
     }
   }
 
-  // A simulated step has no host: its spans begin with the name of their phase.
-  uint32_t label_by_name(std::string_view name) {
-    const std::string_view first = name.substr(0, name.find(' '));
-    if (!is_own_phase(first)) return 0;
-    std::string_view rest = name.size() > first.size() ? name.substr(first.size() + 1) : "";
-    if (rest.ends_with("(modelled)")) rest.remove_suffix(std::min<size_t>(rest.size(), 11));
-    return label_number({phase_number(first), rest.empty() ? 0 : layer_number(rest)});
+  // A simulated step has no host. Spans begin with the name of their phase, as the update of one
+  // unit may lie among the sums of others; collectives and copies belong to the phase of their rank
+  // in which they begin.
+  uint32_t label_by_name(const TraceEvent& event) {
+    const std::string_view name = plain_name(event.name);
+    const std::string_view phase =
+        trace_.is_modelled ? phase_that_begins(name) : name.substr(0, name.find(' '));
+    if (!is_own_phase(phase)) {
+      const auto ruler = rulers_.find(trace_.lanes[event.lane].process);
+      return ruler == rulers_.end() ? 0 : label_number({phase_at(ruler->second, event.start_us)});
+    }
+    const std::string_view rest =
+        without_suffix(name.size() > phase.size() ? name.substr(phase.size() + 1) : "");
+    return label_number({phase_number(phase), rest.empty() ? 0 : layer_number(rest)});
+  }
+
+  // The last that had begun by then; rounding may put work just before its phase.
+  static uint32_t phase_at(const std::vector<Span>& spans, double time_us) {
+    const auto behind =
+        std::upper_bound(spans.begin(), spans.end(), time_us + kRounding,
+                         [](double time, const Span& span) { return time < span.start_us; });
+    return behind == spans.begin() ? 0 : std::prev(behind)->phase;
   }
 
   const TraceData& trace_;
@@ -249,6 +297,7 @@ class Labeller {
   std::unordered_map<uint64_t, uint32_t> label_places_{{0, 0}};
   std::vector<Role> range_roles_, op_roles_;
   std::vector<Span> phases_;
+  std::map<std::string, std::vector<Span>> rulers_;  // phases of a simulated step, by rank
   bool has_phases_ = false, has_backward_ = false;
   uint32_t base_phase_ = 0;
 };

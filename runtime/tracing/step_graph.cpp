@@ -227,19 +227,27 @@ class GraphBuilder {
     return kNone;
   }
 
+  // What runs one behind the other: a stream. A plan shows copies of both directions in one lane.
+  uint64_t queue_of(const GraphNode& own) const {
+    const TraceEvent& event = trace_.events[own.event];
+    const bool is_shared = trace_.is_modelled && event.kind == EventKind::Copy;
+    return static_cast<uint64_t>(own.lane) << 32 | (is_shared ? event.name + 1 : 0);
+  }
+
   void connect_devices() {
     find_waits();
     const double latency = launch_latency();
-    std::unordered_map<uint32_t, uint32_t> last_of_lane;
+    std::unordered_map<uint64_t, uint32_t> last_of_queue;
     std::sort(device_.begin(), device_.end(), [&](uint32_t a, uint32_t b) {
       return node(a).start_us != node(b).start_us ? node(a).start_us < node(b).start_us : a < b;
     });
     for (const uint32_t number : device_) {
       const GraphNode& own = node(number);
       const uint32_t call = labels_.call_of[own.event];
-      const auto known = last_of_lane.find(own.lane);
-      const uint32_t before = known != last_of_lane.end() ? known->second : kNone;
-      last_of_lane[own.lane] = number;
+      const uint64_t queue = queue_of(own);
+      const auto known = last_of_queue.find(queue);
+      const uint32_t before = known != last_of_queue.end() ? known->second : kNone;
+      last_of_queue[queue] = number;
       connect_device(number, call != kNone ? node_of_[call] : kNone, before, latency);
     }
   }
@@ -351,10 +359,11 @@ class GraphBuilder {
 
   void connect_end() {
     const uint32_t end = add_node({graph_.end_us, graph_.end_us, kNone, step_.lane, NodeKind::End});
-    std::unordered_map<uint32_t, uint32_t> last_of_lane;
-    for (const uint32_t number : device_) last_of_lane[node(number).lane] = number;
+    std::unordered_map<uint64_t, uint32_t> last_of_queue;
+    for (const uint32_t number : device_) last_of_queue[queue_of(node(number))] = number;
     double latest = step_.begin_us;
-    for (const auto& [lane, number] : last_of_lane) latest = std::max(latest, node(number).end_us);
+    for (const auto& [queue, number] : last_of_queue)
+      latest = std::max(latest, node(number).end_us);
     for (uint32_t lane = 0; lane < host_.size(); ++lane) {
       const bool has_nodes = !host_[lane].empty();
       const uint32_t last = has_nodes ? host_[lane].back().node : begin_;
@@ -366,12 +375,12 @@ class GraphBuilder {
       const double lag = std::min(step_.end_us, graph_.end_us) - node(last).end_us;
       connect(last, end, EdgeKind::Host, std::max(lag, 0.0));
     }
-    for (const auto& [lane, number] : last_of_lane)
+    for (const auto& [queue, number] : last_of_queue)
       connect(number, end, EdgeKind::Stream,
               node(number).end_us == latest && step_.end_us < latest
                   ? graph_.end_us - node(number).end_us
                   : 0);
-    if (step_.lane == kNone && last_of_lane.empty())
+    if (step_.lane == kNone && last_of_queue.empty())
       connect(begin_, end, EdgeKind::Start, graph_.end_us - graph_.begin_us);
   }
 

@@ -56,10 +56,12 @@ bool sends(std::string_view name) {
 }
 
 // Of a plan's simulated step.
-bool is_modelled_collective(std::string_view name) {
+EventKind modelled_kind(std::string_view name) {
   for (const char* word : {"all_gather", "reduce_scatter", "all_reduce", "broadcast"})
-    if (name.starts_with(word)) return true;
-  return false;
+    if (name.starts_with(word)) return EventKind::Communication;
+  for (const char* word : {"to host", "to device"})
+    if (name.starts_with(word)) return EventKind::Copy;
+  return EventKind::Kernel;
 }
 
 class EventsReader {
@@ -228,7 +230,7 @@ class EventsReader {
     } else if (category == "cuda_sync") {
       return store_wait();
     } else if (category == "modelled") {
-      kind = is_modelled_collective(text_.name) ? EventKind::Communication : EventKind::Kernel;
+      kind = modelled_kind(text_.name);
     } else if (category == "gpu_user_annotation" || category == "overhead" || category == "Trace" ||
                category == "ac2g" || category == "fwdbwd") {
       return;

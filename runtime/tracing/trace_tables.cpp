@@ -135,7 +135,8 @@ Json what_if_table(const std::string& file, const Json& options) {
     changes.update_bytes_per_s = 1e9 * options.at("update_gb_per_s").value(trace.device, 0.0);
   if (options.contains("rules"))
     for (const Json& rule : options.at("rules")) changes.rules.push_back(rule_from(rule));
-  changes.measured_us = 1e3 * options.value("measured_ms", 0.0);
+  // Beside a plan's trace there is nothing that was measured.
+  changes.measured_us = trace.is_modelled ? 0 : 1e3 * options.value("measured_ms", 0.0);
   const WhatIfResult result = what_if(trace, step, changes);
   table["step_ms"] = result.measured_us / 1e3;
   table["predicted_ms"] = result.predicted_us / 1e3;

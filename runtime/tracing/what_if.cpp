@@ -22,6 +22,8 @@ constexpr double kNoiseInUpdate = 1.15;  // an update with noise, of one without
 // Of a trace, for each piece of the host's work: us.
 constexpr double kUsualOverhead = 2, kMostOverhead = 50;
 constexpr double kAlsoGood = 0.05;  // of a step that was measured
+constexpr const char* kPrivatePhases[] = {"norm_reduce", "clip_factors", "clipped_sum",
+                                          "second_backward", "update"};
 constexpr const char* kSubjects[] = {"name", "phase", "layer", "kind"};
 
 class Prediction {
@@ -79,13 +81,8 @@ class Prediction {
   void find_phases() {
     is_gone_.assign(labels_.phases.size(), 0);
     if (!changes_.norms) return;
-    std::set<std::string> seen;
-    for (const GraphNode& node : graph_.nodes)
-      if (node.event != kNone) seen.insert(labels_.phases[labels_.of(node.event).phase]);
-    for (uint32_t lane = 0; lane < trace_.lanes.size(); ++lane)
-      for (const HostSegment& segment : labels_.segments[lane])
-        if (segment.start_us >= graph_.begin_us && segment.start_us < graph_.end_us)
-          seen.insert(labels_.phases[labels_.labels[segment.label].phase]);
+    const std::set<std::string> seen = phases_of_step();
+    refuse_unnamed_norms(seen);
     const bool clips = seen.contains("clip_factors");
     if (!clips) {
       result_.notes.push_back("this step clips nothing: there are no norms to leave out");
@@ -107,6 +104,32 @@ class Prediction {
           "the first of two backward passes is there for norms alone: it is left out");
   }
 
+  std::set<std::string> phases_of_step() const {
+    std::set<std::string> seen;
+    for (const GraphNode& node : graph_.nodes)
+      if (node.event != kNone) seen.insert(labels_.phases[labels_.of(node.event).phase]);
+    for (uint32_t lane = 0; lane < trace_.lanes.size(); ++lane)
+      for (const HostSegment& segment : labels_.segments[lane])
+        if (segment.start_us >= graph_.begin_us && segment.start_us < graph_.end_us)
+          seen.insert(labels_.phases[labels_.labels[segment.label].phase]);
+    return seen;
+  }
+
+  // Steps that clip, and do not show it in phases of their own.
+  void refuse_unnamed_norms(const std::set<std::string>& seen) const {
+    const bool is_private = std::any_of(std::begin(kPrivatePhases), std::end(kPrivatePhases),
+                                        [&](const char* phase) { return seen.contains(phase); });
+    MS_CHECK(!trace_.is_modelled || !is_private,
+             "what_if: expected a step that ran to leave out its norms, got a modelled one ({}), "
+             "whose backward pass and norms are one span: ask the plan for the step without them, "
+             "moonshard plan with --mode none",
+             trace_.file);
+    MS_CHECK(trace_.is_modelled || !seen.contains("graph") || seen.contains("clip_factors"),
+             "what_if: expected a trace that names what norms need, got one of a replayed CUDA "
+             "graph ({}), whose kernels all belong to one call: trace the step with compile = no",
+             trace_.file);
+  }
+
   // An update adds noise, and sums up gradients of samples that were kept, in the one pass that it
   // makes anyway: without them it is bound by its memory.
   void find_update() {
@@ -124,7 +147,11 @@ class Prediction {
     const bool is_asked = changes_.noise || (changes_.norms && sums_rows);
     if (!is_asked) return;
     if (time_us == 0) {
-      result_.notes.push_back("noise on the host is part of the update's pass: it stays");
+      const std::set<std::string> seen = phases_of_step();
+      if (seen.contains("update"))
+        result_.notes.push_back("noise on the host is part of the update's pass: it stays");
+      else if (changes_.noise && !seen.contains("noise"))
+        result_.notes.push_back("this step adds no noise: there is none to leave out");
       return;
     }
     const bool rows_alone = !changes_.noise;
@@ -319,7 +346,7 @@ class Prediction {
     double cursor = end.back();
     const auto take = [&](double from, PathKind kind) {
       from = std::max(from, 0.0);
-      if (from >= cursor) return;
+      if (from > cursor - kNothing) return;
       sums[static_cast<size_t>(kind)] += cursor - from;
       cursor = from;
     };
@@ -349,7 +376,8 @@ class Prediction {
       if (node.kind == NodeKind::Device)
         result_.removed_device_us += (1 - factors_[i]) * (node.end_us - node.start_us);
     }
-    for (uint32_t lane = 0; lane < trace_.lanes.size(); ++lane)
+    // The host's lane of a plan is a ruler of phases.
+    for (uint32_t lane = 0; lane < trace_.lanes.size() && !trace_.is_modelled; ++lane)
       if (!labels_.segments[lane].empty())
         result_.removed_host_us +=
             (step_.end_us - step_.begin_us) - host.between(lane, step_.begin_us, step_.end_us);

@@ -95,6 +95,13 @@ function M.table_of(plan)
   return table.concat(lines, "\n")
 end
 
+--- Seconds in the unit that people would say them in.
+local function span(seconds)
+  if seconds >= 3600 then return ("%.1f h"):format(seconds / 3600) end
+  if seconds >= 60 then return ("%.1f min"):format(seconds / 60) end
+  return ("%.1f s"):format(seconds)
+end
+
 --- " (90 % range 147 to 169 ms, by 190 measured steps)": how far steps like it were from their predictions; else nothing.
 local function range_text(row, key, format, unit)
   local range = row.likely and row.likely[key]
@@ -130,11 +137,12 @@ function M.explanation(plan, row)
   end
   if run and run.failures then
     local f = run.failures
-    local text = "failures, modelled: %.1f in the run; goodput %.1f %%, %.1f h of training in %.1f h (8 of 10 runs: %.1f to %.1f h)"
-    lines[#lines + 1] = text:format(f.failures, f.goodput_percent, run.training_hours, run.hours, f.wall_low_s / 3600, f.wall_high_s / 3600)
-    lines[#lines + 1] = ("  a save every %d steps (%.1f min%s); lost %.1f h and %.0f steps, restarts %.1f h, saves %.2f h"):format(
-      f.save_every, f.save_every * row.step_ms / 6e4, plan.request.save_every and "" or ", the best", f.lost_s / 3600, f.lost_steps,
-      f.restarting_s / 3600, f.saving_s / 3600)
+    local text = "failures, modelled: %.3g expected in the run; goodput %.2f %%, %s of training in %s (8 of 10 runs: %s to %s)"
+    lines[#lines + 1] = text:format(f.failures, f.goodput_percent, span(run.training_hours * 3600), span(run.hours * 3600),
+      span(f.wall_low_s), span(f.wall_high_s))
+    lines[#lines + 1] = ("  %s; lost %s and %.3g steps, restarts %s, saves %s"):format(f.save_every >= run.steps and "no save pays"
+      or ("a save every %d steps (%s%s)"):format(f.save_every, span(f.save_every * row.step_ms / 1e3), plan.request.save_every and ""
+      or ", the best"), span(f.lost_s), f.lost_steps, span(f.restarting_s), span(f.saving_s))
   end
   if run and run.epsilon then
     lines[#lines + 1] = ("privacy: epsilon %.3f at delta %g, noise multiplier %.4f, sampling rate %.3g (Poisson)"):format(run.epsilon,

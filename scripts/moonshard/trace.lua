@@ -37,12 +37,13 @@ local function answer(where, call, ...)
   blame("%s: %s", where, (usage.plain(result):gsub("^what_if: ", ""):gsub("^trace: ", "")))
 end
 
---- What the point of a trace measured; nil where no result lies beside it.
+--- What the point of a trace measured; nil where no result lies beside it, or a plan's.
 local function measured_beside(file)
   local result = (file:match "^(.*)/[^/]*$" or ".") .. "/result.json"
   if not native.launch.exists(result) then return nil end
   local ok, record = pcall(native.records.read_json, result)
-  return ok and record.metrics and record.metrics.median_time_ms or nil
+  if not ok or record.modelled then return nil end
+  return record.metrics and record.metrics.median_time_ms
 end
 
 local machines = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" .. "/machines"
@@ -73,7 +74,7 @@ function M.path(path, options)
   check_number("ms.trace.path", options, "step", 1)
   local file = find("ms.trace.path", path, options.rank)
   local result = answer("ms.trace.path", native.tracing.path, file, { step = options.step, segments = options.segments })
-  result.measured_ms = measured_beside(file)
+  result.measured_ms = not result.modelled and measured_beside(file) or nil
   return setmetatable(result, Path)
 end
 

@@ -87,7 +87,7 @@ local function changes(heading, rows, top, width)
       signed(row.change_ms), row.change_percent and ("%+.1f"):format(row.change_percent) or (row.after_ms > 0 and "new" or "-") }
     shown[#shown + 1] = cells
   end
-  local text = text_table.format({ heading, "count", "then", "ms", "then", "change", "%" }, shown)
+  local text = text_table.format({ heading, "count before", "count after", "ms before", "ms after", "change", "%" }, shown)
   return #rows > top and ("%s\n%d more"):format(text, #rows - top) or text
 end
 

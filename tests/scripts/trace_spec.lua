@@ -122,12 +122,40 @@ describe("moonshard trace", function()
     for words, text in pairs {
       ["trace path " .. h200] = "kernel, operator or gap",
       ["trace whatif " .. h200 .. " --phase backward=0.5 --json"] = '"predicted_ms"',
-      [("trace diff %s/traces/ddp %s/traces/fsdp_module_pre"):format(linear, linear)] = "change",
+      [("trace diff %s/traces/ddp %s/traces/fsdp_module_pre"):format(linear, linear)] =
+        "count before  count after  ms before  ms after  change",
     } do
       local result = support.run_program(words)
       assert.are.equal(0, result.code)
       assert.truthy(result.out:find(text, 1, true), result.out)
     end
+  end)
+
+  it("has no empty lists in its JSON, which Lua would write as objects", function()
+    local result = support.run_program("trace whatif " .. h200 .. " --phase backward=0.5 --json")
+    assert.is_nil(result.out:find("{}", 1, true), result.out)
+    assert.is_nil(result.out:find '"notes"')
+  end)
+
+  it("says nothing of a simulated private step that its trace does not know", function()
+    local folder = support.temporary_folder()
+    assert.are.equal(0, support.run_program("plan --model llama3.2-1b --gpu h200 --mode bookkeeping --batch-size 4 --seq-length 512 "
+      .. "--no-search --simulate 2 --out " .. folder).code)
+    local run = support.run_program("trace path " .. folder .. "/run_*")
+    local path = run.out
+    assert.are.equal(0, run.code, run.err)
+    assert.is_nil(path:find("measured", 1, true))
+    assert.truthy(path:find "clipped_sum +%d")
+    assert.is_nil(path:find "\n%-  ")
+    for _, change in ipairs { "--plain", "--norms" } do
+      local result = support.run_program(("trace whatif %s/run_* %s"):format(folder, change))
+      assert.are.equal(1, result.code)
+      assert.truthy(result.err:find("moonshard plan with --mode none", 1, true), result.err)
+    end
+    local half = support.run_program(("trace whatif %s/run_* --phase clipped_sum=0.5"):format(folder))
+    assert.are.equal(0, half.code)
+    assert.is_nil(half.out:find("measured", 1, true))
+    support.remove(folder)
   end)
 
   it("ends in one line about mistakes", function()
@@ -138,6 +166,12 @@ describe("moonshard trace", function()
       ["diff " .. h200] = "expected two traces",
       ["whatif " .. h200] = "expected something to change",
       ["whatif " .. h200 .. " --phase backward"] = "expected NAME=FACTOR",
+      ["path " .. h200 .. " --top -2"] = "option '--top': expected 1 row or more, got -2",
+      ["path " .. h200 .. " --norms"] = "option '--norms' means nothing to path (takes step, top, segments, rank, json)",
+      ["path " .. h200 .. " --scale x=2"] = "moonshard trace whatif",
+      ["whatif " .. h200 .. " --link 2 --top 3"] = "option '--top' means nothing to whatif",
+      ["diff " .. h200 .. " " .. h200 .. " --step 1"] = "option '--step' means nothing to diff",
+      ["path " .. h200 .. " --segments"] = "option '--segments': expected --json beside it",
     } do
       local result = support.run_program("trace " .. words)
       assert.are.equal(2, result.code)

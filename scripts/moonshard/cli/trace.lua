@@ -19,10 +19,37 @@ local function factors(given, flag)
   return next(values) and values or nil
 end
 
+-- What each verb takes beside rank and json; the others would not change what it says.
+local flags_of = {
+  path = { "step", "top", "segments" },
+  whatif = { "norms", "noise", "plain", "link", "remove", "scale", "phase", "layer", "kind", "step" },
+  diff = { "top" },
+}
+
+local function refuse_flags_of_others(given, verb)
+  local own = {}
+  for _, flag in ipairs(flags_of[verb]) do own[flag] = true end
+  for _, other in ipairs(verbs) do
+    for _, flag in ipairs(flags_of[other]) do
+      if given[flag] ~= nil and not own[flag] then
+        usage.fail("trace: option '--%s' means nothing to %s (takes %s, rank, json); leave it out, or moonshard trace %s", flag, verb,
+          table.concat(flags_of[verb], ", "), other)
+      end
+    end
+  end
+  if given.top and given.top < 1 then usage.fail("trace: option '--top': expected 1 row or more, got %d", given.top) end
+  if given.segments and not given.json then
+    usage.fail "trace: option '--segments': expected --json beside it, which shows every part of the path, got a table"
+  end
+end
+
 local function show(given, result, text)
   if given.json then
     local plain = {}
-    for key, value in pairs(result) do plain[key] = value end
+    for key, value in pairs(result) do
+      -- An empty list would become {}: a table of Lua does not say which of both it is.
+      if type(value) ~= "table" or next(value) ~= nil then plain[key] = value end
+    end
     io.write(native.records.to_json(plain))
   else
     print(text(result, given.top))
@@ -68,6 +95,7 @@ local function main(given)
   local verb = table.remove(words, 1)
   if not verb then usage.fail("trace: expected %s, got nothing; moonshard trace --help", table.concat(verbs, ", ")) end
   if not run[verb] then usage.fail_unknown("trace", ("verb '%s'"):format(verb), verb, verbs) end
+  refuse_flags_of_others(given, verb)
   return run[verb](given, words)
 end
 
@@ -87,9 +115,9 @@ return {
     { name = "phase", kind = "text", repeats = true, value = "NAME=X", doc = "whatif: X times the time of a phase" },
     { name = "layer", kind = "text", repeats = true, value = "GLOB=X", doc = "whatif: X times the time of layers" },
     { name = "kind", kind = "text", repeats = true, value = "NAME=X", doc = "whatif: of host, kernel, communication, memcpy or gap" },
-    { name = "step", kind = "int", doc = "which step of the trace, from 1 (the last)" },
+    { name = "step", kind = "int", doc = "path, whatif: which step of the trace, from 1 (the last)" },
     { name = "rank", kind = "int", doc = "which rank of a folder (0)" },
-    { name = "top", kind = "int", doc = "rows of long tables" },
+    { name = "top", kind = "int", doc = "path, diff: rows of long tables" },
     { name = "segments", kind = "boolean", doc = "path, with --json: every part of the path" },
     { name = "json", kind = "boolean", doc = "the same as JSON" },
   },

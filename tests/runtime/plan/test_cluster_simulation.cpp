@@ -1,14 +1,11 @@
-// Simulated clusters: links that are shared, ranks that differ, failures and restarts, and the
-// records of a simulated run.
+// Simulated clusters: links that are shared, ranks that differ, and the records of a simulated run.
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/base/check.h"
-#include "runtime/plan/goodput.h"
 #include "runtime/plan/modelled_record.h"
 #include "runtime/plan/plan_request.h"
 #include "runtime/plan/program_run.h"
@@ -193,84 +190,6 @@ TEST(SimulatedCluster, AThousandRanksAreSimulatedOneByOne) {
   const Prediction plan = simulated(asked_of(128), cluster);
   EXPECT_EQ(plan.time.ranks.size(), 1024U);
   EXPECT_GT(plan.time.step_ms, simulated(asked_of(128), nodes_of(128, 8)).time.step_ms);
-}
-
-FailureModel long_run() {
-  FailureModel model;
-  model.step_s = 2;
-  model.steps = 200'000;
-  model.ranks = 1024;
-  model.mtbf_s = 1024 * 6 * 3600.0;  // a failure of the job every six hours
-  model.save_s = 20;
-  model.restart_s = 300;
-  model.histories = 400;
-  model.seed = 3;
-  return model;
-}
-
-TEST(Goodput, HistoriesAgreeWithTheFormula) {
-  for (const int64_t every : {50, 200, 500, 2000}) {
-    FailureModel model = long_run();
-    model.save_every = every;
-    const Goodput drawn = simulate_failures(model);
-    // The formula saves behind the last step, too, and knows no end of a run: one cycle of many.
-    EXPECT_NEAR(drawn.wall_s / expected_wall_s(model, every), 1, 0.03) << every;
-    EXPECT_NEAR(drawn.wall_s, drawn.useful_s + drawn.saving_s + drawn.lost_s + drawn.restarting_s,
-                1e-6 * drawn.wall_s);
-    EXPECT_LE(drawn.wall_low_s, drawn.wall_s);
-    EXPECT_GE(drawn.wall_high_s, drawn.wall_s);
-  }
-}
-
-TEST(Goodput, ASaveThatIsBeingWrittenDoesNotCount) {
-  FailureModel model = long_run();
-  model.save_every = 200;
-  const Goodput at_once = simulate_failures(model);
-  model.write_s = 300;
-  const Goodput later = simulate_failures(model);
-  EXPECT_NEAR(later.lost_s - at_once.lost_s, at_once.failures * 300, 0.1 * at_once.lost_s);
-  EXPECT_NEAR(later.wall_s / expected_wall_s(model, 200), 1, 0.03);
-  // And the next save does not begin before it is done.
-  model.save_every = 0;
-  model.save_s = 0.001;
-  EXPECT_EQ(best_save_every(model), 150);
-}
-
-TEST(Goodput, TheBestIntervalIsThatOfYoungAndDaly) {
-  for (const double save : {1.0, 20.0, 120.0}) {
-    FailureModel model = long_run();
-    model.save_s = save;
-    const double between = model.mtbf_s / static_cast<double>(model.ranks);
-    const double young = std::sqrt(2 * save * between);
-    const double x = std::sqrt(save / (2 * between));
-    const double daly = young * (1 + x / 3 + x * x / 9) - save;
-    const double best = static_cast<double>(best_save_every(model)) * model.step_s;
-    EXPECT_NEAR(best / daly, 1, 0.02) << save;
-    EXPECT_NEAR(best / young, 1, 0.15) << save;
-    const Goodput chosen = simulate_failures(model);
-    for (const double factor : {0.25, 4.0}) {
-      FailureModel other = model;
-      other.save_every = std::max<int64_t>(
-          1, static_cast<int64_t>(factor * static_cast<double>(chosen.save_every)));
-      EXPECT_LT(chosen.wall_s, simulate_failures(other).wall_s) << save << " " << factor;
-    }
-  }
-}
-
-TEST(Goodput, OneSeedIsOneHistory) {
-  FailureModel model = long_run();
-  const double first = simulate_failures(model).wall_s;
-  EXPECT_EQ(simulate_failures(model).wall_s, first);
-  model.seed = 4;
-  EXPECT_NE(simulate_failures(model).wall_s, first);
-  model.mtbf_s = 1e18;
-  model.save_s = 0;
-  EXPECT_NEAR(simulate_failures(model).share(), 1, 1e-9);
-  model.step_s = 0;
-  EXPECT_THROW(simulate_failures(model), UsageError);
-  model = long_run();
-  model.mtbf_s = 1024 * 20.0;  // a restart takes fifteen times as long as ranks last
-  EXPECT_THROW(simulate_failures(model), UsageError);
 }
 
 TEST(ModelledRecord, IsARecordLikeAnyOther) {

@@ -176,7 +176,78 @@ TEST(CriticalPath, OfASimulatedStepIsThatOfItsStreams) {
   const CriticalPath path = path_of(text.read());
   EXPECT_DOUBLE_EQ(time_of(path.kinds, "communication"), 100);
   EXPECT_DOUBLE_EQ(time_of(path.names, "forward (modelled)"), 199);
-  EXPECT_DOUBLE_EQ(time_of(path.phases, "forward"), 200);
+  EXPECT_DOUBLE_EQ(time_of(path.phases, "forward"), 300);
+}
+
+// Work belongs to the phase that its name says, in words, even within another's time; collectives,
+// copies and what else has no phase in its name to the one of their rank in which they begin.
+TEST(CriticalPath, OfASimulatedStepHasThePhasesOfItsRuler) {
+  TraceText text;
+  text.head("\"modelled\":true,");
+  text.range("backward (modelled)", 0, 100, 0).range("clipped_sum (modelled)", 100, 170, 0);
+  const auto span = [&](const char* name, double start, double length, int lane) {
+    text.span("modelled", std::string(name) + " (modelled)", "host", lane, start, length);
+  };
+  span("backward", 0, 90, 2);
+  span("gather", 90, 10, 2);
+  span("clipped sum", 100, 40, 2);
+  span("update", 140, 30, 2);
+  span("second backward", 170, 20, 2);
+  span("reduce_scatter", 190, 50, 3);
+  span("to host", 240, 30, 4);
+  // Another rank, whose phases are others.
+  text.span("user_annotation", "forward (modelled)", "rank 1", 0, 0, 270);
+  text.span("modelled", "all_gather (modelled)", "rank 1", 3, 0, 5);
+  const TraceData trace = text.read();
+  const CriticalPath path = path_of(trace);
+  EXPECT_DOUBLE_EQ(time_of(path.phases, "backward"), 100);
+  EXPECT_DOUBLE_EQ(time_of(path.phases, "clipped_sum"), 40 + 50 + 30);
+  EXPECT_DOUBLE_EQ(time_of(path.phases, "update"), 30);
+  EXPECT_DOUBLE_EQ(time_of(path.phases, "second_backward"), 20);
+  EXPECT_DOUBLE_EQ(time_of(path.phases, "-"), 0);
+  EXPECT_DOUBLE_EQ(time_of(path.kinds, "communication"), 50);
+  EXPECT_DOUBLE_EQ(time_of(path.kinds, "memcpy"), 30);
+  const HostLabels labels = label_hosts(trace);
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    if (trace.name_of(trace.events[i]) == "all_gather (modelled)") {
+      EXPECT_EQ(labels.phases[labels.of(i).phase], "forward");
+    }
+  }
+}
+
+// Milliseconds times a thousand do not meet to the last bit: that is no gap.
+TEST(CriticalPath, OfASimulatedStepHasNoGapsOfRounding) {
+  TraceText text;
+  text.head("\"modelled\":true,").range("forward (modelled)", 0, 300, 0);
+  text.span("modelled", "forward (modelled)", "host", 2, 0, 100);
+  text.span("modelled", "forward (modelled)", "host", 2, 100 + 1e-10, 200 - 1e-10);
+  const TraceData trace = text.read();
+  EXPECT_EQ(path_of(trace).kinds.size(), 1u);
+  EXPECT_EQ(forecast(trace, RuleSubject::Phase, "forward", 0.5).kinds.size(), 1u);
+}
+
+// Copies to the host and from it go on at a time, in one lane: either follows its own.
+TEST(CriticalPath, OfASimulatedStepFollowsCopiesOfEitherDirection) {
+  TraceText text;
+  text.head("\"modelled\":true,").range("forward (modelled)", 0, 1000, 0);
+  text.span("modelled", "forward (modelled)", "host", 2, 0, 400);
+  text.span("modelled", "to host (modelled)", "host", 4, 400, 300);
+  text.span("modelled", "to device (modelled)", "host", 4, 400, 299);
+  text.span("modelled", "to host (modelled)", "host", 4, 700, 300);
+  const CriticalPath path = path_of(text.read());
+  EXPECT_DOUBLE_EQ(time_of(path.names, "forward (modelled)"), 400);
+  EXPECT_DOUBLE_EQ(time_of(path.names, "to host (modelled)"), 600);
+}
+
+// A plan has a lane for what the host computes of states that live there.
+TEST(CriticalPath, OfASimulatedStepHasItsHostsWork) {
+  TraceText text;
+  text.head("\"modelled\":true,").range("update (modelled)", 0, 300, 0);
+  text.raw(
+      R"json({"ph":"M","name":"thread_name","pid":"host","tid":1,
+              "args":{"name":"host (modelled)"}})json");
+  text.span("modelled", "update (modelled)", "host", 1, 0, 300);
+  EXPECT_DOUBLE_EQ(time_of(path_of(text.read()).kinds, "host"), 300);
 }
 
 TEST(TraceReader, RefusesWhatIsNoTrace) {

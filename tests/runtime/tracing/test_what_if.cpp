@@ -106,6 +106,56 @@ TEST(WhatIf, AStepWithoutRangesOfNormsIsRefused) {
   }
 }
 
+std::string problem_without_norms(const TraceText& text) {
+  WhatIf changes;
+  changes.norms = true;
+  try {
+    forecast(text.read(), changes);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// A plan's spans hold norms and backward in one: its trace cannot say what norms take.
+TEST(WhatIf, AModelledPrivateStepIsSentToThePlan) {
+  for (const char* phase : {"clipped_sum", "second_backward", "update"}) {
+    TraceText text;
+    text.head("\"modelled\":true,").range("backward (modelled)", 0, 100, 0);
+    text.range(std::string(phase) + " (modelled)", 100, 100, 0);
+    text.span("modelled", "backward (modelled)", "host", 2, 0, 100);
+    EXPECT_THAT(problem_without_norms(text),
+                testing::AllOf(testing::HasSubstr("got a modelled one"),
+                               testing::HasSubstr("moonshard plan with --mode none")))
+        << phase;
+    WhatIf changes;
+    changes.rules = {{RuleSubject::Phase, "backward", 0.5}};
+    const WhatIfResult faster = forecast(text.read(), changes);
+    EXPECT_NEAR(faster.predicted_us, 50, 1e-6);
+    EXPECT_NEAR(faster.removed_device_us, 50, 1e-6);
+    EXPECT_EQ(faster.removed_host_us, 0) << "a ruler of phases is no work";
+  }
+}
+
+TEST(WhatIf, AModelledPlainStepHasNoNorms) {
+  TraceText text;
+  text.head("\"modelled\":true,").range("graph (modelled)", 0, 100, 0);
+  text.span("modelled", "backward (modelled)", "host", 2, 0, 100);
+  WhatIf changes;
+  changes.norms = changes.noise = true;
+  EXPECT_THAT(forecast(text.read(), changes).notes,
+              testing::ElementsAre("this step clips nothing: there are no norms to leave out",
+                                   "this step adds no noise: there is none to leave out"));
+}
+
+// All kernels of a graph belong to its launch: nothing says which of them are norms.
+TEST(WhatIf, AReplayedGraphDoesNotTellNormsApart) {
+  TraceText text;
+  text.range("graph", 0, 200).call("cudaGraphLaunch", 5, 10, 1).kernel("norms", 20, 30, 1);
+  text.range("update", 200, 50).call("cudaDeviceSynchronize", 210, 30, 2);
+  EXPECT_THAT(problem_without_norms(text), testing::HasSubstr("trace the step with compile = no"));
+}
+
 TEST(WhatIf, AFasterLinkCountsWhereItIsWaitedFor) {
   const auto step = [](double compute) {
     TraceText text;
