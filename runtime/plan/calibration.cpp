@@ -26,6 +26,7 @@
 #include "runtime/privacy/timed_ways.h"
 #include "runtime/profile/host_memory.h"
 #include "runtime/profile/kernel_timer.h"
+#include "runtime/profile/utilization.h"
 
 namespace moonshard::plan {
 namespace {
@@ -382,7 +383,17 @@ MachineProfile calibrate(const std::string& device, double seconds,
                          const CalibrationProgress& progress) {
   MS_CHECK(seconds >= 1 && seconds <= 3600,
            "plan: calibration: expected 1 to 3600 seconds, got {:g}", seconds);
-  return Calibration(resolve_device(device), seconds, progress).run();
+  constexpr double kBusy = 20;  // of a core
+  const c10::Device where = resolve_device(device);
+  profile::UtilizationSampler sampler(where);
+  MachineProfile measured = Calibration(where, seconds, progress).run();
+  const double others = sampler.finish().other_cpu_percent.value_or(0);
+  if (others > kBusy && progress)
+    progress(
+        fmt::format("other processes took {:.0f} % of a core meanwhile: times may be too long; "
+                    "calibrate again when the machine is idle",
+                    others));
+  return measured;
 }
 
 }  // namespace moonshard::plan

@@ -27,8 +27,8 @@ local function cells(row)
     run.price or "", run.epsilon or "" }
 end
 
-local columns = { "engine", "wrapper", "checkpointing", "batch", "dtypes", "GiB", "ms/step", "tokens/s", "exposed ms", "GPU h", "goodput %",
-  "price", "epsilon" }
+local columns = { "engine", "wrapper", "checkpointing", "batch x accum", "dtypes", "GiB", "ms/step", "tokens/s", "exposed ms", "GPU h",
+  "goodput %", "price", "epsilon" }
 
 --- With a column for each option that was tried and that no other column shows.
 local function with_tried(plan, names, rows)
@@ -89,7 +89,7 @@ function M.table_of(plan)
       shown[i] = { size_text(row.peak_memory_bytes), ("%.1f ms"):format(row.step_ms), o.mode, wrapper_of(o),
         o.checkpointing, ("%d x %d"):format(o.batch_size, o.grad_accum) }
     end
-    lines[#lines + 1] = text_table.format({ "memory", "step", "engine", "wrapper", "checkpointing", "batch" }, shown)
+    lines[#lines + 1] = text_table.format({ "memory", "step", "engine", "wrapper", "checkpointing", "batch x accum" }, shown)
     if #plan.front > #shown then lines[#lines + 1] = ("and %d more (--json, plan.front)"):format(#plan.front - #shown) end
   end
   return table.concat(lines, "\n")

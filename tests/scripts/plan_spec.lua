@@ -260,6 +260,7 @@ describe("a simulated run", function()
     assert.truthy(#runs:plot "phases" > 0)
     local spec = support.read(runs.path .. "/visualizations/phases.plot.json")
     assert.truthy(spec:find "modelled")
+    assert.truthy(support.run_program("compare " .. runs.path).out:find("Modelled: all points were simulated", 1, true))
   end)
 
   it("names an option that it does not know", function()
@@ -355,6 +356,15 @@ describe("moonshard plan", function()
     assert.are.equal(3, late.code)
     assert.truthy(late.out:find "the fastest plan takes [%d.]+ h")
     assert.are.equal(3, support.run_program("plan --model llama3.1-8b --gpu cpu --script " .. file).code)
+  end)
+
+  it("says when others kept the machine busy while it was measured", function()
+    local folder = support.temporary_folder()
+    local said = support.run(("(while :; do :; done) & busy=$!; MOONSHARD_TUNING=%s/tuning.json %s plan --calibrate 1 --device cpu; "
+      .. "code=$?; kill $busy; exit $code"):format(folder, support.shell_quoted(support.program())))
+    assert.are.equal(0, said.code, said.err)
+    assert.truthy(said.err:find "other processes took %d+ %% of a core meanwhile")
+    support.remove(folder)
   end)
 
   it("measures ranks of this machine together, and their collectives", function()

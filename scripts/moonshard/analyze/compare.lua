@@ -3,6 +3,7 @@ local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
+local plot_points = require "moonshard.plot_points"
 local statistics = require "moonshard.analyze.statistics"
 local text_table = require "moonshard.text_table"
 
@@ -100,9 +101,9 @@ local function ratio(item, first, metric)
   return ("%.3gx%s"):format(value / reference, interval and statistics.contains(interval, 1) and " within noise" or "")
 end
 
---- What a reader should know of the noise of these items' times: which of them say nothing of it.
+--- What a reader should know of these items' figures: what is modelled, and which times say nothing of their noise.
 -- @treturn {string,...} notes; nil where there is nothing to say
-local function noise_notes(items)
+local function notes_of(items)
   local notes, judged = {}, false
   for _, item in ipairs(items) do
     local found, reason = statistics.of_metric(item, "median_time_ms")
@@ -111,6 +112,8 @@ local function noise_notes(items)
   end
   if #notes > 3 then notes = { ("%d results have fewer than %d steps, and no interval."):format(#notes, statistics.least_steps) } end
   if judged then notes[#notes + 1] = ("Within noise: the %d %% interval of the ratio contains 1."):format(statistics.level) end
+  local modelled = plot_points.modelled_note { points = items }
+  if modelled then table.insert(notes, 1, modelled) end
   return #notes > 0 and notes or nil
 end
 
@@ -137,7 +140,7 @@ local function side_by_side(items, options)
   end)
   return { text_table.new { title = options.all and "Options" or "Options that differ", columns = columns, rows = option_rows },
     text_table.new { title = "Figures, and their ratio to the first", columns = metric_columns, rows = metric_rows,
-      notes = noise_notes(items) } }
+      notes = notes_of(items) } }
 end
 
 --- The figures of a wide table: those of these three that were measured.
@@ -164,7 +167,7 @@ local function as_rows(items, options)
     return row
   end)
   return { text_table.new { title = ("%d results: options that differ, figures, and their ratio to the first"):format(#items),
-    columns = columns, rows = rows, notes = noise_notes(items) } }
+    columns = columns, rows = rows, notes = notes_of(items) } }
 end
 
 --- Machines and versions in which folders differ; nil where they are the same or unknown.
@@ -221,7 +224,7 @@ local function folders_side_by_side(folders, options)
     end)
     tables[#tables + 1] = text_table.new { title = metric, columns = columns_with_ratios("point", folders), rows = rows }
   end
-  tables[#tables].notes = noise_notes(items)
+  tables[#tables].notes = notes_of(items)
   return tables
 end
 

@@ -86,6 +86,9 @@ local function json_of(plan)
 end
 
 local function run(given)
+  if type(given.simulate) == "number" and given.simulate < 1 then
+    usage.fail("plan: option 'simulate': expected 1 step or more, got %d", given.simulate)
+  end
   if given.calibrate then
     local profile, file = usage.attempt("plan: ", "plan: ", machines.calibrate, given.device,
       given.calibrate ~= true and given.calibrate or nil, given.gpus)
