@@ -220,8 +220,9 @@ int LuaHost::run(int argument_count, bool is_command) {
       return 130;
     }
     std::string message = text_of(state_, -1);
-    // Our own commands: a traceback would not help the user.
-    if (is_command || was_stopped())
+    // Our own commands, and what was refused before its start: a traceback would not help the user.
+    const bool is_refused = message.find(" cannot fit into memory: ") != std::string::npos;
+    if (is_command || was_stopped() || is_refused)
       message = message.substr(0, message.find("\nstack traceback:"));
     std::fprintf(stderr, "moonshard: %s\n", message.c_str());
     // Before the state is closed: closing may wait in a collective that the other ranks never join.

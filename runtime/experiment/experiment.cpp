@@ -221,8 +221,7 @@ void explain_out_of_memory(const ExperimentOptions& options, records::Result& re
 // Recorded as if memory had run out, before anything was allocated.
 bool refuse_what_cannot_fit(const ExperimentOptions& options, records::Result& record) {
   const auto world = comm::make_world(options.world, options.link);
-  const auto refusal =
-      plan::refusal_of(options, resolve_device(options.device), static_cast<int>(world->size()));
+  const auto refusal = plan::refusal_or_warning(options, resolve_device(options.device), *world);
   if (!refusal) return false;
   record_world(options, *world, record);
   record.status = "oom";

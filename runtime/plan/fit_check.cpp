@@ -3,22 +3,29 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 
 #include "kernels/common/choice.h"
-#include "runtime/analysis/savings.h"
+#include "runtime/comm/rank_environment.h"
 #include "runtime/plan/prediction.h"
+#include "runtime/plan/verified_savings.h"
 #include "runtime/profile/host_memory.h"
-#include "runtime/profile/memory.h"
 
 namespace moonshard::plan {
 namespace {
 
 constexpr double kMiB = 1048576.0;
-// Of a predicted peak over the memory there is: predictions err by a few percent on GPUs, more on
-// CPUs.
-constexpr double kClearlyTooMuch = 1.5;
+
+// How many times too large or too small a prediction may be, but for what is exact.
+struct Doubt {
+  double too_large = 1, too_small = 1;
+};
+// An allocation that fails on a GPU is an error with advice: better than a refusal that was wrong.
+constexpr Doubt kGpuDoubt{1.5, 1};
+// The kernel's kill comes without a word. Predictions on CPUs are within 10 %.
+constexpr Doubt kCpuDoubt{1.1, 1.1};
 
 // Shapes and bytes need no rates; those of time only have to be there.
 MachineProfile without_rates(bool is_gpu, double memory) {
@@ -38,66 +45,152 @@ MachineProfile without_rates(bool is_gpu, double memory) {
   return machine;
 }
 
-bool has_known_memory(const std::string& mode) {
-  for (const char* known : {"none", "bookkeeping", "flash_bookkeeping", "ghost", "flash"})
-    if (mode == known) return true;
-  return false;
+// Engines whose ways bound from below what this one may need: auto decides by its timings, and
+// what a script's engine keeps is its own affair.
+std::vector<std::string> smallest_modes(const experiment::ExperimentOptions& options) {
+  const std::string& mode = options.mode;
+  for (const char* known :
+       {"none", "bookkeeping", "flash_bookkeeping", "ghost", "flash", "materialize"})
+    if (mode == known) return {mode};
+  if (mode != "auto") return {"none", "flash"};
+  std::vector<std::string> modes{"auto", "bookkeeping", "flash_bookkeeping"};
+  if (options.memory_budget_mb > 0) modes.push_back("flash");  // beyond it backward runs twice
+  return modes;
 }
 
-// The cluster that options run on here, with memory alone known of it.
-Cluster here_of(bool is_gpu, double memory, int ranks) {
-  Cluster cluster;
-  cluster.machine = without_rates(is_gpu, memory);
-  cluster.gpus = ranks;
-  return cluster;
-}
-
-experiment::ExperimentOptions planned_of(const experiment::ExperimentOptions& options) {
-  experiment::ExperimentOptions planned = options;
-  planned.compile = "no";
-  planned.world = "auto";
-  return planned;
-}
-
-// The largest micro-batch below the present one that is predicted to fit, and its peak; 0: none.
-std::pair<int64_t, double> largest_batch(const PlannedModel& model,
-                                         const experiment::ExperimentOptions& planned,
-                                         const Cluster& cluster) {
-  experiment::ExperimentOptions smaller = planned;
-  const auto predicted = [&](int64_t size) {
-    smaller.batch_size = size;
-    return predict(model, smaller, cluster);
-  };
-  int64_t fits = 0, too_large = planned.batch_size;
-  while (too_large - fits > 1) {
-    const int64_t middle = (fits + too_large) / 2;
-    (predicted(middle).fits ? fits : too_large) = middle;
+// One configuration, and others like it, in the room that there is.
+class PlannedStep {
+ public:
+  PlannedStep(const experiment::ExperimentOptions& options, const Room& room)
+      : is_gpu_(room.device.is_cuda()), doubt_(is_gpu_ ? kGpuDoubt : kCpuDoubt), options_(options) {
+    options_.compile = "no";
+    options_.world = "auto";
+    cluster_.machine = without_rates(is_gpu_, room.memory);
+    cluster_.gpus = room.ranks;
+    model_.emplace(options_, options_.seq_length, is_gpu_);
+    prediction_ = predicted(options_);
   }
-  return {fits, fits > 0 ? predicted(fits).memory.peak : 0};
+
+  const MemoryPlan& memory() const { return prediction_.memory; }
+
+  /// Bytes that it takes even if predictions are as much too large as they may be.
+  double at_least() const {
+    double least = std::numeric_limits<double>::infinity();
+    experiment::ExperimentOptions smallest = options_;
+    for (const std::string& mode : smallest_modes(options_)) {
+      smallest.mode = mode;
+      const MemoryPlan plan = mode == options_.mode ? memory() : predicted(smallest).memory;
+      least = std::min(least, plan.fixed + (plan.peak - plan.fixed) / doubt_.too_large);
+    }
+    return least;
+  }
+  /// What must be there for a good start: on a CPU nothing bounds what engine auto keeps.
+  double expected() const {
+    return is_gpu_ || options_.mode != "auto" ? memory().peak : prediction_.most_bytes;
+  }
+  double at_most() const {
+    return memory().fixed + (expected() - memory().fixed) * doubt_.too_small;
+  }
+
+  std::vector<records::OwnedBytes> owners() const {
+    std::vector<records::OwnedBytes> list;
+    for (size_t i = 0; i < kHolders; ++i)
+      if (memory().at_peak[i] > 0)
+        list.push_back({holder_name(static_cast<Holder>(i)), memory().at_peak[i]});
+    return list;
+  }
+
+  std::vector<records::Saving> savings() const {
+    std::vector<records::Saving> list = verified_savings(options_, prediction_, cluster_);
+    if (const int64_t batch = largest_batch(); batch > 0) {
+      // The general advice to halve it says less.
+      std::erase_if(list, [](const records::Saving& s) { return s.change.starts_with("batch"); });
+      list.push_back({fmt::format("batch_size = {}", batch),
+                      std::floor(memory().peak - with_batch(batch, 1).memory.peak),
+                      "the largest batch that is predicted to fit" + as_many_samples(batch)});
+    }
+    std::erase_if(list, [](const records::Saving& s) { return s.bytes <= 0; });
+    std::ranges::stable_sort(list, std::ranges::greater{}, &records::Saving::bytes);
+    return list;
+  }
+
+ private:
+  // Micro-batches between the first and the last only have data of their own: they are added, as
+  // thousands would take seconds of simulated time that nobody asks for.
+  Prediction predicted(experiment::ExperimentOptions options) const {
+    const int64_t all = options.grad_accum;
+    options.grad_accum = std::min<int64_t>(all, 2);
+    Prediction prediction = predict(*model_, options, cluster_);
+    double& data = prediction.memory.at_peak[static_cast<size_t>(Holder::Data)];
+    const double more = data / static_cast<double>(options.grad_accum) *
+                        static_cast<double>(all - options.grad_accum);
+    for (double* sum : {&data, &prediction.memory.peak, &prediction.memory.fixed,
+                        &prediction.memory.floor, &prediction.most_bytes, &prediction.needed_bytes})
+      *sum += more;
+    prediction.fits = prediction.needed_bytes <= cluster_.memory_limit();
+    return prediction;
+  }
+  // Micro-batches of that size, `times` as many of them.
+  Prediction with_batch(int64_t size, int64_t times) const {
+    experiment::ExperimentOptions smaller = options_;
+    smaller.batch_size = size;
+    smaller.grad_accum *= times;
+    return predicted(smaller);
+  }
+
+  // The largest micro-batch below the present one that is predicted to fit; 0: none.
+  int64_t largest_batch() const {
+    int64_t fits = 0, too_large = options_.batch_size;
+    while (too_large - fits > 1) {
+      const int64_t middle = fits + (too_large - fits) / 2;
+      (with_batch(middle, 1).fits ? fits : too_large) = middle;
+    }
+    return fits;
+  }
+
+  // Gradients are summed up between micro-batches, which takes memory of its own.
+  std::string as_many_samples(int64_t most) const {
+    const int64_t batch = options_.batch_size;
+    std::vector<int64_t> sizes;  // that divide it
+    for (int64_t i = 1; i <= batch / i; ++i)
+      if (batch % i == 0) sizes.insert(sizes.end(), {i, batch / i});
+    std::ranges::sort(sizes, std::ranges::greater{});
+    for (const int64_t size : sizes)
+      if (size <= most && with_batch(size, batch / size).fits)
+        return fmt::format("; batch_size = {}, grad_accum = {} has as many samples in a step", size,
+                           options_.grad_accum * (batch / size));
+    return "";
+  }
+
+  bool is_gpu_;
+  Doubt doubt_;
+  experiment::ExperimentOptions options_;
+  Cluster cluster_;
+  std::optional<PlannedModel> model_;
+  Prediction prediction_;
+};
+
+// "21.9 GiB on cpu", "5.4 GiB on cpu for each of the 4 ranks that share it".
+std::string place_text(double bytes, const std::string& place, int sharers) {
+  std::string text = fmt::format("{} on {}", size_text(bytes), place);
+  if (sharers > 1) text += fmt::format(" for each of the {} ranks that share it", sharers);
+  return text;
 }
 
-std::vector<records::Saving> savings_of(const PlannedModel& model,
-                                        const experiment::ExperimentOptions& planned,
-                                        const Prediction& prediction, const Cluster& cluster) {
-  analysis::HeldMemory held;
-  for (size_t i = 0; i < kHolders; ++i)
-    if (prediction.memory.at_peak[i] > 0)
-      held.owners.push_back({holder_name(static_cast<Holder>(i)), prediction.memory.at_peak[i]});
-  held.options = experiment::experiment_schema().to_json(&planned);
-  held.ranks = cluster.ranks();
-  std::vector<records::Saving> list = analysis::memory_savings(held);
-  const auto [batch, peak] = largest_batch(model, planned, cluster);
-  if (batch == 0) return list;
-  // The general advice to halve it says less.
-  std::erase_if(list, [](const records::Saving& s) { return s.change.starts_with("batch_size"); });
-  int64_t divisor = batch;
-  while (planned.batch_size % divisor != 0) --divisor;
-  list.insert(list.begin(),
-              {fmt::format("batch_size = {}", batch), prediction.memory.peak - peak,
-               fmt::format("the largest batch that is predicted to fit; batch_size = {}, "
-                           "grad_accum = {} has as many samples in a step",
-                           divisor, planned.grad_accum * planned.batch_size / divisor)});
-  return list;
+std::string warning_text(const experiment::ExperimentOptions& options, const PlannedStep& step,
+                         const Room& room) {
+  const bool is_cpu = room.device.is_cpu(), may_vary = step.expected() > step.memory().peak;
+  std::string text = fmt::format(
+      "warning: {} may not fit into memory: a step is predicted to need {}{}, got {}; {}",
+      options.model, may_vary ? "up to " : "", size_text(step.expected()),
+      place_text(room.memory, room.device.str(), is_cpu ? room.sharers : 1),
+      is_cpu ? "the kernel may end it without a word" : "an allocation may fail");
+  if (may_vary) return text + "; memory_budget_mb bounds what engine auto keeps";
+  const std::vector<records::Saving> savings = step.savings();
+  for (size_t i = 0; i < std::min<size_t>(2, savings.size()); ++i)
+    text += fmt::format("{}{} saves {}", i == 0 ? "; " : ", ", savings[i].change,
+                        size_text(savings[i].bytes));
+  return text;
 }
 
 }  // namespace
@@ -108,67 +201,89 @@ std::string size_text(double bytes) {
 }
 
 std::string advice_lines(const std::vector<records::Saving>& savings) {
-  constexpr size_t kShownSavings = 5;
   std::string text;
-  for (size_t i = 0; i < std::min(kShownSavings, savings.size()); ++i)
-    text += fmt::format("\n    -> {} saves {}: {}", savings[i].change, size_text(savings[i].bytes),
-                        savings[i].reason);
+  for (const records::Saving& saving : savings)
+    text += fmt::format("\n    -> {} saves {}: {}", saving.change, size_text(saving.bytes),
+                        saving.reason);
   return text;
 }
 
 std::vector<records::Saving> savings_within(const experiment::ExperimentOptions& options,
-                                            double memory, int ranks) {
-  const bool is_gpu = options.device.starts_with("cuda");
-  const experiment::ExperimentOptions planned = planned_of(options);
-  const Cluster cluster = here_of(is_gpu, memory, ranks);
-  const PlannedModel model(planned, planned.seq_length, is_gpu);
-  return savings_of(model, planned, predict(model, planned, cluster), cluster);
+                                            const Room& room) {
+  return PlannedStep(options, room).savings();
 }
 
-double memory_for(const experiment::ExperimentOptions& options, c10::Device device) {
+Room room_for(const experiment::ExperimentOptions& options, c10::Device device, comm::World& world,
+              double already) {
+  Room room;
+  room.device = device;
+  room.ranks = world.size();
+  const bool are_real = world.size() > 1 && !world.is_fake();
+  if (const auto environment = comm::rank_environment(); are_real && environment)
+    room.sharers = environment->local_world;
   if (device.is_cuda())
-    return static_cast<double>(
+    room.memory = static_cast<double>(
         kernels::memory_around(at::empty({0}, at::TensorOptions().device(device))));
-  if (options.memory_limit_mb > 0)
-    return 0;  // the allocator refuses by itself, and nothing is killed
-  const int64_t free = profile::free_host_memory().bytes;
-  return free < 0 ? 0 : static_cast<double>(free);
+  // With a limit of its own the allocator refuses, and nothing is killed.
+  const bool asks_host = device.is_cuda() ? options.cpu_offload : options.memory_limit_mb <= 0;
+  if (!asks_host) return room;
+  const int64_t bytes = profile::free_host_memory().bytes;
+  double free = bytes < 0 ? -1 : static_cast<double>(bytes) / room.sharers;
+  if (are_real) {
+    // Ranks come here one after the other: the last, which sees what the others hold by now,
+    // decides for all, and none fills memory before it has looked.
+    const at::Tensor least = at::full({1}, free, at::kDouble);
+    world.group("statistics", c10::kCPU)
+        ->all_reduce(least, "free memory", comm::Reduction::Min)
+        .wait();
+    free = least.item<double>();
+  }
+  if (device.is_cuda())
+    room.host = free;
+  else
+    room.memory = free > 0 ? free + already : 0;
+  return room;
 }
 
-std::optional<Refusal> refusal_of(const experiment::ExperimentOptions& options, c10::Device device,
-                                  int ranks, double already) {
-  if (!options.check_memory) return {};
-  const double free = memory_for(options, device);
-  if (free <= 0) return {};
-  const double memory = free + already;
-  const experiment::ExperimentOptions planned = planned_of(options);
-  const Cluster cluster = here_of(device.is_cuda(), memory, ranks);
-  const PlannedModel model(planned, planned.seq_length, device.is_cuda());
-  const Prediction prediction = predict(model, planned, cluster);
-  const double floor = prediction.memory.floor, peak = prediction.memory.peak;
-  const double host = prediction.memory.host;
-  const bool no_floor = floor > memory;
-  const bool no_peak = has_known_memory(options.mode) && peak > kClearlyTooMuch * memory;
-  const int64_t host_free = device.is_cuda() && host > 0 ? profile::free_host_memory().bytes : -1;
-  const bool no_host = host_free >= 0 && host > static_cast<double>(host_free);
-  if (!no_floor && !no_peak && !no_host) return {};
-
+FitCheck check_fit(const experiment::ExperimentOptions& options, const Room& room) {
+  FitCheck check;
+  if (!options.check_memory || room.memory <= 0) return check;
+  const PlannedStep step(options, room);
+  const MemoryPlan& memory = step.memory();
+  const bool no_floor = memory.floor > room.memory;
+  const bool no_peak = step.at_least() > room.memory;
+  const bool no_host = room.host >= 0 && memory.host > room.host;
+  if (!no_floor && !no_peak && !no_host) {
+    if (step.at_most() > room.memory) check.warning = warning_text(options, step, room);
+    return check;
+  }
+  const bool is_device = no_floor || no_peak;
   Refusal refusal;
-  refusal.needed = no_host ? host : no_floor ? floor : peak;
-  refusal.free = no_host ? static_cast<double>(host_free) : memory;
-  for (size_t i = 0; i < kHolders; ++i)
-    if (prediction.memory.at_peak[i] > 0)
-      refusal.owners.push_back({holder_name(static_cast<Holder>(i)), prediction.memory.at_peak[i]});
-  refusal.savings = savings_of(model, planned, prediction, cluster);
+  refusal.needed = no_floor ? memory.floor : no_peak ? memory.peak : memory.host;
+  refusal.free = is_device ? room.memory : room.host;
+  refusal.owners = step.owners();
+  if (is_device) refusal.savings = step.savings();  // none of these is on the host
   refusal.text = fmt::format(
-      "{} cannot fit: expected at most {} on {}, got {} for {}; check_memory = false starts it all "
-      "the same",
-      options.model, size_text(refusal.free), no_host ? "the host" : device.str(),
+      "{} cannot fit into memory: expected at most {}, got {} for {}; check_memory = false starts "
+      "it all the same",
+      options.model,
+      place_text(refusal.free, is_device ? room.device.str() : "the host",
+                 is_device && !room.device.is_cpu() ? 1 : room.sharers),
       size_text(refusal.needed),
-      no_host    ? "parameters, gradients and optimizer state in host memory"
-      : no_floor ? "parameters, gradients and optimizer state alone"
-                 : "a step");
-  return refusal;
+      no_floor  ? "parameters, gradients and optimizer state alone"
+      : no_peak ? "a step, by prediction"
+                : "parameters, gradients and optimizer state in host memory");
+  check.refusal = std::move(refusal);
+  return check;
+}
+
+std::optional<Refusal> refusal_or_warning(const experiment::ExperimentOptions& options,
+                                          c10::Device device, comm::World& world, double already) {
+  if (!options.check_memory) return {};
+  FitCheck check = check_fit(options, room_for(options, device, world, already));
+  if (!check.warning.empty() && world.rank() == 0)
+    fmt::print(stderr, "moonshard: {}\n", check.warning);
+  return std::move(check.refusal);
 }
 
 }  // namespace moonshard::plan

@@ -165,12 +165,45 @@ class Simulation {
   UnitProgram unit_program_;
 };
 
+// Micro-batches behind the first are alike: of many, so many are simulated, and half of them.
+constexpr int64_t kSimulated = 32;
+
+void extend(double& whole, double half, double times) {
+  whole += (whole - half) * times;
+}
+
+// A step of more micro-batches, on the line through two steps of fewer.
+void extend(TimePlan& whole, const TimePlan& half, double times) {
+  for (double TimePlan::*field : {&TimePlan::step_ms, &TimePlan::communication_ms,
+                                  &TimePlan::exposed_ms, &TimePlan::compute_ms, &TimePlan::host_ms})
+    extend(whole.*field, half.*field, times);
+  for (size_t i = 0; i < std::min(whole.phases_ms.size(), half.phases_ms.size()); ++i)
+    extend(whole.phases_ms[i].second, half.phases_ms[i].second, times);
+  for (size_t i = 0; i < std::min(whole.ranks.size(), half.ranks.size()); ++i)
+    for (double RankTime::*field :
+         {&RankTime::step_ms, &RankTime::communication_ms, &RankTime::exposed_ms})
+      extend(whole.ranks[i].*field, half.ranks[i].*field, times);
+  for (size_t i = 0; i < std::min(whole.collectives.size(), half.collectives.size()); ++i)
+    for (double CollectiveTime::*field : {&CollectiveTime::count, &CollectiveTime::bytes,
+                                          &CollectiveTime::work_ms, &CollectiveTime::exposed_ms})
+      extend(whole.collectives[i].*field, half.collectives[i].*field, times);
+}
+
 }  // namespace
 
 TimePlan simulate_step(const PlannedModel& model, const StepWays& ways, SharedCosts& shared,
                        const sharding::ShardingOptions& sharding, const TimeSituation& situation,
                        const MachineProfile& machine, std::vector<TraceSpan>* trace) {
-  return Simulation(model, ways, shared, sharding, situation, machine).run(trace);
+  const auto simulate = [&](int64_t micro_batches) {
+    TimeSituation other = situation;
+    other.grad_accum = micro_batches;
+    return Simulation(model, ways, shared, sharding, other, machine).run(trace);
+  };
+  if (situation.grad_accum <= kSimulated || trace != nullptr) return simulate(situation.grad_accum);
+  TimePlan whole = simulate(kSimulated);
+  extend(whole, simulate(kSimulated / 2),
+         static_cast<double>(situation.grad_accum - kSimulated) / (kSimulated - kSimulated / 2));
+  return whole;
 }
 
 }  // namespace moonshard::plan

@@ -52,12 +52,12 @@ experiment::ExperimentOptions options_of_parts(const train::TrainerParts& parts,
 
 void refuse_trainer_that_cannot_fit(const train::TrainerParts& parts, const BatchShape& shape) {
   const c10::Device device = device_of_model(*parts.model);
-  const int ranks = parts.world == nullptr ? 1 : parts.world->size();
+  const auto world = parts.world != nullptr ? parts.world : comm::this_world();
   // A GPU's memory is counted whole, the host's as what is free.
   const double already = device.is_cpu() ? bytes_in_memory(*parts.model) : 0;
   std::optional<Refusal> refusal;
   try {
-    refusal = refusal_of(options_of_parts(parts, shape), device, ranks, already);
+    refusal = refusal_or_warning(options_of_parts(parts, shape), device, *world, already);
   } catch (const UsageError&) {
     return;  // what cannot be planned is the trainer's to refuse
   }
@@ -67,7 +67,7 @@ void refuse_trainer_that_cannot_fit(const train::TrainerParts& parts, const Batc
 }
 
 StepMemoryWatch::StepMemoryWatch(c10::Device device)
-    : watch_([this, device] {
+    : device_(device), watch_([this, device] {
         held_ = static_cast<double>(profile::read_memory(device).allocated_bytes);
       }) {}
 
@@ -85,7 +85,11 @@ void StepMemoryWatch::rethrow(const OutOfMemoryError& error,
   if (details.bytes_free >= 0) text += fmt::format(", {} were free", size_text(free));
   // The plan knows who holds how much; how much there is was measured.
   try {
-    if (held_ + free > 0) text += advice_lines(savings_within(options, held_ + free, ranks));
+    Room room;
+    room.device = device_;
+    room.ranks = ranks;
+    room.memory = held_ + free;
+    if (room.memory > 0) text += advice_lines(savings_within(options, room));
   } catch (const UsageError&) {  // what cannot be planned has no advice
   }
   throw OutOfMemoryError(text, error.bytes_asked);

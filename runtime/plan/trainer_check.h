@@ -24,8 +24,8 @@ BatchShape shape_of_batch(const Batch& batch);
 experiment::ExperimentOptions options_of_parts(const train::TrainerParts& parts,
                                                const BatchShape& shape);
 
-/// Throws OutOfMemoryError with what is missing and what would help. The model's weights may be in
-/// memory already.
+/// Throws OutOfMemoryError with what is missing and what would help, and warns of what may not fit.
+/// The model's weights may be in memory already.
 void refuse_trainer_that_cannot_fit(const train::TrainerParts& parts, const BatchShape& shape);
 
 /// Around a step, for a report of what was held when memory ran out in it.
@@ -38,6 +38,7 @@ class StepMemoryWatch {
                             const experiment::ExperimentOptions& options, int ranks) const;
 
  private:
+  c10::Device device_;
   double held_ = 0;  ///< bytes, at that moment
   profile::OutOfMemoryWatch watch_;
 };

@@ -50,7 +50,7 @@ std::vector<records::Saving> verified_savings(const experiment::ExperimentOption
   held.ranks = cluster.ranks();
   std::vector<records::Saving> list;
   for (analysis::ProposedChange& change : analysis::proposed_changes(held)) {
-    if (change.ranks > 0 && !cluster.machine.is_gpu) continue;
+    if (change.ranks > 0 && change.ranks != cluster.ranks() && !cluster.machine.is_gpu) continue;
     const auto peak = peak_with(options, change, cluster);
     if (!peak || prediction.memory.peak - *peak < kWorthSaying * prediction.memory.peak) continue;
     change.saving.bytes = std::floor(prediction.memory.peak - *peak);

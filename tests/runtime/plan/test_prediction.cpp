@@ -206,6 +206,27 @@ TEST(Prediction, FitsOnlyWithRoomForTheLargestTensorTwice) {
   EXPECT_TRUE(predicted(options, cluster).fits);
 }
 
+// Of many micro-batches some are simulated; whoever wants a trace gets all of them.
+TEST(Prediction, ManyMicroBatchesTakeAsLongAsIfEachWasSimulated) {
+  for (const int64_t ranks : {1, 8}) {
+    Json options = sharded("pre", true);
+    options["grad_accum"] = 100;
+    if (ranks == 1) options = {{"model", "llama3.2-1b"}, {"seq_length", 512}, {"grad_accum", 100}};
+    const Cluster cluster = cluster_of(ranks);
+    const ExperimentOptions resolved = resolve_for(options, cluster);
+    const PlannedModel model(resolved, resolved.seq_length, cluster.machine.is_gpu);
+    std::vector<TraceSpan> spans;
+    const TimePlan some = predict(model, resolved, cluster).time,
+                   all = predict(model, resolved, cluster, &spans).time;
+    EXPECT_NEAR(some.step_ms, all.step_ms, 1e-3 * all.step_ms);
+    EXPECT_NEAR(some.compute_ms, all.compute_ms, 1e-3 * all.compute_ms);
+    EXPECT_NEAR(some.communication_ms, all.communication_ms, 1e-3 * all.communication_ms + 1e-9);
+    double phases = 0;
+    for (const auto& [name, ms] : some.phases_ms) phases += ms;
+    EXPECT_NEAR(phases, some.step_ms, 1e-3 * some.step_ms);
+  }
+}
+
 TEST(PlanSearch, TheFrontHasNoPointThatAnotherBeats) {
   SearchSpace space;
   Cluster cluster = cluster_of(8);

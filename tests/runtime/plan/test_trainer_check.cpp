@@ -32,7 +32,8 @@ TEST(TrainerCheck, RefusesWithTheLargestBatchThatFits) {
     FAIL() << "sixteen million samples fit";
   } catch (const OutOfMemoryError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("trainer: llama3-tiny cannot fit"), std::string::npos) << text;
+    EXPECT_NE(text.find("trainer: llama3-tiny cannot fit into memory: "), std::string::npos)
+        << text;
     EXPECT_NE(text.find("-> batch_size = "), std::string::npos) << text;
     EXPECT_NE(text.find("the largest batch that is predicted to fit"), std::string::npos) << text;
   }
