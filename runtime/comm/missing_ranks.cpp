@@ -154,8 +154,11 @@ Report report_missing(const std::string& headline, const Collective& collective,
   report.text = headline;
   if (!board_trouble.empty()) report.text += "\n  " + board_trouble;
   for (const auto& [verdict, rank] : verdicts) {
+    // Whoever gave up over a stopped rank may be gone by now: the stopped one is missing all the
+    // same.
     const bool is_missing =
-        verdict.absence == verdicts[0].first.absence && verdict.absence < Absence::GaveUp;
+        verdict.absence == Absence::Stopped ||
+        (verdict.absence == verdicts[0].first.absence && verdict.absence < Absence::GaveUp);
     if (is_missing) report.missing.push_back(rank);
     report.text +=
         fmt::format("\n  rank {}{}: {}", rank, is_missing ? " is missing" : "", verdict.text);

@@ -422,6 +422,19 @@ TEST(MissingRanks, WhoCalledSomethingElseIsNamedThoughItGaveUp) {
                                  HasSubstr("rank 1: gave up")));
 }
 
+// Two ranks wait for a stopped one: that the first of them is gone by now must not hide it.
+TEST(MissingRanks, AStoppedRankIsMissingThoughOthersAreGone) {
+  std::vector<Sighting> sightings(3, seen_elsewhere(0));
+  sightings[0].pulse->started = 5;
+  sightings[0].life = Life::Gone;
+  sightings[1].pulse->started = 4;
+  sightings[1].life = Life::Stopped;
+  const Report report = report_missing("headline", {5, "barrier", "", false}, 2, sightings, "");
+  EXPECT_EQ(report.missing, (std::vector<int>{0, 1}));
+  EXPECT_THAT(report.text,
+              AllOf(HasSubstr("rank 1 is missing: its process"), HasSubstr("is stopped (SIGSTOP")));
+}
+
 // Rank 0 hosted the board and was killed; rank 1 ended after it, rank 2 was never looked at.
 TEST(MissingRanks, WithoutTheBoardOnlyItsHostIsBlamed) {
   std::vector<Sighting> sightings(4);
