@@ -11,6 +11,7 @@
 #include "runtime/comm/rank_environment.h"
 #include "runtime/plan/prediction.h"
 #include "runtime/plan/verified_savings.h"
+#include "runtime/privacy/engine_names.h"
 #include "runtime/profile/host_memory.h"
 
 namespace moonshard::plan {
@@ -49,10 +50,11 @@ MachineProfile without_rates(bool is_gpu, double memory) {
 // what a script's engine keeps is its own affair.
 std::vector<std::string> smallest_modes(const experiment::ExperimentOptions& options) {
   const std::string& mode = options.mode;
-  for (const char* known :
-       {"none", "bookkeeping", "flash_bookkeeping", "ghost", "flash", "materialize"})
-    if (mode == known) return {mode};
-  if (mode != "auto") return {"none", "flash"};
+  if (mode != "auto") {
+    for (const privacy::EngineDescription& known : privacy::engine_descriptions())
+      if (known.name == mode && known.built_in) return {mode};
+    return {"none", "flash"};
+  }
   std::vector<std::string> modes{"auto", "bookkeeping", "flash_bookkeeping"};
   if (options.memory_budget_mb > 0) modes.push_back("flash");  // beyond it backward runs twice
   return modes;
@@ -115,20 +117,8 @@ class PlannedStep {
   }
 
  private:
-  // Micro-batches between the first and the last only have data of their own: they are added, as
-  // thousands would take seconds of simulated time that nobody asks for.
-  Prediction predicted(experiment::ExperimentOptions options) const {
-    const int64_t all = options.grad_accum;
-    options.grad_accum = std::min<int64_t>(all, 2);
-    Prediction prediction = predict(*model_, options, cluster_);
-    double& data = prediction.memory.at_peak[static_cast<size_t>(Holder::Data)];
-    const double more = data / static_cast<double>(options.grad_accum) *
-                        static_cast<double>(all - options.grad_accum);
-    for (double* sum : {&data, &prediction.memory.peak, &prediction.memory.fixed,
-                        &prediction.memory.floor, &prediction.most_bytes, &prediction.needed_bytes})
-      *sum += more;
-    prediction.fits = prediction.needed_bytes <= cluster_.memory_limit();
-    return prediction;
+  Prediction predicted(const experiment::ExperimentOptions& options) const {
+    return predict(*model_, options, cluster_);
   }
   // Micro-batches of that size, `times` as many of them.
   Prediction with_batch(int64_t size, int64_t times) const {

@@ -1,6 +1,7 @@
 #include "runtime/plan/prediction.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -172,6 +173,7 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
   held.checkpoint_every = options.checkpoint_every;
   prediction.memory = walk_memory(model, ways, options, held);
   prediction.most_bytes = prediction.memory.peak;
+  std::optional<TimePlan> tried;  // with a graph, where the training would time one
   // The training measures the host's share of an eager step; near its threshold a plan cannot tell.
   if (may_be_a_graph(options, cluster)) {
     const bool has_room = has_room_for_graph(model, options, prediction.memory, cluster);
@@ -180,13 +182,12 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
     if (!prediction.graph) {
       using Verdict = train::StepGraph::Verdict;
       const Verdict verdict = train::StepGraph::verdict(share, has_room);
-      const auto replay_ms = [&] {
+      if (verdict == Verdict::Try) {
         timed.graph = true;
-        return simulate_step(model, ways, costs, options, timed, cluster.machine).step_ms;
-      };
-      prediction.graph =
-          verdict == Verdict::Yes ||
-          (verdict == Verdict::Try && replay_ms() <= kSurelyFaster * prediction.time.step_ms);
+        tried = simulate_step(model, ways, costs, options, timed, cluster.machine);
+      }
+      prediction.graph = verdict == Verdict::Yes ||
+                         (tried && tried->step_ms <= kSurelyFaster * prediction.time.step_ms);
     }
     const bool is_unsure = options.compile != "yes" && has_room &&
                            std::abs(share - train::StepGraph::kHostBound) < kUnsureHostShare;
@@ -202,7 +203,9 @@ Prediction predict(const PlannedModel& model, const experiment::ExperimentOption
     }
   }
   timed.graph = prediction.graph;
-  if (prediction.graph || trace != nullptr)
+  if (prediction.graph && tried && trace == nullptr)
+    prediction.time = std::move(*tried);
+  else if (prediction.graph || trace != nullptr)
     prediction.time = simulate_step(model, ways, costs, options, timed, cluster.machine, trace);
   if (options.mode == "auto") {
     engine.at_most = true;

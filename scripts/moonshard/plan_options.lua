@@ -56,7 +56,8 @@ local function check_ranks(options)
   end
 end
 
-local function has_data(options) return (options.data_folder or "") ~= "" or (options.data_file or "") ~= "" end
+--- Whether samples come from files; else from a generator, which has no budget.
+function M.has_data(options) return (options.data_folder or "") ~= "" or (options.data_file or "") ~= "" end
 
 --- How long the run is: one of several ways to say it; nil where nobody does.
 local function check_length(options)
@@ -64,7 +65,7 @@ local function check_length(options)
   if #given > 1 then
     blame("ms.plan: expected one of steps, tokens, budget_steps, or examples and epochs, got %s", table.concat(given, " and "))
   end
-  if given[1] == "epochs" and not (options.examples or has_data(options)) then
+  if given[1] == "epochs" and not (options.examples or M.has_data(options)) then
     blame("ms.plan: option 'epochs': expected 'examples' beside it, how many an epoch has, got none")
   end
   local has_length = #given == 1 and (given[1] ~= "epochs" or options.examples ~= nil)
@@ -95,7 +96,7 @@ local function check_privacy(options, has_length)
   if options.noise_multiplier then fail("no noise_multiplier, which follows from it,", tostring(options.noise_multiplier)) end
   local reason = M.no_epsilon(options)
   if reason then fail("a training that has an epsilon", reason) end
-  if has_data(options) then return end
+  if M.has_data(options) then return end
   if not options.examples then fail("'examples', how many the data has,", "none") end
   if not has_length then fail("steps, tokens, budget_steps or epochs", "none") end
 end

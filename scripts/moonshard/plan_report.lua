@@ -1,4 +1,5 @@
 --- How a plan is shown, and the scripts that it becomes.
+local asked = require "moonshard.plan_options"
 local lists = require "moonshard.lists"
 local text_table = require "moonshard.text_table"
 
@@ -155,12 +156,10 @@ end
 
 local function quoted(value) return type(value) == "string" and ("%q"):format(value) or tostring(value) end
 
-local function has_data(plan) return (plan.shared.data_folder or "") ~= "" or (plan.shared.data_file or "") ~= "" end
-
 --- Options of the plan that differ from nothing: what the user gave, and what was chosen.
 local function option_lines(plan, row, left_out)
   local all = lists.merged(plan.shared, row.options)
-  if not has_data(plan) then -- a budget is one of data that is drawn from
+  if not asked.has_data(plan.shared) then -- a budget is one of data that is drawn from
     for _, name in ipairs { "epochs", "budget_steps", "target_epsilon" } do all[name] = nil end
     if row.run and row.run.noise_multiplier then all.noise_multiplier = row.run.noise_multiplier end
   end
@@ -187,7 +186,7 @@ end
 --- What a script that measures steps does not do.
 local function run_lines(plan, row)
   local run = row.run or {}
-  if not run.steps or has_data(plan) then return {} end
+  if not run.steps or asked.has_data(plan.shared) then return {} end
   local text = ("-- The planned run has %d steps of %d samples"):format(run.steps, run.batch)
   local lines = { text .. "; this script measures a few of them on synthetic data." }
   if run.epsilon then
