@@ -35,6 +35,7 @@
   X(launch_cross_entropy_backward)   \
   X(launch_delay)                    \
   X(launch_transfer)                 \
+  X(launch_repeat)                   \
   X(embedding_norm_workspace_bytes)  \
   X(launch_embedding_norm)           \
   X(launch_embedding_sum)            \

@@ -45,5 +45,8 @@ void launch_delay(double microseconds, void* cuda_stream);
 /// The same until a transfer through the device's port has ended: transfers of all streams take
 /// turns at it.
 void launch_transfer(double port_us, double latency_us, void* cuda_stream);
+/// One row into many (delay.h).
+void launch_repeat(void* rows, const void* row, int64_t bytes, int64_t count, int64_t except,
+                   void* cuda_stream);
 
 }  // namespace moonshard::kernels

@@ -16,4 +16,9 @@ void transfer_on_stream(double port_us, double latency_us, void* cuda_stream) {
   cuda().launch_transfer(port_us, latency_us, cuda_stream);
 }
 
+void repeat_on_stream(void* rows, const void* row, int64_t bytes, int64_t count, int64_t except,
+                      void* cuda_stream) {
+  cuda().launch_repeat(rows, row, bytes, count, except, cuda_stream);
+}
+
 }  // namespace moonshard::kernels

@@ -38,6 +38,17 @@ __global__ void transfer_kernel(uint64_t port_ns, uint64_t latency_ns) {
   sleep_until(end + latency_ns);
 }
 
+// Every number is read once.
+__global__ void repeat_kernel(uint4* rows, const uint4* row, int64_t length, int64_t count,
+                              int64_t except) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < length; i += step) {
+    const uint4 value = row[i];
+    for (int64_t r = 0; r < count; ++r)
+      if (r != except) rows[r * length + i] = value;
+  }
+}
+
 // An SM divides its memory into cache and shared memory for all blocks that it has: one that waits
 // under another division would keep blocks of matrix products, which use nearly all of it, away.
 template <auto kernel>
@@ -66,6 +77,17 @@ void launch_transfer(double port_us, double latency_us, void* cuda_stream) {
   transfer_kernel<<<1, 1, 0, static_cast<cudaStream_t>(cuda_stream)>>>(in_nanoseconds(port_us),
                                                                        in_nanoseconds(latency_us));
   check_launch("delay");
+}
+
+void launch_repeat(void* rows, const void* row, int64_t bytes, int64_t count, int64_t except,
+                   void* cuda_stream) {
+  constexpr int kBlocks = 32, kThreads = 1024;
+  if (bytes <= 0 || count <= 0) return;
+  leave_shared_memory<repeat_kernel>();
+  repeat_kernel<<<kBlocks, kThreads, 0, static_cast<cudaStream_t>(cuda_stream)>>>(
+      static_cast<uint4*>(rows), static_cast<const uint4*>(row),
+      bytes / static_cast<int64_t>(sizeof(uint4)), count, except);
+  check_launch("repeat");
 }
 
 }  // namespace moonshard::kernels

@@ -1,6 +1,8 @@
-// Delays a stream: simulates communication with other machines. One thread of one block, so that
-// concurrent kernels keep the GPU.
+// Simulates communication with other machines: delays a stream, by one thread of one block, so that
+// concurrent kernels keep the GPU; and writes what a collective would bring.
 #pragma once
+
+#include <cstdint>
 
 namespace moonshard::kernels {
 
@@ -12,5 +14,9 @@ void delay_stream(double microseconds, void* cuda_stream);
 /// for `port_us`, behind the transfers that came to it before, of whatever stream, and arrives
 /// `latency_us` later.
 void transfer_on_stream(double port_us, double latency_us, void* cuda_stream);
+/// `row` of so many bytes, a multiple of 16 as are the addresses, into `count` rows but number
+/// `except` (-1: into all). By about as many multiprocessors as a real collective takes.
+void repeat_on_stream(void* rows, const void* row, int64_t bytes, int64_t count, int64_t except,
+                      void* cuda_stream);
 
 }  // namespace moonshard::kernels

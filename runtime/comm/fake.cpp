@@ -112,9 +112,13 @@ class FakeCommunicator : public Communicator {
  protected:
   Started start_all_gather(at::Tensor whole, at::Tensor part) override {
     return run(share() * static_cast<double>(whole.nbytes()), [&] {
-      // One operation, as a real all-gather is, or two around a part that lies in its place.
-      const at::Tensor slots = whole.view({size(), part.numel()}), row = part.view({1, -1});
+      const at::Tensor slots = whole.view({size(), part.numel()});
       const bool in_place = slots[rank()].data_ptr() == part.data_ptr();
+      if (is_repeated_by_kernel(slots, part))
+        return kernels::repeat_on_stream(slots.mutable_data_ptr(), part.const_data_ptr(),
+                                         static_cast<int64_t>(part.nbytes()), size(),
+                                         in_place ? rank() : -1, copies_->native_handle());
+      const at::Tensor row = part.view({1, -1});
       const auto fill = [&](int first, int count) {
         if (count > 0) slots.narrow(0, first, count).copy_(row.expand({count, -1}), true);
       };
@@ -136,6 +140,17 @@ class FakeCommunicator : public Communicator {
   }
 
  private:
+  // A copy that repeats a row is a third as fast, and takes more of the GPU from the computation
+  // than a real all-gather does.
+  static bool is_repeated_by_kernel(const at::Tensor& slots, const at::Tensor& part) {
+    constexpr uintptr_t kVector = 16;
+    const auto lies_well = [](const at::Tensor& tensor) {
+      return tensor.is_cuda() &&
+             reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % kVector == 0;
+    };
+    return lies_well(slots) && lies_well(part) && part.nbytes() % kVector == 0;
+  }
+
   // What a ring transfers: all parts but this rank's own.
   double share() const { return static_cast<double>(size() - 1) / size(); }
 

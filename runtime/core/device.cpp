@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <charconv>
 #include <cstdlib>
 #include <mutex>
@@ -21,6 +20,7 @@
 #include <unistd.h>
 
 #include "runtime/base/check.h"
+#include "runtime/core/allocators.h"
 
 #if defined(__aarch64__)
 
@@ -48,16 +48,6 @@ __attribute__((constructor)) void leave_no_perf_maps() {
   setenv("ONEDNN_JIT_PROFILE", "0", 0);
 }
 
-// The driver holds up every launch while it takes page-locked memory (20 s for the saves of an 8B
-// model, measured). Taken by threads and locked afterwards it took 6 s, and no step waited.
-// Settings of the user's own are kept.
-__attribute__((constructor)) void lock_pages_beside_steps() {
-  if (std::getenv("PYTORCH_ALLOC_CONF") != nullptr) return;
-  const unsigned threads = std::bit_floor(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
-  const std::string settings = "pinned_use_cuda_host_register:True,pinned_num_register_threads:";
-  setenv("PYTORCH_CUDA_ALLOC_CONF", (settings + std::to_string(threads)).c_str(), 0);
-}
-
 int default_gpu = 0;
 std::atomic<bool> gpu_was_named{false};
 
@@ -80,6 +70,7 @@ const CudaState& cuda_state() {
       found.reason = std::string("this LibTorch has no CUDA: ") + (error != nullptr ? error : "");
       return found;
     }
+    let_segments_grow();
     try {
       found.devices = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
       // Accumulate 16-bit products in float32 (no reduced-precision reduction).

@@ -19,6 +19,7 @@
 #include "kernels/common/choice.h"
 #include "kernels/fused_update/fused_update.h"
 #include "runtime/base/check.h"
+#include "runtime/core/allocators.h"
 #include "runtime/core/device.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/models/blocks/attention.h"
@@ -87,6 +88,7 @@ class Calibration {
     profile.name = "this machine";
     profile.is_measured = true;
     profile.is_gpu = is_gpu_;
+    profile.fixed_segments = is_gpu_ && !segments_grow();
     if (is_gpu_) profile.in_step = InStep();
     profile.source = "measured here by moonshard plan --calibrate";
     const at::Tensor like = at::zeros({1}, at::TensorOptions().device(device_));

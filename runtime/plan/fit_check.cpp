@@ -9,6 +9,7 @@
 
 #include "kernels/common/choice.h"
 #include "runtime/comm/rank_environment.h"
+#include "runtime/core/allocators.h"
 #include "runtime/plan/prediction.h"
 #include "runtime/plan/verified_savings.h"
 #include "runtime/privacy/engine_names.h"
@@ -33,6 +34,7 @@ MachineProfile without_rates(bool is_gpu, double memory) {
   MachineProfile machine;
   machine.name = "this machine";
   machine.is_gpu = is_gpu;
+  machine.fixed_segments = is_gpu && !segments_grow();
   machine.memory_bytes = memory;
   machine.context_bytes = 0;
   machine.element_per_s = machine.update_per_s = machine.noise_per_s = 1e12;

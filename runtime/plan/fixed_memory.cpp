@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/plan/allocator_pieces.h"
 #include "runtime/sharding/unit_order.h"
 
 namespace moonshard::plan {
@@ -11,12 +10,12 @@ namespace {
 // What the allocator gives for tensors beyond what these ask for.
 class Pieces {
  public:
-  explicit Pieces(bool on_gpu) : on_gpu_(on_gpu) {}
-  void add(double bytes) { sum_ += on_gpu_ ? as_allocated(bytes) - bytes : 0; }
+  explicit Pieces(const PlannedModel& model) : model_(model) {}
+  void add(double bytes) { sum_ += model_.held(bytes) - bytes; }
   double sum() const { return sum_; }
 
  private:
-  bool on_gpu_;
+  const PlannedModel& model_;
   double sum_ = 0;
 };
 
@@ -54,7 +53,7 @@ void place_fixed_memory(const PlannedModel& model, bool is_private,
     double parameters = 0, updated = 0;
   };
   Place device, host;
-  Pieces pieces(model.fused);
+  Pieces pieces(model);
   const double state = situation.state_bytes > 0 ? situation.state_bytes : value;
   for (const PlannedUnit& unit : model.units(sharding, situation.ranks)) {
     if (!parts) continue;

@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "runtime/plan/allocator_pieces.h"
 #include "runtime/plan/memory_ledger.h"
 #include "runtime/sharding/unit_order.h"
 
@@ -93,7 +92,7 @@ class GatherWalk {
     if (!parts_ || (in_place && (u.ranks == 1 || order_.keeps_whole()))) return 0;
     const auto bytes = static_cast<double>((sharding_.keep_frozen ? u.whole_trained() : u.whole()) *
                                            u.compute_bytes);
-    return model_.fused ? as_allocated(bytes) : bytes;
+    return model_.held(bytes);
   }
   void gather(size_t unit) {
     if (gathered_[unit]) return;

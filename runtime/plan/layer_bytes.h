@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "runtime/plan/allocator_pieces.h"
 #include "runtime/plan/block_groups.h"
 #include "runtime/plan/engine_ways.h"
 #include "runtime/plan/partial_sums.h"
@@ -15,14 +14,15 @@ namespace moonshard::plan {
 class LayerBytes {
  public:
   LayerBytes(const PlannedModel& model, int64_t samples)
-      : samples_(static_cast<double>(samples)),
+      : model_(model),
+        samples_(static_cast<double>(samples)),
         rows_(static_cast<double>(samples * model.tokens)),
         on_gpu_(model.fused),
         number_(static_cast<double>(model.compute_bytes)),
         sum_(static_cast<double>(model.sum_bytes)) {}
 
   /// A tensor of so many bytes, as the device's allocator has it.
-  double held(double bytes) const { return on_gpu_ ? as_allocated(bytes) : bytes; }
+  double held(double bytes) const { return model_.held(bytes); }
   /// One with so many numbers of every position.
   double stream(double width) const { return held(rows_ * number_ * width); }
 
@@ -59,6 +59,7 @@ class LayerBytes {
   double positions_of(const PlannedLayer& layer) const {
     return layer.one_position ? samples_ : rows_;
   }
+  const PlannedModel& model_;
   double samples_, rows_;
   bool on_gpu_;
   double number_, sum_;

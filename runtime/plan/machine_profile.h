@@ -125,13 +125,14 @@ struct MachineProfile {
   std::string source;  ///< where the numbers come from, for people
   bool is_measured = false;
   bool is_gpu = false;
-  double memory_bytes = 0;   ///< of the device
-  double context_bytes = 0;  ///< of the allocator's, that no tensor of a step owns
-  double element_per_s = 0;  ///< bytes per second of element-wise kernels
-  double update_per_s = 0;   ///< bytes per second of the optimizer's pass
-  double noise_per_s = 0;    ///< normal numbers per second in that pass, of which a quarter shows
-  double launch_us = 0;      ///< of the host for one layer's operations
-  double gap_us = 0;         ///< of the device between two kernels
+  bool fixed_segments = false;  ///< of its allocator: they do not grow (core/allocators.h)
+  double memory_bytes = 0;      ///< of the device
+  double context_bytes = 0;     ///< of the allocator's, that no tensor of a step owns
+  double element_per_s = 0;     ///< bytes per second of element-wise kernels
+  double update_per_s = 0;      ///< bytes per second of the optimizer's pass
+  double noise_per_s = 0;  ///< normal numbers per second in that pass, of which a quarter shows
+  double launch_us = 0;    ///< of the host for one layer's operations
+  double gap_us = 0;       ///< of the device between two kernels
   double to_device_per_s = 0, to_host_per_s = 0;  ///< bytes per second of copies beside kernels
   double host_update_per_s = 0;                   ///< bytes per second of the host's optimizer
   // Of a CPU; 0 where nothing is known.

@@ -20,7 +20,7 @@ class RecordOfPlan {
   RecordOfPlan(const experiment::ExperimentOptions& options, const Cluster& cluster)
       : options_(options),
         cluster_(cluster),
-        model_(options, options.seq_length, cluster.machine.is_gpu) {}
+        model_(options, options.seq_length, cluster.machine) {}
 
   records::Result make(int64_t steps, const std::filesystem::path& folder) {
     const Prediction first = step(0, folder);

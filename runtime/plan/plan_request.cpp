@@ -86,8 +86,7 @@ experiment::ExperimentOptions resolve_any(Json options, const Cluster& cluster) 
 void predict_again(const Cluster& cluster, SearchResult& found) {
   for (auto* list : {&found.fitting, &found.too_large, &found.front}) {
     for (Candidate& candidate : *list) {
-      const PlannedModel model(candidate.options, candidate.options.seq_length,
-                               cluster.machine.is_gpu);
+      const PlannedModel model(candidate.options, candidate.options.seq_length, cluster.machine);
       candidate.prediction = predict(model, candidate.options, cluster);
     }
     std::stable_sort(list->begin(), list->end(), [](const Candidate& x, const Candidate& y) {
@@ -128,6 +127,7 @@ Cluster cluster_from_json(const Json& object) {
   cluster.node_link = string_or(object, "node_link", cluster.node_link);
   cluster.nics = number_or(object, "nics", 0);
   cluster.memory_bytes = number_or(object, "memory_bytes", 0);
+  cluster.machine.fixed_segments = object.value("fixed_segments", cluster.machine.fixed_segments);
   Stragglers& uneven = cluster.stragglers;
   uneven.slow_ranks = static_cast<int64_t>(number_or(object, "slow_ranks", 0));
   uneven.slow_by = number_or(object, "slow_by", uneven.slow_by);
@@ -140,7 +140,7 @@ Cluster cluster_from_json(const Json& object) {
 Json predict_table(const Json& options, const Json& cluster_table) {
   const Cluster cluster = cluster_from_json(cluster_table);
   const experiment::ExperimentOptions resolved = resolve_any(options, cluster);
-  const PlannedModel model(resolved, resolved.seq_length, cluster.machine.is_gpu);
+  const PlannedModel model(resolved, resolved.seq_length, cluster.machine);
   const Prediction prediction = predict(model, resolved, cluster);
   Json table = to_json(prediction);
   table["savings"] = Json::array();
@@ -197,7 +197,7 @@ Json search_table(const Json& options, const Json& cluster_table, const Json& sp
 void write_trace(const Json& options, const Json& cluster_table, const std::string& file) {
   const Cluster cluster = cluster_from_json(cluster_table);
   const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
-  const PlannedModel model(resolved, resolved.seq_length, cluster.machine.is_gpu);
+  const PlannedModel model(resolved, resolved.seq_length, cluster.machine);
   std::vector<TraceSpan> spans;
   predict(model, resolved, cluster, &spans);
   write_file_atomically(file, one_line(chrome_trace(spans)));

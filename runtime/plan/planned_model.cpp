@@ -53,8 +53,12 @@ void find_adapters(std::vector<PlannedLayer>& layers) {
 
 }  // namespace
 
-PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_length, bool with_fused)
-    : fused(with_fused), options_(options), seq_length_(seq_length) {
+PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_length, bool with_fused,
+                           bool fixed_segments)
+    : fused(with_fused),
+      options_(options),
+      seq_length_(seq_length),
+      fixed_segments_(with_fused && fixed_segments) {
   models::ModelOptions shapes = options;
   shapes.device = "meta";
   model_ = models::make_model(shapes);
@@ -117,6 +121,10 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
   flops_per_token = models::model_cost(costed, 1, seq_length).flops_per_token;
 }
 
+PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_length,
+                           const MachineProfile& machine)
+    : PlannedModel(options, seq_length, machine.is_gpu, machine.fixed_segments) {}
+
 PlannedModel::~PlannedModel() = default;
 
 int64_t PlannedModel::blocks_in_backward() const {
@@ -125,6 +133,18 @@ int64_t PlannedModel::blocks_in_backward() const {
 
 int64_t PlannedModel::batch_bytes(int64_t batch_size) const {
   return models::family_of(options_).batch_bytes(options_, batch_size, seq_length_);
+}
+
+// Of a stretch's backward, what has run when this layer's gradient is there: as of its elements.
+double PlannedModel::share_from(size_t stretch, size_t first_layer) const {
+  double whole = 0, done = 0;
+  for (const auto& layer : model_->layers()) {
+    if (stretch_of_[layer->index] != stretch || layer->weight == nullptr) continue;
+    const auto elements = static_cast<double>(layer->weight->value.numel());
+    whole += elements;
+    if (layer->index >= first_layer) done += elements;
+  }
+  return whole > 0 ? done / whole : 1;
 }
 
 const std::vector<PlannedUnit>& PlannedModel::units(const sharding::ShardingOptions& sharding,
@@ -166,15 +186,19 @@ const std::vector<PlannedUnit>& PlannedModel::units(const sharding::ShardingOpti
     if (!trained.empty()) unit.trained_shard = sharding::FlatLayout(trained, 0, holders).shard_size;
     if (!frozen.empty()) unit.frozen_shard = sharding::FlatLayout(frozen, 0, holders).shard_size;
     std::set<size_t> where;
+    std::map<size_t, size_t> first_trained;  // by stretch
     for (const models::ParamLayer* layer : plan.layers) {
       where.insert(stretch_of_[layer->index]);
       if (!layer->trainable()) continue;
+      first_trained.emplace(stretch_of_[layer->index], layer->index);
       const size_t sums = summed_at_[layer->index];
       unit.sums_end_at = unit.sums_end_at == kNoStretch ? sums : std::max(unit.sums_end_at, sums);
     }
     unit.stretches.assign(where.begin(), where.end());
     const auto reached = where.lower_bound(first_in_backward);
     unit.backward_ends_at = reached == where.end() ? kNoStretch : *reached;
+    if (const auto first = first_trained.find(unit.backward_ends_at); first != first_trained.end())
+      unit.ends_after = share_from(first->first, first->second);
     units.push_back(std::move(unit));
   }
   return units_[key] = std::move(units);

@@ -11,6 +11,8 @@
 
 #include "runtime/models/model_cost.h"
 #include "runtime/models/model_options.h"
+#include "runtime/plan/allocator_pieces.h"
+#include "runtime/plan/machine_profile.h"
 #include "runtime/sharding/sharding_options.h"
 
 namespace moonshard::models {
@@ -56,6 +58,9 @@ struct PlannedUnit {
   std::vector<size_t> stretches;  ///< where its layers run
   /// The last of them in backward, which is the first that it reaches; none: kNoStretch.
   size_t backward_ends_at = 0;
+  /// Of that stretch's backward, what has run when the unit's last gradient is there: below 1 where
+  /// others' layers come before its own in the stretch.
+  double ends_after = 1;
   /// Where its clipped sums are complete, which go forward: uses of one weight are summed up with
   /// the first of them. Nothing trained: kNoStretch.
   size_t sums_end_at = kNoStretch;
@@ -66,8 +71,11 @@ struct PlannedUnit {
 class PlannedModel {
  public:
   /// Options as they resolve (experiment::resolve_experiment); sizes of `seq_length` tokens. With
-  /// `fused`, layers are a GPU's kernels.
-  PlannedModel(const models::ModelOptions& options, int64_t seq_length, bool fused);
+  /// `fused`, layers are a GPU's kernels; `fixed_segments`: its allocator's do not grow.
+  PlannedModel(const models::ModelOptions& options, int64_t seq_length, bool fused,
+               bool fixed_segments = false);
+  PlannedModel(const models::ModelOptions& options, int64_t seq_length,
+               const MachineProfile& machine);
   ~PlannedModel();
 
   const models::ModelOptions& options() const { return options_; }
@@ -75,6 +83,8 @@ class PlannedModel {
   /// from several threads.
   const std::vector<PlannedUnit>& units(const sharding::ShardingOptions& sharding, int ranks) const;
   int64_t batch_bytes(int64_t batch_size) const;
+  /// A tensor of so many bytes, as the device's allocator has it.
+  double held(double bytes) const { return fixed_segments_ ? as_allocated(bytes) : bytes; }
   size_t num_stretches() const { return static_cast<size_t>(num_blocks) + 2; }
   int64_t blocks_in_backward() const;
 
@@ -93,8 +103,11 @@ class PlannedModel {
   std::vector<PlannedLayer> before, block, behind;  ///< `block`: the first that is trained
 
  private:
+  double share_from(size_t stretch, size_t first_layer) const;
+
   models::ModelOptions options_;
   int64_t seq_length_;
+  bool fixed_segments_;
   std::shared_ptr<models::Model> model_;
   std::vector<size_t> stretch_of_;  ///< by layer
   std::vector<size_t> summed_at_;   ///< by layer: the stretch of its weight's first use

@@ -104,8 +104,8 @@ TimeSituation time_situation(const experiment::ExperimentOptions& options, const
   return situation;
 }
 
-// The largest tensor of a step. A GPU's allocator gives parts of its memory to smaller ones, and
-// then has to find room for it a second time; a graph, which has memory of its own, for a third.
+// The largest tensor of a step, for which room is there a second time: a graph has memory of its
+// own, and fixed segments give parts of theirs to smaller tensors.
 double hole_bytes(const PlannedModel& model, const experiment::ExperimentOptions& options,
                   const Cluster& cluster, bool graph) {
   if (!cluster.machine.is_gpu) return 0;
@@ -113,7 +113,7 @@ double hole_bytes(const PlannedModel& model, const experiment::ExperimentOptions
   for (const auto* layers : {&model.block, &model.behind})
     for (const PlannedLayer& layer : *layers)
       if (layer.is_matrix && !layer.one_position) widest = std::max(widest, layer.out);
-  return (graph ? 2 : 1) *
+  return ((graph ? 1 : 0) + (cluster.machine.fixed_segments ? 1 : 0)) *
          static_cast<double>(options.batch_size * model.tokens * widest * model.compute_bytes);
 }
 

@@ -56,7 +56,7 @@ class Grid {
 // The shapes of a model do not depend on most options.
 class Models {
  public:
-  explicit Models(bool fused) : fused_(fused) {}
+  explicit Models(const MachineProfile& machine) : machine_(machine) {}
   const PlannedModel& of(const ExperimentOptions& options) {
     const std::string key =
         fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", options.model, options.task, options.dtype,
@@ -65,12 +65,12 @@ class Models {
     const std::lock_guard lock(mutex_);
     auto& known = known_[key];
     if (known == nullptr)
-      known = std::make_unique<PlannedModel>(options, options.seq_length, fused_);
+      known = std::make_unique<PlannedModel>(options, options.seq_length, machine_);
     return *known;
   }
 
  private:
-  bool fused_;
+  const MachineProfile& machine_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<PlannedModel>> known_;
 };
@@ -127,11 +127,7 @@ struct SearchPart : SearchResult {
 class Search {
  public:
   Search(const SearchSpace& space, const Cluster& cluster, size_t keep)
-      : space_(space),
-        cluster_(cluster),
-        keep_(keep),
-        grid_(space),
-        models_(cluster.machine.is_gpu) {}
+      : space_(space), cluster_(cluster), keep_(keep), grid_(space), models_(cluster.machine) {}
 
   SearchResult run() {
     const auto threads = static_cast<size_t>(std::max<int64_t>(1, space_.threads));

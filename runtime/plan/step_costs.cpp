@@ -96,7 +96,7 @@ class Costs {
       if (own && model_.compute_bytes > 2) {
         cost.norm_launches += kPlainNorm;
         cost.sum_launches += kPlainSum;
-      } else if (own) {
+      } else if (own && !layers[i].is_adapter) {  // theirs are among their own launches
         cost.norm_launches += machine_.in_step.plain_gradients;
       }
       // Kernels that multiply are timed one by one, at a higher clock than a step leaves them.

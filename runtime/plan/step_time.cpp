@@ -124,15 +124,24 @@ class Simulation {
       if (i + 2 == count && i > 0 && unit_program_.root_steps_aside()) unit_program_.release(0);
       const StretchCost& cost = costs_->of(i, count);
       const bool again = i > 0 && i + 1 < count && is_recomputed(i - 1);
-      double seconds = cost.backward + (pass == 2 ? cost.sums : cost.norms);
+      double seconds = cost.backward + (pass == 2 ? cost.sums : cost.norms), first_seconds = 0;
       if (again)
-        seconds +=
+        first_seconds =
             cost.forward - (situation_.checkpointing == "keep_attention" ? cost.attention : 0);
-      program_.compute(pass == 2 ? "second backward" : "backward", seconds,
-                       cost.backward_launches + (again ? cost.forward_launches : 0) +
-                           (pass == 2 ? cost.sum_launches : cost.norm_launches));
-      for (const size_t u : unit_program_.units_of(i)) {
-        if (units_[u].backward_ends_at != i) continue;
+      const double launches =
+          cost.backward_launches + (pass == 2 ? cost.sum_launches : cost.norm_launches);
+      double done = 0;
+      const auto run_to = [&](double share) {
+        program_.compute(
+            pass == 2 ? "second backward" : "backward", first_seconds + (share - done) * seconds,
+            (share - done) * launches + (again && done == 0 ? cost.forward_launches : 0));
+        first_seconds = 0;
+        done = share;
+      };
+      for (const size_t u : ending_at(i)) {
+        // Plain gradients come one by one. Engines form a block's together.
+        const double share = ways_.is_private ? 1 : units_[u].ends_after;
+        if (share > done) run_to(share);
         over[u] = true;
         if (unit_program_.has_parts()) order_.when_backward_ends(u, units_.size(), is_over, ahead);
         if (unit_program_.has_parts() &&
@@ -140,7 +149,17 @@ class Simulation {
           unit_program_.release(u);
         if (!ways_.is_private || pass == 2) unit_program_.reduce(u);
       }
+      if (done < 1) run_to(1);
     }
+  }
+
+  // In the order in which their gradients come.
+  std::vector<size_t> ending_at(size_t stretch) const {
+    std::vector<size_t> units;
+    for (const size_t u : unit_program_.units_of(stretch))
+      if (units_[u].backward_ends_at == stretch) units.push_back(u);
+    std::ranges::stable_sort(units, {}, [&](size_t u) { return units_[u].ends_after; });
+    return units;
   }
 
   void sums() {

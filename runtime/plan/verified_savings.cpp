@@ -31,7 +31,7 @@ std::optional<double> peak_with(const experiment::ExperimentOptions& options,
     experiment::experiment_schema().assign_all(&changed, change.options);
     const Cluster other =
         change.ranks > 0 ? with_ranks(cluster, static_cast<int64_t>(change.ranks)) : cluster;
-    const PlannedModel model(changed, changed.seq_length, cluster.machine.is_gpu);
+    const PlannedModel model(changed, changed.seq_length, cluster.machine);
     return predict(model, changed, other).memory.peak;
   } catch (const UsageError&) {
     return {};

@@ -32,9 +32,9 @@ class StepGraph {
   /// for its queue of launches shows up to 0.66.
   static constexpr double kHostBound = 0.7;
   /// From this one on it tries them, as the device idles between small kernels, too: DiT-XL with 32
-  /// samples takes 60 ms with a graph and 64 without, at shares from 0.6 to 0.8. So many replays
-  /// are timed; where they are not faster by so much, steps stay eager.
-  static constexpr double kHostTried = 0.5;
+  /// samples takes 61 ms with a graph and 64 without, at shares from below 0.5 to 0.8, by the host.
+  /// So many replays are timed; where they are not faster by so much, steps stay eager.
+  static constexpr double kHostTried = 0.4;
   static constexpr int64_t kTimedReplays = 2;
   static constexpr double kFaster = 0.99;
   /// So many steps behind the first one must have such a share, before as many have not.

@@ -31,7 +31,7 @@ void add_step_options(OptionSchema& schema) {
   schema.yes_or_no<T>(
       "compile", &T::compile,
       "on a GPU: replay steps of equal shapes as CUDA graphs, noise and optimizer "
-      "apart; auto does so where launching kernels takes 70 % of a step, or half of it "
+      "apart; auto does so where launching kernels takes 70 % of a step, or 40 % of it "
       "and replays are faster");
 }
 

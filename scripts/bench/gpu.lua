@@ -2,8 +2,8 @@
 -- Inputs: none (synthetic batches, random weights). Outputs: a run folder, torch.json in it with PyTorch's own figures
 -- from the same machine (where python3 has torch and transformers), table.txt, and the table on the screen.
 -- PyTorch runs right before the rows of its work. MOONSHARD_BENCH_PYTHON names another Python for PyTorch's side.
--- Run: make bench-gpu, or: moonshard run scripts/bench/gpu.lua [llama|small|lora|engines|dit|offload|long …] [--no-torch] [--iters N]
---      [--match TEXT] [--busy]
+-- Run: make bench-gpu, or: moonshard run scripts/bench/gpu.lua [llama|small|lora|engines|dit|offload|long …] [--no-torch] [--torch compile]
+--      [--iters N] [--match TEXT] [--busy]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local lists = require "moonshard.lists"
@@ -13,6 +13,7 @@ local plan = dofile(here .. "/works.lua")
 
 local flags = {
   { name = "no_torch", kind = "boolean", doc = "without PyTorch's side" },
+  { name = "torch", kind = "text", doc = "of PyTorch's side only this: eager, compile" },
   { name = "iters", kind = "int", doc = "measured steps (12)" },
   { name = "match", kind = "text", doc = "only works whose name has this text" },
   { name = "busy", kind = "boolean", doc = "also on a GPU that somebody else uses; times are then not comparable" },
@@ -24,6 +25,11 @@ local function read_arguments(words)
     return lists.contains(given.sets or { one.set }, one.set) and plan.name_of(one):find(given.match or "", 1, true) ~= nil
   end)
   if #works == 0 then error("bench: expected works whose name has '" .. given.match .. "', got none", 0) end
+  if given.torch then
+    for _, one in ipairs(works) do
+      one.torch = lists.select(one.torch, function(arguments) return arguments:find(given.torch, 1, true) ~= nil end)
+    end
+  end
   return works, { torch = not given.no_torch, iters = given.iters or 12, busy = given.busy }
 end
 
@@ -41,7 +47,8 @@ end
 local function measure_torch(one)
   return lists.map(one.torch, function(arguments)
     local python = os.getenv "MOONSHARD_BENCH_PYTHON" or "python3"
-    local pipe = assert(io.popen(("%s %q %s 2>&1"):format(python, here .. "/torch_peer.py", arguments)))
+    -- In an environment without what this process has set for its own LibTorch.
+    local pipe = assert(io.popen(("env -u PYTORCH_CUDA_ALLOC_CONF %s %q %s 2>&1"):format(python, here .. "/torch_peer.py", arguments)))
     local line = '{"error": "no result; is PyTorch with transformers installed?"}'
     for text in pipe:lines() do line = text:match "^RESULT (.*)$" or line end
     pipe:close()

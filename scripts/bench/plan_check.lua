@@ -1,6 +1,6 @@
 --- Question: how far are predictions of memory and time from what was measured?
 -- Inputs: run folders of measured points (the committed ones by default). Outputs: a table of every point, medians and worst cases.
--- Run: moonshard run scripts/bench/plan_check.lua [FOLDER …] [--machine FILE] [--verbose] [--spread] [--figure FILE.png]
+-- Run: moonshard run scripts/bench/plan_check.lua [FOLDER …] [--machine FILE|own] [--verbose] [--spread] [--figure FILE.png]
 local ms = require "moonshard"
 local command_line = require "moonshard.arguments"
 local lists = require "moonshard.lists"
@@ -11,7 +11,8 @@ local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
 local predict = dofile(here .. "/plan_prediction.lua")
 
 local flags = {
-  { name = "machine", kind = "text", doc = "machine profile (that of the H200)" },
+  { name = "machine", kind = "text",
+    doc = "machine profile (that of the H200); own: every folder's machine.json, a calibration beside the points" },
   { name = "verbose", kind = "boolean", doc = "phases and owners of every point" },
   { name = "figure", kind = "text", value = "FILE.png", doc = "draw predicted against measured; the plot spec lies beside it" },
   { name = "spread", kind = "boolean", doc = "how far nine of ten points were from their predictions, for 'checked' in a profile" },
@@ -22,11 +23,17 @@ local results = here .. "/../../examples/results/"
 -- backward and one row of gradients less was under way: their memory is compared by itself.
 local committed = { "bench_gpu", "bench_gpu_small", "bench_gpu_offload", "document_000_llama3.1_8b", "document_001_llama3.2_1b",
   "document_002_qwen1.5_1.8b", "document_004_dit_l", "plan_h200", "plan_heldout", "plan_drawn",
-  "plan_drawn_2", "plan_drawn_3", "plan_drawn_4", "plan_drawn_5", "plan_drawn_6" }
+  "plan_drawn_2", "plan_drawn_3", "plan_drawn_4", "plan_drawn_5", "plan_drawn_6", "plan_drawn_7",
+  "plan_drawn_8" }
 local since_then = { bench_gpu_small = true, plan_h200 = true, plan_heldout = true, plan_drawn = true, plan_drawn_2 = true,
-  plan_drawn_3 = true, plan_drawn_4 = true, plan_drawn_5 = true, plan_drawn_6 = true }
+  plan_drawn_3 = true, plan_drawn_4 = true, plan_drawn_5 = true, plan_drawn_6 = true, plan_drawn_7 = true,
+  plan_drawn_8 = true }
 -- When all but these were measured, steps of several ranks were no CUDA graphs.
-local graphs_of_ranks = { plan_drawn_3 = true, plan_drawn_4 = true, plan_drawn_5 = true, plan_drawn_6 = true }
+local graphs_of_ranks = { plan_drawn_3 = true, plan_drawn_4 = true, plan_drawn_5 = true, plan_drawn_6 = true,
+  plan_drawn_7 = true, plan_drawn_8 = true }
+
+-- Since these the segments of the GPU's allocator grow (runtime/core/allocators.h).
+local growing_segments = { plan_drawn_8 = true, bench_gpu_small = true }
 
 local function name_of(options)
   local parts = { options.model, options.mode, options.task, "B" .. options.batch_size, "T" .. options.seq_length, options.parallel }
@@ -133,9 +140,7 @@ local function draw(points, path)
   local spec = { schema_version = 1, title = ("Predicted against measured, %d points"):format(#points), width = 1240, height = 600,
     note = "Predictions are modelled (ms.plan), the other figures measured on one GPU.", panels = {
       panel("peak memory", "GiB", points, 2, 3), panel("time of a step", "ms", points, 5, 12) } }
-  local file = assert(io.open(path:gsub("%.png$", "") .. ".plot.json", "w"))
-  file:write(native.records.to_json(spec))
-  file:close()
+  native.files.write(path:gsub("%.png$", "") .. ".plot.json", native.records.to_json(spec))
   local drawn, why = plot_files.draw_png({ { spec = path:gsub("%.png$", "") .. ".plot.json", out = path } }, { scale = 1 })
   print(drawn and "drawn: " .. path or "not drawn: " .. tostring(why))
 end
@@ -144,7 +149,8 @@ local given = command_line.parse("plan_check", arg, flags, { name = "folders", k
 local folders = given.folders or lists.map(committed, function(name) return results .. name end)
 local machine = given.machine or (here .. "/../moonshard/machines/h200.json")
 local out_of_memory, said_to_fit, beyond, other_graph = {}, {}, {}, {}
-local function prediction_of(options) return predict(options, machine) end
+local fixed_segments  -- of the allocator when the present folder was measured
+local function prediction_of(options) return predict(options, machine, { fixed_segments = fixed_segments }) end
 
 --- With compile = auto the training decides by what two steps have shown, which near its threshold is chance: the same options, and that
 -- decided as it was.
@@ -161,6 +167,8 @@ local ratios = { memory = {}, device = {}, host = {} }  -- measured over predict
 local spread_host = 0.6
 local in_range, with_range = 0, 0
 for _, folder in ipairs(folders) do
+  if given.machine == "own" then machine = folder .. "/machine.json" end
+  fixed_segments = lists.contains(committed, folder:match "[^/]+$") and not growing_segments[folder:match "[^/]+$"]
   for _, point in ipairs(ms.load(folder).points) do
     local options, folder_name = point.options, folder:match "[^/]+$"
     local name = name_of(options)

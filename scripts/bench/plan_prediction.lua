@@ -4,10 +4,10 @@ local native = require "moonshard.native"
 
 --- @tparam table options of an experiment, link and world among them
 -- @tparam string machine file of the profile
--- @tparam[opt] number memory_bytes of the device
-return function(options, machine, memory_bytes)
+-- @tparam[opt] table more of the cluster: memory_bytes of the device, fixed_segments
+return function(options, machine, more)
   local own = lists.merged(options, {})
   own.world, own.link, own.device, own.seed = nil, nil, nil, nil
   local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or 1
-  return native.plan.predict(own, { machine = machine, gpus = ranks, link = options.link, memory_bytes = memory_bytes })
+  return native.plan.predict(own, lists.merged({ machine = machine, gpus = ranks, link = options.link }, more or {}))
 end

@@ -34,5 +34,20 @@ TEST_F(PortGpu, TransfersOfTwoStreamsTakeTurns) {
   EXPECT_LT(together_ms(0.001, 5000), 8) << "what has left keeps nobody waiting";
 }
 
+TEST_F(PortGpu, ARowIsRepeatedInAllOthersButTheOneThatIsLeftOut) {
+  for (const int64_t numbers : {8, 1000, 3'000'000}) {
+    const at::Tensor row = at::rand({numbers}, at::TensorOptions(at::kCUDA));
+    for (const int64_t except : {-1, 0, 2, 4}) {
+      const at::Tensor rows = at::zeros({5, numbers}, row.options());
+      repeat_on_stream(
+          rows.mutable_data_ptr(), row.const_data_ptr(), static_cast<int64_t>(row.nbytes()), 5,
+          except, c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(row.device()).native_handle());
+      at::Tensor expected = row.expand({5, numbers}).clone();
+      if (except >= 0) expected[except].zero_();
+      EXPECT_TRUE(rows.equal(expected)) << numbers << " numbers, but " << except;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace moonshard::kernels

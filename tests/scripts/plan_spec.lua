@@ -273,14 +273,9 @@ end)
 
 describe("predictions beside the records of plan_h200", function()
   local points = ms.load(support.root() .. "/examples/results/plan_h200").points
-  local function prediction_of(point)
-    local options = {}
-    for name, value in pairs(point.options) do options[name] = value end
-    local ranks = tonumber(tostring(options.world):match "^fake:(%d+)") or 1
-    options.world, options.device, options.seed = nil, nil, nil
-    local native = require "moonshard.native"
-    return native.plan.predict(options, { machine = support.root() .. "/scripts/moonshard/machines/h200.json", gpus = ranks,
-      link = point.options.link })
+  local predict = dofile(support.root() .. "/scripts/bench/plan_prediction.lua")
+  local function prediction_of(point)  -- these were measured before the allocator's segments grew
+    return predict(point.options, support.root() .. "/scripts/moonshard/machines/h200.json", { fixed_segments = true })
   end
   local function find(test)
     for _, point in ipairs(points) do

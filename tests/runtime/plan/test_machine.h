@@ -58,8 +58,8 @@ inline Json step_of(const char* model, const char* mode, const Json& more = Json
 inline Prediction step_predicted(const Json& options, const Cluster& cluster,
                                  SharedCosts* shared = nullptr) {
   const experiment::ExperimentOptions resolved = resolve_for(options, cluster);
-  return predict(PlannedModel(resolved, resolved.seq_length, cluster.machine.is_gpu), resolved,
-                 cluster, nullptr, shared);
+  return predict(PlannedModel(resolved, resolved.seq_length, cluster.machine), resolved, cluster,
+                 nullptr, shared);
 }
 
 }  // namespace moonshard::plan

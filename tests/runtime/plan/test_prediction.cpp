@@ -28,8 +28,7 @@ Cluster cluster_of(int64_t gpus, bool is_gpu = true) {
 
 Prediction predicted(const Json& options, const Cluster& cluster) {
   const ExperimentOptions resolved = resolve_for(options, cluster);
-  return predict(PlannedModel(resolved, resolved.seq_length, cluster.machine.is_gpu), resolved,
-                 cluster);
+  return predict(PlannedModel(resolved, resolved.seq_length, cluster.machine), resolved, cluster);
 }
 
 Json sharded(const char* prefetch, bool forward) {
@@ -193,15 +192,20 @@ TEST(Prediction, AutoRunsBackwardTwiceOnlyWhereABudgetWasGiven) {
   EXPECT_TRUE(predicted(options, cluster_of(1)).two_passes);
 }
 
+// Where segments do not grow; those that do have room for it once.
 TEST(Prediction, FitsOnlyWithRoomForTheLargestTensorTwice) {
   Json options = sharded("pre", true);
   options["task"] = "lm";
   options["batch_size"] = 64;
   Cluster cluster = cluster_of(1);
+  cluster.machine.fixed_segments = true;
   const double peak = predicted(options, cluster).most_bytes;
   const double scores = 64.0 * 512 * 128256 * 2;
   cluster.memory_bytes = 1.03 * peak + 0.5 * scores;
   EXPECT_FALSE(predicted(options, cluster).fits);
+  Cluster grows = cluster;
+  grows.machine.fixed_segments = false;
+  EXPECT_TRUE(predicted(options, grows).fits);
   cluster.memory_bytes = 1.04 * peak + scores;
   EXPECT_TRUE(predicted(options, cluster).fits);
 }

@@ -195,6 +195,19 @@ TEST_F(DoctorOfFolders, LinksThatLeadOutAreNotRead) {
   EXPECT_THAT(only_defect(), HasSubstr("env.json: leads out of the folder"));
 }
 
+TEST(DoctorOfFiles, TheResultsThatShipHaveNoDefect) {
+  // Ids are of options as the schema types them, which stands beyond the records.
+  const TypedOptions untyped = [](const Json&) { return std::optional<Json>(); };
+  size_t folders = 0;
+  for (const auto& entry : fs::directory_iterator(MOONSHARD_SOURCE_DIR "/examples/results")) {
+    if (!entry.is_directory()) continue;
+    ++folders;
+    for (const Defect& defect : check_folder(entry.path(), untyped).defects)
+      ADD_FAILURE() << entry.path().filename() << "/" << defect.file << ": " << defect.what;
+  }
+  EXPECT_GE(folders, 20u);
+}
+
 TEST(DoctorOfFiles, FoldersOfResultFilesAndSingleFilesAreChecked) {
   const TemporaryFolder folder;
   EXPECT_THROW(check_folder(folder.path(), &as_they_are), IoError) << "nothing that is known";

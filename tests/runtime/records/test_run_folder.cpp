@@ -222,6 +222,14 @@ TEST(RunFolder, AChangedRecordIsNamed) {
   EXPECT_THAT(load_run_folder(writer.path()).problems.at(0), HasSubstr("its digest is another"));
 }
 
+TEST(RunFolder, AWarmupMayBeLongerThanAsked) {
+  const std::vector<std::string> axes{"warmup", "iters"};
+  const Json asked{{"warmup", 4}, {"iters", 6}};
+  EXPECT_TRUE(option_differences(axes, asked, {{"warmup", 7}, {"iters", 6}}, false).empty());
+  EXPECT_EQ(option_differences(axes, asked, {{"warmup", 3}, {"iters", 6}}, false).size(), 1u);
+  EXPECT_EQ(option_differences(axes, asked, {{"warmup", 4}, {"iters", 9}}, false).size(), 1u);
+}
+
 TEST(RunFolder, NothingIsWrittenThroughLinksThatLeadOut) {
   const TemporaryFolder root, outside;
   RunFolderWriter writer = two_points(root.path());
