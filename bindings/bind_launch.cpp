@@ -184,7 +184,7 @@ sol::object run_point(const Arguments& args) {
     std::fflush(stdout);
   };
   return to_lua(args.state(),
-                experiment::run_experiment(options, tell, args.path(2, "the point's folder")));
+                experiment::run_experiment(options, tell, {args.path(2, "the point's folder")}));
 }
 
 sol::object resolve(const Arguments& args) {

@@ -12,6 +12,7 @@
 #include "runtime/plan/collective_calibration.h"
 #include "runtime/plan/goodput.h"
 #include "runtime/plan/plan_request.h"
+#include "runtime/sharding/sharding_options.h"
 
 namespace moonshard::bindings {
 namespace {
@@ -49,6 +50,11 @@ void bind_plan(sol::table native) {
   define(table, "plan", "search", "(options, cluster, space) -> table",
          "The best of many configurations (plan/search.h).", [](const Arguments& args) {
            return plan::search_table(args.json(1), args.json(2), args.json(3));
+         });
+  define(table, "plan", "has_effect", "(parallel, option) -> boolean",
+         "Whether an option does anything under a wrapper (sharding/sharding_options.h).",
+         [](const Arguments& args) {
+           return sharding::has_effect(args.text(1, "parallel"), args.text(2, "option"));
          });
   define(table, "plan", "trace", "(options, cluster, file)",
          "Writes the simulated step of one configuration as a Chrome trace.",

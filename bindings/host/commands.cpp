@@ -237,11 +237,12 @@ int profile_command(const Verb& verb, const Words& words) {
   read_flags({{profile_flags(), &flags}, {experiment::experiment_schema(), &options}}, words);
   if (must_start_ranks(options.nproc))
     return start_ranks({options.nproc, flags.log_dir}, verb, without_flags(words, {"log_dir"}));
-  const std::string& output = flags.output;
-  const std::filesystem::path beside = std::filesystem::path(output).parent_path();
-  const records::Result result =
-      experiment::measure_experiment(options, flags.json ? experiment::StepObserver() : &print_step,
-                                     beside.empty() ? "." : beside);
+  const std::filesystem::path output(flags.output);
+  experiment::FilesBeside beside;
+  if (output.has_parent_path()) beside.folder = output.parent_path();
+  if (!output.empty() && output.stem() != "result") beside.prefix = output.stem().string() + ".";
+  const records::Result result = experiment::measure_experiment(
+      options, flags.json ? experiment::StepObserver() : &print_step, beside);
   const Json record = records::json_of(result);
   if (!output.empty() && is_first_rank()) {
     const bool whole = record["status"] == "ok";

@@ -17,6 +17,7 @@
 #include "runtime/base/interrupt.h"
 #include "runtime/base/json.h"
 #include "runtime/launch/process.h"
+#include "runtime/plan/fit_check.h"
 
 namespace moonshard::host {
 namespace {
@@ -221,7 +222,7 @@ int LuaHost::run(int argument_count, bool is_command) {
     }
     std::string message = text_of(state_, -1);
     // Our own commands, and what was refused before its start: a traceback would not help the user.
-    const bool is_refused = message.find(" cannot fit into memory: ") != std::string::npos;
+    const bool is_refused = message.find(plan::kCannotFit) != std::string::npos;
     if (is_command || was_stopped() || is_refused)
       message = message.substr(0, message.find("\nstack traceback:"));
     std::fprintf(stderr, "moonshard: %s\n", message.c_str());

@@ -60,7 +60,7 @@ void run_measured_steps(const ExperimentOptions& options, train::Trainer& traine
 // They run one kernel at a time: beside the memory of a graph they would need more than the
 // training.
 void run_watched_steps(const ExperimentOptions& options, train::Trainer& trainer,
-                       const std::filesystem::path& folder, Measurement& measurement) {
+                       const FilesBeside& place, Measurement& measurement) {
   trainer.drop_graph();
   if (options.profile != "off") {
     trainer.record_details(true);
@@ -69,7 +69,7 @@ void run_watched_steps(const ExperimentOptions& options, train::Trainer& trainer
     trainer.record_details(false);
   }
   if (options.profile == "trace") {
-    trainer.trace(1, folder / profile::trace_file_name(trainer.world().rank()));
+    trainer.trace(1, place.named(profile::trace_file_name(trainer.world().rank())));
     trainer.step();
   }
 }
@@ -90,7 +90,7 @@ void record_world(const ExperimentOptions& options, const comm::World& world,
 }
 
 void run_steps(const ExperimentOptions& asked, const StepObserver& observer,
-               const std::filesystem::path& folder, std::optional<Measurement>& begun,
+               const FilesBeside& place, std::optional<Measurement>& begun,
                records::Result& record) try {
   // Here and not earlier: the first touch of a device may find it full.
   Measurement& measurement = begun.emplace(asked, resolve_device(asked.device));
@@ -112,7 +112,7 @@ void run_steps(const ExperimentOptions& asked, const StepObserver& observer,
   profile::set_current_phase("");
   try {
     run_measured_steps(options, *trainer, observer, measurement);
-    run_watched_steps(options, *trainer, folder, measurement);
+    run_watched_steps(options, *trainer, place, measurement);
   } catch (const Interrupted&) {
     measurement.stop(*trainer, record);
     throw;
@@ -142,8 +142,8 @@ class ProcessSettings {
 // Option memory_history: a snapshot of the end, or of the moment when memory ran out.
 class Snapshot {
  public:
-  Snapshot(const ExperimentOptions& options, const std::filesystem::path& folder)
-      : file_(folder / kName) {
+  Snapshot(const ExperimentOptions& options, const FilesBeside& place)
+      : file_(place.named("snapshot.pickle")) {
     if (options.memory_history)
       history_ = std::make_unique<profile::MemoryHistory>(resolve_device(options.device));
   }
@@ -154,12 +154,11 @@ class Snapshot {
     if (!is_saved_) save();
   }
   void tell(records::Result& record) const {
-    if (is_saved_) record.memory_history = kName;
+    if (is_saved_) record.memory_history = file_.filename().string();
     if (history_ != nullptr && !is_saved_) record.why_no_memory_history = history_->absence();
   }
 
  private:
-  static constexpr const char* kName = "snapshot.pickle";
   std::filesystem::path file_;
   std::unique_ptr<profile::MemoryHistory> history_;
   bool is_saved_ = false;
@@ -276,7 +275,7 @@ Json resolve_experiment_table(const Json& table) {
 }
 
 records::Result measure_experiment(const ExperimentOptions& options, const StepObserver& observer,
-                                   const std::filesystem::path& folder) {
+                                   const FilesBeside& place) {
   const ExperimentOptions resolved = resolve_experiment(options);
   const ProcessSettings settings(resolved);
   records::Result record;
@@ -285,14 +284,14 @@ records::Result measure_experiment(const ExperimentOptions& options, const StepO
   record.created = records::timestamp_utc();
   record.options = experiment_schema().to_json(&resolved);
   if (refuse_what_cannot_fit(resolved, record)) return record;
-  Snapshot snapshot(resolved, folder);
+  Snapshot snapshot(resolved, place);
   bool is_out_of_memory = false;
   {
     // While what filled the memory is still there.
     const profile::OutOfMemoryWatch watch([&] { snapshot.save_first(); });
     std::optional<Measurement> measurement;
     try {
-      run_steps(resolved, observer, folder, measurement, record);
+      run_steps(resolved, observer, place, measurement, record);
       snapshot.save();
     } catch (const OutOfMemoryError& error) {
       is_out_of_memory = true;
@@ -314,8 +313,8 @@ records::Result measure_experiment(const ExperimentOptions& options, const StepO
 }
 
 Json run_experiment(const ExperimentOptions& options, const StepObserver& observer,
-                    const std::filesystem::path& folder) {
-  return records::json_of(measure_experiment(options, observer, folder));
+                    const FilesBeside& place) {
+  return records::json_of(measure_experiment(options, observer, place));
 }
 
 // The seed documents' result file.

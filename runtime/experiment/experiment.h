@@ -31,17 +31,27 @@ class InterruptedExperiment : public Interrupted {
   std::string text_;
 };
 
+/// Where files beside a record go, and what their names begin with, so that those of several
+/// records can lie in one folder.
+struct FilesBeside {
+  FilesBeside(std::filesystem::path in = ".", std::string begins_with = "")
+      : folder(std::move(in)), prefix(std::move(begins_with)) {}
+  std::filesystem::path named(const std::string& name) const { return folder / (prefix + name); }
+  std::filesystem::path folder;
+  std::string prefix;
+};
+
 /// Runs warm-up and measured steps. Running out of memory is an outcome, not an error: status "oom"
 /// with the phase, bytes asked for and bytes free. Other errors are thrown; Interrupted
 /// after the first step is an InterruptedExperiment. Traces and snapshots,
-/// where the options ask for them, go into `folder`.
+/// where the options ask for them, go to `place`.
 records::Result measure_experiment(const ExperimentOptions& options,
                                    const StepObserver& observer = {},
-                                   const std::filesystem::path& folder = ".");
+                                   const FilesBeside& place = {});
 
 /// The same as the record of points/<id>/result.json.
 Json run_experiment(const ExperimentOptions& options, const StepObserver& observer = {},
-                    const std::filesystem::path& folder = ".");
+                    const FilesBeside& place = {});
 
 /// The seed documents' result file, made from a record: their keys exactly.
 Json seed_result(const Json& record);

@@ -15,6 +15,9 @@
 
 namespace moonshard::plan {
 
+/// What every refusal says behind the model's name.
+inline constexpr const char* kCannotFit = " cannot fit into memory: ";
+
 struct Refusal {
   std::string text;   ///< what is needed, what there is, what to do
   double needed = 0;  ///< bytes

@@ -46,15 +46,6 @@ Json chosen_options(const experiment::ExperimentOptions& options) {
   return chosen;
 }
 
-// Means nothing to other wrappers.
-bool is_of_fsdp(const std::string& option) {
-  for (const char* name :
-       {"sharding", "replicate", "wrap", "min_num_params", "backward_prefetch", "forward_prefetch",
-        "limit_all_gathers", "cpu_offload", "keep_frozen", "reshard_root", "unit_policies"})
-    if (option == name) return true;
-  return false;
-}
-
 Json plan_row(const Candidate& candidate) {
   Json row = to_json(candidate.prediction);
   row["options"] = chosen_options(candidate.options);
@@ -63,7 +54,7 @@ Json plan_row(const Candidate& candidate) {
     std::string changed;
     const Json options = chosen_options(other);  // lives as long as it is walked
     for (const auto& [name, value] : options.items())
-      if (row["options"][name] != value && (other.parallel == "fsdp" || !is_of_fsdp(name)))
+      if (row["options"][name] != value && sharding::has_effect(other.parallel, name))
         changed += fmt::format("{}{} = {}", changed.empty() ? "" : ", ", name,
                                value.is_string() ? value.get<std::string>() : one_line(value));
     row["as_fast"].push_back(changed);

@@ -1,5 +1,7 @@
 #include "runtime/sharding/sharding_options.h"
 
+#include <algorithm>
+
 #include <fmt/ranges.h>
 
 #include "runtime/base/check.h"
@@ -33,6 +35,14 @@ int ranks_of_a_copy(const ShardingOptions& options, int world) {
            "of {} ranks; ddp keeps whole copies",
            copies, world);
   return world / copies;
+}
+
+bool has_effect(const std::string& parallel, const std::string& option) {
+  const auto is_of = [&](const std::string& wrapper) {
+    const std::vector<std::string> names = options_of_wrapper(wrapper);
+    return std::ranges::find(names, option) != names.end();
+  };
+  return is_of(parallel) || (!is_of("ddp") && !is_of("fsdp"));
 }
 
 void refuse_unused_options(const ShardingOptions& options) {

@@ -33,6 +33,9 @@ struct ShardingOptions {
 /// The options by themselves, for what is not a whole experiment.
 const OptionSchema& sharding_schema();
 
+/// Whether an option does anything under this wrapper: one of another wrapper alone does not.
+bool has_effect(const std::string& parallel, const std::string& option);
+
 /// Throws UsageError for an option that the chosen wrapper ignores (`sharding` under ddp) and that
 /// differs from its default, and for unit_policies that it cannot follow.
 void refuse_unused_options(const ShardingOptions& options);

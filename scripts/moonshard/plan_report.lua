@@ -1,6 +1,7 @@
 --- How a plan is shown, and the scripts that it becomes.
 local asked = require "moonshard.plan_options"
 local lists = require "moonshard.lists"
+local native = require "moonshard.native"
 local text_table = require "moonshard.text_table"
 
 local M = {}
@@ -163,13 +164,11 @@ local function option_lines(plan, row, left_out)
     for _, name in ipairs { "epochs", "budget_steps", "target_epsilon" } do all[name] = nil end
     if row.run and row.run.noise_multiplier then all.noise_multiplier = row.run.noise_multiplier end
   end
-  if all.parallel ~= "fsdp" then
-    for _, name in ipairs { "sharding", "replicate", "wrap", "min_num_params", "backward_prefetch", "forward_prefetch", "limit_all_gathers",
-      "cpu_offload", "keep_frozen", "reshard_root", "unit_policies" } do all[name] = nil end
+  for _, name in ipairs(lists.keys(all)) do
+    if not native.plan.has_effect(all.parallel or "none", name) then all[name] = nil end
   end
   if all.wrap ~= "size" then all.min_num_params = nil end
   if all.checkpointing == "none" then all.checkpoint_every = nil end
-  if all.parallel == "none" then all.no_sync = nil end
   if (all.lora_rank or 0) == 0 then all.lora_rank = nil end
   if all.unit_policies == "" then all.unit_policies = nil end
   for name in pairs(left_out or {}) do all[name] = nil end

@@ -281,14 +281,19 @@ end
 -- @tparam[opt="points"] string which points, overhead, phases or memory
 -- @treturn Table
 function Runs:tabulate(which)
-  if which == "overhead" or which == "memory" or which == "phases" then return require("moonshard.analyze")[which](self) end
-  local columns, rows = self:rows()
-  -- A file goes without the note below a summary.
-  if plot_points.is_modelled(self) then
-    columns[#columns + 1] = "modelled"
-    for i, point in ipairs(self.points) do rows[i][#columns] = plot_points.modelled_part(point) or "" end
+  local made
+  if which == "overhead" or which == "memory" or which == "phases" then
+    made = require("moonshard.analyze")[which](self)
+  else
+    local columns, rows = self:rows()
+    made = text_table.new { columns = columns, rows = rows, points = self.points }
   end
-  return text_table.new { columns = columns, rows = rows }
+  -- A file goes without the note below a summary.
+  if made.points and plot_points.is_modelled(self) then
+    made.columns[#made.columns + 1] = "modelled"
+    for i, point in ipairs(made.points) do made.rows[i][#made.columns] = plot_points.modelled_part(point) or "" end
+  end
+  return made
 end
 
 function Runs:__tostring() return self:table() end

@@ -248,9 +248,12 @@ describe("a simulated run", function()
     assert.are.equal(3, #point.result.steps)
     assert.truthy(point.result.modelled:find "every figure")
     assert.truthy(runs:summary():find "Modelled: all points were simulated")
-    local columns, rows = runs:tabulate().columns, runs:tabulate().rows
-    assert.are.equal("modelled", columns[#columns])
-    assert.are.equal("all", rows[1][#columns])
+    for _, which in ipairs { "points", "overhead", "phases" } do
+      local made = runs:tabulate(which)
+      assert.are.equal("modelled", made.columns[#made.columns], which)
+      assert.are.equal("all", made.rows[1][#made.columns], which)
+    end
+    assert.matches(" %(modelled%)$", runs:tabulate("memory").columns[2])
     local index = support.read(runs.path .. "/index.csv")
     assert.truthy(index:find "modelled")
     assert.truthy(index:find ",all,")

@@ -2,6 +2,7 @@
 local guard = require "moonshard.options_guard"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local plot_points = require "moonshard.plot_points"
 local text_table = require "moonshard.text_table"
 
 local M = {}
@@ -22,7 +23,8 @@ function M.analyze(results, options)
   local columns, owners, row_of, peak, phases = { "MiB at the peak" }, {}, {}, { "peak" }, {}
   for c, point in ipairs(points) do
     local memory = point.result.memory
-    columns[c + 1] = M.label_of(results, point)
+    local is_simulated = plot_points.modelled_part(point) == "all"
+    columns[c + 1] = M.label_of(results, point) .. (is_simulated and " (modelled)" or "")
     for _, entry in ipairs(memory.breakdown or {}) do
       owners[#owners + 1] = entry.owner
       row_of[entry.owner] = row_of[entry.owner] or { entry.owner }

@@ -95,7 +95,8 @@ function M.analyze(results, options)
   end)
   local note = found and "The rows with %s = %s are the baseline." or "No point has %s = %s: nothing to compare with."
   return text_table.new { title = "Overhead against " .. tostring(baseline), columns = columns, rows = rows,
-    notes = { note:format(axis, tostring(baseline)) }, axis = axis, baseline = baseline, is_baseline = M.baseline_rows(results, costs) }
+    notes = { note:format(axis, tostring(baseline)) }, axis = axis, baseline = baseline, is_baseline = M.baseline_rows(results, costs),
+    points = results.points }
 end
 
 return M

@@ -19,7 +19,7 @@ function M.phases(results, options)
     row[#phases + 1] = point.metrics.median_time_ms
     return row
   end, function(point, axis) return (point.asked or {})[axis] end)
-  return text_table.new { title = "Median ms of each phase", columns = columns, rows = rows }
+  return text_table.new { title = "Median ms of each phase", columns = columns, rows = rows, points = points }
 end
 
 --- One row per point with status ok: the axes, time, memory, and whether the point is efficient: no other one is at most

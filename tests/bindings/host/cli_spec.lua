@@ -150,6 +150,18 @@ describe("profile", function()
     assert.are.same({ "result.json" }, support.list(folder))
   end)
 
+  it("--output gives the trace its own name, so that another result does not overwrite it", function()
+    os.execute(("mkdir -p %s/two"):format(folder))
+    for _, name in ipairs { "a", "b" } do
+      assert.are.equal(0, run(("profile --profile trace --output two/%s.json %s"):format(name, tiny)).code)
+    end
+    local list = support.list(folder .. "/two")
+    table.sort(list)
+    assert.are.equal(4, #list)
+    assert.matches("^a%.trace%.rank0%.json", list[2])
+    assert.matches("^b%.trace%.rank0%.json", list[4])
+  end)
+
   it("--output into a folder that is not there is clear and exits 1", function()
     local result = run("profile --output none/result.json " .. tiny)
     assert.are.equal(1, result.code)

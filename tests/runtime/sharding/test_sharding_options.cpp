@@ -41,6 +41,18 @@ TEST(ShardingOptions, OfAnotherWrapperAreRefusedWithTheReason) {
   EXPECT_THAT(refusal("none", "no_sync", true), HasSubstr("(takes nothing of the kind)"));
 }
 
+TEST(ShardingOptions, HaveAnEffectUnderTheirOwnWrappers) {
+  for (const char* option : {"sharding", "wrap", "cpu_offload", "keep_frozen"}) {
+    EXPECT_TRUE(has_effect("fsdp", option)) << option;
+    EXPECT_FALSE(has_effect("ddp", option) || has_effect("none", option)) << option;
+  }
+  EXPECT_TRUE(has_effect("ddp", "bucket_mb"));
+  EXPECT_FALSE(has_effect("fsdp", "bucket_mb"));
+  EXPECT_TRUE(has_effect("ddp", "no_sync") && has_effect("fsdp", "no_sync"));
+  EXPECT_FALSE(has_effect("none", "no_sync"));
+  EXPECT_TRUE(has_effect("none", "batch_size")) << "of no wrapper";
+}
+
 TEST(ShardingOptions, DefaultsAndWhatEveryWrapperTakesPass) {
   EXPECT_EQ(refusal("ddp", "sharding", "zero3"), "no error");
   EXPECT_EQ(refusal("ddp", "bucket_mb", 1), "no error");
