@@ -148,7 +148,8 @@ class FakeCommunicator : public Communicator {
       return tensor.is_cuda() &&
              reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % kVector == 0;
     };
-    return lies_well(slots) && lies_well(part) && part.nbytes() % kVector == 0;
+    return lies_well(slots) && lies_well(part) && part.is_contiguous() &&
+           part.nbytes() % kVector == 0;
   }
 
   // What a ring transfers: all parts but this rank's own.

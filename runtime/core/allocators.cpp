@@ -47,10 +47,13 @@ bool driver_maps_memory() {
 }  // namespace
 
 void let_segments_grow() {
-  const std::string settings = c10::CachingAllocator::getAllocatorSettings();
-  if (settings.find("expandable_segments") != std::string::npos || !driver_maps_memory()) return;
-  c10::CachingAllocator::setAllocatorSettings(settings + (settings.empty() ? "" : ",") +
-                                              "expandable_segments:True");
+  std::string settings = c10::CachingAllocator::getAllocatorSettings();
+  if (settings.find("expandable_segments") == std::string::npos && driver_maps_memory()) {
+    while (settings.ends_with(',') || settings.ends_with(' ')) settings.pop_back();
+    c10::CachingAllocator::setAllocatorSettings(settings + (settings.empty() ? "" : ",") +
+                                                "expandable_segments:True");
+  }
+  if (segments_grow()) setenv("NCCL_GRAPH_REGISTER", "0", 0);
 }
 
 bool segments_grow() {

@@ -1,5 +1,6 @@
-// Settings of the process's allocators, chosen once, before the first tensor on a GPU. Settings of
-// the user's own (PYTORCH_ALLOC_CONF, PYTORCH_CUDA_ALLOC_CONF, MALLOC_*) are kept.
+// Settings of LibTorch's allocators for GPUs and pinned memory, chosen before the first tensor on a
+// GPU. Who sets PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF decides about pinned memory; about
+// segments, who has expandable_segments in it.
 #pragma once
 
 namespace moonshard {
@@ -7,7 +8,8 @@ namespace moonshard {
 /// LibTorch's allocator takes a GPU's memory as segments, and a tensor that fits into no hole of
 /// them needs a new one: large tensors run out of memory that is free. Segments that grow, by pages
 /// that the driver maps behind each other, have no such holes. Call when LibTorch's CUDA library is
-/// there; without a driver that maps memory, segments stay as they are.
+/// there; without a driver that maps memory, segments stay as they are. NCCL is told not to
+/// register buffers of CUDA graphs (NCCL_GRAPH_REGISTER), which it takes for single allocations.
 void let_segments_grow();
 
 /// Whether they do: asks for settings, not for a GPU.

@@ -1,6 +1,5 @@
 #include "runtime/core/device.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -8,7 +7,6 @@
 #include <mutex>
 #include <new>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include <ATen/Context.h>
@@ -70,8 +68,8 @@ const CudaState& cuda_state() {
       found.reason = std::string("this LibTorch has no CUDA: ") + (error != nullptr ? error : "");
       return found;
     }
-    let_segments_grow();
     try {
+      let_segments_grow();
       found.devices = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
       // Accumulate 16-bit products in float32 (no reduced-precision reduction).
       if (found.devices > 0) at::globalContext().setAllowBF16ReductionCuBLAS(false);

@@ -104,8 +104,8 @@ TimeSituation time_situation(const experiment::ExperimentOptions& options, const
   return situation;
 }
 
-// The largest tensor of a step, for which room is there a second time: a graph has memory of its
-// own, and fixed segments give parts of theirs to smaller tensors.
+// The largest tensor of a step needs room a second time where a graph has memory of its own, and
+// where segments do not grow: these give parts of theirs to smaller tensors.
 double hole_bytes(const PlannedModel& model, const experiment::ExperimentOptions& options,
                   const Cluster& cluster, bool graph) {
   if (!cluster.machine.is_gpu) return 0;

@@ -139,8 +139,10 @@ class Simulation {
         done = share;
       };
       for (const size_t u : ending_at(i)) {
-        // Plain gradients come one by one. Engines form a block's together.
-        const double share = ways_.is_private ? 1 : units_[u].ends_after;
+        // Plain gradients come one by one, engines form a block's together; units with parts are
+        // whole blocks.
+        const bool is_early = !ways_.is_private && !unit_program_.has_parts();
+        const double share = is_early ? units_[u].ends_after : 1;
         if (share > done) run_to(share);
         over[u] = true;
         if (unit_program_.has_parts()) order_.when_backward_ends(u, units_.size(), is_over, ahead);

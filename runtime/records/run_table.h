@@ -60,6 +60,7 @@ class RunTable {
 
 /// Names of options in which a point's record is not what the sweep planned, as "options.x:
 /// expected 1 as in sweep.json, got 2". Only the axes and, with `all`, every option that both have.
+/// A longer warm-up on a GPU is as planned.
 std::vector<std::string> option_differences(const std::vector<std::string>& axes,
                                             const Json& planned, const Json& had, bool all);
 

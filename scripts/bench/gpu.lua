@@ -13,7 +13,7 @@ local plan = dofile(here .. "/works.lua")
 
 local flags = {
   { name = "no_torch", kind = "boolean", doc = "without PyTorch's side" },
-  { name = "torch", kind = "text", doc = "of PyTorch's side only this: eager, compile" },
+  { name = "torch", kind = "text", choices = { "eager", "compile", "offload" }, doc = "of PyTorch's side only this" },
   { name = "iters", kind = "int", doc = "measured steps (12)" },
   { name = "match", kind = "text", doc = "only works whose name has this text" },
   { name = "busy", kind = "boolean", doc = "also on a GPU that somebody else uses; times are then not comparable" },
@@ -27,7 +27,7 @@ local function read_arguments(words)
   if #works == 0 then error("bench: expected works whose name has '" .. given.match .. "', got none", 0) end
   if given.torch then
     for _, one in ipairs(works) do
-      one.torch = lists.select(one.torch, function(arguments) return arguments:find(given.torch, 1, true) ~= nil end)
+      one.torch = lists.select(one.torch, function(arguments) return arguments:match "%S+$" == given.torch end)
     end
   end
   return works, { torch = not given.no_torch, iters = given.iters or 12, busy = given.busy }
@@ -47,7 +47,7 @@ end
 local function measure_torch(one)
   return lists.map(one.torch, function(arguments)
     local python = os.getenv "MOONSHARD_BENCH_PYTHON" or "python3"
-    -- In an environment without what this process has set for its own LibTorch.
+    -- With the allocator's usual settings: this process has set others for its own LibTorch.
     local pipe = assert(io.popen(("env -u PYTORCH_CUDA_ALLOC_CONF %s %q %s 2>&1"):format(python, here .. "/torch_peer.py", arguments)))
     local line = '{"error": "no result; is PyTorch with transformers installed?"}'
     for text in pipe:lines() do line = text:match "^RESULT (.*)$" or line end

@@ -166,11 +166,17 @@ local most_host = 0.7
 local ratios = { memory = {}, device = {}, host = {} }  -- measured over predicted; `device`: launches take at most spread_host
 local spread_host = 0.6
 local in_range, with_range = 0, 0
+if given.machine == "own" and not given.folders then
+  error("plan_check: --machine own: expected folders that have a machine.json, got none", 0)
+end
 for _, folder in ipairs(folders) do
+  folder = folder:gsub("/+$", "")
+  local folder_name = folder:match "[^/]+$"
   if given.machine == "own" then machine = folder .. "/machine.json" end
-  fixed_segments = lists.contains(committed, folder:match "[^/]+$") and not growing_segments[folder:match "[^/]+$"]
+  fixed_segments = nil  -- as the profile has it
+  if lists.contains(committed, folder_name) then fixed_segments = not growing_segments[folder_name] end
   for _, point in ipairs(ms.load(folder).points) do
-    local options, folder_name = point.options, folder:match "[^/]+$"
+    local options = point.options
     local name = name_of(options)
     if lists.contains(committed, folder_name) and not graphs_of_ranks[folder_name] and options.world ~= "auto" then
       options = lists.merged(options, { compile = "no" })

@@ -93,8 +93,8 @@ local function point_of(row, batch, length, extra)
 end
 
 --- The largest batch that is predicted to fit.
-function M.largest(point, complete, machine, memory_bytes)
-  local function fits(size) return predict(complete(point, size), machine, memory_bytes).fits end
+function M.largest(point, complete, machine)
+  local function fits(size) return predict(complete(point, size), machine).fits end
   local low, high = 1, 4096
   while high - low > 1 do
     local middle = math.floor((low + high) / 2)
@@ -106,13 +106,12 @@ end
 --- All points of the set.
 -- @tparam function complete (point, batch_size) -> all options of the point
 -- @tparam string machine file of the profile
--- @tparam[opt] number memory_bytes of the device
-function M.points(complete, machine, memory_bytes)
+function M.points(complete, machine)
   local points = {}
   for i, row in ipairs(rows) do points[i] = point_of(row, row[3], row[4], row[5]) end
   for _, row in ipairs(edges) do
     local point = point_of(row, 1, row[3], row[4])
-    point.batch_size = M.largest(point, complete, machine, memory_bytes)
+    point.batch_size = M.largest(point, complete, machine)
     points[#points + 1] = point
   end
   return points, #rows

@@ -4,7 +4,7 @@ local native = require "moonshard.native"
 
 --- @tparam table options of an experiment, link and world among them
 -- @tparam string machine file of the profile
--- @tparam[opt] table more of the cluster: memory_bytes of the device, fixed_segments
+-- @tparam[opt] table more of the cluster: fixed_segments
 return function(options, machine, more)
   local own = lists.merged(options, {})
   own.world, own.link, own.device, own.seed = nil, nil, nil, nil

@@ -34,17 +34,24 @@ TEST_F(PortGpu, TransfersOfTwoStreamsTakeTurns) {
   EXPECT_LT(together_ms(0.001, 5000), 8) << "what has left keeps nobody waiting";
 }
 
-TEST_F(PortGpu, ARowIsRepeatedInAllOthersButTheOneThatIsLeftOut) {
+// In place, the row lies where it is left out.
+TEST_F(PortGpu, ARowIsRepeatedInAllRowsButOne) {
+  void* stream =
+      c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(c10::Device(c10::kCUDA, 0)).native_handle();
   for (const int64_t numbers : {8, 1000, 3'000'000}) {
     const at::Tensor row = at::rand({numbers}, at::TensorOptions(at::kCUDA));
+    const auto bytes = static_cast<int64_t>(row.nbytes());
     for (const int64_t except : {-1, 0, 2, 4}) {
       const at::Tensor rows = at::zeros({5, numbers}, row.options());
-      repeat_on_stream(
-          rows.mutable_data_ptr(), row.const_data_ptr(), static_cast<int64_t>(row.nbytes()), 5,
-          except, c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(row.device()).native_handle());
+      repeat_on_stream(rows.mutable_data_ptr(), row.const_data_ptr(), bytes, 5, except, stream);
       at::Tensor expected = row.expand({5, numbers}).clone();
       if (except >= 0) expected[except].zero_();
       EXPECT_TRUE(rows.equal(expected)) << numbers << " numbers, but " << except;
+      if (except < 0) continue;
+      rows[except].copy_(row);
+      repeat_on_stream(rows.mutable_data_ptr(), rows[except].const_data_ptr(), bytes, 5, except,
+                       stream);
+      EXPECT_TRUE(rows.equal(row.expand({5, numbers}))) << numbers << " numbers, in " << except;
     }
   }
 }

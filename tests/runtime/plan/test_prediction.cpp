@@ -218,7 +218,7 @@ TEST(Prediction, ManyMicroBatchesTakeAsLongAsIfEachWasSimulated) {
     if (ranks == 1) options = {{"model", "llama3.2-1b"}, {"seq_length", 512}, {"grad_accum", 100}};
     const Cluster cluster = cluster_of(ranks);
     const ExperimentOptions resolved = resolve_for(options, cluster);
-    const PlannedModel model(resolved, resolved.seq_length, cluster.machine.is_gpu);
+    const PlannedModel model(resolved, resolved.seq_length, cluster.machine);
     std::vector<TraceSpan> spans;
     const TimePlan some = predict(model, resolved, cluster).time,
                    all = predict(model, resolved, cluster, &spans).time;
