@@ -13,8 +13,9 @@
 namespace moonshard::plan {
 namespace {
 
-// Options that make a plan what it is.
-Json chosen_options(const experiment::ExperimentOptions& options) {
+// Options that make a plan what it is, those that were tried among them.
+Json chosen_options(const experiment::ExperimentOptions& options,
+                    const std::vector<std::string>& tried) {
   const Json all = experiment::experiment_schema().to_json(&options);
   Json chosen = Json::object();
   for (const char* name : {"model",
@@ -43,21 +44,22 @@ Json chosen_options(const experiment::ExperimentOptions& options) {
                            "checkpoint_every",
                            "lora_rank"})
     chosen[name] = all.at(name);
+  for (const std::string& name : tried) chosen[name] = all.at(name);
   return chosen;
 }
 
-Json plan_row(const Candidate& candidate) {
+Json plan_row(const Candidate& candidate, const std::vector<std::string>& tried) {
   Json row = to_json(candidate.prediction);
-  row["options"] = chosen_options(candidate.options);
+  row["options"] = chosen_options(candidate.options, tried);
   row["as_fast"] = Json::array();
   for (const experiment::ExperimentOptions& other : candidate.alike) {
     std::string changed;
-    const Json options = chosen_options(other);  // lives as long as it is walked
+    const Json options = chosen_options(other, tried);  // lives as long as it is walked
     for (const auto& [name, value] : options.items())
       if (row["options"][name] != value && sharding::has_effect(other.parallel, name))
         changed += fmt::format("{}{} = {}", changed.empty() ? "" : ", ", name,
                                value.is_string() ? value.get<std::string>() : one_line(value));
-    row["as_fast"].push_back(changed);
+    if (!changed.empty()) row["as_fast"].push_back(changed);
   }
   return row;
 }
@@ -117,6 +119,15 @@ Cluster cluster_from_json(const Json& object) {
   if (object.contains("link")) cluster.machine.collectives.clear();  // who names one means that one
   cluster.node_link = string_or(object, "node_link", cluster.node_link);
   cluster.nics = number_or(object, "nics", 0);
+  const auto read_link = [&](const std::string& prefix, LinkRate& given) {
+    given.bytes_per_s = 1e9 * number_or(object, (prefix + "_gb_per_s").c_str(), 0);
+    const double latency = number_or(object, (prefix + "_latency_us").c_str(), -1);
+    if (latency >= 0) given.latency_s = 1e-6 * latency;
+  };
+  read_link("link", cluster.given_link);
+  read_link("node_link", cluster.given_node_link);
+  if (cluster.given_link.bytes_per_s > 0 || cluster.given_link.latency_s >= 0)
+    cluster.machine.collectives.clear();
   cluster.memory_bytes = number_or(object, "memory_bytes", 0);
   cluster.machine.fixed_segments = object.value("fixed_segments", cluster.machine.fixed_segments);
   Stragglers& uneven = cluster.stragglers;
@@ -161,7 +172,18 @@ Json search_table(const Json& options, const Json& cluster_table, const Json& sp
                               axis.at("values").get<std::vector<Json>>());
   }
   Json asked = options;
-  for (const auto& [name, values] : space.axes) asked[name] = true;  // tried anyway
+  std::vector<std::string> tried;
+  for (const auto& [name, values] : space.axes) {
+    asked[name] = true;  // tried anyway
+    tried.push_back(name);
+  }
+  for (const std::string& name : tried)
+    if (models::model_schema().find(name) != nullptr) space.resolved_axes.push_back(name);
+  space.resolve = [&](const Json& values) {
+    Json with = base;
+    with.update(values);
+    return resolve_any(with, cluster);
+  };
   space.keeps_batch = asked.contains("batch_size");
   space.keeps_accum = asked.contains("grad_accum");
   for (auto& axis : default_axes(space.base, cluster, asked, space.global_batch))
@@ -175,13 +197,15 @@ Json search_table(const Json& options, const Json& cluster_table, const Json& sp
   if (cluster.stragglers.any()) predict_again(cluster, found);
   Json result{{"tried", found.tried},   {"fits", found.fits},         {"refused", found.refused},
               {"plans", Json::array()}, {"too_large", Json::array()}, {"front", Json::array()}};
-  for (const Candidate& candidate : found.fitting) result["plans"].push_back(plan_row(candidate));
+  for (const Candidate& candidate : found.fitting)
+    result["plans"].push_back(plan_row(candidate, tried));
   for (const Candidate& candidate : found.too_large) {
-    Json row = plan_row(candidate);
+    Json row = plan_row(candidate, tried);
     row["why"] = why_not(candidate.options, candidate.prediction, cluster);
     result["too_large"].push_back(std::move(row));
   }
-  for (const Candidate& candidate : found.front) result["front"].push_back(plan_row(candidate));
+  for (const Candidate& candidate : found.front)
+    result["front"].push_back(plan_row(candidate, tried));
   return result;
 }
 

@@ -88,8 +88,7 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
     if (layer->trainable()) first_in_backward = std::min(first_in_backward, stretch_of_.back());
     summed_at_.push_back(first_use.emplace(layer->weight, stretch_of_.back()).first->second);
   }
-  const int64_t shown = std::clamp<int64_t>(static_cast<int64_t>(first_in_backward) - 1, 0,
-                                            std::max<int64_t>(0, num_blocks - 1));
+  const int64_t shown = usual_block();
   for (size_t i = 0; i < stretch_of_.size(); ++i) {
     const models::ParamLayer& layer = *model_->layers()[i];
     if (layer.block >= 0 && layer.block != shown) continue;
@@ -119,6 +118,21 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
   models::ModelOptions costed = options_;
   costed.device = "cpu";
   flops_per_token = models::model_cost(costed, 1, seq_length).flops_per_token;
+}
+
+// Of the blocks that backward reaches, the first of those that are trained as most of them are.
+int64_t PlannedModel::usual_block() const {
+  const int64_t first = std::clamp<int64_t>(static_cast<int64_t>(first_in_backward) - 1, 0,
+                                            std::max<int64_t>(0, num_blocks - 1));
+  std::map<int64_t, std::string> trained;  // by block, a letter for each of its layers
+  for (const auto& layer : model_->layers())
+    if (layer->block >= first) trained[layer->block] += layer->trainable() ? 't' : 'f';
+  std::map<std::string, int64_t> count;
+  int64_t most = 0;
+  for (const auto& [block_index, pattern] : trained) most = std::max(most, ++count[pattern]);
+  for (const auto& [block_index, pattern] : trained)
+    if (count[pattern] == most) return block_index;
+  return first;
 }
 
 PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_length,

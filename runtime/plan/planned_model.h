@@ -100,9 +100,10 @@ class PlannedModel {
   models::ActivationBytes kept;        ///< by layers in one backward pass
   models::ActivationBytes kept_twice;  ///< where backward runs twice, by the same kernels
   int64_t adapter_bytes = 0;           ///< of a token and block: rows between two layers of LoRA
-  std::vector<PlannedLayer> before, block, behind;  ///< `block`: the first that is trained
+  std::vector<PlannedLayer> before, block, behind;  ///< `block`: as most that are trained
 
  private:
+  int64_t usual_block() const;
   double share_from(size_t stretch, size_t first_layer) const;
 
   models::ModelOptions options_;

@@ -84,6 +84,13 @@ int state_bytes_of(const experiment::ExperimentOptions& options) {
   return of_gradients && options.dtype == "bfloat16" ? 4 : 0;
 }
 
+LinkRate rate_of(const std::string& name, const LinkRate& given) {
+  LinkRate rate = link_rate(name);
+  if (given.bytes_per_s > 0) rate.bytes_per_s = given.bytes_per_s;
+  if (given.latency_s >= 0) rate.latency_s = given.latency_s;
+  return rate;
+}
+
 TimeSituation time_situation(const experiment::ExperimentOptions& options, const Cluster& cluster) {
   TimeSituation situation;
   situation.samples = options.batch_size;
@@ -95,8 +102,8 @@ TimeSituation time_situation(const experiment::ExperimentOptions& options, const
   situation.checkpoint_every = options.checkpoint_every;
   situation.noise = options.noise_multiplier > 0;
   situation.first_steps = cluster.machine.in_step.first_steps;
-  situation.topology = {cluster.gpus, cluster.nodes, link_rate(cluster.link),
-                        link_rate(cluster.node_link), cluster.nics};
+  situation.topology = {cluster.gpus, cluster.nodes, rate_of(cluster.link, cluster.given_link),
+                        rate_of(cluster.node_link, cluster.given_node_link), cluster.nics};
   situation.collectives_at_once = cluster.machine.is_gpu ? 1 : comm::kGlooAtOnce;
   situation.slowness = slowness_of(cluster);
   situation.jitter = cluster.stragglers.jitter;

@@ -31,11 +31,12 @@ struct Cluster {
   MachineProfile machine;
   int64_t gpus = 1;  ///< of a node; on CPUs the ranks of a machine
   int64_t nodes = 1;
-  std::string link = "nvlink";           ///< inside of a node
-  std::string node_link = "infiniband";  ///< between nodes, per network adapter
-  double nics = 0;                       ///< adapters of a node; 0: one per GPU
-  double memory_bytes = 0;               ///< that a rank may use; 0: the device's
-  std::vector<double> slowness;          ///< of each rank (step_time.h), if not by stragglers
+  std::string link = "nvlink";                         ///< inside of a node
+  std::string node_link = "infiniband";                ///< between nodes, per network adapter
+  LinkRate given_link{0, -1}, given_node_link{0, -1};  ///< from 0 on, instead of the names' own
+  double nics = 0;                                     ///< adapters of a node; 0: one per GPU
+  double memory_bytes = 0;                             ///< that a rank may use; 0: the device's
+  std::vector<double> slowness;  ///< of each rank (step_time.h), if not by stragglers
   Stragglers stragglers;
 
   int ranks() const { return static_cast<int>(gpus * nodes); }

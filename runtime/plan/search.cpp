@@ -12,6 +12,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/experiment/experiment.h"
+#include "runtime/plan/search_models.h"
 #include "runtime/plan/verified_savings.h"
 
 namespace moonshard::plan {
@@ -51,28 +52,6 @@ class Grid {
  private:
   const SearchSpace& space_;
   size_t count_ = 1;
-};
-
-// The shapes of a model do not depend on most options.
-class Models {
- public:
-  explicit Models(const MachineProfile& machine) : machine_(machine) {}
-  const PlannedModel& of(const ExperimentOptions& options) {
-    const std::string key =
-        fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", options.model, options.task, options.dtype,
-                    options.param_dtype, options.attention, options.lora_rank, options.lora_targets,
-                    options.seq_length, options.num_layers, options.hidden_dim, options.frozen);
-    const std::lock_guard lock(mutex_);
-    auto& known = known_[key];
-    if (known == nullptr)
-      known = std::make_unique<PlannedModel>(options, options.seq_length, machine_);
-    return *known;
-  }
-
- private:
-  const MachineProfile& machine_;
-  std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<PlannedModel>> known_;
 };
 
 // A batch of all ranks into micro-batches; false where it does not divide.
@@ -127,7 +106,11 @@ struct SearchPart : SearchResult {
 class Search {
  public:
   Search(const SearchSpace& space, const Cluster& cluster, size_t keep)
-      : space_(space), cluster_(cluster), keep_(keep), grid_(space), models_(cluster.machine) {}
+      : space_(space),
+        cluster_(cluster),
+        keep_(keep),
+        grid_(space),
+        models_(space, cluster.machine) {}
 
   SearchResult run() {
     const auto threads = static_cast<size_t>(std::max<int64_t>(1, space_.threads));
@@ -202,13 +185,7 @@ class Search {
 
   void try_one(size_t index, SearchPart& result, SharedCosts& shared) {
     Candidate candidate{space_.base, {}, {}};
-    grid_.assign(index, candidate.options);
-    if (!split_batch(space_, cluster_.ranks(), candidate.options)) {
-      ++result.refused;
-      return;
-    }
-    divides_ = true;
-    if (!is_possible(candidate.options, cluster_) || !is_allowed(candidate.options)) {
+    if (!make(index, candidate.options)) {
       ++result.refused;
       return;
     }
@@ -225,9 +202,19 @@ class Search {
     }
   }
 
-  // The training's own rules; what they said first is kept for an error.
-  bool is_allowed(const ExperimentOptions& options) {
+  // A configuration by its number; false where its options do not go together. Why is kept from the
+  // first, for an error.
+  bool make(size_t index, ExperimentOptions& options) {
     try {
+      grid_.assign(index, options);
+      if (!space_.resolved_axes.empty()) {
+        options = resolved(options);
+        grid_.assign(index, options);
+      }
+      if (options.param_dtype == "auto") options.param_dtype = options.dtype;
+      if (!split_batch(space_, cluster_.ranks(), options)) return false;
+      divides_ = true;
+      if (!is_possible(options, cluster_)) return false;
       sharding::refuse_unused_options(options);
       return true;
     } catch (const UsageError& error) {
@@ -235,6 +222,15 @@ class Search {
       if (refusal_.empty()) refusal_ = error.what();
       return false;
     }
+  }
+
+  const ExperimentOptions& resolved(const ExperimentOptions& options) {
+    const Json values = values_of(space_.resolved_axes, options);
+    const std::string key = one_line(values);
+    const std::lock_guard lock(resolving_);
+    auto known = resolved_.find(key);
+    if (known == resolved_.end()) known = resolved_.emplace(key, space_.resolve(values)).first;
+    return known->second;
   }
 
   static void sort_by_speed(std::vector<Candidate>& list) {
@@ -289,7 +285,8 @@ class Search {
   Models models_;
   std::atomic<size_t> next_{0};
   std::atomic<bool> divides_{false};  ///< the batch, for some configuration
-  std::mutex refusing_;
+  std::mutex refusing_, resolving_;
+  std::map<std::string, ExperimentOptions> resolved_;
   std::string refusal_;  ///< of options that exclude each other, the first
 };
 

@@ -2,6 +2,7 @@
 // best of them. 10,000 take seconds: shapes are worked out once per model.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct SearchSpace {
   std::vector<std::pair<std::string, std::vector<Json>>> axes;
   int64_t global_batch = 0;
   bool keeps_batch = false, keeps_accum = false;
+  /// Of axes that others follow from (heads have a width, a dtype is computed in): the options as
+  /// they resolve with these values, before the axes are assigned. Empty: `base`.
+  std::vector<std::string> resolved_axes;
+  std::function<experiment::ExperimentOptions(const Json& values)> resolve;
   int64_t threads = 2;
 };
 

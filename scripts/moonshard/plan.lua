@@ -19,7 +19,8 @@ local function seed_of(shared) return math.max(0, shared.seed or 0) end
 --- As plan/unit_program.cpp takes them: between so many ranks of one machine, unless a link is named.
 local function links_are_measured(machine, own, shared)
   local of_ranks = lists.select(machine.collectives or {}, function(rate) return rate.ranks == (own.gpus or 1) end)
-  return #of_ranks > 0 and (own.nodes or 1) == 1 and not shared.link
+  return #of_ranks > 0 and (own.nodes or 1) == 1
+    and not (shared.link or own.link_gb_per_s or own.link_latency_us)
 end
 
 --- Ranks of one CPU share its memory, and talk through it: nobody knows how fast before it is measured.
@@ -28,7 +29,8 @@ local function cluster_of(own, shared)
   local shares = machine.kind == "cpu" and own.gpus or 1
   local link = shared.link or (shares > 1 and not links_are_measured(machine, own, shared) and "ethernet10" or nil)
   return { machine = machine.file, gpus = own.gpus or 1, nodes = own.nodes or 1, link = link, node_link = own.node_link,
-    nics = own.nics, slow_ranks = own.slow_ranks, slow_by = own.slow_by, jitter = own.jitter, seed = seed_of(shared),
+    link_gb_per_s = own.link_gb_per_s, link_latency_us = own.link_latency_us, node_link_gb_per_s = own.node_link_gb_per_s,
+    node_link_latency_us = own.node_link_latency_us, nics = own.nics, slow_ranks = own.slow_ranks, slow_by = own.slow_by, jitter = own.jitter, seed = seed_of(shared),
     memory_bytes = (own.memory_gb or machine.memory_gb / shares) * 1e9 }, machine
 end
 
@@ -116,6 +118,18 @@ local function assumptions_of(machine, ranks, own, shared, row)
   elseif ranks > 1 then
     list[#list + 1] = ("links: published rates, not measured here (%s%s)"):format(own.nodes ~= ranks and (shared.link or "nvlink") or "",
       (own.nodes or 1) > 1 and (own.nodes ~= ranks and ", between nodes " or "") .. (own.node_link or "infiniband") or "")
+  end
+  if own.link_gb_per_s or own.link_latency_us or own.node_link_gb_per_s or own.node_link_latency_us then
+    list[#list + 1] = "links: with the bandwidths and latencies that were given"
+  end
+  if machine.kind == "cpu" and (own.gpus or 1) > 1 and not links_are_measured(machine, own, shared) then
+    list[#list + 1] = ("times: as if each of the %d ranks had a CPU like this for itself; --calibrate --gpus %d measures them at once"):format(
+      own.gpus, own.gpus)
+  elseif row and row.options.cpu_offload and (own.gpus or 1) > 1 then
+    list[#list + 1] = "offload: as if every GPU had a host's memory and cores for itself, as the one that was measured"
+  end
+  if asked.has_data(shared) and (shared.target_epsilon or 0) > 0 and not own.examples then
+    list[#list + 1] = "privacy: give 'examples', how many samples the data has, for steps, hours and epsilon"
   end
   local delta = shared.delta or 1e-5
   if row and row.run and row.run.epsilon and delta > 1 / own.examples then
@@ -226,6 +240,9 @@ function Plan:trace(file, place) native.plan.trace(lists.merged(self.shared, sel
 -- @treturn Runs the folder
 function Plan:simulate(options)
   options = guard.check("Plan:simulate", options, { "steps", "out", "name", "place" }, 2)
+  if options.steps ~= nil and not (type(options.steps) == "number" and options.steps >= 1) then
+    blame("Plan:simulate: option 'steps': expected 1 step or more, got %s", tostring(options.steps))
+  end
   local row = self:row(options.place)
   local path = require("moonshard.plan_records").write { name = options.name, out = options.out, steps = options.steps,
     entries = { { options = lists.merged(self.shared, row.options), cluster = self.cluster, machine = self.machine } } }

@@ -7,7 +7,9 @@ local points_of = require "moonshard.sweep.points"
 local M = {}
 
 --- Own options: numbers with what they may be at least and at most.
-local numbers = { gpus = { 1, 1024, whole = true }, nodes = { 1, 65536, whole = true }, nics = { 1e-3, 1e4 }, memory_gb = { 1e-3, 1e6 },
+local numbers = { gpus = { 1, 1024, whole = true }, nodes = { 1, 65536, whole = true }, nics = { 1e-3, 1e4 },
+  link_gb_per_s = { 1e-6, 1e6 }, link_latency_us = { 1e-6, 1e9 }, node_link_gb_per_s = { 1e-6, 1e6 }, node_link_latency_us = { 1e-6, 1e9 },
+  memory_gb = { 1e-3, 1e6 },
   slow_ranks = { 1, 65536, whole = true }, slow_by = { 1e-6, 1000 }, jitter = { 1e-6, 3 }, mtbf_h = { 1e-6, 1e12 },
   save_every = { 1, 1e12, whole = true }, save_s = { 1e-9, 1e7 }, write_s = { 1e-9, 1e7 }, restart_s = { 1e-9, 1e7 },
   global_batch = { 1, 1e9, whole = true }, examples = { 1, 1e15 }, tokens = { 1, 1e18 }, steps = { 1, 1e12, whole = true },
@@ -128,9 +130,28 @@ local function check_axes(options)
   end
 end
 
+--- Options that count only beside another one.
+local needs = { { "slow_by", "slow_ranks" }, { "save_every", "mtbf_h" }, { "save_s", "mtbf_h" }, { "write_s", "mtbf_h" },
+  { "restart_s", "mtbf_h" } }
+
+local function check_needs(options)
+  for _, pair in ipairs(needs) do
+    if options[pair[1]] ~= nil and options[pair[2]] == nil then
+      blame("ms.plan: option '%s': expected '%s' beside it, without which it means nothing, got none", pair[1], pair[2])
+    end
+  end
+  for _, name in ipairs { "nics", "node_link", "node_link_gb_per_s", "node_link_latency_us" } do
+    if options[name] ~= nil and (options.nodes or 1) == 1 then
+      blame("ms.plan: option '%s': expected several nodes, which it is between, got one", name)
+    end
+  end
+  if options.try and options.try.link ~= nil then blame("ms.plan: option 'link': expected one value, got several; a plan is for one cluster") end
+end
+
 --- Fails with what is wrong.
 function M.check(options)
   check_types(options)
+  check_needs(options)
   check_ranks(options)
   check_axes(options)
   check_privacy(options, check_length(options))

@@ -117,13 +117,19 @@ function M.explanation(plan, row)
   local lines = { ("memory of a rank, modelled, at its peak in %s: %.2f of %.1f GiB%s"):format(row.peak_phase, row.peak_memory_bytes / GiB,
     plan.memory_bytes / GiB, range_text(row, "peak_memory_bytes", "%.2f", { size = GiB, name = "GiB" })) }
   for _, part in ipairs(row.breakdown) do lines[#lines + 1] = ("  %-20s %9.3f GiB"):format(part.owner, part.bytes / GiB) end
-  if row.host_bytes > 0 then lines[#lines + 1] = ("  in host memory       %9.3f GiB"):format(row.host_bytes / GiB) end
+  if row.host_bytes > 0 then
+    local gpus = plan.request.gpus or 1
+    lines[#lines + 1] = ("  in host memory       %9.3f GiB%s"):format(row.host_bytes / GiB,
+      gpus > 1 and (", %.1f GiB of a node of %d GPUs"):format(gpus * row.host_bytes / GiB, gpus) or "")
+  end
   lines[#lines + 1] = ("a step, modelled: %.2f ms%s%s"):format(row.step_ms, row.graph and ", replayed as a CUDA graph" or "",
     range_text(row, "step_ms", "%.1f", { size = 1, name = "ms" }))
   local phases = lists.keys(row.phases_ms)
   table.sort(phases, function(a, b) return row.phases_ms[a] > row.phases_ms[b] end)
   for _, name in ipairs(phases) do lines[#lines + 1] = ("  %-20s %9.2f ms"):format(name, row.phases_ms[name]) end
-  lines[#lines + 1] = ("  computation %.2f ms, launches %.2f ms on the host, communication %.2f ms, of which %.2f ms exposed"):format(
+  -- What ranks wait for slower ones is no time of a link.
+  local waits = row.exposed_ms > row.communication_ms and "; %.2f ms waited for it and for slower ranks" or ", of which %.2f ms exposed"
+  lines[#lines + 1] = ("  computation %.2f ms, launches %.2f ms on the host, communication %.2f ms" .. waits):format(
     row.compute_ms, row.host_ms, row.communication_ms, row.exposed_ms)
   local rest = row.step_ms - row.compute_ms - row.exposed_ms
   if rest > 0.01 * row.step_ms then

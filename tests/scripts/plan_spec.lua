@@ -1,6 +1,7 @@
 --- ms.plan: searches, single predictions, scripts, mistakes; and the verb.
 local support = require "tests.support.support"
 local ms = require "moonshard"
+local lists = require "moonshard.lists"
 
 local cluster = { model = "llama3.2-1b", gpu = "h200", gpus = 8, global_batch = 64, seq_length = 512 }
 
@@ -123,6 +124,8 @@ describe("ms.plan", function()
       ["'price_per_gpu_hour': expected steps"] = { price_per_gpu_hour = 3 }, ["from 1e%-06 to 3, got 1000"] = { jitter = 1000 },
       ["at most 16384 ranks"] = { nodes = 60000, jitter = 0.1, global_batch = 480000 },
       ["'target_epsilon': expected one value"] = { try = { target_epsilon = { 3, 8 } } },
+      ["'slow_by': expected 'slow_ranks'"] = { slow_by = 0.3 }, ["'save_every': expected 'mtbf_h'"] = { save_every = 10 },
+      ["'nics': expected several nodes"] = { nics = 4 }, ["'link': expected one value"] = { try = { link = { "nvlink", "pcie5" } } },
       ["several values %(mode%), got false"] = { search = false, try = { mode = { "auto", "none" } } } } do
       local _, message = pcall(ms.plan, with(more))
       assert.truthy(tostring(message):find(text), text .. ": " .. tostring(message))
@@ -220,7 +223,7 @@ describe("a simulated cluster", function()
 
   it("charges a private run for the steps that failures lose", function()
     local function epsilon(mtbf_h)
-      return with_cluster({ mode = "bookkeeping", examples = 1e6, epochs = 50, mtbf_h = mtbf_h, restart_s = 60 }).best.run.epsilon
+      return with_cluster({ mode = "bookkeeping", examples = 1e6, epochs = 50, mtbf_h = mtbf_h, restart_s = mtbf_h and 60 }).best.run.epsilon
     end
     assert.is_true(epsilon(2) > epsilon(nil))
   end)
@@ -336,6 +339,38 @@ describe("moonshard plan", function()
     assert.truthy(out:find '"step_ms"')
   end)
 
+  it("keeps what was tried in its rows, and in what is written from them", function()
+    local plan = ms.plan(with { parallel = "ddp", mode = "none", checkpointing = "none", try = { reduce_dtype = { "float32", "bfloat16" } } })
+    assert.are.equal("bfloat16", plan.best.options.reduce_dtype)
+    assert.are.equal("float32", plan.plans[2].options.reduce_dtype)
+    assert.truthy(tostring(plan):find("reduce_dtype", 1, true))
+    assert.is_nil(tostring(plan):find("nil", 1, true))
+    assert.truthy(plan:script():find('reduce_dtype = "bfloat16"', 1, true))
+  end)
+
+  it("resolves what follows from options that are tried, and shares no model between them", function()
+    local one = with { parallel = "ddp", mode = "none", checkpointing = "none", batch_size = 2, global_batch = false }
+    one.global_batch = nil
+    local function alone(more) return ms.plan(lists.merged(one, more)).best end
+    for name, values in pairs { num_heads = { 16, 32 }, trained = { "", "*norm*" }, dtype = { "float32", "bfloat16" } } do
+      local found = ms.plan(lists.merged(one, { try = { [name] = values } }))
+      assert.are.equal(2, #found.plans, name)
+      for _, row in ipairs(found.plans) do
+        local single = alone { [name] = row.options[name] }
+        local wanted = name ~= "dtype" and single or alone { dtype = row.options.dtype, param_dtype = row.options.dtype }
+        assert.are.equal(wanted.step_ms, row.step_ms, name .. " " .. tostring(row.options[name]))
+        assert.are.equal(wanted.peak_memory_bytes, row.peak_memory_bytes)
+      end
+    end
+  end)
+
+  it("takes a link's bandwidth and latency", function()
+    local ddp = { parallel = "ddp", mode = "none", checkpointing = "none" }
+    local usual, slow = ms.plan(with(ddp)), ms.plan(with(lists.merged(ddp, { link_gb_per_s = 36, link_latency_us = 12 })))
+    assert.is_true(slow.best.communication_ms > 9 * usual.best.communication_ms)
+    assert.truthy(table.concat(slow.assumptions, "\n"):find("that were given", 1, true))
+  end)
+
   it("tries every value of every option, whatever their order", function()
     for _ = 1, 4 do
       local said = support.run_program("plan --model llama3.2-1b --gpu h200 --seq-length 256 512 --mode bookkeeping auto "
@@ -353,7 +388,11 @@ describe("moonshard plan", function()
     local late = support.run_program "plan --model llama3-tiny --gpu cpu --steps 1000000 --wall-time-h 0.1"
     assert.are.equal(3, late.code)
     assert.truthy(late.out:find "the fastest plan takes [%d.]+ h")
-    assert.are.equal(3, support.run_program("plan --model llama3.1-8b --gpu cpu --script " .. file).code)
+    local large = support.run_program("plan --model llama3.1-8b --gpu cpu --script " .. file)
+    assert.are.equal(3, large.code)
+    assert.truthy(large.err:find("nothing fits, so that nothing was written for --script", 1, true))
+    local listed = support.run_program "plan --model llama3-tiny --gpu cpu --no-search --json --secure=false"
+    assert.truthy(listed.out:find('"too_large": ?%[%]'), listed.err)
   end)
 
   it("says when others kept the machine busy while it was measured", function()

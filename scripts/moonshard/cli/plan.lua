@@ -10,6 +10,10 @@ local flags = {
   { name = "gpus", kind = "int", doc = "GPUs of a node (1)" },
   { name = "nodes", kind = "int", doc = "machines (1)" },
   { name = "node_link", kind = "text", doc = "link between nodes (infiniband); --link is that inside of one" },
+  { name = "link_gb_per_s", kind = "number", doc = "bandwidth of a GPU's link in its node and direction, instead of --link's" },
+  { name = "link_latency_us", kind = "number", doc = "least time of a collective over it" },
+  { name = "node_link_gb_per_s", kind = "number", doc = "bandwidth of a network adapter, instead of --node-link's" },
+  { name = "node_link_latency_us", kind = "number", doc = "least time of a collective between nodes" },
   { name = "nics", kind = "number", doc = "network adapters of a node, that its GPUs share (one per GPU)" },
   { name = "slow_ranks", kind = "int", doc = "ranks that compute slower; all are then simulated" },
   { name = "slow_by", kind = "number", doc = "by how much (0.2: a fifth longer)" },
@@ -58,10 +62,12 @@ local function request_of(given)
   local options = {}
   for name, value in pairs(given) do
     if not own[name] then
-      options[name] = type(value) == "table" and #value == 1 and value[1] or value
+      if type(value) == "table" and #value == 1 then value = value[1] end
+      options[name] = value
     end
   end
-  for _, name in ipairs { "gpu", "gpus", "nodes", "node_link", "nics", "slow_ranks", "slow_by", "jitter", "mtbf_h", "save_every", "save_s",
+  for _, name in ipairs { "gpu", "gpus", "nodes", "node_link", "link_gb_per_s", "link_latency_us", "node_link_gb_per_s",
+    "node_link_latency_us", "nics", "slow_ranks", "slow_by", "jitter", "mtbf_h", "save_every", "save_s",
     "write_s", "restart_s", "memory_gb", "global_batch", "examples", "tokens", "steps", "wall_time_h", "price_per_gpu_hour", "private",
     "keep" } do
     options[name] = given[name]
@@ -78,11 +84,17 @@ local function request_of(given)
   return options
 end
 
+--- An empty Lua table is an object; these are lists.
+local function with_lists(text)
+  for _, name in ipairs { "plans", "too_large", "front", "as_fast" } do text = text:gsub(('("%s": ?){}'):format(name), "%1[]") end
+  return text
+end
+
 local function json_of(plan)
-  return native.records.to_json { modelled = true, machine = { name = plan.machine.name, device = plan.machine.device,
+  return with_lists(native.records.to_json { modelled = true, machine = { name = plan.machine.name, device = plan.machine.device,
     source = plan.machine.source, measured = plan.machine.measured }, assumptions = plan.assumptions, ranks = plan.ranks,
     memory_bytes = plan.memory_bytes, tried = plan.tried, too_slow = plan.too_slow, plans = plan.plans,
-    too_large = plan.too_large, front = plan.front }
+    too_large = plan.too_large, front = plan.front })
 end
 
 local function run(given)
@@ -92,8 +104,10 @@ local function run(given)
   if given.calibrate then
     local profile, file = usage.attempt("plan: ", "plan: ", machines.calibrate, given.device,
       given.calibrate ~= true and given.calibrate or nil, given.gpus)
-    print(("%s%s: calibrated%s"):format(profile.device, given.gpus and (" with %d ranks"):format(given.gpus) or "",
-      file ~= "" and ", kept in " .. file or "; there is no place to keep it"))
+    local said = ("%s%s: calibrated%s\n"):format(profile.device, given.gpus and (" with %d ranks"):format(given.gpus) or "",
+      file ~= "" and ", kept in " .. file or "; there is no place to keep it")
+    local stream = given.json and io.stderr or io.stdout
+    stream:write(said)
     if not given.model then return 0 end
   end
   local plan = usage.attempt("ms%.plan: ", "plan: ", require("moonshard.plan").plan, request_of(given))
@@ -103,7 +117,12 @@ local function run(given)
     print(tostring(plan))
     if given.explain and (plan.plans[1] or plan.too_large[1]) then print("\n" .. plan:explain()) end
   end
-  if #plan.plans == 0 then return 3 end  -- nothing that could be written out
+  if #plan.plans == 0 then
+    local asked = lists.select({ "script", "sweep", "trace", "simulate" }, function(name) return given[name] ~= nil end)
+    if #asked > 0 then io.stderr:write(("moonshard: plan: nothing fits, so that nothing was written for --%s\n"):format(
+      table.concat(asked, ", --"))) end
+    return 3
+  end
   if given.script then write(given, given.script, plan:script()) end
   if given.sweep then write(given, given.sweep, plan:sweep_script()) end
   if given.trace then

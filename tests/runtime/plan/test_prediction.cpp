@@ -140,6 +140,19 @@ TEST(Prediction, FrozenBlocksCostTheirForwardAlone) {
   }
 }
 
+// Blocks are planned as most of them are trained.
+TEST(Prediction, OneFrozenBlockIsNotAll) {
+  const auto step_ms = [](const char* frozen) {
+    return predicted({{"model", "llama3.2-1b"}, {"seq_length", 512}, {"frozen", frozen}},
+                     cluster_of(1))
+        .time.step_ms;
+  };
+  const double none = step_ms(""), all = step_ms("model.layers.*");
+  EXPECT_LT(all, 0.8 * none);
+  for (const char* one : {"model.layers.0.*", "model.layers.5.*", "model.layers.15.*"})
+    EXPECT_GT(step_ms(one), 0.95 * none) << one;
+}
+
 TEST(Prediction, OwnersAddUpToThePeak) {
   const Prediction plan = predicted(sharded("pre", true), cluster_of(8));
   double sum = 0;
