@@ -27,6 +27,7 @@ class Savings {
     add_sharding();
     add_offload();
     add_precision();
+    add_adapters();
     add_length();
     return std::move(list_);
   }
@@ -150,6 +151,21 @@ class Savings {
     add({{"param_dtype", "bfloat16"}},
         of({"activations", "output_gradients", "engine_kept", "gathered_parameters"}) / 2,
         "computation in 16 bits; weights stay in float32");
+  }
+
+  // Where weights, gradients and states are most of it, smaller batches help little.
+  void add_adapters() {
+    double sum = 0;
+    for (const auto& [owner, bytes] : bytes_) sum += bytes;
+    const std::string task = text("task");
+    if ((task != "lm" && task != "classify") || number("lora_rank") > 0 || states() < sum / 2)
+      return;
+    const bool halves = text("dtype") == "float32";
+    Json options{{"lora_rank", 16}};
+    if (halves) options["dtype"] = options["param_dtype"] = "bfloat16";  // as auto follows dtype
+    add_named(halves ? "lora_rank = 16, dtype = bfloat16" : "lora_rank = 16", std::move(options), 0,
+              of({"gradients", "optimizer_state"}) + (halves ? of({"parameters"}) / 2 : 0),
+              "adapters alone are trained, on weights that stay as they are: another experiment");
   }
 
   void add_length() {

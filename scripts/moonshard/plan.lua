@@ -30,7 +30,8 @@ local function cluster_of(own, shared)
   local link = shared.link or (shares > 1 and not links_are_measured(machine, own, shared) and "ethernet10" or nil)
   return { machine = machine.file, gpus = own.gpus or 1, nodes = own.nodes or 1, link = link, node_link = own.node_link,
     link_gb_per_s = own.link_gb_per_s, link_latency_us = own.link_latency_us, node_link_gb_per_s = own.node_link_gb_per_s,
-    node_link_latency_us = own.node_link_latency_us, nics = own.nics, slow_ranks = own.slow_ranks, slow_by = own.slow_by, jitter = own.jitter, seed = seed_of(shared),
+    node_link_latency_us = own.node_link_latency_us, nics = own.nics, slow_ranks = own.slow_ranks, slow_by = own.slow_by,
+    jitter = own.jitter, seed = seed_of(shared),
     memory_bytes = (own.memory_gb or machine.memory_gb / shares) * 1e9 }, machine
 end
 
@@ -123,8 +124,8 @@ local function assumptions_of(machine, ranks, own, shared, row)
     list[#list + 1] = "links: with the bandwidths and latencies that were given"
   end
   if machine.kind == "cpu" and (own.gpus or 1) > 1 and not links_are_measured(machine, own, shared) then
-    list[#list + 1] = ("times: as if each of the %d ranks had a CPU like this for itself; --calibrate --gpus %d measures them at once"):format(
-      own.gpus, own.gpus)
+    local text = "times: as if each of the %d ranks had a CPU like this for itself; --calibrate --gpus %d measures them at once"
+    list[#list + 1] = text:format(own.gpus, own.gpus)
   elseif row and row.options.cpu_offload and (own.gpus or 1) > 1 then
     list[#list + 1] = "offload: as if every GPU had a host's memory and cores for itself, as the one that was measured"
   end

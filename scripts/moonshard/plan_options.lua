@@ -145,7 +145,9 @@ local function check_needs(options)
       blame("ms.plan: option '%s': expected several nodes, which it is between, got one", name)
     end
   end
-  if options.try and options.try.link ~= nil then blame("ms.plan: option 'link': expected one value, got several; a plan is for one cluster") end
+  if options.try and options.try.link ~= nil then
+    blame "ms.plan: option 'link': expected one value, got several; a plan is for one cluster"
+  end
 end
 
 --- Fails with what is wrong.

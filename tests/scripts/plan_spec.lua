@@ -223,7 +223,8 @@ describe("a simulated cluster", function()
 
   it("charges a private run for the steps that failures lose", function()
     local function epsilon(mtbf_h)
-      return with_cluster({ mode = "bookkeeping", examples = 1e6, epochs = 50, mtbf_h = mtbf_h, restart_s = mtbf_h and 60 }).best.run.epsilon
+      local run = { mode = "bookkeeping", examples = 1e6, epochs = 50, mtbf_h = mtbf_h, restart_s = mtbf_h and 60 }
+      return with_cluster(run).best.run.epsilon
     end
     assert.is_true(epsilon(2) > epsilon(nil))
   end)
@@ -340,7 +341,8 @@ describe("moonshard plan", function()
   end)
 
   it("keeps what was tried in its rows, and in what is written from them", function()
-    local plan = ms.plan(with { parallel = "ddp", mode = "none", checkpointing = "none", try = { reduce_dtype = { "float32", "bfloat16" } } })
+    local plan = ms.plan(with { parallel = "ddp", mode = "none", checkpointing = "none",
+      try = { reduce_dtype = { "float32", "bfloat16" } } })
     assert.are.equal("bfloat16", plan.best.options.reduce_dtype)
     assert.are.equal("float32", plan.plans[2].options.reduce_dtype)
     assert.truthy(tostring(plan):find("reduce_dtype", 1, true))

@@ -138,7 +138,7 @@ describe("profiling from the outside", function()
   it("a profile with a trace leaves it beside the output", function()
     local text, code = output_of(("%s%s --profile trace --output %s/one.json"):format(program, tiny, folder))
     assert.are.equal(0, code, text)
-    assert.is_truthy(read(folder .. "/trace.rank0.json.gz") or read(folder .. "/trace.rank0.json"))
+    assert.is_truthy(read(folder .. "/one.trace.rank0.json.gz") or read(folder .. "/one.trace.rank0.json"))
     assert.is_truthy(text:find("of the detailed step, in phase", 1, true))
   end)
 

@@ -81,6 +81,18 @@ TEST(MemorySavings, ScoresOfALongContextCanBeMadeInChunks) {
   EXPECT_EQ(saved(held, "head_chunk"), -1);
 }
 
+TEST(MemorySavings, AdaptersWhereWeightsAndStatesAreMostOfIt) {
+  HeldMemory held = held_by({{"dtype", "float32"}});
+  EXPECT_EQ(saved(held, "lora_rank = 16"), -1) << "activations are";
+  held.owners = {
+      {"parameters", 100 * kUnit}, {"gradients", 90 * kUnit}, {"activations", 10 * kUnit}};
+  EXPECT_EQ(saved(held, "lora_rank = 16, dtype = bfloat16"), 140 * kUnit);
+  held.options["dtype"] = "bfloat16";
+  EXPECT_EQ(saved(held, "lora_rank = 16"), 90 * kUnit);
+  held.options["lora_rank"] = 8;
+  EXPECT_EQ(saved(held, "lora_rank"), -1);
+}
+
 TEST(MemorySavings, LeaveOutWhatIsNotWorthIt) {
   HeldMemory held = held_by(Json::object());
   held.owners = {{"activations", 1000 * kUnit}, {"engine_kept", 5 * kUnit}};
