@@ -71,7 +71,7 @@ class PlannedStep {
     options_.world = "auto";
     cluster_.machine = without_rates(is_gpu_, room.memory);
     cluster_.gpus = room.ranks;
-    model_.emplace(options_, options_.seq_length, is_gpu_);
+    model_.emplace(options_, options_.seq_length, cluster_.machine);
     prediction_ = predicted(options_);
   }
 

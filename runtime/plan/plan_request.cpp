@@ -176,9 +176,8 @@ Json search_table(const Json& options, const Json& cluster_table, const Json& sp
   for (const auto& [name, values] : space.axes) {
     asked[name] = true;  // tried anyway
     tried.push_back(name);
-  }
-  for (const std::string& name : tried)
     if (models::model_schema().find(name) != nullptr) space.resolved_axes.push_back(name);
+  }
   space.resolve = [&](const Json& values) {
     Json with = base;
     with.update(values);

@@ -153,7 +153,7 @@ class Search {
 
   /// Why nothing could be tried.
   std::string refusal() const {
-    if (!divides_)
+    if (!divides_ && refusal_.empty())
       return fmt::format(
           "a batch that {} ranks{} can share, got {}", cluster_.ranks(),
           space_.keeps_batch ? " with micro-batches of batch_size, grad_accum times," : "",
@@ -205,8 +205,8 @@ class Search {
   // A configuration by its number; false where its options do not go together. Why is kept from the
   // first, for an error.
   bool make(size_t index, ExperimentOptions& options) {
+    grid_.assign(index, options);  // an unknown name or value ends the search
     try {
-      grid_.assign(index, options);
       if (!space_.resolved_axes.empty()) {
         options = resolved(options);
         grid_.assign(index, options);

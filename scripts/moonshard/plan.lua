@@ -112,16 +112,15 @@ end
 --- The assumptions that no measurement of this machine stands behind.
 local function assumptions_of(machine, ranks, own, shared, row)
   local list = { ("times: %s, %s"):format(machine.device, machine.source) }
+  local is_given = own.link_gb_per_s or own.link_latency_us or own.node_link_gb_per_s or own.node_link_latency_us
+  local but = is_given and ", but for the bandwidths and latencies that were given" or ""
   if ranks > 1 and links_are_measured(machine, own, shared) then
     list[#list + 1] = ("links: collectives of %d ranks as they were measured on this machine"):format(ranks)
   elseif ranks > 1 and machine.kind == "cpu" and not shared.link then
-    list[#list + 1] = ("links: as over 10 Gbit Ethernet; moonshard plan --calibrate --gpus %d measures them"):format(own.gpus or 1)
+    list[#list + 1] = ("links: as over 10 Gbit Ethernet; moonshard plan --calibrate --gpus %d measures them%s"):format(own.gpus or 1, but)
   elseif ranks > 1 then
-    list[#list + 1] = ("links: published rates, not measured here (%s%s)"):format(own.nodes ~= ranks and (shared.link or "nvlink") or "",
-      (own.nodes or 1) > 1 and (own.nodes ~= ranks and ", between nodes " or "") .. (own.node_link or "infiniband") or "")
-  end
-  if own.link_gb_per_s or own.link_latency_us or own.node_link_gb_per_s or own.node_link_latency_us then
-    list[#list + 1] = "links: with the bandwidths and latencies that were given"
+    list[#list + 1] = ("links: published rates, not measured here (%s%s)%s"):format(own.nodes ~= ranks and (shared.link or "nvlink") or "",
+      (own.nodes or 1) > 1 and (own.nodes ~= ranks and ", between nodes " or "") .. (own.node_link or "infiniband") or "", but)
   end
   if machine.kind == "cpu" and (own.gpus or 1) > 1 and not links_are_measured(machine, own, shared) then
     local text = "times: as if each of the %d ranks had a CPU like this for itself; --calibrate --gpus %d measures them at once"

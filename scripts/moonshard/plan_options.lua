@@ -166,6 +166,7 @@ function M.divided(options)
   for key, value in pairs(options) do
     if numbers[key] or others[key] then own[key] = value else shared[key] = value end
   end
+  if own.try then own.try = points_of.with_own_names(own.try) end
   return points_of.with_own_names(shared), own
 end
 

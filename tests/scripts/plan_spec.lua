@@ -366,6 +366,14 @@ describe("moonshard plan", function()
     end
   end)
 
+  it("tries options by their other spellings, and names those that nobody knows", function()
+    local found = ms.plan(with { mode = "none", parallel = "ddp", try = { ["learning-rate"] = { 1e-3, 2e-3 } } })
+    assert.is_not_nil(found.best.options.lr)
+    assert.matches("unknown option 'gpu'", tostring(select(2, pcall(ms.plan, with { try = { gpu = { "h100", "a100" } } }))), 1, true)
+    local none = with { mode = "none", try = { num_heads = { 7, 31 } } }
+    assert.matches("num_heads x an even head size", tostring(select(2, pcall(ms.plan, none))), 1, true)
+  end)
+
   it("takes a link's bandwidth and latency", function()
     local ddp = { parallel = "ddp", mode = "none", checkpointing = "none" }
     local usual, slow = ms.plan(with(ddp)), ms.plan(with(lists.merged(ddp, { link_gb_per_s = 36, link_latency_us = 12 })))
