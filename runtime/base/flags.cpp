@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <optional>
 
 #include "runtime/base/check.h"
@@ -36,10 +37,17 @@ bool is_truth_word(const std::string& word) {
   return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
 }
 
+using GivenTexts = std::map<const Option*, std::string>;
+
 // Stores the value of the flag that stands at words[i]; returns the index of the last word of it.
+// `given`: what options of one value have had.
 size_t read_value(const FlagTarget& target, const Option& option, const Flag& flag,
-                  const Words& words, size_t i, bool has_free_words) {
+                  const Words& words, size_t i, bool has_free_words, GivenTexts& given) {
   const auto assign = [&](const std::string& text) {
+    const auto& before = given.try_emplace(&option, text).first->second;
+    MS_CHECK(option.type == OptionType::TextList || before == text,
+             "command line: option '{}': expected one value, got {} and {}",
+             spelled_flag(flag.name), before, text);
     target.schema.assign_text(target.options, flag.name, text);
   };
   if (flag.value) {
@@ -76,6 +84,7 @@ size_t read_value(const FlagTarget& target, const Option& option, const Flag& fl
 }  // namespace
 
 void read_flags(const std::vector<FlagTarget>& targets, const Words& words, Words* free_words) {
+  GivenTexts given;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::optional<Flag> flag = flag_of(words[i], free_words == nullptr);
     if (!flag && free_words != nullptr) {
@@ -87,17 +96,18 @@ void read_flags(const std::vector<FlagTarget>& targets, const Words& words, Word
     const auto knows = [&](const FlagTarget& target) { return target.schema.find(flag->name); };
     const auto target = std::find_if(targets.begin(), targets.end(), knows);
     if (target == targets.end()) fail_unknown_flag(targets, flag->name);
-    i = read_value(*target, *knows(*target), *flag, words, i, free_words != nullptr);
+    i = read_value(*target, *knows(*target), *flag, words, i, free_words != nullptr, given);
   }
 }
 
 size_t read_leading_flags(const FlagTarget& target, const Words& words) {
+  GivenTexts given;
   size_t i = 0;
   for (; i < words.size(); ++i) {
     const std::optional<Flag> flag = flag_of(words[i], false);
     const Option* option = flag ? target.schema.find(flag->name) : nullptr;
     if (option == nullptr) break;
-    i = read_value(target, *option, *flag, words, i, true);
+    i = read_value(target, *option, *flag, words, i, true, given);
   }
   return i;
 }

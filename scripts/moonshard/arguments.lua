@@ -85,7 +85,11 @@ local function store(where, values, flag, text)
     values[flag.name] = values[flag.name] or {}
     table.insert(values[flag.name], typed(where, flag, text))
   else
-    values[flag.name] = typed(where, flag, text)
+    local value, before = typed(where, flag, text), values[flag.name]
+    if before ~= nil and before ~= value then
+      usage.fail("%s: option '%s': expected one value, got %s and %s", where, spelled(flag.name), tostring(before), tostring(value))
+    end
+    values[flag.name] = value
   end
 end
 

@@ -88,6 +88,7 @@ describe("profile", function()
       ["--model linear-tyni"] = "got 'linear-tyni'; did you mean 'linear-tiny'?",
       ["--batch-size"] = "option '--batch-size': expected a value (int), got the end of the line",
       ["--seed 99999999999999999999"] = "option 'seed': expected an integer",
+      ["--iters 1 --iters 2"] = "option '--iters': expected one value, got 1 and 2",
       ["word"] = "expected an option like --batch-size 4 or batch_size=4, got 'word'",
       ["--output"] = "--output",
     } do
