@@ -8,6 +8,7 @@
 #include "bindings/bindings.h"
 #include "bindings/convert.h"
 #include "bindings/docs.h"
+#include "bindings/lua_error.h"
 #include "bindings/tensor_handle.h"
 #include "bindings/usertype.h"
 #include "runtime/base/check.h"
@@ -256,6 +257,10 @@ void bind_launch(sol::table ms, sol::table native) {
       [](const Arguments&) { return ::isatty(1) != 0; });
   add("exists", "(path) -> boolean", "Whether a file is there.",
       [](const Arguments& args) { return file_exists(args.path(1, "path")); });
+  add("is_out_of_memory", "(error) -> boolean", "Whether an error's text says that memory ran out.",
+      [](const Arguments& args) {
+        return memory_outcome(args.text(1, "error")) != MemoryOutcome::Other;
+      });
   add("interrupted", "() -> boolean", "Whether the user asked to stop.",
       [](const Arguments&) { return interrupt_requested(); });
   native["launch"] = launch_table;

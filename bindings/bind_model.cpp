@@ -12,6 +12,7 @@
 #include "runtime/models/model_cost.h"
 #include "runtime/models/model_options.h"
 #include "runtime/models/registry.h"
+#include "runtime/plan/trainer_check.h"
 #include "runtime/weights/adapters.h"
 #include "runtime/weights/load_model.h"
 #include "runtime/weights/safetensors.h"
@@ -49,6 +50,7 @@ sol::object make_model(const Arguments& args) {
   models::ModelOptions options;
   options.model = args.text(1, "model name");
   models::model_schema().assign_all(&options, with_lora_options(args, 2));
+  plan::refuse_model_that_cannot_fit(weights::resolve_model(options));
   return sol::make_object(args.state(), ModelHandle{weights::make_model(options)});
 }
 
@@ -176,6 +178,7 @@ sol::object load_folder(const Arguments& args) {
   const std::string folder = args.path(1, "folder");
   models::ModelOptions options = weights::options_from_config(folder);
   load_schema().assign_all(&options, with_lora_options(args, 2));
+  plan::refuse_model_that_cannot_fit(models::resolve_model_options(options));
   const std::string path = options.weights.empty() ? folder : options.weights;
   return sol::make_object(args.state(), ModelHandle{weights::load_model(options, path)});
 }

@@ -1,12 +1,26 @@
 #include "bindings/lua_error.h"
 
+#include <string_view>
+
 #include <c10/util/Exception.h>
 
 #include "runtime/base/check.h"
 #include "runtime/core/device.h"
+#include "runtime/plan/fit_check.h"
 
 namespace moonshard::bindings {
 namespace {
+
+// "script.lua:3: text" -> "text".
+std::string_view without_position(std::string_view text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  for (size_t colon = line.find(':'); colon != line.npos; colon = line.find(':', colon + 1)) {
+    const size_t behind = line.find_first_not_of("0123456789", colon + 1);
+    if (behind != line.npos && behind > colon + 1 && line.substr(behind, 2) == ": ")
+      return text.substr(behind + 2);
+  }
+  return text;
+}
 
 int push_error(lua_State* L, sol::optional<const std::exception&> error, sol::string_view what) {
   if (error) {
@@ -81,6 +95,14 @@ void push_error_text(lua_State* L, const std::exception& error) {
     lua_pushlstring(L, text.data(), text.size());
   }
   lua_concat(L, 2);
+}
+
+MemoryOutcome memory_outcome(const std::string& text) {
+  if (text.find(plan::kCannotFit) != std::string::npos) return MemoryOutcome::CannotFit;
+  const std::string_view own = without_position(text);
+  const bool is_of_luajit = own.substr(0, own.find('\n')) == "not enough memory";
+  const bool ran_out = says_out_of_memory(text) || is_of_luajit || own.starts_with("memory: ");
+  return ran_out ? MemoryOutcome::RanOut : MemoryOutcome::Other;
 }
 
 std::string readable_message(const std::exception& error) {

@@ -18,6 +18,11 @@ void push_error_text(lua_State* L, const std::exception& error);
 /// An exception's message for users: without LibTorch's C++ backtrace.
 std::string readable_message(const std::exception& error);
 
+/// What an error's text says about memory: one of ours, also of another rank or of a record;
+/// LuaJIT's own; or a script's, which begins with "memory: ".
+enum class MemoryOutcome { Other, RanOut, CannotFit };
+MemoryOutcome memory_outcome(const std::string& text);
+
 /// Refuses byte code: LuaJIT does not verify it. Throws UsageError "where: …".
 void refuse_byte_code(const std::string& chunk, const std::string& where);
 

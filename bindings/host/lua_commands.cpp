@@ -17,7 +17,6 @@
 #include "runtime/base/interrupt.h"
 #include "runtime/base/json.h"
 #include "runtime/launch/process.h"
-#include "runtime/plan/fit_check.h"
 
 namespace moonshard::host {
 namespace {
@@ -222,14 +221,15 @@ int LuaHost::run(int argument_count, bool is_command) {
     }
     std::string message = text_of(state_, -1);
     // Our own commands, and what was refused before its start: a traceback would not help the user.
-    const bool is_refused = message.find(plan::kCannotFit) != std::string::npos;
-    if (is_command || was_stopped() || is_refused)
+    using bindings::MemoryOutcome;
+    const MemoryOutcome memory = bindings::memory_outcome(message);
+    if (is_command || was_stopped() || memory == MemoryOutcome::CannotFit)
       message = message.substr(0, message.find("\nstack traceback:"));
     std::fprintf(stderr, "moonshard: %s\n", message.c_str());
     // Before the state is closed: closing may wait in a collective that the other ranks never join.
     end_rank(message.substr(0, message.find("\nstack traceback:")));
     if (was_stopped()) return kExitToContinue;
-    return message.find("memory: ") != std::string::npos ? 3 : 1;
+    return memory == MemoryOutcome::Other ? 1 : 3;
   }
   if (is_command && lua_isnumber(state_, -1)) return static_cast<int>(lua_tointeger(state_, -1));
   return requested_exit_code(state_);

@@ -1,5 +1,6 @@
 #include "runtime/core/device.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -200,6 +201,15 @@ std::string out_of_memory_message(const std::exception& error) {
   if (advice != std::string::npos) text.resize(advice);
   while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();
   return fmt::format("memory: {}; {}", text, kAdvice);
+}
+
+bool says_out_of_memory(const std::string& text) {
+  // The limit's and LibTorch's words behind ours (out_of_memory_message, profile/memory.cpp).
+  static constexpr const char* kWords[] = {
+      "memory: tried to allocate", "memory: you tried to allocate", "memory: CUDA out of memory",
+      "memory: the host has none"};
+  return std::ranges::any_of(
+      kWords, [&](const char* words) { return text.find(words) != std::string::npos; });
 }
 
 void rethrow_memory_errors() {

@@ -43,6 +43,9 @@ class DeterminismGuard {
 /// others.
 std::string out_of_memory_message(const std::exception& error);
 
+/// Whether a text, of whichever process, has the words of an error of ours that memory ran out.
+bool says_out_of_memory(const std::string& text);
+
 /// Call inside a catch block: throws OutOfMemoryError when the exception in flight means that
 /// memory ran out, else the same exception again.
 [[noreturn]] void rethrow_memory_errors();

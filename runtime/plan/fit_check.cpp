@@ -255,15 +255,15 @@ FitCheck check_fit(const experiment::ExperimentOptions& options, const Room& roo
   refusal.free = is_device ? room.memory : room.host;
   refusal.owners = step.owners();
   if (is_device) refusal.savings = step.savings();  // none of these is on the host
-  refusal.text = fmt::format(
-      "{}{}expected at most {}, got {} for {}; check_memory = false starts it all the same",
-      options.model, kCannotFit,
-      place_text(refusal.free, is_device ? room.device.str() : "the host",
-                 is_device && !room.device.is_cpu() ? 1 : room.sharers),
-      size_text(refusal.needed),
-      no_floor  ? "parameters, gradients, optimizer state and data alone"
-      : no_peak ? "a step, by prediction"
-                : "parameters, gradients and optimizer state in host memory");
+  refusal.text =
+      fmt::format("{}{}{}, got {} for {}; check_memory = false starts it all the same",
+                  options.model, kCannotFit,
+                  place_text(refusal.free, is_device ? room.device.str() : "the host",
+                             is_device && !room.device.is_cpu() ? 1 : room.sharers),
+                  size_text(refusal.needed),
+                  no_floor  ? "parameters, gradients, optimizer state and data alone"
+                  : no_peak ? "a step, by prediction"
+                            : "parameters, gradients and optimizer state in host memory");
   check.refusal = std::move(refusal);
   return check;
 }

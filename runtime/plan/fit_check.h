@@ -15,8 +15,9 @@
 
 namespace moonshard::plan {
 
-/// What every refusal says behind the model's name.
-inline constexpr const char* kCannotFit = " cannot fit into memory: ";
+/// What every refusal says behind the model's name, and nobody else: errors are told by it, also
+/// those of other ranks and of records.
+inline constexpr const char* kCannotFit = " cannot fit into memory: expected at most ";
 
 struct Refusal {
   std::string text;   ///< what is needed, what there is, what to do

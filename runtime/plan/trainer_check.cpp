@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "runtime/core/device.h"
 #include "runtime/models/model.h"
+#include "runtime/models/model_cost.h"
 #include "runtime/plan/prediction.h"
+#include "runtime/profile/host_memory.h"
 #include "runtime/profile/memory.h"
 
 namespace moonshard::plan {
@@ -64,6 +67,23 @@ void refuse_trainer_that_cannot_fit(const train::TrainerParts& parts, const Batc
   if (!refusal) return;
   throw OutOfMemoryError("trainer: " + refusal->text + advice_lines(refusal->savings),
                          static_cast<int64_t>(refusal->needed));
+}
+
+// Ranks of one host come one after the other, and some may make no model: each is held against all
+// that is left.
+void refuse_model_that_cannot_fit(const models::ModelOptions& options) {
+  if (options.device == "meta" || !resolve_device(options.device).is_cpu()) return;
+  const int64_t free = profile::free_host_memory().bytes;
+  const int64_t bytes = models::model_cost(options, 1, 1).parameter_bytes;
+  if (free < 0 || bytes <= free) return;
+  const bool half_fits = options.dtype == "float32" && bytes / 2 <= free;
+  throw OutOfMemoryError(
+      fmt::format("model: {}{}{} on cpu, got {} for its weights in {}; {}ms.plan says what a model "
+                  "needs, and where",
+                  options.model, kCannotFit, size_text(static_cast<double>(free)),
+                  size_text(static_cast<double>(bytes)), options.dtype,
+                  half_fits ? "dtype = \"bfloat16\" takes half of it, " : ""),
+      bytes);
 }
 
 StepMemoryWatch::StepMemoryWatch(c10::Device device)

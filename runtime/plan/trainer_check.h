@@ -1,4 +1,4 @@
-// The same check for a trainer that a script puts together from its parts: refused before it is
+// The same check for a model and a trainer that a script puts together: refused before they are
 // made, with advice; and the advice again, with measured figures, where a step runs out of memory.
 #pragma once
 
@@ -27,6 +27,10 @@ experiment::ExperimentOptions options_of_parts(const train::TrainerParts& parts,
 /// Throws OutOfMemoryError with what is missing and what would help, and warns of what may not fit.
 /// The model's weights may be in memory already.
 void refuse_trainer_that_cannot_fit(const train::TrainerParts& parts, const BatchShape& shape);
+
+/// The same for a model alone, whose weights are more than the host has free: resolved options. A
+/// GPU's allocator refuses by itself.
+void refuse_model_that_cannot_fit(const models::ModelOptions& options);
 
 /// Around a step, for a report of what was held when memory ran out in it.
 class StepMemoryWatch {

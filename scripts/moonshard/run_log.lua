@@ -172,7 +172,7 @@ function RunLog:fail(reason)
   check_open(self, "run:fail", 2)
   self.is_done = true
   local text = tostring(reason or "no reason given")
-  write_record(self, { status = text:find("memory: ", 1, true) and "oom" or "failed", error = text:match("^[^\n]*"),
+  write_record(self, { status = native.launch.is_out_of_memory(text) and "oom" or "failed", error = text:match("^[^\n]*"),
     own_metrics = {}, steps = own_record.list(self.steps) }, true)
   return self.path
 end

@@ -62,6 +62,27 @@ describe("a script", function()
     assert.matches("traceback", run("", "error 'no'").err)
   end)
 
+  it("that was refused a model ends so, too, before it is made", function()
+    local result = run("", 'ms.model("llama3-tiny", { device = "cpu", num_layers = 2000, intermediate_dim = 2 ^ 20 })')
+    assert.are.equal(3, result.code, result.err)
+    assert.matches("script.lua:2: model: llama3-tiny cannot fit into memory: expected at most ", result.err, 1, true)
+    assert.is_nil(result.err:find "traceback", result.err)
+    -- One that is half as large again as what is free is said to fit in 16 bits.
+    local each = tonumber(result.err:match "got ([%d.]+) GiB") / 2000
+    result = run("", ('ms.model("llama3-tiny", { device = "cpu", num_layers = %d, intermediate_dim = 2 ^ 20 })')
+      :format(1.5 * gib(result.err) / each))
+    assert.matches('in float32; dtype = "bfloat16" takes half of it, ms.plan says', result.err, 1, true)
+  end)
+
+  it("whose own words are about memory has failed, and not run out of it", function()
+    assert.are.equal(1, run("", 'error("of shared memory: too little")').code)
+    local result = run("", [[
+      local record = ms.run { model = "llama3-tiny", device = "cpu", iters = 1, memory_limit_mb = 4, check_memory = false }
+      error("own words, then: " .. record.error)]])
+    assert.are.equal(3, result.code, result.err)
+    assert.matches("traceback", result.err)
+  end)
+
   it("on ranks of one host has a part of its memory for each of them, and all are refused alike", function()
     local one, two = run("", huge), run("--nproc 2", huge)
     assert.are.equal(3, two.code, two.err)

@@ -37,7 +37,7 @@ function M.run(own_run, folder, point)
   if not ok then
     if native.launch.interrupted() then return 130 end
     local text = tostring(record)
-    record = { status = text:find("memory: ", 1, true) and "oom" or "failed", error = text:match("^[^\n]*") }
+    record = { status = native.launch.is_out_of_memory(text) and "oom" or "failed", error = text:match("^[^\n]*") }
   end
   -- Of several ranks the first has the record of all; one that failed says so in its log, and the sweep's parent by its exit code.
   if package.loaded["moonshard"].dist.rank() == 0 then

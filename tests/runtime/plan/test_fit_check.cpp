@@ -67,8 +67,8 @@ TEST(FitCheck, RefusesWhatCannotFitAndNothingElse) {
   EXPECT_EQ(refused.status, "oom");
   EXPECT_EQ(refused.phase, "plan");
   EXPECT_NE(refused.error.find("check_memory = false"), std::string::npos) << refused.error;
-  // By this word a script's error is told to be one of memory: exit code 3.
-  EXPECT_NE(refused.error.find("memory: "), std::string::npos) << refused.error;
+  // By these words a script's error is told to be a refusal: exit code 3, no traceback.
+  EXPECT_NE(refused.error.find(kCannotFit), std::string::npos) << refused.error;
   EXPECT_TRUE(refused.steps.empty());
   EXPECT_GT(refused.memory.peak_bytes, refused.bytes_free);
 

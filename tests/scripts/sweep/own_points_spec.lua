@@ -63,9 +63,13 @@ describe("a function of the script", function()
 
   it("that fails, runs out of memory, takes too long or returns no table has a status", function()
     place:script([[
-      ms.sweep { out = "OUT", grid = { way = { "good", "error", "memory", "slow", "nothing", "killed" } }, run = function(point)
+      local limited = { model = "llama3-tiny", device = "cpu", iters = 1, memory_limit_mb = 4, check_memory = false }
+      ms.sweep { out = "OUT", grid = { way = { "good", "error", "memory", "limit", "words", "slow",
+        "nothing", "killed" } }, run = function(point)
         if point.way == "error" then error("a mistake") end
         if point.way == "memory" then error("memory: none left") end
+        if point.way == "limit" then error(ms.run(limited).error) end
+        if point.way == "words" then error("shared memory: a mistake") end
         if point.way == "slow" then while true do end end
         if point.way == "nothing" then return nil end
         if point.way == "killed" then os.execute("kill -9 $PPID") end
@@ -79,6 +83,8 @@ describe("a function of the script", function()
     assert.are.equal("failed", status.error[1])
     assert.matches("a mistake", status.error[2], 1, true)
     assert.are.equal("oom", status.memory[1])
+    assert.are.equal("oom", status.limit[1])
+    assert.are.equal("failed", status.words[1])
     assert.are.equal("timeout", status.slow[1])
     assert.are.equal("failed", status.killed[1])
     assert.are.equal("failed", status.nothing[1])
@@ -86,8 +92,8 @@ describe("a function of the script", function()
     local path = place:run_path()
     support.write(place.path .. "/sweep.lua", (support.read(place.path .. "/sweep.lua"):gsub("if point.way[^\n]*", "")))
     result = place:run("run sweep.lua --resume " .. path)
-    assert.matches("resume: 1 done, 1 out of memory stand", result.out, 1, true)
-    assert.are.equal(5, ms.load(path):count("ok"), result.out .. result.err)
+    assert.matches("resume: 1 done, 2 out of memory stand", result.out, 1, true)
+    assert.are.equal(6, ms.load(path):count("ok"), result.out .. result.err)
   end)
 
   it("dies with its parent, and a resumed sweep runs it again", function()
