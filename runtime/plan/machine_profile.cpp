@@ -4,9 +4,10 @@
 #include <array>
 #include <cmath>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "runtime/base/check.h"
+#include "runtime/comm/links.h"
 #include "runtime/core/tuning.h"
 
 namespace moonshard::plan {
@@ -57,6 +58,7 @@ constexpr std::pair<const char*, double InStep::*> kInStep[] = {
     {"windowed", &InStep::windowed},
     {"outer_sum", &InStep::outer_sum},
     {"wide_rows_read", &InStep::wide_rows_read},
+    {"rows_beside_sum", &InStep::rows_beside_sum},
     {"backward", &InStep::backward},
     {"plain_backward", &InStep::plain_backward},
     {"bare_backward", &InStep::bare_backward},
@@ -192,6 +194,10 @@ MachineProfile profile_from_json(const Json& object, const std::string& where) {
   profile.source = string_or(object, "source", "of unknown origin");
   profile.is_measured = object.value("measured", false);
   profile.is_gpu = string_or(object, "kind", "cpu") == "cuda";
+  profile.link = string_or(object, "link", profile.link);
+  const std::vector<std::string> links = comm::link_names();
+  MS_CHECK(std::ranges::find(links, profile.link) != links.end(),
+           "{}: 'link': expected one of {}, got '{}'", where, fmt::join(links, ", "), profile.link);
   profile.fixed_segments = object.value("fixed_segments", false);
   for (const NamedNumber& number : kNumbers)
     profile.*number.field = positive(object, number.name, where) * number.unit;
@@ -237,6 +243,7 @@ Json to_json(const MachineProfile& profile) {
               {"source", profile.source},
               {"measured", profile.is_measured},
               {"kind", profile.is_gpu ? "cuda" : "cpu"}};
+  if (profile.link != MachineProfile().link) object["link"] = profile.link;
   if (profile.fixed_segments) object["fixed_segments"] = true;
   for (const NamedNumber& number : kNumbers)
     object[number.name] = profile.*number.field / number.unit;

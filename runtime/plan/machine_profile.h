@@ -82,7 +82,9 @@ struct InStep {
   double clip_factors = 4, reduced = 16;  ///< of a step; where ranks wait for each other's sums
   double first_steps = 1.15;              ///< that decide whether there is a graph
   double beside = 0.3;  ///< of a collective's time, that private computation beside it lacks
-  double wide_rows_read = 0.85;  ///< float32 rows, in the update: of its bytes per second
+  double wide_rows_read = 1.06;  ///< float32 rows, in the update: of its bytes per second
+  double rows_beside_sum =
+      0.5;  ///< rows beside a sum, which a general kernel reads: of their speed
 
   /// Of a CPU, whose rates are those of a step.
   static InStep none() {
@@ -94,7 +96,7 @@ struct InStep {
     step.backward = step.plain_backward = 1.8;
     step.cast = 0;
     step.adapter = 0.35;
-    step.first_steps = step.wide_rows_read = 1;
+    step.first_steps = step.wide_rows_read = step.rows_beside_sum = 1;
     step.beside = 0;
     return step;
   }
@@ -125,6 +127,7 @@ struct MachineProfile {
   std::string source;  ///< where the numbers come from, for people
   bool is_measured = false;
   bool is_gpu = false;
+  std::string link = "nvlink";  ///< inside of a node, of links.h, where nobody names one
   bool fixed_segments = false;  ///< of its allocator: they do not grow (core/allocators.h)
   double memory_bytes = 0;      ///< of the device
   double context_bytes = 0;     ///< of the allocator's, that no tensor of a step owns

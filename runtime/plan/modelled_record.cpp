@@ -58,6 +58,14 @@ class RecordOfPlan {
     return prediction;
   }
 
+  // "nvlink", "nvlink at 50 GB/s, 12 us".
+  static std::string link_text(const std::string& name, const LinkRate& given) {
+    std::string text = name;
+    if (given.bytes_per_s > 0) text += fmt::format(" at {:g} GB/s", given.bytes_per_s / 1e9);
+    if (given.latency_s >= 0) text += fmt::format(", {:g} us", given.latency_s * 1e6);
+    return text;
+  }
+
   void begin(const Prediction& plan) {
     record_.schema_version = kSchemaVersion;
     record_.status = "ok";
@@ -68,7 +76,8 @@ class RecordOfPlan {
     record_.modelled = fmt::format(
         "every figure: nothing ran; simulated on {} x {} {} ({}), link = {}, node_link = {}",
         cluster_.nodes, cluster_.gpus, cluster_.machine.device, cluster_.machine.source,
-        cluster_.link, cluster_.node_link);
+        link_text(cluster_.link, cluster_.given_link),
+        link_text(cluster_.node_link, cluster_.given_node_link));
     records::Metrics& metrics = record_.metrics;
     metrics.peak_memory_bytes = std::round(plan.memory.peak);
     metrics.peak_memory_mb = plan.memory.peak / 1048576.0;
@@ -182,8 +191,8 @@ class RecordOfPlan {
       if (!layers[i].trained) continue;
       records::LayerTime row;
       row.layer = layers[i].name;
-      // Layers of a plan are those of the first block that is trained.
-      const std::string own = fmt::format(".{}.", model_.num_blocks - model_.blocks_in_backward());
+      // A plan has the layers of one block.
+      const std::string own = fmt::format(".{}.", model_.shown_block);
       if (const size_t at = row.layer.find(own); block >= 0 && at != std::string::npos)
         row.layer.replace(at, own.size(), fmt::format(".{}.", block));
       row.kind = layers[i].kind;

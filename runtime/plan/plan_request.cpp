@@ -115,7 +115,7 @@ Cluster cluster_from_json(const Json& object) {
   }
   cluster.gpus = static_cast<int64_t>(number_or(object, "gpus", 1));
   cluster.nodes = static_cast<int64_t>(number_or(object, "nodes", 1));
-  cluster.link = string_or(object, "link", cluster.link);
+  cluster.link = string_or(object, "link", cluster.machine.link);
   if (object.contains("link")) cluster.machine.collectives.clear();  // who names one means that one
   cluster.node_link = string_or(object, "node_link", cluster.node_link);
   cluster.nics = number_or(object, "nics", 0);
@@ -129,6 +129,16 @@ Cluster cluster_from_json(const Json& object) {
   if (cluster.given_link.bytes_per_s > 0 || cluster.given_link.latency_s >= 0)
     cluster.machine.collectives.clear();
   cluster.memory_bytes = number_or(object, "memory_bytes", 0);
+  cluster.host_bytes = number_or(object, "host_bytes", 0);
+  // Updates and copies of a node's ranks share its host's memory.
+  const double of_node = 1e9 * number_or(object, "host_gb_per_s", 0);
+  cluster.shares_host = of_node > 0;
+  if (cluster.shares_host)
+    for (double MachineProfile::*rate :
+         {&MachineProfile::host_update_per_s, &MachineProfile::to_host_per_s,
+          &MachineProfile::to_device_per_s})
+      cluster.machine.*rate =
+          std::min(cluster.machine.*rate, of_node / static_cast<double>(cluster.gpus));
   cluster.machine.fixed_segments = object.value("fixed_segments", cluster.machine.fixed_segments);
   Stragglers& uneven = cluster.stragglers;
   uneven.slow_ranks = static_cast<int64_t>(number_or(object, "slow_ranks", 0));

@@ -88,10 +88,10 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
     if (layer->trainable()) first_in_backward = std::min(first_in_backward, stretch_of_.back());
     summed_at_.push_back(first_use.emplace(layer->weight, stretch_of_.back()).first->second);
   }
-  const int64_t shown = usual_block();
+  shown_block = usual_block();
   for (size_t i = 0; i < stretch_of_.size(); ++i) {
     const models::ParamLayer& layer = *model_->layers()[i];
-    if (layer.block >= 0 && layer.block != shown) continue;
+    if (layer.block >= 0 && layer.block != shown_block) continue;
     auto& stretch = layer.block >= 0 ? block : stretch_of_[i] == 0 ? before : behind;
     stretch.push_back(planned_layer(layer, uses[layer.weight] > 1));
   }
@@ -111,8 +111,9 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
   if (fused && compute_bytes >= 4) twice.attention = "standard";
   kept_twice = family.activation_bytes(twice, dtypes, tokens);
   for (const auto& layer : model_->layers())
-    adapter_bytes +=
-        layer->block == shown && layer->lora_up != nullptr ? options_.lora_rank * compute_bytes : 0;
+    adapter_bytes += layer->block == shown_block && layer->lora_up != nullptr
+                         ? options_.lora_rank * compute_bytes
+                         : 0;
   kept.block += adapter_bytes;
   kept_twice.block += adapter_bytes;
   models::ModelOptions costed = options_;

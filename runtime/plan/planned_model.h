@@ -101,6 +101,7 @@ class PlannedModel {
   models::ActivationBytes kept_twice;  ///< where backward runs twice, by the same kernels
   int64_t adapter_bytes = 0;           ///< of a token and block: rows between two layers of LoRA
   std::vector<PlannedLayer> before, block, behind;  ///< `block`: as most that are trained
+  int64_t shown_block = 0;                          ///< that `block` is
 
  private:
   int64_t usual_block() const;

@@ -111,6 +111,20 @@ TimeSituation time_situation(const experiment::ExperimentOptions& options, const
   return situation;
 }
 
+MemorySituation memory_situation(const experiment::ExperimentOptions& options,
+                                 const Cluster& cluster, const TimeSituation& timed) {
+  MemorySituation situation;
+  situation.samples = options.batch_size;
+  situation.grad_accum = options.grad_accum;
+  situation.ranks = cluster.ranks();
+  situation.states = timed.states;
+  situation.state_bytes = timed.state_bytes;
+  situation.context_bytes = cluster.machine.context_bytes;
+  situation.checkpointing = options.checkpointing;
+  situation.checkpoint_every = options.checkpoint_every;
+  return situation;
+}
+
 // The largest tensor of a step needs room a second time where a graph has memory of its own, and
 // where segments do not grow: these give parts of theirs to smaller tensors.
 double hole_bytes(const PlannedModel& model, const experiment::ExperimentOptions& options,
@@ -141,9 +155,12 @@ bool has_room_for_graph(const PlannedModel& model, const experiment::ExperimentO
                                     static_cast<int64_t>(cluster.machine.memory_bytes));
 }
 
-// What was compared with measured steps: ranks that are alike, at most those of a node.
+// What was compared with measured steps: ranks that are alike, at most those of a node, with links
+// and hosts as profiles have them.
 bool is_like_checked(const Cluster& cluster) {
   constexpr int kMostRanks = 8;
+  const LinkRate& link = cluster.given_link;
+  if (link.bytes_per_s > 0 || link.latency_s >= 0 || cluster.shares_host) return false;
   return cluster.nodes == 1 && cluster.ranks() <= kMostRanks && cluster.slowness.empty() &&
          !cluster.stragglers.any();
 }
@@ -156,92 +173,128 @@ LinkRate link_rate(const std::string& name) {
   fail_unknown_name("option 'link'", name, comm::link_names());
 }
 
+namespace {
+
+// One configuration, predicted in the order in which the training decides: eagerly, then whether
+// its steps become a graph.
+class Predictor {
+ public:
+  Predictor(const PlannedModel& model, const experiment::ExperimentOptions& options,
+            const Cluster& cluster, SharedCosts& costs)
+      : model_(model),
+        options_(options),
+        cluster_(cluster),
+        costs_(costs),
+        engine_(engine_situation(model, options, cluster)),
+        timed_(time_situation(options, cluster)),
+        held_(memory_situation(options, cluster, timed_)),
+        ways_(step_ways(model, engine_, options.grad_accum > 1, costs)) {}
+
+  Prediction predict(std::vector<TraceSpan>* trace) {
+    result_.two_passes = ways_.last.two_passes;
+    result_.time = simulated();
+    result_.memory = walk_memory(model_, ways_, options_, held_);
+    result_.most_bytes = result_.memory.peak;
+    if (may_be_a_graph(options_, cluster_)) decide_graph();
+    if (trace != nullptr) result_.time = simulated(trace);
+    if (options_.mode == "auto") count_largest_ways();
+    judge_fit();
+    add_spread();
+    add_rates();
+    return std::move(result_);
+  }
+  const EngineWays& ways() const { return ways_.last; }
+
+ private:
+  TimePlan simulated(std::vector<TraceSpan>* trace = nullptr) const {
+    return simulate_step(model_, ways_, costs_, options_, timed_, cluster_.machine, trace);
+  }
+
+  // The training measures the host's share of an eager step; near its threshold a plan cannot tell.
+  void decide_graph() {
+    const bool has_room = has_room_for_graph(model_, options_, result_.memory, cluster_);
+    const double share = result_.time.host_share;
+    const bool is_asked = options_.compile == "yes";
+    using Verdict = train::StepGraph::Verdict;
+    const Verdict verdict = is_asked ? Verdict::Yes : train::StepGraph::verdict(share, has_room);
+    if (verdict != Verdict::No) {
+      timed_.graph = true;
+      TimePlan replayed = simulated();
+      result_.graph =
+          verdict == Verdict::Yes || replayed.step_ms <= kSurelyFaster * result_.time.step_ms;
+      if (result_.graph) result_.time = std::move(replayed);
+      timed_.graph = result_.graph;
+    }
+    const bool is_unsure =
+        !is_asked && has_room && std::abs(share - train::StepGraph::kHostBound) < kUnsureHostShare;
+    if (!result_.graph && !is_unsure) return;
+    MemorySituation with_graph = held_;
+    with_graph.graph = true;
+    const MemoryPlan plan = walk_memory(model_, ways_, options_, with_graph);
+    result_.most_bytes = std::max(result_.most_bytes, plan.peak);
+    if (!result_.graph) return;
+    result_.memory = plan;
+    held_ = with_graph;
+  }
+
+  void count_largest_ways() {
+    engine_.at_most = true;
+    const StepWays largest = step_ways(model_, engine_, options_.grad_accum > 1, costs_);
+    result_.most_bytes =
+        std::max(result_.most_bytes, walk_memory(model_, largest, options_, held_).peak);
+  }
+
+  void judge_fit() {
+    const double margin = kFragmentation + (options_.checkpointing == "none" ? 0 : kRecomputed);
+    result_.needed_bytes =
+        result_.most_bytes * (1 + margin) + hole_bytes(model_, options_, cluster_, result_.graph);
+    const double on_host = result_.memory.host * static_cast<double>(cluster_.gpus);
+    result_.host_fits = cluster_.host_bytes <= 0 || on_host <= cluster_.host_bytes;
+    result_.fits = result_.host_fits && result_.needed_bytes <= cluster_.memory_limit();
+  }
+
+  void add_spread() {
+    if (!is_like_checked(cluster_)) return;
+    const Checked& checked = cluster_.machine.checked;
+    result_.time_spread = checked.time_of(result_.time.host_ms / result_.time.step_ms);
+    result_.memory_spread = checked.memory;
+  }
+
+  void add_rates() {
+    const double samples = static_cast<double>(options_.batch_size * options_.grad_accum);
+    const double seconds = result_.time.step_ms / 1e3;
+    const double tokens = samples * static_cast<double>(model_.tokens);
+    result_.samples_per_s = samples * cluster_.ranks() / seconds;
+    result_.tokens_per_s = tokens * cluster_.ranks() / seconds;
+    const DtypeRates& rates =
+        cluster_.machine.rates(model_.compute_bytes == 2 ? "bfloat16" : "float32");
+    double fastest = 0;
+    for (const ProductRate& rate : rates.products) fastest = std::max(fastest, rate.per_s);
+    result_.mfu_percent = 100 * tokens * model_.flops_per_token / seconds / fastest;
+  }
+
+  const PlannedModel& model_;
+  const experiment::ExperimentOptions& options_;
+  const Cluster& cluster_;
+  SharedCosts& costs_;
+  EngineSituation engine_;
+  TimeSituation timed_;
+  MemorySituation held_;
+  StepWays ways_;
+  Prediction result_;
+};
+
+}  // namespace
+
 Prediction predict(const PlannedModel& model, const experiment::ExperimentOptions& options,
                    const Cluster& cluster, std::vector<TraceSpan>* trace, SharedCosts* shared) {
   MS_CHECK(cluster.ranks() == 1 || options.parallel != "none",
            "plan: expected parallel = ddp or fsdp for {} ranks, got none", cluster.ranks());
-  SharedCosts own(cluster.machine);
-  SharedCosts& costs = shared != nullptr ? *shared : own;
-  EngineSituation engine = engine_situation(model, options, cluster);
-  const bool has_earlier = options.grad_accum > 1;
-  const StepWays ways = step_ways(model, engine, has_earlier, costs);
-  TimeSituation timed = time_situation(options, cluster);
-  Prediction prediction;
-  prediction.two_passes = ways.last.two_passes;
-  prediction.time = simulate_step(model, ways, costs, options, timed, cluster.machine);
-  MemorySituation held;
-  held.samples = options.batch_size;
-  held.grad_accum = options.grad_accum;
-  held.ranks = cluster.ranks();
-  held.states = timed.states;
-  held.state_bytes = timed.state_bytes;
-  held.context_bytes = cluster.machine.context_bytes;
-  held.checkpointing = options.checkpointing;
-  held.checkpoint_every = options.checkpoint_every;
-  prediction.memory = walk_memory(model, ways, options, held);
-  prediction.most_bytes = prediction.memory.peak;
-  std::optional<TimePlan> tried;  // with a graph, where the training would time one
-  // The training measures the host's share of an eager step; near its threshold a plan cannot tell.
-  if (may_be_a_graph(options, cluster)) {
-    const bool has_room = has_room_for_graph(model, options, prediction.memory, cluster);
-    const double share = prediction.time.host_share;
-    prediction.graph = options.compile == "yes";
-    if (!prediction.graph) {
-      using Verdict = train::StepGraph::Verdict;
-      const Verdict verdict = train::StepGraph::verdict(share, has_room);
-      if (verdict == Verdict::Try) {
-        timed.graph = true;
-        tried = simulate_step(model, ways, costs, options, timed, cluster.machine);
-      }
-      prediction.graph = verdict == Verdict::Yes ||
-                         (tried && tried->step_ms <= kSurelyFaster * prediction.time.step_ms);
-    }
-    const bool is_unsure = options.compile != "yes" && has_room &&
-                           std::abs(share - train::StepGraph::kHostBound) < kUnsureHostShare;
-    if (prediction.graph || is_unsure) {
-      MemorySituation with_graph = held;
-      with_graph.graph = true;
-      const MemoryPlan plan = walk_memory(model, ways, options, with_graph);
-      prediction.most_bytes = std::max(prediction.most_bytes, plan.peak);
-      if (prediction.graph) {
-        prediction.memory = plan;
-        held = with_graph;
-      }
-    }
-  }
-  timed.graph = prediction.graph;
-  if (prediction.graph && tried && trace == nullptr)
-    prediction.time = std::move(*tried);
-  else if (prediction.graph || trace != nullptr)
-    prediction.time = simulate_step(model, ways, costs, options, timed, cluster.machine, trace);
-  if (options.mode == "auto") {
-    engine.at_most = true;
-    const StepWays largest = step_ways(model, engine, has_earlier, costs);
-    prediction.most_bytes =
-        std::max(prediction.most_bytes, walk_memory(model, largest, options, held).peak);
-  }
-  const double margin = kFragmentation + (options.checkpointing == "none" ? 0 : kRecomputed);
-  const double hole = hole_bytes(model, options, cluster, prediction.graph);
-  prediction.needed_bytes = prediction.most_bytes * (1 + margin) + hole;
-  prediction.fits = prediction.needed_bytes <= cluster.memory_limit();
-
-  if (is_like_checked(cluster)) {
-    prediction.time_spread =
-        cluster.machine.checked.time_of(prediction.time.host_ms / prediction.time.step_ms);
-    prediction.memory_spread = cluster.machine.checked.memory;
-  }
-
-  if (shared == nullptr) prediction.ways = ways.last;
-  const double samples = static_cast<double>(options.batch_size * options.grad_accum);
-  const double seconds = prediction.time.step_ms / 1e3;
-  const double tokens = samples * static_cast<double>(model.tokens);
-  prediction.samples_per_s = samples * cluster.ranks() / seconds;
-  prediction.tokens_per_s = tokens * cluster.ranks() / seconds;
-  const DtypeRates& rates =
-      cluster.machine.rates(model.compute_bytes == 2 ? "bfloat16" : "float32");
-  double fastest = 0;
-  for (const ProductRate& rate : rates.products) fastest = std::max(fastest, rate.per_s);
-  prediction.mfu_percent = 100 * tokens * model.flops_per_token / seconds / fastest;
+  std::optional<SharedCosts> own;
+  SharedCosts& costs = shared != nullptr ? *shared : own.emplace(cluster.machine);
+  Predictor predictor(model, options, cluster, costs);
+  Prediction prediction = predictor.predict(trace);
+  if (shared == nullptr) prediction.ways = predictor.ways();
   return prediction;
 }
 

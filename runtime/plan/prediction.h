@@ -36,6 +36,8 @@ struct Cluster {
   LinkRate given_link{0, -1}, given_node_link{0, -1};  ///< from 0 on, instead of the names' own
   double nics = 0;                                     ///< adapters of a node; 0: one per GPU
   double memory_bytes = 0;                             ///< that a rank may use; 0: the device's
+  double host_bytes = 0;                               ///< of a GPU node's host; 0: enough
+  bool shares_host = false;      ///< the machine's rates of its host are a part of a node's
   std::vector<double> slowness;  ///< of each rank (step_time.h), if not by stragglers
   Stragglers stragglers;
 
@@ -50,6 +52,7 @@ struct Prediction {
   bool graph = false;  ///< steps are replayed as a CUDA graph
   bool two_passes = false;
   bool fits = false;                  ///< in the cluster's memory, with `most_bytes`
+  bool host_fits = true;              ///< what a node's ranks keep on their host
   double most_bytes = 0;              ///< the peak, whatever engine auto or compile = auto choose
   double needed_bytes = 0;            ///< with what the allocator cannot use of its memory
   Spread time_spread, memory_spread;  ///< of steps like it that were measured; zeros: none were

@@ -104,7 +104,7 @@ TimePlan ProgramRun::run() {
     plan_.ranks.push_back(
         {own * kMsOfSecond, communication * kMsOfSecond, rank.exposed_s * kMsOfSecond});
   }
-  begin_phase("");
+  for (size_t r = 0; r < ranks_.size(); ++r) begin_phase(r, "");
   plan_.step_ms = latest * kMsOfSecond;
   plan_.communication_ms = plan_.ranks[0].communication_ms;
   plan_.exposed_ms = plan_.ranks[0].exposed_ms;
@@ -123,9 +123,8 @@ bool ProgramRun::carry_out(size_t r, const StepOperation& operation) {
   double& host = rank.lane(Lane::Host);
   switch (operation.kind) {
     case StepOperation::Kind::Phase:
-      if (r != 0) return true;
-      note_mark();
-      begin_phase(operation.name);
+      if (r == 0) note_mark();
+      begin_phase(r, operation.name);
       return true;
     case StepOperation::Kind::Compute: {
       const double launching = operation.launches * launch_s_;
@@ -142,7 +141,7 @@ bool ProgramRun::carry_out(size_t r, const StepOperation& operation) {
       plan_.compute_ms += operation.seconds * kMsOfSecond;
       if (operation.phase != nullptr) {
         add_to_phase(operation.phase, compute - before);
-        add_to_phase(phase_, before - compute);
+        add_to_phase(rank.phase, before - compute);
         note_mark();
       }
       return true;
@@ -308,12 +307,14 @@ void ProgramRun::note_launched() {
   is_launched_ = true;
 }
 
-void ProgramRun::begin_phase(const char* name) {
-  const double at = ranks_[0].lane(Lane::Compute);
-  if (!phase_.empty()) span(0, "phases", phase_.c_str(), phase_began_, at);
-  add_to_phase(phase_, at - phase_began_);
-  phase_began_ = at;
-  phase_ = name;
+// Times of phases are those of the first rank; a trace has them of all.
+void ProgramRun::begin_phase(size_t r, const char* name) {
+  Rank& rank = ranks_[r];
+  const double at = rank.lane(Lane::Compute);
+  if (*rank.phase != 0) span(r, "phases", rank.phase, rank.phase_began, at);
+  if (r == 0) add_to_phase(rank.phase, at - rank.phase_began);
+  rank.phase = name;
+  rank.phase_began = at;
 }
 
 void ProgramRun::add_to_phase(const std::string& name, double seconds) {

@@ -33,6 +33,8 @@ class ProgramRun {
     size_t next = 0;  ///< operation
     Slot blocked = kNoSlot;
     double exposed_s = 0;
+    const char* phase = "";  ///< that it is in, and since when
+    double phase_began = 0;
     /// Times with a transfer under way, in order and apart from each other.
     std::vector<std::pair<double, double>> transferring;
     double& lane(Lane which) { return lanes[static_cast<size_t>(which)]; }
@@ -69,7 +71,7 @@ class ProgramRun {
   double& slot_of(Slot slot, size_t rank) { return slots_[slot * ranks_.size() + rank]; }
   void span(size_t rank, const char* lane, const char* name, double begin, double end);
   CollectiveTime& times_of(const StepOperation& operation);
-  void begin_phase(const char* name);
+  void begin_phase(size_t rank, const char* name);
   void add_to_phase(const std::string& name, double seconds);
   void note_mark();
   void note_launched();
@@ -89,8 +91,6 @@ class ProgramRun {
   std::vector<size_t> transfer_of_number_;  ///< as link_traffic numbers them
   std::vector<double> slots_;               ///< by slot and rank; below 0: not known yet
   TimePlan plan_;
-  std::string phase_;
-  double phase_began_ = 0;
   /// Of the first rank: layers launched so far, and when the device has done them.
   struct Launched {
     double layers, done;

@@ -364,6 +364,11 @@ std::vector<std::pair<std::string, std::vector<Json>>> default_axes(const Experi
 std::string why_not(const ExperimentOptions& options, const Prediction& prediction,
                     const Cluster& cluster) {
   const MemoryPlan& memory = prediction.memory;
+  std::string host;
+  if (!prediction.host_fits)
+    host = fmt::format("host memory of a node {} x {:.1f} of {:.1f} GiB", cluster.gpus,
+                       memory.host / kGiB, cluster.host_bytes / kGiB);
+  if (!host.empty() && prediction.needed_bytes <= cluster.memory_limit()) return host;
   size_t largest = 0;
   for (size_t i = 0; i < kHolders; ++i)
     if (memory.at_peak[i] > memory.at_peak[largest]) largest = i;
@@ -376,7 +381,7 @@ std::string why_not(const ExperimentOptions& options, const Prediction& predicti
                       memory.at_peak[largest] / kGiB);
   const auto list = verified_savings(options, prediction, cluster);
   if (!list.empty()) text += fmt::format("; {} saves {:.1f}", list[0].change, list[0].bytes / kGiB);
-  return text;
+  return host.empty() ? text : text + "; " + host;
 }
 
 }  // namespace moonshard::plan

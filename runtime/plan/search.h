@@ -37,7 +37,6 @@ struct SearchResult {
   /// Time against memory, no other is faster and smaller: of those that fit, or of all if none do.
   std::vector<Candidate> front;
   int64_t tried = 0, fits = 0, refused = 0;  ///< refused: options that exclude each other
-  double best_ms_without_limit = 0;
 };
 
 /// Samples per second decide. Throws UsageError when nothing can be tried.

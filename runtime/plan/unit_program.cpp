@@ -179,7 +179,9 @@ double UnitProgram::rows_of(size_t u) const {
   each_layer(u, [&](const PlannedLayer& layer, const LayerWay& way) {
     const auto weight = static_cast<double>(layer.weight);
     const InStep& step = machine_.in_step;
-    if (are_rows(way)) bytes += way.rows_bytes / (way.joins ? step.rows_read : step.wide_rows_read);
+    const double of_speed =
+        (way.joins ? step.rows_read : step.wide_rows_read) * (first_ ? 1 : step.rows_beside_sum);
+    if (are_rows(way)) bytes += way.rows_bytes / of_speed;
     if (!are_rows(way) || !first_) bytes += static_cast<double>(model_.sum_bytes) * weight;
     elements += weight;
   });

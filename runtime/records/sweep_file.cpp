@@ -16,8 +16,9 @@ Json object_in(const Json& object, const char* key) {
   return found != object.end() && found->is_object() ? *found : Json::object();
 }
 
-// Where there is no such file.
-[[noreturn]] void refuse_folder(const fs::path& folder) {
+}  // namespace
+
+void refuse_folder_without_sweep(const fs::path& folder) {
   std::error_code error;
   throw IoError(
       fmt::format("{}: expected a run folder with sweep.json, got {}; give a folder "
@@ -28,11 +29,9 @@ Json object_in(const Json& object, const char* key) {
                                                   : "nothing at that path"));
 }
 
-}  // namespace
-
 SweepHead read_sweep_file(const fs::path& folder, const std::function<void(PlannedPoint&&)>& take) {
   const fs::path file = folder / "sweep.json";
-  if (!is_there(file)) refuse_folder(folder);
+  if (!is_there(file)) refuse_folder_without_sweep(folder);
   if (!lies_inside(folder, file))
     throw IoError(file.string() + ": leads out of the run folder; it is not opened");
   const std::string text = read_text_file(file, kSweepLimits.max_bytes);

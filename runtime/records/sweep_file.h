@@ -24,6 +24,9 @@ inline constexpr size_t kMaxProblems = 100;
 /// What readers take: a writer must not make a file that cannot be read again.
 inline constexpr JsonLimits kSweepLimits{256u << 20, 256, 16u << 20, 10'000};
 
+/// Throws IoError: what is there instead of a run folder with sweep.json.
+[[noreturn]] void refuse_folder_without_sweep(const std::filesystem::path& folder);
+
 /// A point the sweep is going to run: what was asked for and its place in the seeds' naming.
 struct PlannedPoint {
   std::string id;

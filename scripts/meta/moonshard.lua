@@ -102,7 +102,7 @@
 ---@field bucket_mb? number ddp: MiB of gradients per all-reduce (25)
 ---@field norm_reduce? "local"|"sum" norms of a rank's own samples, or summed over ranks: for timing, not private (local)
 ---@field world? string auto: the ranks that were launched; fake:N: one rank of N on this device (auto)
----@field link? "nvlink"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
+---@field link? "nvlink"|"nvlink3"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
 ---@field target_epsilon? number budget: noise_multiplier is chosen so that the run's steps stay within it; 0 leaves noise_multiplier as it is (0)
 ---@field delta? number delta of the claimed epsilon (1e-05)
 ---@field epochs? number length of the run in passes over the data; 0 counts in steps (0)
@@ -330,7 +330,7 @@
 ---@field bucket_mb? number ddp: MiB of gradients per all-reduce (25)
 ---@field norm_reduce? "local"|"sum" norms of a rank's own samples, or summed over ranks: for timing, not private (local)
 ---@field world? string auto: the ranks that were launched; fake:N: one rank of N on this device (auto)
----@field link? "nvlink"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
+---@field link? "nvlink"|"nvlink3"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
 
 ---@class moonshard.evaluate_options
 ---@field batch_size? integer samples of a forward pass and rank (32)
@@ -367,7 +367,7 @@
 ---@field no_sync? boolean reduce gradients after the last micro-batch of a step only (false)
 ---@field norm_reduce? "local"|"sum" norms of a rank's own samples, or summed over ranks: for timing, not private (local)
 ---@field world? string auto: the ranks that were launched; fake:N: one rank of N on this device (auto)
----@field link? "nvlink"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
+---@field link? "nvlink"|"nvlink3"|"pcie5"|"infiniband"|"ethernet100"|"ethernet10"|"instant" world = fake:N: the link whose speed communication is modelled from (nvlink)
 
 ---@class moonshard.log_run_options
 ---@field name? string part of the folder's name
@@ -484,7 +484,14 @@
 ---@field gpus? integer GPUs of a node (1)
 ---@field nodes? integer machines (1)
 ---@field node_link? string link between nodes; link is that inside of one (infiniband)
+---@field link_gb_per_s? number bandwidth of a GPU's link in its node and direction; what link stands for
+---@field link_latency_us? number least time of a collective over it; what link stands for
+---@field node_link_gb_per_s? number bandwidth of a network adapter; what node_link stands for
+---@field node_link_latency_us? number least time of a collective between nodes; what node_link stands for
 ---@field nics? number network adapters of a node, that its GPUs share; one per GPU
+---@field memory_gb? number memory that a rank may use; the device's
+---@field host_memory_gb? number memory of a node's host, that the offload of its GPUs shares; as much as is needed
+---@field host_gb_per_s? number what a node's host reads and writes, that the updates of offload share; the measured host's for every GPU
 ---@field slow_ranks? integer ranks that compute slower, drawn by seed; all ranks are then simulated
 ---@field slow_by? number how much longer they compute (0.2)
 ---@field jitter? number every operation of a rank takes exp(jitter x normal) of its time, by seed
@@ -493,17 +500,16 @@
 ---@field save_s? number seconds that a save stops the training; the copy of a rank's state to its host
 ---@field write_s? number seconds that a save is written beside the training, before it counts and the next may begin (60)
 ---@field restart_s? number seconds from a failure to the next step (300)
----@field memory_gb? number memory that a rank may use; the device's
----@field global_batch? integer samples of a step, of all ranks; batch_size times ranks and grad_accum
+---@field global_batch? integer samples of a step, of all ranks; split into micro-batches; batch_size times ranks and grad_accum
 ---@field examples? number samples of the data, for epochs and epsilon
 ---@field tokens? number tokens to train on
----@field steps? number steps of the run
+---@field steps? integer steps of the run
 ---@field wall_time_h? number hours that the run may take
 ---@field price_per_gpu_hour? number price of a GPU hour, in any currency
 ---@field private? boolean try the private engines; so does a budget, or a private mode (false)
+---@field keep? integer plans that are kept (10)
 ---@field search? boolean false predicts the configuration as it is given (true)
 ---@field try? table option = { values }: tried beside what is searched by itself
----@field keep? integer plans that are kept (10)
 
 ---@class moonshard.plot_options
 ---@field data? any or the first item: list of rows or numbers, table of columns, results, Table; needed

@@ -143,6 +143,18 @@ function Search:go(low, high, verify, first)
   end
 end
 
+--- What a search found, as a line or two where it is printed.
+local Found = {}
+Found.__index = Found
+
+function Found:__tostring()
+  local tries = ("%d %s in %s"):format(#self.tries, #self.tries == 1 and "try" or "tries", self.path)
+  if not self.batch_size then return ("no batch fits, not even %d; %s"):format(self.failed_at, tries) end
+  local peak = self.peak_memory_bytes and ", peak " .. outcome.size_text(self.peak_memory_bytes) or ""
+  local border = self.failed_at and ("; %d does not"):format(self.failed_at) or ""
+  return ("batch_size %d fits%s%s; %s"):format(self.batch_size, peak, border, tries)
+end
+
 local function open_folder(search, options)
   if options.resume then
     local folder = folders.open({ points = {} }, options.resume)
@@ -162,7 +174,7 @@ end
 -- more with all iterations; timeout in seconds per try (a try that takes longer counts as not fitting); resume, out, name, lock,
 -- quiet; and experiment options
 -- @treturn table batch_size (nil when not even low fits), failed_at (smallest that did not fit, nil when high fits),
--- peak_memory_bytes, tries, path
+-- peak_memory_bytes, tries, path; print it
 -- @usage ms.find_max_batch { model = "llama3-tiny", mode = "ghost", memory_limit_mb = 200 }
 return function(options)
   check(options)
@@ -170,7 +182,7 @@ return function(options)
   for key, value in pairs(options) do
     if not own_keys[key] then shared[key] = value end
   end
-  shared = points_of.with_own_names(shared)
+  shared = points_of.with_own_names(shared, "ms.find_max_batch")
   if shared.batch_size then blame("ms.find_max_batch: option 'batch_size': expected low and high, got a batch size") end
   local low, high = options.low or 1, options.high or 2 ^ 30
   local first = point_of(shared, low)  -- mistakes are found before a folder is made
@@ -202,6 +214,6 @@ return function(options)
   end
   if not ok then blame("%s", tostring(message)) end
   local batch_size, best = search:best()
-  return { batch_size = best and batch_size, failed_at = search.worst, peak_memory_bytes = best and best.metrics.peak_memory_bytes,
-    tries = search.tries, path = folder.path }
+  return setmetatable({ batch_size = best and batch_size, failed_at = search.worst,
+    peak_memory_bytes = best and best.metrics.peak_memory_bytes, tries = search.tries, path = folder.path }, Found)
 end

@@ -27,11 +27,18 @@ end
 local function cluster_of(own, shared)
   local machine = machines.find(own.gpu, 4, own.gpus)
   local shares = machine.kind == "cpu" and own.gpus or 1
+  for _, name in ipairs { "host_memory_gb", "host_gb_per_s" } do
+    if own[name] and machine.kind == "cpu" then
+      blame("ms.plan: option '%s': expected the plan of a GPU, whose offload is on its host, got one of a CPU", name)
+    end
+  end
   local link = shared.link or (shares > 1 and not links_are_measured(machine, own, shared) and "ethernet10" or nil)
   return { machine = machine.file, gpus = own.gpus or 1, nodes = own.nodes or 1, link = link, node_link = own.node_link,
     link_gb_per_s = own.link_gb_per_s, link_latency_us = own.link_latency_us, node_link_gb_per_s = own.node_link_gb_per_s,
-    node_link_latency_us = own.node_link_latency_us, nics = own.nics, slow_ranks = own.slow_ranks, slow_by = own.slow_by,
+    node_link_latency_us = own.node_link_latency_us, nics = own.nics, slow_ranks = own.slow_ranks,
+    slow_by = own.slow_by or own.slow_ranks and asked.default "slow_by" or nil,
     jitter = own.jitter, seed = seed_of(shared),
+    host_bytes = own.host_memory_gb and own.host_memory_gb * 1e9, host_gb_per_s = own.host_gb_per_s,
     memory_bytes = (own.memory_gb or machine.memory_gb / shares) * 1e9 }, machine
 end
 
@@ -58,7 +65,7 @@ local function save_seconds(plan, row)
   return plan.request.save_s or (row.fixed_bytes + row.host_bytes) / (plan.machine.to_host_gb_per_s * 1e9)
 end
 
-local default_restart_s, default_write_s = 300, 60
+local default_restart_s, default_write_s = asked.default "restart_s", asked.default "write_s"
 
 --- Failures and restarts of a run (runtime/plan/goodput.h).
 local function failures_of(plan, row, run)
@@ -119,14 +126,22 @@ local function assumptions_of(machine, ranks, own, shared, row)
   elseif ranks > 1 and machine.kind == "cpu" and not shared.link then
     list[#list + 1] = ("links: as over 10 Gbit Ethernet; moonshard plan --calibrate --gpus %d measures them%s"):format(own.gpus or 1, but)
   elseif ranks > 1 then
-    list[#list + 1] = ("links: published rates, not measured here (%s%s)%s"):format(own.nodes ~= ranks and (shared.link or "nvlink") or "",
-      (own.nodes or 1) > 1 and (own.nodes ~= ranks and ", between nodes " or "") .. (own.node_link or "infiniband") or "", but)
+    local inside = own.nodes ~= ranks and (shared.link or machine.link or "nvlink") or ""
+    local between = (own.nodes or 1) > 1 and (own.nodes ~= ranks and ", between nodes " or "") .. (own.node_link or "infiniband") or ""
+    list[#list + 1] = ("links: published rates, not measured here (%s%s)%s"):format(inside, between, but)
   end
   if machine.kind == "cpu" and (own.gpus or 1) > 1 and not links_are_measured(machine, own, shared) then
     local text = "times: as if each of the %d ranks had a CPU like this for itself; --calibrate --gpus %d measures them at once"
     list[#list + 1] = text:format(own.gpus, own.gpus)
   elseif row and row.options.cpu_offload and (own.gpus or 1) > 1 then
-    list[#list + 1] = "offload: as if every GPU had a host's memory and cores for itself, as the one that was measured"
+    local measured = machine.host_update_gb_per_s
+    if not own.host_gb_per_s then
+      list[#list + 1] = ("offload: as if each of a node's %d GPUs had a host for itself, whose update is as fast as the measured one's "
+        .. "(%g GB/s); host_gb_per_s is what they share"):format(own.gpus, measured)
+    elseif own.host_gb_per_s >= own.gpus * measured then
+      list[#list + 1] = ("offload: each GPU's update is as fast as on the measured host (%g GB/s), and no faster on one with more")
+        :format(measured)
+    end
   end
   if asked.has_data(shared) and (shared.target_epsilon or 0) > 0 and not own.examples then
     list[#list + 1] = "privacy: give 'examples', how many samples the data has, for steps, hours and epsilon"
@@ -188,20 +203,20 @@ local function search(plan)
   -- Without a batch of all ranks, a micro-batch that was given stays as it is, and one that was not is the preset's in all.
   local is_given = shared.batch_size or (own.try and own.try.batch_size)
   local batch = own.global_batch or (is_given and 0) or single.options.batch_size * (shared.grad_accum or 1) * plan.ranks
-  local space = { global_batch = batch, private = private, keep = own.keep or 10, axes = axes_of(own.try) }
+  local space = { global_batch = batch, private = private, keep = own.keep or asked.default "keep", axes = axes_of(own.try) }
   if #space.axes == 0 then space.axes = nil end
   local found = native.plan.search(shared, plan.cluster, space)
   for _, key in ipairs { "plans", "too_large", "front", "tried", "fits", "refused" } do plan[key] = found[key] end
 end
 
 --- Plans training on a machine that need not be this one.
--- @tparam table options gpu, gpus, nodes, link, node_link, nics, memory_gb; slow_ranks, slow_by, jitter; mtbf_h, save_every, save_s,
--- write_s, restart_s; global_batch, examples, tokens, steps, wall_time_h, price_per_gpu_hour; search, try, keep; and experiment options
+-- @tparam table options gpu, gpus, nodes, link, node_link, nics, memory_gb, host_memory_gb, host_gb_per_s; slow_ranks, slow_by, jitter;
+-- mtbf_h, save_every, save_s, write_s, restart_s; global_batch, examples, tokens, steps, wall_time_h, price_per_gpu_hour; search, try,
+-- keep; and experiment options
 -- @treturn Plan plans (fastest first), too_large, front, best, machine, assumptions; print it
 -- @usage print(ms.plan { model = "llama3.1-8b", mode = "auto", gpu = "h200", gpus = 8, global_batch = 256, seq_length = 2048 })
 function M.plan(options)
-  asked.check(options)
-  local shared, own = asked.divided(options)
+  local shared, own = asked.checked(options)
   local cluster, machine = cluster_of(own, shared)
   local plan = setmetatable({ request = own, shared = shared, cluster = cluster, machine = machine,
     ranks = (own.gpus or 1) * (own.nodes or 1) }, Plan)

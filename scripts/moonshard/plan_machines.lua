@@ -51,6 +51,15 @@ function M.find(name, level, ranks)
     guard.hint(name, M.shipped)), level + 1)
 end
 
+--- The link between GPUs of such a device, which one alone cannot measure: that of the same kind among those that ship.
+local function link_of(device)
+  local function kind(name) return (name:gsub("%-%d+GB$", "")) end
+  for _, name in ipairs(M.shipped) do
+    local profile = read(("%s/%s.json"):format(folder, name))
+    if profile.kind ~= "cpu" and kind(profile.device) == kind(device) then return profile.link end
+  end
+end
+
 --- Measures the present device, and keeps the result where M.find looks for it.
 -- @tparam[opt] number ranks of this machine: their collectives are timed, too, and a CPU's rates with all of them at work
 -- @treturn table the profile
@@ -59,7 +68,7 @@ function M.calibrate(device, seconds, ranks)
   ranks = ranks or 1
   local profile = ranks > 1 and rank_calibration.measure(device or "auto", seconds or 60, ranks)
     or native.plan.calibrate(device or "auto", seconds or 60)
-  profile.name = profile.device
+  profile.name, profile.link = profile.device, link_of(profile.device)
   local before = profile.kind ~= "cpu" and M.calibrated(device) or {}
   for _, rate in ipairs(before.collectives or {}) do -- GPUs have one file, whatever the number of ranks
     profile.collectives = profile.collectives or {}

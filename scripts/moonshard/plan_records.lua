@@ -9,9 +9,16 @@ local M = {}
 
 --- Options that every entry has beside those of an experiment: the cluster that it was simulated on.
 local function cluster_options(cluster, machine)
-  return { machine = machine.name, gpus = cluster.gpus or 1, nodes = cluster.nodes or 1, node_link = cluster.node_link or "infiniband",
-    nics = cluster.nics or cluster.gpus or 1, slow_ranks = cluster.slow_ranks or 0, slow_by = cluster.slow_by or 0,
-    jitter = cluster.jitter or 0 }
+  local options = { machine = machine.name, gpus = cluster.gpus or 1, nodes = cluster.nodes or 1,
+    node_link = cluster.node_link or "infiniband", nics = cluster.nics or cluster.gpus or 1, slow_ranks = cluster.slow_ranks or 0,
+    slow_by = cluster.slow_by or 0, jitter = cluster.jitter or 0 }
+  -- What stands for the names' and the device's own.
+  for _, name in ipairs { "link_gb_per_s", "link_latency_us", "node_link_gb_per_s", "node_link_latency_us", "host_gb_per_s" } do
+    options[name] = cluster[name]
+  end
+  local memory_gb = cluster.memory_bytes and cluster.memory_bytes / 1e9 or machine.memory_gb
+  if math.abs(memory_gb / machine.memory_gb - 1) > 1e-9 then options.memory_gb = memory_gb end
+  return options
 end
 
 --- Simulates an entry; without a folder there are no traces.

@@ -125,6 +125,14 @@ describe("ms.plan", function()
       ["at most 16384 ranks"] = { nodes = 60000, jitter = 0.1, global_batch = 480000 },
       ["'target_epsilon': expected one value"] = { try = { target_epsilon = { 3, 8 } } },
       ["'slow_by': expected 'slow_ranks'"] = { slow_by = 0.3 }, ["'save_every': expected 'mtbf_h'"] = { save_every = 10 },
+      ["expected lora_rank above 0 beside lora_alpha"] = { lora_alpha = 16 },
+      ["'checkpoint_every': expected a 'checkpointing' beside it, [%a ]+, got none"] = { checkpointing = "none",
+        try = { checkpoint_every = { 1, 2 } } },
+      ["private = true, got mode = nothing"] = { private = true, search = false },
+      ["a private engine beside it, got mode = nothing"] = { target_epsilon = 3, examples = 1000, steps = 3, search = false },
+      ["ms.plan: option 'noise_multiplier': expected it once"] = { noise_multiplier = 1, sigma = 1 },
+      ["'checkpoint_every': expected a 'checkpointing'"] = { checkpoint_every = 2, checkpointing = "none" },
+      ["'noise_multiplier': expected a 'mode' beside it, [%a ]+, got none"] = { noise_multiplier = 1.5 },
       ["'nics': expected several nodes"] = { nics = 4 }, ["'link': expected one value"] = { try = { link = { "nvlink", "pcie5" } } },
       ["several values %(mode%), got false"] = { search = false, try = { mode = { "auto", "none" } } } } do
       local _, message = pcall(ms.plan, with(more))
@@ -133,6 +141,13 @@ describe("ms.plan", function()
     end
     for _, row in ipairs(ms.plan(with { batch_size = 4 }).plans) do assert.are.equal(4, row.options.batch_size) end
     assert.are.equal(8, ms.plan(with { search = false }).best.options.batch_size)
+  end)
+
+  it("takes its own rows again, whose options are all defaults or count", function()
+    local row = ms.plan(with { mode = "none", keep = 1 }).best
+    local again = ms.plan(lists.merged(row.options, { gpu = "h200", gpus = 8, search = false }))
+    assert.are.equal(row.step_ms, again.best.step_ms)
+    assert.is_true(#ms.plan { model = "llama3-tiny", gpu = "h200", mode = "none", noise_multiplier = 1, search = false }.plans == 1)
   end)
 
   it("takes options of one wrapper without its name", function()
@@ -369,7 +384,9 @@ describe("moonshard plan", function()
   it("tries options by their other spellings, and names those that nobody knows", function()
     local found = ms.plan(with { mode = "none", parallel = "ddp", try = { ["learning-rate"] = { 1e-3, 2e-3 } } })
     assert.is_not_nil(found.best.options.lr)
-    assert.matches("unknown option 'gpu'", tostring(select(2, pcall(ms.plan, with { try = { gpu = { "h100", "a100" } } }))), 1, true)
+    for name, said in pairs { gpu = "'gpu': expected one value", num_haeds = "unknown option 'num_haeds'" } do
+      assert.matches(said, tostring(select(2, pcall(ms.plan, with { try = { [name] = { 1, 2 } } }))), 1, true)
+    end
     local none = with { mode = "none", try = { num_heads = { 7, 31 } } }
     assert.matches("num_heads x an even head size", tostring(select(2, pcall(ms.plan, none))), 1, true)
   end)
@@ -379,6 +396,40 @@ describe("moonshard plan", function()
     local usual, slow = ms.plan(with(ddp)), ms.plan(with(lists.merged(ddp, { link_gb_per_s = 36, link_latency_us = 12 })))
     assert.is_true(slow.best.communication_ms > 9 * usual.best.communication_ms)
     assert.truthy(table.concat(slow.assumptions, "\n"):find("that were given", 1, true))
+    assert.is_nil(slow.best.likely.step_ms)  -- measured steps had other links
+    local folder = support.temporary_folder()
+    local point = slow:simulate({ out = folder, steps = 1 }).points[1]
+    assert.are.equal(36, point.options.link_gb_per_s)
+    assert.matches("link = nvlink at 36 GB/s, 12 us, node_link", point.result.modelled, 1, true)
+    support.remove(folder)
+  end)
+
+  it("knows that the links of an A100 are slower than an H200's", function()
+    local ddp = { parallel = "ddp", mode = "none", checkpointing = "none", keep = 1 }
+    local newer, older = ms.plan(with(ddp)), ms.plan(with(lists.merged(ddp, { gpu = "a100" })))
+    local share = newer.best.communication_ms / older.best.communication_ms
+    assert.is_true(math.abs(share - 235 / 360) < 0.05, tostring(share))
+    assert.truthy(table.concat(older.assumptions, "\n"):find("(nvlink3)", 1, true))
+    local asked = ms.plan(with(lists.merged(ddp, { gpu = "a100", link = "nvlink" })))
+    assert.is_true(math.abs(asked.best.communication_ms / newer.best.communication_ms - 1) < 0.01)
+  end)
+
+  it("offload shares its node's host, as far as that is known", function()
+    local offload = with { parallel = "fsdp", sharding = "zero3", cpu_offload = true, mode = "none", checkpointing = "none", batch_size = 8,
+      seq_length = 64, optimizer = "adamw", search = false }
+    local free = ms.plan(offload)
+    assert.truthy(table.concat(free.assumptions, "\n"):find("for itself, whose update is as fast as the measured one's", 1, true))
+    local shared = ms.plan(lists.merged(offload, { host_gb_per_s = 142.5 }))  -- what the profile's one GPU had
+    assert.is_true(shared.best.step_ms > 1.5 * free.best.step_ms, shared.best.step_ms .. " of " .. free.best.step_ms)
+    assert.is_nil(table.concat(shared.assumptions, "\n"):find("for itself", 1, true))
+    local needed = 8 * free.best.host_bytes
+    assert.are.equal(1, #ms.plan(lists.merged(offload, { host_memory_gb = 1.01 * needed / 1e9 })).plans)
+    local small = ms.plan(lists.merged(offload, { host_memory_gb = 0.99 * needed / 1e9 }))
+    assert.are.equal(0, #small.plans)
+    assert.matches("^host memory of a node 8 x ", small.too_large[1].why)
+    local ok, message = pcall(ms.plan, { model = "llama3-tiny", gpu = "cpu", host_memory_gb = 5 })
+    assert.is_false(ok)
+    assert.matches("'host_memory_gb': expected the plan of a GPU", tostring(message), 1, true)
   end)
 
   it("tries every value of every option, whatever their order", function()

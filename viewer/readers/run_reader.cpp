@@ -30,14 +30,7 @@ constexpr size_t kWorthAThread = 8;
 std::string read_sweep_text(const fs::path& folder, const InsideFolder& inside) {
   std::optional<OpenFile> file = inside.open("sweep.json");
   if (file) return file->read_all(records::kSweepLimits.max_bytes);
-  std::error_code error;
-  throw IoError(
-      fmt::format("{}: expected a run folder with sweep.json, got {}; give a folder "
-                  "like results/run_YYYYMMDD_HHMMSS",
-                  folder.string(),
-                  fs::is_directory(folder, error) ? "a folder without one"
-                  : fs::exists(folder, error)     ? "a file"
-                                                  : "nothing at that path"));
+  records::refuse_folder_without_sweep(folder);
 }
 
 // A file that may be absent; one that cannot be read is a problem of the run, not its end.

@@ -3,35 +3,18 @@ local arguments = require "moonshard.arguments"
 local lists = require "moonshard.lists"
 local machines = require "moonshard.plan_machines"
 local native = require "moonshard.native"
+local plan_options = require "moonshard.plan_options"
 local usage = require "moonshard.usage"
 
-local flags = {
-  { name = "gpu", kind = "text", value = "NAME", doc = "h200, h100, a100, cpu, this (calibrated), or the file of a profile" },
-  { name = "gpus", kind = "int", doc = "GPUs of a node (1)" },
-  { name = "nodes", kind = "int", doc = "machines (1)" },
-  { name = "node_link", kind = "text", doc = "link between nodes (infiniband); --link is that inside of one" },
-  { name = "link_gb_per_s", kind = "number", doc = "bandwidth of a GPU's link in its node and direction, instead of --link's" },
-  { name = "link_latency_us", kind = "number", doc = "least time of a collective over it" },
-  { name = "node_link_gb_per_s", kind = "number", doc = "bandwidth of a network adapter, instead of --node-link's" },
-  { name = "node_link_latency_us", kind = "number", doc = "least time of a collective between nodes" },
-  { name = "nics", kind = "number", doc = "network adapters of a node, that its GPUs share (one per GPU)" },
-  { name = "slow_ranks", kind = "int", doc = "ranks that compute slower; all are then simulated" },
-  { name = "slow_by", kind = "number", doc = "by how much (0.2: a fifth longer)" },
-  { name = "jitter", kind = "number", doc = "every operation of a rank takes exp(jitter x normal) of its time; --seed draws them" },
-  { name = "mtbf_h", kind = "number", doc = "mean hours between failures of one GPU: wall time and goodput with restarts" },
-  { name = "save_every", kind = "int", doc = "steps between saves (the best interval)" },
-  { name = "save_s", kind = "number", doc = "seconds that a save stops the training (a copy to host memory)" },
-  { name = "write_s", kind = "number", doc = "seconds that a save is written beside it, before it counts (60)" },
-  { name = "restart_s", kind = "number", doc = "seconds from a failure to the next step (300)" },
-  { name = "memory_gb", kind = "number", doc = "memory that a rank may use; else the device's" },
-  { name = "global_batch", kind = "int", doc = "samples of a step, of all ranks; split into micro-batches" },
-  { name = "examples", kind = "number", doc = "samples of the data, for epochs and epsilon" },
-  { name = "tokens", kind = "number", doc = "tokens to train on" },
-  { name = "steps", kind = "number", doc = "steps of the run" },
-  { name = "wall_time_h", kind = "number", doc = "hours that the run may take" },
-  { name = "price_per_gpu_hour", kind = "number", doc = "price of a GPU hour, in any currency" },
-  { name = "private", kind = "boolean", doc = "try the private engines" },
-  { name = "keep", kind = "int", doc = "plans that are shown (10)" },
+--- The plan's own options as flags: their help names what counts where none is given.
+local function flag_of(option)
+  local usual = option.usual or option.default
+  return { name = option.name, kind = option.type == "integer" and "int" or option.type,
+    doc = option.doc .. (usual and (" (%s)"):format(usual) or "") }
+end
+local plan_flags = lists.map(lists.select(plan_options.own, function(option) return not option.lua_only end), flag_of)
+
+local flags = lists.extend(lists.merged(plan_flags), {
   { name = "no_search", kind = "boolean", doc = "predict the configuration as it is given" },
   { name = "explain", kind = "boolean", doc = "every term of the best plan" },
   { name = "json", kind = "boolean", doc = "the plan as JSON" },
@@ -43,7 +26,7 @@ local flags = {
   { name = "calibrate", kind = "number", optional = true, value = "SECONDS",
     doc = "measure this machine first (60); with --gpus N also the collectives of N ranks" },
   { name = "device", kind = "text", doc = "calibrate: cpu or cuda" },
-}
+})
 
 -- Beside JSON on standard output nothing else is printed there.
 local function say(given, path) (given.json and io.stderr or io.stdout):write("written: ", path, "\n") end
@@ -56,21 +39,16 @@ local function write(given, path, text)
   say(given, path)
 end
 
-local own = lists.set(lists.map(flags, function(flag) return flag.name end))
+local of_command = lists.set(lists.column(flags, "name"))
+local of_plan = lists.set(lists.column(plan_flags, "name"))
 
 local function request_of(given)
   local options = {}
   for name, value in pairs(given) do
-    if not own[name] then
+    if of_plan[name] or not of_command[name] then
       if type(value) == "table" and #value == 1 then value = value[1] end
       options[name] = value
     end
-  end
-  for _, name in ipairs { "gpu", "gpus", "nodes", "node_link", "link_gb_per_s", "link_latency_us", "node_link_gb_per_s",
-    "node_link_latency_us", "nics", "slow_ranks", "slow_by", "jitter", "mtbf_h", "save_every", "save_s",
-    "write_s", "restart_s", "memory_gb", "global_batch", "examples", "tokens", "steps", "wall_time_h", "price_per_gpu_hour", "private",
-    "keep" } do
-    options[name] = given[name]
   end
   if given.no_search then options.search = false end
   -- An option with several values is one to try.

@@ -2,6 +2,7 @@
 -- { name, kind, type, default, choices, aliases, doc }; kinds are integer, number, boolean, text, texts, choice, table, function, value.
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local plan_options = require "moonshard.plan_options"
 
 local M = {}
 
@@ -70,28 +71,10 @@ local own = {
     option("target_epsilon", "number", nil, "the budget; needed"),
     option("epsilon_tolerance", "number", nil, "how far below the target the answer may stay") },
   ["ms.rank_memory"] = { option("ranks", "integer", 1, "number of ranks") },
-  ["ms.plan"] = {
-    option("gpu", "text", nil, "h200, h100, a100, cpu, this (calibrated), or the file of a profile; this machine's, else cpu"),
-    option("gpus", "integer", 1, "GPUs of a node"), option("nodes", "integer", 1, "machines"),
-    option("node_link", "text", "infiniband", "link between nodes; link is that inside of one"),
-    option("nics", "number", nil, "network adapters of a node, that its GPUs share; one per GPU"),
-    option("slow_ranks", "integer", nil, "ranks that compute slower, drawn by seed; all ranks are then simulated"),
-    option("slow_by", "number", 0.2, "how much longer they compute"),
-    option("jitter", "number", nil, "every operation of a rank takes exp(jitter x normal) of its time, by seed"),
-    option("mtbf_h", "number", nil, "mean hours between failures of one GPU: wall time, goodput and the best interval of saves"),
-    option("save_every", "integer", nil, "steps between saves; the best"),
-    option("save_s", "number", nil, "seconds that a save stops the training; the copy of a rank's state to its host"),
-    option("write_s", "number", 60, "seconds that a save is written beside the training, before it counts and the next may begin"),
-    option("restart_s", "number", 300, "seconds from a failure to the next step"),
-    option("memory_gb", "number", nil, "memory that a rank may use; the device's"),
-    option("global_batch", "integer", nil, "samples of a step, of all ranks; batch_size times ranks and grad_accum"),
-    option("examples", "number", nil, "samples of the data, for epochs and epsilon"), option("tokens", "number", nil, "tokens to train on"),
-    option("steps", "number", nil, "steps of the run"), option("wall_time_h", "number", nil, "hours that the run may take"),
-    option("price_per_gpu_hour", "number", nil, "price of a GPU hour, in any currency"),
-    option("private", "boolean", false, "try the private engines; so does a budget, or a private mode"),
-    option("search", "boolean", true, "false predicts the configuration as it is given"),
-    option("try", "table", nil, "option = { values }: tried beside what is searched by itself"),
-    option("keep", "integer", 10, "plans that are kept") },
+  ["ms.plan"] = lists.map(plan_options.own, function(own_option)
+    local usual = own_option.usual and "; " .. own_option.usual or ""
+    return option(own_option.name, own_option.type, own_option.default, own_option.doc .. usual)
+  end),
   ["ms.trace.path"] = { option("step", "integer", nil, "which step of the trace, from 1; the last"),
     option("rank", "integer", 0, "whose trace, where path is a folder"),
     option("segments", "boolean", false, "also every part of the path, in the order of time") },

@@ -104,7 +104,8 @@ function M.finish(job, point, record)
   job.folder.known[point.id] = folders.state(record.status, record.has_record)
 end
 
-local function gib(bytes)
+--- "1.50 GiB", "12.1 MiB".
+function M.size_text(bytes)
   if bytes >= 2 ^ 30 then return ("%.2f GiB"):format(bytes / 2 ^ 30) end
   return ("%.1f MiB"):format(bytes / 2 ^ 20)
 end
@@ -118,7 +119,7 @@ function M.savings(result, most)
   for _, row in ipairs(type(result.savings) == "table" and result.savings or {}) do
     if #lines == (most or 3) then break end
     if type(row) == "table" and type(row.bytes) == "number" then
-      lines[#lines + 1] = ("%s saves %s: %s"):format(tostring(row.change), gib(row.bytes), tostring(row.reason))
+      lines[#lines + 1] = ("%s saves %s: %s"):format(tostring(row.change), M.size_text(row.bytes), tostring(row.reason))
     end
   end
   return lines
@@ -152,9 +153,11 @@ function M.describe(record)
   local details = {}
   if type(result.phase) == "string" then details[#details + 1] = "in " .. result.phase end
   if type(result.bytes_asked) == "number" and result.bytes_asked > 0 then
-    details[#details + 1] = "asked for " .. gib(result.bytes_asked)
+    details[#details + 1] = "asked for " .. M.size_text(result.bytes_asked)
   end
-  if type(result.bytes_free) == "number" and result.bytes_free >= 0 then details[#details + 1] = gib(result.bytes_free) .. " free" end
+  if type(result.bytes_free) == "number" and result.bytes_free >= 0 then
+    details[#details + 1] = M.size_text(result.bytes_free) .. " free"
+  end
   if #details > 0 then text = text .. " (" .. table.concat(details, ", ") .. ")" end
   for _, line in ipairs(M.savings(result)) do text = text .. "\n    -> " .. line end
   if M.has_failed(record) and type(result.log_tail) == "string" and result.log_tail ~= "" then

@@ -26,11 +26,15 @@ end
 
 --- The table with the schema's own names: "sigma" and "seq-length" are other spellings of two options, and
 -- results are looked up by the effective name.
-function M.with_own_names(options)
+-- @tparam table options
+-- @tparam[opt="ms.sweep"] string where opens the message
+function M.with_own_names(options, where)
   local own, renamed = M.own_names(), {}
   for key, value in pairs(options) do
     local name = type(key) == "string" and own[(key:gsub("-", "_"))] or key
-    if renamed[name] ~= nil then blame("ms.sweep: option '%s': expected it once, got it in two spellings", tostring(name)) end
+    if renamed[name] ~= nil then
+      blame("%s: option '%s': expected it once, got it in two spellings", where or "ms.sweep", tostring(name))
+    end
     renamed[name] = value
   end
   return renamed

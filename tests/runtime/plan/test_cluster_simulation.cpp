@@ -216,6 +216,30 @@ TEST(SimulatedCluster, StragglersFollowFromTheSeed) {
   EXPECT_THROW(simulated(asked_of(1), cluster), UsageError);
 }
 
+TEST(SimulatedCluster, TracesHaveThePhasesOfEveryRank) {
+  Cluster cluster = nodes_of(1, 4);
+  cluster.stragglers.jitter = 0.1;
+  const experiment::ExperimentOptions options = resolve_for(asked_of(1, "bookkeeping"), cluster);
+  std::vector<TraceSpan> spans;
+  const Prediction prediction =
+      predict(PlannedModel(options, options.seq_length, true), options, cluster, &spans);
+  std::map<int, std::map<std::string, double>> phases;  // by rank
+  for (const TraceSpan& span : spans)
+    if (span.lane == std::string("phases"))
+      phases[span.rank][span.name] += span.end_ms - span.begin_ms;
+  ASSERT_EQ(phases.size(), 4U);
+  for (auto& [rank, own] : phases) {
+    double sum = 0;
+    for (const auto& [name, ms] : own) {
+      sum += ms;
+      EXPECT_TRUE(phases[0].contains(name)) << name << " of rank " << rank;
+    }
+    EXPECT_NEAR(sum, prediction.time.step_ms, 0.2 * prediction.time.step_ms) << "rank " << rank;
+    EXPECT_GT(own["backward"], own["forward"]) << "rank " << rank;
+  }
+  EXPECT_NE(phases[1]["backward"], phases[0]["backward"]);  // they differ, as the ranks do
+}
+
 TEST(SimulatedCluster, AThousandRanksAreSimulatedOneByOne) {
   Cluster cluster = nodes_of(128, 8);
   cluster.stragglers.jitter = 0.02;
@@ -248,6 +272,12 @@ TEST(ModelledRecord, IsARecordLikeAnyOther) {
        modelled_record(resolve_for(upper, cluster), cluster, 3).layers)
     blocks.insert(row.layer.substr(0, std::string("model.layers.14").size()));
   EXPECT_EQ(blocks, (std::set<std::string>{"model.layers.14", "model.layers.15"}));
+  Json without_first = options;
+  without_first["frozen"] = "*layers.0.mlp*";
+  std::set<std::string> names;
+  const records::Result most = modelled_record(resolve_for(without_first, cluster), cluster, 3);
+  for (const records::LayerTime& row : most.layers) names.insert(row.layer);
+  EXPECT_EQ(names.size(), most.layers.size());  // every block's by its own name
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "trace.rank7.json.gz") ||
               std::filesystem::exists(folder.path() / "trace.rank7.json"));
   const std::vector<std::string> defects = records::check_record(records::json_of(record));

@@ -292,6 +292,11 @@ TEST(MachineProfileFile, IsReadBackAndNamesWhatIsWrong) {
   }
   calibrated["checked"]["time"] = {{0.5, 1}};
   EXPECT_THROW(profile_from_json(calibrated, "file.json"), UsageError);
+  Json misspelt = json;
+  misspelt["link"] = "nvlnk";
+  EXPECT_THROW(profile_from_json(misspelt, "file.json"), UsageError);
+  misspelt["link"] = "nvlink3";
+  EXPECT_EQ(to_json(profile_from_json(misspelt, "again"))["link"], "nvlink3");
   Json broken = json;
   broken["element_gb_per_s"] = -1;
   try {

@@ -15,7 +15,8 @@ local function search(words, limit)
   place:script(([[
     local found = ms.find_max_batch { out = "OUT", %s, %s }
     print("answer", found.batch_size, found.failed_at, found.peak_memory_bytes)
-    for _, try in ipairs(found.tries) do print("try", try.batch_size, try.status) end]]):format(experiment:format(limit or 2), words))
+    for _, try in ipairs(found.tries) do print("try", try.batch_size, try.status) end
+    print(found)]]):format(experiment:format(limit or 2), words))
   return place:run("run sweep.lua", { seconds = 120 })
 end
 
@@ -33,6 +34,8 @@ describe("find_max_batch", function()
     local best, failed, peak = result.out:match("answer\t(%d+)\t(%d+)\t(%d+)")
     best, failed = tonumber(best), tonumber(failed)
     assert.are.equal(best + 1, failed, result.out)
+    local size = ("%.1f"):format(tonumber(peak) / 2 ^ 20)
+    assert.matches(("\nbatch_size %d fits, peak %s MiB; %d does not; "):format(best, size, failed), result.out, 1, true)
     assert.is_true(fits(best))
     assert.is_false(fits(failed))
     assert.is_true(tonumber(peak) > 0)
@@ -66,6 +69,7 @@ describe("find_max_batch", function()
     os.execute("rm -r " .. place.path .. "/results")
     result = search("low = 100000")
     assert.matches("answer\tnil\t100000\tnil", result.out)
+    assert.matches("\nno batch fits, not even 100000; 1 try in ", result.out, 1, true)
   end)
 
   it("mistakes are raised at the caller's line, before a folder is made", function()
