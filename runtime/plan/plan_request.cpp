@@ -7,6 +7,7 @@
 #include "runtime/experiment/experiment.h"
 #include "runtime/plan/modelled_record.h"
 #include "runtime/plan/search.h"
+#include "runtime/plan/search_axes.h"
 #include "runtime/plan/verified_savings.h"
 #include "runtime/records/schema_json.h"
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -48,6 +49,14 @@ class Grid {
       }
     }
   }
+  size_t changes(size_t index) const {
+    size_t count = 0;
+    for (const auto& [name, values] : space_.axes) {
+      count += index % values.size() != 0 ? 1 : 0;
+      index /= values.size();
+    }
+    return count;
+  }
 
  private:
   const SearchSpace& space_;
@@ -69,23 +78,6 @@ bool split_batch(const SearchSpace& space, int64_t ranks, ExperimentOptions& opt
   if (space.keeps_accum && options.grad_accum != count) return false;
   options.grad_accum = count;
   return true;
-}
-
-// Micro-batches that the samples of a rank allow: all divisors, or some from one to the other end.
-std::vector<Json> accumulations(int64_t samples) {
-  constexpr size_t kMost = 12;
-  std::vector<int64_t> counts;
-  for (int64_t i = 1; i * i <= samples; ++i) {
-    if (samples % i != 0) continue;
-    counts.push_back(i);
-    if (i * i != samples) counts.push_back(samples / i);
-  }
-  std::ranges::sort(counts);
-  std::vector<Json> some;
-  const size_t shown = std::min(kMost, counts.size());
-  for (size_t k = 0; k < shown; ++k)
-    some.emplace_back(counts[shown == 1 ? 0 : k * (counts.size() - 1) / (shown - 1)]);
-  return some;
 }
 
 bool is_possible(const ExperimentOptions& options, const Cluster& cluster) {
@@ -143,7 +135,7 @@ class Search {
     if (all.fits == 0)
       for (SearchPart& part : results) move_to(all.front, part.front_beyond);
     for (auto* list : {&all.fitting, &all.too_large}) {
-      sort_by_speed(*list);
+      keep_fastest(*list);
       leave_out_alike(*list);
       if (list->size() > keep_) list->resize(keep_);
     }
@@ -184,7 +176,7 @@ class Search {
   }
 
   void try_one(size_t index, SearchPart& result, SharedCosts& shared) {
-    Candidate candidate{space_.base, {}, {}};
+    Candidate candidate{space_.base, {}, {}, grid_.changes(index), index};
     if (!make(index, candidate.options)) {
       ++result.refused;
       return;
@@ -233,10 +225,12 @@ class Search {
     return known->second;
   }
 
+  // The same order whichever thread was first.
   static void sort_by_speed(std::vector<Candidate>& list) {
-    std::stable_sort(list.begin(), list.end(), [](const Candidate& x, const Candidate& y) {
-      return x.prediction.samples_per_s > y.prediction.samples_per_s;
-    });
+    const auto place = [](const Candidate& x) {
+      return std::tuple(-x.prediction.samples_per_s, x.changes, x.number);
+    };
+    std::ranges::sort(list, {}, place);
   }
 
   // Of those that are to be told apart later.
@@ -245,24 +239,34 @@ class Search {
     if (list.size() > kShown * keep_) list.resize(kShown * keep_);
   }
 
-  // Knobs without effect make no plans of their own.
+  // Knobs without effect make no plans of their own: of those within a half percent of the fastest
+  // the simplest is shown, and the others are named beside it.
   static void leave_out_alike(std::vector<Candidate>& list) {
     constexpr double kAlike = 0.005;
     constexpr size_t kMostNamed = 6;
     const auto near = [](double x, double y) { return std::abs(x - y) <= kAlike * y; };
-    std::vector<Candidate> distinct;
+    std::vector<std::vector<Candidate>> groups;  // the fastest first
     for (Candidate& candidate : list) {
-      const auto same = std::find_if(distinct.begin(), distinct.end(), [&](const Candidate& other) {
-        return near(candidate.prediction.samples_per_s, other.prediction.samples_per_s) &&
-               near(candidate.prediction.memory.peak, other.prediction.memory.peak);
+      const auto same = std::ranges::find_if(groups, [&](const std::vector<Candidate>& group) {
+        return near(candidate.prediction.samples_per_s, group[0].prediction.samples_per_s) &&
+               near(candidate.prediction.memory.peak, group[0].prediction.memory.peak);
       });
-      if (same == distinct.end()) {
-        distinct.push_back(std::move(candidate));
-      } else if (same->alike.size() < kMostNamed) {
-        same->alike.push_back(candidate.options);
+      if (same == groups.end()) {
+        groups.emplace_back();
+        groups.back().push_back(std::move(candidate));
+      } else {
+        same->push_back(std::move(candidate));
       }
     }
-    list = std::move(distinct);
+    list.clear();
+    for (std::vector<Candidate>& group : groups) {
+      const auto simplest = std::ranges::min_element(group, {}, &Candidate::changes);
+      std::rotate(group.begin(), simplest, simplest + 1);
+      for (size_t i = 1; i < std::min(group.size(), kMostNamed + 1); ++i)
+        group[0].alike.push_back(group[i].options);
+      list.push_back(std::move(group[0]));
+    }
+    sort_by_speed(list);
   }
 
   // Fastest first; each that follows needs less memory than all before it.
@@ -290,36 +294,6 @@ class Search {
   std::string refusal_;  ///< of options that exclude each other, the first
 };
 
-std::vector<Json> texts(const std::vector<std::string>& names) {
-  return {names.begin(), names.end()};
-}
-
-// The wrappers of so many ranks that what was asked leaves open; HSDP with a copy per node.
-std::vector<Json> wrappers_of(const Cluster& cluster, const Json& asked) {
-  const auto allows = [&](const char* name, const Json& value) {
-    const auto found = asked.find(name);
-    return found == asked.end() || *found == value;
-  };
-  std::vector<Json> wrappers;
-  for (const char* name : {"parallel", "sharding", "replicate"})
-    if (const auto found = asked.find(name); found != asked.end() && found->is_boolean())
-      return wrappers;  // its values are an axis of their own
-  if (!asked.contains("sharding") && !asked.contains("replicate")) {
-    const char* plain = cluster.ranks() == 1 ? "none" : "ddp";
-    if (allows("parallel", plain)) wrappers.push_back({{"parallel", plain}});
-  }
-  if (!allows("parallel", "fsdp")) return wrappers;
-  std::vector<Json> groups{1};
-  if (cluster.nodes > 1 && cluster.gpus > 1) groups.emplace_back(cluster.nodes);
-  if (asked.contains("replicate")) groups = {asked["replicate"]};
-  std::vector<Json> shardings{"zero2", "zero3"};
-  if (asked.contains("sharding")) shardings = {asked["sharding"]};
-  for (const Json& replicate : groups)
-    for (const Json& sharding : shardings)
-      wrappers.push_back({{"parallel", "fsdp"}, {"sharding", sharding}, {"replicate", replicate}});
-  return wrappers;
-}
-
 }  // namespace
 
 SearchResult search(const SearchSpace& space, const Cluster& cluster, size_t keep) {
@@ -327,38 +301,6 @@ SearchResult search(const SearchSpace& space, const Cluster& cluster, size_t kee
   SearchResult result = whole.run();
   MS_CHECK(result.tried > 0, "plan: expected {}", whole.refusal());
   return result;
-}
-
-std::vector<std::pair<std::string, std::vector<Json>>> default_axes(const ExperimentOptions& base,
-                                                                    const Cluster& cluster,
-                                                                    const Json& asked,
-                                                                    int64_t global_batch) {
-  std::vector<std::pair<std::string, std::vector<Json>>> axes;
-  const auto open = [&](const char* name) { return !asked.contains(name); };
-  const int64_t ranks = cluster.ranks();
-  if (open("mode") && base.mode != "none")
-    axes.emplace_back("mode", texts({"bookkeeping", "flash_bookkeeping", "auto", "flash"}));
-  if (std::vector<Json> wrappers = wrappers_of(cluster, asked); !wrappers.empty())
-    axes.emplace_back("wrapper", std::move(wrappers));
-  const bool may_shard = open("parallel") || asked["parallel"] == "fsdp";
-  if (may_shard && ranks > 1 && open("wrap") && open("backward_prefetch")) {
-    std::vector<Json> ways;
-    ways.push_back(Json::object());
-    ways.push_back({{"wrap", "size"}});
-    ways.push_back({{"limit_all_gathers", false}});
-    ways.push_back({{"backward_prefetch", "none"}, {"forward_prefetch", false}});
-    axes.emplace_back("units", std::move(ways));
-  }
-  if (may_shard && open("cpu_offload") && cluster.machine.is_gpu)
-    axes.emplace_back("cpu_offload", std::vector<Json>{false, true});
-  if (open("checkpointing") && base.num_layers > 1 && base.num_heads > 0)
-    axes.emplace_back("checkpointing", texts({"none", "block", "keep_attention"}));
-  if (open("grad_accum") && open("batch_size") && global_batch % ranks == 0 && global_batch > 0)
-    axes.emplace_back("grad_accum", accumulations(global_batch / ranks));
-  if (open("dtype") && open("param_dtype") && cluster.machine.is_gpu)
-    axes.emplace_back("precision",
-                      std::vector<Json>{{{"dtype", "float32"}, {"param_dtype", "bfloat16"}}});
-  return axes;
 }
 
 std::string why_not(const ExperimentOptions& options, const Prediction& prediction,

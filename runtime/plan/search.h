@@ -10,7 +10,8 @@
 
 namespace moonshard::plan {
 
-/// Values that are tried, by option; options without values stay as they are. `global_batch` is
+/// Values that are tried, by option, the usual one first: of configurations that are alike, the one
+/// with most of these is shown. Options without values stay as they are. `global_batch` is
 /// split into ranks, micro-batches and accumulation; 0 leaves batch_size and grad_accum as given.
 /// Where batch_size was given it stays, and the accumulation follows from it, or must be as given.
 struct SearchSpace {
@@ -29,6 +30,8 @@ struct Candidate {
   experiment::ExperimentOptions options;
   Prediction prediction;
   std::vector<experiment::ExperimentOptions> alike;  ///< as fast and as large; a few of them
+  size_t changes = 0;  ///< choices that are not the first of their axis
+  size_t number = 0;   ///< among all configurations
 };
 
 struct SearchResult {
@@ -41,13 +44,6 @@ struct SearchResult {
 
 /// Samples per second decide. Throws UsageError when nothing can be tried.
 SearchResult search(const SearchSpace& space, const Cluster& cluster, size_t keep);
-
-/// What is tried when nobody says: wrappers and HSDP groups that the ranks and what was `asked`
-/// allow, prefetching, offload, checkpointing, micro-batches of the batch; engines, unless `mode`
-/// was given; two dtypes, unless one was.
-std::vector<std::pair<std::string, std::vector<Json>>> default_axes(
-    const experiment::ExperimentOptions& base, const Cluster& cluster, const Json& asked,
-    int64_t global_batch);
 
 /// "96.2 of 80.0 GiB, activations 61.0; checkpointing = block saves 48.0".
 std::string why_not(const experiment::ExperimentOptions& options, const Prediction& prediction,

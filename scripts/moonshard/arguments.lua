@@ -74,6 +74,10 @@ local function typed(where, flag, text)
   refuse(where, flag, table.concat(flag.choices, " | "), text)
 end
 
+local function fail_several(where, flag, one, two)
+  usage.fail("%s: option '%s': expected one value, got %s and %s", where, spelled(flag.name), tostring(one), tostring(two))
+end
+
 --- Puts the text of one value where it belongs.
 local function store(where, values, flag, text)
   if flag.kind == "pair" then
@@ -86,9 +90,7 @@ local function store(where, values, flag, text)
     table.insert(values[flag.name], typed(where, flag, text))
   else
     local value, before = typed(where, flag, text), values[flag.name]
-    if before ~= nil and before ~= value then
-      usage.fail("%s: option '%s': expected one value, got %s and %s", where, spelled(flag.name), tostring(before), tostring(value))
-    end
+    if before ~= nil and before ~= value then fail_several(where, flag, before, value) end
     values[flag.name] = value
   end
 end
@@ -113,8 +115,10 @@ local function words_of(where, flag, words, i)
   return taken, i
 end
 
+--- Those of help and hints: of two with one name the first, which keeps it.
 local function shown_flags(flags)
-  return lists.select(flags, function(flag) return not flag.hidden end)
+  local by_name = index_of(flags)
+  return lists.select(flags, function(flag) return not flag.hidden and by_name[flag.name] == flag end)
 end
 
 --- Raises that there is no such flag.
@@ -160,6 +164,8 @@ function M.parse(where, words, flags, positional, rest)
       flag = free
       store(where, values, free, words[i])
     else
+      local before = owners[#owners] and owners[#owners].flag
+      if before and before ~= free and before.kind ~= "boolean" then fail_several(where, before, words[i - 1], words[i]) end
       usage.fail("%s: expected %s, got '%s'", where,
         by_name.batch_size and "an option like --batch-size 4" or "no more words", words[i])
     end

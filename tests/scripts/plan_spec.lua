@@ -440,6 +440,18 @@ describe("moonshard plan", function()
     end
   end)
 
+  it("names every flag once, and refuses a second value of one", function()
+    local seen = {}
+    for name in support.run_program("plan --help").out:gmatch "\n  (%-%-[%w-]+)" do
+      assert.is_nil(seen[name], name)
+      seen[name] = true
+    end
+    assert.is_true(seen["--device"] and seen["--gpus"])
+    local said = support.run_program "plan --model llama3-tiny --gpus 4 8"
+    assert.are.equal(2, said.code)
+    assert.matches("option '--gpus': expected one value, got 4 and 8", said.err, 1, true)
+  end)
+
   it("keeps JSON alone on standard output, and ends with 3 where nothing fits or is in time", function()
     local file = os.tmpname()
     local said = support.run_program("plan --model llama3-tiny --gpu cpu --no-search --json --script " .. file)

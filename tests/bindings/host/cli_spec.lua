@@ -89,6 +89,7 @@ describe("profile", function()
       ["--batch-size"] = "option '--batch-size': expected a value (int), got the end of the line",
       ["--seed 99999999999999999999"] = "option 'seed': expected an integer",
       ["--iters 1 --iters 2"] = "option '--iters': expected one value, got 1 and 2",
+      ["--iters 1 2"] = "option '--iters': expected one value, got 1 and 2",
       ["word"] = "expected an option like --batch-size 4 or batch_size=4, got 'word'",
       ["--output"] = "--output",
     } do

@@ -1,5 +1,5 @@
-// Predictions: memory against what a step really holds, the order of a simulated step, searches
-// and profiles.
+// Predictions: memory against what a step really holds, the order of a simulated step, and
+// profiles.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -7,7 +7,6 @@
 #include "runtime/base/check.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/plan/plan_request.h"
-#include "runtime/plan/search.h"
 #include "tests/runtime/plan/test_machine.h"
 
 namespace moonshard::plan {
@@ -242,30 +241,6 @@ TEST(Prediction, ManyMicroBatchesTakeAsLongAsIfEachWasSimulated) {
     for (const auto& [name, ms] : some.phases_ms) phases += ms;
     EXPECT_NEAR(phases, some.step_ms, 1e-3 * some.step_ms);
   }
-}
-
-TEST(PlanSearch, TheFrontHasNoPointThatAnotherBeats) {
-  SearchSpace space;
-  Cluster cluster = cluster_of(8);
-  cluster.memory_bytes = 12e9;
-  const Json asked{{"model", "llama3.2-1b"}, {"seq_length", 1024}, {"mode", "bookkeeping"}};
-  space.base = resolve_for(asked, cluster);
-  space.global_batch = 64;
-  space.axes = default_axes(space.base, cluster, asked, space.global_batch);
-  const SearchResult found = search(space, cluster, 5);
-  ASSERT_GT(found.fits, 0);
-  ASSERT_LT(found.fits, found.tried);
-  ASSERT_FALSE(found.too_large.empty());
-  for (const Candidate& candidate : found.fitting) {
-    EXPECT_LE(candidate.prediction.memory.peak, cluster.memory_bytes);
-    EXPECT_EQ(candidate.options.batch_size * candidate.options.grad_accum * 8, 64);
-  }
-  for (size_t i = 1; i < found.front.size(); ++i) {
-    EXPECT_LT(found.front[i].prediction.memory.peak, found.front[i - 1].prediction.memory.peak);
-    EXPECT_LE(found.front[i].prediction.samples_per_s, found.front[i - 1].prediction.samples_per_s);
-  }
-  const Candidate& largest = found.too_large[0];
-  EXPECT_NE(why_not(largest.options, largest.prediction, cluster).find("saves"), std::string::npos);
 }
 
 TEST(MachineProfileFile, IsReadBackAndNamesWhatIsWrong) {
