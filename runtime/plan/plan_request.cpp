@@ -14,9 +14,9 @@
 namespace moonshard::plan {
 namespace {
 
-// Options that make a plan what it is, those that were tried among them.
+// Options that make a plan what it is, with `more`: those that were given or tried.
 Json chosen_options(const experiment::ExperimentOptions& options,
-                    const std::vector<std::string>& tried) {
+                    const std::vector<std::string>& more) {
   const Json all = experiment::experiment_schema().to_json(&options);
   Json chosen = Json::object();
   for (const char* name : {"model",
@@ -45,7 +45,7 @@ Json chosen_options(const experiment::ExperimentOptions& options,
                            "checkpoint_every",
                            "lora_rank"})
     chosen[name] = all.at(name);
-  for (const std::string& name : tried) chosen[name] = all.at(name);
+  for (const std::string& name : more) chosen[name] = all.at(name);
   return chosen;
 }
 
@@ -161,7 +161,10 @@ Json predict_table(const Json& options, const Json& cluster_table) {
     table["savings"].push_back(
         {{"change", saving.change}, {"bytes", saving.bytes}, {"reason", saving.reason}});
   if (!prediction.fits) table["why"] = why_not(resolved, prediction, cluster);
-  table["options"] = experiment::experiment_schema().to_json(&resolved);
+  const OptionSchema& schema = experiment::experiment_schema();
+  std::vector<std::string> given;  // all known, as they were resolved
+  for (const auto& [name, value] : options.items()) given.push_back(schema.find(name)->name);
+  table["options"] = chosen_options(resolved, given);
   table["num_parameters"] = model.num_parameters;
   table["num_trained"] = model.num_trained;
   table["tokens_per_sample"] = model.tokens;

@@ -235,10 +235,10 @@ function M.plan(options)
   return plan
 end
 
---- Every term of a plan: memory by owner, time by phase.
+--- Every term of a plan: memory by owner, time by phase, and what it assumes.
 function Plan:explain(place)
   local row = self.plans[place or 1] or (place == nil and self.too_large[1])
-  return report.explanation(self, row or self:row(place))
+  return table.concat(lists.extend({ report.explanation(self, row or self:row(place)) }, self.assumptions), "\n")
 end
 
 --- The Lua script that runs a plan.

@@ -112,7 +112,7 @@ local function range_text(row, key, format, unit)
   return text:format(range.low / unit.size, range.high / unit.size, unit.name, range.points)
 end
 
---- Every term of one plan.
+--- Every term of one plan; what all of them assume stands with the list.
 function M.explanation(plan, row)
   local lines = { ("memory of a rank, modelled, at its peak in %s: %.2f of %.1f GiB%s"):format(row.peak_phase, row.peak_memory_bytes / GiB,
     plan.memory_bytes / GiB, range_text(row, "peak_memory_bytes", "%.2f", { size = GiB, name = "GiB" })) }
@@ -157,7 +157,6 @@ function M.explanation(plan, row)
       run.delta, run.noise_multiplier, run.q)
   end
   if run and run.no_epsilon then lines[#lines + 1] = "privacy: no epsilon: " .. run.no_epsilon end
-  for _, text in ipairs(plan.assumptions) do lines[#lines + 1] = text end
   return table.concat(lines, "\n")
 end
 
@@ -246,8 +245,7 @@ function M.sweep_script(plan, row)
       list_with(o.mode, engines)),
     ("  zip = { batch_size = { %s }, grad_accum = { %s } },"):format(table.concat(sizes, ", "), table.concat(counts, ", ")) })
   if plan.ranks > 1 then lines[#lines + 1] = ("  nproc = %d,"):format(plan.request.gpus or 1) end
-  lists.extend(lines, option_lines(plan, row, { batch_size = true, grad_accum = true, checkpointing = true, mode = true,
-    checkpoint_every = true }))
+  lists.extend(lines, option_lines(plan, row, { batch_size = true, grad_accum = true, checkpointing = true, mode = true }))
   lists.extend(lines, { "}:run()", "" })
   return table.concat(lines, "\n")
 end

@@ -143,6 +143,17 @@ describe("ms.plan", function()
     assert.are.equal(8, ms.plan(with { search = false }).best.options.batch_size)
   end)
 
+  it("writes scripts without what nobody chose", function()
+    local script = ms.plan(with { mode = "none", search = false, lr = 0.5, batch_size = 8 }):script()
+    assert.matches("  lr = 0.5,", script, 1, true)
+    assert.is_nil(script:find "num_layers", script)
+    assert.is_nil(script:find "accountant", script)
+    local half = ms.plan(with { mode = "none", checkpointing = "block", checkpoint_every = 2, keep = 1 })
+    assert.matches("  checkpoint_every = 2,", half:script(), 1, true)
+    assert.matches("  checkpoint_every = 2,", half:sweep_script(), 1, true)  -- the plan is one of the sweep's points
+    assert.is_nil(ms.plan(with { mode = "none", checkpointing = "none", keep = 1 }):script():find "checkpoint_every")
+  end)
+
   it("takes its own rows again, whose options are all defaults or count", function()
     local row = ms.plan(with { mode = "none", keep = 1 }).best
     local again = ms.plan(lists.merged(row.options, { gpu = "h200", gpus = 8, search = false }))

@@ -4,6 +4,7 @@ local lists = require "moonshard.lists"
 local machines = require "moonshard.plan_machines"
 local native = require "moonshard.native"
 local plan_options = require "moonshard.plan_options"
+local report = require "moonshard.plan_report"
 local usage = require "moonshard.usage"
 
 --- The plan's own options as flags: their help names what counts where none is given.
@@ -93,7 +94,8 @@ local function run(given)
     io.write(json_of(plan))
   else
     print(tostring(plan))
-    if given.explain and (plan.plans[1] or plan.too_large[1]) then print("\n" .. plan:explain()) end
+    local row = given.explain and (plan.plans[1] or plan.too_large[1])
+    if row then print("\n" .. report.explanation(plan, row)) end
   end
   if #plan.plans == 0 then
     local asked = lists.select({ "script", "sweep", "trace", "simulate" }, function(name) return given[name] ~= nil end)
