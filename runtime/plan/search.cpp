@@ -137,9 +137,11 @@ class Search {
     for (auto* list : {&all.fitting, &all.too_large}) {
       keep_fastest(*list);
       leave_out_alike(*list);
-      if (list->size() > keep_) list->resize(keep_);
     }
     keep_front(all.front);
+    show_simplest(all.front, all.fits > 0 ? all.fitting : all.too_large);
+    for (auto* list : {&all.fitting, &all.too_large})
+      if (list->size() > keep_) list->resize(keep_);
     return all;
   }
 
@@ -239,17 +241,21 @@ class Search {
     if (list.size() > kShown * keep_) list.resize(kShown * keep_);
   }
 
+  static bool are_alike(const Candidate& one, const Candidate& two) {
+    constexpr double kAlike = 0.005;
+    const auto near = [](double x, double y) { return std::abs(x - y) <= kAlike * y; };
+    return near(one.prediction.samples_per_s, two.prediction.samples_per_s) &&
+           near(one.prediction.memory.peak, two.prediction.memory.peak);
+  }
+
   // Knobs without effect make no plans of their own: of those within a half percent of the fastest
   // the simplest is shown, and the others are named beside it.
   static void leave_out_alike(std::vector<Candidate>& list) {
-    constexpr double kAlike = 0.005;
     constexpr size_t kMostNamed = 6;
-    const auto near = [](double x, double y) { return std::abs(x - y) <= kAlike * y; };
     std::vector<std::vector<Candidate>> groups;  // the fastest first
     for (Candidate& candidate : list) {
       const auto same = std::ranges::find_if(groups, [&](const std::vector<Candidate>& group) {
-        return near(candidate.prediction.samples_per_s, group[0].prediction.samples_per_s) &&
-               near(candidate.prediction.memory.peak, group[0].prediction.memory.peak);
+        return are_alike(candidate, group[0]);
       });
       if (same == groups.end()) {
         groups.emplace_back();
@@ -280,6 +286,19 @@ class Search {
       front.push_back(std::move(candidate));
     }
     list = std::move(front);
+  }
+
+  // The front's points as the list of plans has them.
+  void show_simplest(std::vector<Candidate>& front, const std::vector<Candidate>& plans) const {
+    for (Candidate& candidate : front) {
+      const auto plan = std::ranges::find_if(plans, [&](const Candidate& other) {
+        return other.changes < candidate.changes && are_alike(candidate, other);
+      });
+      if (plan == plans.end()) continue;
+      candidate = *plan;
+      candidate.alike.clear();
+    }
+    keep_front(front);
   }
 
   const SearchSpace& space_;

@@ -38,6 +38,7 @@ struct SearchResult {
   std::vector<Candidate> fitting;    ///< fastest first, at most `keep`, none alike
   std::vector<Candidate> too_large;  ///< the fastest that do not fit, at most `keep`
   /// Time against memory, no other is faster and smaller: of those that fit, or of all if none do.
+  /// Of those that are alike the one that the plans have.
   std::vector<Candidate> front;
   int64_t tried = 0, fits = 0, refused = 0;  ///< refused: options that exclude each other
 };

@@ -92,6 +92,7 @@ TEST(PlanSearch, ShowsTheSimplestOfThoseThatAreAlike) {
     }
   }
   EXPECT_GT(with_alike, 0U);
+  EXPECT_EQ(found.front[0].number, found.fitting[0].number);
   for (size_t i = 1; i < found.fitting.size(); ++i)
     EXPECT_LE(found.fitting[i].prediction.samples_per_s,
               found.fitting[i - 1].prediction.samples_per_s);
