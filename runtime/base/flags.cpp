@@ -67,6 +67,7 @@ size_t read_value(const FlagTarget& target, const Option& option, const Flag& fl
   while (option.type == OptionType::TextList && i + 1 < words.size() &&
          !flag_of(words[i + 1], false))
     assign(words[++i]);
+  // A second value, which assign refuses.
   if (!has_free_words && i + 1 < words.size() && !flag_of(words[i + 1], true)) assign(words[i + 1]);
   return i;
 }

@@ -26,12 +26,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-const Link& link_of(const std::string& name) {
-  for (const Link& link : kLinks)
-    if (name == link.name) return link;
-  fail_unknown_name("option 'link'", name, link_names());
-}
-
 }  // namespace
 
 class FakePort {
@@ -202,7 +196,7 @@ std::shared_ptr<FakePort> make_fake_port() {
 
 std::shared_ptr<Communicator> make_fake(int rank, int size, const std::string& link,
                                         c10::Device device, std::shared_ptr<FakePort> port) {
-  return std::make_shared<FakeCommunicator>(rank, size, link_of(link), device, std::move(port));
+  return std::make_shared<FakeCommunicator>(rank, size, link_named(link), device, std::move(port));
 }
 
 }  // namespace moonshard::comm

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/options.h"
+
 namespace moonshard::comm {
 
 /// Bytes per second and direction that one GPU achieves in a ring, and the minimum time of a
@@ -27,6 +29,13 @@ inline std::vector<std::string> link_names() {
   std::vector<std::string> names;
   for (const Link& link : kLinks) names.emplace_back(link.name);
   return names;
+}
+
+/// Throws UsageError "WHERE: expected one of …" for a name that none has.
+inline const Link& link_named(const std::string& name, const std::string& where = "option 'link'") {
+  for (const Link& link : kLinks)
+    if (name == link.name) return link;
+  fail_unknown_name(where, name, link_names());
 }
 
 }  // namespace moonshard::comm

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "runtime/base/check.h"
 #include "runtime/comm/links.h"
@@ -195,9 +195,7 @@ MachineProfile profile_from_json(const Json& object, const std::string& where) {
   profile.is_measured = object.value("measured", false);
   profile.is_gpu = string_or(object, "kind", "cpu") == "cuda";
   profile.link = string_or(object, "link", profile.link);
-  const std::vector<std::string> links = comm::link_names();
-  MS_CHECK(std::ranges::find(links, profile.link) != links.end(),
-           "{}: 'link': expected one of {}, got '{}'", where, fmt::join(links, ", "), profile.link);
+  comm::link_named(profile.link, where + ": 'link'");
   profile.fixed_segments = object.value("fixed_segments", false);
   for (const NamedNumber& number : kNumbers)
     profile.*number.field = positive(object, number.name, where) * number.unit;

@@ -165,16 +165,6 @@ bool is_like_checked(const Cluster& cluster) {
          !cluster.stragglers.any();
 }
 
-}  // namespace
-
-LinkRate link_rate(const std::string& name) {
-  for (const comm::Link& link : comm::kLinks)
-    if (name == link.name) return {link.bytes_per_s, link.latency_us * 1e-6};
-  fail_unknown_name("option 'link'", name, comm::link_names());
-}
-
-namespace {
-
 // One configuration, predicted in the order in which the training decides: eagerly, then whether
 // its steps become a graph.
 class Predictor {
@@ -285,6 +275,11 @@ class Predictor {
 };
 
 }  // namespace
+
+LinkRate link_rate(const std::string& name) {
+  const comm::Link& link = comm::link_named(name);
+  return {link.bytes_per_s, link.latency_us * 1e-6};
+}
 
 Prediction predict(const PlannedModel& model, const experiment::ExperimentOptions& options,
                    const Cluster& cluster, std::vector<TraceSpan>* trace, SharedCosts* shared) {

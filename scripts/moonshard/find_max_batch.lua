@@ -7,6 +7,7 @@ local lists = require "moonshard.lists"
 local native = require "moonshard.native"
 local outcome = require "moonshard.sweep.outcome"
 local points_of = require "moonshard.sweep.points"
+local pretty = require "moonshard.pretty"
 local progress = require "moonshard.progress"
 local runner = require "moonshard.sweep.runner"
 
@@ -150,7 +151,7 @@ Found.__index = Found
 function Found:__tostring()
   local tries = ("%d %s in %s"):format(#self.tries, #self.tries == 1 and "try" or "tries", self.path)
   if not self.batch_size then return ("no batch fits, not even %d; %s"):format(self.failed_at, tries) end
-  local peak = self.peak_memory_bytes and ", peak " .. outcome.size_text(self.peak_memory_bytes) or ""
+  local peak = self.peak_memory_bytes and ", peak " .. pretty.size(self.peak_memory_bytes) or ""
   local border = self.failed_at and ("; %d does not"):format(self.failed_at) or ""
   return ("batch_size %d fits%s%s; %s"):format(self.batch_size, peak, border, tries)
 end

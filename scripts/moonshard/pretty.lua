@@ -36,6 +36,12 @@ function M.quote(text, limit)
   return '"' .. kept:gsub('[%c\\"\127]', escape) .. '"' .. (#kept < #text and ("... (%d bytes)"):format(#text) or "")
 end
 
+--- "1.50 GiB", "12.1 MiB"; differences have a sign.
+function M.size(bytes)
+  if math.abs(bytes) >= 2 ^ 30 then return ("%.2f GiB"):format(bytes / 2 ^ 30) end
+  return ("%.1f MiB"):format(bytes / 2 ^ 20)
+end
+
 local names_of_functions
 
 -- Functions of loaded modules by name; built once, because the walk is long and only a hint.

@@ -2,18 +2,13 @@
 -- step, collectives. Every function returns a text, or nil where the records do not say.
 local lists = require "moonshard.lists"
 local plot_points = require "moonshard.plot_points"
+local pretty = require "moonshard.pretty"
 
 local M = {}
 
 --- Owners that grow with the tokens of a micro-batch; all others depend on the model alone.
 local per_token = lists.set { "activations", "output_gradients", "engine_kept", "norm_samples", "temporaries_ggt", "temporaries_aat",
   "engine_temporaries", "data" }
-
-local function size_text(bytes)
-  local size = math.abs(bytes)
-  if size >= 2 ^ 30 then return ("%.2f GiB"):format(bytes / 2 ^ 30) end
-  return ("%.1f MiB"):format(bytes / 2 ^ 20)
-end
 
 local function signed(text, value) return (value > 0 and "+" or "") .. text end
 
@@ -76,7 +71,7 @@ function M.memory(of, to, wants_more, bound)
   local large = differences(first, second, 0.05)
   if #large == 0 then return "why: at the peak every owner holds the same; it would hold where the engines differ in what they keep" end
   local phases = { plot_points.part(of, "memory").peak_phase, plot_points.part(to, "memory").peak_phase }
-  local text = ("why: at the peak %s%s"):format(described(large, size_text, 4),
+  local text = ("why: at the peak %s%s"):format(described(large, pretty.size, 4),
     phases[1] and phases[2] and phases[1] ~= phases[2] and (" (peak in %s against %s)"):format(phases[1], phases[2]) or "")
   local factor, direction = token_factor(first, second, wants_more, bound or 1)
   if factor and direction == "more" then
@@ -138,7 +133,7 @@ function M.communication(of, to, metric)
   local key = ({ comm_bytes = "bytes", comm_work_ms = "work_ms", comm_exposed_ms = "exposed_ms" })[metric]
   local first, second = key and collectives_of(of, key), key and collectives_of(to, key)
   if not first or not second then return nil end
-  local shown = key == "bytes" and size_text or ms_text
+  local shown = key == "bytes" and pretty.size or ms_text
   local parts = lists.map(lists.keys(lists.set(lists.extend(lists.keys(first), lists.keys(second)))), function(name)
     return ("%s %s against %s"):format(name:gsub("_", " "), shown(first[name] or 0), shown(second[name] or 0))
   end)

@@ -2,6 +2,7 @@
 local folders = require "moonshard.sweep.folder"
 local lists = require "moonshard.lists"
 local native = require "moonshard.native"
+local pretty = require "moonshard.pretty"
 local shell = require "moonshard.shell"
 
 local M = {}
@@ -104,12 +105,6 @@ function M.finish(job, point, record)
   job.folder.known[point.id] = folders.state(record.status, record.has_record)
 end
 
---- "1.50 GiB", "12.1 MiB".
-function M.size_text(bytes)
-  if bytes >= 2 ^ 30 then return ("%.2f GiB"):format(bytes / 2 ^ 30) end
-  return ("%.1f MiB"):format(bytes / 2 ^ 20)
-end
-
 --- What would have saved memory, from the breakdown of a record that ran out of it: lines, the most first; none where it is not known.
 -- @tparam table result a record
 -- @tparam[opt=3] number most
@@ -119,7 +114,7 @@ function M.savings(result, most)
   for _, row in ipairs(type(result.savings) == "table" and result.savings or {}) do
     if #lines == (most or 3) then break end
     if type(row) == "table" and type(row.bytes) == "number" then
-      lines[#lines + 1] = ("%s saves %s: %s"):format(tostring(row.change), M.size_text(row.bytes), tostring(row.reason))
+      lines[#lines + 1] = ("%s saves %s: %s"):format(tostring(row.change), pretty.size(row.bytes), tostring(row.reason))
     end
   end
   return lines
@@ -153,10 +148,10 @@ function M.describe(record)
   local details = {}
   if type(result.phase) == "string" then details[#details + 1] = "in " .. result.phase end
   if type(result.bytes_asked) == "number" and result.bytes_asked > 0 then
-    details[#details + 1] = "asked for " .. M.size_text(result.bytes_asked)
+    details[#details + 1] = "asked for " .. pretty.size(result.bytes_asked)
   end
   if type(result.bytes_free) == "number" and result.bytes_free >= 0 then
-    details[#details + 1] = M.size_text(result.bytes_free) .. " free"
+    details[#details + 1] = pretty.size(result.bytes_free) .. " free"
   end
   if #details > 0 then text = text .. " (" .. table.concat(details, ", ") .. ")" end
   for _, line in ipairs(M.savings(result)) do text = text .. "\n    -> " .. line end

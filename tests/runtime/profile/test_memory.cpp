@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <new>
+
 #include "runtime/base/check.h"
+#include "runtime/core/device.h"
 #include "runtime/profile/memory.h"
 
 namespace moonshard::profile {
@@ -64,9 +67,27 @@ TEST_F(Memory, ALimitMakesAllocationFailWithTheFigures) {
     ADD_FAILURE();
   } catch (const OutOfMemoryError& error) {
     EXPECT_EQ(error.bytes_asked, 4'000'000);
+    EXPECT_TRUE(says_out_of_memory(error.what())) << error.what();
   }
   set_cpu_memory_limit(0);
   EXPECT_NO_THROW(at::empty({1'000'000}));
+}
+
+// By their words an error of another rank, or of a record, is told to be one of memory.
+TEST_F(Memory, WhateverRanOutIsToldByItsWords) {
+  const std::bad_alloc none;
+  const c10::OutOfMemoryError gpu(
+      {"", "", 0}, "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has none");
+  const c10::Error host({"", "", 0},
+                        "DefaultCPUAllocator: can't allocate memory: you tried to "
+                        "allocate 4096 bytes. Error code 12");
+  for (const std::exception* error :
+       {static_cast<const std::exception*>(&none), static_cast<const std::exception*>(&gpu),
+        static_cast<const std::exception*>(&host)}) {
+    const std::string text = out_of_memory_message(*error);
+    EXPECT_TRUE(says_out_of_memory("rank 3: " + text)) << text;
+  }
+  EXPECT_FALSE(says_out_of_memory("of shared memory: too little"));
 }
 
 TEST_F(Memory, ResidentSetIsKnown) {
