@@ -108,9 +108,13 @@ Sighting Watch::see(const Text& text, const Text& end, const Text& gone) const {
   return seen;
 }
 
+bool Watch::has_ended_running(const Sighting& seen) {
+  const bool says_it_runs = !seen.pulse || seen.pulse->state == RankState::Running;
+  return says_it_runs && (!seen.end.empty() || seen.life == Life::Gone);
+}
+
 bool Watch::must_tell(const Sighting& seen) {
-  return seen.pulse && seen.pulse->state == RankState::Running && seen.end.empty() &&
-         seen.life == Life::Gone;
+  return seen.pulse && seen.end.empty() && seen.life == Life::Gone && has_ended_running(seen);
 }
 
 void Watch::keep(int rank, Sighting seen) {

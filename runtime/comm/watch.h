@@ -68,6 +68,8 @@ class Watch {
   /// What the board's texts under pulse_key, end_key and gone_key say of a rank, and what can be
   /// seen of its process. Changes nothing: needs no lock.
   Sighting see(const Text& text, const Text& end, const Text& gone) const;
+  /// Its process is known to have ended, though the text read before says that it runs.
+  static bool has_ended_running(const Sighting& seen);
   /// The process was seen to be gone from here: ranks elsewhere must be told (gone_key).
   static bool must_tell(const Sighting& seen);
   void keep(int rank, Sighting seen);

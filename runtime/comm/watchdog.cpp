@@ -110,26 +110,45 @@ struct Watchdog::State {
 
   // --- the messenger ---
 
+  using Sightings = std::vector<std::pair<int, Sighting>>;
+
   // Many ranks by one message: one each would take longer than a heartbeat where the way is long.
   void look_at_all() {
     for (int first = 0; first < options.world; first += kRanksPerMessage) {
-      const int last = std::min(options.world, first + kRanksPerMessage);
-      std::vector<std::string> keys;
-      for (int rank = first; rank < last; ++rank)
-        keys.insert(keys.end(), {pulse_key(rank), end_key(rank), gone_key(rank)});
-      keep_sightings(first, board->read_all(keys));
+      std::vector<int> ranks, ended;
+      for (int rank = first; rank < std::min(options.world, first + kRanksPerMessage); ++rank)
+        if (rank != options.rank) ranks.push_back(rank);
+      for (auto& [rank, seen] : look_at_ranks(ranks)) {
+        if (Watch::has_ended_running(seen)) {
+          ended.push_back(rank);
+        } else {
+          keep_sighting(rank, std::move(seen));
+        }
+      }
+      if (ended.empty()) continue;
+      // Last words may have been posted after the texts were read, before the process was looked
+      // at: who gave up must not pass for one that died without a word.
+      for (auto& [rank, seen] : look_at_ranks(ended)) {
+        if (Watch::must_tell(seen)) board->post(gone_key(rank), "its process is gone");
+        keep_sighting(rank, std::move(seen));
+      }
     }
   }
 
-  void keep_sightings(int first, const std::vector<Watch::Text>& texts) {
-    for (size_t i = 0; i + 2 < texts.size(); i += 3) {
-      const int rank = first + static_cast<int>(i / 3);
-      if (rank == options.rank) continue;
-      Sighting seen = watch.see(texts[i], texts[i + 1], texts[i + 2]);
-      if (Watch::must_tell(seen)) board->post(gone_key(rank), "its process is gone");
-      const std::lock_guard lock(mutex);
-      watch.keep(rank, std::move(seen));
-    }
+  Sightings look_at_ranks(const std::vector<int>& ranks) {
+    std::vector<std::string> keys;
+    for (const int rank : ranks)
+      keys.insert(keys.end(), {pulse_key(rank), end_key(rank), gone_key(rank)});
+    const std::vector<Watch::Text> texts = board->read_all(keys);
+    Sightings seen;
+    for (size_t i = 0; i < ranks.size() && 3 * i + 2 < texts.size(); ++i)
+      seen.emplace_back(ranks[i], watch.see(texts[3 * i], texts[3 * i + 1], texts[3 * i + 2]));
+    return seen;
+  }
+
+  void keep_sighting(int rank, Sighting seen) {
+    const std::lock_guard lock(mutex);
+    watch.keep(rank, std::move(seen));
   }
 
   void look_without_board() {

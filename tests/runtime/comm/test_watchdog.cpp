@@ -31,12 +31,13 @@ using namespace std::chrono_literals;
 // A watchdog whose fatal report can be waited for.
 class Guarded {
  public:
-  Guarded(std::shared_ptr<Board> board, int rank, int world, double timeout_s = 60) {
+  Guarded(std::shared_ptr<Board> board, int rank, int world, double timeout_s = 60,
+          double interval_s = 0.05) {
     WatchdogOptions options;
     options.rank = rank;
     options.world = world;
     options.timeout_s = timeout_s;
-    options.interval_s = 0.05;
+    options.interval_s = interval_s;
     options.on_fatal = [this](const std::string& text) {
       const std::lock_guard lock(mutex_);
       report_ = text;
@@ -368,6 +369,49 @@ TEST_F(WatchedProcess, ThatIsKilledShowsInExplainAtOnce) {
   EXPECT_THAT(first->explain(number, "connection reset"),
               AllOf(HasSubstr("collective 1 (barrier) failed: connection reset"),
                     HasSubstr("rank 1 is missing: its process is gone")));
+}
+
+// A board on which rank 1 gives up just after its pulse was read, and ends.
+class LateWordsBoard : public FolderBoard {
+ public:
+  LateWordsBoard(std::filesystem::path folder, pid_t child)
+      : FolderBoard(std::move(folder)), child_(child) {}
+  std::optional<std::string> read(const std::string& key) override {
+    const std::optional<std::string> text = FolderBoard::read(key);
+    if (key == pulse_key(1)) {
+      if (is_next.exchange(false)) give_up_and_end(read_pulse(text.value()).value());
+      ++looks;
+    }
+    return text;
+  }
+
+  std::atomic<int> looks{0};
+  std::atomic<bool> is_next{false};
+
+ private:
+  void give_up_and_end(Pulse pulse) {
+    ::kill(child_, SIGKILL);
+    ASSERT_TRUE(comes_true([&] { return look_at(pulse.process) == Life::Gone; }));
+    pulse.state = RankState::GaveUp;
+    pulse.error = "rank 1: over rank 2";
+    post(pulse_key(1), to_text(pulse));
+  }
+  const pid_t child_;
+};
+
+TEST_F(WatchedProcess, ThatGivesUpWhileItIsLookedAtIsNotMissing) {
+  const auto board = std::make_shared<LateWordsBoard>(folder_.path(), child_);
+  const double between_looks = 60;  // but for those that explaining asks for
+  Guarded first(board, 0, 3, 60, between_looks), third(board_, 2, 3);
+  first.pass("barrier");
+  const int64_t number = first.begin_for_ever("all_reduce", "norms");
+  third->post_failure("its own mistake");
+  third.finish();
+  ASSERT_TRUE(comes_true([&] { return board->looks > 0; }));
+  board->is_next = true;
+  EXPECT_THAT(first->explain(number, "closed"),
+              AllOf(HasSubstr("rank 2 is missing: failed before any collective: its own mistake"),
+                    HasSubstr("rank 1: gave up: rank 1: over rank 2")));
 }
 
 // --- what is made of a sighting ---
