@@ -18,8 +18,12 @@ std::vector<BlockGroup> block_groups(const PlannedModel& model) {
       groups.back().in = static_cast<double>(layer.in);
       groups.back().behind_norm = groups.size() % 2 == 1;
     }
-    groups[found->second].out += static_cast<double>(layer.out);
-    groups[found->second].layers.push_back(i);
+    BlockGroup& group = groups[found->second];
+    group.out += static_cast<double>(layer.out);
+    group.layers.push_back(i);
+    for (size_t j = 0; j < model.block.size(); ++j)
+      if (model.block[j].is_adapter && model.block[j].name.starts_with(layer.name + "."))
+        group.adapters.push_back(j);
   }
   return groups;
 }
@@ -30,6 +34,12 @@ bool attends(const PlannedModel& model, const std::vector<BlockGroup>& groups) {
 
 bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup>& groups) {
   return model.fused && groups.size() == 4 && groups[2].out >= 2 * groups[3].in;
+}
+
+double mask_working(const PlannedModel& model, const BlockGroup& group, double positions) {
+  constexpr double kDrawn = 8 + 8 + 1;
+  const bool draws = model.options().lora_dropout > 0 && !group.adapters.empty();
+  return draws ? kDrawn * positions * group.in : 0;
 }
 
 double ordered_copies(const PlannedModel& model, double samples) {

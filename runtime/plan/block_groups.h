@@ -10,8 +10,8 @@
 namespace moonshard::plan {
 
 struct BlockGroup {
-  double in = 0, out = 0;  ///< elements of a position; out: of all its layers
-  std::vector<size_t> layers;
+  double in = 0, out = 0;                ///< elements of a position; out: of all its layers
+  std::vector<size_t> layers, adapters;  ///< these beside the layers
   bool behind_norm = true;
 };
 
@@ -22,6 +22,10 @@ bool attends(const PlannedModel& model, const std::vector<BlockGroup>& groups);
 
 /// Fused, gate and up alone are kept: backward makes their product again, beside the gradients.
 bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup>& groups);
+
+/// Bytes that drawing a group's masks takes where adapters have dropout, of so many positions
+/// (models/blocks/dropout.cpp): a number of 64 bits, another beside it, and its comparison.
+double mask_working(const PlannedModel& model, const BlockGroup& group, double positions);
 
 /// Copies of the queries' gradient that the kernel of attention's backward adds up where two passes
 /// must see the same bits: where the GPU has more processors than there are samples times heads,

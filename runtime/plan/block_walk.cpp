@@ -22,6 +22,11 @@ BlockWalk::BlockWalk(const PlannedModel& model, const EngineWays& ways,
   for (const BlockGroup& group : groups_) sizes_.emplace_back(model, group, bytes);
 }
 
+void BlockWalk::forward() {
+  for (const BlockGroup& group : groups_)
+    ledger_.touch(Holder::Activations, mask_working(model_, group, rows_));
+}
+
 void BlockWalk::backward(size_t stretch, Pass pass) {
   const bool stays = pass == Pass::Norms;  // activations
   add(Holder::Activations, kept_blocks_.made_again(stretch - 1));
@@ -34,6 +39,7 @@ void BlockWalk::backward(size_t stretch, Pass pass) {
     add(Holder::OutputGradients, sizes_[i].in * (group.layers.size() > 1 ? 2 : 1));
     if (is_made_again(i) && stays) make_product_again(i, pass);
     if (i + 1 == groups_.size()) launch(pass);
+    ledger_.touch(Holder::Activations, mask_working(model_, group, rows_));
     if (is_made_again(i) && !stays) make_product_again(i, pass);
     form_gradients(stretch, group, pass);
     if (group.layers.size() > 1) free(Holder::OutputGradients, sizes_[i].in);
@@ -47,10 +53,12 @@ void BlockWalk::backward(size_t stretch, Pass pass) {
   if (ways_.is_private) hold_joined(stretch, joined, pass);
 }
 
-// Layers that share a launch hold (a, g) until it; the others let go of them at once, unless they
-// are kept.
+// Layers that share a launch hold (a, g) until it, an adapter's those of the layer beside it; the
+// others let go of them at once, unless they are kept.
 bool BlockWalk::holds(const BlockGroup& group, Pass pass) const {
-  return ways_.is_private && (pass == Pass::Only || ways_.block[group.layers[0]].joins);
+  const auto joins = [&](size_t layer) { return ways_.block[layer].joins; };
+  return ways_.is_private && (pass == Pass::Only || joins(group.layers[0]) ||
+                              std::ranges::any_of(group.adapters, joins));
 }
 
 // The product, and the gradients of its factors: beside these where another pass needs them, else
@@ -140,7 +148,8 @@ void BlockWalk::hand_over_small(size_t stretch, Pass pass) {
 void BlockWalk::hold_joined(size_t stretch, double joined, Pass pass) {
   if (pass == Pass::Sums) {  // summed up when the next block begins
     joined_stretch_ = stretch;
-    joined_bytes_ = joined;
+    joined_bytes_ = joined + between_adapters();
+    add(Holder::EngineKept, joined_bytes_ - joined);
     return;
   }
   for (size_t i = 0; i < model_.block.size(); ++i) {
@@ -152,10 +161,22 @@ void BlockWalk::hold_joined(size_t stretch, double joined, Pass pass) {
     const double a = has_a ? bytes_.own_input(layer) : 0;
     hold({&ways_.block[i], a + bytes_.output(layer), bytes_.bias_working(layer, true)});
   }
-  // Frozen layers let go of theirs at once.
+  // Frozen layers let go of theirs at once; adapters hold what is between their two, too.
   double waits = 0;
   for (const PendingLayer& own : pending_) waits += own.both;
-  free(Holder::EngineKept, std::max(0.0, joined - waits));
+  if (waits > joined) add(Holder::EngineKept, waits - joined);
+  if (waits < joined) free(Holder::EngineKept, joined - waits);
+}
+
+// Of adapters that join: what the first one makes, and its gradient.
+double BlockWalk::between_adapters() const {
+  double bytes = 0;
+  for (const BlockGroup& group : groups_)
+    for (const size_t layer : group.adapters)
+      if (ways_.block[layer].joins)
+        bytes += bytes_.stream(
+            static_cast<double>(std::min(model_.block[layer].in, model_.block[layer].out)));
+  return bytes;
 }
 
 // Rows come beside (a, g), then what is not kept goes.

@@ -26,6 +26,8 @@ class BlockWalk {
             const LayerBytes& bytes, const KeptBlocks& kept_blocks, StretchGradients& gradients,
             MemoryLedger& ledger);
 
+  /// Beside the block's activations.
+  void forward();
   /// From the last group to the first. Owners: what a layer's backward is given and makes are
   /// output gradients until an engine holds them.
   void backward(size_t stretch, Pass pass);
@@ -45,6 +47,7 @@ class BlockWalk {
   void reach_input(size_t group, Pass pass);
   void hand_over_small(size_t stretch, Pass pass);
   void hold_joined(size_t stretch, double joined, Pass pass);
+  double between_adapters() const;
   void sum_joined();
 
   const PlannedModel& model_;

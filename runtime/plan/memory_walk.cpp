@@ -61,6 +61,7 @@ class MicroBatchWalk {
       if (i > 0 && i + 1 < stretches) {
         // While a block that is recomputed runs, all of it is there.
         add(Holder::Activations, kept_blocks_.whole());
+        blocks_.forward();
         const bool is_frozen = i < model_.first_in_backward;
         free(Holder::Activations,
              is_frozen ? kept_blocks_.whole() : kept_blocks_.made_again(i - 1));

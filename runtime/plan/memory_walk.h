@@ -41,6 +41,8 @@ struct MemoryPlan {
   /// What nothing can do without: `fixed`, and the gradients that must exist at once.
   double floor = 0;
   double host = 0;  ///< with offload: parts, gradients and optimizer state in host memory
+  /// Of any holder through the walk: below 0 where it let go of what it had never counted.
+  double lowest = 0;
 };
 
 struct MemorySituation {

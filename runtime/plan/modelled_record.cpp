@@ -6,6 +6,7 @@
 
 #include "runtime/analysis/rows.h"
 #include "runtime/base/files.h"
+#include "runtime/plan/modelled_trace.h"
 #include "runtime/plan/verified_savings.h"
 #include "runtime/profile/trace.h"
 #include "runtime/records/writer.h"
@@ -227,40 +228,6 @@ records::Result modelled_record(const experiment::ExperimentOptions& resolved,
                                 const Cluster& cluster, int64_t steps,
                                 const std::filesystem::path& folder) {
   return RecordOfPlan(resolved, cluster).make(std::max<int64_t>(1, steps), folder);
-}
-
-Json chrome_trace(const std::vector<TraceSpan>& spans, int rank) {
-  static constexpr const char* kLaneNames[] = {"phases", "host", "compute", "communication",
-                                               "copies"};
-  Json events = Json::array();
-  std::vector<int> named;
-  for (const TraceSpan& span : spans) {
-    if (rank >= 0 && span.rank != rank) continue;
-    const auto lane =
-        std::find(std::begin(kLaneNames), std::end(kLaneNames), std::string_view(span.lane)) -
-        std::begin(kLaneNames);
-    if (std::find(named.begin(), named.end(), span.rank) == named.end()) {
-      named.push_back(span.rank);
-      events.push_back({{"ph", "M"},
-                        {"name", "process_name"},
-                        {"pid", span.rank},
-                        {"args", {{"name", fmt::format("rank {} (modelled)", span.rank)}}}});
-      for (size_t i = 0; i < std::size(kLaneNames); ++i)
-        events.push_back({{"ph", "M"},
-                          {"name", "thread_name"},
-                          {"pid", span.rank},
-                          {"tid", i},
-                          {"args", {{"name", fmt::format("{} (modelled)", kLaneNames[i])}}}});
-    }
-    events.push_back({{"ph", "X"},
-                      {"cat", lane == 0 ? "user_annotation" : "modelled"},  // phases are no work
-                      {"name", span.name + " (modelled)"},
-                      {"pid", span.rank},
-                      {"tid", lane},
-                      {"ts", span.begin_ms * 1e3},
-                      {"dur", (span.end_ms - span.begin_ms) * 1e3}});
-  }
-  return {{"modelled", true}, {"traceEvents", std::move(events)}};
 }
 
 }  // namespace moonshard::plan

@@ -22,7 +22,4 @@ records::Result modelled_record(const experiment::ExperimentOptions& resolved,
                                 const Cluster& cluster, int64_t steps,
                                 const std::filesystem::path& folder = {});
 
-/// Spans of one rank, or of all, as a Chrome trace with "modelled" in every name.
-Json chrome_trace(const std::vector<TraceSpan>& spans, int rank = -1);
-
 }  // namespace moonshard::plan

@@ -6,6 +6,7 @@
 #include "runtime/base/files.h"
 #include "runtime/experiment/experiment.h"
 #include "runtime/plan/modelled_record.h"
+#include "runtime/plan/modelled_trace.h"
 #include "runtime/plan/search.h"
 #include "runtime/plan/search_axes.h"
 #include "runtime/plan/verified_savings.h"
@@ -77,16 +78,18 @@ experiment::ExperimentOptions resolve_any(Json options, const Cluster& cluster) 
   }
 }
 
-void predict_again(const Cluster& cluster, SearchResult& found) {
+void predict_again(const Cluster& cluster, const SearchSpace& space, SearchResult& found) {
   for (auto* list : {&found.fitting, &found.too_large, &found.front}) {
     for (Candidate& candidate : *list) {
       const PlannedModel model(candidate.options, candidate.options.seq_length, cluster.machine);
       candidate.prediction = predict(model, candidate.options, cluster);
     }
-    std::stable_sort(list->begin(), list->end(), [](const Candidate& x, const Candidate& y) {
-      return x.prediction.samples_per_s > y.prediction.samples_per_s;
-    });
+    sort_by_speed(*list, space.by_tokens);
   }
+  // What was slower than others may now be on the front, and the other way round.
+  const std::vector<Candidate>& plans = found.fits > 0 ? found.fitting : found.too_large;
+  found.front.insert(found.front.end(), plans.begin(), plans.end());
+  keep_front(found.front, space.by_tokens);
 }
 
 }  // namespace
@@ -130,6 +133,8 @@ Cluster cluster_from_json(const Json& object) {
   if (cluster.given_link.bytes_per_s > 0 || cluster.given_link.latency_s >= 0)
     cluster.machine.collectives.clear();
   cluster.memory_bytes = number_or(object, "memory_bytes", 0);
+  // What the training takes its budgets from, too.
+  if (cluster.machine.is_gpu) cluster.machine.memory_bytes = cluster.memory_limit();
   cluster.host_bytes = number_or(object, "host_bytes", 0);
   // Updates and copies of a node's ranks share its host's memory.
   const double of_node = 1e9 * number_or(object, "host_gb_per_s", 0);
@@ -167,7 +172,6 @@ Json predict_table(const Json& options, const Json& cluster_table) {
   table["options"] = chosen_options(resolved, given);
   table["num_parameters"] = model.num_parameters;
   table["num_trained"] = model.num_trained;
-  table["tokens_per_sample"] = model.tokens;
   table["flops_per_token"] = model.flops_per_token;
   return table;
 }
@@ -180,6 +184,7 @@ Json search_table(const Json& options, const Json& cluster_table, const Json& sp
   if (is_private && !base.contains("mode")) base["mode"] = "auto";
   space.base = resolve_any(base, cluster);
   space.global_batch = static_cast<int64_t>(number_or(space_table, "global_batch", 0));
+  space.by_tokens = space_table.value("by_tokens", false);
   if (space_table.contains("axes")) {
     for (const Json& axis : space_table["axes"])
       space.axes.emplace_back(axis.at("name").get<std::string>(),
@@ -207,7 +212,7 @@ Json search_table(const Json& options, const Json& cluster_table, const Json& sp
   Cluster alike = cluster;
   alike.stragglers = {};
   SearchResult found = search(space, alike, keep);
-  if (cluster.stragglers.any()) predict_again(cluster, found);
+  if (cluster.stragglers.any()) predict_again(cluster, space, found);
   Json result{{"tried", found.tried},   {"fits", found.fits},         {"refused", found.refused},
               {"plans", Json::array()}, {"too_large", Json::array()}, {"front", Json::array()}};
   for (const Candidate& candidate : found.fitting)

@@ -157,10 +157,12 @@ bool has_room_for_graph(const PlannedModel& model, const experiment::ExperimentO
 
 // What was compared with measured steps: ranks that are alike, at most those of a node, with links
 // and hosts as profiles have them.
-bool is_like_checked(const Cluster& cluster) {
+bool is_like_checked(const Cluster& cluster, const experiment::ExperimentOptions& options) {
   constexpr int kMostRanks = 8;
   const LinkRate& link = cluster.given_link;
-  if (link.bytes_per_s > 0 || link.latency_s >= 0 || cluster.shares_host) return false;
+  if (link.bytes_per_s > 0 || link.latency_s >= 0) return false;
+  if (cluster.shares_host && sharding::offloads_some(options)) return false;
+  if (options.lora_dropout > 0) return false;
   return cluster.nodes == 1 && cluster.ranks() <= kMostRanks && cluster.slowness.empty() &&
          !cluster.stragglers.any();
 }
@@ -244,7 +246,7 @@ class Predictor {
   }
 
   void add_spread() {
-    if (!is_like_checked(cluster_)) return;
+    if (!is_like_checked(cluster_, options_)) return;
     const Checked& checked = cluster_.machine.checked;
     result_.time_spread = checked.time_of(result_.time.host_ms / result_.time.step_ms);
     result_.memory_spread = checked.memory;
@@ -256,6 +258,7 @@ class Predictor {
     const double tokens = samples * static_cast<double>(model_.tokens);
     result_.samples_per_s = samples * cluster_.ranks() / seconds;
     result_.tokens_per_s = tokens * cluster_.ranks() / seconds;
+    result_.tokens_per_sample = model_.tokens;
     const DtypeRates& rates =
         cluster_.machine.rates(model_.compute_bytes == 2 ? "bfloat16" : "float32");
     double fastest = 0;
@@ -328,6 +331,7 @@ Json to_json(const Prediction& prediction) {
           {"phases_ms", std::move(phases)},
           {"communication_ms", prediction.time.communication_ms},
           {"exposed_ms", prediction.time.exposed_ms},
+          {"copies_exposed_ms", prediction.time.copies_exposed_ms},
           {"compute_ms", prediction.time.compute_ms},
           {"host_ms", prediction.time.host_ms},
           {"simulated_ranks", prediction.time.ranks.size()},
@@ -335,6 +339,7 @@ Json to_json(const Prediction& prediction) {
           {"two_passes", prediction.two_passes},
           {"tokens_per_s", prediction.tokens_per_s},
           {"samples_per_s", prediction.samples_per_s},
+          {"tokens_per_sample", prediction.tokens_per_sample},
           {"mfu_percent", prediction.mfu_percent}};
 }
 

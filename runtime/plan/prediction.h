@@ -57,7 +57,8 @@ struct Prediction {
   double needed_bytes = 0;            ///< with what the allocator cannot use of its memory
   Spread time_spread, memory_spread;  ///< of steps like it that were measured; zeros: none were
   double tokens_per_s = 0, samples_per_s = 0;  ///< of all ranks
-  double mfu_percent = 0;                      ///< of the fastest product that the profile has
+  int64_t tokens_per_sample = 0;
+  double mfu_percent = 0;  ///< of the fastest product that the profile has
 };
 
 /// Resolved options. Throws UsageError for a world that they cannot run in. `shared`: of the

@@ -10,19 +10,20 @@ namespace moonshard::plan {
 namespace {
 
 constexpr double kMsOfSecond = 1e3, kUnknown = -1;
-// Kernels that CUDA queues before a launch waits, and those of a layer (counted in traces).
-constexpr double kQueued = 1024, kKernelsOfLayer = 2.1;
+constexpr double kQueued = 1024;  // kernels, before a launch waits for the device
 
 const char* lane_name(Lane lane) {
   switch (lane) {
     case Lane::Compute:
       return "compute";
     case Lane::Communication:
-    case Lane::Copies:
       return "communication";
+    case Lane::Copies:
+      return "communication between copies";
     case Lane::ToDevice:
+      return "copies to device";
     case Lane::ToHost:
-      return "copies";
+      return "copies to host";
     default:
       return "host";
   }
@@ -158,11 +159,7 @@ bool ProgramRun::carry_out(size_t r, const StepOperation& operation) {
       rank.blocked = moment < 0 ? operation.slot : kNoSlot;
       if (moment < 0) return false;
       double& waits = operation.kind == StepOperation::Kind::Wait ? compute : host;
-      if (const size_t first = transfer_of_slot_[operation.slot]; first != kNone) {
-        const double exposed = std::max(0.0, moment - waits);
-        rank.exposed_s += exposed;
-        if (r == 0) times_of(*transfers_[first].operation).exposed_ms += exposed * kMsOfSecond;
-      }
+      note_wait(r, operation, waits, moment);
       waits = std::max(waits, moment);
       return true;
     }
@@ -186,6 +183,21 @@ bool ProgramRun::carry_out(size_t r, const StepOperation& operation) {
       return true;
   }
   return true;
+}
+
+// A collective that a copy from the host goes before is waited for from then on.
+void ProgramRun::note_wait(size_t r, const StepOperation& wait, double from, double moment) {
+  const size_t first = transfer_of_slot_[wait.slot];
+  const bool is_copy = first == kNone && wait.kind == StepOperation::Kind::Wait;
+  double copied = is_copy ? moment : from;
+  if (first != kNone && transfers_[first].operation->after != kNoSlot)
+    copied =
+        std::clamp(slot_of(transfers_[first].operation->after, r), from, std::max(from, moment));
+  if (r == 0) plan_.copies_exposed_ms += std::max(0.0, copied - from) * kMsOfSecond;
+  if (first == kNone) return;
+  const double exposed = std::max(0.0, moment - copied);
+  ranks_[r].exposed_s += exposed;
+  if (r == 0) times_of(*transfers_[first].operation).exposed_ms += exposed * kMsOfSecond;
 }
 
 // Groups of one collective have their transfers side by side: the first rank that comes makes them.

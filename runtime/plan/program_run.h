@@ -62,6 +62,7 @@ class ProgramRun {
   void go_on(size_t rank);
   /// False where the rank has to wait.
   bool carry_out(size_t rank, const StepOperation& operation);
+  void note_wait(size_t rank, const StepOperation& wait, double from, double moment);
   void join_collective(size_t rank, const StepOperation& operation);
   void start(size_t transfer);
   /// Returns the time that no transfer before it had covered.

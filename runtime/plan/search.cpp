@@ -90,6 +90,10 @@ bool is_possible(const ExperimentOptions& options, const Cluster& cluster) {
   return true;
 }
 
+double speed_of(const Candidate& candidate, bool by_tokens) {
+  return by_tokens ? candidate.prediction.tokens_per_s : candidate.prediction.samples_per_s;
+}
+
 // Of one thread.
 struct SearchPart : SearchResult {
   std::vector<Candidate> front_beyond;  ///< of what does not fit
@@ -138,7 +142,7 @@ class Search {
       keep_fastest(*list);
       leave_out_alike(*list);
     }
-    keep_front(all.front);
+    keep_front(all.front, space_.by_tokens);
     show_simplest(all.front, all.fits > 0 ? all.fitting : all.too_large);
     for (auto* list : {&all.fitting, &all.too_large})
       if (list->size() > keep_) list->resize(keep_);
@@ -168,13 +172,13 @@ class Search {
         try_one(i, result, shared);
       if (result.fitting.size() > 4 * kShown * keep_) keep_fastest(result.fitting);
       if (result.too_large.size() > 4 * kShown * keep_) keep_fastest(result.too_large);
-      if (result.front.size() > 4096) keep_front(result.front);
-      if (result.front_beyond.size() > 4096) keep_front(result.front_beyond);
+      if (result.front.size() > 4096) keep_front(result.front, space_.by_tokens);
+      if (result.front_beyond.size() > 4096) keep_front(result.front_beyond, space_.by_tokens);
     }
     keep_fastest(result.fitting);
     keep_fastest(result.too_large);
-    keep_front(result.front);
-    keep_front(result.front_beyond);
+    keep_front(result.front, space_.by_tokens);
+    keep_front(result.front_beyond, space_.by_tokens);
   }
 
   void try_one(size_t index, SearchPart& result, SharedCosts& shared) {
@@ -227,30 +231,22 @@ class Search {
     return known->second;
   }
 
-  // The same order whichever thread was first.
-  static void sort_by_speed(std::vector<Candidate>& list) {
-    const auto place = [](const Candidate& x) {
-      return std::tuple(-x.prediction.samples_per_s, x.changes, x.number);
-    };
-    std::ranges::sort(list, {}, place);
-  }
-
   // Of those that are to be told apart later.
   void keep_fastest(std::vector<Candidate>& list) const {
-    sort_by_speed(list);
+    sort_by_speed(list, space_.by_tokens);
     if (list.size() > kShown * keep_) list.resize(kShown * keep_);
   }
 
-  static bool are_alike(const Candidate& one, const Candidate& two) {
+  bool are_alike(const Candidate& one, const Candidate& two) const {
     constexpr double kAlike = 0.005;
     const auto near = [](double x, double y) { return std::abs(x - y) <= kAlike * y; };
-    return near(one.prediction.samples_per_s, two.prediction.samples_per_s) &&
+    return near(speed_of(one, space_.by_tokens), speed_of(two, space_.by_tokens)) &&
            near(one.prediction.memory.peak, two.prediction.memory.peak);
   }
 
   // Knobs without effect make no plans of their own: of those within a half percent of the fastest
   // the simplest is shown, and the others are named beside it.
-  static void leave_out_alike(std::vector<Candidate>& list) {
+  void leave_out_alike(std::vector<Candidate>& list) const {
     constexpr size_t kMostNamed = 6;
     std::vector<std::vector<Candidate>> groups;  // the fastest first
     for (Candidate& candidate : list) {
@@ -272,20 +268,7 @@ class Search {
         group[0].alike.push_back(group[i].options);
       list.push_back(std::move(group[0]));
     }
-    sort_by_speed(list);
-  }
-
-  // Fastest first; each that follows needs less memory than all before it.
-  void keep_front(std::vector<Candidate>& list) const {
-    sort_by_speed(list);
-    std::vector<Candidate> front;
-    double least = 1e300;
-    for (Candidate& candidate : list) {
-      if (candidate.prediction.memory.peak >= least * 0.999) continue;
-      least = candidate.prediction.memory.peak;
-      front.push_back(std::move(candidate));
-    }
-    list = std::move(front);
+    sort_by_speed(list, space_.by_tokens);
   }
 
   // The front's points as the list of plans has them.
@@ -298,7 +281,7 @@ class Search {
       candidate = *plan;
       candidate.alike.clear();
     }
-    keep_front(front);
+    keep_front(front, space_.by_tokens);
   }
 
   const SearchSpace& space_;
@@ -314,6 +297,24 @@ class Search {
 };
 
 }  // namespace
+
+void sort_by_speed(std::vector<Candidate>& list, bool by_tokens) {
+  std::ranges::sort(list, {}, [&](const Candidate& x) {
+    return std::tuple(-speed_of(x, by_tokens), x.changes, x.number);
+  });
+}
+
+void keep_front(std::vector<Candidate>& list, bool by_tokens) {
+  sort_by_speed(list, by_tokens);
+  std::vector<Candidate> front;
+  double least = 1e300;
+  for (Candidate& candidate : list) {
+    if (candidate.prediction.memory.peak >= least * 0.999) continue;
+    least = candidate.prediction.memory.peak;
+    front.push_back(std::move(candidate));
+  }
+  list = std::move(front);
+}
 
 SearchResult search(const SearchSpace& space, const Cluster& cluster, size_t keep) {
   Search whole(space, cluster, keep);

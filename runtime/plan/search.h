@@ -24,6 +24,8 @@ struct SearchSpace {
   std::vector<std::string> resolved_axes;
   std::function<experiment::ExperimentOptions(const Json& values)> resolve;
   int64_t threads = 2;
+  bool by_tokens =
+      false;  ///< tokens per second decide, not samples: where these have several lengths
 };
 
 struct Candidate {
@@ -43,8 +45,13 @@ struct SearchResult {
   int64_t tried = 0, fits = 0, refused = 0;  ///< refused: options that exclude each other
 };
 
-/// Samples per second decide. Throws UsageError when nothing can be tried.
+/// Samples per second decide, or tokens. Throws UsageError when nothing can be tried.
 SearchResult search(const SearchSpace& space, const Cluster& cluster, size_t keep);
+
+/// Fastest first; the same order whichever thread was first.
+void sort_by_speed(std::vector<Candidate>& list, bool by_tokens);
+/// Leaves the fastest first; each that follows needs less memory than all before it.
+void keep_front(std::vector<Candidate>& list, bool by_tokens);
 
 /// "96.2 of 80.0 GiB, activations 61.0; checkpointing = block saves 48.0".
 std::string why_not(const experiment::ExperimentOptions& options, const Prediction& prediction,

@@ -4,9 +4,16 @@
 #include <cmath>
 
 #include "runtime/plan/block_groups.h"
+#include "runtime/plan/step_program.h"
 
 namespace moonshard::plan {
 namespace {
+
+// Dropout of adapters (models/blocks/dropout.cpp): bytes of a number that drawing its mask moves,
+// numbers that the mask itself and its uses read and write, and kernels. Backward also adds to the
+// input's gradient.
+constexpr double kDrawnBytes = 250, kMaskedForward = 6, kMaskedBackward = 12;
+constexpr double kMasksForward = 20, kMasksBackward = 22;
 
 // Deterministic operations, where backward runs twice: attention's backward takes so much longer.
 constexpr double kInOrder = 0.7;
@@ -68,6 +75,10 @@ class Costs {
       cost.forward += product(layer, m, out, in, is_adapter_up(layer)) + gap();
       if (!is_first) cost.backward += product(layer, m, in, out, layer.is_adapter) + gap();
       if (layer.by_samples) cost.backward += again(layer);
+      if (draws_mask(layer)) {
+        cost.forward += mask_seconds(m * in, kMaskedForward, kMasksForward);
+        cost.backward += mask_seconds(m * in, kMaskedBackward, kMasksBackward);
+      }
       // Weights that are kept in another dtype, at each use; frozen ones are in that of the
       // computation.
       if (casts_ && layer.trained) {
@@ -125,6 +136,14 @@ class Costs {
     return product(layer, rows_, static_cast<double>(layer.out), static_cast<double>(layer.in),
                    false) +
            sums + 4 * chunks * gap();
+  }
+  bool draws_mask(const PlannedLayer& layer) const {
+    return layer.is_adapter && !is_adapter_up(layer) && model_.options().lora_dropout > 0;
+  }
+  // One mask, drawn in 64 bits, and `uses` numbers of the computation for what it is used in.
+  double mask_seconds(double numbers, double uses, double kernels) const {
+    return numbers * (kDrawnBytes + uses * element_bytes()) / machine_.element_per_s +
+           kernels * gap();
   }
   static bool is_adapter_up(const PlannedLayer& layer) {
     return layer.is_adapter && layer.in < layer.out;
@@ -208,6 +227,7 @@ class Costs {
     double launches = 0, norms = 0;
     for (const PlannedLayer& layer : model_.block) {
       if (layer.is_matrix) launches += layer.is_adapter ? machine_.in_step.adapter : kMatrix;
+      if (draws_mask(layer)) launches += kMasksForward / kKernelsOfLayer;
       if (layer.is_small) norms += kNorm;
       if (layer.one_position) launches += kConditioning;
     }

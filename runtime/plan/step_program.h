@@ -16,6 +16,8 @@ inline constexpr size_t kLanes = 7;
 enum class GroupKind : uint8_t { Shards, Replicas, All };
 inline constexpr size_t kGroupKinds = 3;
 
+inline constexpr double kKernelsOfLayer = 2.1;  ///< that the host launches; counted in traces
+
 /// The result of an operation that another waits for.
 using Slot = uint32_t;
 inline constexpr Slot kNoSlot = ~Slot{0};

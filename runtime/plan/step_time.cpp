@@ -195,8 +195,9 @@ void extend(double& whole, double half, double times) {
 
 // A step of more micro-batches, on the line through two steps of fewer.
 void extend(TimePlan& whole, const TimePlan& half, double times) {
-  for (double TimePlan::*field : {&TimePlan::step_ms, &TimePlan::communication_ms,
-                                  &TimePlan::exposed_ms, &TimePlan::compute_ms, &TimePlan::host_ms})
+  for (double TimePlan::*field :
+       {&TimePlan::step_ms, &TimePlan::communication_ms, &TimePlan::exposed_ms,
+        &TimePlan::copies_exposed_ms, &TimePlan::compute_ms, &TimePlan::host_ms})
     extend(whole.*field, half.*field, times);
   for (size_t i = 0; i < std::min(whole.phases_ms.size(), half.phases_ms.size()); ++i)
     extend(whole.phases_ms[i].second, half.phases_ms[i].second, times);

@@ -64,8 +64,9 @@ struct TimePlan {
   double step_ms = 0;
   std::vector<std::pair<std::string, double>> phases_ms;  ///< in the order of the step
   double communication_ms = 0, exposed_ms = 0;            ///< of the first rank
-  double compute_ms = 0;                                  ///< without waits
-  double host_ms = 0;                                     ///< of launches
+  double copies_exposed_ms = 0;  ///< the device waits for parts that come from the host
+  double compute_ms = 0;         ///< without waits
+  double host_ms = 0;            ///< of launches
   /// Of the time until all micro-batches have run: when the host has launched them. It is no more
   /// than a queue of kernels ahead of the device.
   double host_share = 0;

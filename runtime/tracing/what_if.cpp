@@ -365,7 +365,8 @@ class Prediction {
               [](const PathPart& a, const PathPart& b) { return a.us > b.us; });
     const bool has_device = std::any_of(trace_.lanes.begin(), trace_.lanes.end(),
                                         [](const EventLane& lane) { return lane.is_device; });
-    if (has_device && sums[static_cast<size_t>(PathKind::Host)] > kHostBound * end.back())
+    const bool was_traced = has_device && !trace_.is_modelled;
+    if (was_traced && sums[static_cast<size_t>(PathKind::Host)] > kHostBound * end.back())
       result_.notes.push_back(
           "the step would wait for the host, which a trace slows down: it is rather shorter");
   }

@@ -1445,16 +1445,17 @@ local Generation = {}
 
 ---What training needs on a cluster, modelled; made by ms.plan. Prints as tables.
 ---@class Plan
----@field plans table[] what fits, fastest first: options, peak_memory_bytes, breakdown, step_ms, phases_ms, likely (90 %), run, …
+---@field plans table[] what fits, fastest first: options, peak_memory_bytes, breakdown, step_ms, phases_ms, likely (90 %), run, tokens_per_sample, …
 ---@field best table? the first of them
 ---@field too_large table[] the fastest that do not fit; why says what is missing and what would help
 ---@field front table[] time against memory: no other is faster and smaller
 ---@field tried integer configurations that were predicted
+---@field fits integer? of a search: how many of them fit
+---@field refused integer? of a search: configurations whose options exclude each other
 ---@field machine table the machine's profile: name, device, source, measured, checked
 ---@field assumptions string[] what times and links are taken from
 ---@field memory_bytes number that a rank may use
 ---@field ranks integer GPUs of all nodes
----@field tokens_per_sample integer positions that the model computes for one sample
 ---@field num_parameters integer of the model
 ---@field too_slow string? where no plan keeps within wall_time_h
 local Plan = {}

@@ -13,6 +13,14 @@ local Plan = { __tostring = report.table_of }
 Plan.__index = Plan
 local M = { class = Plan }
 
+--- Calls it; errors name the user's line and function.
+local function attempt(where, run, ...)
+  local ok, result = pcall(run, ...)
+  if ok then return result end
+  local text = usage.plain(result):gsub("^plan%.%w+: ", ""):gsub("^plan: ", where .. ": "):gsub("^experiment: ", where .. ": ")
+  blame("%s", text)
+end
+
 --- One seed is one history of stragglers and failures.
 local function seed_of(shared) return math.max(0, shared.seed or 0) end
 
@@ -23,7 +31,17 @@ local function links_are_measured(machine, own, shared)
     and not (shared.link or own.link_gb_per_s or own.link_latency_us)
 end
 
---- Ranks of one CPU share its memory, and talk through it: nobody knows how fast before it is measured.
+--- What a rank may use. Ranks of one CPU share its memory, and an experiment on one may have a limit.
+local function memory_of(machine, own, shared)
+  local bytes = (own.memory_gb or machine.memory_gb / (machine.kind == "cpu" and own.gpus or 1)) * 1e9
+  local limit = shared.memory_limit_mb or 0
+  if limit > 0 and machine.kind ~= "cpu" then
+    blame("ms.plan: option 'memory_limit_mb': expected the plan of a CPU, whose memory it limits, got one of a GPU (memory_gb)")
+  end
+  return limit > 0 and math.min(bytes, limit * 2 ^ 20) or bytes
+end
+
+--- Ranks of one CPU talk through its memory: nobody knows how fast before it is measured.
 local function cluster_of(own, shared)
   local machine = machines.find(own.gpu, 4, own.gpus)
   local shares = machine.kind == "cpu" and own.gpus or 1
@@ -39,7 +57,7 @@ local function cluster_of(own, shared)
     slow_by = own.slow_by or own.slow_ranks and asked.default "slow_by" or nil,
     jitter = own.jitter, seed = seed_of(shared),
     host_bytes = own.host_memory_gb and own.host_memory_gb * 1e9, host_gb_per_s = own.host_gb_per_s,
-    memory_bytes = (own.memory_gb or machine.memory_gb / shares) * 1e9 }, machine
+    memory_bytes = memory_of(machine, own, shared) }, machine
 end
 
 --- Noise and epsilon of a schedule; rows of one batch share it, and finding the noise takes seconds.
@@ -87,7 +105,7 @@ local function run_of(plan, row)
   if steps then
     run.steps = steps
   elseif own.tokens then
-    run.steps = math.ceil(own.tokens / (batch * plan.tokens_per_sample))
+    run.steps = math.ceil(own.tokens / (batch * row.tokens_per_sample))
   elseif own.examples and epochs then
     run.steps = math.ceil(own.examples * epochs / batch)
   end
@@ -145,6 +163,9 @@ local function assumptions_of(machine, ranks, own, shared, row)
   end
   if asked.has_data(shared) and (shared.target_epsilon or 0) > 0 and not own.examples then
     list[#list + 1] = "privacy: give 'examples', how many samples the data has, for steps, hours and epsilon"
+  elseif own.examples and row and row.run and not row.run.steps then
+    list[#list + 1] = "run: give 'epochs', 'steps' or 'tokens' beside 'examples' for its hours" ..
+      (row.options.mode ~= "none" and " and its epsilon" or "")
   end
   local delta = shared.delta or 1e-5
   if row and row.run and row.run.epsilon and delta > 1 / own.examples then
@@ -194,7 +215,7 @@ local function search(plan)
     end
   end
   local single = native.plan.predict(shared, plan.cluster)
-  plan.tokens_per_sample, plan.num_parameters = single.tokens_per_sample, single.num_parameters
+  plan.num_parameters = single.num_parameters
   if own.search == false then
     plan.plans, plan.too_large, plan.front, plan.tried = single.fits and { single } or {}, single.fits and {} or { single }, { single }, 1
     return
@@ -203,7 +224,8 @@ local function search(plan)
   -- Without a batch of all ranks, a micro-batch that was given stays as it is, and one that was not is the preset's in all.
   local is_given = shared.batch_size or (own.try and own.try.batch_size)
   local batch = own.global_batch or (is_given and 0) or single.options.batch_size * (shared.grad_accum or 1) * plan.ranks
-  local space = { global_batch = batch, private = private, keep = own.keep or asked.default "keep", axes = axes_of(own.try) }
+  local space = { global_batch = batch, private = private, keep = own.keep or asked.default "keep",
+    by_tokens = own.tokens ~= nil, axes = axes_of(own.try) }
   if #space.axes == 0 then space.axes = nil end
   local found = native.plan.search(shared, plan.cluster, space)
   for _, key in ipairs { "plans", "too_large", "front", "tried", "fits", "refused" } do plan[key] = found[key] end
@@ -221,13 +243,9 @@ function M.plan(options)
   local plan = setmetatable({ request = own, shared = shared, cluster = cluster, machine = machine,
     ranks = (own.gpus or 1) * (own.nodes or 1) }, Plan)
   plan.memory_bytes = cluster.memory_bytes
-  local ok, message = pcall(search, plan)
-  if not ok then
-    local text = usage.plain(message):gsub("^plan%.%w+: ", ""):gsub("^plan: ", "ms.plan: "):gsub("^experiment: ", "ms.plan: ")
-    blame("%s", text)
-  end
+  attempt("ms.plan", search, plan)
   plan.best = plan.plans[1]
-  for _, row in ipairs(plan.plans) do row.run = run_of(plan, row) end
+  for _, row in ipairs(plan.plans) do row.run = attempt("ms.plan", run_of, plan, row) end
   plan.assumptions = assumptions_of(machine, plan.ranks, own, shared, plan.best or plan.too_large[1])
   if plan.best and plan.best.run.in_time == false then
     plan.too_slow = ("the fastest plan takes %.1f h, more than the %.1f h that were given"):format(plan.best.run.hours, own.wall_time_h)
@@ -248,15 +266,19 @@ function Plan:script(place) return report.script(self, self:row(place)) end
 function Plan:sweep_script(place) return report.sweep_script(self, self:row(place)) end
 
 --- Writes the simulated step of a plan as a Chrome trace, marked as modelled.
-function Plan:trace(file, place) native.plan.trace(lists.merged(self.shared, self:row(place).options), self.cluster, file) end
+function Plan:trace(file, place)
+  if type(file) ~= "string" then blame("Plan:trace: expected the name of a file, got %s", tostring(file)) end
+  attempt("Plan:trace", native.plan.trace, lists.merged(self.shared, self:row(place).options), self.cluster, file)
+end
 
 --- Simulates steps of a plan, and writes them as a run folder like that of a real run, all of it marked as modelled.
 -- @tparam[opt] table options steps (5), out ("results"), name ("modelled"), place (1)
 -- @treturn Runs the folder
 function Plan:simulate(options)
   options = guard.check("Plan:simulate", options, { "steps", "out", "name", "place" }, 2)
-  if options.steps ~= nil and not (type(options.steps) == "number" and options.steps >= 1) then
-    blame("Plan:simulate: option 'steps': expected 1 step or more, got %s", tostring(options.steps))
+  local steps = options.steps
+  if steps ~= nil and not (type(steps) == "number" and steps >= 1 and steps == math.floor(steps)) then
+    blame("Plan:simulate: option 'steps': expected a whole number from 1 on, got %s", tostring(steps))
   end
   local row = self:row(options.place)
   local path = require("moonshard.plan_records").write { name = options.name, out = options.out, steps = options.steps,
@@ -267,7 +289,7 @@ end
 --- A plan that fits, by its place.
 function Plan:row(place)
   local row = self.plans[place or 1]
-  if not row then blame("Plan: expected a plan that fits at place %d, got none of %d", place or 1, #self.plans) end
+  if not row then blame("Plan: expected the place of one of %d plans that fit, got %s", #self.plans, tostring(place or 1)) end
   return row
 end
 

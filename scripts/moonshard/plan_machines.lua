@@ -16,6 +16,12 @@ local function read(path)
   return profile
 end
 
+--- A profile that ships; "cpu" is that of this processor's architecture.
+function M.read_shipped(name)
+  if name == "cpu" then name = jit.arch == "arm64" and "cpu_aarch64" or "cpu_x86_64" end
+  return read(("%s/%s.json"):format(folder, name))
+end
+
 --- This user's calibration of the present device, where so many ranks share it if there is one of them; nil without one.
 function M.calibrated(device, ranks)
   local name = native.plan.device_name(device or "auto")
@@ -37,11 +43,10 @@ function M.find(name, level, ranks)
       error("ms.plan: option 'gpu': expected a calibration of this machine, got none; make one with 'moonshard plan --calibrate'",
         level + 1)
     end
-    return read(folder .. "/cpu.json")
+    return M.read_shipped "cpu"
   end
   if lists.contains(M.shipped, name:lower()) then
-    local path = ("%s/%s.json"):format(folder, name:lower())
-    local profile = read(path)
+    local profile = M.read_shipped(name:lower())
     -- This very device, measured here, is better known than any that ships.
     local own = native.plan.device_name("auto") == profile.device and M.calibrated()
     return own or profile
@@ -55,7 +60,7 @@ end
 local function link_of(device)
   local function kind(name) return (name:gsub("%-%d+GB$", "")) end
   for _, name in ipairs(M.shipped) do
-    local profile = read(("%s/%s.json"):format(folder, name))
+    local profile = M.read_shipped(name)
     if profile.kind ~= "cpu" and kind(profile.device) == kind(device) then return profile.link end
   end
 end

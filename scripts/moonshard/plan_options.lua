@@ -176,6 +176,7 @@ end
 --- Options of an experiment that count only where another one is not `off`; `searched`: a search tries that one by itself.
 local idle = {
   { names = { "checkpoint_every" }, beside = "checkpointing", off = "none", searched = function() return true end },
+  { names = { "host_memory_gb", "host_gb_per_s" }, beside = "cpu_offload", off = false, searched = function() return true end },
   { names = { "noise_multiplier", "max_grad_norm", "clipping", "memory_budget_mb" }, beside = "mode", off = "none",
     searched = function(options) return options.private or (options.target_epsilon or 0) > 0 end },
 }
@@ -211,6 +212,14 @@ local function check_needs(options)
     if options[name] ~= nil and (options.nodes or 1) == 1 then
       blame("ms.plan: option '%s': expected several nodes, which it is between, got one", name)
     end
+  end
+  for _, name in ipairs { "link", "link_gb_per_s", "link_latency_us" } do
+    if options[name] ~= nil and (options.gpus or 1) == 1 then
+      blame("ms.plan: option '%s': expected several gpus of a node, which it is between, got one", name)
+    end
+  end
+  if options.kernels == "reference" or options.try and options.try.kernels ~= nil then
+    blame("ms.plan: option 'kernels': expected auto, whose times profiles have, got %s", tostring(options.kernels or "several"))
   end
   if options.try and options.try.link ~= nil then
     blame "ms.plan: option 'link': expected one value, got several; a plan is for one cluster"

@@ -32,14 +32,14 @@ end
 local columns = { "engine", "wrapper", "checkpointing", "batch x accum", "dtypes", "GiB", "ms/step", "tokens/s", "exposed ms", "GPU h",
   "goodput %", "price", "epsilon" }
 
---- With a column for each option that was tried and that no other column shows.
-local function with_tried(plan, names, rows)
+--- With a column for each option that was tried and that no other column shows: `rows` are cells of these plans.
+local function with_tried(plan, names, rows, plans)
   local shown = lists.set { "mode", "parallel", "sharding", "replicate", "wrap", "backward_prefetch", "forward_prefetch",
     "limit_all_gathers", "cpu_offload", "checkpointing", "batch_size", "grad_accum", "dtype", "param_dtype" }
   local more = lists.select(lists.keys(plan.request.try or {}), function(name) return not shown[name] end)
   table.sort(more)
   for i, row in ipairs(rows) do
-    lists.extend(row, lists.map(more, function(name) return tostring(plan.plans[i].options[name]) end))
+    lists.extend(row, lists.map(more, function(name) return tostring(plans[i].options[name]) end))
   end
   return lists.extend(lists.merged(names), more), rows
 end
@@ -62,7 +62,7 @@ function M.table_of(plan)
     plan.fits or #plan.plans) }
   for _, text in ipairs(plan.assumptions) do lines[#lines + 1] = "  " .. text end
   if #plan.plans > 0 then
-    local names, rows = with_tried(plan, columns, lists.map(plan.plans, cells))
+    local names, rows = with_tried(plan, columns, lists.map(plan.plans, cells), plan.plans)
     lines[#lines + 1] = text_table.format(without_empty(names, rows))
   else
     lines[#lines + 1] = "nothing fits"
@@ -91,7 +91,8 @@ function M.table_of(plan)
       shown[i] = { size_text(row.peak_memory_bytes), ("%.1f ms"):format(row.step_ms), o.mode, wrapper_of(o),
         o.checkpointing, ("%d x %d"):format(o.batch_size, o.grad_accum) }
     end
-    lines[#lines + 1] = text_table.format({ "memory", "step", "engine", "wrapper", "checkpointing", "batch x accum" }, shown)
+    local names = { "memory", "step", "engine", "wrapper", "checkpointing", "batch x accum" }
+    lines[#lines + 1] = text_table.format(with_tried(plan, names, shown, plan.front))
     if #plan.front > #shown then lines[#lines + 1] = ("and %d more (--json, plan.front)"):format(#plan.front - #shown) end
   end
   return table.concat(lines, "\n")
@@ -131,7 +132,10 @@ function M.explanation(plan, row)
   local waits = row.exposed_ms > row.communication_ms and "; %.2f ms waited for it and for slower ranks" or ", of which %.2f ms exposed"
   lines[#lines + 1] = ("  computation %.2f ms, launches %.2f ms on the host, communication %.2f ms" .. waits):format(
     row.compute_ms, row.host_ms, row.communication_ms, row.exposed_ms)
-  local rest = row.step_ms - row.compute_ms - row.exposed_ms
+  if row.copies_exposed_ms > 0 then
+    lines[#lines + 1] = ("  %.2f ms waited for copies from the host"):format(row.copies_exposed_ms)
+  end
+  local rest = row.step_ms - row.compute_ms - row.exposed_ms - row.copies_exposed_ms
   if rest > 0.01 * row.step_ms then
     local text = "  the other %.2f ms: kernels that wait for their launch, or for multiprocessors that a collective uses"
     lines[#lines + 1] = text:format(rest)
@@ -231,6 +235,11 @@ local function list_with(own, names)
   return table.concat(lists.map(names, quoted), ", ")
 end
 
+--- Whether the model takes such a value: a linear one has no checkpointing.
+local function takes(plan, option, value)
+  return (pcall(native.plan.predict, lists.merged(plan.shared, { [option] = value }), plan.cluster))
+end
+
 --- A sweep around it: the micro-batch, checkpointing, the engine and its neighbours.
 function M.sweep_script(plan, row)
   local o = row.options
@@ -241,7 +250,8 @@ function M.sweep_script(plan, row)
     lines[#lines + 1] = ("-- On one of the plan's %d nodes: ranks of a sweep are on one machine."):format(plan.request.nodes)
   end
   lists.extend(lines, { "-- Run: moonshard run THIS_FILE", 'local ms = require "moonshard"', "ms.sweep {", '  name = "around_the_plan",',
-    ("  grid = { checkpointing = { %s }, mode = { %s } },"):format(list_with(o.checkpointing, { "none", "block" }),
+    ("  grid = { %smode = { %s } },"):format(
+      takes(plan, "checkpointing", "block") and ("checkpointing = { %s }, "):format(list_with(o.checkpointing, { "none", "block" })) or "",
       list_with(o.mode, engines)),
     ("  zip = { batch_size = { %s }, grad_accum = { %s } },"):format(table.concat(sizes, ", "), table.concat(counts, ", ")) })
   if plan.ranks > 1 then lines[#lines + 1] = ("  nproc = %d,"):format(plan.request.gpus or 1) end

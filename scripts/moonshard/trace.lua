@@ -46,13 +46,11 @@ local function measured_beside(file)
   return record.metrics and record.metrics.median_time_ms
 end
 
-local machines = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" .. "/machines"
-
 --- Bandwidth of an update by device, from the profiles that ship.
 local function update_speeds()
-  local speeds = {}
-  for _, name in ipairs(require("moonshard.plan_machines").shipped) do
-    local profile = native.records.read_json(("%s/%s.json"):format(machines, name))
+  local speeds, machines = {}, require "moonshard.plan_machines"
+  for _, name in ipairs(machines.shipped) do
+    local profile = machines.read_shipped(name)
     speeds[profile.device] = profile.update_gb_per_s
   end
   return speeds

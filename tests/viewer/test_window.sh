@@ -19,22 +19,28 @@ if [ "$code" != 0 ] || [ -s "$work/err" ]; then
   exit 1
 fi
 
-# A window that nobody touches rests: at most 2 % of a core.
+# A window that nobody touches rests: at most 2 % of a core. What else runs on the machine can only make that more, so that one
+# quiet stretch of six is enough; a window that draws on is above it in each.
 cat >"$work/rest.sh" <<'REST'
+allowed=$4
 "$1" "$2" &
 pid=$!
 ticks() { awk '{ print $14 + $15 }' "/proc/$pid/stat"; }
 sleep 6
-before=$(ticks)
-sleep 5
-after=$(ticks)
+for stretch in 1 2 3 4 5 6; do
+  before=$(ticks)
+  sleep 5
+  used=$(($(ticks) - before))
+  echo "$used" >>"$3"
+  [ "$used" -le "$allowed" ] && break
+done
 kill "$pid"
 wait "$pid" 2>/dev/null
-echo "$((after - before))" >"$3"
+exit 0
 REST
-XDG_CONFIG_HOME="$work/config" xvfb-run -a sh "$work/rest.sh" "$view" "$work/run" "$work/ticks"
-used=$(cat "$work/ticks")
 allowed=$(($(getconf CLK_TCK) * 5 * 2 / 100))
+XDG_CONFIG_HOME="$work/config" xvfb-run -a sh "$work/rest.sh" "$view" "$work/run" "$work/ticks" "$allowed"
+used=$(tail -n 1 "$work/ticks")
 [ -n "$used" ] && [ "$used" -le "$allowed" ] && exit 0
-echo "FAILED: $used ticks of processor time in 5 s of rest, at most $allowed were expected"
+echo "FAILED: $(paste -s -d ' ' "$work/ticks") ticks of processor time in stretches of 5 s of rest, at most $allowed were expected"
 exit 1

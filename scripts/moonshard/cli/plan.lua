@@ -72,13 +72,16 @@ end
 local function json_of(plan)
   return with_lists(native.records.to_json { modelled = true, machine = { name = plan.machine.name, device = plan.machine.device,
     source = plan.machine.source, measured = plan.machine.measured }, assumptions = plan.assumptions, ranks = plan.ranks,
-    memory_bytes = plan.memory_bytes, tried = plan.tried, too_slow = plan.too_slow, plans = plan.plans,
-    too_large = plan.too_large, front = plan.front })
+    memory_bytes = plan.memory_bytes, tried = plan.tried, fits = plan.fits, refused = plan.refused, too_slow = plan.too_slow,
+    plans = plan.plans, too_large = plan.too_large, front = plan.front })
 end
 
 local function run(given)
   if type(given.simulate) == "number" and given.simulate < 1 then
     usage.fail("plan: option 'simulate': expected 1 step or more, got %d", given.simulate)
+  end
+  if given.device and not given.calibrate then
+    usage.fail "plan: option 'device': expected --calibrate beside it, got none; --gpu names the device of a plan"
   end
   if given.calibrate then
     local profile, file = usage.attempt("plan: ", "plan: ", machines.calibrate, given.device,

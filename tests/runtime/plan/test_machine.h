@@ -39,6 +39,12 @@ inline Cluster one_gpu(double launch_us = 0.01) {
   return cluster;
 }
 
+inline Cluster one_cpu() {
+  Cluster cluster;
+  cluster.machine = machine_with_round_rates("cpu", 0.01);
+  return cluster;
+}
+
 /// The H200 of the profile that ships.
 inline Cluster one_h200() {
   Cluster cluster;

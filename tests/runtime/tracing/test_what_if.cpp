@@ -137,6 +137,17 @@ TEST(WhatIf, AModelledPrivateStepIsSentToThePlan) {
   }
 }
 
+TEST(WhatIf, NothingSlowedAModelledStepDown) {
+  TraceText text;
+  text.head("\"modelled\":true,").range("backward (modelled)", 0, 100, 0);
+  text.span("modelled", "backward (modelled)", "host", 2, 0, 100);
+  WhatIf changes;
+  changes.rules = {{RuleSubject::Phase, "*", 0}};
+  const WhatIfResult nothing = forecast(text.read(), changes);
+  EXPECT_NEAR(nothing.predicted_us, 0, 1e-6);
+  EXPECT_TRUE(nothing.notes.empty()) << nothing.notes[0];
+}
+
 TEST(WhatIf, AModelledPlainStepHasNoNorms) {
   TraceText text;
   text.head("\"modelled\":true,").range("graph (modelled)", 0, 100, 0);
