@@ -21,9 +21,11 @@ std::vector<BlockGroup> block_groups(const PlannedModel& model) {
     BlockGroup& group = groups[found->second];
     group.out += static_cast<double>(layer.out);
     group.layers.push_back(i);
-    for (size_t j = 0; j < model.block.size(); ++j)
-      if (model.block[j].is_adapter && model.block[j].name.starts_with(layer.name + "."))
-        group.adapters.push_back(j);
+  }
+  for (size_t i = 0; i < model.block.size(); ++i) {
+    if (!model.block[i].is_adapter) continue;
+    const auto beside = place.find(model.block[model.block[i].beside].input);
+    if (beside != place.end()) groups[beside->second].adapters.push_back(i);
   }
   return groups;
 }

@@ -45,10 +45,13 @@ void count_readers(std::vector<PlannedLayer>& layers) {
 }
 
 void find_adapters(std::vector<PlannedLayer>& layers) {
-  for (PlannedLayer& layer : layers)
-    for (const PlannedLayer& other : layers)
-      if (other.is_adapter && other.trained && other.name.starts_with(layer.name + "."))
-        layer.adapted += other.weight;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    for (PlannedLayer& other : layers) {
+      if (!other.is_adapter || !other.name.starts_with(layers[i].name + ".")) continue;
+      other.beside = i;
+      if (other.trained) layers[i].adapted += other.weight;
+    }
+  }
 }
 
 }  // namespace

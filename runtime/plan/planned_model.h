@@ -34,6 +34,7 @@ struct PlannedLayer {
   bool is_shared = false;     ///< its weight has other uses
   bool is_adapter = false;    ///< one of LoRA's two layers beside another
   int64_t adapted = 0;        ///< trained elements of the adapter beside it
+  size_t beside = 0;          ///< of an adapter: the place of its layer in the stretch
   size_t input = 0;           ///< layers of a stretch with the same number read the same input
   int64_t readers = 1;        ///< trained ones that read it
 };
