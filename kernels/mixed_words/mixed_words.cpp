@@ -5,11 +5,15 @@
 #include <bit>
 
 namespace moonshard::kernels {
+namespace {
 
+// Upper 64 - `by` bits of each, as if it were unsigned.
 at::Tensor upper_bits(const at::Tensor& x, int64_t by) {
   // A shift of signed numbers brings copies of the sign in, which are cut off.
   return x.bitwise_right_shift(by).bitwise_and_((int64_t{1} << (64 - by)) - 1);
 }
+
+}  // namespace
 
 void mix_words(at::Tensor& x) {
   const auto constant = [](uint64_t word) { return at::Scalar(std::bit_cast<int64_t>(word)); };

@@ -9,7 +9,5 @@ namespace moonshard::kernels {
 
 /// In place. int64, whose bits are those of the unsigned numbers.
 void mix_words(at::Tensor& x);
-/// Upper 64 - `by` bits of each, as if it were unsigned.
-at::Tensor upper_bits(const at::Tensor& x, int64_t by);
 
 }  // namespace moonshard::kernels

@@ -39,9 +39,10 @@ bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup
 }
 
 double mask_working(const PlannedModel& model, const BlockGroup& group, double positions) {
-  constexpr double kDrawn = 8 + 8 + 1;
-  const bool draws = model.options().lora_dropout > 0 && !group.adapters.empty();
-  return draws ? kDrawn * positions * group.in : 0;
+  if (model.options().lora_dropout <= 0 || group.adapters.empty()) return 0;
+  constexpr double kCoin = 2, kStays = 1;
+  const auto number = static_cast<double>(model.compute_bytes);
+  return std::max(kCoin + kStays + number, 2 * number) * positions * group.in;
 }
 
 double ordered_copies(const PlannedModel& model, double samples) {

@@ -23,8 +23,9 @@ bool attends(const PlannedModel& model, const std::vector<BlockGroup>& groups);
 /// Fused, gate and up alone are kept: backward makes their product again, beside the gradients.
 bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup>& groups);
 
-/// Bytes that drawing a group's masks takes where adapters have dropout, of so many positions
-/// (models/blocks/dropout.cpp): a number of 64 bits, another beside it, and its comparison.
+/// Bytes that a group's masks take where adapters have dropout, of so many positions: coins of 16
+/// bits, which of them are kept and the mask, or the mask and what it is multiplied with
+/// (models/blocks/dropout.cpp).
 double mask_working(const PlannedModel& model, const BlockGroup& group, double positions);
 
 /// Copies of the queries' gradient that the kernel of attention's backward adds up where two passes

@@ -9,11 +9,11 @@
 namespace moonshard::plan {
 namespace {
 
-// Dropout of adapters (models/blocks/dropout.cpp): bytes of a number that drawing its mask moves,
-// numbers that the mask itself and its uses read and write, and kernels. Backward also adds to the
-// input's gradient.
-constexpr double kDrawnBytes = 250, kMaskedForward = 6, kMaskedBackward = 12;
-constexpr double kMasksForward = 20, kMasksBackward = 22;
+// Dropout of adapters (models/blocks/dropout.cpp): bytes of a number that drawing its mask moves (of
+// a word of 64 bits a quarter), numbers that the mask itself and its uses read and write, and
+// kernels. Backward also adds to the input's gradient.
+constexpr double kDrawnBytes = 208.0 / 4 + 4, kMaskedForward = 4, kMaskedBackward = 10;
+constexpr double kMasksForward = 17, kMasksBackward = 19;
 
 // Deterministic operations, where backward runs twice: attention's backward takes so much longer.
 constexpr double kInOrder = 0.7;
@@ -140,7 +140,7 @@ class Costs {
   bool draws_mask(const PlannedLayer& layer) const {
     return layer.is_adapter && !is_adapter_up(layer) && model_.options().lora_dropout > 0;
   }
-  // One mask, drawn in 64 bits, and `uses` numbers of the computation for what it is used in.
+  // One mask, and `uses` numbers of the computation for what it is used in.
   double mask_seconds(double numbers, double uses, double kernels) const {
     return numbers * (kDrawnBytes + uses * element_bytes()) / machine_.element_per_s +
            kernels * gap();

@@ -61,9 +61,10 @@ describe("ms.plan", function()
     end
     local without, measured_without = both(0)
     local with, measured = both(0.1)
-    assert.is_true(measured > 1.15 * measured_without)
-    assert.is_true(math.abs(with.peak_memory_bytes / measured - 1) < 0.1, with.peak_memory_bytes .. " of " .. measured)
-    assert.is_true(with.step_ms > 1.5 * without.step_ms)
+    local masks, measured_masks = with.peak_memory_bytes - without.peak_memory_bytes, measured - measured_without
+    assert.is_true(measured_masks > 2 ^ 20)
+    assert.is_true(math.abs(masks / measured_masks - 1) < 0.3, masks .. " of " .. measured_masks)
+    assert.is_true(with.step_ms > 1.2 * without.step_ms)
     assert.is_nil(step({ lora_rank = 8, lora_dropout = 0.1 }).likely.step_ms)  -- no measured step had any
   end)
 

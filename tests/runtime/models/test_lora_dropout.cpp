@@ -40,7 +40,16 @@ TEST(LoraDropout, DropsItsShareAndKeepsTheMean) {
   const at::Tensor mask = dropout_mask(x, layer, words);
   const double n = 4 * 100 * 64, deviation = std::sqrt(0.3 * 0.7 / n);
   EXPECT_NEAR(mask.eq(0).to(at::kDouble).mean().item<double>(), 0.3, 5 * deviation);
-  EXPECT_NEAR(mask.max().item<double>(), 1 / 0.7, 1e-15);
+  const double dropped = std::round(0.3 * 65536) / 65536;
+  EXPECT_NEAR(mask.max().item<double>(), 1 / (1 - dropped), 1e-15);
+  // Numbers that share a word of coins have nothing to do with each other.
+  const at::Tensor in_fours = mask.eq(0).to(at::kDouble).view({-1, 4});
+  for (int64_t i = 0; i < 4; ++i) {
+    for (int64_t j = 0; j < i; ++j) {
+      const double both = (in_fours.select(1, i) * in_fours.select(1, j)).mean().item<double>();
+      EXPECT_NEAR(both, 0.09, 5 * std::sqrt(0.09 * 0.91 * 4 / n)) << i << ", " << j;
+    }
+  }
   // No position, column or sample has a mask of its own kind.
   for (const int64_t dim : {0, 1, 2}) {
     const at::Tensor by_place = mask.eq(0).to(at::kDouble).transpose(0, dim).flatten(1).mean(1);
@@ -63,6 +72,12 @@ TEST(LoraDropout, MasksDependOnWordLayerAndPlaceAlone) {
   EXPECT_NEAR(differ(mask[0], mask[1]), 0.5, 0.15) << "neighbouring words";
   EXPECT_NEAR(differ(mask, dropout_mask(x, other, words)), 0.5, 0.1) << "layers";
   EXPECT_FALSE(dropout_mask(x, layer, {}).defined()) << "no step";
+  // Samples whose numbers leave a word half used.
+  const at::Tensor odd = dropout_mask(at::ones({3, 3, 7}, at::kFloat), layer, words);
+  EXPECT_EQ(odd.sizes(), (at::IntArrayRef{3, 3, 7}));
+  EXPECT_TRUE(at::equal(odd.to(at::kDouble).flatten(1), mask.flatten(1).narrow(1, 0, 21)));
+  EXPECT_EQ(dropout_mask(at::ones({3, 3, 7}, at::kBFloat16), layer, words).scalar_type(),
+            at::kBFloat16);
 }
 
 TEST(LoraDropout, EveryStepAndSampleHasWordsOfItsOwn) {
