@@ -360,7 +360,7 @@ class GraphBuilder {
   void connect_end() {
     const uint32_t end = add_node({graph_.end_us, graph_.end_us, kNone, step_.lane, NodeKind::End});
     std::unordered_map<uint64_t, uint32_t> last_of_queue;
-    for (const uint32_t number : device_) last_of_queue[queue_of(node(number))] = number;
+    for (const uint32_t number : by_end_) last_of_queue[queue_of(node(number))] = number;
     double latest = step_.begin_us;
     for (const auto& [queue, number] : last_of_queue)
       latest = std::max(latest, node(number).end_us);

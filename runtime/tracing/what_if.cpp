@@ -47,7 +47,7 @@ class Prediction {
     const ScaledHost host(labels_, host_factors());
     result_.measured_us = graph_.end_us - graph_.begin_us;
     find_factors();
-    result_.predicted_us = pass(host, factors_, 0);
+    result_.predicted_us = pass(host, changed_, 0);
     count_removed(host);
     refuse_unmatched();
     if (changes_.measured_us > 0) predict_measured();
@@ -82,6 +82,10 @@ class Prediction {
     is_gone_.assign(labels_.phases.size(), 0);
     if (!changes_.norms) return;
     const std::set<std::string> seen = phases_of_step();
+    MS_CHECK(seen.size() > 1 || (seen.size() == 1 && !seen.begin()->empty()),
+             "what_if: expected a trace with ranges that name a step's phases to leave out its "
+             "norms, got one without any ({})",
+             trace_.file);
     refuse_unnamed_norms(seen);
     const bool clips = seen.contains("clip_factors");
     if (!clips) {
@@ -235,30 +239,34 @@ class Prediction {
 
   // A call whose kernels are all gone is gone, too.
   void find_factors() {
-    factors_.resize(graph_.nodes.size(), 1);
+    changed_.nodes.resize(graph_.nodes.size(), 1);
     std::vector<double> kept(trace_.events.size(), -1);  // by call: the largest of what it starts
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const GraphNode& node = graph_.nodes[i];
-      factors_[i] = factor_of(node);
+      changed_.nodes[i] = factor_of(node);
       if (node.kind != NodeKind::Device) continue;
       const uint32_t call = labels_.call_of[node.event];
-      if (call != kNone) kept[call] = std::max(kept[call], factors_[i]);
+      if (call != kNone) kept[call] = std::max(kept[call], changed_.nodes[i]);
     }
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const GraphNode& node = graph_.nodes[i];
-      if (node.kind == NodeKind::Call && kept[node.event] == 0) factors_[i] = 0;
+      if (node.kind == NodeKind::Call && kept[node.event] == 0) changed_.nodes[i] = 0;
     }
-    gap_factor_ = 1;
     for (size_t i = 0; i < changes_.rules.size(); ++i) {
       const ScaleRule& rule = changes_.rules[i];
       if (rule.subject != RuleSubject::Kind || !matches_any({rule.glob}, "gap")) continue;
-      gap_factor_ *= rule.factor;
+      changed_.gaps *= rule.factor;
       seen_ |= 1ull << i;
     }
   }
 
-  // The step's length with these factors of nodes, on this host, which the trace took so much of.
-  double pass(const ScaledHost& host, const std::vector<double>& factors, double overhead_us) {
+  struct Factors {
+    std::vector<double> nodes;
+    double gaps = 1;  // between work of the device
+  };
+
+  // The step's length with these factors, on this host, which the trace took so much of.
+  double pass(const ScaledHost& host, const Factors& factors, double overhead_us) {
     const size_t count = graph_.nodes.size();
     std::vector<double> start(count, 0), end(count, 0);
     std::vector<uint32_t> binding(count, kNone);
@@ -277,15 +285,15 @@ class Prediction {
       start[i] = latest;
       const double length = node.end_us - node.start_us;
       const bool is_call = node.kind == NodeKind::Call;
-      end[i] =
-          latest + factors[i] * length * (is_call ? share_without_trace(length, overhead_us) : 1);
+      end[i] = latest +
+               factors.nodes[i] * length * (is_call ? share_without_trace(length, overhead_us) : 1);
     }
     if (result_.kinds.empty()) add_up(start, end, binding);  // the first pass is the prediction
     return end.back();
   }
 
-  double lag_of(const GraphEdge& edge, const GraphNode& node, const std::vector<double>& factors,
-                size_t number, const ScaledHost& host, double overhead_us) const {
+  double lag_of(const GraphEdge& edge, const GraphNode& node, const Factors& factors, size_t number,
+                const ScaledHost& host, double overhead_us) const {
     const GraphNode& from = graph_.nodes[edge.from];
     const bool is_host = edge.kind == EdgeKind::Host ||
                          (edge.kind == EdgeKind::Start && node.kind != NodeKind::Device);
@@ -293,18 +301,18 @@ class Prediction {
       return host.between(node.lane, from.end_us, from.end_us + edge.lag_us);
     if (edge.kind == EdgeKind::Handover)
       return edge.lag_us * share_without_trace(edge.lag_us, overhead_us);
-    if (edge.kind == EdgeKind::Share) return edge.lag_us * factors[edge.from];
+    if (edge.kind == EdgeKind::Share) return edge.lag_us * factors.nodes[edge.from];
     // No gap before what is not there.
     if (node.kind == NodeKind::Device && edge.kind != EdgeKind::Start && edge.lag_us > 0)
-      return edge.lag_us * (factors[number] == 0 ? 0 : 1) *
-             (edge.kind == EdgeKind::Launch ? 1 : gap_factor_);
+      return edge.lag_us * (factors.nodes[number] == 0 ? 0 : 1) *
+             (edge.kind == EdgeKind::Launch ? 1 : factors.gaps);
     return edge.lag_us;
   }
 
   // What the trace took of the host, for each operator and call that it noted: so much that the
   // graph without it gives the step that was measured. What remains is taken as a share of all.
   void predict_measured() {
-    const std::vector<double> as_traced(graph_.nodes.size(), 1);
+    const Factors as_traced{std::vector<double>(graph_.nodes.size(), 1)};
     const auto length = [&](double overhead_us) {
       return pass(unchanged_host(overhead_us), as_traced, overhead_us);
     };
@@ -323,7 +331,7 @@ class Prediction {
     result_.host_scale = host_time(low) / std::max(host_time(0), 1e-9);
     const ScaledHost changed(labels_, host_factors(), low);
     result_.predicted_measured_us =
-        pass(changed, factors_, low) * changes_.measured_us / length(low);
+        pass(changed, changed_, low) * changes_.measured_us / length(low);
   }
 
   ScaledHost unchanged_host(double overhead_us) const {
@@ -375,7 +383,7 @@ class Prediction {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const GraphNode& node = graph_.nodes[i];
       if (node.kind == NodeKind::Device)
-        result_.removed_device_us += (1 - factors_[i]) * (node.end_us - node.start_us);
+        result_.removed_device_us += (1 - changed_.nodes[i]) * (node.end_us - node.start_us);
     }
     // The host's lane of a plan is a ruler of phases.
     for (uint32_t lane = 0; lane < trace_.lanes.size() && !trace_.is_modelled; ++lane)
@@ -411,9 +419,9 @@ class Prediction {
   TracedGraph graph_;
   std::vector<uint8_t> is_gone_;  // by phase
   std::vector<std::pair<double, uint64_t>> known_;
-  std::vector<double> factors_;      // by node
+  Factors changed_;
   std::vector<double> plain_share_;  // by name of a kernel, of its time in a step without norms
-  double update_factor_ = 1, gap_factor_ = 1;
+  double update_factor_ = 1;
   uint64_t seen_ = 0;
 };
 

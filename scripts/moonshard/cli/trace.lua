@@ -14,6 +14,7 @@ local function factors(given, flag)
     if not tonumber(factor) then
       usage.fail("trace: option '--%s': expected NAME=FACTOR, like backward=0.5, got '%s'", flag, text)
     end
+    if values[name] then usage.fail("trace: option '--%s': expected one factor of '%s', got several", flag, name) end
     values[name] = tonumber(factor)
   end
   return next(values) and values or nil

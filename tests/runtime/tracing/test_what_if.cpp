@@ -36,6 +36,17 @@ TraceText private_step(bool with_second_pass = false, const char* sums = "sum_ge
   return text;
 }
 
+std::string problem_without_norms(const TraceText& text) {
+  WhatIf changes;
+  changes.norms = true;
+  try {
+    forecast(text.read(), changes);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 TEST(WhatIf, NothingChangesNothing) {
   const TraceData trace = private_step().read();
   const WhatIfResult result = forecast(trace, RuleSubject::Name, "fused_update", 1.0);
@@ -56,6 +67,38 @@ TEST(WhatIf, NormsCostNothingButGradientsThatAreKeptStay) {
   const WhatIfResult result = forecast(private_step().read(), changes);
   EXPECT_NEAR(result.removed_device_us, 150 + 10, 1e-6);
   EXPECT_NEAR(result.measured_us - result.predicted_us, 160, 3);
+}
+
+// What gaps cost is no part of the step as it was traced, by which the measured one is told.
+TEST(WhatIf, GapsChangeTheMeasuredStepAsMuchAsTheTracedOne) {
+  TraceText text;
+  text.range("forward", 0, 20);
+  text.call("cudaLaunchKernel", 1, 2, 1).kernel("first", 10, 100, 1);
+  text.call("cudaLaunchKernel", 4, 2, 2).kernel("second", 160, 100, 2);
+  text.call("cudaDeviceSynchronize", 8, 252, 3);
+  WhatIf changes;
+  changes.rules = {{RuleSubject::Kind, "gap", 0}};
+  changes.measured_us = 260;
+  const WhatIfResult result = forecast(text.read(), changes);
+  EXPECT_NEAR(result.measured_us - result.predicted_us, 50, 1);
+  EXPECT_NEAR(changes.measured_us - result.predicted_measured_us, 50, 5);
+}
+
+TEST(WhatIf, AStepEndsWithTheKernelThatEndsLast) {
+  TraceText text;
+  text.call("cudaLaunchKernel", 0, 2, 1).kernel("long", 10, 300, 1);
+  text.call("cudaLaunchKernel", 3, 2, 2).kernel("short", 50, 5, 2);
+  const TraceData trace = text.read();
+  const WhatIfResult same = forecast(trace, RuleSubject::Name, "short", 1);
+  EXPECT_NEAR(same.predicted_us, same.measured_us, 1e-6);
+  EXPECT_NEAR(forecast(trace, RuleSubject::Name, "long", 2).predicted_us - same.measured_us, 300,
+              10);
+}
+
+TEST(WhatIf, NormsOfATraceWithoutPhasesAreRefused) {
+  TraceText text;
+  text.call("cudaLaunchKernel", 0, 2, 1).kernel("flash_norm", 10, 300, 1);
+  EXPECT_THAT(problem_without_norms(text), testing::HasSubstr("got one without any"));
 }
 
 // A step without norms has faster kernels for sums, and where backward ran twice for attention.
@@ -104,17 +147,6 @@ TEST(WhatIf, AStepWithoutRangesOfNormsIsRefused) {
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("trace the step again"));
   }
-}
-
-std::string problem_without_norms(const TraceText& text) {
-  WhatIf changes;
-  changes.norms = true;
-  try {
-    forecast(text.read(), changes);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // A plan's spans hold norms and backward in one: its trace cannot say what norms take.
