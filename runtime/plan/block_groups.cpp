@@ -51,12 +51,28 @@ double ordered_copies(const PlannedModel& model, double samples) {
                    std::max(1.0, samples * static_cast<double>(model.options().num_heads)));
 }
 
+namespace {
+// Capped scores are one, whatever the option says. A GPU's were measured without this.
+bool scores_are_a_matrix(const PlannedModel& model) {
+  const auto& o = model.options();
+  return o.attention != "flash" || (o.attention_softcap > 0 && !model.fused);
+}
+}  // namespace
+
+double scores_in_forward(const PlannedModel& model, double positions) {
+  const auto& o = model.options();
+  if (model.fused || !scores_are_a_matrix(model)) return 0;
+  constexpr double kPlain = 1, kCapped = 2;
+  return (o.attention_softcap > 0 ? kCapped : kPlain) * positions *
+         static_cast<double>(o.num_heads * model.tokens * model.compute_bytes);
+}
+
 double attention_working(const PlannedModel& model, const std::vector<BlockGroup>& groups,
                          double positions, bool two_passes) {
   const auto& o = model.options();
   const double number = positions * static_cast<double>(model.compute_bytes);
   const double queries = static_cast<double>(o.num_heads * o.head_dim);
-  if (o.attention != "flash" || (two_passes && model.fused && model.compute_bytes >= 4))
+  if (scores_are_a_matrix(model) || (two_passes && model.fused && model.compute_bytes >= 4))
     return positions * 2 * static_cast<double>(o.num_heads * model.tokens) *
            static_cast<double>(std::max<int64_t>(4, model.compute_bytes));
   if (!model.fused) return number * queries;

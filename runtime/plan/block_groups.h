@@ -33,6 +33,10 @@ double mask_working(const PlannedModel& model, const BlockGroup& group, double p
 /// several of them share one sample's head, each with a copy of its own.
 double ordered_copies(const PlannedModel& model, double samples);
 
+/// Bytes of scores that a CPU's forward holds beside what is kept of them, of so many positions,
+/// while they are scaled, capped and hidden (models/blocks/attention.cpp).
+double scores_in_forward(const PlannedModel& model, double positions);
+
 /// Bytes that attention's backward needs beside what it is given and makes, of so many positions. A
 /// GPU's kernel adds up gradients of queries in float32, and makes those of keys and values for
 /// each head.

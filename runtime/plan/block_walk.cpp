@@ -23,6 +23,13 @@ BlockWalk::BlockWalk(const PlannedModel& model, const EngineWays& ways,
 }
 
 void BlockWalk::forward() {
+  if (attends(model_, groups_)) {
+    double later = 0;  // of the block, not there yet
+    for (size_t i = 1; i < groups_.size(); ++i)
+      later += sizes_[i].in + (groups_[i].behind_norm ? sizes_[i].out : 0);
+    const double scores = scores_in_forward(model_, rows_);
+    ledger_.touch(Holder::Activations, std::max(0.0, scores - later));
+  }
   for (const BlockGroup& group : groups_)
     ledger_.touch(Holder::Activations, mask_working(model_, group, rows_));
 }
@@ -30,6 +37,7 @@ void BlockWalk::forward() {
 void BlockWalk::backward(size_t stretch, Pass pass) {
   const bool stays = pass == Pass::Norms;  // activations
   add(Holder::Activations, kept_blocks_.made_again(stretch - 1));
+  if (kept_blocks_.made_again(stretch - 1) > 0) forward();
   // A gate is between the stream and a branch, whose gradient is then another one.
   add(Holder::OutputGradients, gated_ ? stream_ : 0);
   double joined = 0;  // (a, g) of this block that wait for the launch

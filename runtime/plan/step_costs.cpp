@@ -9,8 +9,8 @@
 namespace moonshard::plan {
 namespace {
 
-// Dropout of adapters (models/blocks/dropout.cpp): bytes of a number that drawing its mask moves (of
-// a word of 64 bits a quarter), numbers that the mask itself and its uses read and write, and
+// Dropout of adapters (models/blocks/dropout.cpp): bytes of a number that drawing its mask moves
+// (of a word of 64 bits a quarter), numbers that the mask itself and its uses read and write, and
 // kernels. Backward also adds to the input's gradient.
 constexpr double kDrawnBytes = 208.0 / 4 + 4, kMaskedForward = 4, kMaskedBackward = 10;
 constexpr double kMasksForward = 17, kMasksBackward = 19;

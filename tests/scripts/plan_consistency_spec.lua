@@ -68,6 +68,24 @@ describe("ms.plan", function()
     assert.is_nil(step({ lora_rank = 8, lora_dropout = 0.1 }).likely.step_ms)  -- no measured step had any
   end)
 
+  it("predicts what a CPU holds of capped scores, and of states that are made wide, as runs have it", function()
+    local capped = { model = "gemma2-tiny", batch_size = 4, seq_length = 256 }
+    local wide = { batch_size = 256, hidden_dim = 1024, state_dtype = "bfloat16", mode = "none" }
+    for _, options in ipairs {
+      lists.merged(capped, { mode = "none", checkpointing = "block" }),
+      lists.merged(capped, { mode = "none", task = "classify" }),
+      lists.merged(capped, { mode = "ghost" }),
+      lists.merged(capped, { mode = "bookkeeping", checkpointing = "block" }),
+      lists.merged(wide, { model = "linear-tiny", optimizer = "adam" }),
+      { model = "llama3-tiny", mode = "none", batch_size = 1, seq_length = 32, hidden_dim = 512, num_layers = 3, optimizer = "adamw",
+        state_dtype = "bfloat16" },
+    } do
+      local planned = ms.plan(lists.merged(options, { gpu = "cpu", search = false })).best.peak_memory_bytes
+      local measured = ms.run(lists.merged(options, { device = "cpu", iters = 1, warmup = 1 })).metrics.peak_memory_bytes
+      assert.is_true(math.abs(planned / measured - 1) < 0.08, ("%s %s: %d of %d"):format(options.model, options.mode, planned, measured))
+    end
+  end)
+
   it("tells what waits for the host from what waits for other ranks", function()
     local offload = { gpus = 2, parallel = "fsdp", cpu_offload = true, mode = "bookkeeping", optimizer = "adamw", link = "instant" }
     local row, plan = step(offload)

@@ -9,8 +9,8 @@
 namespace moonshard::models {
 
 /// What x [B, …, d] is multiplied by before the adapter of `layer`: 0 with the layer's probability,
-/// as a whole number of 1/65,536, else 1 over the rest of it. Undefined where nothing is dropped: without words [B] (Seam::words),
-/// which only a training step has.
+/// as a whole number of 1/65,536, else 1 over the rest of it. Undefined where nothing is dropped:
+/// without words [B] (Seam::words), which only a training step has.
 at::Tensor dropout_mask(const at::Tensor& x, const ParamLayer& layer, const at::Tensor& words);
 
 }  // namespace moonshard::models
