@@ -147,7 +147,7 @@ std::string size_text(double bytes) {
                        : fmt::format("{:.1f} MiB", bytes / kMiB);
 }
 
-// Who held the memory, and what to change: computed from the breakdown of that moment.
+// Who held the memory at that moment, and what to change.
 void print_savings(const Json& record) {
   if (!record.contains("savings")) return;
   const Json& memory = record["memory"];
@@ -167,8 +167,7 @@ void print_savings(const Json& record) {
     if (bytes >= held / 50)
       fmt::print(stderr, "    {:<20} {:>12}\n", string_or(row, "owner", ""), size_text(bytes));
   }
-  fmt::print(stderr, "moonshard: what would save memory{}, each by itself:\n",
-             is_planned ? "" : ", of what was held then");
+  fmt::print(stderr, "moonshard: what would save memory of the step's peak, each by itself:\n");
   for (const Json& row : record["savings"])
     fmt::print(stderr, "    {:<32} {:>12}  {}\n", string_or(row, "change", ""),
                size_text(number_or(row, "bytes", 0)), string_or(row, "reason", ""));

@@ -202,6 +202,24 @@ std::optional<profile::LedgerReport> ledger_of_failure(const ExperimentOptions& 
   return held;
 }
 
+// What other options save of the step's peak, by prediction: the moment at which memory ran out
+// need not be that of the peak. Where nothing can be planned (an engine of a script), of what was
+// held.
+std::vector<records::Saving> savings_of(const ExperimentOptions& options,
+                                        const records::Result& record, double ranks) {
+  plan::Room room;
+  room.device = resolve_device(options.device);
+  room.ranks = static_cast<int>(ranks);
+  for (const records::OwnedBytes& row : record.memory.breakdown)
+    if (!std::isnan(row.bytes)) room.memory += row.bytes;
+  if (!std::isnan(record.bytes_free)) room.memory += std::max(0.0, record.bytes_free);
+  try {
+    return plan::savings_within(options, room);
+  } catch (const UsageError&) {
+    return analysis::memory_savings({record.options, record.memory.breakdown, ranks});
+  }
+}
+
 // Who held the memory, and what other options would save of it. Not with real ranks beside this
 // one: they would have to run out of memory together.
 void explain_out_of_memory(const ExperimentOptions& options, records::Result& record) {
@@ -214,7 +232,7 @@ void explain_out_of_memory(const ExperimentOptions& options, records::Result& re
   if (!ledger) return;
   record.memory = memory_at_end(*ledger, record.phase);
   const double ranks = std::isnan(record.sharding.world) ? 1 : record.sharding.world;
-  record.savings = analysis::memory_savings({record.options, record.memory.breakdown, ranks});
+  record.savings = savings_of(options, record, ranks);
 }
 
 // Recorded as if memory had run out, before anything was allocated.

@@ -224,7 +224,8 @@ struct Saving {
 template <class V>
 void fields(V& v, Saving& s) {
   v({"change", Unit::None, "Options to change."}, s.change);
-  v({"bytes", Unit::Bytes, "Memory that it saves, of what was held when memory ran out."}, s.bytes);
+  v({"bytes", Unit::Bytes, "Memory that it saves, of the step's peak as it is predicted."},
+    s.bytes);
   v({"reason", Unit::None, "Where that comes from."}, s.reason);
 }
 

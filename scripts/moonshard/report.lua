@@ -110,7 +110,7 @@ local function failures_section(results)
       rows[#rows + 1] = { point.id:sub(1, 8), name, point.status, point.error ~= "" and point.error or without_record }
       local savings = outcome.savings(plot_points.list(point.result), 6)
       if #savings > 0 then
-        logs[#logs + 1] = html.text("p", ("What would save memory of %s, of what was held when it ran out, each by itself:"):format(name))
+        logs[#logs + 1] = html.text("p", ("What would save memory of %s, of the step's peak, each by itself:"):format(name))
           .. html.text("pre", table.concat(savings, "\n"))
       end
       local tail = plot_points.list(point.result).log_tail
