@@ -31,7 +31,7 @@ void BlockWalk::forward() {
     ledger_.touch(Holder::Activations, std::max(0.0, scores - later));
   }
   for (const BlockGroup& group : groups_)
-    ledger_.touch(Holder::Activations, mask_working(model_, group, rows_));
+    ledger_.touch(Holder::Activations, dropout_working(model_, group, rows_));
 }
 
 void BlockWalk::backward(size_t stretch, Pass pass) {
@@ -47,7 +47,7 @@ void BlockWalk::backward(size_t stretch, Pass pass) {
     add(Holder::OutputGradients, sizes_[i].in * (group.layers.size() > 1 ? 2 : 1));
     if (is_made_again(i) && stays) make_product_again(i, pass);
     if (i + 1 == groups_.size()) launch(pass);
-    ledger_.touch(Holder::Activations, mask_working(model_, group, rows_));
+    ledger_.touch(Holder::Activations, dropout_working(model_, group, rows_));
     if (is_made_again(i) && !stays) make_product_again(i, pass);
     form_gradients(stretch, group, pass);
     if (group.layers.size() > 1) free(Holder::OutputGradients, sizes_[i].in);
