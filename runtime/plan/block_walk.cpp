@@ -167,7 +167,8 @@ void BlockWalk::hold_joined(size_t stretch, double joined, Pass pass) {
     const bool is_last = !groups_.empty() && i == groups_.back().layers.front();
     const bool has_a = pass != Pass::Norms || (is_last && again_);
     const double a = has_a ? bytes_.own_input(layer) : 0;
-    hold({&ways_.block[i], a + bytes_.output(layer), bytes_.bias_working(layer, true)});
+    hold({&ways_.of_block(stretch - 1)[i], a + bytes_.output(layer),
+          bytes_.bias_working(layer, true)});
   }
   // Frozen layers let go of theirs at once; adapters hold what is between their two, too.
   double waits = 0;
