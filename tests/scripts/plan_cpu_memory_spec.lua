@@ -1,0 +1,27 @@
+--- Peaks of memory that plans predict for a CPU, against those of runs on this one.
+local ms = require "moonshard"
+local lists = require "moonshard.lists"
+
+local function planned(options) return ms.plan(lists.merged(options, { gpu = "cpu", search = false })).best.peak_memory_bytes end
+
+local function measured(options)
+  return ms.run(lists.merged(options, { device = "cpu", iters = 1, warmup = 1 })).metrics.peak_memory_bytes
+end
+
+local function expect_as_measured(base, cases, within)
+  for _, more in ipairs(cases) do
+    local options = lists.merged(base, more)
+    local words = {}
+    for name, value in pairs(options) do words[#words + 1] = name .. " " .. tostring(value) end
+    table.sort(words)
+    local ratio = planned(options) / measured(options)
+    assert.is_true(math.abs(ratio - 1) < (within or 0.04), ("%s: %.3f"):format(table.concat(words, ", "), ratio))
+  end
+end
+
+describe("a plan of a CPU's memory", function()
+  it("has the gradients of a DiT whose last layer stays at zero once", function()
+    local dit = { model = "dit-xl-tiny", mode = "materialize", hidden_dim = 256, num_heads = 4, intermediate_dim = 1024, batch_size = 8 }
+    expect_as_measured(dit, { {}, { trained = "blocks.*" }, { frozen = "*adaLN*" } }, 0.1)
+  end)
+end)
