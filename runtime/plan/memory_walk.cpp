@@ -135,6 +135,7 @@ class MicroBatchWalk {
     add(Holder::OutputGradients, rows_ * static_cast<double>(kept_.head_working));
     for (size_t i = model_.behind.size(); i-- > 0;) {
       const PlannedLayer& layer = model_.behind[i];
+      if (layer.is_matrix && !layer.one_position) end_loss(layer, pass);
       if (layer.by_samples) {
         head_in_chunks(layer, ways_.behind[i], pass);
       } else if (sums_up(ways_, pass)) {
@@ -143,7 +144,7 @@ class MicroBatchWalk {
         consume(layer, ways_.behind[i], pass);
         // The second pass needs the scores: their gradient has a place of its own, also where no
         // engine holds it.
-        if (pass == Pass::Norms && !layer.trained)
+        if (pass == Pass::Norms && !layer.trained && model_.fused)
           add(Holder::OutputGradients, bytes_.output(layer));
       } else {
         add(Holder::EngineKept, pass == Pass::Norms ? 0 : bytes_.rows(ways_.behind[i]));
@@ -152,6 +153,19 @@ class MicroBatchWalk {
     free(Holder::OutputGradients, ledger_.of(Holder::OutputGradients));
     add(Holder::OutputGradients, bytes_.stream(static_cast<double>(model_.options().hidden_dim)));
     if (pass != Pass::Norms) free(Holder::Activations, outside_);
+  }
+
+  // A CPU's loss has ended when the head's backward begins: of what it held the scores' gradient
+  // alone is left, and of what it kept nothing, unless another pass comes.
+  void end_loss(const PlannedLayer& layer, Pass pass) {
+    if (model_.fused || layer.by_samples || model_.options().task == "classify") return;
+    const double g = bytes_.output(layer);
+    free(Holder::OutputGradients, std::max(0.0, ledger_.of(Holder::OutputGradients) - g));
+    if (pass == Pass::Norms) return;
+    const double wide = static_cast<double>(std::max<int64_t>(4, model_.compute_bytes));
+    const double kept = std::min(outside_, g / static_cast<double>(model_.compute_bytes) * wide);
+    outside_ -= kept;
+    free(Holder::Activations, kept);
   }
 
   // Beside the scores of one chunk: the sum, every sample's row, or one row after the other. Rows
@@ -182,11 +196,14 @@ class MicroBatchWalk {
   // table's, too, until the table's backward, as both make one norm.
   void consume(const PlannedLayer& layer, const LayerWay& way, Pass pass) {
     if (!layer.trained) return;
-    const double both = (pass == Pass::Norms ? 0 : bytes_.own_input(layer)) + bytes_.output(layer);
-    // The gradient of scores takes their place.
-    const double taken = std::min(both, outside_);
+    const double a = pass == Pass::Norms ? 0 : bytes_.own_input(layer), g = bytes_.output(layer);
+    const double both = a + g;
+    // The gradient of scores takes their place; on a CPU it is that which the loss has left.
+    const double taken = std::min(model_.fused ? both : a, outside_);
     outside_ -= taken;
     free(Holder::Activations, taken);
+    if (!model_.fused)
+      free(Holder::OutputGradients, std::min(g, ledger_.of(Holder::OutputGradients)));
     add(Holder::EngineKept, both);
     if (pass == Pass::Norms && sums_.is_summed(layer)) {
       of_head_ = both;

@@ -24,4 +24,11 @@ describe("a plan of a CPU's memory", function()
     local dit = { model = "dit-xl-tiny", mode = "materialize", hidden_dim = 256, num_heads = 4, intermediate_dim = 1024, batch_size = 8 }
     expect_as_measured(dit, { {}, { trained = "blocks.*" }, { frozen = "*adaLN*" } }, 0.1)
   end)
+
+  it("has the gradient of scores once, in every pass", function()
+    local lm = { model = "llama3-tiny", task = "lm", hidden_dim = 128, intermediate_dim = 256, vocab_size = 8000, batch_size = 2 }
+    expect_as_measured(lm, { { mode = "none" }, { mode = "ghost" }, { mode = "ghost", tie_embeddings = "yes" },
+      { mode = "flash", frozen = "lm_head*" }, { mode = "bookkeeping" }, { mode = "ghost", model = "gemma2-tiny" },
+      { mode = "ghost", param_dtype = "bfloat16", parallel = "fsdp" } })
+  end)
 end)
