@@ -1,8 +1,6 @@
 // Bytes of a layer at the seam: its input, its output's gradient, the gradient of its parameters,
-// and what an engine lets go of when it has summed them up; and of blocks. Torch-free.
+// and what an engine lets go of when it has summed them up; and of groups. Torch-free.
 #pragma once
-
-#include <string>
 
 #include "runtime/plan/block_groups.h"
 #include "runtime/plan/engine_ways.h"
@@ -80,26 +78,6 @@ struct GroupBytes {
       out += bytes.stream(static_cast<double>(model.block[layer].out));
   }
   double in, out = 0;
-};
-
-/// What blocks keep for backward, as option checkpointing says.
-class KeptBlocks {
- public:
-  KeptBlocks(const PlannedModel& model, const models::ActivationBytes& kept,
-             const LayerBytes& bytes, double rows, const std::string& checkpointing, int64_t every);
-
-  double whole() const { return whole_; }
-  /// Beside the inputs and outputs of layers: inputs of norms, and what these have found.
-  double norm_inputs() const { return norm_inputs_; }
-  /// Of a block that backward runs again: what is there only while it runs; else nothing.
-  double made_again(size_t block) const {
-    return recomputes_ && static_cast<int64_t>(block) % every_ == 0 ? made_again_ : 0;
-  }
-
- private:
-  double whole_ = 0, norm_inputs_ = 0, made_again_ = 0;
-  bool recomputes_;
-  int64_t every_;
 };
 
 }  // namespace moonshard::plan

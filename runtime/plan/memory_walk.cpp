@@ -61,11 +61,11 @@ class MicroBatchWalk {
       gathers_.forward(i);
       if (i > 0 && i + 1 < stretches) {
         // While a block that is recomputed runs, all of it is there.
-        add(Holder::Activations, kept_blocks_.whole());
-        blocks_.forward();
+        const double whole = kept_blocks_.of(i).whole;
+        add(Holder::Activations, whole);
+        blocks_.forward(i);
         const bool is_frozen = i < model_.first_in_backward;
-        free(Holder::Activations,
-             is_frozen ? kept_blocks_.whole() : kept_blocks_.made_again(i - 1));
+        free(Holder::Activations, is_frozen ? whole : kept_blocks_.made_again(i));
       }
       if (i + 1 == stretches) add(Holder::Activations, rows_ * static_cast<double>(kept_.outside));
       gathers_.forward_ended(i);
