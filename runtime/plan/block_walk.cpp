@@ -113,6 +113,7 @@ void BlockWalk::form_gradients(size_t stretch, const BlockGroup& group, Pass pas
     if (sums_up(ways_, pass) && !holds(kept, group, pass))
       gradients_.form(stretch,
                       bytes_.gradient(own) + static_cast<double>(own.adapted * model_.sum_bytes));
+    if (pass == Pass::Sums) ledger_.touch(Holder::EngineTemporaries, bytes_.sum_working(own));
     if (has_rows_at_once(*layer, pass)) add(Holder::EngineKept, bytes_.rows(ways_.block[*layer]));
     if (pass == Pass::Sums || !ways_.block[*layer].joins)
       ledger_.touch(ways_.is_private ? Holder::EngineTemporaries : Holder::Gradients,
@@ -199,7 +200,7 @@ void BlockWalk::hold_joined(size_t stretch, double joined, Pass pass) {
       continue;
     }
     const bool is_last = !groups_.empty() && i == groups_.back().layers.front();
-    const bool has_a = pass != Pass::Norms || (is_last && again_);
+    const bool has_a = (pass != Pass::Norms || (is_last && again_)) && !model_.reads_batch(stretch);
     const double a = has_a ? bytes_.own_input(layer) : 0;
     hold({&ways_.block[i], a + bytes_.output(layer), bytes_.bias_working(layer, true)});
   }

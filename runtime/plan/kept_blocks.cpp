@@ -49,6 +49,10 @@ KeptBlocks::KeptBlocks(const PlannedModel& model, const models::ActivationBytes&
   }
   for (KeptBlock* block : {&usual_, &first_}) block->made_again = block->whole - stays;
   if (!model.fused && !recomputes_ && first_.is_usual) leave_out_before_first_trained();
+  if (model.reads_batch(model.first_in_backward) && !groups_.empty()) {
+    first_.whole -= first_.inputs[0];
+    first_.inputs[0] = 0;
+  }
 }
 
 // A layer, or an adapter beside it, has a gradient of its own.

@@ -46,6 +46,16 @@ class LayerBytes {
     return of_each ? partial_sums_bytes(samples_ * outputs, summed / samples_)
                    : partial_sums_bytes(outputs, summed);
   }
+  /// What a CPU needs beside (a, g) to sum up a matrix's clipped gradients: of the narrower operand
+  /// a copy that has the factors, of 16 bits wide ones of both; then the bias's rows, twice.
+  double sum_working(const PlannedLayer& layer) const {
+    constexpr double kWide = 4;
+    if (on_gpu_ || !layer.is_matrix) return 0;
+    const auto in = static_cast<double>(layer.in), out = static_cast<double>(layer.out);
+    const double copied = !layer.trained ? 0 : number_ < kWide ? in + out : std::min(in, out);
+    return std::max(positions_of(layer) * copied, 2 * samples_ * static_cast<double>(layer.bias)) *
+           std::max(kWide, number_);
+  }
   /// `is_first`: of the first stretch, whose inputs are data.
   double released(const PlannedLayer& layer, const LayerWay& way, bool is_first) const {
     if (way.kept == Kept::Rows) return rows(way);

@@ -42,4 +42,10 @@ describe("a plan of a CPU's memory", function()
     local dit = { model = "dit-xl-tiny", mode = "none", hidden_dim = 256, num_heads = 4, intermediate_dim = 1024, num_layers = 4, batch_size = 8 }
     expect_as_measured(dit, { { frozen = "*mlp*" }, { lora_rank = 8, lora_targets = "fc2" }, { lora_rank = 8, lora_targets = "attn.qkv" } })
   end)
+
+  it("has what norms, sums and the loss of many vectors need beside them", function()
+    expect_as_measured({ model = "linear-tiny", hidden_dim = 256, batch_size = 4096 },
+      { { mode = "none" }, { mode = "ghost" }, { mode = "flash" }, { mode = "bookkeeping" } })
+    expect_as_measured({ model = "linear-tiny", hidden_dim = 256, batch_size = 64 }, { { mode = "materialize" } })
+  end)
 end)
