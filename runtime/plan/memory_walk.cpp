@@ -10,7 +10,7 @@
 #include "runtime/plan/layer_bytes.h"
 #include "runtime/plan/memory_ledger.h"
 #include "runtime/plan/sum_walk.h"
-#include "runtime/plan/update_costs.h"
+#include "runtime/plan/widened_states.h"
 
 namespace moonshard::plan {
 namespace {
@@ -249,44 +249,6 @@ class MicroBatchWalk {
   double outside_ = 0;  ///< activations of the last layers that are still there
 };
 
-// Elements of the parts that an update goes through, in its order.
-std::vector<int64_t> updated_parts(const PlannedModel& model,
-                                   const sharding::ShardingOptions& sharding, int ranks) {
-  std::vector<int64_t> parts;
-  if (sharding.parallel == "fsdp") {
-    for (const PlannedUnit& unit : model.units(sharding, ranks))
-      if (!unit.offloads) parts.push_back(unit.trained_shard);
-    return parts;
-  }
-  const auto add = [&](const std::vector<PlannedLayer>& layers) {
-    for (const PlannedLayer& layer : layers)
-      if (layer.trained) parts.push_back(layer.weight);
-  };
-  add(model.before);
-  for (int64_t i = 0; i < model.blocks_in_backward(); ++i) add(model.block);
-  add(model.behind);
-  return parts;
-}
-
-// States of 16 bits are made wide slice by slice, of as many parts as fill one
-// (optim/narrow_state.cpp). Private steps update one part after the other, as their sums come.
-double widened_states(const PlannedModel& model, bool is_private,
-                      const sharding::ShardingOptions& sharding, const MemorySituation& situation) {
-  if (situation.states == 0 || situation.state_bytes != kNarrowState) return 0;
-  constexpr int64_t kSlice = 1 << 22, kWide = 4;
-  const bool one_by_one = is_private && !situation.graph;
-  int64_t most = 0, now = 0;
-  for (const int64_t elements : updated_parts(model, sharding, situation.ranks)) {
-    for (int64_t left = elements; left > 0; left -= kSlice) {
-      now += std::min(left, kSlice);
-      most = std::max(most, now);
-      if (now >= kSlice) now = 0;
-    }
-    if (one_by_one) now = 0;
-  }
-  return static_cast<double>(most * kWide * situation.states);
-}
-
 }  // namespace
 
 MemoryPlan walk_memory(const PlannedModel& model, const StepWays& ways,
@@ -305,7 +267,7 @@ MemoryPlan walk_memory(const PlannedModel& model, const StepWays& ways,
   }
   step.ledger.begin_phase("update");
   step.gradients.finish();
-  step.ledger.touch(Holder::Rest, widened_states(model, is_private, sharding, situation));
+  step.ledger.touch(Holder::Rest, widened_at_end(model, is_private, sharding, situation));
   step.ledger.leave_peak(plan);
   return plan;
 }
