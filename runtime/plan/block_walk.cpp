@@ -22,22 +22,37 @@ BlockWalk::BlockWalk(const PlannedModel& model, const EngineWays& ways,
   for (const BlockGroup& group : groups_) sizes_.emplace_back(model, group, bytes);
 }
 
-void BlockWalk::forward() {
+void BlockWalk::forward(size_t stretch) {
+  const KeptBlock& kept = kept_blocks_.of(stretch);
   if (attends(model_, groups_)) {
     double later = 0;  // of the block, not there yet
-    for (size_t i = 1; i < groups_.size(); ++i)
-      later += sizes_[i].in + (groups_[i].behind_norm ? sizes_[i].out : 0);
+    for (size_t i = 1; i < groups_.size(); ++i) later += kept.inputs[i] + kept.outputs[i];
     const double scores = scores_in_forward(model_, rows_);
     ledger_.touch(Holder::Activations, std::max(0.0, scores - later));
   }
   for (const BlockGroup& group : groups_)
     ledger_.touch(Holder::Activations, dropout_working(model_, group, rows_));
+  pass_unkept(kept);
+}
+
+// What no layer keeps is there while a group reads it and writes its outputs.
+void BlockWalk::pass_unkept(const KeptBlock& kept) {
+  double later = 0;  // of the block, not there yet
+  for (size_t i = groups_.size(); i-- > 0;) {
+    double read = sizes_[i].in - kept.inputs[i];
+    if (!groups_[i].behind_norm) read += sizes_[i - 1].out - kept.outputs[i - 1];
+    const double written = sizes_[i].out - kept.outputs[i];
+    if (read > 0) ledger_.touch(Holder::Activations, std::max(0.0, read + written - later));
+    later += kept.inputs[i] + kept.outputs[i];
+  }
 }
 
 void BlockWalk::backward(size_t stretch, Pass pass) {
   const bool stays = pass == Pass::Norms;  // activations
-  add(Holder::Activations, kept_blocks_.made_again(stretch - 1));
-  if (kept_blocks_.made_again(stretch - 1) > 0) forward();
+  const KeptBlock& kept = kept_blocks_.of(stretch);
+  const double made_again = kept_blocks_.made_again(stretch);
+  add(Holder::Activations, made_again);
+  if (made_again > 0) forward(stretch);
   // A gate is between the stream and a branch, whose gradient is then another one.
   add(Holder::OutputGradients, gated_ ? stream_ : 0);
   double joined = 0;  // (a, g) of this block that wait for the launch
@@ -51,22 +66,35 @@ void BlockWalk::backward(size_t stretch, Pass pass) {
     if (is_made_again(i) && !stays) make_product_again(i, pass);
     form_gradients(stretch, group, pass);
     if (group.layers.size() > 1) free(Holder::OutputGradients, sizes_[i].in);
-    joined += let_go_of_operands(i, pass);
-    reach_input(i, pass);
+    joined += let_go_of_operands(kept, i, pass);
+    reach_input(kept, i, pass);
   }
   hand_over_small(stretch, pass);
   // What the whole block had is gone, but for what waits.
   ledger_.of(Holder::OutputGradients) = stream_;
-  if (stays) free(Holder::Activations, kept_blocks_.made_again(stretch - 1));
+  if (stays) free(Holder::Activations, made_again);
   if (ways_.is_private) hold_joined(stretch, joined, pass);
 }
 
 // Layers that share a launch hold (a, g) until it, an adapter's those of the layer beside it; the
 // others let go of them at once, unless they are kept.
-bool BlockWalk::holds(const BlockGroup& group, Pass pass) const {
+bool BlockWalk::holds(const KeptBlock& kept, const BlockGroup& group, Pass pass) const {
   const auto joins = [&](size_t layer) { return ways_.block[layer].joins; };
+  // A CPU's engines have formed a sample's gradients when a layer's backward ends.
+  const auto waits = [&](size_t layer) {
+    const PlannedLayer& own = model_.block[layer];
+    return (own.trained || own.bias > 0) && ways_.block[layer].kept != Kept::Rows;
+  };
+  if (!model_.fused && kept.is_usual && std::ranges::none_of(group.layers, waits) &&
+      std::ranges::none_of(group.adapters, waits))
+    return false;
   return ways_.is_private && (pass == Pass::Only || joins(group.layers[0]) ||
                               std::ranges::any_of(group.adapters, joins));
+}
+
+bool BlockWalk::has_rows_at_once(size_t layer, Pass pass) const {
+  return !model_.fused && pass == Pass::Only && ways_.is_private && model_.block[layer].trained &&
+         ways_.block[layer].kept == Kept::Rows;
 }
 
 // The product, and the gradients of its factors: beside these where another pass needs them, else
@@ -79,11 +107,14 @@ void BlockWalk::make_product_again(size_t group, Pass pass) {
 }
 
 void BlockWalk::form_gradients(size_t stretch, const BlockGroup& group, Pass pass) {
+  const KeptBlock& kept = kept_blocks_.of(stretch);
   for (auto layer = group.layers.rbegin(); layer != group.layers.rend(); ++layer) {
     const PlannedLayer& own = model_.block[*layer];
-    if (sums_up(ways_, pass) && !holds(group, pass))
+    if (sums_up(ways_, pass) && !holds(kept, group, pass))
       gradients_.form(stretch,
                       bytes_.gradient(own) + static_cast<double>(own.adapted * model_.sum_bytes));
+    if (pass == Pass::Sums) ledger_.touch(Holder::EngineTemporaries, bytes_.sum_working(own));
+    if (has_rows_at_once(*layer, pass)) add(Holder::EngineKept, bytes_.rows(ways_.block[*layer]));
     if (pass == Pass::Sums || !ways_.block[*layer].joins)
       ledger_.touch(ways_.is_private ? Holder::EngineTemporaries : Holder::Gradients,
                     bytes_.bias_working(own, ways_.is_private));
@@ -91,11 +122,11 @@ void BlockWalk::form_gradients(size_t stretch, const BlockGroup& group, Pass pas
 }
 
 // Returns what an engine holds of them until the launch.
-double BlockWalk::let_go_of_operands(size_t index, Pass pass) {
+double BlockWalk::let_go_of_operands(const KeptBlock& kept, size_t index, Pass pass) {
   const BlockGroup& group = groups_[index];
-  const double a = sizes_[index].in, g = sizes_[index].out;
+  const double a = kept.inputs[index], g = sizes_[index].out;
   const bool goes = pass != Pass::Norms || is_made_again(index);
-  if (!holds(group, pass)) {
+  if (!holds(kept, group, pass)) {
     if (goes) free(Holder::Activations, a);
     free(Holder::OutputGradients, group.behind_norm || gated_ ? g : 0);
     return 0;
@@ -110,15 +141,15 @@ double BlockWalk::let_go_of_operands(size_t index, Pass pass) {
 
 // The gradient of a group's input goes through what lies before it: a norm, attention, or the
 // activation.
-void BlockWalk::reach_input(size_t index, Pass pass) {
+void BlockWalk::reach_input(const KeptBlock& kept, size_t index, Pass pass) {
   const BlockGroup& group = groups_[index];
   const double input = sizes_[index].in;
   const bool stays = pass == Pass::Norms;
   if (group.behind_norm) {
     // The norm's backward makes the stream's gradient anew, and that of a branch before it.
     add(Holder::OutputGradients, stream_ * (gated_ ? 2 : 1));
-    free(Holder::OutputGradients, input + (holds(group, pass) && !gated_ ? 0 : stream_));
-    if (!stays) free(Holder::Activations, kept_blocks_.norm_inputs() / 2);
+    free(Holder::OutputGradients, input + (holds(kept, group, pass) && !gated_ ? 0 : stream_));
+    if (!stays) free(Holder::Activations, kept.others / 2);
     return;
   }
   const double before = sizes_[index - 1].out;
@@ -134,7 +165,7 @@ void BlockWalk::reach_input(size_t index, Pass pass) {
     add(Holder::OutputGradients, made);
     if (!model_.fused) free(Holder::OutputGradients, input);
   }
-  if (!stays && !is_made_again(index)) free(Holder::Activations, before);
+  if (!stays && !is_made_again(index)) free(Holder::Activations, kept.outputs[index - 1]);
 }
 
 // Layers that join no group: scales, biases, and those that read a sample's one position.
@@ -164,8 +195,12 @@ void BlockWalk::hold_joined(size_t stretch, double joined, Pass pass) {
     const PlannedLayer& layer = model_.block[i];
     if (!layer.is_matrix || layer.one_position || !layer.trained) continue;
     if (pass == Pass::Norms && !ways_.block[i].joins) continue;
+    if (has_rows_at_once(i, pass)) {
+      if (layer.is_adapter) add(Holder::EngineKept, bytes_.rows(ways_.block[i]));
+      continue;
+    }
     const bool is_last = !groups_.empty() && i == groups_.back().layers.front();
-    const bool has_a = pass != Pass::Norms || (is_last && again_);
+    const bool has_a = (pass != Pass::Norms || (is_last && again_)) && !model_.reads_batch(stretch);
     const double a = has_a ? bytes_.own_input(layer) : 0;
     hold({&ways_.of_block(stretch - 1)[i], a + bytes_.output(layer),
           bytes_.bias_working(layer, true)});

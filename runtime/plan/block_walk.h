@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/plan/block_groups.h"
-#include "runtime/plan/layer_bytes.h"
+#include "runtime/plan/kept_blocks.h"
 #include "runtime/plan/memory_ledger.h"
 #include "runtime/plan/stretch_gradients.h"
 
@@ -27,7 +27,7 @@ class BlockWalk {
             MemoryLedger& ledger);
 
   /// Beside the block's activations.
-  void forward();
+  void forward(size_t stretch);
   /// From the last group to the first. Owners: what a layer's backward is given and makes are
   /// output gradients until an engine holds them.
   void backward(size_t stretch, Pass pass);
@@ -40,11 +40,13 @@ class BlockWalk {
   void add(Holder holder, double bytes) { ledger_.add(holder, bytes); }
   void free(Holder holder, double bytes) { ledger_.free(holder, bytes); }
   bool is_made_again(size_t group) const { return group + 1 == groups_.size() && again_; }
-  bool holds(const BlockGroup& group, Pass pass) const;
+  bool holds(const KeptBlock& kept, const BlockGroup& group, Pass pass) const;
+  bool has_rows_at_once(size_t layer, Pass pass) const;
+  void pass_unkept(const KeptBlock& kept);
   void make_product_again(size_t group, Pass pass);
   void form_gradients(size_t stretch, const BlockGroup& group, Pass pass);
-  double let_go_of_operands(size_t group, Pass pass);
-  void reach_input(size_t group, Pass pass);
+  double let_go_of_operands(const KeptBlock& kept, size_t group, Pass pass);
+  void reach_input(const KeptBlock& kept, size_t group, Pass pass);
   void hand_over_small(size_t stretch, Pass pass);
   void hold_joined(size_t stretch, double joined, Pass pass);
   double between_adapters() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/plan/widened_states.h"
 #include "runtime/sharding/unit_order.h"
 
 namespace moonshard::plan {
@@ -71,8 +72,7 @@ void GradientWalk::add_up(size_t unit) {
   held_[unit] = 0;
   if (!updates_early_ || !last_) return;
   reserve(held_elements(unit));
-  ledger_.free(Holder::Gradients, sums_[unit]);
-  summed_.erase(unit);
+  update(unit, sums_[unit]);
 }
 
 void GradientWalk::send(size_t unit) {
@@ -131,8 +131,19 @@ void GradientWalk::arrive(const InFlight& row) {
   if (summed_.insert(row.unit).second) ledger_.add(Holder::Gradients, sums);
   if (!updates_early_ || !row.last) return;
   reserve(updated_elements(row.unit));
+  update(row.unit, sums);
+}
+
+// Without a wrapper in batches of parameters: when one is updated those before have gone.
+void GradientWalk::update(size_t unit, double sums) {
+  if (widened_states(situation_, 1) > 0) {
+    const double whole = updated_elements(unit);
+    const double own = sharding_.parallel == "none" ? std::min(whole, most_of_a_batch()) : whole;
+    const double gone = std::min(sums, sum_bytes(whole - own));
+    ledger_.touch(Holder::Rest, std::max(0.0, widened_states(situation_, own) - gone));
+  }
   ledger_.free(Holder::Gradients, sums);
-  summed_.erase(row.unit);
+  summed_.erase(unit);
 }
 
 // By the unit whose update comes; without a wrapper by all layers whose sums have been formed, as
@@ -152,6 +163,11 @@ double GradientWalk::most_updated() const {
     for (size_t u = 0; u < units_.size(); ++u) most = std::max(most, updated_elements(u));
     return most;
   }
+  return most_of_a_batch();
+}
+
+double GradientWalk::most_of_a_batch() const {
+  double most = 0;
   for (const auto* layers : {&model_.before, &model_.block, &model_.behind})
     for (const PlannedLayer& layer : *layers)
       if (layer.trained) most = std::max(most, static_cast<double>(layer.weight));

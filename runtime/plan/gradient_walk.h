@@ -62,7 +62,9 @@ class GradientWalk {
   void arrive(const InFlight& row);
   double held_elements(size_t unit) const;
   double most_updated() const;
+  double most_of_a_batch() const;
   void reserve(double held);
+  void update(size_t unit, double sums);
 
   const PlannedModel& model_;
   const sharding::ShardingOptions& sharding_;

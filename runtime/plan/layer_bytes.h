@@ -1,8 +1,6 @@
 // Bytes of a layer at the seam: its input, its output's gradient, the gradient of its parameters,
-// and what an engine lets go of when it has summed them up; and of blocks. Torch-free.
+// and what an engine lets go of when it has summed them up; and of groups. Torch-free.
 #pragma once
-
-#include <string>
 
 #include "runtime/plan/block_groups.h"
 #include "runtime/plan/engine_ways.h"
@@ -48,6 +46,16 @@ class LayerBytes {
     return of_each ? partial_sums_bytes(samples_ * outputs, summed / samples_)
                    : partial_sums_bytes(outputs, summed);
   }
+  /// What a CPU needs beside (a, g) to sum up a matrix's clipped gradients: of the narrower operand
+  /// a copy that has the factors, of 16 bits wide ones of both; then the bias's rows, twice.
+  double sum_working(const PlannedLayer& layer) const {
+    constexpr double kWide = 4;
+    if (on_gpu_ || !layer.is_matrix) return 0;
+    const auto in = static_cast<double>(layer.in), out = static_cast<double>(layer.out);
+    const double copied = !layer.trained ? 0 : number_ < kWide ? in + out : std::min(in, out);
+    return std::max(positions_of(layer) * copied, 2 * samples_ * static_cast<double>(layer.bias)) *
+           std::max(kWide, number_);
+  }
   /// `is_first`: of the first stretch, whose inputs are data.
   double released(const PlannedLayer& layer, const LayerWay& way, bool is_first) const {
     if (way.kept == Kept::Rows) return rows(way);
@@ -80,26 +88,6 @@ struct GroupBytes {
       out += bytes.stream(static_cast<double>(model.block[layer].out));
   }
   double in, out = 0;
-};
-
-/// What blocks keep for backward, as option checkpointing says.
-class KeptBlocks {
- public:
-  KeptBlocks(const PlannedModel& model, const models::ActivationBytes& kept,
-             const LayerBytes& bytes, double rows, const std::string& checkpointing, int64_t every);
-
-  double whole() const { return whole_; }
-  /// Beside the inputs and outputs of layers: inputs of norms, and what these have found.
-  double norm_inputs() const { return norm_inputs_; }
-  /// Of a block that backward runs again: what is there only while it runs; else nothing.
-  double made_again(size_t block) const {
-    return recomputes_ && static_cast<int64_t>(block) % every_ == 0 ? made_again_ : 0;
-  }
-
- private:
-  double whole_ = 0, norm_inputs_ = 0, made_again_ = 0;
-  bool recomputes_;
-  int64_t every_;
 };
 
 }  // namespace moonshard::plan

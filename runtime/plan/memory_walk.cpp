@@ -10,7 +10,7 @@
 #include "runtime/plan/layer_bytes.h"
 #include "runtime/plan/memory_ledger.h"
 #include "runtime/plan/sum_walk.h"
-#include "runtime/plan/update_costs.h"
+#include "runtime/plan/widened_states.h"
 
 namespace moonshard::plan {
 namespace {
@@ -61,11 +61,11 @@ class MicroBatchWalk {
       gathers_.forward(i);
       if (i > 0 && i + 1 < stretches) {
         // While a block that is recomputed runs, all of it is there.
-        add(Holder::Activations, kept_blocks_.whole());
-        blocks_.forward();
+        const double whole = kept_blocks_.of(i).whole;
+        add(Holder::Activations, whole);
+        blocks_.forward(i);
         const bool is_frozen = i < model_.first_in_backward;
-        free(Holder::Activations,
-             is_frozen ? kept_blocks_.whole() : kept_blocks_.made_again(i - 1));
+        free(Holder::Activations, is_frozen ? whole : kept_blocks_.made_again(i));
       }
       if (i + 1 == stretches) add(Holder::Activations, rows_ * static_cast<double>(kept_.outside));
       gathers_.forward_ended(i);
@@ -135,6 +135,7 @@ class MicroBatchWalk {
     add(Holder::OutputGradients, rows_ * static_cast<double>(kept_.head_working));
     for (size_t i = model_.behind.size(); i-- > 0;) {
       const PlannedLayer& layer = model_.behind[i];
+      if (layer.is_matrix && !layer.one_position) end_loss(layer, pass);
       if (layer.by_samples) {
         head_in_chunks(layer, ways_.behind[i], pass);
       } else if (sums_up(ways_, pass)) {
@@ -143,7 +144,7 @@ class MicroBatchWalk {
         consume(layer, ways_.behind[i], pass);
         // The second pass needs the scores: their gradient has a place of its own, also where no
         // engine holds it.
-        if (pass == Pass::Norms && !layer.trained)
+        if (pass == Pass::Norms && !layer.trained && model_.fused)
           add(Holder::OutputGradients, bytes_.output(layer));
       } else {
         add(Holder::EngineKept, pass == Pass::Norms ? 0 : bytes_.rows(ways_.behind[i]));
@@ -152,6 +153,19 @@ class MicroBatchWalk {
     free(Holder::OutputGradients, ledger_.of(Holder::OutputGradients));
     add(Holder::OutputGradients, bytes_.stream(static_cast<double>(model_.options().hidden_dim)));
     if (pass != Pass::Norms) free(Holder::Activations, outside_);
+  }
+
+  // A CPU's loss has ended when the head's backward begins: of what it held the scores' gradient
+  // alone is left, and of what it kept nothing, unless another pass comes.
+  void end_loss(const PlannedLayer& layer, Pass pass) {
+    if (model_.fused || layer.by_samples || model_.options().task == "classify") return;
+    const double g = bytes_.output(layer);
+    free(Holder::OutputGradients, std::max(0.0, ledger_.of(Holder::OutputGradients) - g));
+    if (pass == Pass::Norms) return;
+    const double wide = static_cast<double>(std::max<int64_t>(4, model_.compute_bytes));
+    const double kept = std::min(outside_, g / static_cast<double>(model_.compute_bytes) * wide);
+    outside_ -= kept;
+    free(Holder::Activations, kept);
   }
 
   // Beside the scores of one chunk: the sum, every sample's row, or one row after the other. Rows
@@ -182,11 +196,14 @@ class MicroBatchWalk {
   // table's, too, until the table's backward, as both make one norm.
   void consume(const PlannedLayer& layer, const LayerWay& way, Pass pass) {
     if (!layer.trained) return;
-    const double both = (pass == Pass::Norms ? 0 : bytes_.own_input(layer)) + bytes_.output(layer);
-    // The gradient of scores takes their place.
-    const double taken = std::min(both, outside_);
+    const double a = pass == Pass::Norms ? 0 : bytes_.own_input(layer), g = bytes_.output(layer);
+    const double both = a + g;
+    // The gradient of scores takes their place; on a CPU it is that which the loss has left.
+    const double taken = std::min(model_.fused ? both : a, outside_);
     outside_ -= taken;
     free(Holder::Activations, taken);
+    if (!model_.fused)
+      free(Holder::OutputGradients, std::min(g, ledger_.of(Holder::OutputGradients)));
     add(Holder::EngineKept, both);
     if (pass == Pass::Norms && sums_.is_summed(layer)) {
       of_head_ = both;
@@ -232,44 +249,6 @@ class MicroBatchWalk {
   double outside_ = 0;  ///< activations of the last layers that are still there
 };
 
-// Elements of the parts that an update goes through, in its order.
-std::vector<int64_t> updated_parts(const PlannedModel& model,
-                                   const sharding::ShardingOptions& sharding, int ranks) {
-  std::vector<int64_t> parts;
-  if (sharding.parallel == "fsdp") {
-    for (const PlannedUnit& unit : model.units(sharding, ranks))
-      if (!unit.offloads) parts.push_back(unit.trained_shard);
-    return parts;
-  }
-  const auto add = [&](const std::vector<PlannedLayer>& layers) {
-    for (const PlannedLayer& layer : layers)
-      if (layer.trained) parts.push_back(layer.weight);
-  };
-  add(model.before);
-  for (int64_t i = 0; i < model.blocks_in_backward(); ++i) add(model.block);
-  add(model.behind);
-  return parts;
-}
-
-// States of 16 bits are made wide slice by slice, of as many parts as fill one
-// (optim/narrow_state.cpp). Private steps update one part after the other, as their sums come.
-double widened_states(const PlannedModel& model, bool is_private,
-                      const sharding::ShardingOptions& sharding, const MemorySituation& situation) {
-  if (situation.states == 0 || situation.state_bytes != kNarrowState) return 0;
-  constexpr int64_t kSlice = 1 << 22, kWide = 4;
-  const bool one_by_one = is_private && !situation.graph;
-  int64_t most = 0, now = 0;
-  for (const int64_t elements : updated_parts(model, sharding, situation.ranks)) {
-    for (int64_t left = elements; left > 0; left -= kSlice) {
-      now += std::min(left, kSlice);
-      most = std::max(most, now);
-      if (now >= kSlice) now = 0;
-    }
-    if (one_by_one) now = 0;
-  }
-  return static_cast<double>(most * kWide * situation.states);
-}
-
 }  // namespace
 
 MemoryPlan walk_memory(const PlannedModel& model, const StepWays& ways,
@@ -288,7 +267,7 @@ MemoryPlan walk_memory(const PlannedModel& model, const StepWays& ways,
   }
   step.ledger.begin_phase("update");
   step.gradients.finish();
-  step.ledger.touch(Holder::Rest, widened_states(model, is_private, sharding, situation));
+  step.ledger.touch(Holder::Rest, widened_at_end(model, is_private, sharding, situation));
   step.ledger.leave_peak(plan);
   return plan;
 }

@@ -88,6 +88,10 @@ class PlannedModel {
   double held(double bytes) const { return fixed_segments_ ? as_allocated(bytes) : bytes; }
   size_t num_stretches() const { return static_cast<size_t>(num_blocks) + 2; }
   int64_t blocks_in_backward() const;
+  /// The stretch's first layers read the batch as it is, on a CPU: nothing more is kept of it.
+  bool reads_batch(size_t stretch) const {
+    return !fused && before.empty() && stretch == 1 && compute_bytes == value_bytes;
+  }
 
   int64_t tokens = 0;  ///< positions of a sample
   int64_t num_blocks = 0;

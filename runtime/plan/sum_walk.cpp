@@ -60,8 +60,13 @@ void SumWalk::all() {
         gradients_.keep_rows(gathers_.units_of(i).front(), bytes_.rows(way),
                              bytes_.gradient(layer));
       } else if (i == 0 || !layer.is_shared) {
-        sums += bytes_.gradient(layer);
-        released += bytes_.released(layer, way, i == 0);
+        const double goes = bytes_.released(layer, way, i == 0 || model_.reads_batch(i));
+        if (model_.fused) {
+          sums += bytes_.gradient(layer);
+          released += goes;
+        } else {
+          sum_one(i, layer, way, goes);
+        }
       }
     }
     if (sums > 0 && !gathers_.units_of(i).empty())
@@ -74,6 +79,15 @@ void SumWalk::all() {
     if (!situation_.graph)
       ledger_.free(Holder::EngineKept, std::min(rows, ledger_.of(Holder::EngineKept)));
   }
+}
+
+// A CPU has one layer's sum after the other, and lets go of what it was made from.
+void SumWalk::sum_one(size_t stretch, const PlannedLayer& layer, const LayerWay& way,
+                      double released) {
+  if (!gathers_.units_of(stretch).empty())
+    gradients_.form(gathers_.units_of(stretch).front(), bytes_.gradient(layer));
+  if (way.kept == Kept::Inputs) ledger_.touch(Holder::EngineTemporaries, bytes_.sum_working(layer));
+  ledger_.free(Holder::EngineKept, std::min(released, ledger_.of(Holder::EngineKept)));
 }
 
 double SumWalk::rows_for_update() const {

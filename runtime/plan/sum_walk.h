@@ -23,6 +23,7 @@ class SumWalk {
   bool is_summed(const PlannedLayer& layer) const;
 
  private:
+  void sum_one(size_t stretch, const PlannedLayer& layer, const LayerWay& way, double released);
   struct Stretch {
     const std::vector<PlannedLayer>& layers;
     const std::vector<LayerWay>& ways;

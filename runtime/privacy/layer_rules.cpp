@@ -124,13 +124,31 @@ at::Tensor pieces_squares(const at::Tensor& flat_nk) {
 
 }  // namespace
 
+// Whole rows may be a model's gradients for every sample, of which the wide copy would be twice as
+// large: a CPU makes a slice wide at a time. A GPU is better off with few large operations.
+at::Tensor wide_row_squares(const at::Tensor& x) {
+  constexpr int64_t kSlice = 1 << 16;
+  const at::Tensor flat_nk = x.flatten(1);
+  if (!x.is_cpu()) return pieces_squares(flat_nk.to(at::kDouble));
+  const int64_t n = flat_nk.size(0), k = flat_nk.size(1);
+  const int64_t rows = std::max<int64_t>(1, kSlice / std::max<int64_t>(k, 1));
+  at::Tensor total = at::zeros({n}, flat_nk.options().dtype(at::kDouble));
+  for (int64_t row = 0; row < n; row += rows) {
+    const at::Tensor some = flat_nk.narrow(0, row, std::min(rows, n - row));
+    for (int64_t column = 0; column < k; column += kSlice) {
+      const at::Tensor slice = some.narrow(1, column, std::min(kSlice, k - column));
+      total.narrow(0, row, some.size(0)).add_(slice.to(at::kDouble).square().sum(1));
+    }
+  }
+  return total;
+}
+
 at::Tensor row_squares(const at::Tensor& x) {
   const at::Tensor flat = x.flatten(1);
   const at::Tensor squares = pieces_squares(flat);
   if (x.is_cpu() && x.scalar_type() != at::kDouble &&
-      (squares < 1e-30).logical_or(squares > 1e36).any().item<bool>()) {
-    return flat.to(at::kDouble).square().sum(1);
-  }
+      (squares < 1e-30).logical_or(squares > 1e36).any().item<bool>())
+    return wide_row_squares(flat);
   return squares;
 }
 

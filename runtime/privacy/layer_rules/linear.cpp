@@ -38,15 +38,23 @@ int64_t samples_at_a_time(const at::Tensor& x, int64_t bytes_per_sample) {
   return std::clamp<int64_t>(kRoom / std::max<int64_t>(bytes_per_sample, 1), 1, x.size(0));
 }
 
+// With itself. A CPU makes 16-bit operands wide: once, not for each side of the product.
+at::Tensor own_gram(const at::Tensor& x, profile::Owner owner) {
+  const at::Tensor wide = x.is_cpu() ? at_least_float(x) : x;
+  return gram(wide, wide, owner);
+}
+
 GramSums ghost_sums(const at::Tensor& a_BTi, const at::Tensor& g_BTo) {
   std::vector<at::Tensor> values, magnitudes;
   const int64_t B = a_BTi.size(0), T = a_BTi.size(1);
-  const int64_t step = samples_at_a_time(a_BTi, 3 * T * T * 4);
+  const bool is_narrow = wide_type(a_BTi) != a_BTi.scalar_type();
+  const int64_t copy = is_narrow ? T * std::max(a_BTi.size(2), g_BTo.size(2)) : 0;
+  const int64_t step = samples_at_a_time(a_BTi, (3 * T * T + copy) * 4);
   for (int64_t b = 0; b < B; b += step) {
     const int64_t count = std::min(step, B - b);
-    const at::Tensor a = a_BTi.narrow(0, b, count), g = g_BTo.narrow(0, b, count);
-    const GramSums sums = gram_sums(gram(a, a, profile::Owner::TemporariesAat),
-                                    gram(g, g, profile::Owner::TemporariesGgt));
+    const GramSums sums =
+        gram_sums(own_gram(a_BTi.narrow(0, b, count), profile::Owner::TemporariesAat),
+                  own_gram(g_BTo.narrow(0, b, count), profile::Owner::TemporariesGgt));
     values.push_back(sums.value);
     magnitudes.push_back(sums.magnitude);
   }
@@ -106,6 +114,7 @@ at::Tensor trusted(const GramSums& sums, const at::Tensor& a_BTi, const at::Tens
                                   .logical_or(sums.magnitude.isfinite().logical_not())
                                   .logical_or(sums.magnitude < 1e-30);
   if (!doubtful.any().item<bool>()) return sums.value;
+  if (doubtful.all().item<bool>()) return width_squares(a_BTi, g_BTo, tile);  // no copy of all
   const at::Tensor rows = doubtful.nonzero().flatten();
   return sums.value.index_put(
       {rows}, width_squares(a_BTi.index_select(0, rows), g_BTo.index_select(0, rows), tile));
@@ -135,7 +144,7 @@ class LinearRule : public LayerRule {
     const at::Tensor a_BTi = as_positions(a), g_BTo = as_positions(g);
     if (a_BTi.size(1) == 1) {  // one outer product: its norm is the product of the two norms
       // In double: a factor that float32 lost would take the other, however large, with it.
-      return row_squares(a_BTi.to(at::kDouble)) * row_squares(g_BTo.to(at::kDouble));
+      return wide_row_squares(a_BTi) * wide_row_squares(g_BTo);
     }
     const int64_t rows = settings.method == NormMethod::Width && settings.tile_size > 0
                              ? settings.tile_size

@@ -43,8 +43,10 @@ inline at::Tensor as_positions(const at::Tensor& x) {
 inline at::Tensor scaled_rows(const at::Tensor& x, const at::Tensor& factors) {
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape[0] = x.size(0);
-  const at::Tensor column = factors.to(x.scalar_type()).view(shape);
-  return at::where(column.eq(0), at::zeros({}, x.options()), x * column);
+  const at::Tensor column = factors.to(x.scalar_type()).view(shape), dropped = column.eq(0);
+  at::Tensor scaled = x * column;
+  if (scaled.is_cpu()) return scaled.masked_fill_(dropped, 0);  // without another copy
+  return at::where(dropped, at::zeros({}, x.options()), scaled);
 }
 
 /// x without the rows of factor 0: those samples are dropped because their gradient is not finite,
@@ -73,6 +75,8 @@ inline at::Tensor wide_mm(const at::Tensor& x, const at::Tensor& y) {
 /// where looking would stop the stream, they become 0 or infinity, which is safe: a norm that small
 /// is never clipped, and a sample of infinite norm is dropped.
 at::Tensor row_squares(const at::Tensor& x);
+/// The same, in double from the start.
+at::Tensor wide_row_squares(const at::Tensor& x);
 
 // Margins of squared norms.
 using kernels::bounded_gram;

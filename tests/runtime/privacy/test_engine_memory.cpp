@@ -17,14 +17,15 @@ class EngineMemory : public ::testing::Test {
   static void SetUpTestSuite() { profile::install_cpu_memory_hook(); }
 };
 
-// Bytes that one layer's norm needs beyond its inputs.
-double norm_temporaries(privacy::NormMethod method, int64_t B, int64_t T, int64_t width) {
+// Bytes that one layer's norm needs beyond its inputs; `size`: of its gradients' numbers.
+double norm_temporaries(privacy::NormMethod method, int64_t B, int64_t T, int64_t width,
+                        double size = 1) {
   models::Parameter weight;
   weight.value = at::zeros({width, width});
   models::ParamLayer layer;
   layer.name = "l";
   layer.weight = &weight;
-  const at::Tensor a = at::randn({B, T, width}), g = at::randn({B, T, width});
+  const at::Tensor a = at::randn({B, T, width}), g = at::randn({B, T, width}) * size;
   const int64_t before = profile::read_memory(at::kCPU).allocated_bytes;
   profile::reset_peak_memory(at::kCPU);
   privacy::squared_norms(layer, a, g, {method, 256});
@@ -48,6 +49,18 @@ TEST_F(EngineMemory, FlashTemporariesGrowNeitherWithPositionsNorWithSamplesTimes
     EXPECT_LT(norm_temporaries(method, 8, 1024, 1024), 8 * 1024 * 1024 * 4 / 8)
         << "an eighth of B P";
   }
+}
+
+// Gradients behind a layer of zeros are zeros, or too small for squares in float32: a row is read
+// again in double, but no copy of all rows is made.
+TEST_F(EngineMemory, NormsThatAreFormedInDoubleNeedNoWideCopy) {
+  const double rows = 16 * 512 * 512 * 4;
+  for (const double size : {1.0, 0.0, 1e-25})
+    EXPECT_LT(norm_temporaries(privacy::NormMethod::Materialize, 16, 8, 512, size), 1.4 * rows)
+        << size;
+  const double operands = 2 * 4096 * 512 * 4;
+  EXPECT_LT(norm_temporaries(privacy::NormMethod::Ghost, 4096, 1, 512), 0.6 * operands)
+      << "one position";
 }
 
 struct Held {

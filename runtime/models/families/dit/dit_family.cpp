@@ -118,7 +118,7 @@ class DitFamily : public Family {
   // output of gelu (2 I); outputs of both branches before their gates (2 D). Backward holds
   // gradients before and after gelu while one saved I is gone, and the stream's twice. First layers
   // keep the patches (P); the last norm is like the others; the loss keeps the difference (P w) and
-  // its backward adds two of that size.
+  // its backward adds four of that size.
   //
   // Fused, a norm and its modulation are one step: its output before the modulation is not kept.
   ActivationBytes activation_bytes(const ModelOptions& o, const CostDtypes& f,
@@ -134,7 +134,7 @@ class DitFamily : public Family {
     a.attention_output = f.s * D + 4 * o.num_heads;
     a.block_working = std::max(f.s * (I + 2 * D), attention_working(o, f, T) + f.s * 2 * D);
     a.outside = f.s * (norm * D + P) + statistics + f.w * P;
-    a.head_working = 2 * f.w * P;
+    a.head_working = 4 * f.w * P;
     a.batch = 2 * f.w * P;
     return a;
   }

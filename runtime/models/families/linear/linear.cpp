@@ -59,15 +59,15 @@ class LinearFamily : public Family {
     const double D = static_cast<double>(o.hidden_dim), L = static_cast<double>(o.num_layers);
     return 6 * L * D * D;
   }
-  // A layer keeps its input; the loss keeps the difference in w and its backward adds two of that
-  // size.
+  // A layer keeps its input; the loss keeps the difference in w and its backward adds four of that
+  // size: the square's gradient, in and out, and the difference once and twice.
   ActivationBytes activation_bytes(const ModelOptions& o, const CostDtypes& f,
                                    int64_t) const override {
     ActivationBytes a;
     a.block = a.block_input = f.s * o.hidden_dim;
     a.block_working = 2 * f.s * o.hidden_dim;
     a.outside = f.w * o.hidden_dim;
-    a.head_working = 2 * f.w * o.hidden_dim;
+    a.head_working = 4 * f.w * o.hidden_dim;
     a.batch = 2 * f.s * o.hidden_dim;
     return a;
   }
