@@ -26,24 +26,25 @@ void BlockWalk::forward(size_t stretch) {
   const KeptBlock& kept = kept_blocks_.of(stretch);
   if (attends(model_, groups_)) {
     double later = 0;  // of the block, not there yet
-    for (size_t i = 1; i < groups_.size(); ++i) later += kept.inputs[i] + kept.outputs[i];
+    for (size_t i = 1; i < groups_.size(); ++i)
+      later += kept.groups[i].input + kept.groups[i].output;
     const double scores = scores_in_forward(model_, rows_);
     ledger_.touch(Holder::Activations, std::max(0.0, scores - later));
   }
   for (const BlockGroup& group : groups_)
     ledger_.touch(Holder::Activations, dropout_working(model_, group, rows_));
-  pass_unkept(kept);
+  if (!model_.fused) pass_unkept(kept);
 }
 
 // What no layer keeps is there while a group reads it and writes its outputs.
 void BlockWalk::pass_unkept(const KeptBlock& kept) {
   double later = 0;  // of the block, not there yet
   for (size_t i = groups_.size(); i-- > 0;) {
-    double read = sizes_[i].in - kept.inputs[i];
-    if (!groups_[i].behind_norm) read += sizes_[i - 1].out - kept.outputs[i - 1];
-    const double written = sizes_[i].out - kept.outputs[i];
+    double read = sizes_[i].in - kept.groups[i].input;
+    if (!groups_[i].behind_norm) read += sizes_[i - 1].out - kept.groups[i - 1].output;
+    const double written = sizes_[i].out - kept.groups[i].output;
     if (read > 0) ledger_.touch(Holder::Activations, std::max(0.0, read + written - later));
-    later += kept.inputs[i] + kept.outputs[i];
+    later += kept.groups[i].input + kept.groups[i].output;
   }
 }
 
@@ -124,7 +125,7 @@ void BlockWalk::form_gradients(size_t stretch, const BlockGroup& group, Pass pas
 // Returns what an engine holds of them until the launch.
 double BlockWalk::let_go_of_operands(const KeptBlock& kept, size_t index, Pass pass) {
   const BlockGroup& group = groups_[index];
-  const double a = kept.inputs[index], g = sizes_[index].out;
+  const double a = kept.groups[index].input, g = sizes_[index].out;
   const bool goes = pass != Pass::Norms || is_made_again(index);
   if (!holds(kept, group, pass)) {
     if (goes) free(Holder::Activations, a);
@@ -165,7 +166,7 @@ void BlockWalk::reach_input(const KeptBlock& kept, size_t index, Pass pass) {
     add(Holder::OutputGradients, made);
     if (!model_.fused) free(Holder::OutputGradients, input);
   }
-  if (!stays && !is_made_again(index)) free(Holder::Activations, kept.outputs[index - 1]);
+  if (!stays && !is_made_again(index)) free(Holder::Activations, kept.groups[index - 1].output);
 }
 
 // Layers that join no group: scales, biases, and those that read a sample's one position.

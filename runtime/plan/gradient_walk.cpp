@@ -38,9 +38,24 @@ void GradientWalk::form(size_t unit, double bytes) {
     ledger_.free(Holder::Gradients, formed);
     return;
   }
+  update_batch(unit);
   ledger_.add(Holder::Gradients, bytes);
   held_[unit] += bytes;
   if (!single_) pieces_[unit].push_back({.formed = bytes});
+}
+
+// Without a wrapper parameters are updated as soon as they are enough for a batch; in a CPU's plan
+// before the next layer's gradient comes. A weight with several uses waits for all of them. A GPU's
+// plans were checked with whole stretches.
+void GradientWalk::update_batch(size_t unit) {
+  if (model_.fused || sharding_.parallel != "none" || !updates_early_ || !last_) return;
+  const auto least = static_cast<double>(model_.num_trained / sharding::kUpdateBatches);
+  if (held_[unit] < sum_bytes(least) ||
+      std::ranges::any_of(model_.behind, &PlannedLayer::is_shared))
+    return;
+  ledger_.touch(Holder::Rest, widened_states(situation_, held_[unit] / sum_bytes(1)));
+  ledger_.free(Holder::Gradients, held_[unit]);
+  held_[unit] = 0;
 }
 
 void GradientWalk::keep_rows(size_t unit, double rows, double sum) {
@@ -134,12 +149,14 @@ void GradientWalk::arrive(const InFlight& row) {
   update(row.unit, sums);
 }
 
-// Without a wrapper in batches of parameters: when one is updated those before have gone.
+// Without a wrapper batches before the last one have gone; of a CPU's plan (update_batch) they have
+// left nothing in the sums.
 void GradientWalk::update(size_t unit, double sums) {
   if (widened_states(situation_, 1) > 0) {
-    const double whole = updated_elements(unit);
-    const double own = sharding_.parallel == "none" ? std::min(whole, most_of_a_batch()) : whole;
-    const double gone = std::min(sums, sum_bytes(whole - own));
+    double own = updated_elements(unit);
+    if (sharding_.parallel == "none") own = std::min(own, most_of_a_batch());
+    if (sharding_.parallel == "none" && !model_.fused) own = std::min(own, sums / sum_bytes(1));
+    const double gone = std::max(0.0, sums - sum_bytes(own));
     ledger_.touch(Holder::Rest, std::max(0.0, widened_states(situation_, own) - gone));
   }
   ledger_.free(Holder::Gradients, sums);

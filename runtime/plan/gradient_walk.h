@@ -65,6 +65,7 @@ class GradientWalk {
   double most_of_a_batch() const;
   void reserve(double held);
   void update(size_t unit, double sums);
+  void update_batch(size_t unit);
 
   const PlannedModel& model_;
   const sharding::ShardingOptions& sharding_;

@@ -21,12 +21,12 @@ KeptBlocks::KeptBlocks(const PlannedModel& model, const models::ActivationBytes&
   const double unit = rows * number, width = static_cast<double>(o.hidden_dim);
   const bool again = makes_product_again(model, groups_);
   double others = rows * static_cast<double>(kept.block);
+  usual_.groups.reserve(groups_.size());
   for (size_t i = 0; i < groups_.size(); ++i) {
     const GroupBytes group(model, groups_[i], bytes);
     const bool has_input = !again || i + 1 < groups_.size();
-    usual_.inputs.push_back(group.in);
-    usual_.outputs.push_back(groups_[i].behind_norm ? group.out : 0);
-    usual_.whole += (has_input ? group.in : 0) + usual_.outputs.back();
+    usual_.groups.push_back({group.in, groups_[i].behind_norm ? group.out : 0});
+    usual_.whole += (has_input ? group.in : 0) + usual_.groups.back().output;
     others -=
         unit * ((has_input ? groups_[i].in : 0) + (groups_[i].behind_norm ? groups_[i].out : 0));
   }
@@ -34,10 +34,10 @@ KeptBlocks::KeptBlocks(const PlannedModel& model, const models::ActivationBytes&
   others += streams * (bytes.stream(width) - unit * width);
   usual_.whole += others;
   usual_.others = std::max(0.0, others);
-  first_ = usual_;
-  first_.is_usual = model.first_in_backward == static_cast<size_t>(model.shown_block) + 1;
-  if (!model.fused) leave_out_untrained_inputs();
-  if (first_.is_usual) first_ = usual_;
+  if (!model.fused) {
+    first_ = usual_;  // where its layers are trained in another way
+    leave_out_untrained_inputs();
+  }
 
   double stays = bytes.held(rows * static_cast<double>(kept.block_input));
   if (checkpointing == "keep_attention") {
@@ -47,11 +47,15 @@ KeptBlocks::KeptBlocks(const PlannedModel& model, const models::ActivationBytes&
     const double statistics = attention * 4 / (4 + of_head);
     stays += bytes.held(attention - statistics) + statistics;
   }
-  for (KeptBlock* block : {&usual_, &first_}) block->made_again = block->whole - stays;
-  if (!model.fused && !recomputes_ && first_.is_usual) leave_out_before_first_trained();
+  usual_.made_again = usual_.whole - stays;
+  if (model.fused) return;
+  first_.is_usual = model.first_in_backward == static_cast<size_t>(model.shown_block) + 1;
+  if (first_.is_usual) first_ = usual_;
+  first_.made_again = first_.whole - stays;
+  if (!recomputes_ && first_.is_usual) leave_out_before_first_trained();
   if (model.reads_batch(model.first_in_backward) && !groups_.empty()) {
-    first_.whole -= first_.inputs[0];
-    first_.inputs[0] = 0;
+    first_.whole -= first_.groups[0].input;
+    first_.groups[0].input = 0;
   }
 }
 
@@ -78,8 +82,8 @@ void KeptBlocks::leave_out_untrained_inputs() {
     if (of_attention ||
         std::ranges::any_of(groups_[i].layers, [this](size_t layer) { return is_used(layer); }))
       continue;
-    usual_.whole -= usual_.inputs[i];
-    usual_.inputs[i] = 0;
+    usual_.whole -= usual_.groups[i].input;
+    usual_.groups[i].input = 0;
   }
   // Where the condition is constant, so are scales and gates: what they multiply is not kept.
   constexpr double kMultiplied = 4;  // twice a norm's output, and both branches
@@ -103,13 +107,14 @@ void KeptBlocks::leave_out_before_first_trained() {
   if (is_small && !groups_[group].behind_norm) --group;
 
   for (size_t i = 0; i < group; ++i) {
-    first_.inputs[i] = first_.outputs[i] = 0;
+    first_.groups[i].input = first_.groups[i].output = 0;
   }
   // Inputs of the norms before it; and behind gate and up, what lies between them.
   const double norms = static_cast<double>(group / 2 + (is_small ? 0 : 1)) * stream();
   first_.others = group == 3 ? 0 : std::max(0.0, first_.others - norms);
   first_.whole = first_.others;
-  for (size_t i = 0; i < groups_.size(); ++i) first_.whole += first_.inputs[i] + first_.outputs[i];
+  for (size_t i = 0; i < groups_.size(); ++i)
+    first_.whole += first_.groups[i].input + first_.groups[i].output;
 }
 
 }  // namespace moonshard::plan

@@ -10,8 +10,11 @@ namespace moonshard::plan {
 
 /// Bytes that one block keeps.
 struct KeptBlock {
-  std::vector<double> inputs, outputs;  ///< of its groups; outputs behind norms alone are kept
-  double others = 0;                    ///< inputs of norms, and what these have found
+  struct Group {
+    double input = 0, output = 0;  ///< outputs behind norms alone are kept
+  };
+  std::vector<Group> groups;
+  double others = 0;  ///< inputs of norms, and what these have found
   double whole = 0;
   double made_again = 0;  ///< what is there only while it runs, where backward runs it again
   bool is_usual = true;   ///< its layers are trained as those of PlannedModel::block
@@ -27,7 +30,7 @@ class KeptBlocks {
              const LayerBytes& bytes, double rows, const std::string& checkpointing, int64_t every);
 
   const KeptBlock& of(size_t stretch) const {
-    return stretch == model_.first_in_backward ? first_ : usual_;
+    return stretch == model_.first_in_backward && !model_.fused ? first_ : usual_;
   }
   /// Of a block that backward runs again: what is there only while it runs; else nothing.
   double made_again(size_t stretch) const {
@@ -45,7 +48,7 @@ class KeptBlocks {
   const PlannedModel& model_;
   const LayerBytes& bytes_;
   std::vector<BlockGroup> groups_;
-  KeptBlock usual_, first_;
+  KeptBlock usual_, first_;  ///< the latter of a CPU
   bool recomputes_;
   int64_t every_;
 };
