@@ -308,6 +308,13 @@ HostLabels label_hosts(const TraceData& trace, const std::vector<uint64_t>& mark
   return Labeller(trace, marks).run();
 }
 
+bool is_of_step(const TraceData& trace, const HostLabels& labels, const StepWindow& step,
+                uint32_t event) {
+  const uint32_t call = labels.call_of[event];
+  const double start = trace.events[call != kNone ? call : event].start_us;
+  return start >= step.begin_us - kSameMoment && start < step.end_us;
+}
+
 std::vector<StepWindow> find_steps(const TraceData& trace) {
   std::vector<StepWindow> profiled, phased;
   double first = 0, last = 0;

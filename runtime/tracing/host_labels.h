@@ -54,4 +54,11 @@ struct StepWindow {
 };
 std::vector<StepWindow> find_steps(const TraceData& trace);
 
+/// us: clocks of host and device agree no better.
+inline constexpr double kSameMoment = 0.5;
+/// Of an event on a device: whether its call is in the step or, where that is not known, it begins
+/// there.
+bool is_of_step(const TraceData& trace, const HostLabels& labels, const StepWindow& step,
+                uint32_t event);
+
 }  // namespace moonshard::tracing

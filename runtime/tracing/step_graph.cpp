@@ -12,7 +12,6 @@
 namespace moonshard::tracing {
 namespace {
 
-constexpr double kSameMoment = 0.5;     // clocks of host and device agree no better
 constexpr double kBackToBack = 1.5;     // between kernels of a stream that is never empty
 constexpr double kLongestLatency = 10;  // from a call to its kernel on an idle stream
 constexpr double kUnexplained = 20;     // later than all that is known: it waited for another
@@ -68,8 +67,8 @@ class GraphBuilder {
       for (uint32_t i = trace_.lanes[lane].first; i < trace_.lanes[lane].last; ++i) {
         const TraceEvent& event = trace_.events[i];
         if (!runs_on_device(event.kind)) continue;
+        if (!is_of_step(trace_, labels_, step_, i)) continue;
         const uint32_t call = labels_.call_of[i];
-        if (!is_in_step(call != kNone ? trace_.events[call] : event)) continue;
         node_of_[i] = add_node({event.start_us, event.end_us(), i, lane, NodeKind::Device});
         device_.push_back(node_of_[i]);
         if (call != kNone) started_[call].push_back(node_of_[i]);

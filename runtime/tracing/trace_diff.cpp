@@ -53,9 +53,9 @@ class Side {
     const double share = 1.0 / static_cast<double>(steps.size());
     const bool has_device = std::any_of(trace_.lanes.begin(), trace_.lanes.end(),
                                         [](const EventLane& lane) { return lane.is_device; });
-    has_device ? sum_device() : sum_host();
+    has_device ? sum_device(steps.back()) : sum_host();
     for (const auto& [key, sum] : by_name_) diff.device_us[side] += has_device ? sum.us * share : 0;
-    // The device may end behind the host's last step.
+    // The device may end behind the host's last step: as a critical path does.
     if (has_device && steps.size() == 1)
       lengths[0] = std::max(lengths[0], last_us_ - steps[0].begin_us);
     diff.step_us[side] = median_of(lengths);
@@ -83,12 +83,12 @@ class Side {
     }
   }
 
-  void sum_device() {
+  void sum_device(const StepWindow& last_step) {
     for (uint32_t i = 0; i < trace_.events.size(); ++i) {
       const TraceEvent& event = trace_.events[i];
       if (!runs_on_device(event.kind)) continue;
       add(event.name, path_kind(trace_, event), labels_.of(i), event.length_us);
-      last_us_ = std::max(last_us_, event.end_us());
+      if (is_of_step(trace_, labels_, last_step, i)) last_us_ = std::max(last_us_, event.end_us());
     }
   }
 

@@ -115,6 +115,11 @@ describe("ms.trace.what_if", function()
 end)
 
 describe("ms.trace.diff", function()
+  it("gives a step the length of its critical path", function()
+    local diff = ms.trace.diff(h200, h200)
+    assert.is_true(math.abs(diff.before.step_ms - ms.trace.path(h200).step_ms) < 1e-6)
+  end)
+
   it("sorts by what changed most", function()
     local diff = ms.trace.diff(linear .. "/traces/ddp", linear .. "/traces/fsdp_module_post")
     local last = math.huge
