@@ -22,6 +22,7 @@
 #include "kernels/nucleus/nucleus_launch.h"
 #include "kernels/position_lengths/position_lengths_launch.h"
 #include "kernels/rms_norm/rms_norm_launch.h"
+#include "kernels/sample_dropout/sample_dropout_launch.h"
 #include "kernels/secure_noise/secure_noise_launch.h"
 
 #define MOONSHARD_CUDA_FUNCTIONS(X)  \
@@ -60,6 +61,7 @@
   X(launch_rms_norm_forward)         \
   X(launch_rms_norm_backward)        \
   X(launch_rotary)                   \
+  X(launch_sample_dropout)           \
   X(launch_secure_noise)             \
   X(launch_gated_forward)            \
   X(launch_gated_backward)

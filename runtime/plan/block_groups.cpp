@@ -38,11 +38,9 @@ bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup
   return model.fused && groups.size() == 4 && groups[2].out >= 2 * groups[3].in;
 }
 
-double mask_working(const PlannedModel& model, const BlockGroup& group, double positions) {
+double dropout_working(const PlannedModel& model, const BlockGroup& group, double positions) {
   if (model.options().lora_dropout <= 0 || group.adapters.empty()) return 0;
-  constexpr double kCoin = 2, kStays = 1;
-  const auto number = static_cast<double>(model.compute_bytes);
-  return std::max(kCoin + kStays + number, 2 * number) * positions * group.in;
+  return static_cast<double>(model.compute_bytes) * positions * group.in;
 }
 
 double ordered_copies(const PlannedModel& model, double samples) {

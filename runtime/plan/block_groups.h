@@ -23,10 +23,9 @@ bool attends(const PlannedModel& model, const std::vector<BlockGroup>& groups);
 /// Fused, gate and up alone are kept: backward makes their product again, beside the gradients.
 bool makes_product_again(const PlannedModel& model, const std::vector<BlockGroup>& groups);
 
-/// Bytes that a group's masks take where adapters have dropout, of so many positions: coins of 16
-/// bits, which of them are kept and the mask, or the mask and what it is multiplied with
-/// (models/blocks/dropout.cpp).
-double mask_working(const PlannedModel& model, const BlockGroup& group, double positions);
+/// Bytes of what dropout of a group's adapters has under way, of so many positions: an adapter's
+/// input with numbers dropped, or in backward what it gives before it is added.
+double dropout_working(const PlannedModel& model, const BlockGroup& group, double positions);
 
 /// Copies of the queries' gradient that the kernel of attention's backward adds up where two passes
 /// must see the same bits: where the GPU has more processors than there are samples times heads,

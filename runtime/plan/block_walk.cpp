@@ -32,7 +32,7 @@ void BlockWalk::forward(size_t stretch) {
     ledger_.touch(Holder::Activations, std::max(0.0, scores - later));
   }
   for (const BlockGroup& group : groups_)
-    ledger_.touch(Holder::Activations, mask_working(model_, group, rows_));
+    ledger_.touch(Holder::Activations, dropout_working(model_, group, rows_));
   if (!model_.fused) pass_unkept(kept);
 }
 
@@ -63,7 +63,7 @@ void BlockWalk::backward(size_t stretch, Pass pass) {
     add(Holder::OutputGradients, sizes_[i].in * (group.layers.size() > 1 ? 2 : 1));
     if (is_made_again(i) && stays) make_product_again(i, pass);
     if (i + 1 == groups_.size()) launch(pass);
-    ledger_.touch(Holder::Activations, mask_working(model_, group, rows_));
+    ledger_.touch(Holder::Activations, dropout_working(model_, group, rows_));
     if (is_made_again(i) && !stays) make_product_again(i, pass);
     form_gradients(stretch, group, pass);
     if (group.layers.size() > 1) free(Holder::OutputGradients, sizes_[i].in);
@@ -203,7 +203,8 @@ void BlockWalk::hold_joined(size_t stretch, double joined, Pass pass) {
     const bool is_last = !groups_.empty() && i == groups_.back().layers.front();
     const bool has_a = (pass != Pass::Norms || (is_last && again_)) && !model_.reads_batch(stretch);
     const double a = has_a ? bytes_.own_input(layer) : 0;
-    hold({&ways_.block[i], a + bytes_.output(layer), bytes_.bias_working(layer, true)});
+    hold({&ways_.of_block(stretch - 1)[i], a + bytes_.output(layer),
+          bytes_.bias_working(layer, true)});
   }
   // Frozen layers let go of theirs at once; adapters hold what is between their two, too.
   double waits = 0;

@@ -1,6 +1,7 @@
 #include "runtime/plan/engine_ways.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -187,8 +188,7 @@ class Ways {
   }
 
   // auto: the engine's own choice, by times that its timings would find. These decide by
-  // differences that rates may not tell: what fits must do so with `at_most`. Blocks are alike: the
-  // engine would change some of them where its budget ends, a plan all or none.
+  // differences that rates may not tell: what fits must do so with `at_most`.
   void choose(EngineWays& ways) const {
     std::vector<Readers> units;
     std::vector<privacy::WaysOfReaders> choices;
@@ -202,10 +202,34 @@ class Ways {
     const privacy::WayBudget budget{situation_.budget_bytes, always_kept(ways),
                                     situation_.budget_is_asked, situation_.at_most};
     ways.two_passes = !privacy::choose_ways(all, budget);
+    if (ways.two_passes) return;
+    const EngineWays inputs = ways;
     for (size_t i = 0; i < units.size(); ++i)
-      if (choices[i].keeps_rows && !ways.two_passes)
+      if (choices[i].keeps_rows)
         for (size_t k = 0; k < units[i].ways.size(); ++k)
           take_rows(*units[i].layers[k], *units[i].ways[k]);
+    for (size_t i = 0; i < units.size(); ++i)
+      if (choices[i].others > 0) split_blocks(ways, inputs, units[i], choices[i]);
+  }
+
+  // The last blocks keep the other way of these layers.
+  void split_blocks(EngineWays& ways, const EngineWays& inputs, const Readers& unit,
+                    const privacy::WaysOfReaders& choice) const {
+    const auto first = static_cast<size_t>(model_.num_blocks - std::llround(choice.others));
+    const auto at = std::ranges::find_if(ways.later_blocks,
+                                         [&](const auto& later) { return later.first > first; });
+    ways.later_blocks.insert(at, {first, ways.of_block(first)});
+    for (size_t k = 0; k < unit.ways.size(); ++k) {
+      const auto place = static_cast<size_t>(unit.ways[k] - ways.block.data());
+      LayerWay other = inputs.block[place];
+      if (!choice.keeps_rows) take_rows(*unit.layers[k], other);
+      for (auto& [begin, later] : ways.later_blocks)
+        if (begin >= first) later[place] = other;
+      LayerWay& own = ways.block[place];
+      const double share = choice.others / choice.count;
+      own.norm_s += share * (other.norm_s - own.norm_s);
+      own.sum_s += share * (other.sum_s - own.sum_s);
+    }
   }
 
   // What the engine keeps of layers that have no choice.

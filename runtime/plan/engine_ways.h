@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/plan/machine_profile.h"
@@ -27,6 +28,16 @@ struct EngineWays {
   bool is_private = false;
   bool two_passes = false;
   std::vector<LayerWay> before, block, behind;  ///< as the layers of PlannedModel
+  /// Where the budget of engine auto ends among blocks that are alike: ways of those from an index
+  /// on. Seconds of `block` are then the mean of all.
+  std::vector<std::pair<size_t, std::vector<LayerWay>>> later_blocks;
+
+  const std::vector<LayerWay>& of_block(size_t index) const {
+    const std::vector<LayerWay>* found = &block;
+    for (const auto& [first, ways] : later_blocks)
+      if (index >= first) found = &ways;
+    return *found;
+  }
 };
 
 /// Engines plan every micro-batch anew: rows of the last one may go to the update as they are,

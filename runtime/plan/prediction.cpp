@@ -162,7 +162,6 @@ bool is_like_checked(const Cluster& cluster, const experiment::ExperimentOptions
   const LinkRate& link = cluster.given_link;
   if (link.bytes_per_s > 0 || link.latency_s >= 0) return false;
   if (cluster.shares_host && sharding::offloads_some(options)) return false;
-  if (options.lora_dropout > 0) return false;
   return cluster.nodes == 1 && cluster.ranks() <= kMostRanks && cluster.slowness.empty() &&
          !cluster.stragglers.any();
 }

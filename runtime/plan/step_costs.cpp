@@ -9,11 +9,9 @@
 namespace moonshard::plan {
 namespace {
 
-// Dropout of adapters (models/blocks/dropout.cpp): bytes of a number that drawing its mask moves
-// (of a word of 64 bits a quarter), numbers that the mask itself and its uses read and write, and
-// kernels. Backward also adds to the input's gradient.
-constexpr double kDrawnBytes = 208.0 / 4 + 4, kMaskedForward = 4, kMaskedBackward = 10;
-constexpr double kMasksForward = 17, kMasksBackward = 19;
+// Dropout of adapters (kernels/sample_dropout): numbers that are read and written for it. Backward
+// makes the adapter's input again and adds what it gives to the gradient of the layer's.
+constexpr double kDroppedForward = 2, kDroppedBackward = 2 + 3;
 
 // Deterministic operations, where backward runs twice: attention's backward takes so much longer.
 constexpr double kInOrder = 0.7;
@@ -75,9 +73,9 @@ class Costs {
       cost.forward += product(layer, m, out, in, is_adapter_up(layer)) + gap();
       if (!is_first) cost.backward += product(layer, m, in, out, layer.is_adapter) + gap();
       if (layer.by_samples) cost.backward += again(layer);
-      if (draws_mask(layer)) {
-        cost.forward += mask_seconds(m * in, kMaskedForward, kMasksForward);
-        cost.backward += mask_seconds(m * in, kMaskedBackward, kMasksBackward);
+      if (has_dropout(layer)) {
+        cost.forward += dropout_seconds(m * in, kDroppedForward, 1);
+        cost.backward += dropout_seconds(m * in, kDroppedBackward, 2);
       }
       // Weights that are kept in another dtype, at each use; frozen ones are in that of the
       // computation.
@@ -137,13 +135,11 @@ class Costs {
                    false) +
            sums + 4 * chunks * gap();
   }
-  bool draws_mask(const PlannedLayer& layer) const {
+  bool has_dropout(const PlannedLayer& layer) const {
     return layer.is_adapter && !is_adapter_up(layer) && model_.options().lora_dropout > 0;
   }
-  // One mask, and `uses` numbers of the computation for what it is used in.
-  double mask_seconds(double numbers, double uses, double kernels) const {
-    return numbers * (kDrawnBytes + uses * element_bytes()) / machine_.element_per_s +
-           kernels * gap();
+  double dropout_seconds(double numbers, double passes, double kernels) const {
+    return numbers * passes * element_bytes() / machine_.element_per_s + kernels * gap();
   }
   static bool is_adapter_up(const PlannedLayer& layer) {
     return layer.is_adapter && layer.in < layer.out;
@@ -227,7 +223,7 @@ class Costs {
     double launches = 0, norms = 0;
     for (const PlannedLayer& layer : model_.block) {
       if (layer.is_matrix) launches += layer.is_adapter ? machine_.in_step.adapter : kMatrix;
-      if (draws_mask(layer)) launches += kMasksForward / kKernelsOfLayer;
+      if (has_dropout(layer)) launches += 1 / kKernelsOfLayer;
       if (layer.is_small) norms += kNorm;
       if (layer.one_position) launches += kConditioning;
     }

@@ -21,7 +21,7 @@ SumWalk::SumWalk(const PlannedModel& model, const EngineWays& ways,
 SumWalk::Stretch SumWalk::stretch(size_t index) const {
   if (index == 0) return {model_.before, ways_.before};
   if (index + 1 == count()) return {model_.behind, ways_.behind};
-  return {model_.block, ways_.block};
+  return {model_.block, ways_.of_block(index - 1)};
 }
 
 bool SumWalk::is_summed(const PlannedLayer& layer) const {

@@ -1,6 +1,7 @@
 #include "runtime/privacy/way_choice.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace moonshard::privacy {
 namespace {
@@ -34,10 +35,13 @@ bool choose_ways(const std::vector<WaysOfReaders*>& all, const WayBudget& budget
                      return x->saved() * y->more_bytes() > y->saved() * x->more_bytes();
                    });
   for (WaysOfReaders* readers : upgrades) {
-    const double more = readers->count * readers->more_bytes();
-    if (total + more > budget.bytes) continue;
-    total += more;
+    const double left = budget.bytes - total, more = readers->more_bytes();
+    const double changed =
+        readers->count * more <= left ? readers->count : std::floor(std::max(0.0, left) / more);
+    if (changed < 1) continue;
+    total += changed * more;
     readers->keeps_rows = !readers->keeps_rows;
+    readers->others = readers->count - changed;
   }
   return true;
 }

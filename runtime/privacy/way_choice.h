@@ -26,8 +26,9 @@ struct Way {
 /// Layers that read one input keep the same: where one keeps the input, the others save nothing.
 struct WaysOfReaders {
   Way inputs, rows;
-  double count = 1;         ///< of such readers, all or none of which change
+  double count = 1;         ///< of such readers
   bool keeps_rows = false;  ///< the choice
+  double others = 0;        ///< of count: the last, which the budget leaves with the other way
 
   bool rows_are_smaller() const { return rows.bytes < inputs.bytes; }
   const Way& of(bool keeping_rows) const { return keeping_rows ? rows : inputs; }

@@ -21,19 +21,20 @@ local flags = {
 local results = here .. "/../../examples/results/"
 -- Memory is that of the code that ran. All but those of since_then were measured before the product of gate and up was made again in
 -- backward and one row of gradients less was under way: their memory is compared by itself.
-local committed = { "bench_gpu", "bench_gpu_small", "bench_gpu_offload", "document_000_llama3.1_8b", "document_001_llama3.2_1b",
-  "document_002_qwen1.5_1.8b", "document_004_dit_l", "plan_h200", "plan_heldout", "plan_drawn",
-  "plan_drawn_2", "plan_drawn_3", "plan_drawn_4", "plan_drawn_5", "plan_drawn_6", "plan_drawn_7",
-  "plan_drawn_8" }
-local since_then = { bench_gpu_small = true, plan_h200 = true, plan_heldout = true, plan_drawn = true, plan_drawn_2 = true,
-  plan_drawn_3 = true, plan_drawn_4 = true, plan_drawn_5 = true, plan_drawn_6 = true, plan_drawn_7 = true,
-  plan_drawn_8 = true }
+local committed = { "bench_gpu", "bench_gpu_small", "bench_gpu_engines", "bench_gpu_lora", "bench_gpu_offload",
+  "document_000_llama3.1_8b", "document_001_llama3.2_1b", "document_002_qwen1.5_1.8b", "document_004_dit_l", "plan_h200",
+  "plan_heldout", "plan_drawn", "plan_drawn_2", "plan_drawn_3", "plan_drawn_4", "plan_drawn_5", "plan_drawn_6", "plan_drawn_7",
+  "plan_drawn_8", "plan_drawn_9" }
+local since_then = { bench_gpu = true, bench_gpu_small = true, bench_gpu_engines = true, bench_gpu_lora = true, plan_h200 = true,
+  plan_heldout = true, plan_drawn = true, plan_drawn_2 = true, plan_drawn_3 = true, plan_drawn_4 = true, plan_drawn_5 = true,
+  plan_drawn_6 = true, plan_drawn_7 = true, plan_drawn_8 = true, plan_drawn_9 = true }
 -- When all but these were measured, steps of several ranks were no CUDA graphs.
 local graphs_of_ranks = { plan_drawn_3 = true, plan_drawn_4 = true, plan_drawn_5 = true, plan_drawn_6 = true,
-  plan_drawn_7 = true, plan_drawn_8 = true }
+  plan_drawn_7 = true, plan_drawn_8 = true, plan_drawn_9 = true }
 
 -- Since these the segments of the GPU's allocator grow (runtime/core/allocators.h).
-local growing_segments = { plan_drawn_8 = true, bench_gpu_small = true }
+local growing_segments = { plan_drawn_8 = true, plan_drawn_9 = true, bench_gpu = true, bench_gpu_small = true, bench_gpu_engines = true,
+  bench_gpu_lora = true }
 
 local function name_of(options)
   local parts = { options.model, options.mode, options.task, "B" .. options.batch_size, "T" .. options.seq_length, options.parallel }

@@ -52,20 +52,22 @@ describe("ms.plan", function()
     assert.truthy(refusal({ memory_limit_mb = 100 }):find("'memory_limit_mb': expected the plan of a CPU", 1, true))
   end)
 
-  it("counts the masks of adapters that drop their inputs, as a run on this CPU does", function()
-    local options = { model = "llama3-tiny", mode = "none", lora_rank = 8, batch_size = 8, seq_length = 256 }
-    local function both(dropout)
-      local all = lists.merged(options, { lora_dropout = dropout })
-      local plan = ms.plan(lists.merged(all, { gpu = "cpu", search = false })).best
-      return plan, ms.run(lists.merged(all, { device = "cpu", iters = 1, warmup = 1 })).metrics.peak_memory_bytes
+  it("counts what adapters that drop their inputs hold, as a run on this CPU does", function()
+    for _, mode in ipairs { "none", "bookkeeping", "flash" } do
+      local options = { model = "llama3-tiny", mode = mode, lora_rank = 8, batch_size = 8, seq_length = 256 }
+      local function both(dropout)
+        local all = lists.merged(options, { lora_dropout = dropout })
+        local plan = ms.plan(lists.merged(all, { gpu = "cpu", search = false })).best
+        local measured = ms.run(lists.merged(all, { device = "cpu", iters = 1, warmup = 1 })).metrics.peak_memory_bytes
+        assert.is_true(math.abs(plan.peak_memory_bytes / measured - 1) < 0.08, mode .. dropout .. ": " ..
+          plan.peak_memory_bytes .. " of " .. measured)
+        return plan, measured
+      end
+      local without, measured_without = both(0)
+      local with, measured = both(0.1)
+      if mode == "none" then assert.is_true(measured < 1.01 * measured_without) end  -- no mask is ever written
+      assert.is_true(with.step_ms > 1.02 * without.step_ms)
     end
-    local without, measured_without = both(0)
-    local with, measured = both(0.1)
-    local masks, measured_masks = with.peak_memory_bytes - without.peak_memory_bytes, measured - measured_without
-    assert.is_true(measured_masks > 2 ^ 20)
-    assert.is_true(math.abs(masks / measured_masks - 1) < 0.3, masks .. " of " .. measured_masks)
-    assert.is_true(with.step_ms > 1.2 * without.step_ms)
-    assert.is_nil(step({ lora_rank = 8, lora_dropout = 0.1 }).likely.step_ms)  -- no measured step had any
   end)
 
   it("predicts what a CPU holds of capped scores, and of states that are made wide, as runs have it", function()

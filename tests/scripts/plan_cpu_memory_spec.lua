@@ -37,8 +37,8 @@ describe("a plan of a CPU's memory", function()
     local parts = { { lora_rank = 8 }, { lora_rank = 8, lora_targets = "down_proj" }, { lora_rank = 8, lora_targets = "q_proj,v_proj" },
       { trained = "*norm*" }, { frozen = "*mlp*" }, { trained = "*self_attn*" } }
     for _, mode in ipairs { "none", "ghost", "bookkeeping" } do expect_as_measured(lists.merged(options, { mode = mode }), parts) end
-    expect_as_measured(lists.merged(options, { mode = "bookkeeping", lora_rank = 8 }), {
-      { model = "gemma3-tiny", lora_targets = "down_proj" }, { checkpointing = "block", lora_targets = "q_proj,v_proj" } })
+    expect_as_measured(lists.merged(options, { mode = "bookkeeping", lora_rank = 8 }),
+      { { model = "gemma3-tiny", lora_targets = "down_proj" }, { checkpointing = "block", lora_targets = "q_proj,v_proj" } })
     local dit = { model = "dit-xl-tiny", mode = "none", hidden_dim = 256, num_heads = 4, intermediate_dim = 1024, num_layers = 4,
       batch_size = 8 }
     expect_as_measured(dit, { { frozen = "*mlp*" }, { lora_rank = 8, lora_targets = "fc2" }, { lora_rank = 8, lora_targets = "attn.qkv" } })

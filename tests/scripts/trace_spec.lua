@@ -101,7 +101,16 @@ describe("ms.trace.what_if", function()
     fails(function() ms.trace.what_if(h200, { phases = { forwrd = 0.5 } }) end, "expected a phase of this step, got 'forwrd'")
     fails(function() ms.trace.what_if(h200, {}) end, "expected something to change, got nothing")
     fails(function() ms.trace.what_if(h200, { link = 0 }) end, "option 'link': expected a number from")
-    fails(function() ms.trace.what_if(h200, { norms = true }) end, "trace the step again")
+  end)
+
+  it("knows what the plain step of the same work takes, on an H200", function()
+    local plain
+    for _, point in ipairs(ms.load(h200).points) do
+      local o = point.options
+      if o.mode == "none" and o.batch_size == 2 and o.seq_length == 1024 then plain = point.metrics.median_time_ms end
+    end
+    local forecast = ms.trace.what_if(h200, { plain = true })
+    assert.is_true(math.abs(forecast.predicted_measured_ms / plain - 1) < 0.05, tostring(forecast))
   end)
 end)
 

@@ -54,6 +54,10 @@ bool has_adapter(const ParamLayer* layer) {
   return layer->lora_up != nullptr;
 }
 
+at::Tensor adapter_input(const at::Tensor& x, const std::optional<kernels::DropoutCoins>& coins) {
+  return coins ? kernels::sample_dropout(x, *coins) : x;
+}
+
 // scale * left [.., k] right [k, n]: in the product itself, as a kernel for so few numbers costs
 // as much as one for many.
 at::Tensor scaled_product(const at::Tensor& left, const at::Tensor& right, double scale) {
@@ -83,11 +87,11 @@ class InputGradient {
 
   /// `inner`: the gradient of what the adapter has between its layers, where there is one.
   void add(const ParamLayer& layer, const at::Tensor& g, const at::Tensor& inner,
-           const at::Tensor& mask) {
+           const std::optional<kernels::DropoutCoins>& coins) {
     at::Tensor part = fused_ ? sum_ : at::Tensor();
     add_product(part, g, matrix_of(layer, g.scalar_type()));
     if (inner.defined())
-      add_adapter(part, inner, matrix_of(*layer.lora_down, g.scalar_type()), mask);
+      add_adapter(part, inner, matrix_of(*layer.lora_down, g.scalar_type()), coins);
     sum_ = fused_ || !sum_.defined() ? part : sum_.add_(part);
   }
 
@@ -101,9 +105,9 @@ class InputGradient {
 
  private:
   void add_adapter(at::Tensor& part, const at::Tensor& inner, const at::Tensor& down,
-                   const at::Tensor& mask) {
-    if (mask.defined()) {
-      part.add_(at::matmul(inner, down).mul_(mask));
+                   const std::optional<kernels::DropoutCoins>& coins) {
+    if (coins) {
+      kernels::add_sample_dropout(part, at::matmul(inner, down), *coins);
     } else if (fused_) {
       inners_.push_back(inner);
       downs_.push_back(down);
@@ -126,8 +130,8 @@ void with_backward_use(std::span<ParamLayer* const> layers, Run run) {
 }
 
 // Of an adapted layer the sum is formed in the output's own memory. Who consumes its adapter sees
-// down(x) and up(scale * down(x)). With dropout the adapter reads mask * x: backward makes the mask
-// again from the samples' words.
+// down(x) and up(scale * down(x)). With dropout the adapter reads x with numbers dropped, which
+// backward makes again from the samples' words.
 struct LinearFunction : Function<LinearFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& first,
                                const std::optional<at::Tensor>& factor, const at::Tensor&,
@@ -176,18 +180,18 @@ struct LinearFunction : Function<LinearFunction> {
         if (has_adapter(&layer)) used.push_back(layer.lora_up);
         with_backward_use(used, [&] {
           const at::Tensor& g = gradients[i];
-          at::Tensor mask, inner;
+          const auto coins = has_adapter(&layer) ? dropout_coins(layer, saved[2]) : std::nullopt;
+          at::Tensor inner;
           if (has_adapter(&layer)) {
             hand_over(*layer.lora_up, saved[3 + i], g);
             inner = scaled_product(g, matrix_of(*layer.lora_up, g.scalar_type()), layer.lora_scale);
-            mask = dropout_mask(saved[0], layer, saved[2]);  // x is of the same shape
           }
-          if (reaches_input) x_gradient.add(layer, g, inner, mask);
+          if (reaches_input) x_gradient.add(layer, g, inner, coins);
           // A gated input is one layer's alone (linear_of).
           input = kept.backward(reaches_input && i == 0 ? x_gradient.whole() : at::Tensor(),
                                 layer.trainable() || has_adapter(&layer));
           if (has_adapter(&layer))
-            hand_over(*layer.lora_down, mask.defined() ? input.value * mask : input.value, inner);
+            hand_over(*layer.lora_down, adapter_input(input.value, coins), inner);
           hand_over(layer, input.value, g);
         });
       }
@@ -200,9 +204,8 @@ struct LinearFunction : Function<LinearFunction> {
                               at::Tensor& inner) {
     const auto type = x.scalar_type();
     if (!has_adapter(&layer)) return at::linear(x, matrix_of(layer, type), bias_of(layer, type));
-    const at::Tensor mask = dropout_mask(x, layer, words);
-    inner = scaled_product(mask.defined() ? x * mask : x, matrix_of(*layer.lora_down, type).t(),
-                           layer.lora_scale);
+    inner = scaled_product(adapter_input(x, dropout_coins(layer, words)),
+                           matrix_of(*layer.lora_down, type).t(), layer.lora_scale);
     at::Tensor y = at::linear(x, matrix_of(layer, type), bias_of(layer, type));
     add_product(y, inner, matrix_of(*layer.lora_up, type).t());
     return y;
@@ -224,9 +227,9 @@ at::Tensor plain_linear(const at::Tensor& x, const ParamLayer& layer) {
   at::Tensor y = at::matmul(x.to(wide), weight.t());
   if (layer.bias != nullptr) y = y + rounded(*layer.bias, type).to(wide);
   if (layer.lora_up == nullptr) return y.to(type);
-  const at::Tensor mask = dropout_mask(x, layer, layer.seam->words);
-  const at::Tensor inner =
-      plain_linear(mask.defined() ? x * mask : x, *layer.lora_down).to(wide) * layer.lora_scale;
+  const auto coins = dropout_coins(layer, layer.seam->words);
+  const at::Tensor read = coins ? x * kernels::sample_dropout_mask(x, *coins) : x;
+  const at::Tensor inner = plain_linear(read, *layer.lora_down).to(wide) * layer.lora_scale;
   return (y + plain_linear(inner.to(type), *layer.lora_up).to(wide)).to(type);
 }
 

@@ -32,12 +32,16 @@ const ParamLayer& adapted_layer(const Model& model, int which) {
   throw std::runtime_error("no such layer");
 }
 
+at::Tensor mask_of(const at::Tensor& x, const ParamLayer& layer, const at::Tensor& words) {
+  return kernels::sample_dropout_mask(x, dropout_coins(layer, words).value());
+}
+
 TEST(LoraDropout, DropsItsShareAndKeepsTheMean) {
   const auto model = make_model(adapted(0.3));
   const ParamLayer& layer = adapted_layer(*model, 0);
   const at::Tensor x = at::ones({4, 100, 64}, at::kDouble);
   const at::Tensor words = at::tensor({1, 2, 3, -4}, at::kLong);
-  const at::Tensor mask = dropout_mask(x, layer, words);
+  const at::Tensor mask = mask_of(x, layer, words);
   const double n = 4 * 100 * 64, deviation = std::sqrt(0.3 * 0.7 / n);
   EXPECT_NEAR(mask.eq(0).to(at::kDouble).mean().item<double>(), 0.3, 5 * deviation);
   const double dropped = std::round(0.3 * 65536) / 65536;
@@ -62,22 +66,21 @@ TEST(LoraDropout, MasksDependOnWordLayerAndPlaceAlone) {
   const auto model = make_model(adapted(0.5));
   const ParamLayer &layer = adapted_layer(*model, 0), &other = adapted_layer(*model, 1);
   const at::Tensor x = at::ones({3, 8, 64}, at::kDouble), words = at::tensor({7, 8, 9}, at::kLong);
-  const at::Tensor mask = dropout_mask(x, layer, words);
-  EXPECT_TRUE(at::equal(dropout_mask(x.narrow(0, 1, 1), layer, words.narrow(0, 1, 1)),
-                        mask.narrow(0, 1, 1)))
+  const at::Tensor mask = mask_of(x, layer, words);
+  EXPECT_TRUE(
+      at::equal(mask_of(x.narrow(0, 1, 1), layer, words.narrow(0, 1, 1)), mask.narrow(0, 1, 1)))
       << "a batch of one";
   const auto differ = [](const at::Tensor& a, const at::Tensor& b) {
     return a.ne(b).to(at::kDouble).mean().item<double>();
   };
   EXPECT_NEAR(differ(mask[0], mask[1]), 0.5, 0.15) << "neighbouring words";
-  EXPECT_NEAR(differ(mask, dropout_mask(x, other, words)), 0.5, 0.1) << "layers";
-  EXPECT_FALSE(dropout_mask(x, layer, {}).defined()) << "no step";
+  EXPECT_NEAR(differ(mask, mask_of(x, other, words)), 0.5, 0.1) << "layers";
+  EXPECT_FALSE(dropout_coins(layer, {}).has_value()) << "no step";
   // Samples whose numbers leave a word half used.
-  const at::Tensor odd = dropout_mask(at::ones({3, 3, 7}, at::kFloat), layer, words);
+  const at::Tensor odd = mask_of(at::ones({3, 3, 7}, at::kFloat), layer, words);
   EXPECT_EQ(odd.sizes(), (at::IntArrayRef{3, 3, 7}));
   EXPECT_TRUE(at::equal(odd.to(at::kDouble).flatten(1), mask.flatten(1).narrow(1, 0, 21)));
-  EXPECT_EQ(dropout_mask(at::ones({3, 3, 7}, at::kBFloat16), layer, words).scalar_type(),
-            at::kBFloat16);
+  EXPECT_EQ(mask_of(at::ones({3, 3, 7}, at::kBFloat16), layer, words).scalar_type(), at::kBFloat16);
 }
 
 TEST(LoraDropout, EveryStepAndSampleHasWordsOfItsOwn) {

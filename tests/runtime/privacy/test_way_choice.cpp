@@ -36,16 +36,21 @@ TEST(WayChoice, TheBudgetGoesWhereAByteSavesMost) {
   EXPECT_FALSE(much.keeps_rows);
 }
 
-TEST(WayChoice, ReadersThatAreAlikeChangeTogether) {
-  WaysOfReaders blocks = readers({100, 10}, {200, 5});
-  blocks.count = 3;
-  WayBudget budget;
-  budget.bytes = 599;
-  ASSERT_TRUE(choose_ways({&blocks}, budget));
-  EXPECT_FALSE(blocks.keeps_rows);
-  budget.bytes = 600;
-  ASSERT_TRUE(choose_ways({&blocks}, budget));
-  EXPECT_TRUE(blocks.keeps_rows);
+TEST(WayChoice, OfReadersThatAreAlikeAsManyChangeAsTheBudgetAllows) {
+  const auto with_budget = [](double bytes) {
+    WaysOfReaders blocks = readers({100, 10}, {200, 5});
+    blocks.count = 3;
+    WayBudget budget;
+    budget.bytes = bytes;
+    EXPECT_TRUE(choose_ways({&blocks}, budget));
+    return blocks;
+  };
+  EXPECT_FALSE(with_budget(399).keeps_rows);
+  EXPECT_TRUE(with_budget(400).keeps_rows);
+  EXPECT_EQ(with_budget(400).others, 2);
+  EXPECT_EQ(with_budget(599).others, 1);
+  EXPECT_EQ(with_budget(600).others, 0);
+  EXPECT_FALSE(with_budget(250).keeps_rows) << "less than the smallest ways need";
 }
 
 TEST(WayChoice, ABudgetThatWasAskedForMustHoldTheSmallestWays) {
