@@ -52,6 +52,7 @@ void BlockWalk::backward(size_t stretch, Pass pass) {
   const bool stays = pass == Pass::Norms;  // activations
   const KeptBlock& kept = kept_blocks_.of(stretch);
   const double made_again = kept_blocks_.made_again(stretch);
+  own_ways_ = &ways_.of_block(stretch - 1);
   add(Holder::Activations, made_again);
   if (made_again > 0) forward(stretch);
   // A gate is between the stream and a branch, whose gradient is then another one.
@@ -84,7 +85,7 @@ bool BlockWalk::holds(const KeptBlock& kept, const BlockGroup& group, Pass pass)
   // A CPU's engines have formed a sample's gradients when a layer's backward ends.
   const auto waits = [&](size_t layer) {
     const PlannedLayer& own = model_.block[layer];
-    return (own.trained || own.bias > 0) && ways_.block[layer].kept != Kept::Rows;
+    return (own.trained || own.bias > 0) && (*own_ways_)[layer].kept != Kept::Rows;
   };
   if (!model_.fused && kept.is_usual && std::ranges::none_of(group.layers, waits) &&
       std::ranges::none_of(group.adapters, waits))
@@ -95,7 +96,7 @@ bool BlockWalk::holds(const KeptBlock& kept, const BlockGroup& group, Pass pass)
 
 bool BlockWalk::has_rows_at_once(size_t layer, Pass pass) const {
   return !model_.fused && pass == Pass::Only && ways_.is_private && model_.block[layer].trained &&
-         ways_.block[layer].kept == Kept::Rows;
+         (*own_ways_)[layer].kept == Kept::Rows;
 }
 
 // The product, and the gradients of its factors: beside these where another pass needs them, else
@@ -115,7 +116,7 @@ void BlockWalk::form_gradients(size_t stretch, const BlockGroup& group, Pass pas
       gradients_.form(stretch,
                       bytes_.gradient(own) + static_cast<double>(own.adapted * model_.sum_bytes));
     if (pass == Pass::Sums) ledger_.touch(Holder::EngineTemporaries, bytes_.sum_working(own));
-    if (has_rows_at_once(*layer, pass)) add(Holder::EngineKept, bytes_.rows(ways_.block[*layer]));
+    if (has_rows_at_once(*layer, pass)) add(Holder::EngineKept, bytes_.rows((*own_ways_)[*layer]));
     if (pass == Pass::Sums || !ways_.block[*layer].joins)
       ledger_.touch(ways_.is_private ? Holder::EngineTemporaries : Holder::Gradients,
                     bytes_.bias_working(own, ways_.is_private));
@@ -197,7 +198,7 @@ void BlockWalk::hold_joined(size_t stretch, double joined, Pass pass) {
     if (!layer.is_matrix || layer.one_position || !layer.trained) continue;
     if (pass == Pass::Norms && !ways_.block[i].joins) continue;
     if (has_rows_at_once(i, pass)) {
-      if (layer.is_adapter) add(Holder::EngineKept, bytes_.rows(ways_.block[i]));
+      if (layer.is_adapter) add(Holder::EngineKept, bytes_.rows((*own_ways_)[i]));
       continue;
     }
     const bool is_last = !groups_.empty() && i == groups_.back().layers.front();

@@ -65,6 +65,7 @@ class BlockWalk {
   bool again_;                     ///< makes_product_again
   bool gated_;                     ///< branches of blocks, by a layer of their condition
   std::vector<PendingLayer> pending_;
+  const std::vector<LayerWay>* own_ways_ = nullptr;  ///< of the block that backward is in
   size_t joined_stretch_ = 0;
   double joined_bytes_ = 0;
 };
