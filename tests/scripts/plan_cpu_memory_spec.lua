@@ -2,6 +2,9 @@
 local ms = require "moonshard"
 local lists = require "moonshard.lists"
 
+-- Plans were compared with runs on x86_64; another architecture's LibTorch may have other temporaries.
+local elsewhere = jit.arch == "x64" and 0 or 0.06
+
 local function planned(options) return ms.plan(lists.merged(options, { gpu = "cpu", search = false })).best.peak_memory_bytes end
 
 local function measured(options)
@@ -15,7 +18,7 @@ local function expect_as_measured(base, cases, within)
     for name, value in pairs(options) do words[#words + 1] = name .. " " .. tostring(value) end
     table.sort(words)
     local ratio = planned(options) / measured(options)
-    assert.is_true(math.abs(ratio - 1) < (within or 0.04), ("%s: %.3f"):format(table.concat(words, ", "), ratio))
+    assert.is_true(math.abs(ratio - 1) < (within or 0.04) + elsewhere, ("%s: %.3f"):format(table.concat(words, ", "), ratio))
   end
 end
 
