@@ -134,6 +134,16 @@ local function run_of(plan, row)
   return run
 end
 
+--- Adaptive clipping's noisy count leaves too little of such noise for gradients: the training ends in its first step. Nil where it starts.
+local function refused_noise(shared, row)
+  if shared.clipping ~= "adaptive" or not row or row.options.mode == "none" then return end
+  local sigma = row.run.noise_multiplier or shared.noise_multiplier or points_of.defaults().noise_multiplier
+  local of_count = (shared.quantile_noise or 0) > 0 and shared.quantile_noise or row.run.batch / 20
+  if sigma < 2 * of_count then return end
+  return ("privacy: this training will be refused: adaptive clipping expects noise_multiplier below 2 x quantile_noise = %g, got %g; raise "
+    .. "quantile_noise or the batch"):format(2 * of_count, sigma)
+end
+
 --- The assumptions that no measurement of this machine stands behind.
 local function assumptions_of(machine, ranks, own, shared, row)
   local list = { ("times: %s, %s"):format(machine.device, machine.source) }
@@ -167,6 +177,7 @@ local function assumptions_of(machine, ranks, own, shared, row)
     list[#list + 1] = "run: give 'epochs', 'steps' or 'tokens' beside 'examples' for its hours" ..
       (row.options.mode ~= "none" and " and its epsilon" or "")
   end
+  list[#list + 1] = refused_noise(shared, row)
   local delta = shared.delta or 1e-5
   if row and row.run and row.run.epsilon and delta > 1 / own.examples then
     list[#list + 1] = ("privacy: delta %g is above 1 / examples = %g, which an epsilon says little about"):format(delta, 1 / own.examples)

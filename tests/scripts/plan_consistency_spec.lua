@@ -70,6 +70,19 @@ describe("ms.plan", function()
     end
   end)
 
+  it("says where the training refuses the noise of adaptive clipping", function()
+    local options = { model = "llama3-tiny", mode = "bookkeeping", gpu = "cpu", batch_size = 4, clipping = "adaptive", search = false }
+    local function says(more)
+      return tostring(ms.plan(lists.merged(options, more))):find("this training will be refused: adaptive clipping", 1, true) ~= nil
+    end
+    assert.is_true(says { noise_multiplier = 1 })
+    assert.is_false(says { noise_multiplier = 1, quantile_noise = 1 })
+    assert.is_false(says { noise_multiplier = 0.3 })
+    local run = { device = "cpu", iters = 1, warmup = 0, seq_length = 8, noise_multiplier = 1 }
+    options.gpu, options.search = nil, nil
+    assert.truthy(support.message_of(function() ms.run(lists.merged(options, run)) end):find("2 x quantile_noise", 1, true))
+  end)
+
   it("predicts what a CPU holds of capped scores, and of states that are made wide, as runs have it", function()
     local capped = { model = "gemma2-tiny", batch_size = 4, seq_length = 256 }
     local wide = { batch_size = 256, hidden_dim = 1024, state_dtype = "bfloat16", mode = "none" }
