@@ -1,6 +1,6 @@
 #include "runtime/models/blocks/dropout.h"
 
-#include "kernels/mixed_words/mixed_word.h"
+#include "kernels/mixed_words/mixed_words.h"
 
 namespace moonshard::models {
 
