@@ -203,17 +203,18 @@ class Ways {
                                     situation_.budget_is_asked, situation_.at_most};
     ways.two_passes = !privacy::choose_ways(all, budget);
     if (ways.two_passes) return;
-    const EngineWays inputs = ways;
+    const std::vector<LayerWay> with_inputs = ways.block;
     for (size_t i = 0; i < units.size(); ++i)
       if (choices[i].keeps_rows)
         for (size_t k = 0; k < units[i].ways.size(); ++k)
           take_rows(*units[i].layers[k], *units[i].ways[k]);
     for (size_t i = 0; i < units.size(); ++i)
-      if (choices[i].others > 0) split_blocks(ways, inputs, units[i], choices[i]);
+      if (choices[i].others > 0) split_blocks(ways, with_inputs, units[i], choices[i]);
   }
 
-  // The last blocks keep the other way of these layers.
-  void split_blocks(EngineWays& ways, const EngineWays& inputs, const Readers& unit,
+  // The last blocks keep the other way of these layers; seconds are the mean of all, as steps are
+  // timed by one block.
+  void split_blocks(EngineWays& ways, const std::vector<LayerWay>& with_inputs, const Readers& unit,
                     const privacy::WaysOfReaders& choice) const {
     const auto first = static_cast<size_t>(model_.num_blocks - std::llround(choice.others));
     const auto at = std::ranges::find_if(ways.later_blocks,
@@ -221,14 +222,13 @@ class Ways {
     ways.later_blocks.insert(at, {first, ways.of_block(first)});
     for (size_t k = 0; k < unit.ways.size(); ++k) {
       const auto place = static_cast<size_t>(unit.ways[k] - ways.block.data());
-      LayerWay other = inputs.block[place];
+      LayerWay other = with_inputs[place];
       if (!choice.keeps_rows) take_rows(*unit.layers[k], other);
-      for (auto& [begin, later] : ways.later_blocks)
-        if (begin >= first) later[place] = other;
       LayerWay& own = ways.block[place];
       const double share = choice.others / choice.count;
-      own.norm_s += share * (other.norm_s - own.norm_s);
-      own.sum_s += share * (other.sum_s - own.sum_s);
+      own.norm_s = other.norm_s = std::lerp(own.norm_s, other.norm_s, share);
+      own.sum_s = other.sum_s = std::lerp(own.sum_s, other.sum_s, share);
+      for (auto& [begin, later] : ways.later_blocks) later[place] = begin < first ? own : other;
     }
   }
 

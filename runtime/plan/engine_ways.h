@@ -29,7 +29,7 @@ struct EngineWays {
   bool two_passes = false;
   std::vector<LayerWay> before, block, behind;  ///< as the layers of PlannedModel
   /// Where the budget of engine auto ends among blocks that are alike: ways of those from an index
-  /// on. Seconds of `block` are then the mean of all.
+  /// on. Seconds are then the mean of all, in each of them.
   std::vector<std::pair<size_t, std::vector<LayerWay>>> later_blocks;
 
   const std::vector<LayerWay>& of_block(size_t index) const {

@@ -182,7 +182,7 @@ class RecordOfPlan {
     add_stretch(model_.before, ways.before, -1);
     for (int64_t block = model_.num_blocks - model_.blocks_in_backward(); block < model_.num_blocks;
          ++block)
-      add_stretch(model_.block, ways.of_block(static_cast<size_t>(block)), block);
+      add_stretch(model_.block, ways.block, block);
     add_stretch(model_.behind, ways.behind, -1);
   }
 
