@@ -1,5 +1,3 @@
-#include <bit>
-
 #include <ATen/ATen.h>
 
 #include "kernels/coin_rounding/coin_rounding.h"
@@ -12,9 +10,8 @@ void round_by_coin_ref(const std::vector<Rounded>& states, const RoundingCoins& 
   if (states.empty()) return;
   const at::NoGradGuard no_grad;
   const at::Tensor& any = states.front().to;
-  const auto constant = [](uint64_t word) { return at::Scalar(std::bit_cast<int64_t>(word)); };
   at::Tensor x = at::arange(any.numel(), any.options().dtype(at::kLong));
-  x.mul_(constant(kMixStride)).add_(constant(coin_origin(coins, first_element)));
+  x.mul_(word_scalar(kMixStride)).add_(word_scalar(coin_origin(coins, first_element)));
   mix_words(x);
   for (size_t k = 0; k < states.size(); ++k) {
     const at::Tensor from = states[k].from.to(at::kFloat).contiguous().view({-1});

@@ -15,10 +15,13 @@ at::Tensor upper_bits(const at::Tensor& x, int64_t by) {
 
 }  // namespace
 
+at::Scalar word_scalar(uint64_t word) {
+  return std::bit_cast<int64_t>(word);
+}
+
 void mix_words(at::Tensor& x) {
-  const auto constant = [](uint64_t word) { return at::Scalar(std::bit_cast<int64_t>(word)); };
-  x.bitwise_xor_(upper_bits(x, 30)).mul_(constant(kMixFirst));
-  x.bitwise_xor_(upper_bits(x, 27)).mul_(constant(kMixSecond));
+  x.bitwise_xor_(upper_bits(x, 30)).mul_(word_scalar(kMixFirst));
+  x.bitwise_xor_(upper_bits(x, 27)).mul_(word_scalar(kMixSecond));
   x.bitwise_xor_(upper_bits(x, 31));
 }
 

@@ -1,4 +1,4 @@
-#include <bit>
+#include <algorithm>
 
 #include <ATen/ATen.h>
 
@@ -10,12 +10,11 @@ namespace moonshard::kernels {
 
 at::Tensor sample_dropout_mask(const at::Tensor& x, const DropoutCoins& coins) {
   const at::NoGradGuard no_grad;
-  const auto constant = [](uint64_t word) { return at::Scalar(std::bit_cast<int64_t>(word)); };
   const int64_t numbers = x.numel() / std::max<int64_t>(1, x.size(0));
   at::Tensor words = at::arange((numbers + kCoinsOfWord - 1) / kCoinsOfWord, coins.words.options())
-                         .mul_(constant(kMixStride))
+                         .mul_(word_scalar(kMixStride))
                          .unsqueeze(0) +
-                     (coins.words + constant(coins.stream)).unsqueeze(1);
+                     (coins.words + word_scalar(coins.stream)).unsqueeze(1);
   mix_words(words);
   const at::Tensor stays =
       words.view(at::kShort).narrow(1, 0, numbers).ge(coins.dropped() - kCoinSides / 2);
