@@ -23,7 +23,7 @@ void check_kept(const SampleProblem& problem, const KeptGradient& kept) {
            B, o, i, problem.a.device().str(), c10::toString(numbers.scalar_type()),
            c10::str(numbers.sizes()), numbers.device().str());
   MS_CHECK(units.defined() && units.sizes() == at::IntArrayRef({B, o * i / kUnitElements}) &&
-               units.scalar_type() == at::kFloat && units.is_contiguous() &&
+               units.scalar_type() == at::kFloat && units.stride(1) == 1 &&
                units.device() == problem.a.device(),
            "flash_norm: expected units in float32 [{}, {}] on {} for each kept gradient, got {}; "
            "use empty_kept",
@@ -37,10 +37,23 @@ bool flash_norm_supports(const SampleProblem& problem) {
   return sample_gemm_takes("flash_norm", problem, Needs::AnyGpu);
 }
 
-KeptGradient empty_kept(const SampleProblem& problem) {
-  const int64_t B = problem.a.size(0), o = problem.g.size(2), i = problem.a.size(2);
-  return {at::empty({B, o, i}, problem.g.options().dtype(at::kHalf)),
-          at::empty({B, o * i / kUnitElements}, problem.g.options().dtype(at::kFloat))};
+KeptGradients empty_kept(const std::vector<SampleProblem>& problems) {
+  KeptGradients kept;
+  const auto units_of = [](const SampleProblem& problem) {
+    return problem.g.size(2) * problem.a.size(2) / kUnitElements;
+  };
+  int64_t all = 0, first = 0;
+  for (const SampleProblem& problem : problems) all += units_of(problem);
+  const at::Tensor& like = problems.at(0).g;
+  kept.units = at::empty({like.size(0), all}, like.options().dtype(at::kFloat));
+  for (const SampleProblem& problem : problems) {
+    const at::Tensor& a = problem.a;
+    kept.of.push_back(
+        {at::empty({a.size(0), problem.g.size(2), a.size(2)}, a.options().dtype(at::kHalf)),
+         kept.units.narrow(1, first, units_of(problem))});
+    first += units_of(problem);
+  }
+  return kept;
 }
 
 at::Tensor flash_norm(const std::vector<SampleProblem>& problems,
@@ -69,7 +82,8 @@ at::Tensor flash_norm(const std::vector<SampleProblem>& problems,
     if (takes_kept && flash_norm_supports(problems[n])) {
       fast.push_back({operands_of(problems[n]),
                       target.defined() ? target.numbers.data_ptr() : nullptr,
-                      target.defined() ? target.units.data_ptr<float>() : nullptr});
+                      target.defined() ? target.units.data_ptr<float>() : nullptr,
+                      target.defined() ? target.units.stride(0) : 0});
       fast_rows.push_back(static_cast<int64_t>(n));
     } else {
       squares[static_cast<int64_t>(n)].copy_(flash_norm_ref(problems[n], target));

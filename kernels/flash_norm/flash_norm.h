@@ -28,16 +28,21 @@ namespace moonshard::kernels {
 bool flash_norm_supports(const SampleProblem& problem);
 
 /// A gradient in 16 bits: numbers in float16 [B, o, i], contiguous, and their units in float32 [B,
-/// o i / 128], powers of two. Number times unit is an element of the gradient, rounded to nearest.
-/// The largest of 128 neighbours in a row is between 2^14 and 2^15, unless it is 0 or below 2^-86
-/// (the least unit is 2^-100); where one of them is not finite their unit is 1.
+/// o i / 128], rows contiguous, powers of two. Number times unit is an element of the gradient,
+/// rounded to nearest. The largest of 128 neighbours in a row is between 2^14 and 2^15, unless it
+/// is 0 or below 2^-86 (the least unit is 2^-100); where one of them is not finite their unit is 1.
 struct KeptGradient {
   at::Tensor numbers, units;
   bool defined() const { return numbers.defined(); }
 };
 
-/// Memory for the gradients of a problem, which must have whole units (has_whole_units).
-KeptGradient empty_kept(const SampleProblem& problem);
+/// Memory for gradients of problems that must have whole units (has_whole_units). Their units are
+/// columns of one tensor [B, all of them].
+struct KeptGradients {
+  std::vector<KeptGradient> of;  ///< each problem
+  at::Tensor units;
+};
+KeptGradients empty_kept(const std::vector<SampleProblem>& problems);
 
 /// Squares [n, B] in double. `kept`: empty, or one per problem, undefined for the norm only; its
 /// memory receives g_b^T a_b. The squares of a kept gradient are those of the rounded values: the

@@ -97,7 +97,7 @@ class Trial {
     units_.emplace_back(keep ? samples * o * i / kUnitElements + kGuard : 0);
     kinds_.push_back(kind);
     problems_.push_back({operands_.back()->in, keep ? kept_.back().get() : nullptr,
-                         keep ? units_.back().get() : nullptr});
+                         keep ? units_.back().get() : nullptr, o * i / kUnitElements});
   }
 
   lab::Operands& operands(size_t n) { return *operands_[n]; }
@@ -279,7 +279,8 @@ void benchmark(const char* title, const std::vector<lab::Layer>& layers, int64_t
   int64_t used = 0;
   for (const SampleOperands& in : block.problems) {
     problems[0].push_back({in, nullptr, nullptr});
-    problems[1].push_back({in, kept.get() + used, units.get() + used / kUnitElements});
+    problems[1].push_back(
+        {in, kept.get() + used, units.get() + used / kUnitElements, in.o * in.i / kUnitElements});
     used += in.samples * in.o * in.i;
   }
   int64_t doubles = 0;

@@ -15,9 +15,10 @@ constexpr bool has_whole_units(int64_t i, int64_t o) {
 }
 
 struct FlashNormProblem {
-  SampleOperands in;       ///< bfloat16, as sample_gemm_takes() asks
-  void* kept = nullptr;    ///< float16 [samples, o, i], contiguous, with whole units, or none
-  float* units = nullptr;  ///< [samples, o i / 128]; with `kept` only
+  SampleOperands in;        ///< bfloat16, as sample_gemm_takes() asks
+  void* kept = nullptr;     ///< float16 [samples, o, i], contiguous, with whole units, or none
+  float* units = nullptr;   ///< [samples, o i / 128]; with `kept` only
+  int64_t unit_sample = 0;  ///< units from sample to sample
 };
 
 /// Doubles of scratch memory that the launch below needs.

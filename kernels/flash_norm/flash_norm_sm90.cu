@@ -61,6 +61,7 @@ class FlashNorm {
   struct Problem : sample_gemm::TiledProblem<Shape> {
     __half* kept;
     float* units;
+    int64_t unit_sample;
     int rows_per_unit;
   };
   struct Params {
@@ -168,10 +169,11 @@ class FlashNorm {
     }
     const int row = work_.row + sample_gemm::thread_row<Shape>() + 8 * h;
     const int column = work_.column + 8 * first, quarter = 8 * (threadIdx.x % 4);
-    const int64_t line = (int64_t{work_.slice} * p.o + row) * p.i + column;
+    const int64_t sample = work_.slice, line = int64_t{row} * p.i + column;
     const bool inside = row < p.o && column < p.i;
-    if (inside && threadIdx.x % 4 == 0) p.units[line / kUnitElements] = unit;
-    __half* const to = p.kept + line + quarter;
+    if (inside && threadIdx.x % 4 == 0)
+      p.units[sample * p.unit_sample + line / kUnitElements] = unit;
+    __half* const to = p.kept + sample * p.o * p.i + line + quarter;
     CUTLASS_PRAGMA_UNROLL
     for (int j = 0; j < kGroups; j += 4) {  // 4 groups of 8 columns each
       uint32_t word[4] = {words[j], words[j + 1], words[j + 2], words[j + 3]};
@@ -253,6 +255,7 @@ void launch_some(const FlashNormProblem* problems, int count, int first_row, dou
     params.num_tiles = sample_gemm::describe_problem<Shape>(to, from.in, samples, first_tile);
     to.kept = static_cast<__half*>(from.kept);
     to.units = from.units;
+    to.unit_sample = from.unit_sample;
     to.rows_per_unit = static_cast<int>(std::max<int64_t>(1, kUnitElements / from.in.i));
     table.problem[n] = {first_tile * kPartials, to.tiles_per_slice() * kPartials,
                         first_row + order[n]};

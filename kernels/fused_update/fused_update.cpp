@@ -61,9 +61,11 @@ void check_part(const UpdatePart& part) {
            "fused_update: expected a factor for each {} of {} elements, got {}", kUnitElements,
            part.first_element + count, c10::str(part.row_factors.sizes()));
   constexpr int64_t kMostFactors = (int64_t{1} << 32) - 1;
-  MS_CHECK(!part.rows.defined() || part.row_factors.numel() <= kMostFactors,
-           "fused_update: expected at most {} factors, got {}", kMostFactors,
-           part.row_factors.numel());
+  MS_CHECK(!part.rows.defined() || part.row_factors.size(0) * std::max(part.row_factors.stride(0),
+                                                                       part.row_factors.size(-1)) <=
+                                       kMostFactors,
+           "fused_update: expected at most {} factors, got {} of stride {}", kMostFactors,
+           c10::str(part.row_factors.sizes()), part.row_factors.stride(0));
   MS_CHECK(part.first_element >= 0, "fused_update: expected first_element >= 0, got {}",
            part.first_element);
 }
@@ -117,10 +119,13 @@ RawUpdatePart raw(const UpdatePart& part, const UpdateRule& rule, std::vector<at
     to.row_stride = rows.stride(0);
     to.num_rows = static_cast<int32_t>(rows.size(0));
     to.row_format = format_of(rows);
-    to.row_factors =
-        static_cast<const float*>(contiguous(part.row_factors.to(part.value.device(), at::kFloat)));
-    if (part.row_factors.dim() == 2)
-      to.units_per_row = static_cast<uint32_t>(part.row_factors.size(1));
+    at::Tensor factors = part.row_factors.to(part.value.device(), at::kFloat);
+    // Units of layers that were kept together lie side by side.
+    if (factors.dim() == 1 || factors.stride(1) != 1) factors = factors.contiguous();
+    held.push_back(factors);
+    to.row_factors = factors.const_data_ptr<float>();
+    to.factor_stride = static_cast<uint32_t>(factors.stride(0));
+    if (factors.dim() == 2) to.units_per_row = static_cast<uint32_t>(factors.size(1));
   }
   if (part.first_moment.defined()) to.first_moment = part.first_moment.data_ptr();
   if (part.second_moment.defined()) to.second_moment = part.second_moment.data_ptr();

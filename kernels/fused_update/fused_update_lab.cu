@@ -193,7 +193,8 @@ LabPart make_part(const Case& c, const RawUpdateRule& rule, int which) {
     if (c.units)
       part.raw.units_per_row = static_cast<uint32_t>(
           (part.raw.first_element + count + kUnitElements - 1) / kUnitElements);
-    const int64_t per_row = part.raw.units_per_row;
+    const int64_t per_row = part.raw.units_per_row + (c.units ? 3 * (which % 3) : 0);
+    part.raw.factor_stride = static_cast<uint32_t>(per_row);
     part.factors = fill(UpdateFormat::Float, c.num_rows * per_row, [&] { return uniform(0.1, 1); });
     part.rows = fill(c.rows, part.raw.row_stride * c.num_rows, normal);
     if (c.num_rows > 1) {  // one sample is dropped: nothing of it may be seen
@@ -241,8 +242,8 @@ double worst_error(LabPart& part, const Case& c, const RawUpdateRule& rule) {
     double g = 0, size = 0;
     if (part.grad != nullptr) g = part.grad->host[i], size = std::fabs(g);
     for (int b = 0; b < part.raw.num_rows; ++b) {
-      const int64_t units = c.units ? part.raw.units_per_row : 0;
-      const int64_t at = units > 0 ? b * units + (part.raw.first_element + j) / kUnitElements : b;
+      const int64_t unit = c.units ? (part.raw.first_element + j) / kUnitElements : 0;
+      const int64_t at = b * int64_t{part.raw.factor_stride} + unit;
       const double factor = part.factors->host[static_cast<size_t>(at)];
       if (factor == 0) continue;
       const double term =

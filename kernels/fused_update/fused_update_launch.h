@@ -35,11 +35,12 @@ struct RawUpdatePart {
   void* low = nullptr;                 ///< Split: the low halves; `value` has the high ones
   const void* grad = nullptr;          ///< [count], or null
   const void* rows = nullptr;          ///< [num_rows][row_stride], or null
-  const float* row_factors = nullptr;  ///< [num_rows, units_per_row], fewer than 2^32
+  const float* row_factors = nullptr;  ///< [num_rows, units_per_row], factor_stride apart
   void* first_moment = nullptr;        ///< Momentum: the sum; Adam: the mean
   void* second_moment = nullptr;       ///< Adam: the mean square
   int64_t count = 0, row_stride = 0;
   uint32_t units_per_row = 1;  ///< of kUnitElements, of the whole parameter; 1: one factor
+  uint32_t factor_stride = 1;  ///< from row to row; the last factor's place is below 2^32
   int64_t first_element = 0;   ///< of the part in its parameter
   uint32_t parameter = 0;      ///< names the noise stream
   int32_t num_rows = 0;

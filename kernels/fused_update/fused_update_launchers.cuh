@@ -95,6 +95,7 @@ Table<Acc> table_of(const std::vector<const RawUpdatePart*>& parts, const RawUpd
             from.units_per_row,
             from.num_rows,
             blocks,
+            from.factor_stride,
             from.grad_format,
             from.row_format,
             moves_in_vectors(from, rule, Kernels::kVector),

@@ -35,6 +35,7 @@ struct Part {
   int64_t count, row_stride, first_element;
   uint32_t parameter, units_per_row;
   int32_t num_rows, first_block;
+  uint32_t factor_stride;
   UpdateFormat grad_format, row_format;
   bool vectors;  // a kernel's vectors are aligned to their size
   Acc step_size, inverse_root2;
@@ -282,7 +283,7 @@ template <class Acc>
 __device__ __forceinline__ float factor_of(const Part<Acc>& part, int b, int64_t i) {
   const auto unit =
       static_cast<uint32_t>(static_cast<uint64_t>(part.first_element + i) / kUnitElements);
-  return part.row_factors[static_cast<uint32_t>(b) * part.units_per_row +
+  return part.row_factors[static_cast<uint32_t>(b) * part.factor_stride +
                           min(unit, part.units_per_row - 1)];
 }
 

@@ -194,7 +194,7 @@ class TileStream {
     const uint32_t unit =
         min(static_cast<uint32_t>(tile) * kUnits + static_cast<uint32_t>(lane_ % 4),
             part_.units_per_row - 1);
-    return part_.row_factors[static_cast<uint32_t>(b) * part_.units_per_row + unit];
+    return part_.row_factors[static_cast<uint32_t>(b) * part_.factor_stride + unit];
   }
   __device__ __forceinline__ void share_factors() {
     if constexpr (kHasFactors) {

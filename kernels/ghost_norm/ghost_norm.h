@@ -36,7 +36,8 @@ bool ghost_norm_supports(const GhostGroup& group);
 /// [layers, B] each, double; layers in order through all groups.
 struct GhostSums {
   at::Tensor value;      ///< sum of (a_s . a_t)(g_s . g_t): the squared norm
-  at::Tensor magnitude;  ///< the same of absolute values: what value's rounding error scales with
+  at::Tensor magnitude;  ///< the same of absolute values: what value's rounding error scales with;
+                         ///< at least, where a layer is computed in slices of g's columns
   /// Where the kernel has found them with the rest (Hopper, all groups), else undefined: bounds on
   /// position_lengths' lengths and spreads, by Cauchy and Schwarz over T positions.
   at::Tensor length{}, spread{};

@@ -27,10 +27,14 @@ constexpr int64_t kMostGhostLayers = 16;
 /// Bytes of scratch on the device for one call. Nothing in it needs to be set before.
 int64_t ghost_norm_sm90_workspace_bytes(const std::vector<GhostGroupView>& groups, int64_t samples);
 
+/// Slices of g's columns, [blocks k / slices, blocks (k + 1) / slices) of 64, that a group by
+/// itself is cut into on the current device.
+int ghost_norm_sm90_slices(const GhostGroupView& group, int64_t samples);
+
 /// Each [rows, samples]: the rows named by the groups are written.
 struct GhostResults {
   double* value = nullptr;
-  double* magnitude = nullptr;
+  double* magnitude = nullptr;  ///< of a layer in slices: the sum of theirs
   /// Of the diagonals, which have the lengths of rows, times 1.00001 and never too small: the root
   /// of T sum |a_t|^2 |g_t|^2, and T (sum |a_t|^2 + sum |g_t|^2). By Hopper's kernel.
   double* length = nullptr;

@@ -1,5 +1,6 @@
 #include "kernels/ghost_norm/ghost_norm_schedule.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -56,6 +57,17 @@ std::shared_ptr<const GhostSchedule> ghost_schedule(const std::vector<int64_t>& 
   if (!schedule)
     schedule = std::make_shared<const GhostSchedule>(make_schedule(costs, counts, clusters));
   return schedule;
+}
+
+int ghost_slices(int64_t items, int64_t a_cost, int64_t g_cost, int clusters) {
+  const auto end_of = [&](int64_t slices) {
+    const int64_t rounds = (items * slices + clusters - 1) / clusters;
+    return rounds * (a_cost + (g_cost + slices - 1) / slices + kItemOverhead);
+  };
+  int best = 1;
+  for (int slices = 2; slices <= std::min<int64_t>(kMostGhostSlices, g_cost); ++slices)
+    if (end_of(slices) < end_of(best)) best = slices;
+  return best;
 }
 
 std::vector<std::vector<const GhostGroupView*>> ghost_batches(

@@ -29,4 +29,9 @@ std::shared_ptr<const GhostSchedule> ghost_schedule(const std::vector<int64_t>& 
                                                     const std::vector<int64_t>& counts,
                                                     int clusters);
 
+/// Into how many slices of g's columns one layer's `items` are cut, where its launch has nothing
+/// else: as many as let the last round end earliest. Every slice forms the products of a again.
+int ghost_slices(int64_t items, int64_t a_cost, int64_t g_cost, int clusters);
+constexpr int kMostGhostSlices = 8;
+
 }  // namespace moonshard::kernels

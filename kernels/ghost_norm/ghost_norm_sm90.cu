@@ -9,6 +9,9 @@
 // + 64 float32 accumulators a thread; bfloat16 would halve them, but a norm from a rounded Gram
 // matrix is wrong by 1e-4 of what cancels.
 //
+// A layer by itself may be cut into slices of g's columns, whose sums add up: its tiles are few and
+// long (a head's take as long as a block's), and would leave the last round half empty.
+//
 // Positions past the end, and columns past a width, are read as zeros by the copy engine's bounds
 // and add nothing; maps have three dimensions so that a sample's edge is not the next sample's row.
 #include <cuda.h>
@@ -74,8 +77,21 @@ struct GroupWork {
   GhostTileGrid grid;
   int first_map = 0;  // of a; the layers' maps follow
   int layers = 0;
+  int slice = 0, slices = 1;                   // of g's columns; several with one layer only
   int64_t first_pair = 0, first_diagonal = 0;  // in the workspace
 };
+
+// Stages of one product.
+struct Columns {
+  int first, count;  // of kDepth columns
+};
+
+// Product 0 is a's, over its whole width.
+__device__ __forceinline__ Columns columns_of(const GroupWork& group, int product, int blocks) {
+  if (product == 0) return {0, blocks};
+  const int first = blocks * group.slice / group.slices;
+  return {first, blocks * (group.slice + 1) / group.slices - first};
+}
 
 // Everything a launch needs, as a kernel parameter: nothing is uploaded.
 struct GhostWork {
@@ -107,14 +123,14 @@ __device__ void for_each_tile(const GhostWork& work, int cluster, int clusters, 
   }
 }
 
-// Fetches the operands of one matrix product: `blocks` stages of both operands' tiles. In a joined
+// Fetches the operands of one matrix product, stage by stage of both operands' tiles. In a joined
 // pair each block fetches its half of the columns' tile into both blocks' memory.
-__device__ void fetch(const CUtensorMap* map, int blocks, const GhostTile& tile, int rank,
+__device__ void fetch(const CUtensorMap* map, const Columns& which, const GhostTile& tile, int rank,
                       Pipeline& pipeline, PipelineState& state, SharedStorage& shared) {
   constexpr uint64_t kHint = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_NORMAL);
   constexpr int kHalf = kBox * kDepth, kWhole = kTile * kDepth;  // elements
   const int row = tile.row * kTile, column = tile.column * kTile;
-  for (int block = 0; block < blocks; ++block) {
+  for (int block = which.first; block < which.first + which.count; ++block) {
     pipeline.producer_acquire(state);
     uint64_t* barrier = pipeline.producer_get_barrier(state);
     Element* rows = shared.rows + state.index() * kWhole;
@@ -259,13 +275,14 @@ __global__ void __launch_bounds__(kThreads, 1)
     cutlass::arch::warpgroup_reg_dealloc<40>();
     if (thread == 0) {
       PipelineState state = cutlass::make_producer_start_state<Pipeline>();
-      for_each_tile(
-          work, cluster, clusters, rank, [&](const GroupWork& group, const GhostTile& tile) {
-            for (int k = 0; k <= group.layers; ++k) {
-              const int map = group.first_map + k;
-              fetch(&work.map[map], work.blocks[map], tile, rank, pipeline, state, shared);
-            }
-          });
+      for_each_tile(work, cluster, clusters, rank,
+                    [&](const GroupWork& group, const GhostTile& tile) {
+                      for (int k = 0; k <= group.layers; ++k) {
+                        const int map = group.first_map + k;
+                        fetch(&work.map[map], columns_of(group, k, work.blocks[map]), tile, rank,
+                              pipeline, state, shared);
+                      }
+                    });
       pipeline.producer_tail(state);
     }
     __syncwarp();
@@ -282,22 +299,24 @@ __global__ void __launch_bounds__(kThreads, 1)
           const float times = tile.row == tile.column ? 1.0f : 2.0f;
           const int64_t tiles = group.grid.tiles();
           for (int k = 0; k < group.layers; ++k) {
-            multiply(g_gram, work.blocks[group.first_map + 1 + k], consumer, pipeline, state,
-                     shared);
+            const int map = group.first_map + 1 + k;
+            multiply(g_gram, columns_of(group, 1 + k, work.blocks[map]).count, consumer, pipeline,
+                     state, shared);
             const float2 sum = warp_sums(a_gram, g_gram);
+            const int64_t part =
+                (int64_t{k} * group.grid.samples + tile.sample) * group.slices + group.slice;
             if (consumer % 32 == 0 && tile.real) {
-              const int64_t slot =
-                  (int64_t{k} * group.grid.samples + tile.sample) * tiles + tile.slot;
+              const int64_t slot = part * tiles + tile.slot;
               work.pairs[group.first_pair + slot * kWarps + consumer / 32] =
                   make_float2(times * sum.x, times * sum.y);
             }
             if (tile.row != tile.column) continue;
             const auto lost = [&](int map) { return kLostProducts * kDepth * work.blocks[map]; };
-            const GhostDiagonal diagonal = warp_diagonal(a_gram, g_gram, lost(group.first_map),
-                                                         lost(group.first_map + 1 + k), consumer);
+            GhostDiagonal diagonal =
+                warp_diagonal(a_gram, g_gram, lost(group.first_map), lost(map), consumer);
+            if (group.slice > 0) diagonal.a = 0;  // counts once
             if (consumer % 32 == 0 && tile.real) {
-              const int64_t slot =
-                  (int64_t{k} * group.grid.samples + tile.sample) * group.grid.n + tile.row;
+              const int64_t slot = part * group.grid.n + tile.row;
               work.diagonals[group.first_diagonal + slot * kWarps + consumer / 32] = diagonal;
             }
           }
@@ -392,9 +411,9 @@ int64_t blocks_of(const GhostOperand& x) {
   return (x.width + kDepth - 1) / kDepth;
 }
 
-int64_t cost_of(const GhostGroupView& group) {
+int64_t cost_of(const GhostGroupView& group, int slices = 1) {
   int64_t cost = blocks_of(group.a);
-  for (const GhostOperand& g : group.g) cost += blocks_of(g);
+  for (const GhostOperand& g : group.g) cost += (blocks_of(g) + slices - 1) / slices;
   return cost;
 }
 
@@ -402,21 +421,34 @@ GhostTileGrid grid_of(const GhostGroupView& group, int64_t samples) {
   return {static_cast<int>(samples), static_cast<int>((group.tokens + kTile - 1) / kTile)};
 }
 
-// float pairs that one layer of the group leaves for one sample
-int64_t pairs_per_sample(const GhostGroupView& group, int64_t samples) {
-  return int64_t{grid_of(group, samples).tiles()} * kWarps;
+// Slices of g's columns in a launch of these groups: only a layer by itself is cut.
+int slices_of(const std::vector<const GhostGroupView*>& groups, int64_t samples) {
+  return groups.size() > 1 ? 1 : ghost_norm_sm90_slices(*groups.front(), samples);
 }
 
-int64_t diagonals_per_sample(const GhostGroupView& group, int64_t samples) {
-  return int64_t{grid_of(group, samples).n} * kWarps;
+// What one layer of a group leaves for one sample.
+struct PartialCounts {
+  int64_t pairs, diagonals;
+
+  int64_t bytes() const {
+    return pairs * static_cast<int64_t>(sizeof(float2)) +
+           diagonals * static_cast<int64_t>(sizeof(GhostDiagonal));
+  }
+};
+
+PartialCounts partials_of(const GhostGroupView& group, int64_t samples, int slices) {
+  const GhostTileGrid grid = grid_of(group, samples);
+  return {int64_t{grid.tiles()} * slices * kWarps, int64_t{grid.n} * slices * kWarps};
 }
 
-// Of one group, for all samples.
-int64_t workspace_of(const GhostGroupView& group, int64_t samples) {
-  const int64_t of_sample =
-      pairs_per_sample(group, samples) * static_cast<int64_t>(sizeof(float2)) +
-      diagonals_per_sample(group, samples) * static_cast<int64_t>(sizeof(GhostDiagonal));
-  return static_cast<int64_t>(group.g.size()) * samples * of_sample;
+// Of a launch, for all samples.
+int64_t workspace_of(const std::vector<const GhostGroupView*>& groups, int64_t samples) {
+  const int slices = slices_of(groups, samples);
+  int64_t bytes = 0;
+  for (const GhostGroupView* group : groups)
+    bytes += static_cast<int64_t>(group->g.size()) * samples *
+             partials_of(*group, samples, slices).bytes();
+  return bytes;
 }
 
 void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t samples,
@@ -424,39 +456,44 @@ void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t sam
   GhostWork work{};
   std::vector<GhostPartials> partials;
   std::vector<int64_t> costs, counts;
+  const int slices = slices_of(groups, samples);
   int maps = 0;
   int64_t next_pair = 0, next_diagonal = 0;
   for (const GhostGroupView* group : groups)
-    next_pair +=
-        static_cast<int64_t>(group->g.size()) * samples * pairs_per_sample(*group, samples);
+    next_pair += static_cast<int64_t>(group->g.size()) * samples *
+                 partials_of(*group, samples, slices).pairs;
   auto* pairs = reinterpret_cast<float2*>(workspace);
   auto* diagonals = reinterpret_cast<GhostDiagonal*>(pairs + next_pair);  // behind all pairs
   next_pair = 0;
   for (const GhostGroupView* group : groups) {
-    GroupWork& entry = work.group[work.groups++];
-    entry.first_item = work.items;
+    GroupWork entry;
     entry.grid = grid_of(*group, samples);
     entry.first_map = maps;
     entry.layers = static_cast<int>(group->g.size());
+    entry.slices = slices;
     entry.first_pair = next_pair;
     entry.first_diagonal = next_diagonal;
-    work.items += entry.grid.items();
-    costs.push_back(cost_of(*group));
-    counts.push_back(entry.grid.items());
+    for (int part = 0; part < slices; ++part) {
+      entry.slice = part;
+      entry.first_item = work.items;
+      work.group[work.groups++] = entry;
+      work.items += entry.grid.items();
+      costs.push_back(cost_of(*group, slices));
+      counts.push_back(entry.grid.items());
+    }
     const auto add_map = [&](const GhostOperand& x) {
       work.map[maps] = tensor_map(x, group->tokens, samples);
       work.blocks[maps++] = static_cast<int>(blocks_of(x));
     };
     add_map(group->a);
-    const int64_t per_sample = pairs_per_sample(*group, samples);
-    const int64_t diagonal = diagonals_per_sample(*group, samples);
+    const PartialCounts of_sample = partials_of(*group, samples, slices);
     for (size_t k = 0; k < group->g.size(); ++k) {
       add_map(group->g[k]);
-      partials.push_back({reinterpret_cast<const float*>(pairs + next_pair), per_sample,
+      partials.push_back({reinterpret_cast<const float*>(pairs + next_pair), of_sample.pairs,
                           group->rows[k], cut_off_gain(group->a.width + group->g[k].width),
-                          diagonals + next_diagonal, diagonal, group->tokens});
-      next_pair += per_sample * samples;
-      next_diagonal += diagonal * samples;
+                          diagonals + next_diagonal, of_sample.diagonals, group->tokens});
+      next_pair += of_sample.pairs * samples;
+      next_diagonal += of_sample.diagonals * samples;
     }
   }
   work.pairs = pairs;
@@ -486,10 +523,17 @@ void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t sam
 
 }  // namespace
 
+int ghost_norm_sm90_slices(const GhostGroupView& group, int64_t samples) {
+  if (group.g.size() > 1) return 1;
+  return ghost_slices(grid_of(group, samples).items(), blocks_of(group.a),
+                      blocks_of(group.g.front()), resident_clusters());
+}
+
 int64_t ghost_norm_sm90_workspace_bytes(const std::vector<GhostGroupView>& groups,
                                         int64_t samples) {
   int64_t bytes = 0;
-  for (const GhostGroupView& group : groups) bytes += workspace_of(group, samples);
+  for (const auto& batch : ghost_batches(groups, kMostGroups, kMostMaps))
+    bytes += workspace_of(batch, samples);
   return bytes;
 }
 
@@ -501,7 +545,7 @@ void launch_ghost_norm_sm90(const std::vector<GhostGroupView>& groups, int64_t s
     std::stable_sort(batch.begin(), batch.end(),
                      [](auto* x, auto* y) { return cost_of(*x) > cost_of(*y); });
     launch_groups(batch, samples, results, room, stream);
-    for (const GhostGroupView* group : batch) room += workspace_of(*group, samples);
+    room += workspace_of(batch, samples);
   }
 }
 

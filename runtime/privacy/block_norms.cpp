@@ -174,14 +174,16 @@ TaskNorms norms_of(const std::vector<LinearTask>& tasks) {
   if (!which.kept.empty()) {
     const profile::TraceZone zone(profile::kTracedGradients, common_name(tasks));
     const auto problems = problems_of(tasks, which.kept);
-    std::vector<kernels::KeptGradient> kept;
-    for (size_t k = 0; k < problems.size(); ++k) {
+    kernels::KeptGradients kept;
+    {
       const profile::OwnerScope scope(profile::Owner::EngineKept);
-      kept.push_back(kernels::empty_kept(problems[k]));
-      result.kept[static_cast<size_t>(which.kept[k])] = kept.back();
+      kept = kernels::empty_kept(problems);
     }
+    result.units = kept.units;
+    for (size_t k = 0; k < problems.size(); ++k)
+      result.kept[static_cast<size_t>(which.kept[k])] = kept.of[k];
     // The norm is that of the rounded gradient, which is what is summed later: no margin.
-    add(kernels::flash_norm(problems, kept), which.kept);
+    add(kernels::flash_norm(problems, kept.of), which.kept);
   }
   const at::Tensor all = parts.size() == 1 ? parts.front() : at::cat(parts);
   bool in_order = true;

@@ -46,6 +46,7 @@ void keep_the_smaller(std::vector<LinearTask>& tasks);
 struct TaskNorms {
   at::Tensor squares_nB;                    ///< of the weights' gradients, double; never too small
   std::vector<kernels::KeptGradient> kept;  ///< of tasks that keep Gradients; else undefined
+  at::Tensor units;                         ///< theirs, as columns of one tensor [B, n]
 };
 TaskNorms norms_of(const std::vector<LinearTask>& tasks);
 

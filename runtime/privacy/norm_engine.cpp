@@ -134,6 +134,7 @@ void NormEngine::launch_joined() {
     const profile::Zone zone(kLocalNorms, profile::kTracedNorms, common_name(tasks));
     found = norms_of(tasks);
   }
+  const auto units = std::make_shared<UnitsOfLaunch>(UnitsOfLaunch{found.units});
   const bool add_later = !needs_group_norms(), one_bound = shares_.size() == 1;
   if (add_later && one_bound) late_squares_[0].push_back(found.squares_nB);
   for (size_t k = 0; k < tasks.size(); ++k) {
@@ -148,7 +149,7 @@ void NormEngine::launch_joined() {
       // A patch embedding's weight is not a matrix, and its rows are summed by their shape.
       std::vector<int64_t> shape = weight.value.sizes().vec();
       shape.insert(shape.begin(), kept.numbers.size(0));
-      group.per_sample[weight.index] = {&weight, kept.numbers.view(shape), kept.units};
+      group.per_sample[weight.index] = {&weight, kept.numbers.view(shape), kept.units, units};
     } else if (task.keep != Keep::Nothing) {
       group.uses.push_back({task.layer, task.a_BTi, task.g_BTo, Keep::Inputs});
     }

@@ -77,10 +77,17 @@ class NormEngine : public ClipEngine {
     at::Tensor a, g;
     Keep keep;
   };
+  /// Of all compact rows of a launch. With one bound they are weighted together, when the first of
+  /// its layers is summed.
+  struct UnitsOfLaunch {
+    at::Tensor all;  ///< [B, n]
+    bool are_weighted = false;
+  };
   struct Rows {
     models::Parameter* parameter = nullptr;
     at::Tensor rows;   ///< [B, shape]
     at::Tensor units;  ///< of compact rows (flash_norm.h); their norm is known then
+    std::shared_ptr<UnitsOfLaunch> launch;  ///< that the units are a part of
   };
   struct Group {
     std::string name;
@@ -125,6 +132,7 @@ class NormEngine : public ClipEngine {
   void sum_all();
   void sum_one(Group& group);
   void add_joined(std::vector<std::vector<LinearTask>>& joined) const;
+  at::Tensor weighted_units(Rows& own, const at::Tensor& factors) const;
   void announce(const Group& group) const;
   void announce(const models::ParamLayer& layer) const;
   int64_t kept_now() const;

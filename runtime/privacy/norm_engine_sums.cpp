@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/privacy/layer_rules/rules.h"
 #include "runtime/privacy/norm_engine.h"
@@ -39,6 +40,15 @@ void NormEngine::add_joined(std::vector<std::vector<LinearTask>>& joined) const 
   }
 }
 
+// The units of compact rows times the samples' factors: one small launch for a block, not for each
+// of its layers, where all have the same factors.
+at::Tensor NormEngine::weighted_units(Rows& own, const at::Tensor& factors) const {
+  const at::Tensor factors_B1 = factors.to(at::kFloat).unsqueeze(1);
+  if (shares_.size() > 1) return own.units.mul_(factors_B1);
+  if (!std::exchange(own.launch->are_weighted, true)) own.launch->all.mul_(factors_B1);
+  return own.units;
+}
+
 // Adds the weighted sum of what the group kept, releasing each as soon as it is added. Linear
 // layers that kernels take are left to the caller, by bound, to be summed with others.
 void NormEngine::take_sums(Group& group, std::vector<std::vector<LinearTask>>& joined) {
@@ -65,9 +75,9 @@ void NormEngine::take_sums(Group& group, std::vector<std::vector<LinearTask>>& j
   group.uses.clear();
   for (auto& [index, own] : group.per_sample) {
     at::Tensor factors = factors_[bound_of(group, *own.parameter)];
-    if (own.units.defined()) factors = own.units.mul_(factors.to(at::kFloat).unsqueeze(1));
+    if (own.units.defined()) factors = weighted_units(own, factors);
     add_rows(*own.parameter, own.rows, factors);
-    own.rows = own.units = at::Tensor();
+    own = {};
   }
   group.per_sample.clear();
 }

@@ -12,11 +12,6 @@ at::Tensor joined(const std::vector<at::Tensor>& parts) {
   return parts.empty() ? at::Tensor() : at::cat(parts);
 }
 
-std::vector<double> to_doubles(const at::Tensor& tensor) {
-  const at::Tensor host = tensor.to(at::kCPU, at::kDouble).contiguous();
-  return {host.data_ptr<double>(), host.data_ptr<double>() + host.numel()};
-}
-
 namespace {
 
 at::Tensor losses_of(const StepProgress& progress) {

@@ -73,6 +73,5 @@ std::unique_ptr<StepFinish> make_private_finish(const FinishParts& parts);
 
 /// The micro-batches' vectors as one; undefined when there is none.
 at::Tensor joined(const std::vector<at::Tensor>& parts);
-std::vector<double> to_doubles(const at::Tensor& tensor);
 
 }  // namespace moonshard::train

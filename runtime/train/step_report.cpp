@@ -3,11 +3,17 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "runtime/base/check.h"
 
 namespace moonshard::train {
+
+std::vector<double> to_doubles(const at::Tensor& tensor) {
+  const at::Tensor host = tensor.to(at::kCPU, at::kDouble).contiguous();
+  return {host.data_ptr<double>(), host.data_ptr<double>() + host.numel()};
+}
 
 int64_t RankCounts::before(int rank) const {
   return std::accumulate(samples.begin(), samples.begin() + rank, int64_t{0});
@@ -59,14 +65,21 @@ const RankCounts& RankStatistics::counts() {
 }
 
 LossSums RankStatistics::sum_losses(const at::Tensor& losses) {
-  const at::Tensor host = losses.to(at::kCPU, at::kDouble);
-  const at::Tensor finite = host.isfinite();
-  at::Tensor sums =
-      at::tensor({host.masked_select(finite).sum().item<double>(), finite.sum().item<double>(),
-                  static_cast<double>(host.numel()) - finite.sum().item<double>()},
-                 at::kDouble);
-  if (!alone()) host_->all_reduce(sums, "losses").wait();
-  return {sums[0].item<double>(), sums[1].item<double>(), sums[2].item<double>()};
+  // A few numbers, while a GPU waits: a loop, not a dozen tensor operations.
+  LossSums own;
+  for (const double loss : to_doubles(losses)) {
+    if (std::isfinite(loss)) {
+      own.loss += loss;
+      own.finite += 1;
+    } else {
+      own.not_finite += 1;
+    }
+  }
+  if (alone()) return own;
+  const at::Tensor sums = at::tensor({own.loss, own.finite, own.not_finite}, at::kDouble);
+  host_->all_reduce(sums, "losses").wait();
+  const double* all = sums.const_data_ptr<double>();
+  return {all[0], all[1], all[2]};
 }
 
 bool RankStatistics::any(bool here) {

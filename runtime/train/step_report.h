@@ -73,6 +73,9 @@ struct RankCounts {
   int64_t before(int rank) const;  ///< samples of the ranks before this one
 };
 
+/// On the host: waits for a GPU.
+std::vector<double> to_doubles(const at::Tensor& tensor);
+
 /// Sums over samples of all ranks.
 struct LossSums {
   double loss = 0;  ///< of finite ones

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <exception>
 
 #include "runtime/base/check.h"
@@ -62,12 +63,11 @@ void report_own(StepProgress& progress) {
   if (!norms.defined()) return;
   report.norms = to_doubles(norms);
   if (!progress.squares.empty()) report.squares_before_sum = to_doubles(joined(progress.squares));
-  at::Tensor dropped = norms.isfinite().logical_not();
-  if (factors.defined()) {
-    report.factors = to_doubles(factors);
-    dropped = dropped.logical_or(factors.eq(0));
+  if (factors.defined()) report.factors = to_doubles(factors);
+  for (size_t i = 0; i < report.norms.size(); ++i) {
+    const bool is_left_out = !report.factors.empty() && report.factors[i] == 0;
+    if (is_left_out || !std::isfinite(report.norms[i])) ++report.dropped;
   }
-  report.dropped = dropped.sum().item<int64_t>();
 }
 
 }  // namespace

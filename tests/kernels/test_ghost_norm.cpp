@@ -138,6 +138,19 @@ TEST(GhostNorm, TheScheduleIsEvenAndWhole) {
   EXPECT_EQ(schedule, ghost_schedule(costs, counts, 66)) << "kept";
 }
 
+TEST(GhostNorm, ALayerByItselfIsCutWhereItsLastRoundWouldBeNearlyEmpty) {
+  // The head of Llama 3.2 1B, 8 samples of 1,024 positions: 144 pairs of tiles are three rounds of
+  // 66, in slices seven of a third: 7 x 704 stages, not 3 x 2,040.
+  const auto rounds = [](int slices) { return (144 * slices + 65) / 66; };
+  const int slices = ghost_slices(144, 32, 2004, 66);
+  EXPECT_GT(slices, 1);
+  EXPECT_LE(rounds(slices) * (32 + 2004 / slices), 0.81 * rounds(1) * (32 + 2004));
+  EXPECT_EQ(ghost_slices(66, 32, 2004, 66), 1) << "one full round: nothing to gain";
+  EXPECT_EQ(ghost_slices(144, 2004, 32, 66), 1) << "forming a again costs more";
+  EXPECT_EQ(ghost_slices(1, 32, 1, 66), 1) << "one block of columns";
+  EXPECT_LE(ghost_slices(1, 0, 1 << 20, 66), kMostGhostSlices);
+}
+
 TEST(GhostNorm, GroupsAreCutIntoLaunchesInOrderAndStayWhole) {
   std::vector<GhostGroupView> groups(9);
   for (size_t k = 0; k < groups.size(); ++k) groups[k].g.resize(1 + k % 3);

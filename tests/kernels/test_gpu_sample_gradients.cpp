@@ -3,6 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "kernels/clipped_sum/clipped_sum.h"
 #include "kernels/common/choice.h"
 #include "kernels/flash_norm/flash_norm.h"
@@ -55,10 +58,15 @@ TEST_F(GpuSampleGradients, KeptGradientsEqualTheReference) {
   list[3].g.select(2, 9).zero_();
   std::vector<KeptGradient> kept[2];
   at::Tensor squares[2];
-  for (const SampleProblem& one : list) {
-    for (auto& side : kept)
-      side.push_back(has_whole_units(one.a.size(2), one.g.size(2)) ? empty_kept(one)
-                                                                   : KeptGradient());
+  const auto is_kept = [](const SampleProblem& one) {
+    return has_whole_units(one.a.size(2), one.g.size(2));
+  };
+  std::vector<SampleProblem> some;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(some), is_kept);
+  for (auto& side : kept) {
+    KeptGradients all = empty_kept(some);
+    auto next = all.of.begin();
+    for (const SampleProblem& one : list) side.push_back(is_kept(one) ? *next++ : KeptGradient());
   }
   squares[0] = flash_norm(list, kept[0]);
   const ReferenceOnly reference;

@@ -9,6 +9,7 @@
 
 #include "kernels/clipped_sum/clipped_sum.h"
 #include "kernels/flash_norm/flash_norm.h"
+#include "kernels/fused_update/fused_update.h"
 #include "kernels/position_lengths/position_lengths.h"
 #include "runtime/base/check.h"
 #include "tests/kernels/restored.h"
@@ -46,7 +47,7 @@ TEST(FlashNorm, KeptGradientsHaveUnitsAndTheirSquaresBelongToThem) {
   const std::vector<SampleProblem> list = {problem(2, 6, 256, 16), problem(2, 6, 8, 16)};
   list[0].g[1].mul_(1e-20);
   list[0].g.select(2, 3).zero_();
-  const std::vector<KeptGradient> kept = {empty_kept(list[0]), {}};
+  const std::vector<KeptGradient> kept = {empty_kept({list[0]}).of[0], {}};
   const at::Tensor squares = flash_norm(list, kept);
   const at::Tensor exact = gradients(list[0]), back = restored(kept[0]);
   for (int64_t b = 0; b < 2; ++b) EXPECT_LT(worst(back[b], exact[b]), 5e-4);
@@ -60,10 +61,28 @@ TEST(FlashNorm, KeptGradientsHaveUnitsAndTheirSquaresBelongToThem) {
       is_zero.logical_or(largest.ge(16384).logical_and(largest.le(32768))).all().item<bool>());
 }
 
+TEST(FlashNorm, UnitsOfGradientsThatAreKeptTogetherLieSideBySide) {
+  at::manual_seed(3);
+  const std::vector<SampleProblem> list = {problem(3, 6, 256, 16), problem(3, 6, 128, 8)};
+  const KeptGradients kept = empty_kept(list);
+  flash_norm(list, kept.of);
+  EXPECT_EQ(kept.units.sizes(), at::IntArrayRef({3, 32 + 8}));
+  const at::Tensor factors = at::tensor({0.5f, 0.0f, 2.0f});
+  kept.units.mul_(factors.unsqueeze(1));  // at once for both
+  for (size_t n = 0; n < 2; ++n) {
+    EXPECT_TRUE(kept.of[n].units.is_alias_of(kept.units));
+    const at::Tensor want =
+        (gradients(list[n]) * factors.to(at::kDouble).view({3, 1, 1})).sum(0).flatten();
+    const at::Tensor got =
+        add_weighted_rows({}, kept.of[n].numbers.flatten(1), kept.of[n].units).flatten();
+    EXPECT_LT(worst(got, want), 5e-4) << n;
+  }
+}
+
 TEST(FlashNorm, WhatIsNotFiniteShowsInItsSampleOnly) {
   SampleProblem p{at::ones({2, 1, 128}), at::full({2, 1, 8}, 1e30)};
   p.g[1][0][0] = std::numeric_limits<float>::infinity();
-  const KeptGradient kept = empty_kept(p);
+  const KeptGradient kept = empty_kept({p}).of[0];
   const at::Tensor squares = flash_norm({p}, {kept});
   EXPECT_TRUE(kept.numbers[0].isfinite().all().item<bool>());
   EXPECT_LT(worst(restored(kept)[0], gradients(p)[0]), 5e-4);
