@@ -4,10 +4,12 @@
 // Clusters of two blocks; in each block one warpgroup fetches (one thread of it, by the bulk tensor
 // copy engine) and two multiply. For a 128 x 128 tile (s, t) of the position pairs they form a a^T
 // over the input's width in one set of accumulators, keep it, form g g^T of each layer of the group
-// in a second set, multiply the two elementwise and store one sum per warp. Tiles on the diagonal
-// have the lengths of rows, too: one sum more of each. Neither matrix ever leaves the registers. 64
-// + 64 float32 accumulators a thread; bfloat16 would halve them, but a norm from a rounded Gram
-// matrix is wrong by 1e-4 of what cancels.
+// in a second set, multiply the two elementwise and store one sum per warp. Neither matrix ever
+// leaves the registers. 64 + 64 float32 accumulators a thread; bfloat16 would halve them, but a
+// norm from a rounded Gram matrix is wrong by 1e-4 of what cancels.
+//
+// A tile on the diagonal is symmetric: its upper right quarter is left out, and the lower left one
+// counts twice. Such tiles have the lengths of rows, too: one sum more of each.
 //
 // A layer by itself may be cut into slices of g's columns, whose sums add up: its tiles are few and
 // long (a head's take as long as a block's), and would leave the last round half empty.
@@ -42,7 +44,7 @@ using Element = cutlass::bfloat16_t;
 
 constexpr int kTile = 128;       // positions: rows and columns of a tile
 constexpr int kDepth = 64;       // columns of a or g per stage: one swizzle span of 128 bytes
-constexpr int kBox = 64;         // positions per copy: half a tile, what one block fetches for two
+constexpr int kBox = 64;         // positions that one block fetches for two: half a tile
 constexpr int kStages = 6;       // 32 KiB each
 constexpr int kConsumers = 256;  // two warpgroups
 constexpr int kThreads = 128 + kConsumers;
@@ -52,8 +54,12 @@ constexpr uint32_t kStageBytes = 2 * kTile * kDepth * sizeof(Element);
 using ClusterShape = Shape<_2, _1, _1>;
 using SmemLayout = decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<Element>{},
                                           Shape<Int<kTile>, Int<kDepth>, Int<kStages>>{}));
+using Warpgroups = Layout<Shape<_2, _1, _1>>;
 using TiledMma = decltype(make_tiled_mma(
-    SM90_64x128x16_F32BF16BF16_SS<GMMA::Major::K, GMMA::Major::K>{}, Layout<Shape<_2, _1, _1>>{}));
+    SM90_64x128x16_F32BF16BF16_SS<GMMA::Major::K, GMMA::Major::K>{}, Warpgroups{}));
+// The same with the first half of the tile's columns: of the accumulators, the first half.
+using HalfMma = decltype(make_tiled_mma(
+    SM90_64x64x16_F32BF16BF16_SS<GMMA::Major::K, GMMA::Major::K>{}, Warpgroups{}));
 using Pipeline = cutlass::PipelineTmaAsync<kStages>;
 using PipelineState = cutlass::PipelineState<kStages>;
 
@@ -95,7 +101,9 @@ __device__ __forceinline__ Columns columns_of(const GroupWork& group, int produc
 
 // Everything a launch needs, as a kernel parameter: nothing is uploaded.
 struct GhostWork {
-  CUtensorMap map[kMostMaps];
+  // One thread issues all copies, and is kept busy by them: it takes a whole tile in one copy, by
+  // the second half of these, wherever a block fetches for itself.
+  CUtensorMap map[2 * kMostMaps];
   int blocks[kMostMaps];  // of kDepth columns
   GroupWork group[kMostGroups];
   int groups, items;
@@ -130,36 +138,37 @@ __device__ void fetch(const CUtensorMap* map, const Columns& which, const GhostT
   constexpr uint64_t kHint = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_NORMAL);
   constexpr int kHalf = kBox * kDepth, kWhole = kTile * kDepth;  // elements
   const int row = tile.row * kTile, column = tile.column * kTile;
+  const CUtensorMap* whole = map + kMostMaps;
   for (int block = which.first; block < which.first + which.count; ++block) {
     pipeline.producer_acquire(state);
     uint64_t* barrier = pipeline.producer_get_barrier(state);
     Element* rows = shared.rows + state.index() * kWhole;
     Element* columns = shared.columns + state.index() * kWhole;
     const int depth = block * kDepth;
-    SM90_TMA_LOAD_3D::copy(map, barrier, kHint, rows, depth, row, tile.sample);
-    SM90_TMA_LOAD_3D::copy(map, barrier, kHint, rows + kHalf, depth, row + kBox, tile.sample);
+    SM90_TMA_LOAD_3D::copy(whole, barrier, kHint, rows, depth, row, tile.sample);
     if (tile.joined) {
       SM90_TMA_LOAD_MULTICAST_3D::copy(map, barrier, uint16_t{3}, kHint, columns + rank * kHalf,
                                        depth, column + rank * kBox, tile.sample);
     } else {
-      SM90_TMA_LOAD_3D::copy(map, barrier, kHint, columns, depth, column, tile.sample);
-      SM90_TMA_LOAD_3D::copy(map, barrier, kHint, columns + kHalf, depth, column + kBox,
-                             tile.sample);
+      SM90_TMA_LOAD_3D::copy(whole, barrier, kHint, columns, depth, column, tile.sample);
     }
     ++state;
   }
 }
 
-// accumulators = rows columns^T over `blocks` stages. A stage is handed back once the next stage's
-// products are issued: one batch of products is always in flight.
-template <class Accumulators>
+// accumulators = rows columns^T over `blocks` stages, in as many of the tile's columns as Mma has.
+// A stage is handed back once the next stage's products are issued: one batch of products is always
+// in flight.
+template <class Mma, class Accumulators>
 __device__ void multiply(Accumulators& accumulators, int blocks, int thread, Pipeline& pipeline,
                          PipelineState& state, SharedStorage& shared) {
-  TiledMma mma;
+  Mma mma;
   const int warpgroup = __shfl_sync(0xffffffffu, thread / 128, 0);
   auto slice = mma.get_slice(warpgroup * 128);
   const Tensor rows = make_tensor(make_smem_ptr(shared.rows), SmemLayout{});
-  const Tensor columns = make_tensor(make_smem_ptr(shared.columns), SmemLayout{});
+  const Tensor columns = local_tile(make_tensor(make_smem_ptr(shared.columns), SmemLayout{}),
+                                    Shape<Int<tile_size<1>(Mma{})>, Int<kDepth>, Int<kStages>>{},
+                                    make_coord(_0{}, _0{}, _0{}));
   const Tensor a = slice.make_fragment_A(slice.partition_A(rows));
   const Tensor b = slice.make_fragment_B(slice.partition_B(columns));
   PipelineState done = state;
@@ -198,19 +207,31 @@ __device__ void multiply(Accumulators& accumulators, int blocks, int thread, Pip
   pipeline.consumer_release(done);
 }
 
-// The warp's sums of the products of two accumulator sets, with and without signs. Four partial
-// sums each: shorter chains, and less rounding.
-template <class Accumulators>
-__device__ float2 warp_sums(const Accumulators& x, const Accumulators& y) {
+// One half of the columns of two accumulator sets: the thread's sums of products, with and without
+// signs, times a weight. Four partial sums each: shorter chains, and less rounding.
+template <int kHalf, class Accumulators>
+__device__ float2 half_sums(const Accumulators& x, const Accumulators& y, float weight) {
+  constexpr int kValues = decltype(size(x))::value / 2;
   float value[4] = {}, magnitude[4] = {};
   CUTLASS_PRAGMA_UNROLL
-  for (int i = 0; i < size(x); ++i) {
+  for (int i = kHalf * kValues; i < (kHalf + 1) * kValues; ++i) {
     const float product = x(i) * y(i);
     value[i % 4] += product;
     magnitude[i % 4] += fabsf(product);
   }
-  float2 sum{(value[0] + value[1]) + (value[2] + value[3]),
-             (magnitude[0] + magnitude[1]) + (magnitude[2] + magnitude[3])};
+  return {weight * ((value[0] + value[1]) + (value[2] + value[3])),
+          weight * ((magnitude[0] + magnitude[1]) + (magnitude[2] + magnitude[3]))};
+}
+
+// The warp's sums; what is left out of the symmetric matrices counts twice where it is found.
+template <class Accumulators>
+__device__ float2 warp_sums(const Accumulators& x, const Accumulators& y, bool on_diagonal,
+                            bool left_half) {
+  float2 sum = half_sums<0>(x, y, left_half ? 1.0f : 2.0f);
+  if (!left_half) {
+    const float2 right = half_sums<1>(x, y, on_diagonal ? 1.0f : 2.0f);
+    sum = {sum.x + right.x, sum.y + right.y};
+  }
   CUTLASS_PRAGMA_UNROLL
   for (int lanes = 16; lanes > 0; lanes /= 2) {
     sum.x += __shfl_xor_sync(0xffffffffu, sum.x, lanes);
@@ -293,22 +314,30 @@ __global__ void __launch_bounds__(kThreads, 1)
     TiledMma mma;
     Tensor a_gram = partition_fragment_C(mma, Shape<Int<kTile>, Int<kTile>>{});
     Tensor g_gram = make_fragment_like(a_gram);
+    const auto half = partition_fragment_C(HalfMma{}, Shape<Int<kTile>, Int<kTile / 2>>{}).layout();
+    Tensor a_left = make_tensor(a_gram.data(), half), g_left = make_tensor(g_gram.data(), half);
+    const bool first_group = __shfl_sync(0xffffffffu, consumer / 128, 0) == 0;
     for_each_tile(
         work, cluster, clusters, rank, [&](const GroupWork& group, const GhostTile& tile) {
-          multiply(a_gram, work.blocks[group.first_map], consumer, pipeline, state, shared);
-          const float times = tile.row == tile.column ? 1.0f : 2.0f;
+          const bool on_diagonal = tile.row == tile.column;
+          const bool left_half = on_diagonal && first_group;
+          const auto gram = [&](auto& all, auto& left, int blocks) {
+            if (left_half)
+              multiply<HalfMma>(left, blocks, consumer, pipeline, state, shared);
+            else
+              multiply<TiledMma>(all, blocks, consumer, pipeline, state, shared);
+          };
+          gram(a_gram, a_left, work.blocks[group.first_map]);
           const int64_t tiles = group.grid.tiles();
           for (int k = 0; k < group.layers; ++k) {
             const int map = group.first_map + 1 + k;
-            multiply(g_gram, columns_of(group, 1 + k, work.blocks[map]).count, consumer, pipeline,
-                     state, shared);
-            const float2 sum = warp_sums(a_gram, g_gram);
+            gram(g_gram, g_left, columns_of(group, 1 + k, work.blocks[map]).count);
+            const float2 sum = warp_sums(a_gram, g_gram, on_diagonal, left_half);
             const int64_t part =
                 (int64_t{k} * group.grid.samples + tile.sample) * group.slices + group.slice;
             if (consumer % 32 == 0 && tile.real) {
               const int64_t slot = part * tiles + tile.slot;
-              work.pairs[group.first_pair + slot * kWarps + consumer / 32] =
-                  make_float2(times * sum.x, times * sum.y);
+              work.pairs[group.first_pair + slot * kWarps + consumer / 32] = sum;
             }
             if (tile.row != tile.column) continue;
             const auto lost = [&](int map) { return kLostProducts * kDepth * work.blocks[map]; };
@@ -353,7 +382,8 @@ PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
   return encoder;
 }
 
-CUtensorMap tensor_map(const GhostOperand& x, int64_t tokens, int64_t samples) {
+// For copies of so many positions.
+CUtensorMap tensor_map(const GhostOperand& x, int64_t tokens, int64_t samples, int positions) {
   // The stride of a dimension of size 1 is never used, and PyTorch leaves anything in it.
   const int64_t fits = (x.width + 7) / 8 * 8;
   const int64_t token_stride = tokens > 1 ? x.token_stride : fits;
@@ -362,7 +392,7 @@ CUtensorMap tensor_map(const GhostOperand& x, int64_t tokens, int64_t samples) {
                                static_cast<cuuint64_t>(samples)};
   const cuuint64_t strides[2] = {static_cast<cuuint64_t>(token_stride) * sizeof(Element),
                                  static_cast<cuuint64_t>(sample_stride) * sizeof(Element)};
-  const cuuint32_t box[3] = {kDepth, kBox, 1}, steps[3] = {1, 1, 1};
+  const cuuint32_t box[3] = {kDepth, static_cast<cuuint32_t>(positions), 1}, steps[3] = {1, 1, 1};
   CUtensorMap map;
   const CUresult result = tensor_map_encoder()(
       &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(x.data), sizes, strides, box,
@@ -482,7 +512,8 @@ void launch_groups(const std::vector<const GhostGroupView*>& groups, int64_t sam
       counts.push_back(entry.grid.items());
     }
     const auto add_map = [&](const GhostOperand& x) {
-      work.map[maps] = tensor_map(x, group->tokens, samples);
+      work.map[maps] = tensor_map(x, group->tokens, samples, kBox);
+      work.map[kMostMaps + maps] = tensor_map(x, group->tokens, samples, kTile);
       work.blocks[maps++] = static_cast<int>(blocks_of(x));
     };
     add_map(group->a);
