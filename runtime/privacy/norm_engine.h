@@ -100,7 +100,15 @@ class NormEngine : public ClipEngine {
     at::Tensor magnitude;                  ///< of shared weights: sum of the uses' norms
   };
 
+  /// What groups are formed by.
+  struct FormedBy {
+    std::vector<const models::ParamLayer*> layers;  ///< all of the model's
+    std::vector<bool> trained;                      ///< weight and bias of each
+    bool joins_tied_weights = true;
+    bool operator==(const FormedBy&) const = default;
+  };
   void form_groups(models::Model& model);
+  bool has_groups_of(const FormedBy& now);
   /// The bound that a parameter of the group counts for, a place in shares_.
   size_t bound_of(const Group& group, const models::Parameter& parameter) const;
   size_t weight_bound(const models::ParamLayer& layer) const;
@@ -145,6 +153,7 @@ class NormEngine : public ClipEngine {
   MicroBatch micro_;
   at::ScalarType sum_type_ = at::kFloat;  ///< dtype that sums are formed in
   bool needs_second_pass_ = false, in_second_pass_ = false;
+  FormedBy formed_by_;
   std::vector<Group> groups_;
   std::vector<int64_t> group_of_layer_;   ///< by layer index; -1 for frozen layers
   std::set<int64_t> shared_;              ///< groups of more than one layer

@@ -1,6 +1,7 @@
 // Which layers have a norm together, and which parameters count for which bound.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -12,9 +13,34 @@ namespace moonshard::privacy {
 
 using models::ParamLayer;
 
+// The groups of the batch before serve again, emptied, unless something was frozen or thawed since:
+// the GPU waits while they are formed.
+bool NormEngine::has_groups_of(const FormedBy& now) {
+  if (groups_.empty() || !(now == formed_by_)) return false;
+  for (Group& group : groups_) {
+    group.pending = static_cast<int64_t>(group.layers.size());
+    group.uses.clear();
+    group.per_sample.clear();
+    group.squares.clear();
+    group.magnitude = at::Tensor();
+  }
+  return true;
+}
+
 // Layers that share a parameter, directly or through a third, are one group.
 void NormEngine::form_groups(models::Model& model) {
   const auto& layers = model.layers();
+  FormedBy now;
+  now.joins_tied_weights = hooks_->joins_tied_weights();
+  now.layers.reserve(layers.size());
+  now.trained.reserve(2 * layers.size());
+  for (const auto& layer : layers) {
+    now.layers.push_back(layer.get());
+    now.trained.push_back(layer->weight->trainable);
+    now.trained.push_back(layer->bias != nullptr && layer->bias->trainable);
+  }
+  if (has_groups_of(now)) return;
+  formed_by_ = {};  // until they are whole
   group_of_layer_.assign(layers.size(), -1);
   groups_.clear();
   shared_.clear();
@@ -34,7 +60,7 @@ void NormEngine::form_groups(models::Model& model) {
     for (const models::Parameter* parameter : {layer->weight, layer->bias}) {
       if (parameter == nullptr || !parameter->trainable) continue;
       const auto known = owner.find(parameter);
-      if (known != owner.end() && hooks_->joins_tied_weights()) group = known->second;
+      if (known != owner.end() && now.joins_tied_weights) group = known->second;
     }
     if (group < 0) {
       group = static_cast<int64_t>(groups_.size());
@@ -51,6 +77,7 @@ void NormEngine::form_groups(models::Model& model) {
            name());
   if (clipping_->per_layer()) {
     shares_.assign(groups_.size(), 1 / std::sqrt(static_cast<double>(groups_.size())));
+    formed_by_ = std::move(now);
     return;
   }
   shares_ = clipping_->shares();
@@ -62,6 +89,7 @@ void NormEngine::form_groups(models::Model& model) {
              "privacy.{}: layer '{}': expected weight and bias in one of clip_groups, as this "
              "engine has one norm for both, got two; change its globs",
              name(), layer->name);
+  formed_by_ = std::move(now);
 }
 
 size_t NormEngine::bound_of(const Group& group, const models::Parameter& parameter) const {

@@ -201,5 +201,28 @@ TEST(Frozen, ParametersStayAndHaveNoPartInTheNorm) {
     EXPECT_NEAR(report.norms[static_cast<size_t>(b)], squares[b].sqrt().item<double>(), 1e-10);
 }
 
+TEST(Frozen, WhatIsFrozenBetweenStepsHasNoPartFromThenOn) {
+  for (const char* mode : {"materialize", "bookkeeping", "auto"}) {
+    const auto model = tiny();
+    const Batch batch = data::SyntheticData(model->options(), 3, 1).next();
+    privacy::ClipOptions clip = materialize(1);
+    clip.mode = mode;
+    optim::OptimizerOptions still;
+    still.lr = 0;
+    train::Trainer trainer({model, clip, still, nullptr});
+    const auto rows = per_sample_reference(*model, batch);
+    for (const bool is_trained : {true, false, false, true}) {
+      model->parameter("layers.0.weight").trainable = is_trained;
+      at::Tensor squares = at::zeros({3}, at::kDouble);
+      for (const auto& [name, gradient] : rows)
+        if (is_trained || name != "layers.0.weight") squares += gradient.flatten(1).square().sum(1);
+      const train::StepReport report = trainer.step(batch);
+      for (int64_t b = 0; b < 3; ++b)
+        EXPECT_NEAR(report.norms[static_cast<size_t>(b)], squares[b].sqrt().item<double>(), 1e-10)
+            << mode;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace moonshard
