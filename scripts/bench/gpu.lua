@@ -125,12 +125,13 @@ for _, one in ipairs(works) do
   end
   for _, entry in ipairs(rows) do
     local row, point = entry.row, entry.point
+    local engine = engine_words(row)
     if not point or point.status ~= "ok" then
-      lines[#lines + 1] = ("%-46s %-18s %s"):format(plan.name_of(one), engine_words(row), point and point.status or "not run")
+      lines[#lines + 1] = ("%-46s %-18s %s"):format(plan.name_of(one), engine, point and point.status or "not run")
     else
       local goal, verdict = judge(row, point, of_mode, one.measured, one.options.cpu_offload)
       local metrics = point.metrics
-      lines[#lines + 1] = ("%-46s %-18s %8.1f %6.1f %8.2f %9.0f  %-48s %-7s %s"):format(plan.name_of(one), engine_words(row), metrics.median_time_ms,
+      lines[#lines + 1] = ("%-46s %-18s %8.1f %6.1f %8.2f %9.0f  %-48s %-7s %s"):format(plan.name_of(one), engine, metrics.median_time_ms,
         metrics.iqr_time_ms, metrics.peak_memory_gb, metrics.tokens_per_s, goal, verdict, torch_words(one.measured))
     end
   end

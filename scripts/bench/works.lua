@@ -71,7 +71,8 @@ local function lora(tokens, private, gib)
 end
 
 M.works = {
-  llama(2, 1024, 163, 155, 24000, 56, { memory_budget_mb = 16000, gib = 48 }), llama(2, 2048, 307, 320, 26000, 58), llama(2, 4096, 624, 630, 40000, 79),
+  llama(2, 1024, 163, 155, 24000, 56, { memory_budget_mb = 16000, gib = 48 }),
+  llama(2, 2048, 307, 320, 26000, 58), llama(2, 4096, 624, 630, 40000, 79),
   llama(16, 256, 298, 290), llama(8, 1024, 581, 602),
   small(mixed { model = "llama3.1-8b", optimizer = "sgd", batch_size = 2, seq_length = 1024, num_layers = 32 }, 180, 175,
     peers("llama-lm 1024 2 32", "eager", "compile")),

@@ -5,7 +5,7 @@
 local support = require "tests.support.support"
 
 local child = support.root() .. "/tests/bindings/misuse_child.lua"
-local seconds_per_child = 40
+local seconds_per_child = 160  -- for thousands of calls, which take 20 to 50 s on two cores; one that hangs ends none
 local least_inputs = 100
 
 local function start(group, words, folder)
