@@ -36,6 +36,12 @@ UpdateFormat value_format(const UpdatePart& part) {
   return part.low.defined() ? UpdateFormat::Split : format_of(part.value);
 }
 
+// Where the last factor ends, from the first: rows of units may lie apart.
+int64_t reach_of(const at::Tensor& row_factors) {
+  if (row_factors.dim() == 1) return row_factors.numel();
+  return row_factors.size(0) * std::max(row_factors.stride(0), row_factors.size(1));
+}
+
 void check_part(const UpdatePart& part) {
   const int64_t count = part.value.numel();
   MS_CHECK(
@@ -61,9 +67,7 @@ void check_part(const UpdatePart& part) {
            "fused_update: expected a factor for each {} of {} elements, got {}", kUnitElements,
            part.first_element + count, c10::str(part.row_factors.sizes()));
   constexpr int64_t kMostFactors = (int64_t{1} << 32) - 1;
-  MS_CHECK(!part.rows.defined() || part.row_factors.size(0) * std::max(part.row_factors.stride(0),
-                                                                       part.row_factors.size(-1)) <=
-                                       kMostFactors,
+  MS_CHECK(!part.rows.defined() || reach_of(part.row_factors) <= kMostFactors,
            "fused_update: expected at most {} factors, got {} of stride {}", kMostFactors,
            c10::str(part.row_factors.sizes()), part.row_factors.stride(0));
   MS_CHECK(part.first_element >= 0, "fused_update: expected first_element >= 0, got {}",

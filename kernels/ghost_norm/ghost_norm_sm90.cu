@@ -130,7 +130,7 @@ PartialCounts partials_of(const GhostGroupView& group, int64_t samples, int slic
   return {int64_t{grid.tiles()} * slices * kWarps, int64_t{grid.n} * slices * kWarps};
 }
 
-// Of a launch, for all samples.
+// Bytes of a launch, for all samples.
 int64_t workspace_of(const std::vector<const GhostGroupView*>& groups, int64_t samples) {
   const int slices = slices_of(groups, samples);
   int64_t bytes = 0;

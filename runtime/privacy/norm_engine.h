@@ -108,7 +108,7 @@ class NormEngine : public ClipEngine {
     bool operator==(const FormedBy&) const = default;
   };
   void form_groups(models::Model& model);
-  bool has_groups_of(const FormedBy& now);
+  void empty_groups();
   /// The bound that a parameter of the group counts for, a place in shares_.
   size_t bound_of(const Group& group, const models::Parameter& parameter) const;
   size_t weight_bound(const models::ParamLayer& layer) const;

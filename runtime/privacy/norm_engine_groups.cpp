@@ -13,10 +13,8 @@ namespace moonshard::privacy {
 
 using models::ParamLayer;
 
-// The groups of the batch before serve again, emptied, unless something was frozen or thawed since:
-// the GPU waits while they are formed.
-bool NormEngine::has_groups_of(const FormedBy& now) {
-  if (groups_.empty() || !(now == formed_by_)) return false;
+// For the next batch.
+void NormEngine::empty_groups() {
   for (Group& group : groups_) {
     group.pending = static_cast<int64_t>(group.layers.size());
     group.uses.clear();
@@ -24,7 +22,6 @@ bool NormEngine::has_groups_of(const FormedBy& now) {
     group.squares.clear();
     group.magnitude = at::Tensor();
   }
-  return true;
 }
 
 // Layers that share a parameter, directly or through a third, are one group.
@@ -39,7 +36,9 @@ void NormEngine::form_groups(models::Model& model) {
     now.trained.push_back(layer->weight->trainable);
     now.trained.push_back(layer->bias != nullptr && layer->bias->trainable);
   }
-  if (has_groups_of(now)) return;
+  // Those of the batch before serve again unless something was frozen or thawed since: the GPU
+  // waits while groups are formed.
+  if (!groups_.empty() && now == formed_by_) return empty_groups();
   formed_by_ = {};  // until they are whole
   group_of_layer_.assign(layers.size(), -1);
   groups_.clear();

@@ -67,15 +67,15 @@ end
 --- Goals in words, and whether they are met: the row's own, and those that every work has.
 local function judge(row, point, of_mode, torch, is_offload)
   local goal, metrics, words, good = row.goal or {}, point.metrics, {}, true
-  local time = metrics.median_time_ms
+  local time, is_fast_auto = metrics.median_time_ms, row.mode == "auto" and not row.is_tight
   local function need(text, met)
     words[#words + 1] = text
     good = good and met
   end
   if goal.ms then need(("<= %.0f ms"):format(goal.ms), time <= goal.ms) end
   if goal.gib then need(("<= %d GiB"):format(goal.gib), metrics.peak_memory_gb <= goal.gib) end
-  if row.mode == "auto" and of_mode.none and not row.is_tight then need("<= 1.05 x plain", time <= 1.05 * of_mode.none) end
-  if row.mode == "auto" and not row.is_tight then
+  if is_fast_auto and of_mode.none then need("<= 1.05 x plain", time <= 1.05 * of_mode.none) end
+  if is_fast_auto then
     local best = math.huge
     for mode, other in pairs(of_mode) do best = mode ~= "none" and mode ~= "auto" and math.min(best, other) or best end
     if best < math.huge then need("<= 1.01 x best", time <= 1.01 * best) end

@@ -143,6 +143,18 @@ TEST(FusedUpdate, RowsMayHaveAFactorForEach128Elements) {
 }
 
 // What a unit's row is filled with before it travels.
+TEST(FusedUpdate, ManyRowsWithOneFactorEachAreFew) {
+  constexpr int64_t kRows = 70000;  // whose square is beyond 32 bits
+  std::vector<UpdatePart> parts(1);
+  parts[0].value = at::zeros({4});
+  parts[0].rows = at::ones({kRows, 4});
+  parts[0].row_factors = at::full({kRows}, 0.5);
+  UpdateRule rule = rule_of(UpdateKind::Sgd);
+  rule.lr = 1;
+  fused_update(parts, rule, {});
+  EXPECT_TRUE(at::allclose(parts[0].value, at::full({4}, -0.5 * kRows)));
+}
+
 TEST(FusedUpdate, TakesGradientsRowsBothOrNeither) {
   const at::Tensor grad = at::randn({5, 3}), rows = at::randn({4, 5, 3});
   const at::Tensor factors = at::tensor({0.5f, 0.0f, 2.0f, 1.0f});

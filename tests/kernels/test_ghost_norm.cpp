@@ -140,7 +140,7 @@ TEST(GhostNorm, TheScheduleIsEvenAndWhole) {
 
 TEST(GhostNorm, ALayerByItselfIsCutWhereItsLastRoundWouldBeNearlyEmpty) {
   // The head of Llama 3.2 1B, 8 samples of 1,024 positions: 144 pairs of tiles are three rounds of
-  // 66, in slices seven of a third: 7 x 704 stages, not 3 x 2,040.
+  // 66, in slices eleven of a fifth: 11 x 433 stages, not 3 x 2,036.
   const auto rounds = [](int slices) { return (144 * slices + 65) / 66; };
   const int slices = ghost_slices(144, 32, 2004, 66);
   EXPECT_GT(slices, 1);
