@@ -12,8 +12,9 @@ namespace moonshard::checkpoint {
 Json architecture(const models::ModelOptions& options) {
   Json all = models::model_schema().to_json(&options);
   // How it computes, where its weights came from, what it is called; seed and frozen are apart.
-  for (const char* name : {"model", "weights", "device", "param_dtype", "attention",
-                           "checkpointing", "checkpoint_every", "head_chunk", "frozen", "seed"})
+  for (const char* name :
+       {"model", "weights", "device", "param_dtype", "attention", "checkpointing",
+        "checkpoint_every", "head_chunk", "last_block", "frozen", "seed"})
     all.erase(name);
   return all;
 }

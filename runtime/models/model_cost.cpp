@@ -80,24 +80,37 @@ int64_t kept_of_block(const ModelOptions& o, const ActivationBytes& a, int64_t b
   return a.block_input + (keeps_attention ? a.attention_output : 0);
 }
 
+int64_t blocks_alike(const ModelOptions& o, const ActivationBytes& a) {
+  return o.num_layers - (a.last_block ? 1 : 0);
+}
+
+int64_t kept_of_last(const ActivationBytes& a, int64_t samples, int64_t rows) {
+  return a.last_block ? rows * a.last_block->kept + samples * a.last_block->of_sample : 0;
+}
+
 // The batch and what is kept of the forward pass when backward begins.
-int64_t kept_bytes(const ModelOptions& o, const ActivationBytes& a, int64_t rows) {
-  int64_t kept = rows * (a.batch + a.outside) + a.shared;
-  for (int64_t i = 0; i < o.num_layers; ++i) kept += rows * kept_of_block(o, a, i);
+int64_t kept_bytes(const ModelOptions& o, const ActivationBytes& a, int64_t samples, int64_t rows) {
+  int64_t kept = rows * (a.batch + a.outside) + a.shared + kept_of_last(a, samples, rows);
+  for (int64_t i = 0; i < blocks_alike(o, a); ++i) kept += rows * kept_of_block(o, a, i);
   return kept;
 }
 
 // Follows the backward pass from the head to the first block and takes the most that lives at once:
 // the weights, what is still kept, the gradients so far, and what the layer at work needs.
-int64_t peak_of(const ModelOptions& o, const ActivationBytes& a, int64_t rows,
+int64_t peak_of(const ModelOptions& o, const ActivationBytes& a, int64_t samples, int64_t rows,
                 int64_t parameter_bytes, const ParameterSizes& sizes) {
-  int64_t kept = kept_bytes(o, a, rows);
+  int64_t kept = kept_bytes(o, a, samples, rows);
   int64_t peak = kept + rows * a.head_working + a.chunk + sizes.head_gradient_bytes;
   kept -= rows * a.outside;
   // The head's weights are not in a block; where the others are (embeddings), their gradients come
   // last. Counting all of them here errs by the embeddings alone.
   int64_t gradients = sizes.gradient_bytes - o.num_layers * sizes.block_gradient_bytes;
-  for (int64_t i = o.num_layers - 1; i >= 0; --i) {
+  if (a.last_block) {
+    gradients += sizes.block_gradient_bytes;
+    peak = std::max(peak, kept + gradients + rows * a.last_block->working);
+    kept -= kept_of_last(a, samples, rows);
+  }
+  for (int64_t i = blocks_alike(o, a) - 1; i >= 0; --i) {
     const int64_t again = is_recomputed(o, i) ? a.block : 0;
     gradients += sizes.block_gradient_bytes;
     peak = std::max(peak, kept + gradients + rows * (again + a.block_working));
@@ -132,8 +145,8 @@ ModelCost model_cost(const ModelOptions& options, int64_t batch_size, int64_t se
   cost.flops_per_token = family.flops_per_token(o, tokens) + flops_correction(*model, tokens);
   cost.parameter_bytes = model->parameter_bytes();
   cost.gradient_bytes = sizes.gradient_bytes;
-  cost.activation_bytes = kept_bytes(o, a, rows);
-  cost.peak_bytes = peak_of(o, a, rows, cost.parameter_bytes, sizes);
+  cost.activation_bytes = kept_bytes(o, a, batch_size, rows);
+  cost.peak_bytes = peak_of(o, a, batch_size, rows, cost.parameter_bytes, sizes);
   // Weights kept in another dtype than that of the computation: one cast weight at a time.
   if (o.param_dtype != o.dtype) cost.peak_bytes += dtypes.s * sizes.largest;
   return cost;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/models/model_options.h"
@@ -20,7 +21,15 @@ struct CostDtypes {
   bool fused;  ///< layers are fused kernels (LayerForm::Fused)
 };
 
-/// All per token but for the last five.
+/// Of a classifier's last block that runs for one token of each sample (option last_block), the
+/// norm behind it included. Per token, but for `of_sample`.
+struct LastBlockBytes {
+  int64_t kept = 0;
+  int64_t of_sample = 0;  ///< kept of each sample's one token
+  int64_t working = 0;    ///< gradients that its backward holds at once
+};
+
+/// All per token but for the last six.
 struct ActivationBytes {
   int64_t block = 0;             ///< what one block keeps for backward
   int64_t block_input = 0;       ///< what it keeps when it is recomputed
@@ -36,6 +45,7 @@ struct ActivationBytes {
   double masked = 0;         ///< share of the blocks whose fused attention reads a mask
   double windowed = 0;       ///< share of those whose kernel has a window
   double window_scores = 1;  ///< that it computes there, over those without one
+  std::optional<LastBlockBytes> last_block = {};  ///< where it is unlike the others
 };
 
 /// The weights of "standard" attention: softmax keeps its result in w, the product with the values

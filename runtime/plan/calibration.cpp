@@ -353,6 +353,7 @@ class Calibration {
     experiment::ExperimentOptions tiny;
     tiny.model = "llama3-tiny";
     tiny.num_layers = 8;
+    tiny.last_block = "all";
     tiny.batch_size = 1;
     tiny.seq_length = 8;
     tiny.device = is_gpu_ ? "cuda" : "cpu";

@@ -50,7 +50,7 @@ class Ways {
     if (mode == "auto") choose(ways);
     if (mode == "flash_bookkeeping" && situation_.flash_algorithm == "auto") keep_smaller(ways);
     if (ways.two_passes || situation_.per_layer)
-      for (auto* list : {&ways.before, &ways.block, &ways.behind})
+      for (auto* list : {&ways.before, &ways.block, &ways.last_block, &ways.behind})
         for (LayerWay& way : *list) way.kept = Kept::Nothing;
     ways.two_passes = ways.two_passes && !situation_.per_layer;
     return ways;
@@ -142,6 +142,7 @@ class Ways {
   void each_list(EngineWays& ways, const Visit& each) const {
     each(model_.before, ways.before, int64_t{1});
     each(model_.block, ways.block, model_.blocks_in_backward());
+    each(model_.last_block, ways.last_block, int64_t{1});
     each(model_.behind, ways.behind, int64_t{1});
   }
 

@@ -27,7 +27,7 @@ struct LayerWay {
 struct EngineWays {
   bool is_private = false;
   bool two_passes = false;
-  std::vector<LayerWay> before, block, behind;  ///< as the layers of PlannedModel
+  std::vector<LayerWay> before, block, last_block, behind;  ///< as the layers of PlannedModel
   /// Where the budget of engine auto ends among blocks that are alike: ways of those from an index
   /// on. Seconds are then the mean of all, in each of them.
   std::vector<std::pair<size_t, std::vector<LayerWay>>> later_blocks;
@@ -37,6 +37,20 @@ struct EngineWays {
     for (const auto& [first, ways] : later_blocks)
       if (index >= first) found = &ways;
     return *found;
+  }
+  /// Of the layers of PlannedModel::layers_of.
+  const std::vector<LayerWay>& of(const PlannedModel& model, size_t stretch) const {
+    switch (model.kind_of(stretch)) {
+      case StretchKind::Before:
+        return before;
+      case StretchKind::Block:
+        return of_block(stretch - 1);
+      case StretchKind::LastBlock:
+        return last_block;
+      case StretchKind::Behind:
+        break;
+    }
+    return behind;
   }
 };
 

@@ -19,17 +19,12 @@ class Pieces {
   double sum_ = 0;
 };
 
-const std::vector<PlannedLayer>& layers_of(const PlannedModel& model, size_t stretch) {
-  if (stretch == 0) return model.before;
-  return stretch + 1 == model.num_stretches() ? model.behind : model.block;
-}
-
 // The optimizer has tensors of its own for every parameter, or for what a rank's part of the unit
 // has of it: here the first part.
 void add_states(const PlannedModel& model, const std::vector<size_t>& stretches, double elements,
                 double size, int states, Pieces& pieces) {
   for (const size_t stretch : stretches) {
-    for (const PlannedLayer& layer : layers_of(model, stretch)) {
+    for (const PlannedLayer& layer : model.layers_of(stretch)) {
       if (!layer.trained) continue;
       const double own = std::min(elements, static_cast<double>(layer.weight));
       elements -= own;
@@ -81,7 +76,7 @@ void place_fixed_memory(const PlannedModel& model, bool is_private,
                          std::max(0.0, value - compute);
     device.updated = static_cast<double>(model.num_trained);
     for (size_t stretch = 0; stretch < model.num_stretches(); ++stretch) {
-      for (const PlannedLayer& layer : layers_of(model, stretch))
+      for (const PlannedLayer& layer : model.layers_of(stretch))
         pieces.add(static_cast<double>(layer.weight) * (layer.trained ? value : compute));
       add_states(model, {stretch}, device.updated, state, situation.states, pieces);
     }

@@ -59,13 +59,12 @@ KeptBlocks::KeptBlocks(const PlannedModel& model, const models::ActivationBytes&
   }
 }
 
-// A layer, or an adapter beside it, has a gradient of its own.
-bool KeptBlocks::is_used(size_t layer) const {
-  const PlannedLayer& own = model_.block[layer];
+bool is_used(const std::vector<PlannedLayer>& stretch, size_t layer) {
+  const PlannedLayer& own = stretch[layer];
   const auto is_beside = [&](const PlannedLayer& other) {
     return other.is_adapter && other.beside == layer;
   };
-  return own.trained || own.bias > 0 || std::ranges::any_of(model_.block, is_beside);
+  return own.trained || own.bias > 0 || std::ranges::any_of(stretch, is_beside);
 }
 
 bool KeptBlocks::condition_is_trained() const {

@@ -20,6 +20,9 @@ struct KeptBlock {
   bool is_usual = true;   ///< its layers are trained as those of PlannedModel::block
 };
 
+/// Whether a layer of a stretch, or an adapter beside it, has a gradient of its own.
+bool is_used(const std::vector<PlannedLayer>& stretch, size_t layer);
+
 /// As option checkpointing says. Of a CPU's blocks what layers that are not trained do not keep is
 /// left out: their inputs, and in the first block that backward reaches what comes before the first
 /// layer that is trained; but not where that block is trained in another way than most. A GPU's
@@ -41,7 +44,7 @@ class KeptBlocks {
  private:
   void leave_out_untrained_inputs();
   void leave_out_before_first_trained();
-  bool is_used(size_t layer) const;
+  bool is_used(size_t layer) const { return plan::is_used(model_.block, layer); }
   bool condition_is_trained() const;
   double stream() const { return bytes_.stream(static_cast<double>(model_.options().hidden_dim)); }
 

@@ -59,7 +59,8 @@ class MicroBatchWalk {
     add(Holder::Activations, static_cast<double>(kept_.shared));
     for (size_t i = 0; i < stretches; ++i) {
       gathers_.forward(i);
-      if (i > 0 && i + 1 < stretches) {
+      const StretchKind kind = model_.kind_of(i);
+      if (kind == StretchKind::Block) {
         // While a block that is recomputed runs, all of it is there.
         const double whole = kept_blocks_.of(i).whole;
         add(Holder::Activations, whole);
@@ -67,7 +68,10 @@ class MicroBatchWalk {
         const bool is_frozen = i < model_.first_in_backward;
         free(Holder::Activations, is_frozen ? whole : kept_blocks_.made_again(i));
       }
-      if (i + 1 == stretches) add(Holder::Activations, rows_ * static_cast<double>(kept_.outside));
+      if (kind == StretchKind::LastBlock && i >= model_.first_in_backward)
+        add(Holder::Activations, kept_of_last());
+      if (kind == StretchKind::Behind)
+        add(Holder::Activations, rows_ * static_cast<double>(kept_.outside));
       gathers_.forward_ended(i);
       if (i == 1) gradients_.finish();
     }
@@ -95,9 +99,12 @@ class MicroBatchWalk {
     const size_t stretches = model_.num_stretches();
     for (size_t i = stretches; i-- > model_.first_in_backward;) {
       gathers_.backward(i);
-      if (i + 1 == stretches) {
+      const StretchKind kind = model_.kind_of(i);
+      if (kind == StretchKind::Behind) {
         head_backward(pass);
-      } else if (i > 0) {
+      } else if (kind == StretchKind::LastBlock) {
+        last_block_backward(i, pass);
+      } else if (kind == StretchKind::Block) {
         blocks_.backward(i, pass);
       } else if (pass == Pass::Sums && !first_joins()) {
         end_second_pass();
@@ -108,7 +115,7 @@ class MicroBatchWalk {
       }
       // Gradients leave as soon as they are complete, before the unit's values go. Blocks of a
       // second pass come when their sums are formed.
-      if (sums_up(ways_, pass) && (pass == Pass::Only || i == 0 || i + 1 == stretches))
+      if (sums_up(ways_, pass) && (pass == Pass::Only || kind != StretchKind::Block))
         by_stretch_.reduce_finished(i);
       gathers_.backward_ended(i, pass != Pass::Norms);
     }
@@ -130,28 +137,59 @@ class MicroBatchWalk {
     if (waits) by_stretch_.reduce_finished(0);
   }
 
+  double kept_of_last() const {
+    const models::LastBlockBytes& last = *kept_.last_block;
+    return rows_ * static_cast<double>(last.kept) - unread_input() +
+           static_cast<double>(situation_.samples * last.of_sample);
+  }
+  // Of a CPU's last block: what keys and values read is not kept where neither is trained.
+  double unread_input() const {
+    const std::vector<PlannedLayer>& layers = model_.last_block;
+    for (size_t i = 0; i < layers.size(); ++i)
+      if (layers[i].is_matrix && !layers[i].one_position && !layers[i].is_adapter &&
+          is_used(layers, i))
+        return 0;
+    return model_.fused ? 0 : stream();
+  }
+
   void head_backward(Pass pass) {
-    outside_ = pass == Pass::Norms ? 0 : rows_ * static_cast<double>(kept_.outside);
     add(Holder::OutputGradients, rows_ * static_cast<double>(kept_.head_working));
-    for (size_t i = model_.behind.size(); i-- > 0;) {
-      const PlannedLayer& layer = model_.behind[i];
+    layers_backward(model_.num_stretches() - 1, rows_ * static_cast<double>(kept_.outside), pass);
+    // Of a single token's nothing worth counting goes on.
+    add(Holder::OutputGradients, model_.has_last ? 0 : stream());
+  }
+
+  // Its layers are handed over one by one, as the head is; its stream begins in it.
+  void last_block_backward(size_t stretch, Pass pass) {
+    add(Holder::OutputGradients, rows_ * static_cast<double>(kept_.last_block->working));
+    blocks_.launch(pass);
+    layers_backward(stretch, kept_of_last(), pass);
+    add(Holder::OutputGradients, stream());
+  }
+  double stream() const { return bytes_.stream(static_cast<double>(model_.options().hidden_dim)); }
+
+  void layers_backward(size_t stretch, double kept, Pass pass) {
+    outside_ = pass == Pass::Norms ? 0 : kept;
+    const std::vector<PlannedLayer>& layers = model_.layers_of(stretch);
+    const std::vector<LayerWay>& ways = ways_.of(model_, stretch);
+    for (size_t i = layers.size(); i-- > 0;) {
+      const PlannedLayer& layer = layers[i];
       if (layer.is_matrix && !layer.one_position) end_loss(layer, pass);
       if (layer.by_samples) {
-        head_in_chunks(layer, ways_.behind[i], pass);
+        head_in_chunks(layer, ways[i], pass);
       } else if (sums_up(ways_, pass)) {
-        by_stretch_.form(model_.num_stretches() - 1, bytes_.gradient(layer));
+        by_stretch_.form(stretch, bytes_.gradient(layer));
       } else if (layer.is_matrix) {
-        consume(layer, ways_.behind[i], pass);
+        consume(layer, ways[i], pass);
         // The second pass needs the scores: their gradient has a place of its own, also where no
         // engine holds it.
         if (pass == Pass::Norms && !layer.trained && model_.fused)
           add(Holder::OutputGradients, bytes_.output(layer));
       } else {
-        add(Holder::EngineKept, pass == Pass::Norms ? 0 : bytes_.rows(ways_.behind[i]));
+        add(Holder::EngineKept, pass == Pass::Norms ? 0 : bytes_.rows(ways[i]));
       }
     }
     free(Holder::OutputGradients, ledger_.of(Holder::OutputGradients));
-    add(Holder::OutputGradients, bytes_.stream(static_cast<double>(model_.options().hidden_dim)));
     if (pass != Pass::Norms) free(Holder::Activations, outside_);
   }
 

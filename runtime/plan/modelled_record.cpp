@@ -183,6 +183,7 @@ class RecordOfPlan {
     for (int64_t block = model_.num_blocks - model_.blocks_in_backward(); block < model_.num_blocks;
          ++block)
       add_stretch(model_.block, ways.block, block);
+    add_stretch(model_.last_block, ways.last_block, -1);
     add_stretch(model_.behind, ways.behind, -1);
   }
 

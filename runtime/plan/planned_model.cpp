@@ -69,7 +69,8 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
   options_.device = options.device;
   const models::Family& family = models::family_of(options_);
   tokens = family.tokens_per_sample(options_, seq_length);
-  num_blocks = options_.num_layers;
+  has_last = options_.last_block == "scored" && options_.num_layers > 0;
+  num_blocks = options_.num_layers - (has_last ? 1 : 0);
   num_parameters = model_->num_parameters();
   const at::ScalarType type = dtype_from_name(options_.dtype);
   const at::ScalarType compute = model_->seam().compute_type;
@@ -94,15 +95,19 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
   shown_block = usual_block();
   for (size_t i = 0; i < stretch_of_.size(); ++i) {
     const models::ParamLayer& layer = *model_->layers()[i];
-    if (layer.block >= 0 && layer.block != shown_block) continue;
-    auto& stretch = layer.block >= 0 ? block : stretch_of_[i] == 0 ? before : behind;
+    const StretchKind kind = kind_of(stretch_of_[i]);
+    if (kind == StretchKind::Block && layer.block != shown_block) continue;
+    auto& stretch = kind == StretchKind::Before      ? before
+                    : kind == StretchKind::Block     ? block
+                    : kind == StretchKind::LastBlock ? last_block
+                                                     : behind;
     stretch.push_back(planned_layer(layer, uses[layer.weight] > 1));
   }
-  for (auto* stretch : {&before, &block, &behind}) {
+  for (auto* stretch : {&before, &block, &last_block, &behind}) {
     count_readers(*stretch);
     find_adapters(*stretch);
   }
-  if (block.empty()) num_blocks = 0;
+  if (block.empty() && !has_last) num_blocks = 0;
   for (const auto& parameter : model_->parameters())
     if (parameter->trainable) num_trained += parameter->value.numel();
 
@@ -130,7 +135,8 @@ int64_t PlannedModel::usual_block() const {
                                             std::max<int64_t>(0, num_blocks - 1));
   std::map<int64_t, std::string> trained;  // by block, a letter for each of its layers
   for (const auto& layer : model_->layers())
-    if (layer->block >= first) trained[layer->block] += layer->trainable() ? 't' : 'f';
+    if (layer->block >= first && layer->block < num_blocks)
+      trained[layer->block] += layer->trainable() ? 't' : 'f';
   std::map<std::string, int64_t> count;
   int64_t most = 0;
   for (const auto& [block_index, pattern] : trained) most = std::max(most, ++count[pattern]);
@@ -146,7 +152,22 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
 PlannedModel::~PlannedModel() = default;
 
 int64_t PlannedModel::blocks_in_backward() const {
-  return num_blocks - std::max<int64_t>(0, static_cast<int64_t>(first_in_backward) - 1);
+  const int64_t before_them = std::max<int64_t>(0, static_cast<int64_t>(first_in_backward) - 1);
+  return std::max<int64_t>(0, num_blocks - before_them);
+}
+
+const std::vector<PlannedLayer>& PlannedModel::layers_of(size_t stretch) const {
+  switch (kind_of(stretch)) {
+    case StretchKind::Before:
+      return before;
+    case StretchKind::Block:
+      return block;
+    case StretchKind::LastBlock:
+      return last_block;
+    case StretchKind::Behind:
+      break;
+  }
+  return behind;
 }
 
 int64_t PlannedModel::batch_bytes(int64_t batch_size) const {

@@ -1,6 +1,6 @@
-// A model as a plan sees it: the shapes of its layers, in three stretches (before the blocks, one
-// block, behind them), and its units under a wrapper. Built once on device "meta"; predictions of
-// many configurations then cost microseconds each.
+// A model as a plan sees it: the shapes of its layers in stretches (before the blocks, one block, a
+// classifier's last one, behind them), and its units under a wrapper. Built once on device "meta";
+// predictions of many configurations then cost microseconds each.
 #pragma once
 
 #include <map>
@@ -41,7 +41,11 @@ struct PlannedLayer {
 
 inline constexpr size_t kNoStretch = static_cast<size_t>(-1);
 
-/// The steps of a pass: 0 is before the blocks, 1 to num_blocks are blocks, the last is behind.
+/// The steps of a pass: 0 is before the blocks, 1 to num_blocks are blocks that are alike, then
+/// comes one that runs for a single token of each sample, where the model has it; the last is
+/// behind.
+enum class StretchKind { Before, Block, LastBlock, Behind };
+
 struct PlannedUnit {
   bool is_root = false;
   bool reshards = false;     ///< released between forward and backward (unit_policy.h)
@@ -86,15 +90,22 @@ class PlannedModel {
   int64_t batch_bytes(int64_t batch_size) const;
   /// A tensor of so many bytes, as the device's allocator has it.
   double held(double bytes) const { return fixed_segments_ ? as_allocated(bytes) : bytes; }
-  size_t num_stretches() const { return static_cast<size_t>(num_blocks) + 2; }
+  size_t num_stretches() const { return static_cast<size_t>(num_blocks) + 2 + (has_last ? 1 : 0); }
+  StretchKind kind_of(size_t stretch) const {
+    if (stretch == 0) return StretchKind::Before;
+    if (stretch + 1 == num_stretches()) return StretchKind::Behind;
+    return stretch <= static_cast<size_t>(num_blocks) ? StretchKind::Block : StretchKind::LastBlock;
+  }
+  const std::vector<PlannedLayer>& layers_of(size_t stretch) const;
   int64_t blocks_in_backward() const;
   /// The stretch's first layers read the batch as it is, on a CPU: nothing more is kept of it.
   bool reads_batch(size_t stretch) const {
     return !fused && before.empty() && stretch == 1 && compute_bytes == value_bytes;
   }
 
-  int64_t tokens = 0;  ///< positions of a sample
-  int64_t num_blocks = 0;
+  int64_t tokens = 0;      ///< positions of a sample
+  int64_t num_blocks = 0;  ///< that are alike
+  bool has_last = false;   ///< and one of kind LastBlock
   /// Where backward ends: nothing before this stretch is trained.
   size_t first_in_backward = 0;
   int64_t num_parameters = 0, num_trained = 0;
@@ -105,8 +116,8 @@ class PlannedModel {
   models::ActivationBytes kept;        ///< by layers in one backward pass
   models::ActivationBytes kept_twice;  ///< where backward runs twice, by the same kernels
   int64_t adapter_bytes = 0;           ///< of a token and block: rows between two layers of LoRA
-  std::vector<PlannedLayer> before, block, behind;  ///< `block`: as most that are trained
-  int64_t shown_block = 0;                          ///< that `block` is
+  std::vector<PlannedLayer> before, block, last_block, behind;  ///< `block`: as most are trained
+  int64_t shown_block = 0;                                      ///< that `block` is
 
  private:
   int64_t usual_block() const;

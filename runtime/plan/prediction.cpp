@@ -131,7 +131,7 @@ double hole_bytes(const PlannedModel& model, const experiment::ExperimentOptions
                   const Cluster& cluster, bool graph) {
   if (!cluster.machine.is_gpu) return 0;
   int64_t widest = 0;
-  for (const auto* layers : {&model.block, &model.behind})
+  for (const auto* layers : {&model.block, &model.last_block, &model.behind})
     for (const PlannedLayer& layer : *layers)
       if (layer.is_matrix && !layer.one_position) widest = std::max(widest, layer.out);
   return ((graph ? 1 : 0) + (cluster.machine.fixed_segments ? 1 : 0)) *

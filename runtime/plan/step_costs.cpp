@@ -47,10 +47,12 @@ class Costs {
     StepCosts costs;
     add_layers(costs.before, model_.before, ways_.before, /*is_first=*/true);
     add_layers(costs.block, model_.block, ways_.block, /*is_first=*/false);
+    add_layers(costs.last_block, model_.last_block, ways_.last_block, /*is_first=*/false);
     add_layers(costs.behind, model_.behind, ways_.behind, /*is_first=*/false);
     add_launches(costs);
     add_elements(costs.block);
     add_attention(costs.block);
+    if (model_.has_last) add_scored(costs.last_block);
     add_outside(costs);
     return costs;
   }
@@ -180,6 +182,22 @@ class Costs {
     cost.backward += backward * scale + 6 * gap();
   }
 
+  // The last block of a classifier: for all tokens a norm, keys and values, which are read by one
+  // query and made wide for it; backward fills two streams with zeros but for one token. The rest
+  // has one position of each sample.
+  void add_scored(StretchCost& cost) const {
+    const auto& o = model_.options();
+    const double stream = rows_ * static_cast<double>(o.hidden_dim) * element_bytes(),
+                 wide = std::max(4.0, element_bytes()),
+                 both = 2 * rows_ * static_cast<double>(o.num_kv_heads * o.head_dim);
+    constexpr double kForward = 2, kBackward = 4 + 2 * 2, kReadWide = 2, kGradients = 2;
+    cost.attention = both * (element_bytes() + kReadWide * wide) / machine_.element_per_s;
+    cost.forward += kForward * stream / machine_.element_per_s + cost.attention;
+    cost.backward +=
+        (kBackward * stream + both * (element_bytes() + kGradients * kReadWide * wide)) /
+        machine_.element_per_s;
+  }
+
   void add_launches(StepCosts& costs) const {
     const InStep& step = machine_.in_step;
     const double usual = ways_.is_private ? step.backward : step.plain_backward;
@@ -196,8 +214,14 @@ class Costs {
     const bool is_bare = std::ranges::none_of(model_.block, &PlannedLayer::is_small);
     if (ways_.is_private) costs.block.norm_launches += step.more_norms * std::max(0.0, norms - 2);
     set(costs.block, is_bare && has_attention() && machine_.is_gpu ? step.bare_backward : usual,
-        has_attention() ? launches_of_block() : static_cast<double>(model_.block.size()),
+        has_attention() ? launches_of(model_.block) : static_cast<double>(model_.block.size()),
         launches_of_scores() + launches_of_casts());
+    // Its operations but for attention, which has as many more in products and copies.
+    if (model_.has_last) {
+      costs.last_block.norm_launches += costs.block.norm_launches;
+      set(costs.last_block, usual, launches_of(model_.last_block),
+          launches_of_casts() + machine_.in_step.capped);
+    }
   }
 
   double launches_of_casts() const {
@@ -218,14 +242,16 @@ class Costs {
   // In units of calibration, which counts a ninth of a block with seven matrices and two norms.
   // Norms launch one kernel, adapters run inside of their layer's call, and conditioning has its
   // own operations beside its layer.
-  double launches_of_block() const {
+  double launches_of(const std::vector<PlannedLayer>& layers) const {
     constexpr double kMatrix = 8.0 / 7, kNorm = 0.5, kConditioning = 0.7;
+    // Of a last block one position is another matter.
+    const bool has_condition = &layers == &model_.block;
     double launches = 0, norms = 0;
-    for (const PlannedLayer& layer : model_.block) {
+    for (const PlannedLayer& layer : layers) {
       if (layer.is_matrix) launches += layer.is_adapter ? machine_.in_step.adapter : kMatrix;
       if (has_dropout(layer)) launches += 1 / kKernelsOfLayer;
       if (layer.is_small) norms += kNorm;
-      if (layer.one_position) launches += kConditioning;
+      if (layer.one_position && has_condition) launches += kConditioning;
     }
     return launches + std::max(norms, 2 * kNorm);
   }
@@ -340,8 +366,9 @@ class Costs {
       if (ways_.is_private && !model_.before[i].is_matrix && model_.before[i].trained)
         costs.before.sums += static_cast<double>(model_.sum_bytes * model_.before[i].weight) /
                              machine_.element_per_s;
-    costs.behind.forward += 2 * hidden;
-    costs.behind.backward += 4 * hidden;
+    const double of_norm = model_.has_last ? hidden / static_cast<double>(model_.tokens) : hidden;
+    costs.behind.forward += 2 * of_norm;
+    costs.behind.backward += 4 * of_norm;
     // Scores are read for the loss, and their gradient takes their place.
     const auto& o = model_.options();
     const double in_chunks =  // not among what is kept

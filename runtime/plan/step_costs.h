@@ -20,9 +20,19 @@ struct StretchCost {
 };
 
 struct StepCosts {
-  StretchCost before, block, behind;
-  const StretchCost& of(size_t stretch, size_t count) const {
-    return stretch == 0 ? before : stretch + 1 == count ? behind : block;
+  StretchCost before, block, last_block, behind;
+  const StretchCost& of(StretchKind kind) const {
+    switch (kind) {
+      case StretchKind::Before:
+        return before;
+      case StretchKind::Block:
+        return block;
+      case StretchKind::LastBlock:
+        return last_block;
+      case StretchKind::Behind:
+        break;
+    }
+    return behind;
   }
 };
 

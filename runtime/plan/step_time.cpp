@@ -53,9 +53,9 @@ class Simulation {
   }
 
   // ---- the passes ------------------------------------------------------------------------------
-  bool is_recomputed(size_t block) const {
-    return situation_.checkpointing != "none" &&
-           static_cast<int64_t>(block) % situation_.checkpoint_every == 0;
+  bool is_recomputed(size_t stretch) const {
+    return situation_.checkpointing != "none" && model_.kind_of(stretch) == StretchKind::Block &&
+           static_cast<int64_t>(stretch - 1) % situation_.checkpoint_every == 0;
   }
 
   // A phase of a GPU's host, which a profile of CPUs has not.
@@ -77,7 +77,7 @@ class Simulation {
                                    [&](size_t next) { unit_program_.gather(next); });
       });
       if (i == 1 && unit_program_.root_steps_aside()) unit_program_.release(0);
-      const StretchCost& cost = costs_->of(i, count);
+      const StretchCost& cost = costs_->of(model_.kind_of(i));
       program_.compute("forward", cost.forward, cost.forward_launches);
       for (const size_t u : unit_program_.units_of(i))
         if (unit_program_.has_parts() && units_[u].stretches.back() == i &&
@@ -122,8 +122,8 @@ class Simulation {
       use(i, first,
           [&](size_t u) { order_.when_backward_begins(u, units_.size(), is_over, ahead); });
       if (i + 2 == count && i > 0 && unit_program_.root_steps_aside()) unit_program_.release(0);
-      const StretchCost& cost = costs_->of(i, count);
-      const bool again = i > 0 && i + 1 < count && is_recomputed(i - 1);
+      const StretchCost& cost = costs_->of(model_.kind_of(i));
+      const bool again = is_recomputed(i);
       double seconds = cost.backward + (pass == 2 ? cost.sums : cost.norms), first_seconds = 0;
       if (again)
         first_seconds =
@@ -167,7 +167,7 @@ class Simulation {
   void sums() {
     const size_t count = model_.num_stretches();
     for (size_t i = model_.first_in_backward; i < count; ++i) {
-      const StretchCost& cost = costs_->of(i, count);
+      const StretchCost& cost = costs_->of(model_.kind_of(i));
       program_.compute("clipped sum", cost.sums, 1 + cost.sum_launches);
       for (const size_t u : unit_program_.units_of(i))
         if (units_[u].sums_end_at == i) unit_program_.reduce(u);

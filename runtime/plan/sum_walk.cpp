@@ -19,9 +19,7 @@ SumWalk::SumWalk(const PlannedModel& model, const EngineWays& ways,
       offloads_(std::ranges::any_of(units, &PlannedUnit::offloads)) {}
 
 SumWalk::Stretch SumWalk::stretch(size_t index) const {
-  if (index == 0) return {model_.before, ways_.before};
-  if (index + 1 == count()) return {model_.behind, ways_.behind};
-  return {model_.block, ways_.of_block(index - 1)};
+  return {model_.layers_of(index), ways_.of(model_, index)};
 }
 
 bool SumWalk::is_summed(const PlannedLayer& layer) const {

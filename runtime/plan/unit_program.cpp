@@ -166,6 +166,9 @@ void UnitProgram::each_layer(size_t u, const Visit& each) const {
     for (size_t i = 0; i < layers.size(); ++i)
       if (layers[i].trained && (shared || !layers[i].is_shared)) each(layers[i], ways[i]);
   };
+  const bool is_last = !units_[u].stretches.empty() &&
+                       model_.kind_of(units_[u].stretches.front()) == StretchKind::LastBlock;
+  if (!units_[u].is_root && is_last) return visit(model_.last_block, ways_.last_block, true);
   if (!units_[u].is_root) return visit(model_.block, ways_.block, true);
   visit(model_.before, ways_.before, false);
   visit(model_.behind, ways_.behind, true);

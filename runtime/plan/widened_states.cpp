@@ -29,6 +29,7 @@ std::vector<int64_t> updated_parts(const PlannedModel& model,
   };
   add(model.before);
   for (int64_t i = 0; i < model.blocks_in_backward(); ++i) add(model.block);
+  add(model.last_block);
   add(model.behind);
   return parts;
 }

@@ -175,6 +175,11 @@ const std::vector<Variant>& variants() {
           model.checkpointing = "keep_attention";
         })
         .needs_option = "checkpointing";
+    Variant& every_token =
+        add("every_token", "the last block for all tokens instead of the one that is scored",
+            [](ModelOptions& model, ClipOptions&, StepOptions&) { model.last_block = "all"; });
+    every_token.needs_option = "last_block";
+    every_token.needs_task = "classify";
     add("checkpointing+accumulation", "both, every second block",
         [](ModelOptions& model, ClipOptions&, StepOptions& step) {
           model.checkpointing = "block";

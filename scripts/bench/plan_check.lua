@@ -178,6 +178,8 @@ for _, folder in ipairs(folders) do
   if lists.contains(committed, folder_name) then fixed_segments = not growing_segments[folder_name] end
   for _, point in ipairs(ms.load(folder).points) do
     local options = point.options
+    -- Measured before there was a choice.
+    if options.task == "classify" and not options.last_block then options = lists.merged(options, { last_block = "all" }) end
     local name = name_of(options)
     if lists.contains(committed, folder_name) and not graphs_of_ranks[folder_name] and options.world ~= "auto" then
       options = lists.merged(options, { compile = "no" })

@@ -3,8 +3,8 @@ local support = require "tests.support.support"
 local ms = require "moonshard"
 
 local function trainer_of(batch_size, options)
-  local all = { model = ms.model("llama3-tiny"), data = ms.data.synthetic { batch_size = batch_size, seq_length = 1024 },
-    optimizer = ms.optim.adam {} }
+  local all = { model = ms.model("llama3-tiny", { num_layers = 4 }), optimizer = ms.optim.adam {},
+    data = ms.data.synthetic { batch_size = batch_size, seq_length = 1024 } }
   for key, value in pairs(options or {}) do all[key] = value end
   return function() return ms.trainer(all) end
 end

@@ -38,6 +38,12 @@ at::Tensor hidden_tokens(int64_t tokens, int64_t window, const at::TensorOptions
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             AttentionKind kind, const ScoreRules& rules);
 
+/// Of one query in each sample: q [B, Hq, 1, d], k and v [B, Hkv, T, d], hidden [B, 1, 1, T] true
+/// where the sample's query does not see a key -> [B, Hq, 1, d]. By products in float32 or wider,
+/// which read keys and values once for all queries of a group; of `rules` the soft cap alone.
+at::Tensor single_query_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const ScoreRules& rules, const at::Tensor& hidden);
+
 /// The mask of a window for fused attention without has_flash_kernel, made once for all layers:
 /// [G T, T] of `like`'s dtype and device, G = queries' heads for one key head, 0 where a token is
 /// seen and -infinity elsewhere.

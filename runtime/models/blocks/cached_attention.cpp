@@ -96,17 +96,22 @@ at::Tensor token_attention(const at::Tensor& q, const ScoreRules& rules, const L
 
 }  // namespace
 
+at::Tensor hidden_slots(const at::Tensor& positions, int64_t slots, int64_t window) {
+  const at::Tensor places = at::arange(slots, positions.options()).view({1, 1, 1, slots});
+  const at::Tensor own = positions.view({-1, 1, 1, 1});
+  at::Tensor hidden = places > own;
+  if (window > 0) hidden.logical_or_(places <= own - window);
+  return hidden;
+}
+
 TokenSlots token_slots(const at::Tensor& positions, int64_t kv_heads, int64_t slots, int64_t window,
                        const at::Tensor& like) {
   const int64_t B = positions.size(0);
   const at::Tensor heads = at::arange(B * kv_heads, positions.options());
-  const at::Tensor places = at::arange(slots, positions.options()).view({1, 1, 1, slots});
-  const at::Tensor own = positions.view({B, 1, 1, 1});
   TokenSlots result;
   result.written =
       heads * slots + positions.unsqueeze(1).expand({B, kv_heads}).reshape({B * kv_heads});
-  result.hidden = places > own;
-  if (window > 0) result.hidden.logical_or_(places <= own - window);
+  result.hidden = hidden_slots(positions, slots, window);
   if (may_be_fused(like))
     result.bias = at::zeros(result.hidden.sizes(), like.options())
                       .masked_fill_(result.hidden, -std::numeric_limits<double>::infinity());

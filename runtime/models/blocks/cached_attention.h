@@ -23,8 +23,11 @@ struct TokenSlots {
   at::Tensor bias;     ///< the same for fused attention, 0 and -infinity; undefined where none runs
 };
 
-/// For tokens at `positions` [B] of rows with so many slots, whose activations are `like`. A token
-/// sees its own slot and those before it, with a window > 0 the last `window` of them.
+/// True where a token at `positions` [B] does not see a slot, or a token of its row: [B, 1, 1, S].
+/// It sees its own and those before it, with a window > 0 the last `window` of them.
+at::Tensor hidden_slots(const at::Tensor& positions, int64_t slots, int64_t window);
+
+/// For tokens at `positions` [B] of rows with so many slots, whose activations are `like`.
 TokenSlots token_slots(const at::Tensor& positions, int64_t kv_heads, int64_t slots, int64_t window,
                        const at::Tensor& like);
 

@@ -77,6 +77,10 @@ RotatedHeads rotate_in_place(const at::Tensor& q, const at::Tensor& k, const Rot
   return {both[0], both[1]};
 }
 
+at::Tensor rotate_in_place(const at::Tensor& x, const RotaryTable& table) {
+  return rotate_in_place(x, x.new_empty({x.size(0), x.size(1), 0}), table).q;
+}
+
 at::Tensor sincos_positions(int64_t side, int64_t width, const at::TensorOptions& options) {
   const auto wide = options.dtype(at::kDouble);
   const int64_t quarter = width / 4;

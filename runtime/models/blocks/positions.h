@@ -56,6 +56,8 @@ struct RotatedHeads {
 /// turned where they lie, and so are their gradients: q and k must be results that nothing else
 /// reads or keeps (those of linear layers are), and go into the attention alone.
 RotatedHeads rotate_in_place(const at::Tensor& q, const at::Tensor& k, const RotaryTable& table);
+/// One of them alone.
+at::Tensor rotate_in_place(const at::Tensor& x, const RotaryTable& table);
 
 /// [1, side * side, width] for patches in row order: the first half of the width tells the column,
 /// the second the row; each half is sines, then cosines, of position / 10000^(4i / width), as DiT

@@ -102,6 +102,24 @@ TEST(Checkpoint, MixedPrecisionGoesOnExactlyUnderEveryWrapper) {
   }
 }
 
+// How a classifier's last block computes is no part of what a model is.
+TEST(Checkpoint, GoesOnWithTheLastBlockForAllTokensOrForTheScoredOne) {
+  const TemporaryFolder folder;
+  const auto classifier = [](const char* last_block) {
+    Setting setting = llama_setting("none");
+    setting.model.task = "classify";
+    setting.model.last_block = last_block;
+    return setting;
+  };
+  Training all(classifier("all"));
+  all.steps(2);
+  save(all.trainer, folder.path());
+  Training scored(classifier("scored"));
+  EXPECT_EQ(resume(scored.trainer, folder.path()), 2);
+  EXPECT_TRUE(same(scored.weights(), all.weights()));
+  scored.steps(1);
+}
+
 TEST(Checkpoint, StatesOf16BitsGoOnExactlyAndOthersAreRefused) {
   const TemporaryFolder folder;
   const auto narrow = [](const char* parallel, bool offload, const char* dtype) {

@@ -197,12 +197,13 @@ TEST(ModelCostByHand, FusedLayersKeepWhatTheirFormulasSay) {
   EXPECT_EQ(plain.flops_per_token, fused.flops_per_token);
   // In float32 keys and values are repeated for each of four queries' heads.
   o.task = "classify";
+  o.last_block = "all";
   o.dtype = o.param_dtype = "float32";
   plain = cost(models::LayerForm::Plain), fused = cost(models::LayerForm::Fused);
   EXPECT_EQ(plain.activation_bytes - fused.activation_bytes,
             rows * (32 * 4 * (2 * 14336 - 2 * (4096 - 1024)) + 4 * 128));
   o.model = "dit-l/8";
-  o.task = "auto";
+  o.task = o.last_block = "auto";
   plain = models::model_cost(o, 2, 1, models::LayerForm::Plain);
   fused = models::model_cost(o, 2, 1, models::LayerForm::Fused);
   EXPECT_EQ(plain.activation_bytes - fused.activation_bytes, rows * 4 * 1024 * (24 * 2 + 1));

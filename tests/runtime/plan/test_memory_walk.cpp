@@ -85,7 +85,8 @@ TEST(MemoryOfPartlyTrainedSteps, IsWhatItsOwnersHold) {
 TEST(MemoryOfPartlyTrainedSteps, KeepsLessThanWhereAllIsTrained) {
   const auto activations = [](const Json& more) {
     Json options{{"model", "llama3-tiny"}, {"mode", "none"},  {"task", "classify"},
-                 {"batch_size", 8},        {"num_layers", 1}, {"hidden_dim", 256}};
+                 {"batch_size", 8},        {"num_layers", 1}, {"hidden_dim", 256},
+                 {"last_block", "all"}};
     options.update(more);
     const MemoryPlan memory = step_predicted(options, one_cpu()).memory;
     return memory.at_peak[static_cast<size_t>(Holder::Activations)];

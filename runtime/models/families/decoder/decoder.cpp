@@ -42,6 +42,10 @@ void check_decoder_options(const ModelOptions& o) {
            "model '{}': expected task lm beside head_chunk = {}, got {}, which has one position of "
            "scores; leave head_chunk out",
            o.model, o.head_chunk, o.task);
+  MS_CHECK(o.last_block != "scored" || o.task == "classify",
+           "model '{}': expected task classify beside last_block = scored, got {}, which scores "
+           "every token; leave last_block out",
+           o.model, o.task);
 }
 
 }  // namespace
@@ -93,6 +97,7 @@ Decoder::Decoder(const ModelOptions& options)
     head_ = &add_linear("lm_head", o.hidden_dim, o.vocab_size, false, kInitialStd);
   }
   head_->by_samples = o.head_chunk > 0;
+  if (o.last_block == "scored" && !blocks_.empty()) run_for_scored(blocks_.back());
 }
 
 // Either kind starts as a norm that multiplies by one.
@@ -135,6 +140,15 @@ Decoder::Block Decoder::add_block(const std::string& prefix) {
   return block;
 }
 
+void Decoder::run_for_scored(const Block& block) {
+  block.k->same_input_as = nullptr;
+  block.v->same_input_as = block.k;
+  for (ParamLayer* layer :
+       {block.q, block.q_norm, block.o, block.post_attention_norm, block.mlp_norm, block.gate,
+        block.up, block.down, block.post_mlp_norm, final_norm_})
+    if (layer != nullptr) layer->one_position = true;
+}
+
 at::Tensor Decoder::Stream::sum() const {
   return delta_BTD.defined() ? x_BTD + delta_BTD : x_BTD;
 }
@@ -171,6 +185,17 @@ Decoder::Surroundings Decoder::surroundings(bool local, const at::Tensor& x_BTD)
   return around;
 }
 
+RotaryTable Decoder::positions_of(const at::Tensor& tokens_B, bool local, const at::Tensor& like) {
+  RotaryTable table =
+      rotary_table_at(tokens_B, options_.head_dim, rotary_options(options_, local), like,
+                      /*fused_allowed=*/!seam().plain_autograd);
+  if (!table.fused) {  // rows of [B, H, 1, head_dim]
+    for (at::Tensor* part : {&table.cosines, &table.sines})
+      *part = part->view({-1, 1, 1, options_.head_dim});
+  }
+  return table;
+}
+
 std::vector<Decoder::Surroundings> Decoder::around_blocks(const at::Tensor& x_BTD,
                                                           const MakeSurroundings& make) const {
   std::map<std::pair<at::ScalarType, bool>, Surroundings> made;
@@ -185,14 +210,46 @@ std::vector<Decoder::Surroundings> Decoder::around_blocks(const at::Tensor& x_BT
   return list;
 }
 
+at::Tensor Decoder::ScoredTokens::of(const at::Tensor& x_BTD) const {
+  return x_BTD.flatten(0, 1).index({places_B}).unsqueeze(1);
+}
+
+Decoder::ScoredTokens Decoder::scored_tokens(const at::Tensor& last_B, const at::Tensor& x_BTD) {
+  const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
+  const auto last = static_cast<int64_t>(blocks_.size()) - 1;
+  const bool local = is_local_layer(options_, last);
+  const at::Tensor like =
+      x_BTD.detach().narrow(1, 0, 1).to(blocks_.back().input_norm->compute_type());
+  ScoredTokens scored;
+  scored.places_B = at::arange(B, last_B.options()) * T + last_B;
+  scored.positions = positions_of(last_B, local, like);
+  const int64_t window = local ? std::max<int64_t>(options_.attention_window, 0) : 0;
+  scored.hidden_B11T = hidden_slots(last_B, T, window);
+  return scored;
+}
+
+// Attention is causal and padding is on the right, so the last real token has seen all real ones
+// and no padding. Only its score is needed: the head runs on [B, D].
+at::Tensor Decoder::last_tokens(const Batch& batch) {
+  return batch.attention_mask.sum(-1).clamp_min(1) - 1;
+}
+
 at::Tensor Decoder::head_input(const Batch& batch) {
   Stream stream{embed(batch.input_ids), {}};
-  const std::vector<Surroundings> around_each = around_blocks(
+  std::vector<Surroundings> around_each = around_blocks(
       stream.x_BTD,
       [this](bool local, const at::Tensor& like) { return surroundings(local, like); });
+  const bool is_lm = options_.task == "lm";
+  const at::Tensor last_B = is_lm ? at::Tensor() : last_tokens(batch);
+  const bool scored_alone = options_.last_block == "scored" && !blocks_.empty();
+  if (scored_alone) around_each.back().scored = scored_tokens(last_B, stream.x_BTD);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Surroundings& around = around_each[i];
-    const Recompute recompute = recompute_of(options_.checkpointing, options_.checkpoint_every, i);
+    // Its backward comes first: running it again would make room for nothing.
+    const bool is_scored = scored_alone && i + 1 == blocks_.size();
+    const Recompute recompute =
+        is_scored ? Recompute::Nothing
+                  : recompute_of(options_.checkpointing, options_.checkpoint_every, i);
     if (recompute == Recompute::Nothing) {
       stream = run_block(blocks_[i], stream, around);
       continue;
@@ -206,12 +263,9 @@ at::Tensor Decoder::head_input(const Batch& batch) {
               {}};
   }
   const at::Tensor x_BTD = normed_output(stream);
-  if (options_.task == "lm") return x_BTD;
-  // Attention is causal and padding is on the right, so the last real token has seen all real ones
-  // and no padding. Only its score is needed: the head runs on [B, D].
-  const at::Tensor last_B = batch.attention_mask.sum(-1).clamp_min(1) - 1;
-  const at::Tensor rows_B = at::arange(last_B.size(0), last_B.options());
-  return x_BTD.index({rows_B, last_B});
+  if (is_lm) return x_BTD;
+  if (scored_alone) return x_BTD.squeeze(1);
+  return x_BTD.index({at::arange(last_B.size(0), last_B.options()), last_B});
 }
 
 at::Tensor Decoder::normed_output(const Stream& stream) const {
@@ -274,71 +328,6 @@ void Decoder::check(const Batch& batch) const {
            "model '{}': batch field 'attention_mask': expected padding on the right, got a real "
            "token after padding; move each sample's tokens to the left",
            options_.model);
-}
-
-Decoder::Stream Decoder::run_block(const Block& block, const Stream& given,
-                                   const Surroundings& around, LayerCache* cache) const {
-  const double eps = options_.norm_eps;
-  const Stream stream = given.in_type(block.input_norm->compute_type());
-  const AddedStream before =
-      rms_norm_of_sum(stream.x_BTD, stream.delta_BTD, *block.input_norm, eps, norm_scale_);
-  const at::Tensor attended =
-      behind(attend(block, before.normed, around, cache), block.post_attention_norm);
-  const AddedStream between =
-      rms_norm_of_sum(before.stream, attended, *block.mlp_norm, eps, norm_scale_);
-  return {between.stream, behind(feed_forward(block, between.normed), block.post_mlp_norm)};
-}
-
-at::Tensor Decoder::behind(const at::Tensor& branch_BTD, ParamLayer* norm) const {
-  return norm == nullptr ? branch_BTD : rms_norm(branch_BTD, *norm, options_.norm_eps, norm_scale_);
-}
-
-at::Tensor Decoder::normed_heads(const at::Tensor& x_BTD, ParamLayer* norm, int64_t heads) const {
-  if (norm == nullptr) return x_BTD;
-  return behind(x_BTD.unflatten(2, {heads, options_.head_dim}), norm).flatten(2);
-}
-
-at::Tensor Decoder::attend(const Block& block, const at::Tensor& x_BTD, const Surroundings& around,
-                           LayerCache* cache) const {
-  const int64_t B = x_BTD.size(0), T = x_BTD.size(1);
-  const RotaryTable& positions = around.positions;
-  const auto heads = [&](const at::Tensor& x, int64_t count) {
-    return x.view({B, T, count, options_.head_dim}).transpose(1, 2);
-  };
-  std::vector<at::Tensor> qkv = linears(x_BTD, {block.q, block.k, block.v});
-  at::Tensor q = normed_heads(std::exchange(qkv[0], {}), block.q_norm, options_.num_heads);
-  at::Tensor k = normed_heads(std::exchange(qkv[1], {}), block.k_norm, options_.num_kv_heads);
-  if (positions.fused) {
-    // One token of each row, each at a position of its own: to the kernel, B tokens of one text.
-    if (around.slots.written.defined()) q = q.view({1, B, -1}), k = k.view({1, B, -1});
-    const RotatedHeads turned = rotate_in_place(q, k, positions);
-    q = heads(turned.q, options_.num_heads);
-    k = heads(turned.k, options_.num_kv_heads);
-  } else {
-    q = apply_rotary(heads(q, options_.num_heads), positions);
-    k = apply_rotary(heads(k, options_.num_kv_heads), positions);
-  }
-  // Kernels divide by the root of head_dim.
-  const auto head_dim = static_cast<double>(options_.head_dim);
-  if (options_.attention_scalar > 0 && options_.attention_scalar != head_dim)
-    q = q * std::sqrt(head_dim / options_.attention_scalar);
-  const at::Tensor v = heads(qkv[2], options_.num_kv_heads);
-  const at::Tensor y_BHTd =
-      cache == nullptr ? causal_attention(q, k, v, attention_, around.scores)
-                       : cached_attention(q, k, v, attention_, around.scores, *cache, around.slots);
-  return linear(y_BHTd.transpose(1, 2).reshape({B, T, options_.num_heads * options_.head_dim}),
-                *block.o);
-}
-
-at::Tensor Decoder::feed_forward(const Block& block, const at::Tensor& x_BTD) const {
-  using kernels::GateFunction;
-  const std::vector<at::Tensor> factors = linears(x_BTD, {block.gate, block.up});
-  const at::Tensor &gate = factors[0], &up = factors[1];
-  if (gating_is_fused(*block.gate->seam, gate))
-    return gated_linear(gate, up, parts_.gemma ? GateFunction::GeluTanh : GateFunction::Silu,
-                        *block.down);
-  if (parts_.gemma) return linear(geglu(gate, up), *block.down);
-  return linear(at::silu(gate) * up, *block.down);
 }
 
 }  // namespace moonshard::models

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "runtime/models/blocks/attention.h"
 #include "runtime/models/blocks/norms.h"
@@ -51,11 +52,21 @@ class Decoder : public Model, public CausalLm {
     ParamLayer *input_norm, *q, *k, *v, *o, *mlp_norm, *gate, *up, *down;
     ParamLayer *q_norm, *k_norm, *post_attention_norm, *post_mlp_norm;  ///< null where it has none
   };
+  /// Of a classifier's last block, which runs for one token of each sample behind its keys and
+  /// values: the one that is scored.
+  struct ScoredTokens {
+    at::Tensor places_B;     ///< in [B, T] as one row
+    RotaryTable positions;   ///< of these tokens
+    at::Tensor hidden_B11T;  ///< true where a token's query does not see a key
+    /// x [B, T, D] -> [B, 1, D]
+    at::Tensor of(const at::Tensor& x_BTD) const;
+  };
   /// What layers of one kind, local or global, share.
   struct Surroundings {
     RotaryTable positions;
     ScoreRules scores;
     TokenSlots slots = {};  ///< in generation, of a token of each row
+    std::optional<ScoredTokens> scored = {};
   };
   /// The residual stream between two blocks is x + delta: what the last branch adds is added by the
   /// next norm, in one pass with it. delta may be undefined.
@@ -66,11 +77,15 @@ class Decoder : public Model, public CausalLm {
     Stream in_type(at::ScalarType type) const;
   };
   Block add_block(const std::string& prefix);
+  /// Tells its layers, and the norm behind it, that they have one position.
+  void run_for_scored(const Block& block);
   ParamLayer* add_norm(const std::string& name, int64_t width);
   at::Tensor embed(const at::Tensor& ids);
   Surroundings surroundings(bool local, const at::Tensor& x_BTD);
   /// The same for one token of each row, behind those that the cache holds.
   Surroundings surroundings_of_tokens(bool local, const at::Tensor& x_B1D, const KvCache& cache);
+  /// Of one token of each row, at these positions [B].
+  RotaryTable positions_of(const at::Tensor& tokens_B, bool local, const at::Tensor& like);
   /// By block, as `make` gives them for local or other layers in the block's dtype; x is the stream
   /// before the first. Blocks alike share one.
   using MakeSurroundings = std::function<Surroundings(bool local, const at::Tensor& like)>;
@@ -82,6 +97,8 @@ class Decoder : public Model, public CausalLm {
                                KvCache& cache, const at::Tensor& last);
   /// The last norm of the stream behind the blocks.
   at::Tensor normed_output(const Stream& stream) const;
+  static at::Tensor last_tokens(const Batch& batch);
+  ScoredTokens scored_tokens(const at::Tensor& last_B, const at::Tensor& x_BTD);
   /// What the head reads: of every token (lm) [B, T, D], of each sample's last one [B, D].
   at::Tensor head_input(const Batch& batch);
   at::Tensor token_scores(const at::Tensor& x);
@@ -90,9 +107,17 @@ class Decoder : public Model, public CausalLm {
   /// `cache`: in generation, this layer's.
   at::Tensor attend(const Block& block, const at::Tensor& x_BTD, const Surroundings& around,
                     LayerCache* cache) const;
+  /// Turned by the positions of their tokens, [B, H, T, d].
+  struct Heads {
+    at::Tensor q, k, v;
+  };
+  Heads all_heads(const Block& block, const at::Tensor& x_BTD, const Surroundings& around) const;
+  /// With queries of the scored tokens alone.
+  Heads scored_heads(const Block& block, const at::Tensor& x_BTD, const Surroundings& around) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x_BTD) const;
   /// The norm behind a branch; the branch itself where the block has none.
   at::Tensor behind(const at::Tensor& branch_BTD, ParamLayer* norm) const;
+  at::Tensor in_heads(const at::Tensor& x_BTD, int64_t heads) const;
   at::Tensor normed_heads(const at::Tensor& x_BTD, ParamLayer* norm, int64_t heads) const;
 
   BlockParts parts_;

@@ -38,13 +38,7 @@ Decoder::Surroundings Decoder::surroundings_of_tokens(bool local, const at::Tens
                                                       const KvCache& cache) {
   const auto& o = options_;
   Surroundings around;
-  RotaryTable& table = around.positions;
-  table = rotary_table_at(cache.lengths, o.head_dim, rotary_options(o, local), x_B1D,
-                          /*fused_allowed=*/!seam().plain_autograd);
-  if (!table.fused) {  // rows of [B, H, 1, head_dim]
-    for (at::Tensor* part : {&table.cosines, &table.sines})
-      *part = part->view({-1, 1, 1, o.head_dim});
-  }
+  around.positions = positions_of(cache.lengths, local, x_B1D);
   around.scores.softcap = std::max(o.attention_softcap, 0.0);
   around.slots = token_slots(cache.lengths, o.num_kv_heads, cache.slots,
                              local ? std::max<int64_t>(o.attention_window, 0) : 0, x_B1D);

@@ -25,6 +25,26 @@ double seen_keys(const ModelOptions& o, int64_t tokens, bool local) {
   return W - W * W / (2 * T);
 }
 
+// A last block that runs for the scored token keeps of every token its first norm (2 D, w), which
+// keys and values read, these in float32 or wider (2 K w) and the weights of one query (H w, and a
+// tanh more where they are capped). Backward makes the gradient of the stream, wide ones of keys
+// and values, then those of the norm's output, for the query and for the rest. Of the scored token
+// it keeps what a block does, and the last norm.
+LastBlockBytes last_block_bytes(const ModelOptions& o, const CostDtypes& f) {
+  const BlockParts parts = block_parts(o.block_style);
+  const int64_t D = o.hidden_dim, H = o.num_heads, Q = H * o.head_dim;
+  const int64_t K = o.num_kv_heads * o.head_dim, inner = (f.fused ? 2 : 4) * o.intermediate_dim;
+  LastBlockBytes last;
+  last.kept = f.s * 2 * D + f.w * (1 + 2 * K + (o.attention_softcap > 0 ? 2 : 1) * H) + 1;
+  if (parts.qk_norms) last.kept += f.s * K + f.w * o.num_kv_heads;
+  last.of_sample = f.s * (5 * D + 2 * Q + inner) + 2 * f.w;
+  if (parts.post_norms) last.of_sample += 2 * (f.s * D + f.w);
+  if (parts.qk_norms) last.of_sample += f.s * Q + f.w * H;
+  // First beside what attention has kept, then in its place.
+  last.working = std::max(f.s * D + f.w * 2 * K, f.s * 3 * D - f.w * H);
+  return last;
+}
+
 }  // namespace
 
 double decoder_flops_per_token(const ModelOptions& o, int64_t tokens) {
@@ -34,11 +54,18 @@ double decoder_flops_per_token(const ModelOptions& o, int64_t tokens) {
                K = static_cast<double>(o.num_kv_heads * o.head_dim);
   const double head = o.task == "lm" ? D * static_cast<double>(o.vocab_size)
                                      : D * static_cast<double>(o.num_labels) / T;
-  const double weights = L * (2 * D * Q + 2 * D * K + 3 * D * I) + head;
+  const double block = 2 * D * Q + 2 * D * K + 3 * D * I;
   const double local = static_cast<double>(count_local(o));
   const double keys =
       local * seen_keys(o, tokens, true) + (L - local) * seen_keys(o, tokens, false);
-  return 6 * weights + 12 * keys * Q;
+  const double flops = 6 * (L * block + head) + 12 * keys * Q;
+  if (o.last_block != "scored" || o.num_layers == 0) return flops;
+  // Keys and values are of all tokens; the rest is for one of T, which sees all keys.
+  const bool is_local = is_local_layer(o, o.num_layers - 1);
+  const double window = static_cast<double>(o.attention_window);
+  const double seen = is_local && has_window(o, tokens) ? window : T;
+  return flops - 6 * (block - 2 * D * K) * (1 - 1 / T) -
+         12 * (seen_keys(o, tokens, is_local) - seen / T) * Q;
 }
 
 // A block keeps: twice a norm's input (D), its spread (w) and its output (D, input of the
@@ -90,12 +117,18 @@ ActivationBytes decoder_activation_bytes(const ModelOptions& o, const CostDtypes
   a.block_input = f.s * D;
   a.attention_output = capped ? 0 : (f.s * o.head_dim + 4) * o.num_heads;
   if (masked) a.attention_output -= a.attention_output * count_local(o) / o.num_layers;
-  a.block_working =
-      std::max(f.s * (inner_working * I + 2 * D), attention_working(shown, f, T) + f.s * 2 * D);
+  // When attention's backward runs, what the MLP kept (inner I and its norm) is gone.
+  a.block_working = std::max(f.s * (inner_working * I + 2 * D),
+                             attention_working(shown, f, T) - f.s * inner * I - f.w);
   const int64_t rotary = f.fused ? f.w * o.head_dim : 2 * f.s * o.head_dim;  // half-tables, wide
   a.outside = f.s * 2 * D + f.w + rotary * (local ? 2 : 1);
   a.head_working = f.s * 2 * D;
   a.batch = 8 + 1;  // ids, mask
+  if (o.last_block == "scored" && o.num_layers > 0) {
+    a.last_block = last_block_bytes(o, f);
+    a.outside -= f.s * 2 * D + f.w;
+    a.head_working = 0;
+  }
   if (capped) a.shared = (local ? 2 : 1) * T * T;
   if (masked) a.shared = f.s * (o.num_heads / o.num_kv_heads) * T * T;
   if (o.task != "lm") return a;

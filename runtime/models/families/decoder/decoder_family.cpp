@@ -170,6 +170,7 @@ class DecoderFamily : public Family {
       if (o.rope_high_freq_factor == 0) o.rope_high_freq_factor = 4;
       if (o.rope_original_length == 0) o.rope_original_length = 8192;
     }
+    if (o.last_block == "auto") o.last_block = o.task == "classify" ? "scored" : "all";
     complete_head_dim(o, 2);  // rotary positions turn pairs
     if (o.attention_scalar == 0 && block_parts(o.block_style).gemma)
       o.attention_scalar = static_cast<double>(o.head_dim);

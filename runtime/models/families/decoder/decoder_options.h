@@ -17,6 +17,7 @@ struct DecoderOptions {
   std::string tie_embeddings = "auto";
   std::string qkv_bias = "auto";
   int64_t head_chunk = 0;
+  std::string last_block = "auto";
   double rope_base = 0;
   std::string rope_scaling = "auto";
   double rope_factor = 0;
@@ -62,6 +63,9 @@ struct DecoderEntry {
     schema.integer<T>("head_chunk", &T::head_chunk, 0, 1e9,
                       "lm: positions of a sample whose scores exist at a time, made again in "
                       "backward: less memory in long contexts; 0 means all, kept");
+    schema.choice<T>("last_block", &T::last_block, {"auto", "scored", "all"},
+                     "classify: tokens that the last block computes beside keys and values: the "
+                     "one that is scored, or all, for the same numbers; auto: scored");
     schema.real<T>("rope_base", &T::rope_base, 0, 1e12,
                    "base of rotary positions; 0 takes the preset's");
     schema.choice<T>("rope_scaling", &T::rope_scaling, {"auto", "none", "llama3", "linear"},
