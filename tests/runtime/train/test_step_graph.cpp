@@ -246,12 +246,15 @@ TEST(StepGraph, IsTriedWhereTheHostTakesTwoFifthsOfAStep) {
     return graph.is_possible();
   };
   CaptureStderr();
-  EXPECT_FALSE(is_on_after(0.41, {9, 9.95, 9.95}));
+  EXPECT_FALSE(is_on_after(0.41, {9, 10.0, 10.1}));
   EXPECT_FALSE(is_on_after(0.69, {9, 12, 12}));
   EXPECT_EQ(GetCapturedStderr(), "") << "nobody asked";
   CaptureStderr();
   EXPECT_TRUE(is_on_after(0.41, {90, 12, 9.2}));
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("9.2 ms as a CUDA graph, 10.0 without"));
+  CaptureStderr();
+  EXPECT_TRUE(is_on_after(0.41, {9, 9.95, 9.95})) << "and later eager steps may wait for the host";
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("9.9 ms as a CUDA graph"));
   StepGraph full(c10::kCPU, "", /*by_itself=*/true);
   for (int i = 0; i < 3; ++i) full.observe({0.6, /*has_room=*/false, 10.0});
   EXPECT_FALSE(full.is_possible() || full.awaits_decision());
