@@ -159,7 +159,7 @@ TEST(CriticalPath, FindsCallsByArrowsWhereNothingElseNamesThem) {
 
 TEST(CriticalPath, OfACompressedTraceOfAnH200IsWhole) {
   const TraceData trace = read_events(std::string(MOONSHARD_SOURCE_DIR) +
-                                      "/examples/results/bench_gpu/points/9147a49a23f1bd94/"
+                                      "/examples/results/bench_gpu/points/9e5caf5727bf31b7/"
                                       "trace.rank0.json.gz");
   EXPECT_EQ(trace.device, "NVIDIA H200");
   const CriticalPath path = path_of(trace);

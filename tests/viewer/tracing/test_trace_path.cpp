@@ -11,7 +11,7 @@ namespace {
 
 const std::string kTrace =
     std::string(MOONSHARD_SOURCE_DIR) +
-    "/examples/results/bench_gpu/points/9147a49a23f1bd94/trace.rank0.json.gz";
+    "/examples/results/bench_gpu/points/9e5caf5727bf31b7/trace.rank0.json.gz";
 
 TEST(TracePath, LiesOnLanesThatAreDrawn) {
   const TracePath path = read_path(kTrace);

@@ -239,14 +239,13 @@ at::Tensor Decoder::head_input(const Batch& batch) {
   std::vector<Surroundings> around_each = around_blocks(
       stream.x_BTD,
       [this](bool local, const at::Tensor& like) { return surroundings(local, like); });
-  const bool is_lm = options_.task == "lm";
-  const at::Tensor last_B = is_lm ? at::Tensor() : last_tokens(batch);
   const bool scored_alone = options_.last_block == "scored" && !blocks_.empty();
-  if (scored_alone) around_each.back().scored = scored_tokens(last_B, stream.x_BTD);
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    const Surroundings& around = around_each[i];
-    // Its backward comes first: running it again would make room for nothing.
+    Surroundings& around = around_each[i];
     const bool is_scored = scored_alone && i + 1 == blocks_.size();
+    // Here, where the GPU is still busy with the blocks before it.
+    if (is_scored) around.scored = scored_tokens(last_tokens(batch), stream.x_BTD);
+    // Its backward comes first: running it again would make room for nothing.
     const Recompute recompute =
         is_scored ? Recompute::Nothing
                   : recompute_of(options_.checkpointing, options_.checkpoint_every, i);
@@ -263,8 +262,9 @@ at::Tensor Decoder::head_input(const Batch& batch) {
               {}};
   }
   const at::Tensor x_BTD = normed_output(stream);
-  if (is_lm) return x_BTD;
+  if (options_.task == "lm") return x_BTD;
   if (scored_alone) return x_BTD.squeeze(1);
+  const at::Tensor last_B = last_tokens(batch);
   return x_BTD.index({at::arange(last_B.size(0), last_B.options()), last_B});
 }
 
