@@ -107,7 +107,9 @@ int64_t peak_of(const ModelOptions& o, const ActivationBytes& a, int64_t samples
   int64_t gradients = sizes.gradient_bytes - o.num_layers * sizes.block_gradient_bytes;
   if (a.last_block) {
     gradients += sizes.block_gradient_bytes;
-    peak = std::max(peak, kept + gradients + rows * a.last_block->working);
+    const LastBlockBytes& last = *a.last_block;
+    const int64_t working = std::max(last.of_attention, last.of_norm - last.gone);
+    peak = std::max(peak, kept + gradients + rows * working);
     kept -= kept_of_last(a, samples, rows);
   }
   for (int64_t i = blocks_alike(o, a) - 1; i >= 0; --i) {

@@ -25,8 +25,10 @@ struct CostDtypes {
 /// norm behind it included. Per token, but for `of_sample`.
 struct LastBlockBytes {
   int64_t kept = 0;
-  int64_t of_sample = 0;  ///< kept of each sample's one token
-  int64_t working = 0;    ///< gradients that its backward holds at once
+  int64_t of_sample = 0;     ///< kept of each sample's one token
+  int64_t of_attention = 0;  ///< gradients while its keys and values have theirs
+  int64_t of_norm = 0;       ///< gradients while its norm runs backward
+  int64_t gone = 0;          ///< of what is kept, what is gone by then where nobody holds it
 };
 
 /// All per token but for the last six.

@@ -68,8 +68,14 @@ class MicroBatchWalk {
         const bool is_frozen = i < model_.first_in_backward;
         free(Holder::Activations, is_frozen ? whole : kept_blocks_.made_again(i));
       }
-      if (kind == StretchKind::LastBlock && i >= model_.first_in_backward)
+      if (kind == StretchKind::LastBlock) {
         add(Holder::Activations, kept_of_last());
+        // Its norm, in plain operations.
+        constexpr double kStreams = 5;
+        if (!model_.fused)
+          ledger_.touch(Holder::Activations, std::max(0.0, kStreams * stream() - kept_of_last()));
+        free(Holder::Activations, i < model_.first_in_backward ? kept_of_last() : 0);
+      }
       if (kind == StretchKind::Behind)
         add(Holder::Activations, rows_ * static_cast<double>(kept_.outside));
       gathers_.forward_ended(i);
@@ -161,10 +167,22 @@ class MicroBatchWalk {
 
   // Its layers are handed over one by one, as the head is; its stream begins in it.
   void last_block_backward(size_t stretch, Pass pass) {
-    add(Holder::OutputGradients, rows_ * static_cast<double>(kept_.last_block->working));
     blocks_.launch(pass);
     layers_backward(stretch, kept_of_last(), pass);
     add(Holder::OutputGradients, stream());
+  }
+  // Gradients of all positions, beside those that are there.
+  void hold_gradients(int64_t bytes_of_row, double more = 0) {
+    const double wanted = rows_ * static_cast<double>(bytes_of_row) + more;
+    add(Holder::OutputGradients, std::max(0.0, wanted - ledger_.of(Holder::OutputGradients)));
+  }
+  // The norm that keys and values read is the first of its layers.
+  void reach_norm_of_last(size_t stretch, Pass pass) {
+    const models::LastBlockBytes& last = *kept_.last_block;
+    if (stretch == model_.first_in_backward && !model_.last_block.front().trained) return;
+    // What keys and values have read is an engine's by now.
+    const bool taken_over = pass == Pass::Only && ways_.is_private && !model_.fused;
+    hold_gradients(last.of_norm - (pass == Pass::Norms ? 0 : last.gone), taken_over ? stream() : 0);
   }
   double stream() const { return bytes_.stream(static_cast<double>(model_.options().hidden_dim)); }
 
@@ -172,13 +190,20 @@ class MicroBatchWalk {
     outside_ = pass == Pass::Norms ? 0 : kept;
     const std::vector<PlannedLayer>& layers = model_.layers_of(stretch);
     const std::vector<LayerWay>& ways = ways_.of(model_, stretch);
+    const bool is_last_block = model_.kind_of(stretch) == StretchKind::LastBlock;
+    // A CPU finds the norms of its layers one by one.
+    const bool lets_go = is_last_block && pass == Pass::Norms && !model_.fused;
     for (size_t i = layers.size(); i-- > 0;) {
       const PlannedLayer& layer = layers[i];
+      if (is_last_block && layer.is_matrix && !layer.one_position)
+        hold_gradients(kept_.last_block->of_attention);
       if (layer.is_matrix && !layer.one_position) end_loss(layer, pass);
       if (layer.by_samples) {
         head_in_chunks(layer, ways[i], pass);
       } else if (sums_up(ways_, pass)) {
         by_stretch_.form(stretch, bytes_.gradient(layer));
+      } else if (layer.is_matrix && lets_go) {
+        continue;
       } else if (layer.is_matrix) {
         consume(layer, ways[i], pass);
         // The second pass needs the scores: their gradient has a place of its own, also where no
@@ -189,6 +214,7 @@ class MicroBatchWalk {
         add(Holder::EngineKept, pass == Pass::Norms ? 0 : bytes_.rows(ways[i]));
       }
     }
+    if (is_last_block) reach_norm_of_last(stretch, pass);
     free(Holder::OutputGradients, ledger_.of(Holder::OutputGradients));
     if (pass != Pass::Norms) free(Holder::Activations, outside_);
   }

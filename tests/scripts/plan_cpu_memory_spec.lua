@@ -47,6 +47,13 @@ describe("a plan of a CPU's memory", function()
     expect_as_measured(dit, { { frozen = "*mlp*" }, { lora_rank = 8, lora_targets = "fc2" }, { lora_rank = 8, lora_targets = "attn.qkv" } })
   end)
 
+  it("has the stream's gradients while the norm of a classifier's last block runs backward", function()
+    local narrow = { model = "qwen2.5-tiny", task = "classify", hidden_dim = 256, intermediate_dim = 128, num_layers = 1, batch_size = 16,
+      seq_length = 200 }
+    expect_as_measured(narrow, { { mode = "none" }, { mode = "bookkeeping" }, { mode = "flash", num_layers = 2 } }, 0.05)
+    expect_as_measured(narrow, { { mode = "flash" }, { mode = "none", trained = "score*" } }, 0.1)
+  end)
+
   it("has what norms, sums and the loss of many vectors need beside them", function()
     expect_as_measured({ model = "linear-tiny", hidden_dim = 256, batch_size = 4096 },
       { { mode = "none" }, { mode = "ghost" }, { mode = "flash" }, { mode = "bookkeeping" } })

@@ -40,8 +40,9 @@ LastBlockBytes last_block_bytes(const ModelOptions& o, const CostDtypes& f) {
   last.of_sample = f.s * (5 * D + 2 * Q + inner) + 2 * f.w;
   if (parts.post_norms) last.of_sample += 2 * (f.s * D + f.w);
   if (parts.qk_norms) last.of_sample += f.s * Q + f.w * H;
-  // First beside what attention has kept, then in its place.
-  last.working = std::max(f.s * D + f.w * 2 * K, f.s * 3 * D - f.w * H);
+  last.of_attention = f.s * D + f.w * 2 * K;
+  last.of_norm = f.fused ? f.s * 3 * D + f.w * 2 * K : f.s * 7 * D;  // plain operations hold more
+  last.gone = f.fused ? f.w * (2 * K + H) : last.kept - f.s * D - f.w;
   return last;
 }
 
