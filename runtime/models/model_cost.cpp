@@ -85,7 +85,7 @@ int64_t blocks_alike(const ModelOptions& o, const ActivationBytes& a) {
 }
 
 int64_t kept_of_last(const ActivationBytes& a, int64_t samples, int64_t rows) {
-  return a.last_block ? rows * a.last_block->kept + samples * a.last_block->of_sample : 0;
+  return a.last_block ? a.last_block->kept_bytes(samples, rows) : 0;
 }
 
 // The batch and what is kept of the forward pass when backward begins.

@@ -26,9 +26,14 @@ struct CostDtypes {
 struct LastBlockBytes {
   int64_t kept = 0;
   int64_t of_sample = 0;     ///< kept of each sample's one token
+  int64_t in_forward = 0;    ///< held at once by its forward pass, where that is more
   int64_t of_attention = 0;  ///< gradients while its keys and values have theirs
   int64_t of_norm = 0;       ///< gradients while its norm runs backward
   int64_t gone = 0;          ///< of what is kept, what is gone by then where nobody holds it
+
+  int64_t kept_bytes(int64_t samples, int64_t rows) const {
+    return rows * kept + samples * of_sample;
+  }
 };
 
 /// All per token but for the last six.

@@ -50,7 +50,7 @@ class Ways {
     if (mode == "auto") choose(ways);
     if (mode == "flash_bookkeeping" && situation_.flash_algorithm == "auto") keep_smaller(ways);
     if (ways.two_passes || situation_.per_layer)
-      for (auto* list : {&ways.before, &ways.block, &ways.last_block, &ways.behind})
+      for (std::vector<LayerWay>* list : ways.all())
         for (LayerWay& way : *list) way.kept = Kept::Nothing;
     ways.two_passes = ways.two_passes && !situation_.per_layer;
     return ways;

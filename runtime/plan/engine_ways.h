@@ -24,10 +24,10 @@ struct LayerWay {
   double sum_s = 0;       ///< behind it, or in the second backward
 };
 
-struct EngineWays {
+/// Ways by stretch, as the layers of PlannedModel.
+struct EngineWays : ByStretch<std::vector<LayerWay>> {
   bool is_private = false;
   bool two_passes = false;
-  std::vector<LayerWay> before, block, last_block, behind;  ///< as the layers of PlannedModel
   /// Where the budget of engine auto ends among blocks that are alike: ways of those from an index
   /// on. Seconds are then the mean of all, in each of them.
   std::vector<std::pair<size_t, std::vector<LayerWay>>> later_blocks;
@@ -39,18 +39,9 @@ struct EngineWays {
     return *found;
   }
   /// Of the layers of PlannedModel::layers_of.
-  const std::vector<LayerWay>& of(const PlannedModel& model, size_t stretch) const {
-    switch (model.kind_of(stretch)) {
-      case StretchKind::Before:
-        return before;
-      case StretchKind::Block:
-        return of_block(stretch - 1);
-      case StretchKind::LastBlock:
-        return last_block;
-      case StretchKind::Behind:
-        break;
-    }
-    return behind;
+  const std::vector<LayerWay>& of_stretch(const PlannedModel& model, size_t stretch) const {
+    const StretchKind kind = model.kind_of(stretch);
+    return kind == StretchKind::Block ? of_block(stretch - 1) : of(kind);
   }
 };
 

@@ -185,7 +185,7 @@ double GradientWalk::most_updated() const {
 
 double GradientWalk::most_of_a_batch() const {
   double most = 0;
-  for (const auto* layers : {&model_.before, &model_.block, &model_.last_block, &model_.behind})
+  for (const auto* layers : model_.all())
     for (const PlannedLayer& layer : *layers)
       if (layer.trained) most = std::max(most, static_cast<double>(layer.weight));
   return most + static_cast<double>(model_.num_trained / sharding::kUpdateBatches);

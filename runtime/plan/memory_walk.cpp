@@ -70,10 +70,8 @@ class MicroBatchWalk {
       }
       if (kind == StretchKind::LastBlock) {
         add(Holder::Activations, kept_of_last());
-        // Its norm, in plain operations.
-        constexpr double kStreams = 5;
-        if (!model_.fused)
-          ledger_.touch(Holder::Activations, std::max(0.0, kStreams * stream() - kept_of_last()));
+        const double at_once = rows_ * static_cast<double>(kept_.last_block->in_forward);
+        ledger_.touch(Holder::Activations, std::max(0.0, at_once - kept_of_last()));
         free(Holder::Activations, i < model_.first_in_backward ? kept_of_last() : 0);
       }
       if (kind == StretchKind::Behind)
@@ -144,9 +142,9 @@ class MicroBatchWalk {
   }
 
   double kept_of_last() const {
-    const models::LastBlockBytes& last = *kept_.last_block;
-    return rows_ * static_cast<double>(last.kept) - unread_input() +
-           static_cast<double>(situation_.samples * last.of_sample);
+    const int64_t rows = situation_.samples * model_.tokens;
+    return static_cast<double>(kept_.last_block->kept_bytes(situation_.samples, rows)) -
+           unread_input();
   }
   // Of a CPU's last block: what keys and values read is not kept where neither is trained.
   double unread_input() const {
@@ -189,7 +187,7 @@ class MicroBatchWalk {
   void layers_backward(size_t stretch, double kept, Pass pass) {
     outside_ = pass == Pass::Norms ? 0 : kept;
     const std::vector<PlannedLayer>& layers = model_.layers_of(stretch);
-    const std::vector<LayerWay>& ways = ways_.of(model_, stretch);
+    const std::vector<LayerWay>& ways = ways_.of_stretch(model_, stretch);
     const bool is_last_block = model_.kind_of(stretch) == StretchKind::LastBlock;
     // A CPU finds the norms of its layers one by one.
     const bool lets_go = is_last_block && pass == Pass::Norms && !model_.fused;

@@ -97,13 +97,9 @@ PlannedModel::PlannedModel(const models::ModelOptions& options, int64_t seq_leng
     const models::ParamLayer& layer = *model_->layers()[i];
     const StretchKind kind = kind_of(stretch_of_[i]);
     if (kind == StretchKind::Block && layer.block != shown_block) continue;
-    auto& stretch = kind == StretchKind::Before      ? before
-                    : kind == StretchKind::Block     ? block
-                    : kind == StretchKind::LastBlock ? last_block
-                                                     : behind;
-    stretch.push_back(planned_layer(layer, uses[layer.weight] > 1));
+    of(kind).push_back(planned_layer(layer, uses[layer.weight] > 1));
   }
-  for (auto* stretch : {&before, &block, &last_block, &behind}) {
+  for (std::vector<PlannedLayer>* stretch : all()) {
     count_readers(*stretch);
     find_adapters(*stretch);
   }
@@ -154,20 +150,6 @@ PlannedModel::~PlannedModel() = default;
 int64_t PlannedModel::blocks_in_backward() const {
   const int64_t before_them = std::max<int64_t>(0, static_cast<int64_t>(first_in_backward) - 1);
   return std::max<int64_t>(0, num_blocks - before_them);
-}
-
-const std::vector<PlannedLayer>& PlannedModel::layers_of(size_t stretch) const {
-  switch (kind_of(stretch)) {
-    case StretchKind::Before:
-      return before;
-    case StretchKind::Block:
-      return block;
-    case StretchKind::LastBlock:
-      return last_block;
-    case StretchKind::Behind:
-      break;
-  }
-  return behind;
 }
 
 int64_t PlannedModel::batch_bytes(int64_t batch_size) const {

@@ -3,6 +3,7 @@
 // predictions of many configurations then cost microseconds each.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,6 +47,17 @@ inline constexpr size_t kNoStretch = static_cast<size_t>(-1);
 /// behind.
 enum class StretchKind { Before, Block, LastBlock, Behind };
 
+/// Something of each kind of stretch.
+template <class T>
+struct ByStretch {
+  T before, block, last_block, behind;
+
+  const T& of(StretchKind kind) const { return *all()[static_cast<size_t>(kind)]; }
+  T& of(StretchKind kind) { return *all()[static_cast<size_t>(kind)]; }
+  std::array<const T*, 4> all() const { return {&before, &block, &last_block, &behind}; }
+  std::array<T*, 4> all() { return {&before, &block, &last_block, &behind}; }
+};
+
 struct PlannedUnit {
   bool is_root = false;
   bool reshards = false;     ///< released between forward and backward (unit_policy.h)
@@ -73,7 +85,8 @@ struct PlannedUnit {
   int64_t whole_trained() const { return trained_shard * ranks; }
 };
 
-class PlannedModel {
+/// Layers by stretch; `block` is one that is trained as most are.
+class PlannedModel : public ByStretch<std::vector<PlannedLayer>> {
  public:
   /// Options as they resolve (experiment::resolve_experiment); sizes of `seq_length` tokens. With
   /// `fused`, layers are a GPU's kernels; `fixed_segments`: its allocator's do not grow.
@@ -96,7 +109,7 @@ class PlannedModel {
     if (stretch + 1 == num_stretches()) return StretchKind::Behind;
     return stretch <= static_cast<size_t>(num_blocks) ? StretchKind::Block : StretchKind::LastBlock;
   }
-  const std::vector<PlannedLayer>& layers_of(size_t stretch) const;
+  const std::vector<PlannedLayer>& layers_of(size_t stretch) const { return of(kind_of(stretch)); }
   int64_t blocks_in_backward() const;
   /// The stretch's first layers read the batch as it is, on a CPU: nothing more is kept of it.
   bool reads_batch(size_t stretch) const {
@@ -116,8 +129,7 @@ class PlannedModel {
   models::ActivationBytes kept;        ///< by layers in one backward pass
   models::ActivationBytes kept_twice;  ///< where backward runs twice, by the same kernels
   int64_t adapter_bytes = 0;           ///< of a token and block: rows between two layers of LoRA
-  std::vector<PlannedLayer> before, block, last_block, behind;  ///< `block`: as most are trained
-  int64_t shown_block = 0;                                      ///< that `block` is
+  int64_t shown_block = 0;             ///< that `block` is
 
  private:
   int64_t usual_block() const;

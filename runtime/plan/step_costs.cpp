@@ -23,6 +23,8 @@ constexpr double kFreeKeys = 256;
 // positions, which goes by elements: bytes that a fast kernel moves in the time of one. From
 // kernels of traced steps.
 constexpr double kStrided = 0.8, kReduced = 6;
+// Operations of a block's conditioning beside its layer.
+constexpr double kConditioning = 0.7;
 // Of a bias's gradient, which is one sum.
 constexpr double kBias = 4, kBiasLaunches = 0.2;
 // Between two kernels of a graph, over that of kernels that the host launches.
@@ -214,12 +216,13 @@ class Costs {
     const bool is_bare = std::ranges::none_of(model_.block, &PlannedLayer::is_small);
     if (ways_.is_private) costs.block.norm_launches += step.more_norms * std::max(0.0, norms - 2);
     set(costs.block, is_bare && has_attention() && machine_.is_gpu ? step.bare_backward : usual,
-        has_attention() ? launches_of(model_.block) : static_cast<double>(model_.block.size()),
+        has_attention() ? launches_of(model_.block, kConditioning)
+                        : static_cast<double>(model_.block.size()),
         launches_of_scores() + launches_of_casts());
     // Its operations but for attention, which has as many more in products and copies.
     if (model_.has_last) {
       costs.last_block.norm_launches += costs.block.norm_launches;
-      set(costs.last_block, usual, launches_of(model_.last_block),
+      set(costs.last_block, usual, launches_of(model_.last_block, 0),
           launches_of_casts() + machine_.in_step.capped);
     }
   }
@@ -240,18 +243,16 @@ class Costs {
   }
 
   // In units of calibration, which counts a ninth of a block with seven matrices and two norms.
-  // Norms launch one kernel, adapters run inside of their layer's call, and conditioning has its
-  // own operations beside its layer.
-  double launches_of(const std::vector<PlannedLayer>& layers) const {
-    constexpr double kMatrix = 8.0 / 7, kNorm = 0.5, kConditioning = 0.7;
-    // Of a last block one position is another matter.
-    const bool has_condition = &layers == &model_.block;
+  // Norms launch one kernel, adapters run inside of their layer's call; `of_one_position`: what
+  // such a layer has beside itself.
+  double launches_of(const std::vector<PlannedLayer>& layers, double of_one_position) const {
+    constexpr double kMatrix = 8.0 / 7, kNorm = 0.5;
     double launches = 0, norms = 0;
     for (const PlannedLayer& layer : layers) {
       if (layer.is_matrix) launches += layer.is_adapter ? machine_.in_step.adapter : kMatrix;
       if (has_dropout(layer)) launches += 1 / kKernelsOfLayer;
       if (layer.is_small) norms += kNorm;
-      if (layer.one_position && has_condition) launches += kConditioning;
+      if (layer.one_position) launches += of_one_position;
     }
     return launches + std::max(norms, 2 * kNorm);
   }

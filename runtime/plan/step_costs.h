@@ -19,22 +19,7 @@ struct StretchCost {
   double forward_launches = 0, backward_launches = 0;  ///< of the host in each pass, in layers
 };
 
-struct StepCosts {
-  StretchCost before, block, last_block, behind;
-  const StretchCost& of(StretchKind kind) const {
-    switch (kind) {
-      case StretchKind::Before:
-        return before;
-      case StretchKind::Block:
-        return block;
-      case StretchKind::LastBlock:
-        return last_block;
-      case StretchKind::Behind:
-        break;
-    }
-    return behind;
-  }
-};
+using StepCosts = ByStretch<StretchCost>;
 
 /// `casts`: weights are cast to the compute dtype at each use, as there is no wrapper that keeps
 /// them in halves. `in_graph`: kernels follow each other faster.

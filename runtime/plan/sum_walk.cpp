@@ -19,7 +19,7 @@ SumWalk::SumWalk(const PlannedModel& model, const EngineWays& ways,
       offloads_(std::ranges::any_of(units, &PlannedUnit::offloads)) {}
 
 SumWalk::Stretch SumWalk::stretch(size_t index) const {
-  return {model_.layers_of(index), ways_.of(model_, index)};
+  return {model_.layers_of(index), ways_.of_stretch(model_, index)};
 }
 
 bool SumWalk::is_summed(const PlannedLayer& layer) const {

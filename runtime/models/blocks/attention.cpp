@@ -153,16 +153,25 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return fused_attention(q, k, v, /*causal=*/true, rules.window);
 }
 
+at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const ScoreRules& rules, const at::Tensor& hidden) {
+  const at::Tensor scaled = q * (1.0 / std::sqrt(double(q.size(3))));
+  at::Tensor scores = at::matmul(scaled, k.transpose(-1, -2));
+  if (rules.softcap > 0) scores = soft_capped(scores, rules.softcap);
+  scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+  const auto wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor weights = at::softmax(scores, -1, wide).to(v.scalar_type());
+  return at::matmul(weights, v);
+}
+
 at::Tensor single_query_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const ScoreRules& rules, const at::Tensor& hidden) {
   const int64_t B = q.size(0), Hq = q.size(1), Hkv = k.size(1), d = q.size(3);
   const auto wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor grouped =
-      q.reshape({B, Hkv, Hq / Hkv, d}).to(wide) * (1.0 / std::sqrt(double(d)));
-  at::Tensor scores = at::matmul(grouped, k.to(wide).transpose(-1, -2));
-  if (rules.softcap > 0) scores = soft_capped(scores, rules.softcap);
-  scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
-  return at::matmul(at::softmax(scores, -1), v.to(wide)).to(v.scalar_type()).view({B, Hq, 1, d});
+  return grouped_attention(q.reshape({B, Hkv, Hq / Hkv, d}).to(wide), k.to(wide), v.to(wide), rules,
+                           hidden)
+      .to(v.scalar_type())
+      .view({B, Hq, 1, d});
 }
 
 at::Tensor hidden_tokens(int64_t tokens, int64_t window, const at::TensorOptions& options) {

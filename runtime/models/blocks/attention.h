@@ -38,9 +38,14 @@ at::Tensor hidden_tokens(int64_t tokens, int64_t window, const at::TensorOptions
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             AttentionKind kind, const ScoreRules& rules);
 
+/// By products that read keys and values once for all queries of a group, which are rows one after
+/// the other: q [B, Hkv, G, d], hidden [B, 1, 1, T] true where no query of the sample sees a key.
+at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const ScoreRules& rules, const at::Tensor& hidden);
+
 /// Of one query in each sample: q [B, Hq, 1, d], k and v [B, Hkv, T, d], hidden [B, 1, 1, T] true
-/// where the sample's query does not see a key -> [B, Hq, 1, d]. By products in float32 or wider,
-/// which read keys and values once for all queries of a group; of `rules` the soft cap alone.
+/// where the sample's query does not see a key -> [B, Hq, 1, d]. grouped_attention in float32 or
+/// wider; of `rules` the soft cap alone.
 at::Tensor single_query_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const ScoreRules& rules, const at::Tensor& hidden);
 

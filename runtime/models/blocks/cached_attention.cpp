@@ -1,6 +1,5 @@
 #include "runtime/models/blocks/cached_attention.h"
 
-#include <cmath>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -9,7 +8,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
-#include "runtime/models/blocks/activations.h"
 #include "runtime/profile/kernel_timer.h"
 
 namespace moonshard::models {
@@ -25,19 +23,7 @@ at::Tensor prompt_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return causal_attention(q, k, v, kind, rules);
 }
 
-// q [B, Hkv, G, d]: the queries of a group, which share a key head, are rows one after the other.
-at::Tensor by_products(const at::Tensor& q, const LayerCache& cache, const ScoreRules& rules,
-                       const at::Tensor& hidden) {
-  const at::Tensor &k = cache.keys, &v = cache.values;
-  const at::Tensor scaled = q * (1.0 / std::sqrt(double(q.size(3))));
-  at::Tensor scores = at::matmul(scaled, k.transpose(-1, -2));
-  if (rules.softcap > 0) scores = soft_capped(scores, rules.softcap);
-  scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
-  const auto wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor weights = at::softmax(scores, -1, wide).to(v.scalar_type());
-  return at::matmul(weights, v);
-}
-
+// q [B, Hkv, G, d]
 at::Tensor by_fused_kernel(const at::Tensor& q, const LayerCache& cache, const at::Tensor& bias) {
   const at::Tensor& k = cache.keys;
   return std::get<0>(at::_scaled_dot_product_efficient_attention(
@@ -58,8 +44,9 @@ bool fused_is_faster(const at::Tensor& q, const LayerCache& cache, const TokenSl
   const at::Tensor sample = at::randn_like(q);
   const LayerCache kept{at::randn_like(cache.keys), at::randn_like(cache.values)};
   at::Tensor products, fused;
-  const double products_ms = profile::best_ms(
-      q.device(), /*repeats=*/5, [&] { products = by_products(sample, kept, {}, slots.hidden); });
+  const double products_ms = profile::best_ms(q.device(), /*repeats=*/5, [&] {
+    products = grouped_attention(sample, kept.keys, kept.values, {}, slots.hidden);
+  });
   try {
     const double fused_ms = profile::best_ms(
         q.device(), /*repeats=*/5, [&] { fused = by_fused_kernel(sample, kept, slots.bias); });
@@ -89,8 +76,9 @@ at::Tensor token_attention(const at::Tensor& q, const ScoreRules& rules, const L
   const at::Tensor grouped = q.reshape({B, Hkv, Hq / Hkv, d});
   const bool fused =
       slots.bias.defined() && rules.softcap == 0 && takes_fused_kernel(grouped, cache, slots);
-  const at::Tensor y = fused ? by_fused_kernel(grouped, cache, slots.bias)
-                             : by_products(grouped, cache, rules, slots.hidden);
+  const at::Tensor y =
+      fused ? by_fused_kernel(grouped, cache, slots.bias)
+            : grouped_attention(grouped, cache.keys, cache.values, rules, slots.hidden);
   return y.reshape({B, Hq, 1, d});
 }
 

@@ -65,8 +65,8 @@ class Decoder : public Model, public CausalLm {
   struct Surroundings {
     RotaryTable positions;
     ScoreRules scores;
-    TokenSlots slots = {};  ///< in generation, of a token of each row
-    std::optional<ScoredTokens> scored = {};
+    TokenSlots slots = {};                    ///< in generation, of a token of each row
+    std::optional<ScoredTokens> scored = {};  ///< of a classifier's last block
   };
   /// The residual stream between two blocks is x + delta: what the last branch adds is added by the
   /// next norm, in one pass with it. delta may be undefined.

@@ -41,7 +41,9 @@ LastBlockBytes last_block_bytes(const ModelOptions& o, const CostDtypes& f) {
   if (parts.post_norms) last.of_sample += 2 * (f.s * D + f.w);
   if (parts.qk_norms) last.of_sample += f.s * Q + f.w * H;
   last.of_attention = f.s * D + f.w * 2 * K;
-  last.of_norm = f.fused ? f.s * 3 * D + f.w * 2 * K : f.s * 7 * D;  // plain operations hold more
+  // A norm's plain operations hold more.
+  last.in_forward = f.fused ? 0 : f.s * 5 * D;
+  last.of_norm = f.fused ? f.s * 3 * D + f.w * 2 * K : f.s * 7 * D;
   last.gone = f.fused ? f.w * (2 * K + H) : last.kept - f.s * D - f.w;
   return last;
 }
